@@ -1,0 +1,181 @@
+"""What belongs to a rank and to a thread, and the one place where a rank waits.
+
+One process can host many ranks (the simulator runs them as threads), so nothing of this is a
+module-level variable of the parts that use it:
+
+* ``Rank``: state of one rank: its numbers, its job, its way of waiting, and slots where other
+  parts keep what is theirs (the default random generator, the default process group ...).
+* ``thread``: state of one thread: its rank, the grad mode, the stack of interpreters.
+
+Threads that a program starts by itself belong to the rank of the process (``attach`` names another).
+
+Every blocking wait goes through ``wait_until``. Real ranks spin, yield, then sleep in short naps;
+simulated ranks hand the baton to their scheduler. Deadlines, peer failure and deadlock reports
+live here, and nowhere else. This file knows no tensor, no array and no transport.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from .errors import WaitTimeout
+
+T = TypeVar("T")
+
+# Values of ``thread.mode``: one read tells the gate whether it may take its fast path.
+RECORD, PLAIN, SLOW = 0, 1, 2
+
+DEFAULT_TIMEOUT = 1800.0
+
+
+class Waiter:
+    """How a rank of a real process waits: spin, then yield the processor, then nap.
+
+    ``interrupts`` are functions called while waiting; one that raises ends the wait (this is how
+    the death of a peer reaches a rank that waits for it).
+    """
+
+    spins = 200
+    yields = 2000
+    nap = 0.0002
+
+    def __init__(self) -> None:
+        self.interrupts: list[Callable[[], None]] = []
+
+    def now(self) -> float:
+        """Seconds on this rank's clock (monotonic; virtual for simulated ranks)."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def wait_until(
+        self, ready: Callable[[], bool], what: Callable[[], str], timeout: float | None
+    ) -> None:
+        for _ in range(self.spins):
+            if ready():
+                return
+        start = self.now()
+        deadline = start + (DEFAULT_TIMEOUT if timeout is None else timeout)
+        turn = 0
+        while not ready():
+            turn += 1
+            if turn & 15 == 0:
+                for check in self.interrupts:
+                    check()
+                if self.now() > deadline:
+                    raise WaitTimeout(
+                        f"waited {self.now() - start:.1f} s for {what()}; the deadline passed. "
+                        "Raise timeout= if the peers are only slow."
+                    )
+            if turn < self.yields:
+                os.sched_yield()
+            else:
+                time.sleep(self.nap)
+
+
+class Rank:
+    """State of one rank. ``slots`` holds what other parts keep per rank, by their module name."""
+
+    def __init__(
+        self,
+        rank: int = 0,
+        world_size: int = 1,
+        local_rank: int = 0,
+        local_world_size: int = 1,
+        waiter: Waiter | None = None,
+    ) -> None:
+        self.rank, self.world_size = rank, world_size
+        self.local_rank, self.local_world_size = local_rank, local_world_size
+        self.waiter = Waiter() if waiter is None else waiter
+        self.slots: dict[str, Any] = {}
+        self._lock = threading.RLock()
+
+    def slot(self, name: str, make: Callable[[], T]) -> T:
+        """The object kept under ``name``, made by ``make()`` the first time."""
+        try:
+            return self.slots[name]
+        except KeyError:
+            with self._lock:
+                if name not in self.slots:
+                    self.slots[name] = make()
+                return self.slots[name]
+
+
+_process_rank = Rank()
+
+
+class _Thread(threading.local):
+    """State of one thread; every new thread starts in the rank of the process."""
+
+    def __init__(self) -> None:
+        self.rank: Rank = _process_rank
+        self.grad_enabled = True
+        self.inference = False
+        self.anomaly = False
+        self.stack: list[Any] = []
+        self.mode = RECORD
+
+    def refresh(self) -> None:
+        """Recompute ``mode`` after one of the other fields changed."""
+        if self.stack or self.anomaly or self.inference:
+            self.mode = SLOW
+        else:
+            self.mode = RECORD if self.grad_enabled else PLAIN
+
+
+thread = _Thread()
+
+
+def current() -> Rank:
+    """The rank that the calling thread belongs to."""
+    return thread.rank
+
+
+@contextmanager
+def attach(rank: Rank):
+    """Make the calling thread belong to ``rank`` while the block runs."""
+    before, thread.rank = thread.rank, rank
+    try:
+        yield rank
+    finally:
+        thread.rank = before
+
+
+@contextmanager
+def interpreter(interp: Any):
+    """Push an interpreter on this thread's stack while the block runs."""
+    thread.stack.append(interp)
+    thread.refresh()
+    try:
+        yield interp
+    finally:
+        thread.stack.pop()
+        thread.refresh()
+
+
+def wait_until(
+    ready: Callable[[], bool], what: Callable[[], str], timeout: float | None = None
+) -> None:
+    """Block until ``ready()`` is true.
+
+    ``what`` describes what is awaited (called only for a message). ``timeout`` is in seconds;
+    ``None`` means ``DEFAULT_TIMEOUT``. Raises ``WaitTimeout`` at the deadline, ``PeerFailed`` when
+    a peer is known to be dead, ``Deadlock`` when no simulated rank can go on.
+    """
+    thread.rank.waiter.wait_until(ready, what, timeout)
+
+
+def now() -> float:
+    """Seconds on the calling rank's clock."""
+    return thread.rank.waiter.now()
+
+
+def sleep(seconds: float) -> None:
+    """Sleep on the calling rank's clock."""
+    thread.rank.waiter.sleep(seconds)

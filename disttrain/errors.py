@@ -1,0 +1,109 @@
+"""The exceptions of the project, as one tree.
+
+    DisttrainError
+      |- ShapeError (RuntimeError, ValueError)      shapes that do not fit
+      |- DTypeError (RuntimeError, TypeError)       element types that do not fit
+      |- DeviceError (RuntimeError)                 arrays on devices that do not fit, or a device that is absent
+      |- AutogradError (RuntimeError)               misuse of the graph: backward twice, in-place on a saved tensor ...
+      |    `- AnomalyError                          nan found while anomaly detection is on
+      |- ModuleError (AttributeError)               misuse of nn.Module
+      |- ConfigError (ValueError)                   a wrong setting, key or argument of a component
+      |- SerializationError (ValueError)            a file that is not what it should be
+      |- CaptureError (RuntimeError)                a program that cannot be captured or transformed
+      |- CommError (RuntimeError)
+      |    |- CollectiveMismatch                    ranks called different collectives
+      |    |- PeerFailed                            another rank died or raised
+      |    |- WaitTimeout (TimeoutError)            a deadline passed
+      |    |- Deadlock                              every simulated rank waits
+      |    `- StoreError                            the key-value store refused or is unreachable
+      `- LaunchError (RuntimeError)                 the launcher could not start, or a rank failed
+
+A message speaks to one reader and says: where; what was given; what is needed; what to do.
+User's fault: one of these. Our fault: ``assert``.
+"""
+
+from __future__ import annotations
+
+
+class DisttrainError(Exception):
+    """Root of every error that this project raises on purpose."""
+
+
+class ShapeError(DisttrainError, RuntimeError, ValueError):
+    """Shapes, sizes or dimensions that do not fit."""
+
+
+class DimError(ShapeError, IndexError):
+    """A dimension number or an index out of range."""
+
+
+class DTypeError(DisttrainError, RuntimeError, TypeError):
+    """Element types that do not fit."""
+
+
+class DeviceError(DisttrainError, RuntimeError):
+    """Tensors on devices that do not fit, or a device that this machine lacks."""
+
+
+class AutogradError(DisttrainError, RuntimeError):
+    """The autograd graph was used in a way that has no meaning."""
+
+
+class AnomalyError(AutogradError):
+    """A backward rule gave nan while anomaly detection was on."""
+
+
+class ModuleError(DisttrainError, AttributeError):
+    """An ``nn.Module`` was used before it was ready, or lacks a name."""
+
+
+class ConfigError(DisttrainError, ValueError):
+    """A setting, key or argument with no meaning."""
+
+
+class SerializationError(DisttrainError, ValueError):
+    """A file that is damaged, hostile, or of another format."""
+
+
+class CaptureError(DisttrainError, RuntimeError):
+    """A program that cannot be captured, replayed or transformed."""
+
+
+class CommError(DisttrainError, RuntimeError):
+    """Communication between ranks failed."""
+
+
+class CollectiveMismatch(CommError):
+    """Ranks of one group called collectives that do not belong together."""
+
+
+class PeerFailed(CommError):
+    """Another rank died or raised.
+
+    ``rank`` is its global rank, ``cause`` one line that says what happened to it (``"killed by
+    SIGKILL"``, ``"ValueError: ..."``), ``traceback`` its Python traceback where it had one.
+    """
+
+    def __init__(self, rank: int, cause: str, traceback: str = "", where: str = "") -> None:
+        self.rank, self.cause, self.traceback, self.where = rank, cause, traceback, where
+        text = f"rank {rank} failed: {cause}"
+        super().__init__(f"{where}: {text}" if where else text)
+
+    def __reduce__(self) -> tuple:
+        return (PeerFailed, (self.rank, self.cause, self.traceback, self.where))
+
+
+class WaitTimeout(CommError, TimeoutError):
+    """A wait reached its deadline; the message says what was awaited and for how long."""
+
+
+class Deadlock(CommError):
+    """No simulated rank can go on; the message lists what each one waits for."""
+
+
+class StoreError(CommError):
+    """The key-value store refused a request or cannot be reached."""
+
+
+class LaunchError(DisttrainError, RuntimeError):
+    """The launcher could not start a job, or a rank of it failed."""

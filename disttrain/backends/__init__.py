@@ -1,0 +1,1 @@
+"""Arrays, devices and kernels. Knows no tensor and no graph."""

@@ -1,0 +1,66 @@
+# Sourced by the verbs (scripts/demo, test, lint, bench). Goes to the repository root, makes .venv
+# when it is missing and keeps it in step with pyproject.toml. Needs only python3 (3.11 or newer).
+#
+#   ensure_venv [EXTRA ...]    then: "$VENV/bin/python" ...
+
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+ROOT=$PWD
+VENV=$ROOT/.venv
+
+say() { printf '%s\n' "$*" >&2; }
+
+# The first of python3, python3.14 ... python3.11 that is new enough.
+find_python() {
+    local name
+    for name in ${PYTHON:-} python3 python3.14 python3.13 python3.12 python3.11; do
+        if "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            command -v "$name"
+            return
+        fi
+    done
+    say "scripts: Python 3.11 or newer is needed; found: $(python3 --version 2>&1 || echo none)."
+    say "Install one (Debian, Ubuntu: apt install python3.11 python3.11-venv), or name one: PYTHON=/path/to/python3 $0"
+    exit 1
+}
+
+make_venv() {
+    local python
+    python=$(find_python)
+    say "making .venv with $("$python" --version) ..."
+    rm -rf "$VENV"
+    if ! "$python" -m venv "$VENV"; then
+        rm -rf "$VENV"
+        say "scripts: '$python -m venv' failed. On Debian and Ubuntu it is a package of its own: apt install python3-venv"
+        exit 1
+    fi
+}
+
+# What an installation depends on: the interpreter, the place, pyproject.toml, the extra.
+fingerprint() {
+    { "$VENV/bin/python" --version; printf '%s\n' "$ROOT" "$1"; cat pyproject.toml; } | cksum
+}
+
+install_extra() {
+    local extra=$1 stamp=$VENV/.installed-$1 target=. log=$VENV/install.log
+    if [[ -f $stamp && $(cat "$stamp") == "$(fingerprint "$extra")" ]]; then
+        return
+    fi
+    if [[ $extra != base ]]; then target=".[$extra]"; fi
+    say "installing $target into .venv ..."
+    if ! "$VENV/bin/python" -m pip install -q --disable-pip-version-check -e "$target" >"$log" 2>&1; then
+        cat "$log" >&2
+        say "scripts: the installation failed (above; also in $log). Is the package index reachable? Run the same command again to go on."
+        exit 1
+    fi
+    fingerprint "$extra" >"$stamp"
+}
+
+ensure_venv() {
+    local extra
+    exec 9<pyproject.toml # two verbs at once: the second waits for the first one's installation
+    if command -v flock >/dev/null; then flock 9; fi
+    "$VENV/bin/python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || make_venv
+    for extra in base "$@"; do install_extra "$extra"; done
+    exec 9<&-
+}

@@ -1,0 +1,48 @@
+"""Tensor, the gate, the graph and the engine. Knows no operation by name (see ``ops``)."""
+
+from . import dtypes
+from .autograd import backward, grad
+from .device import device
+from .engine import Algebra, Walk, accumulate, store_grad
+from .gate import Primitive, Tracer, gate
+from .grad_mode import (
+    detect_anomaly,
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_detect_anomaly,
+    set_grad_enabled,
+)
+from .node import AccumulateGrad, HookHandle, Node
+from .tensor import Size, Storage, Tensor, wrap
+
+__all__ = [
+    "AccumulateGrad",
+    "Algebra",
+    "HookHandle",
+    "Node",
+    "Primitive",
+    "Size",
+    "Storage",
+    "Tensor",
+    "Tracer",
+    "Walk",
+    "accumulate",
+    "backward",
+    "detect_anomaly",
+    "device",
+    "dtypes",
+    "enable_grad",
+    "gate",
+    "grad",
+    "inference_mode",
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
+    "no_grad",
+    "set_detect_anomaly",
+    "set_grad_enabled",
+    "store_grad",
+    "wrap",
+]

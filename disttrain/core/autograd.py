@@ -1,0 +1,179 @@
+"""``backward`` and ``grad``: how a program asks for gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..context import SLOW, thread
+from ..errors import AutogradError, ShapeError
+from .engine import Algebra, Walk, accumulate
+from .gate import Tracer
+from .grad_mode import _set
+from .node import Output
+from .tensor import Tensor, wrap
+
+
+def backward(
+    tensors: Tensor | Sequence[Tensor],
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+) -> None:
+    """Add the gradients of ``tensors`` to the ``.grad`` of the leaves (or only of ``inputs``).
+
+    Roots that are not scalars need ``grad_tensors`` of their shapes. Raises ``AutogradError`` when
+    nothing requires grad, or a graph was already used up.
+    """
+    roots = (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
+    cotangents = _cotangents("backward", roots, grad_tensors)
+    if inputs is not None:
+        inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+        if not inputs:
+            raise AutogradError("backward: inputs= was given but is empty; name a tensor, or drop it")
+        _to_inputs(roots, cotangents, inputs, retain_graph, create_graph)
+        return
+    tensors_walk = _as_tensors(roots, cotangents, create_graph)
+    walk = _walk(roots, accumulate, retain_graph, create_graph, tensors_walk, None)
+    _drive(walk, roots, cotangents, create_graph)
+
+
+def _to_inputs(
+    roots: tuple, cotangents: tuple, inputs: tuple, keep: bool | None, create_graph: bool
+) -> None:
+    grads = grad(roots, inputs, cotangents, keep, create_graph, allow_unused=True)
+    for t, g in zip(inputs, grads, strict=True):
+        if g is not None:
+            t._grad = g if t._grad is None else Algebra.add(t._grad, g)
+
+
+def grad(
+    outputs: Tensor | Sequence[Tensor],
+    inputs: Tensor | Sequence[Tensor],
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple:
+    """The gradients of ``outputs`` with respect to ``inputs``, one per input, ``.grad`` untouched.
+
+    ``allow_unused``: give None for an input that the outputs do not depend on (an error
+    otherwise); ``materialize_grads``: give zeros instead.
+    """
+    roots = (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
+    wanted = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    if is_grads_batched:
+        raise AutogradError("grad: is_grads_batched is not supported; use func.vmap over func.vjp")
+    cotangents = _cotangents("grad", roots, grad_outputs)
+    places = []
+    for i, t in enumerate(wanted):
+        node = t.graph_node()
+        if node is None:
+            raise AutogradError(
+                f"grad: input {i} of shape {list(t.shape)} does not require grad; call "
+                "requires_grad_() on it before it is used"
+            )
+        places.append((node.node, node.index) if node.__class__ is Output else (node, 0))
+    tensors_walk = _as_tensors(roots + wanted, cotangents, create_graph)
+    walk = _walk(
+        roots, _discard, retain_graph, create_graph, tensors_walk, {node for node, _ in places}
+    )
+    for node, index in places:
+        walk.captures.setdefault(node, {})[index] = None
+    _drive(walk, roots, cotangents, create_graph)
+    return tuple(
+        _result(i, t, walk.captures[node][index], allow_unused, materialize_grads)
+        for i, (t, (node, index)) in enumerate(zip(wanted, places, strict=True))
+    )
+
+
+def _discard(acc: Any, g: Any) -> None:
+    """The sink of ``grad``: what is wanted was captured on the way."""
+
+
+def _result(i: int, t: Tensor, g: Any, allow_unused: bool | None, materialize: bool) -> Any:
+    if g is not None:
+        return g if isinstance(g, Tensor) else wrap(g)
+    if materialize:
+        return Algebra.zeros(*t.meta())
+    if not allow_unused:
+        raise AutogradError(
+            f"grad: input {i} of shape {list(t.shape)} was not used to compute the outputs; pass "
+            "allow_unused=True to get None for it"
+        )
+    return None
+
+
+def _walk(
+    roots: tuple, sink: Any, keep: bool | None, create: bool, tensors: bool, targets: Any
+) -> Walk:
+    return Walk(
+        [t.graph_node() for t in roots],
+        sink,
+        keep=create if keep is None else keep,
+        tensors=tensors,
+        targets=targets,
+    )
+
+
+def _drive(walk: Walk, roots: tuple, cotangents: tuple, create_graph: bool) -> None:
+    before = thread.grad_enabled
+    _set({"grad_enabled": create_graph})
+    try:
+        for t, g in zip(roots, cotangents, strict=True):
+            walk.feed(t._node, g if walk.tensors else g.array)
+        walk.run()
+    finally:
+        _set({"grad_enabled": before})
+
+
+def _as_tensors(roots: tuple, cotangents: tuple, create_graph: bool) -> bool:
+    """Whether gradients must travel as Tensors, because something looks at the operations."""
+    if create_graph or any(t.__class__ is Tracer or isinstance(t, Tracer) for t in roots + cotangents):
+        return True
+    if thread.mode == SLOW and thread.stack:
+        return True
+    return any(t.is_meta for t in roots)
+
+
+def _cotangents(where: str, roots: tuple, given: Any) -> tuple:
+    if given is None or isinstance(given, Tensor):
+        given = (given,) * (len(roots) if given is None else 1)
+    given = tuple(given)
+    if len(given) != len(roots):
+        raise AutogradError(f"{where}: {len(given)} gradients given for {len(roots)} tensors")
+    return tuple(_cotangent(where, i, t, g) for i, (t, g) in enumerate(zip(roots, given, strict=True)))
+
+
+def _cotangent(where: str, i: int, t: Tensor, g: Any) -> Tensor:
+    if t.graph_node() is None:
+        raise AutogradError(
+            f"{where}: tensor {i} of shape {list(t.shape)} does not require grad and was made by "
+            "nothing that does; call requires_grad_() on the inputs, and check that the forward "
+            "did not run under no_grad() or through .detach(), .data or .numpy()"
+        )
+    if g is None:
+        shape, kind = t.meta()
+        if t.shape.numel() != 1:
+            raise AutogradError(
+                f"{where}: the gradient of a tensor of shape {list(shape)} is wanted, but only a "
+                "scalar's can be started implicitly; reduce it first (.sum() or .mean()), or pass "
+                "the gradient argument"
+            )
+        if isinstance(t, Tracer) or t.is_meta:
+            return Algebra.ones_like(t)
+        return wrap(np.ones(shape, kind))
+    if not isinstance(g, Tensor):
+        raise TypeError(f"{where}: gradient {i} must be a Tensor or None, not {type(g).__name__}")
+    if tuple(g.shape) != tuple(t.shape):
+        raise ShapeError(
+            f"{where}: gradient {i} has shape {list(g.shape)}, the tensor has {list(t.shape)}; "
+            "they must be equal"
+        )
+    return g

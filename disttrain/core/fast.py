@@ -1,0 +1,131 @@
+"""The gate's fast path for the commonest forms: one or two plain operands of one element type.
+
+Same meaning as ``gate.gate`` for them, with the generality taken out: everything that is not a
+plain float array under RECORD or PLAIN mode goes to the gate itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..context import SLOW, thread
+from .gate import Primitive, finish, gate
+from .node import Node
+from .tensor import Tensor
+
+_new = object.__new__
+ndarray = np.ndarray
+
+
+def binary(prim: Primitive) -> Callable[[Any, Any], Any]:
+    """A function of two operands that runs ``prim`` as the gate would."""
+    forward = prim.forward
+    differentiable = prim.differentiable
+    rule_a_reads, rule_b_reads = (prim.save_bits + [0, 0])[:2]
+    general = prim.saves_out
+    no_params: dict = {}
+
+    def run(a: Any, b: Any) -> Any:
+        mode = thread.mode
+        if mode == SLOW or general or not isinstance(a, Tensor):
+            return gate(prim, (a, b), no_params)
+        x = a.array
+        kind = x.dtype
+        if isinstance(b, Tensor):
+            y = b.array
+            if kind is not y.dtype:
+                return gate(prim, (a, b), no_params)
+            other = b
+        elif (b.__class__ is float or b.__class__ is int) and kind.kind == "f":
+            y = b
+            other = None
+        else:
+            return gate(prim, (a, b), no_params)
+        if x.__class__ is not ndarray or kind.kind not in "fc":
+            return gate(prim, (a, b), no_params)
+        try:
+            result = forward(x, y)
+        except ValueError:
+            return gate(prim, (a, b), no_params)
+        if result.__class__ is not ndarray:
+            result = finish(result)
+        out = _new(Tensor)
+        out.array = result
+        if mode or not differentiable:
+            return out
+        version_a = version_b = 0
+        st = a._st
+        if st is not None:
+            if st.gen != a._gen:
+                a._refresh_node()
+            version_a = st.version
+        node_a = a._node
+        node_b = None
+        if other is not None:
+            st = other._st
+            if st is not None:
+                if st.gen != other._gen:
+                    other._refresh_node()
+                version_b = st.version
+            node_b = other._node
+        if node_a is None:
+            if node_b is None:
+                return out
+            keep = rule_b_reads
+        else:
+            keep = rule_a_reads if node_b is None else rule_a_reads | rule_b_reads
+        saved = (a if keep & 1 else None, b if keep & 2 or other is None else None)
+        out._node = node = Node(prim, (node_a, node_b), saved, no_params, result.shape, result.dtype)
+        if version_a or version_b:
+            node.versions = (version_a, version_b)
+        return out
+
+    run.__name__ = run.__qualname__ = prim.name
+    return run
+
+
+def unary(prim: Primitive) -> Callable[[Any], Any]:
+    """A function of one operand that runs ``prim`` as the gate would."""
+    forward = prim.forward
+    differentiable = prim.differentiable
+    reads = prim.save_bits[0] if prim.save_bits else 0
+    saves_out = prim.saves_out
+    no_params: dict = {}
+
+    def run(a: Any) -> Any:
+        mode = thread.mode
+        if mode == SLOW or not isinstance(a, Tensor):
+            return gate(prim, (a,), no_params) if isinstance(a, Tensor) else prim(a)
+        x = a.array
+        if x.__class__ is not ndarray or x.dtype.kind != "f":
+            return gate(prim, (a,), no_params)
+        result = forward(x)
+        if result.__class__ is not ndarray:
+            result = finish(result)
+        out = _new(Tensor)
+        out.array = result
+        if mode or not differentiable:
+            return out
+        version = 0
+        st = a._st
+        if st is not None:
+            if st.gen != a._gen:
+                a._refresh_node()
+            version = st.version
+        node_a = a._node
+        if node_a is None:
+            return out
+        saved = (a,) if reads else (None,)
+        out._node = node = Node(prim, (node_a,), saved, no_params, result.shape, result.dtype)
+        if version:
+            node.versions = (version,)
+        if saves_out:
+            node.out = alias = _new(Tensor)
+            alias.array = result
+        return out
+
+    run.__name__ = run.__qualname__ = prim.name
+    return run

@@ -1,0 +1,401 @@
+"""The one gate: every operation on Tensors goes through here.
+
+A ``Primitive`` holds every rule of one operation. Called with arrays it computes arrays; called
+with Tensors it goes through the gate: compute, then record a node when a gradient will be wanted.
+
+With an empty interpreter stack (``thread.mode`` RECORD or PLAIN) the gate is a fast path. ``SLOW``
+means that interpreters are active. They come in two kinds:
+
+* *levels* (vmap, jvp): values are ``Tracer``s, and an operation belongs to the highest level among
+  its arguments; its ``process`` works on the tracers' inner values, which lie one level lower;
+* *dynamic* ones (capture, autocast, profiling) see every operation that reaches plain Tensors:
+  ``process(prim, args, params, proceed)``, innermost first, each going on through ``proceed``.
+
+A node is recorded at the level of the operation, on whatever object stands for the result there,
+so transforms compose in any order without a second code path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import context, trace
+from ..backends.null import NullArray
+from ..context import SLOW, thread
+from ..errors import (
+    AutogradError,
+    CaptureError,
+    DimError,
+    DisttrainError,
+    DTypeError,
+    ShapeError,
+)
+from .node import AccumulateGrad, Node, Output
+from .tensor import Storage, Tensor, wrap
+
+_new = object.__new__
+ndarray = np.ndarray
+
+
+class Primitive:
+    """One operation with all its rules. Declared through ``ops.declare``.
+
+    forward(*arrays, **params) -> array or tuple of arrays
+    rules[i](g, out, values, node) -> gradient for argument i; or vjp_all(..., needs) for all
+    saves[i]: which arguments rule i reads; saves_out: whether any rule reads the result
+    jvp, batch: see ``func``; shape(*metas, **params) -> (shape, dtype) or a list of them
+    expr: scalar expression for kernels; view: the result shares memory with argument 0
+    """
+
+    def __init__(self, name: str, forward: Callable, args: tuple[str, ...]) -> None:
+        self.name, self.forward, self.args = name, forward, args
+        self.rules: tuple = ()
+        self.vjp_all: Callable | None = None
+        self.saves: tuple[tuple[int, ...], ...] = ()
+        self.save_bits: list[int] = []
+        self.saves_out = False
+        self.differentiable = False
+        self.multi = False
+        self.jvp: Any = None
+        self.batch: Any = None
+        self.shape: Callable | None = None
+        self.expr: Callable | None = None
+        self.elementwise = False
+        self.view = False
+        self.promote: Callable | None = None
+        self.mutates: tuple[int, ...] = ()
+        self.nondiff_outputs: tuple[int, ...] = ()
+        self.random = False
+        self.samples: Callable | None = None
+
+    def __repr__(self) -> str:
+        return f"<primitive {self.name}>"
+
+    def __call__(self, *args: Any, **params: Any) -> Any:
+        for a in args:
+            if isinstance(a, Tensor):
+                return gate(self, args, params)
+        return self.compute(args, params)
+
+    def compute(self, arrays: Any, params: dict) -> Any:
+        """Run on raw arrays (or scalars, or NullArrays)."""
+        for a in arrays:
+            if a.__class__ is NullArray:
+                return self._null(arrays, params)
+        return self.forward(*arrays, **params)
+
+    def _null(self, arrays: Any, params: dict) -> Any:
+        if self.mutates:
+            return tuple(arrays[i] for i in self.mutates) if self.multi else arrays[self.mutates[0]]
+        if self.shape is None:
+            raise CaptureError(
+                f"{self.name}: has no shape rule, because its result's shape depends on data; it "
+                "cannot run on the meta device"
+            )
+        result = self.shape(*arrays, **params)
+        if self.multi:
+            return tuple(NullArray(s, d) for s, d in result)
+        return NullArray(*result)
+
+
+class Tracer(Tensor):
+    """A value inside a level interpreter: ``inner`` lives one level below ``interp``."""
+
+    interp: Any
+    inner: Any
+
+    @property
+    def array(self) -> Any:  # type: ignore[override]
+        raise CaptureError(
+            f"a value inside {self.interp} was used as numbers (numpy, item(), if, int() ...), "
+            "which the transform cannot follow; use tensor operations such as dt.where, or move "
+            "that part out of the transformed function"
+        )
+
+    @property
+    def shape(self) -> Any:
+        return self._size(self.meta()[0])
+
+    @property
+    def ndim(self) -> int:
+        return len(self.meta()[0])
+
+    @property
+    def dtype(self) -> Any:
+        return self.plain().dtype
+
+    @property
+    def device(self) -> Any:
+        return self.plain().device
+
+    @property
+    def is_meta(self) -> bool:
+        return self.plain().is_meta
+
+    @property
+    def itemsize(self) -> int:
+        return self.meta()[1].itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.shape.numel() * self.itemsize
+
+    _size = staticmethod(lambda shape: type(wrap(np.empty(0)).shape)(shape))
+
+    def plain(self) -> Tensor:
+        """The Tensor below all levels."""
+        value = self.inner
+        while isinstance(value, Tracer):
+            value = value.inner
+        return value
+
+    def detach(self) -> Tensor:
+        return self.interp.lift_like(self)
+
+    def alias(self) -> Tensor:
+        return self.interp.lift_like(self)
+
+    def __reduce_ex__(self, protocol: int) -> Any:
+        raise CaptureError("a traced value cannot be pickled")
+
+
+def finish(result: Any) -> Any:
+    """numpy gives scalars for 0-d results; the gate deals in arrays."""
+    return result if result.__class__ in (ndarray, NullArray) else np.asarray(result)
+
+
+def gate(prim: Primitive, args: tuple, params: dict) -> Any:
+    """Run ``prim`` on ``args`` (Tensors and static values), record it where needed."""
+    if prim.promote is not None:
+        args = prim.promote(args)
+    mode = thread.mode
+    if mode == SLOW:
+        return _slow(prim, args, params)
+    arrays = [a.array if isinstance(a, Tensor) else a for a in args]
+    try:
+        result = prim.compute(arrays, params)
+    except DisttrainError:
+        raise
+    except (ValueError, TypeError, IndexError, NotImplementedError) as error:
+        raise explain(prim, args, params, error) from error
+    if prim.mutates:
+        return _mutated(prim, args)
+    out: Any
+    if prim.multi:
+        out = tuple([wrap(finish(r)) for r in result])
+    else:
+        out = _new(Tensor)
+        out.array = result if result.__class__ is ndarray else finish(result)
+        if prim.view:
+            _share(prim, args, params, out)
+    if mode or not prim.differentiable:
+        return out
+    record(prim, args, params, out)
+    return out
+
+
+def explain(prim: Primitive, args: Any, params: dict, error: Exception) -> Exception:
+    """The error of a forward, with the operation and what it was given."""
+    given = ", ".join(
+        f"{name}: {describe(a)}" for name, a in zip(prim.args, args, strict=False) if a is not None
+    )
+    extra = "".join(f", {k}={v!r}" for k, v in params.items() if v is not None)
+    kind = _EXPLAINED.get(type(error), ShapeError)
+    return kind(f"{prim.name.strip('_')}({given}{extra}): {error}")
+
+
+_EXPLAINED = {TypeError: DTypeError, IndexError: DimError}
+
+
+def describe(a: Any) -> str:
+    """A tensor as dtype and shape, anything else as itself; for messages."""
+    if isinstance(a, Tensor):
+        shape, kind = a.meta()
+        return f"{kind}{list(shape)}"
+    return repr(a)
+
+
+def _share(prim: Primitive, args: tuple, params: dict, out: Tensor) -> None:
+    """Note that ``out`` shares memory with argument 0, if it does."""
+    source = args[0]
+    array, given = out.array, source.array
+    if array.__class__ is ndarray:
+        base = array.base
+        if base is None or not (base is given or base is given.base or array is given):
+            return
+        if array is given:
+            out.array = given.view()
+    st = source._st
+    if st is None:
+        st = source._st = Storage()
+    elif st.gen != source._gen:
+        source._refresh_node()
+    out._st = st
+    out._gen = st.gen
+    if thread.mode or params.get("_untracked"):
+        out._view = (source, None, (), {})
+    else:
+        out._view = (source, prim, args[1:], params)
+
+
+def record(prim: Primitive, args: tuple, params: dict, out: Any, level: Any = None) -> None:
+    """Make the node of ``out`` if one of ``args`` requires grad at ``level``."""
+    edges = []
+    bits = 0
+    bit = 1
+    for a in args:
+        node = None
+        if isinstance(a, Tensor) and getattr(a, "interp", None) is level:
+            st = a._st
+            if st is not None and st.gen != a._gen:
+                a._refresh_node()
+            node = a._node
+            if node is not None:
+                bits |= bit
+        edges.append(node)
+        bit <<= 1
+    if not bits:
+        return
+    attach(prim, tuple(edges), bits, args, params, out)
+
+
+def attach(prim: Primitive, edges: tuple, bits: int, args: tuple, params: dict, out: Any) -> None:
+    """Make the node with ``edges`` (``bits`` marks which of them are there) and give it to out."""
+    keep = 0
+    for i, mask in enumerate(prim.save_bits):
+        if bits >> i & 1:
+            keep |= mask
+    versions = None
+    saved = []
+    for i, a in enumerate(args):
+        if not isinstance(a, Tensor):
+            saved.append(a)
+        elif keep >> i & 1:
+            saved.append(a)
+            if a._st is not None and a._st.version:
+                versions = versions or [0] * len(args)
+                versions[i] = a._st.version
+        else:
+            saved.append(None)
+    if prim.multi:
+        node = Node(prim, edges, tuple(saved), params, None, None)
+        node.shapes = tuple(o.meta() for o in out)
+        for i, o in enumerate(out):
+            if i not in prim.nondiff_outputs and o.meta()[1].kind in "fcV":
+                o._node = Output(node, i)
+        if prim.saves_out:
+            node.out = tuple(o.alias() for o in out)
+    else:
+        shape, kind = out.meta()
+        out._node = node = Node(prim, edges, tuple(saved), params, shape, kind)
+        if prim.saves_out:
+            node.out = out.alias()
+    if versions is not None:
+        node.versions = tuple(versions)
+    if thread.anomaly:
+        node.site = trace.call_site()
+
+
+def _slow(prim: Primitive, args: tuple, params: dict) -> Any:
+    """The gate with interpreters on the stack."""
+    top = None
+    for a in args:
+        if isinstance(a, Tracer) and (top is None or a.interp.level > top.level):
+            top = a.interp
+    if top is not None:
+        out = top.process(prim, args, params)
+        if prim.mutates:
+            return out
+    else:
+        out = _through(prim, args, params, len(thread.stack))
+        if prim.mutates:
+            return _mutated(prim, args)
+        if prim.view and not isinstance(out, tuple):
+            _share(prim, args, params, out)
+    if thread.grad_enabled and prim.differentiable and not thread.inference:
+        record(prim, args, params, out, top)
+    return out
+
+
+def _through(prim: Primitive, args: tuple, params: dict, depth: int) -> Any:
+    """Run on plain Tensors through the dynamic interpreters below ``depth``, without recording."""
+    stack = thread.stack
+    while depth:
+        depth -= 1
+        interp = stack[depth]
+        if interp.dynamic:
+            below = depth
+
+            def proceed(prim: Primitive, args: tuple, params: dict) -> Any:
+                return _through(prim, args, params, below)
+
+            return interp.process(prim, args, params, proceed)
+    arrays = [a.array if isinstance(a, Tensor) else a for a in args]
+    try:
+        result = prim.compute(arrays, params)
+    except DisttrainError:
+        raise
+    except (ValueError, TypeError, IndexError, NotImplementedError) as error:
+        raise explain(prim, args, params, error) from error
+    if prim.multi:
+        return tuple(wrap(finish(r)) for r in result)
+    return wrap(finish(result))
+
+
+def _mutated(prim: Primitive, args: tuple) -> Any:
+    """Count the writes of a mutating primitive; its result is what it wrote to."""
+    for i in prim.mutates:
+        touched(args[i])
+    first = args[prim.mutates[0]]
+    return tuple(args[i] for i in prim.mutates) if prim.multi else first
+
+
+def touched(t: Tensor) -> None:
+    """Note an in-place write to ``t``, so that nodes that saved it can tell."""
+    st = t._st
+    if st is None:
+        st = t._st = Storage()
+    st.version += 1
+    if thread.mode != context.PLAIN:
+        st.site = trace.call_site(2)
+    node = t._node
+    while t._view is not None:
+        t = t._view[0]
+        if t._node is not None:
+            poison(t._node, st.site)
+    if node is not None:
+        poison(node, st.site)
+
+
+def poison(node: Any, site: str | None) -> None:
+    """A node whose rule reads its own result can no longer run: the result was written to."""
+    if node.__class__ is Output:
+        node = node.node
+    if node.__class__ is Node and node.out is not None:
+        node.poison = site or "an unknown place"
+
+
+def check_inplace(t: Tensor, name: str) -> None:
+    """Refuse to record an in-place operation that autograd cannot get right."""
+    node = t.graph_node()
+    if node.__class__ is AccumulateGrad and node is not None:
+        raise AutogradError(
+            f"{name}: a leaf of shape {list(t.shape)} that requires grad is changed in place while "
+            "gradients are recorded; do it under no_grad(), or use the out-of-place form"
+        )
+    source = t
+    while source._view is not None:
+        source, prim, _, _ = source._view
+        if prim is None and source.requires_grad:
+            raise AutogradError(
+                f"{name}: this tensor is a view made under no_grad() of one that requires grad; "
+                "make the view while gradients are recorded, or change it under no_grad() too"
+            )
+        if source.graph_node().__class__ is AccumulateGrad:
+            raise AutogradError(
+                f"{name}: a view of a leaf of shape {list(source.shape)} that requires grad is "
+                "changed in place; do it under no_grad(), or on a .clone() of the leaf"
+            )

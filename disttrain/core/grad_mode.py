@@ -1,0 +1,158 @@
+"""no_grad, enable_grad, set_grad_enabled, inference_mode: per thread, nestable, usable as decorators."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from ..context import thread
+
+
+class _Mode:
+    """Set fields of the thread's state while a block or a decorated function runs."""
+
+    fields: dict[str, bool]
+
+    def __init__(self) -> None:
+        self._before: list[dict[str, bool]] = []
+
+    def _fresh(self) -> _Mode:
+        return type(self)()
+
+    def __enter__(self) -> _Mode:
+        self._before.append({k: getattr(thread, k) for k in self.fields})
+        _set(self.fields)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _set(self._before.pop())
+
+    def __call__(self, fn: Callable) -> Callable:
+        if inspect.isgeneratorfunction(fn):
+
+            @functools.wraps(fn)
+            def generator(*args: Any, **kwargs: Any) -> Any:
+                it = fn(*args, **kwargs)
+                while True:
+                    try:
+                        with self._fresh():
+                            value = next(it)
+                    except StopIteration as stop:
+                        return stop.value
+                    yield value
+
+            return generator
+
+        @functools.wraps(fn)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with self._fresh():
+                return fn(*args, **kwargs)
+
+        return wrapped
+
+
+def _set(fields: dict[str, bool]) -> None:
+    for name, value in fields.items():
+        setattr(thread, name, value)
+    thread.refresh()
+
+
+class no_grad(_Mode):  # noqa: N801
+    """Record nothing."""
+
+    fields = {"grad_enabled": False}
+
+    def __new__(cls, fn: Callable | None = None) -> Any:
+        mode = object.__new__(cls)
+        if fn is None:
+            return mode
+        mode.__init__()
+        return mode(fn)
+
+    def __init__(self, fn: Callable | None = None) -> None:
+        super().__init__()
+
+
+class enable_grad(no_grad):  # noqa: N801
+    """Record again inside ``no_grad``."""
+
+    fields = {"grad_enabled": True}
+
+
+class inference_mode(_Mode):  # noqa: N801
+    """As ``no_grad``. (Tensors made inside are ordinary ones; the name is kept for programs.)"""
+
+    def __init__(self, mode: bool | Callable = True) -> None:
+        super().__init__()
+        self.enabled = bool(mode)
+        self.fields = {"grad_enabled": False} if self.enabled else {}
+
+    def __new__(cls, mode: bool | Callable = True) -> Any:
+        out = object.__new__(cls)
+        if callable(mode):
+            out.__init__()
+            return out(mode)
+        return out
+
+    def _fresh(self) -> inference_mode:
+        return inference_mode(self.enabled)
+
+
+class set_grad_enabled(_Mode):  # noqa: N801
+    """Switch recording at once; as a context manager, until the end of the block."""
+
+    def __init__(self, mode: bool) -> None:
+        super().__init__()
+        self.fields = {"grad_enabled": bool(mode)}
+        self._at_call = thread.grad_enabled
+        _set(self.fields)
+
+    def _fresh(self) -> set_grad_enabled:
+        return set_grad_enabled(self.fields["grad_enabled"])
+
+    def __enter__(self) -> set_grad_enabled:
+        _set(self.fields)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _set({"grad_enabled": self._at_call})
+
+    def __call__(self, fn: Callable) -> Callable:
+        _set({"grad_enabled": self._at_call})
+        return super().__call__(fn)
+
+
+def is_grad_enabled() -> bool:
+    """Whether operations of this thread are recorded."""
+    return thread.grad_enabled
+
+
+def is_inference_mode_enabled() -> bool:
+    return thread.inference
+
+
+class set_detect_anomaly(_Mode):  # noqa: N801
+    """Check every gradient for nan, and remember the forward line of every operation."""
+
+    def __init__(self, mode: bool = True, check_nan: bool = True) -> None:
+        super().__init__()
+        self.fields = {"anomaly": bool(mode)}
+        self._at_call = thread.anomaly
+        _set(self.fields)
+
+    def _fresh(self) -> set_detect_anomaly:
+        return set_detect_anomaly(self.fields["anomaly"])
+
+    def __exit__(self, *exc: object) -> None:
+        _set({"anomaly": self._at_call})
+
+
+class detect_anomaly(_Mode):  # noqa: N801
+    """``set_detect_anomaly(True)`` for a block."""
+
+    fields = {"anomaly": True}
+
+    def __init__(self, check_nan: bool = True) -> None:
+        super().__init__()

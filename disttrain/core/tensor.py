@@ -1,0 +1,340 @@
+"""Tensor: storage, view, element type, device, graph position, hooks, version. No arithmetic.
+
+``array`` is the tensor's view of memory (numpy, or a ``NullArray`` on the meta device). Tensors
+that share memory share a ``Storage``, made when the first view or the first in-place operation
+needs it; a tensor without one has never been aliased or written to (version 0).
+
+``_node`` is the tensor's place in the graph: ``AccumulateGrad`` for a leaf that requires grad, the
+``Node`` (or one ``Output`` of it) that made it otherwise, None when nothing is recorded.
+Operators are attached in ``ops/methods.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import context
+from ..backends.null import NullArray
+from ..errors import AutogradError, DTypeError, ShapeError
+from . import dtypes
+from .device import CPU, META, device
+from .node import AccumulateGrad, HookHandle, Output
+
+_new = object.__new__
+
+
+class Size(tuple):
+    """A shape. A tuple with PyTorch's ``numel`` and spelling."""
+
+    __slots__ = ()
+
+    def numel(self) -> int:
+        n = 1
+        for d in self:
+            n *= d
+        return n
+
+    def __repr__(self) -> str:
+        return f"Size({list(self)})"
+
+    def __getitem__(self, key: Any) -> Any:
+        got = tuple.__getitem__(self, key)
+        return Size(got) if isinstance(key, slice) else got
+
+
+class Storage:
+    """What tensors over the same memory share: a count of writes and a count of graph rewrites.
+
+    ``version`` rises with every in-place write. ``gen`` rises when a write changed the graph of the
+    base, so that views know that their node is stale. ``site`` is where the last write happened.
+    """
+
+    __slots__ = ("gen", "site", "version")
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.gen = 0
+        self.site: str | None = None
+
+
+class Tensor:
+    """An n-dimensional array with a place in the autograd graph."""
+
+    array: Any
+    _node: Any = None
+    _st: Storage | None = None
+    _view: Any = None  # (source tensor, primitive, args after the source, params)
+    _gen = 0
+    _grad: Tensor | None = None
+    _retains = False
+    is_sparse = False
+    is_quantized = False
+    is_mkldnn = False
+    is_nested = False
+    layout = "strided"
+    __array_priority__ = 1000
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise TypeError("Tensor: use disttrain.tensor(data), zeros, randn ... to make one")
+
+    # --- what it is -------------------------------------------------------------------------
+    @property
+    def shape(self) -> Size:
+        return Size(self.array.shape)
+
+    @property
+    def ndim(self) -> int:
+        return self.array.ndim
+
+    @property
+    def dtype(self) -> dtypes.dtype:
+        return dtypes.of(self.array.dtype)
+
+    @property
+    def device(self) -> device:
+        return META if self.array.__class__ is NullArray else CPU
+
+    @property
+    def is_meta(self) -> bool:
+        return self.array.__class__ is NullArray
+
+    @property
+    def is_cuda(self) -> bool:
+        return False
+
+    is_cpu = property(lambda self: self.device.type == "cpu")
+
+    @property
+    def itemsize(self) -> int:
+        return self.array.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.array.nbytes
+
+    def meta(self) -> tuple[tuple[int, ...], np.dtype]:
+        """Shape and numpy type, without looking at data."""
+        return self.array.shape, self.array.dtype
+
+    # --- graph ------------------------------------------------------------------------------
+    def graph_node(self) -> Any:
+        """``_node``, brought up to date when an in-place write changed the base's graph."""
+        st = self._st
+        if st is not None and st.gen != self._gen:
+            self._refresh_node()
+        return self._node
+
+    def _refresh_node(self) -> None:
+        if self._view is not None and self._view[1] is not None:
+            source, prim, args, params = self._view
+            source.graph_node()
+            with context_recording():
+                self._node = prim(source, *args, **params)._node
+        self._gen = self._st.gen
+
+    @property
+    def requires_grad(self) -> bool:
+        return self.graph_node() is not None
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        node = self.graph_node()
+        if not requires_grad:
+            if node is not None and not isinstance(node, AccumulateGrad):
+                raise AutogradError(
+                    "requires_grad = False: only a leaf can change it, and this tensor was made "
+                    f"by {node.name()}; use .detach() to cut it off"
+                )
+            self._node = None
+        elif node is None:
+            kind = self.dtype
+            if not (kind.is_floating_point or kind.is_complex):
+                raise DTypeError(
+                    f"requires_grad: only floating-point and complex tensors have gradients; this "
+                    f"one is {kind!r} of shape {list(self.shape)}; convert it with .float() first"
+                )
+            self._node = AccumulateGrad(self)
+        return self
+
+    @property
+    def grad_fn(self) -> Any:
+        node = self.graph_node()
+        if node.__class__ is AccumulateGrad:
+            return None
+        return node.node if node.__class__ is Output else node
+
+    @property
+    def output_nr(self) -> int:
+        return self._node.index if self._node.__class__ is Output else 0
+
+    @property
+    def is_leaf(self) -> bool:
+        node = self.graph_node()
+        return node is None or node.__class__ is AccumulateGrad
+
+    @property
+    def grad(self) -> Tensor | None:
+        return self._grad
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None:
+            if not isinstance(value, Tensor):
+                raise TypeError(f".grad: a Tensor or None is needed, {type(value).__name__} given")
+            if tuple(value.shape) != tuple(self.shape):
+                raise ShapeError(
+                    f".grad: shape {list(value.shape)} given for a tensor of shape "
+                    f"{list(self.shape)}; they must be equal"
+                )
+        self._grad = value
+
+    @property
+    def retains_grad(self) -> bool:
+        return self._retains
+
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> HookHandle:
+        """Call ``hook(grad)`` when this tensor's gradient is complete; it may return another."""
+        node = self.graph_node()
+        if node is None:
+            raise AutogradError(
+                "register_hook: this tensor does not require grad, so no gradient will reach it; "
+                "call requires_grad_() first"
+            )
+        target, index = (node.node, node.index) if node.__class__ is Output else (node, 0)
+        return target.add_tensor_hook(index, hook)
+
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> HookHandle:
+        """Call ``hook(self)`` after a backward pass has written ``.grad`` of this leaf."""
+        if not self.is_leaf or self._node is None:
+            raise AutogradError(
+                "register_post_accumulate_grad_hook: a leaf that requires grad is needed; "
+                "use register_hook for other tensors"
+            )
+        return self._node.add_post_hook(hook)
+
+    def retain_grad(self) -> None:
+        """Keep ``.grad`` of this tensor in backward although it is no leaf."""
+        if self.is_leaf or self._retains:
+            return
+        self._retains = True
+
+        def keep(grad: Tensor) -> None:
+            self._grad = grad if self._grad is None else self._grad + grad
+
+        self.register_hook(keep)
+
+    # --- memory -----------------------------------------------------------------------------
+    def storage_cell(self) -> Storage:
+        """The storage shared by this tensor's aliases, made when first asked for."""
+        st = self._st
+        if st is None:
+            st = self._st = Storage()
+        return st
+
+    def detach(self) -> Tensor:
+        """A tensor over the same memory that is no part of the graph."""
+        out = _new(type(self) if self.__class__ in _DETACH_KEEPS else Tensor)
+        out.array = self.array
+        out._st = self.storage_cell()
+        out._gen = out._st.gen
+        return out
+
+    @property
+    def data(self) -> Tensor:
+        return self.detach()
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        self.set_array(value.array)
+
+    def set_array(self, array: Any) -> None:
+        """Make this tensor a view of other memory, keeping its identity and its place."""
+        self.array = array
+        self.storage_cell().version += 1
+        if self._node.__class__ is AccumulateGrad:
+            self._node.shape, self._node.dtype = self.meta()
+
+    def alias(self) -> Tensor:
+        """Another Tensor object over the same memory with no graph position of its own."""
+        return wrap(self.array)
+
+    @property
+    def _version(self) -> int:
+        return 0 if self._st is None else self._st.version
+
+    @property
+    def _base(self) -> Tensor | None:
+        base = None if self._view is None else self._view[0]
+        while base is not None and base._view is not None:
+            base = base._view[0]
+        return base
+
+    def data_ptr(self) -> int:
+        return self.array.__array_interface__["data"][0]
+
+    def numpy(self, *, force: bool = False) -> np.ndarray:
+        """The tensor's memory as a numpy array, shared. ``force`` detaches first."""
+        if self.requires_grad and not force:
+            raise AutogradError(
+                "numpy(): this tensor requires grad, and numpy would not record what it does; "
+                "call .detach().numpy()"
+            )
+        return np.asarray(self.array)
+
+    def __reduce_ex__(self, protocol: int) -> tuple:
+        keeps = self.is_leaf and self._node is not None
+        return (_rebuild, (type(self), np.ascontiguousarray(self.array), self.array.shape, keeps))
+
+    def __deepcopy__(self, memo: dict) -> Tensor:
+        if not self.is_leaf:
+            raise AutogradError(
+                "deepcopy: only leaves can be copied with their role; this tensor was made by "
+                f"{self.grad_fn.name()}; copy t.detach().clone() instead"
+            )
+        array = self.array if self.is_meta else self.array.copy()
+        out = memo[id(self)] = _rebuild(type(self), array, array.shape, self._node is not None)
+        for name, value in self.__dict__.items():
+            if not name.startswith("_") and name != "array":
+                out.__dict__[name] = value
+        return out
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+_DETACH_KEEPS: tuple = ()
+
+
+def _rebuild(kind: type, array: Any, shape: tuple, requires_grad: bool) -> Tensor:
+    out = _new(kind)
+    out.array = array.reshape(shape) if isinstance(array, np.ndarray) else array
+    if requires_grad:
+        out.requires_grad_()
+    return out
+
+
+def wrap(array: Any) -> Tensor:
+    """A Tensor over ``array`` (numpy or NullArray), without a copy and without a check."""
+    out = _new(Tensor)
+    out.array = array
+    return out
+
+
+class context_recording:  # noqa: N801  (used like a function)
+    """Record operations while the block runs, whatever the grad mode outside."""
+
+    def __enter__(self) -> None:
+        thread = context.thread
+        self.before = thread.grad_enabled
+        thread.grad_enabled = True
+        thread.refresh()
+
+    def __exit__(self, *exc: object) -> None:
+        context.thread.grad_enabled = self.before
+        context.thread.refresh()

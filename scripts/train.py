@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Train a network.
+
+    dtrun --nproc-per-node 4 scripts/train.py --config configs/digits_ddp.toml
+    python scripts/train.py --config configs/gpt_char.toml --train.epochs 2
+
+Every setting of the TOML file can be given on the command line: --optim.lr 0.01
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import disttrain as dt
+from disttrain import config
+from disttrain.errors import ConfigError, SerializationError
+from training import checkpoint
+from training.loop import Result, Trainer
+from training.settings import Settings
+
+
+def read_command_line(words: list[str]) -> tuple[Settings, Path | None]:
+    """The settings, and the checkpoint to go on from."""
+    parser = argparse.ArgumentParser(
+        prog="train.py",
+        description=__doc__,
+        epilog="settings:\n" + config.describe(Settings),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--config", type=Path, metavar="TOML", help="file of settings")
+    parser.add_argument(
+        "--resume",
+        nargs="?",
+        const=True,
+        metavar="RUN",
+        help="go on from the newest checkpoint of the folder RUN (default: of log.dir)",
+    )
+    parser.add_argument(
+        "--data-dir",
+        metavar="DIR",
+        help="train on the MNIST-format IDX files in DIR (--data.name idx --data.dir DIR)",
+    )
+    options, overrides = parser.parse_known_args(words)
+    if options.data_dir is not None:
+        overrides = ["--data.name=idx", f"--data.dir={options.data_dir}", *overrides]
+    path, resume = options.config, None
+    if isinstance(options.resume, str):
+        resume = checkpoint.find(Path(options.resume))
+        path = path or resume.parent / "config.toml"
+    settings = config.load(Settings, path, overrides)
+    if options.resume is True:
+        resume = checkpoint.find(settings.log.dir)
+    return settings, resume
+
+
+def train(settings: Settings, resume: Path | None = None) -> Result:
+    """Train on this rank; every rank of the job calls it alike."""
+    if settings.parallel.strategy == "none":
+        return Trainer(settings, resume).fit()
+    dt.distributed.init_process_group()
+    try:
+        return Trainer(settings, resume).fit()
+    finally:
+        dt.distributed.destroy_process_group()
+
+
+def main(words: list[str] | None = None) -> int:
+    """Run the program; the exit code is 2 for wrong settings."""
+    try:
+        settings, resume = read_command_line(sys.argv[1:] if words is None else words)
+        result = train(settings, resume)
+    except (ConfigError, SerializationError) as error:
+        print(f"train.py: {error}", file=sys.stderr)
+        return 2
+    if result.run is not None:
+        print(f"run: {result.run}", file=sys.stderr)
+        print(
+            f"final: test_accuracy={result.test_accuracy:.3f} train_loss={result.train_loss:.4f} "
+            f"world_size={result.world_size} seconds={result.seconds:.1f}",
+            flush=True,
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The reusable part of ``scripts/train.py``: settings, data, models, the loop, checkpoints."""

@@ -1,0 +1,83 @@
+"""Where runs and their checkpoints lie, and how a checkpoint gets there in one piece.
+
+    <log.dir>/0001/config.toml  metrics.jsonl  events.out.tfevents...  epoch_0020.safetensors
+
+A checkpoint is written under another name, forced to the disk and renamed: whatever happens, the
+newest ``epoch_*`` file is whole. Knows nothing of what a checkpoint holds.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import disttrain as dt
+from disttrain.errors import ConfigError
+
+_SUFFIX = ".safetensors"
+
+
+def new_run(folder: Path) -> Path:
+    """Make and return the next numbered folder in ``folder``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    number = 1 + max((int(p.name) for p in _runs(folder)), default=0)
+    while True:
+        run = folder / f"{number:04d}"
+        try:
+            run.mkdir()
+        except FileExistsError:  # another job was faster
+            number += 1
+        else:
+            return run
+
+
+def find(where: Path) -> Path:
+    """The newest checkpoint of ``where``: a checkpoint, the folder of a run, or one of runs."""
+    if where.is_file():
+        return where
+    for run in [where, *sorted(_runs(where), reverse=True)]:
+        found = _checkpoints(run)
+        if found:
+            return found[-1]
+    raise ConfigError(
+        f"--resume: there is no checkpoint (epoch_*{_SUFFIX}) in {where} nor in its numbered "
+        "folders; name the folder of a run, or start without --resume"
+    )
+
+
+def save(run: Path, epoch: int, state: dict[str, Any], keep: int) -> Path:
+    """Write ``state`` as the checkpoint of ``epoch``, then delete all but the newest ``keep``."""
+    final = run / f"epoch_{epoch:04d}{_SUFFIX}"
+    draft = run / f".draft-{os.getpid()}{_SUFFIX}"
+    try:
+        dt.save(state, draft)
+        _force_to_disk(draft)
+        os.replace(draft, final)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise OSError(
+            f"checkpoint: {final} could not be written: {error}. The earlier checkpoints are whole."
+        ) from error
+    _force_to_disk(run)
+    for old in _checkpoints(run)[:-keep]:
+        old.unlink()
+    return final
+
+
+def _force_to_disk(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _runs(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return [p for p in folder.iterdir() if p.is_dir() and p.name.isdigit()]
+
+
+def _checkpoints(run: Path) -> list[Path]:
+    return sorted(run.glob(f"epoch_*{_SUFFIX}"))

@@ -1,0 +1,41 @@
+"""What rank 0 tells of a run: progress, JSON lines, TensorBoard. Other ranks are silent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from disttrain.metrics import EventWriter, JsonLines, Progress
+
+from .settings import Log
+
+
+class Reporter:
+    """Takes numbers and puts them wherever the settings want them. ``run=None``: nowhere."""
+
+    def __init__(self, log: Log, run: Path | None, total: int, done: int, step: int) -> None:
+        self.progress = Progress(total, done=done, enabled=run is not None)
+        resumed = step if step else None
+        self._lines = JsonLines(run / "metrics.jsonl") if run and log.jsonl else None
+        self._events = EventWriter(run, purge_step=resumed) if run and log.tensorboard else None
+        if self._lines and resumed:
+            self._lines.write({"kind": "resume", "step": step})
+
+    def record(self, kind: str, step: int, epoch: int, values: dict[str, float]) -> None:
+        """Write numbers of kind ``train`` or ``test``."""
+        if self._lines:
+            self._lines.write({"kind": kind, "step": step, "epoch": epoch, **values})
+        if self._events:
+            self._events.scalars({f"{kind}/{name}": v for name, v in values.items()}, step)
+
+    def text(self, tag: str, text: str, step: int = 0) -> None:
+        """Write a text, shown by TensorBoard as it is."""
+        if self._events:
+            indented = "\n".join("    " + line for line in text.splitlines())
+            self._events.text(tag, indented, step)
+
+    def close(self) -> None:
+        """Remove the bar, close the files."""
+        self.progress.close()
+        for writer in (self._lines, self._events):
+            if writer:
+                writer.close()

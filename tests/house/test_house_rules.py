@@ -1,0 +1,158 @@
+"""Rules of the house that neither ruff nor import-linter checks, over every file of the project."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("disttrain", "launcher")
+SOURCES = sorted(p for top in (*PACKAGES, "scripts") for p in (ROOT / top).rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def complaints(check, paths=SOURCES) -> list[str]:
+    return [f"{name(p)}: {said}" for p in paths for said in check(p)]
+
+
+def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return [node for node in ast.walk(tree(path)) if isinstance(node, kinds)]
+
+
+def is_ours(node: ast.AST) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        return node.level > 0 or (node.module or "").split(".")[0] in PACKAGES
+    return isinstance(node, ast.Import) and any(
+        a.name.split(".")[0] in PACKAGES for a in node.names
+    )
+
+
+def test_own_modules_are_imported_at_the_top():
+    """The import order holds only if nothing goes around it inside a function."""
+
+    def check(path):
+        for function in functions(path):
+            for node in ast.walk(function):
+                if is_ours(node):
+                    yield f"line {node.lineno}: own module imported inside {function.name}"
+
+    assert complaints(check, [p for p in SOURCES if name(p).startswith(PACKAGES)]) == []
+
+
+def test_no_imports_for_the_type_checker_alone():
+    def check(path):
+        for node in ast.walk(tree(path)):
+            if isinstance(node, (ast.Name, ast.Attribute)):
+                word = node.id if isinstance(node, ast.Name) else node.attr
+                if word == "TYPE_CHECKING":
+                    yield f"line {node.lineno}: TYPE_CHECKING"
+
+    assert complaints(check) == []
+
+
+def test_files_stay_short():
+    def check(path):
+        lines = len(path.read_text(encoding="utf-8").splitlines())
+        if lines > 500:
+            yield f"{lines} lines; split it (500 at most, 300 is better)"
+
+    assert complaints(check) == []
+
+
+def own_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines of a function without those of functions that it defines (they count by themselves)."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    inner = [n for n in ast.walk(function) if isinstance(n, kinds) and n is not function]
+    covered = {line for n in inner for line in range(n.lineno, n.end_lineno + 1)}
+    return function.end_lineno - function.lineno + 1 - len(covered)
+
+
+def test_functions_stay_short():
+    def check(path):
+        for function in functions(path):
+            lines = own_lines(function)
+            if lines > 60:
+                yield f"line {function.lineno}: {function.name} has {lines} lines; 60 at most"
+
+    assert complaints(check) == []
+
+
+def test_every_module_says_what_it_is():
+    def check(path):
+        if not ast.get_docstring(tree(path)) and tree(path).body:
+            yield "no module docstring"
+
+    assert complaints(check, SOURCES + TESTS) == []
+
+
+def test_nothing_is_left_to_do():
+    def check(path):
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if re.search(r"#.*\b(TODO|FIXME|XXX|HACK)\b", line):
+                yield f"line {number}: {line.strip()}"
+
+    assert complaints(check, [p for p in SOURCES + TESTS if p != Path(__file__)]) == []
+
+
+FORBIDDEN_CALLS = {
+    ("", "eval"),
+    ("", "exec"),
+    ("os", "system"),
+    ("os", "popen"),
+    ("tempfile", "mktemp"),
+    ("marshal", "loads"),
+}
+
+
+def called(node: ast.Call) -> tuple[str, str]:
+    if isinstance(node.func, ast.Name):
+        return "", node.func.id
+    if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
+        return node.func.value.id, node.func.attr
+    return "", ""
+
+
+def test_no_code_from_data():
+    """No eval, no exec, no shell: nothing that a file or a peer says is run."""
+
+    def check(path):
+        for node in ast.walk(tree(path)):
+            if not isinstance(node, ast.Call):
+                continue
+            if called(node) in FORBIDDEN_CALLS:
+                yield f"line {node.lineno}: {'.'.join(called(node)).lstrip('.')}()"
+            for keyword in node.keywords:
+                if keyword.arg == "shell" and getattr(keyword.value, "value", True) is not False:
+                    yield f"line {node.lineno}: shell="
+
+    assert complaints(check) == []
+
+
+def test_no_listener_on_every_address():
+    def check(path):
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.Constant) and node.value in ("0.0.0.0", "::"):
+                yield f"line {node.lineno}: {node.value!r}"
+
+    assert complaints(check) == []
+
+
+@pytest.mark.parametrize("path", [ROOT / "tests"], ids=["tests"])
+def test_names_of_test_files_are_unique(path):
+    names = [p.name for p in path.rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))
+    assert list(path.rglob("__init__.py")) == []

@@ -1,0 +1,89 @@
+"""The shell part of scripts/: finding a python, knowing when there is nothing to install."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+VERBS = ("demo", "test", "lint", "bench")
+
+
+def bash(script: str, cwd: Path, **env: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        ["bash", "-c", script],
+        cwd=cwd,
+        env={"PATH": os.environ["PATH"], "HOME": str(cwd), **env},
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A checkout with a virtual environment that looks complete."""
+    (tmp_path / "scripts").mkdir()
+    shutil.copytree(ROOT / "scripts" / "lib", tmp_path / "scripts" / "lib")
+    for verb in VERBS:
+        shutil.copy(ROOT / "scripts" / verb, tmp_path / "scripts" / verb)
+    (tmp_path / "pyproject.toml").write_text("# settings\n")
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv" / "bin" / "python").symlink_to(sys.executable)
+    stamp = 'fingerprint "$extra" > "$VENV/.installed-$extra"'
+    done = bash(f". scripts/lib/venv.sh; for extra in base test; do {stamp}; done", tmp_path)
+    assert done.returncode == 0, done.stderr
+    return tmp_path
+
+
+@pytest.mark.parametrize("path", [*(f"scripts/{v}" for v in VERBS), ".ci/run"])
+def test_verbs_can_be_run(path):
+    assert os.access(ROOT / path, os.X_OK)
+    assert subprocess.run(["bash", "-n", ROOT / path], timeout=20).returncode == 0
+
+
+def test_nothing_is_installed_twice(checkout):
+    done = bash(". scripts/lib/venv.sh; ensure_venv test; echo ready", checkout)
+    assert (done.stdout, done.stderr, done.returncode) == ("ready\n", "", 0)
+
+
+def test_changed_pyproject_installs_again(checkout):
+    (checkout / "pyproject.toml").write_text("# other settings\n")
+    # An index that does not exist: the attempt is what is looked for, and how its failure is told.
+    done = bash(
+        ". scripts/lib/venv.sh; ensure_venv; echo ready",
+        checkout,
+        PIP_NO_INDEX="1",
+        PIP_CONFIG_FILE="/dev/null",
+    )
+    assert "installing . into .venv" in done.stderr and "installation failed" in done.stderr
+    assert done.returncode == 1 and "ready" not in done.stdout
+
+
+def test_old_python_is_refused_with_a_way_out(tmp_path):
+    (tmp_path / "bin").mkdir()
+    for name in ("python3", "python3.11", "python3.12", "python3.13", "python3.14"):
+        fake = tmp_path / "bin" / name
+        fake.write_text('#!/bin/sh\n[ "$1" = --version ] && echo Python 3.9.1 && exit 0\nexit 1\n')
+        fake.chmod(0o755)
+    path = f"{tmp_path / 'bin'}:/usr/bin:/bin"
+    done = bash(f". {ROOT}/scripts/lib/venv.sh; find_python", tmp_path, PATH=path)
+    assert done.returncode == 1
+    assert "Python 3.11 or newer is needed; found: Python 3.9.1" in done.stderr
+    assert "apt install" in done.stderr and "PYTHON=" in done.stderr
+
+
+def test_a_newer_python_beside_an_old_one_is_found(tmp_path):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python3").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "bin" / "python3").chmod(0o755)
+    newer = tmp_path / "bin" / "python3.14"
+    newer.symlink_to(sys.executable)
+    path = f"{tmp_path / 'bin'}:/usr/bin:/bin"
+    done = bash(f". {ROOT}/scripts/lib/venv.sh; find_python", tmp_path, PATH=path)
+    assert done.stdout.strip() == str(newer)

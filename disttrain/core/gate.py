@@ -204,10 +204,19 @@ def explain(prim: Primitive, args: Any, params: dict, error: Exception) -> Excep
     )
     extra = "".join(f", {k}={v!r}" for k, v in params.items() if v is not None)
     kind = _EXPLAINED.get(type(error), ShapeError)
+    if prim.shape is not None and kind is ShapeError:
+        try:  # our own rule often says it more plainly than numpy does
+            prim.shape(*[_metadata(a) for a in args], **params)
+        except ValueError as plainer:
+            error = plainer
     return kind(f"{prim.name.strip('_')}({given}{extra}): {error}")
 
 
 _EXPLAINED = {TypeError: DTypeError, IndexError: DimError}
+
+
+def _metadata(a: Any) -> Any:
+    return NullArray(*a.meta()) if isinstance(a, Tensor) else a
 
 
 def describe(a: Any) -> str:
@@ -290,6 +299,8 @@ def attach(prim: Primitive, edges: tuple, bits: int, args: tuple, params: dict, 
             node.out = tuple(o.alias() for o in out)
     else:
         shape, kind = out.meta()
+        if kind.kind not in "fcV":
+            return
         out._node = node = Node(prim, edges, tuple(saved), params, shape, kind)
         if prim.saves_out:
             node.out = out.alias()

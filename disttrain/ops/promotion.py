@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import core
 from ..core import dtypes
-from ..core.tensor import Tensor
+from ..core.tensor import Tensor, wrap
 from ..errors import DTypeError
 
 _SCALARS = (bool, int, float, complex)
@@ -99,7 +99,8 @@ def same_type_args(args: tuple) -> tuple:
     a, b = args
     if isinstance(a, Tensor) and isinstance(b, Tensor) and a.meta()[1] == b.meta()[1]:
         return args
-    return _convert((_scalar_or_tensor(a), _scalar_or_tensor(b)), result_type(*args))
+    args = (_scalar_or_tensor(a), _scalar_or_tensor(b))
+    return _convert(args, result_type(*args))
 
 
 def compare_args(args: tuple) -> tuple:
@@ -108,7 +109,9 @@ def compare_args(args: tuple) -> tuple:
 
 
 def _scalar_or_tensor(a: Any) -> Any:
-    return a if isinstance(a, Tensor) else scalar(a)
+    if isinstance(a, Tensor):
+        return a
+    return wrap(a) if isinstance(a, np.ndarray) and a.ndim else scalar(a)
 
 
 def float_args(args: tuple) -> tuple:
@@ -117,7 +120,8 @@ def float_args(args: tuple) -> tuple:
     if len(args) == 1:
         kind = first.meta()[1].kind
         return args if kind in "fcV" else _convert(args, dtypes.get_default_dtype())
-    kind = result_type(*[_scalar_or_tensor(a) for a in args])
+    args = tuple(_scalar_or_tensor(a) for a in args)
+    kind = result_type(*args)
     if not (kind.is_floating_point or kind.is_complex):
         kind = dtypes.get_default_dtype()
     return _convert(args, kind)

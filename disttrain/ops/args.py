@@ -1,0 +1,60 @@
+"""Checks and normal forms of arguments that many public functions share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core.tensor import Tensor
+from ..errors import DimError, ShapeError
+
+
+def one_dim(dim: int, ndim: int, where: str) -> int:
+    """``dim`` as a number from 0 on, checked. A 0-d tensor accepts 0 and -1."""
+    limit = max(ndim, 1)
+    if not isinstance(dim, (int, np.integer)):
+        raise DimError(f"{where}: dim={dim!r} given; an integer is needed")
+    if not -limit <= dim < limit:
+        raise DimError(
+            f"{where}: dimension {dim} given; a tensor with {ndim} dimensions needs one from "
+            f"{-limit} to {limit - 1}"
+        )
+    return int(dim) % limit
+
+
+def dims(dim: Any, ndim: int, where: str) -> tuple[int, ...]:
+    """One dimension, several or None (all) as a tuple of numbers from 0 on, checked."""
+    if dim is None or (not isinstance(dim, (int, np.integer)) and len(dim) == 0):
+        return tuple(range(ndim))
+    if isinstance(dim, (int, np.integer)):
+        dim = (dim,)
+    out = tuple(one_dim(d, ndim, where) for d in dim)
+    if len(set(out)) != len(out):
+        raise DimError(f"{where}: dim={tuple(dim)} names a dimension twice")
+    return () if ndim == 0 else out
+
+
+def size(args: tuple, where: str) -> tuple[int, ...]:
+    """``f(2, 3)`` and ``f((2, 3))`` alike: a tuple of integers."""
+    if len(args) == 1 and isinstance(args[0], (Sequence, np.ndarray)):
+        args = tuple(args[0])
+    out = []
+    for n in args:
+        if isinstance(n, Tensor):
+            n = n.item()
+        if not isinstance(n, (int, np.integer)) or isinstance(n, bool):
+            raise ShapeError(f"{where}: size {args!r} given; integers are needed")
+        out.append(int(n))
+    return tuple(out)
+
+
+def tensor(value: Any, where: str, name: str = "input") -> Tensor:
+    """``value`` if it is a Tensor, else an error."""
+    if not isinstance(value, Tensor):
+        raise TypeError(
+            f"{where}: {name} must be a Tensor, not {type(value).__name__}; "
+            "convert it with dt.tensor(...) or dt.as_tensor(...)"
+        )
+    return value

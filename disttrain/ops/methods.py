@@ -1,0 +1,366 @@
+"""The one place where Tensor gets its operators and methods. ``tensor.pyi`` beside the class lists
+them for type checkers; a test holds the two equal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import core
+from ..core import dtypes
+from ..core.device import device, usable
+from ..core.tensor import Tensor, wrap
+from ..errors import DeviceError, ShapeError
+from . import create, indexing, inplace, math, shape
+from . import elementwise as el
+from . import index as gathering
+from . import random as sampling
+from . import softmax as activation
+from . import sort as ordering
+from .printing import text
+
+
+def _reflected(fn: Callable) -> Callable:
+    def run(self: Tensor, other: Any) -> Any:
+        if not isinstance(other, (int, float, complex, np.generic, np.ndarray, bool)):
+            return NotImplemented
+        return fn(other, self)
+
+    return run
+
+
+def _operator(fn: Callable) -> Callable:
+    """``a <op> b`` for operands that are no numbers gives Python the chance to try the other."""
+
+    def run(self: Tensor, other: Any) -> Any:
+        if isinstance(other, np.ndarray) and other.ndim:
+            other = wrap(other)
+        elif not isinstance(other, (Tensor, int, float, complex, np.generic, np.ndarray)):
+            return NotImplemented
+        return fn(self, other)
+
+    return run
+
+
+def _rsub(other: Any, self: Tensor) -> Tensor:
+    return el.sub(wrap(other) if isinstance(other, np.ndarray) and other.ndim else other, self)
+
+
+# The commonest operators are the fast path itself.
+Tensor.__add__ = math.fast_add
+Tensor.__radd__ = lambda self, other: math.fast_add(self, other)
+Tensor.__mul__ = math.fast_mul
+Tensor.__rmul__ = lambda self, other: math.fast_mul(self, other)
+Tensor.__sub__ = math.fast_sub
+Tensor.__truediv__ = math.fast_div
+Tensor.__neg__ = math.neg
+Tensor.__pos__ = lambda self: self
+Tensor.__abs__ = math.abs
+Tensor.__matmul__ = math.matmul
+Tensor.__rmatmul__ = lambda self, other: math.matmul(create.as_tensor(other), self)
+Tensor.__pow__ = math.pow
+Tensor.__rsub__ = _reflected(_rsub)
+Tensor.__rtruediv__ = _reflected(el.div)
+Tensor.__rpow__ = _reflected(el.pow_)
+Tensor.__floordiv__ = _operator(el.floor_divide)
+Tensor.__rfloordiv__ = _reflected(el.floor_divide)
+Tensor.__mod__ = _operator(el.remainder)
+Tensor.__rmod__ = _reflected(el.remainder)
+Tensor.__and__ = Tensor.__rand__ = _operator(el.bitwise_and)
+Tensor.__or__ = Tensor.__ror__ = _operator(el.bitwise_or)
+Tensor.__xor__ = Tensor.__rxor__ = _operator(el.bitwise_xor)
+Tensor.__lshift__, Tensor.__rshift__ = _operator(el.left_shift), _operator(el.right_shift)
+Tensor.__invert__ = el.bitwise_not
+Tensor.__lt__, Tensor.__le__ = _operator(math.lt), _operator(math.le)
+Tensor.__gt__, Tensor.__ge__ = _operator(math.gt), _operator(math.ge)
+Tensor.__eq__, Tensor.__ne__ = _operator(math.eq), _operator(math.ne)
+Tensor.__iadd__, Tensor.__isub__ = inplace.add_, inplace.sub_
+Tensor.__imul__, Tensor.__itruediv__ = inplace.mul_, inplace.div_
+Tensor.__ipow__ = inplace.inplace("pow_", el.pow_, np.power)
+Tensor.__getitem__, Tensor.__setitem__ = indexing.getitem, indexing.setitem
+Tensor.__iter__ = indexing.iterate
+Tensor.__repr__ = text
+
+
+def _length(self: Tensor) -> int:
+    if self.ndim == 0:
+        raise TypeError("len() of a 0-d tensor")
+    return self.meta()[0][0]
+
+
+def item(self: Tensor) -> Any:
+    """The value of a tensor with one element, as a Python number."""
+    array = self.array
+    if array.size != 1:
+        raise ShapeError(
+            f"item: a tensor of shape {list(self.shape)} has {array.size} elements; exactly one is "
+            "needed; reduce or index it first, or use tolist()"
+        )
+    value = array.item()
+    return float(value) if array.dtype.kind == "V" else value
+
+
+def tolist(self: Tensor) -> Any:
+    """The values as nested lists of Python numbers."""
+    array = self.array
+    return (array.astype(np.float32) if array.dtype.kind == "V" else array).tolist()
+
+
+def _truth(self: Tensor) -> bool:
+    if self.array.size != 1:
+        raise ShapeError(
+            f"bool: the truth of a tensor of shape {list(self.shape)} is ambiguous; use .any() or "
+            ".all()"
+        )
+    return bool(self.array.item())
+
+
+def _as_index(self: Tensor) -> int:
+    if self.array.dtype.kind not in "iub":
+        raise TypeError(f"only integer tensors can be an index, this one is {self.dtype!r}")
+    return int(item(self))
+
+
+def _format(self: Tensor, spec: str) -> str:
+    return format(item(self), spec) if self.ndim == 0 and not self.is_meta else format(str(self), spec)
+
+
+def _array(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    array = self.numpy()
+    if dtype is not None and array.dtype != dtype:
+        return array.astype(dtype)
+    return array.copy() if copy else array
+
+
+Tensor.__len__, Tensor.__bool__, Tensor.__index__ = _length, _truth, _as_index
+Tensor.__float__ = lambda self: float(item(self))
+Tensor.__int__ = lambda self: int(item(self))
+Tensor.__complex__ = lambda self: complex(item(self))
+Tensor.__format__, Tensor.__array__ = _format, _array
+Tensor.__contains__ = lambda self, value: bool((self == value).any())
+Tensor.item, Tensor.tolist = item, tolist
+
+
+# --- conversion --------------------------------------------------------------------------------
+
+
+def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """``to(dtype)``, ``to(device)``, ``to(device, dtype)``, ``to(other)``; self when nothing
+    changes and ``copy`` is not asked for."""
+    kind, where = kwargs.get("dtype"), kwargs.get("device")
+    for a in args:
+        if isinstance(a, Tensor):
+            kind, where = a.dtype, a.device
+        elif isinstance(a, dtypes.dtype) or a in (float, int, bool):
+            kind = a
+        elif isinstance(a, (str, device)):
+            where = a
+    out = self
+    if kind is not None:
+        kind = dtypes.as_dtype(kind)
+        if kind.np != self.meta()[1]:
+            out = el.cast(out, dtype=kind.np)
+    if where is not None:
+        out = _move(out, usable(where))
+    if out is self and kwargs.get("copy"):
+        return shape.clone(self)
+    return out
+
+
+def _move(self: Tensor, where: device) -> Tensor:
+    if where.type == self.device.type:
+        return self
+    if where.type == "meta":
+        return wrap(core.tensor.NullArray(*self.meta()))
+    raise DeviceError(
+        f"to('{where}'): a tensor of shape {list(self.shape)} on the meta device has no data to "
+        "copy; use empty_like(t, device='cpu') or Module.to_empty(device='cpu') and load values"
+    )
+
+
+def _caster(kind: dtypes.dtype) -> Callable:
+    return lambda self, memory_format=None: to(self, kind)
+
+
+_CASTS = {"float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16",
+          "int": "int32", "long": "int64", "short": "int16", "char": "int8", "byte": "uint8",
+          "bool": "bool", "cfloat": "complex64", "cdouble": "complex128"}  # fmt: skip
+for _name, _kind in _CASTS.items():
+    setattr(Tensor, _name, _caster(dtypes.BY_NAME[_kind]))
+
+
+def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """The tensor in another type; without one, the name of the type."""
+    if dtype is None:
+        return f"disttrain.{_LEGACY.get(self.dtype.name, 'Tensor')}"
+    if isinstance(dtype, str):
+        legacy = {v: k for k, v in _LEGACY.items()}
+        dtype = legacy.get(dtype.rpartition(".")[2], dtype)
+    return to(self, dtypes.as_dtype(dtype))
+
+
+_LEGACY = {"float32": "FloatTensor", "float64": "DoubleTensor", "int64": "LongTensor",
+           "int32": "IntTensor", "uint8": "ByteTensor", "bool": "BoolTensor", "int16": "ShortTensor",
+           "int8": "CharTensor", "float16": "HalfTensor", "bfloat16": "BFloat16Tensor"}  # fmt: skip
+
+
+def cuda(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """Move to a CUDA device; this version has none."""
+    return _move(self, usable("cuda"))
+
+
+def size(self: Tensor, dim: int | None = None) -> Any:
+    """The shape, or one size of it."""
+    full = self.shape
+    return full if dim is None else full[shape.check.one_dim(dim, self.ndim, "size")]
+
+
+def _real(self: Tensor) -> Tensor:
+    return el.real(self) if self.dtype.is_complex else self
+
+
+def requires_grad_type(self: Tensor, other: Tensor) -> Tensor:
+    return to(self, other.dtype)
+
+
+def set_(self: Tensor, source: Tensor | None = None) -> Tensor:
+    """Make this tensor refer to the memory of ``source``."""
+    self.set_array(np.empty(0, self.meta()[1]) if source is None else source.array)
+    return self
+
+
+def resize_(self: Tensor, *sizes: Any) -> Tensor:
+    """Change the shape in place, growing the memory when needed (new elements hold anything)."""
+    target = shape.check.size(sizes, "resize_")
+    self.set_array(np.resize(self.array, target) if self.array.size else np.zeros(target, self.array.dtype))
+    return self
+
+
+def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """Windows of ``size`` every ``step`` along ``dimension``, as a new last dimension."""
+    d = shape.check.one_dim(dimension, self.ndim, "unfold")
+    n = (self.shape[d] - size) // step + 1
+    starts = np.arange(n)[:, None] * step + np.arange(size)
+    items = (slice(None),) * d + (wrap(starts),)
+    return shape.movedim(gathering.index_get(self, items), d + 1, -1)
+
+
+def detach_(self: Tensor) -> Tensor:
+    """Cut this tensor off the graph, in place."""
+    self._node = None
+    return self
+
+
+def map_(self: Tensor, fn: Callable[[float], float]) -> Tensor:
+    """Apply a Python function to every element, in place (slow)."""
+    flat = np.array([fn(v) for v in self.array.reshape(-1).tolist()], self.array.dtype)
+    return inplace.copy_(self, wrap(flat.reshape(self.array.shape)))
+
+
+Tensor.to, Tensor.type, Tensor.cuda, Tensor.size = to, type_, cuda, size
+Tensor.cpu = lambda self, *a, **k: to(self, "cpu")
+Tensor.type_as = requires_grad_type
+Tensor.set_, Tensor.resize_, Tensor.unfold = set_, resize_, unfold
+Tensor.detach_, Tensor.apply_ = detach_, map_
+Tensor.real = property(_real)
+Tensor.T = property(lambda self: shape.permute(self, *reversed(range(self.ndim))))
+Tensor.mT = property(lambda self: shape.transpose(self, -2, -1))
+Tensor.H = property(lambda self: el.H(shape.transpose(self, -2, -1)))
+Tensor.backward = lambda self, gradient=None, retain_graph=None, create_graph=False, inputs=None: (
+    core.backward(self, gradient, retain_graph, create_graph, inputs)
+)
+Tensor.dim = Tensor.ndimension = lambda self: self.ndim
+Tensor.numel = Tensor.nelement = lambda self: self.shape.numel()
+Tensor.element_size = lambda self: self.meta()[1].itemsize
+Tensor.is_floating_point = math.is_floating_point
+Tensor.is_complex, Tensor.is_nonzero = math.is_complex, math.is_nonzero
+Tensor.get_device = lambda self: -1
+Tensor.is_pinned = lambda self: False
+Tensor.is_inference = lambda self: False
+Tensor.pin_memory = lambda self: self
+Tensor.share_memory_ = lambda self: self
+Tensor.is_shared = lambda self: False
+Tensor.storage_offset = lambda self: 0
+Tensor.new_tensor = lambda self, data, **o: create.tensor(
+    data, dtype=o.pop("dtype", None) or self.dtype, device=o.pop("device", None) or self.device, **o
+)
+for _name in ("zeros", "ones", "empty"):
+    setattr(
+        Tensor, f"new_{_name}",
+        lambda self, *s, _make=getattr(create, _name), **o: create.new_like(_make, self, s, **o),
+    )  # fmt: skip
+Tensor.new_full = lambda self, size, fill_value, **o: create.full(
+    size, fill_value, dtype=o.get("dtype") or self.dtype, device=o.get("device") or self.device
+)
+Tensor.new = lambda self, *s: (
+    create.tensor(s[0], dtype=self.dtype)
+    if len(s) == 1 and isinstance(s[0], (list, Tensor, np.ndarray))
+    else create.empty(*s, dtype=self.dtype)
+)
+
+# --- functions of the same name ----------------------------------------------------------------
+
+_MATH = """neg negative abs absolute exp exp2 expm1 log log2 log10 log1p sqrt rsqrt square sin cos tan
+asin acos atan arcsin arccos arctan sinh cosh tanh asinh acosh atanh sigmoid relu erf reciprocal sign
+floor ceil trunc round conj isnan isinf isfinite logical_not bitwise_not logical_and logical_or
+logical_xor bitwise_and bitwise_or bitwise_xor eq ne lt le gt ge greater less not_equal greater_equal
+less_equal remainder fmod floor_divide atan2 logaddexp maximum minimum add sub subtract mul multiply
+div divide true_divide pow clamp clip clamp_min clamp_max lerp addcmul addcdiv xlogy nan_to_num sum
+nansum mean var std amax amin max min argmax argmin prod any all cumsum cumprod logsumexp
+count_nonzero norm matmul mm bmm mv dot inner outer addmm t equal isclose allclose"""
+_SHAPE = """reshape view view_as reshape_as flatten ravel unflatten permute transpose swapaxes swapdims
+movedim moveaxis squeeze unsqueeze expand expand_as broadcast_to narrow select split chunk tensor_split
+unbind repeat tile flip fliplr flipud roll tril triu diagonal diag trace stride clone contiguous
+is_contiguous"""
+_GATHERING = """gather scatter scatter_add index_select index_add index_fill masked_select masked_fill
+nonzero take argwhere"""
+_ACTIVATION = "softmax log_softmax"
+_ORDERING = "sort argsort topk unique median bincount kthvalue"
+for _module, _names in (
+    (math, _MATH), (shape, _SHAPE), (gathering, _GATHERING), (activation, _ACTIVATION),
+    (ordering, _ORDERING),
+):  # fmt: skip
+    for _name in _names.split():
+        setattr(Tensor, _name, getattr(_module, _name))
+Tensor.repeat_interleave = gathering.repeat_interleave
+Tensor.where = lambda self, condition, other: math.where(condition, self, other)
+Tensor.multinomial = sampling.multinomial
+Tensor.bernoulli = sampling.bernoulli
+
+# --- in place ----------------------------------------------------------------------------------
+
+Tensor.copy_, Tensor.fill_, Tensor.zero_ = inplace.copy_, inplace.fill_, inplace.zero_
+Tensor.add_, Tensor.sub_ = inplace.add_, inplace.sub_
+Tensor.mul_, Tensor.div_ = inplace.mul_, inplace.div_
+Tensor.subtract_, Tensor.multiply_, Tensor.divide_ = inplace.sub_, inplace.mul_, inplace.div_
+Tensor.pow_ = Tensor.__ipow__
+_UFUNCS = {"exp": np.exp, "log": np.log, "sqrt": np.sqrt, "neg": np.negative, "abs": np.absolute,
+           "tanh": np.tanh, "sin": np.sin, "cos": np.cos, "floor": np.floor, "ceil": np.ceil,
+           "square": np.square}  # fmt: skip
+for _name in """exp log sqrt rsqrt neg abs tanh sigmoid relu sin cos floor ceil round trunc square
+reciprocal erf clamp clip clamp_min clamp_max lerp addcmul addcdiv remainder fmod floor_divide
+masked_fill scatter scatter_add index_add index_fill tril triu nan_to_num logical_not logical_and
+logical_or bitwise_and bitwise_or eq ne lt le gt ge cumsum""".split():
+    setattr(
+        Tensor, f"{_name}_",
+        inplace.inplace(f"{_name}_", getattr(Tensor, _name), _UFUNCS.get(_name)),
+    )  # fmt: skip
+for _name in ("normal_", "uniform_", "random_", "bernoulli_", "exponential_"):
+    setattr(Tensor, _name, getattr(sampling, _name))
+
+
+def _reshape_inplace(fn: Callable) -> Callable:
+    """``unsqueeze_`` and its kin: the tensor becomes a view of what it was."""
+
+    def run(self: Tensor, *args: Any) -> Tensor:
+        out = fn(self, *args)
+        self.array, self._node = out.array, out._node
+        return self
+
+    return run
+
+
+for _name in ("unsqueeze", "squeeze", "t", "transpose"):
+    setattr(Tensor, f"{_name}_", _reshape_inplace(getattr(Tensor, _name)))

@@ -1,0 +1,92 @@
+"""How a tensor prints: values through numpy's printer, then what differs from the default."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .. import context
+from ..core import dtypes
+from ..core.node import AccumulateGrad
+from ..core.tensor import Tensor
+
+_DEFAULTS = {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80, "sci_mode": None}
+
+
+def set_printoptions(
+    precision: int | None = None, threshold: int | None = None, edgeitems: int | None = None,
+    linewidth: int | None = None, profile: str | None = None, sci_mode: bool | None = None,
+) -> None:  # fmt: skip
+    """How tensors print on the calling rank."""
+    options = context.current().slot("ops.printing", lambda: dict(_DEFAULTS))
+    if profile in ("default", "short", "full"):
+        options.update(_DEFAULTS)
+        options["precision"] = 2 if profile == "short" else 4
+        options["threshold"] = 10**9 if profile == "full" else 1000
+    given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems,
+             "linewidth": linewidth, "sci_mode": sci_mode}  # fmt: skip
+    options.update({k: v for k, v in given.items() if v is not None})
+
+
+def text(self: Tensor, *, tensor_contents: object = None) -> str:
+    """``tensor([...], dtype=..., grad_fn=...)``."""
+    prefix = "Parameter containing:\n" if type(self).__name__ == "Parameter" else ""
+    if hasattr(self, "interp"):
+        return f"traced tensor(shape={list(self.shape)}, dtype={self.dtype!r}, {self.interp})"
+    parts = [_values(self)]
+    kind = self.dtype
+    usual = (dtypes.get_default_dtype(), dtypes.int64, dtypes.bool)
+    if self.is_meta:
+        parts.append("device='meta'")
+        parts.append(f"size={tuple(self.shape)}")
+    if self.shape.numel() == 0 and self.ndim > 1:
+        parts.append(f"size={tuple(self.shape)}")
+    if kind not in usual:
+        parts.append(f"dtype={kind!r}")
+    node = self.graph_node()
+    if node is not None:
+        own = node.__class__ is AccumulateGrad
+        parts.append("requires_grad=True" if own else f"grad_fn=<{node.name()}>")
+    return f"{prefix}tensor({', '.join(parts)})"
+
+
+def _values(self: Tensor) -> str:
+    if self.is_meta:
+        return "..."
+    options = context.current().slot("ops.printing", lambda: dict(_DEFAULTS))
+    array = self.array
+    if array.dtype.kind == "V" or array.dtype == np.float16:
+        array = array.astype(np.float32)
+    if array.size == 0:
+        return "[]"
+    form = {}
+    if array.dtype.kind == "f":
+        form = {"float_kind": _float_format(array, options)}
+    return np.array2string(
+        array, separator=", ", prefix="tensor(", formatter=form or None,
+        threshold=options["threshold"], edgeitems=options["edgeitems"],
+        max_line_width=options["linewidth"],
+    )  # fmt: skip
+
+
+def _float_format(array: np.ndarray, options: dict):
+    """Torch's choice: whole numbers as '1.', scientific when the range is wide, else fixed."""
+    digits = options["precision"]
+    finite = np.abs(array[np.isfinite(array)].astype(np.float64))
+    nonzero = finite[finite != 0]
+    if nonzero.size == 0:
+        return _padded(array, lambda v: f"{v:.0f}.")
+    top, low = nonzero.max(), nonzero.min()
+    if bool((nonzero == np.rint(nonzero)).all()) and top < 1e8:
+        return _padded(array, lambda v: f"{v:.0f}." if np.isfinite(v) else f"{v}")
+    scientific = options["sci_mode"]
+    if scientific is None:
+        scientific = top / low > 1000.0 or top > 1e8 or low < 1e-4
+    style = f".{digits}e" if scientific else f".{digits}f"
+    return _padded(array, lambda v: format(v, style))
+
+
+def _padded(array: np.ndarray, form):
+    shown = array.reshape(-1)
+    shown = shown if shown.size <= 1000 else np.concatenate([shown[:500], shown[-500:]])
+    width = max(len(form(v)) for v in shown)
+    return lambda v: form(v).rjust(width)

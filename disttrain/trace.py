@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from types import FrameType
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -13,7 +14,7 @@ def call_site(skip: int = 1) -> str:
 
     ``skip`` frames are passed over without a look. Falls back to the outermost frame seen.
     """
-    frame = sys._getframe(skip)
+    frame: FrameType | None = sys._getframe(skip)
     last = frame
     while frame is not None:
         if not frame.f_code.co_filename.startswith(_HERE):
@@ -22,5 +23,5 @@ def call_site(skip: int = 1) -> str:
     return _describe(last)
 
 
-def _describe(frame) -> str:
+def _describe(frame: FrameType) -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"

@@ -15,7 +15,7 @@ def call_site(skip: int = 1) -> str:
     ``skip`` frames are passed over without a look. Falls back to the outermost frame seen.
     """
     frame: FrameType | None = sys._getframe(skip)
-    last = frame
+    last: FrameType = frame
     while frame is not None:
         if not frame.f_code.co_filename.startswith(_HERE):
             return _describe(frame)

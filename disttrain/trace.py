@@ -14,13 +14,10 @@ def call_site(skip: int = 1) -> str:
 
     ``skip`` frames are passed over without a look. Falls back to the outermost frame seen.
     """
-    frame: FrameType | None = sys._getframe(skip)
-    last: FrameType = frame
-    while frame is not None:
-        if not frame.f_code.co_filename.startswith(_HERE):
-            return _describe(frame)
-        last, frame = frame, frame.f_back
-    return _describe(last)
+    frame = sys._getframe(skip)
+    while frame.f_code.co_filename.startswith(_HERE) and frame.f_back is not None:
+        frame = frame.f_back
+    return _describe(frame)
 
 
 def _describe(frame: FrameType) -> str:

@@ -1,0 +1,221 @@
+"""Fused functions on elements, and sums over whole arrays.
+
+    gelu(x, approximate="none" | "tanh")      gelu_backward(g, x, approximate)
+    silu(x)                                   silu_backward(g, x)
+    dropout(x, mask, scale)                   where(mask, x * scale, 0); its own gradient
+    erf(x)
+    axpy(a, x, y)                             y += a * x, in place
+    sum_arrays(arrays, out=None)              ((a0 + a1) + a2) + ..., always in that order
+    norm_squared(x) -> float                  sum(x**2), added up in float64
+
+All take ``out=`` where they return an array. float32, float64, float16, bfloat16;
+``sum_arrays`` and ``axpy`` also integers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..errors import ConfigError, ShapeError
+from . import expr as E
+from .expr import Expr, cast, exp, sigmoid, var, where
+from .kernel import Array, Kernel, Loop, Put, Reduce, Scalar, Store, elementwise
+from .program import Family
+
+_MAX_TERMS = 8  # arrays that one kernel adds
+
+
+def gelu_tanh(x: Expr) -> Expr:
+    """x * sigmoid(2u): equal to x/2 * (1 + tanh(u)), without losing digits for negative x."""
+    return x * sigmoid(_twice_u(x))
+
+
+def _twice_u(x: Expr) -> Expr:
+    k = 2 * math.sqrt(2 / math.pi)
+    return x * (k + (k * 0.044715) * (x * x))
+
+
+def gelu_tanh_backward(g: Expr, x: Expr) -> Expr:
+    k = 2 * math.sqrt(2 / math.pi)
+    s = sigmoid(_twice_u(x))
+    return g * (s + x * s * (1 - s) * (k + (3 * k * 0.044715) * (x * x)))
+
+
+def gelu_erf(x: Expr) -> Expr:
+    return 0.5 * x * (1 + E.erf(x * math.sqrt(0.5)))
+
+
+def gelu_erf_backward(g: Expr, x: Expr) -> Expr:
+    density = exp(-0.5 * x * x) * (1 / math.sqrt(2 * math.pi))
+    return g * (0.5 * (1 + E.erf(x * math.sqrt(0.5))) + x * density)
+
+
+def silu_value(x: Expr) -> Expr:
+    return x * sigmoid(x)
+
+
+def silu_gradient(g: Expr, x: Expr) -> Expr:
+    s = sigmoid(x)
+    return g * (s * (1 + x * (1 - s)))
+
+
+def _unary(name: str, fn) -> Family:
+    return Family(lambda dtype: elementwise(name, fn, (Array("x", dtype),), dtype))
+
+
+def _with_gradient(name: str, fn) -> Family:
+    return Family(
+        lambda dtype: elementwise(name, fn, (Array("g", dtype), Array("x", dtype)), dtype)
+    )
+
+
+def _dropout(dtype: str) -> Kernel:
+    params = (Array("x", dtype), Array("mask", "bool"), Scalar("scale", _scalar_type(dtype)))
+    value = where(var("mask"), var("x") * var("scale"), 0.0)
+    return elementwise("dropout", value, params, dtype)
+
+
+def _axpy(dtype: str) -> Kernel:
+    params = (
+        Scalar("a", _scalar_type(dtype)),
+        Array("x", dtype),
+        Array("y", dtype, writes=True),
+    )
+    step = Store("y", var("y") + var("a") * var("x"))
+    return Kernel("axpy", params, (Loop((step,)),), flat=True)
+
+
+def _scalar_type(dtype: str) -> str:
+    if dtype in ("float64", "int64"):
+        return dtype
+    return "int32" if "int" in dtype else "float32"
+
+
+def _sum_of(n: int, dtype: str) -> Kernel:
+    names = [f"x{k}" for k in range(n)]
+    total = var(names[0])
+    for name in names[1:]:
+        total = total + var(name)
+    return elementwise(f"sum_of_{n}", total, tuple(Array(name, dtype) for name in names), dtype)
+
+
+def _norm_squared(dtype: str) -> Kernel:
+    x = cast(var("x"), "float64")
+    params = (Array("x", dtype), Array("total", "float64", "one", writes=True))
+    steps = (Loop((Reduce("sum", "sum", x * x),)), Put("total", var("sum"), add=True))
+    return Kernel("norm_squared", params, steps, flat=True)
+
+
+_GELU = {"none": _unary("gelu_erf", gelu_erf), "tanh": _unary("gelu_tanh", gelu_tanh)}
+_GELU_BACKWARD = {
+    "none": _with_gradient("gelu_erf_backward", gelu_erf_backward),
+    "tanh": _with_gradient("gelu_tanh_backward", gelu_tanh_backward),
+}
+_SILU = _unary("silu", silu_value)
+_SILU_BACKWARD = _with_gradient("silu_backward", silu_gradient)
+_ERF = _unary("erf", E.erf)
+_DROPOUT = Family(_dropout)
+_AXPY = Family(_axpy)
+_SUM_OF = {n: Family(lambda dtype, n=n: _sum_of(n, dtype)) for n in range(1, _MAX_TERMS + 1)}
+_NORM_SQUARED = Family(_norm_squared)
+
+
+def _run_unary(family: Family, x: np.ndarray, out: np.ndarray | None) -> np.ndarray:
+    out = np.empty(x.shape, x.dtype) if out is None else out
+    p = family[x.dtype]
+    p.fast(x, out) is None and p.slow(x, out)
+    return out
+
+
+def _run_backward(
+    family: Family, g: np.ndarray, x: np.ndarray, out: np.ndarray | None
+) -> np.ndarray:
+    out = np.empty(x.shape, x.dtype) if out is None else out
+    p = family[x.dtype]
+    p.fast(g, x, out) is None and p.slow(g, x, out)
+    return out
+
+
+def _form(families: dict[str, Family], approximate: str) -> Family:
+    try:
+        return families[approximate]
+    except KeyError:
+        raise ConfigError(
+            f"gelu: approximate={approximate!r}; it must be 'none' or 'tanh'"
+        ) from None
+
+
+def gelu(x: np.ndarray, approximate: str = "none", out: np.ndarray | None = None) -> np.ndarray:
+    """x times the normal distribution function of x, exact by erf or approximated by tanh."""
+    return _run_unary(_form(_GELU, approximate), x, out)
+
+
+def gelu_backward(
+    g: np.ndarray, x: np.ndarray, approximate: str = "none", out: np.ndarray | None = None
+) -> np.ndarray:
+    """The gradient of the input of ``gelu(x, approximate)``."""
+    return _run_backward(_form(_GELU_BACKWARD, approximate), g, x, out)
+
+
+def silu(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+    """x * sigmoid(x)."""
+    return _run_unary(_SILU, x, out)
+
+
+def silu_backward(g: np.ndarray, x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+    """The gradient of the input of ``silu(x)``."""
+    return _run_backward(_SILU_BACKWARD, g, x, out)
+
+
+def erf(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+    """The error function."""
+    return _run_unary(_ERF, x, out)
+
+
+def dropout(
+    x: np.ndarray, mask: np.ndarray, scale: float, out: np.ndarray | None = None
+) -> np.ndarray:
+    """x * scale where ``mask`` (bool) holds, else 0. Applied to a gradient it is the gradient."""
+    out = np.empty(x.shape, x.dtype) if out is None else out
+    _DROPOUT[x.dtype](x, mask, float(scale), out)
+    return out
+
+
+def axpy(a: float, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """y += a * x in place; returns y."""
+    p, a = _AXPY[y.dtype], float(a)
+    p.fast(a, x, y) is None and p.slow(a, x, y)
+    return y
+
+
+def sum_arrays(arrays: Sequence[np.ndarray], out: np.ndarray | None = None) -> np.ndarray:
+    """((a0 + a1) + a2) + ... of arrays of one shape and type, in one pass over memory for each
+    eight. ``out`` may be one of the arrays. The order never changes, so neither do the bits (16-bit
+    floats are added in float32 and rounded once per pass)."""
+    if not arrays:
+        raise ShapeError("sum_arrays: no arrays were given; at least one is needed")
+    first, arrays = arrays[0], list(arrays)
+    if any(a.shape != first.shape for a in arrays):
+        shapes = ", ".join(str(a.shape) for a in arrays)
+        raise ShapeError(f"sum_arrays: shapes {shapes} differ; they must be the same")
+    if out is None:
+        out = np.empty(first.shape, first.dtype)
+    elif any(np.may_share_memory(out, a) for a in arrays[_MAX_TERMS:]):
+        arrays[_MAX_TERMS:] = [a.copy() for a in arrays[_MAX_TERMS:]]
+    _SUM_OF[min(len(arrays), _MAX_TERMS)][first.dtype](*arrays[:_MAX_TERMS], out)
+    rest = arrays[_MAX_TERMS:]
+    while rest:
+        part, rest = rest[: _MAX_TERMS - 1], rest[_MAX_TERMS - 1 :]
+        _SUM_OF[len(part) + 1][first.dtype](out, *part, out)
+    return out
+
+
+def norm_squared(x: np.ndarray) -> float:
+    """The sum of squares of all elements, added up in float64."""
+    total = np.zeros(1)
+    p = _NORM_SQUARED[x.dtype]
+    p.fast(x, total) is None and p.slow(x, total)
+    return total.item()

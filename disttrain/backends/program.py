@@ -1,0 +1,224 @@
+"""A kernel as something to call: generated code where possible, numpy where not.
+
+    p = Program(kernel)
+    p(x, out)                        # any strides and floats; results go into the arrays it writes
+    p.fast(x, out) is None and p.slow(x, out)      # the same, without a Python frame in between
+
+``fast`` does nothing and returns None unless every array is a contiguous ndarray of the declared
+type and every scalar a Python float. ``slow`` takes the same arguments in any layout.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..errors import DTypeError, ShapeError
+from .expr import walk
+from .interpret import run, storage
+from .kernel import Array, Kernel, Loop, Reduce, check
+from .llvm import default_access
+from .native import Built, Unavailable, build
+from .wrap import DESC_ARRAY, DESC_HEAD, MAX_DIMS
+
+
+class Program:
+    """One kernel, ready to be called. ``native`` says whether it runs as generated code."""
+
+    def __init__(self, kernel: Kernel, native: bool = True) -> None:
+        check(kernel)
+        self.kernel = kernel
+        self.access = default_access(kernel)
+        self.whole = kernel.flat and _needs_one_row(kernel)
+        self.variants: dict[str, Built] = {}
+        self.why_not = "" if native else "numpy was asked for"
+        self.fast: Callable[..., Any] = _refuse
+        if native:
+            try:
+                self.fast = self._variant(self.access).fast
+            except Unavailable as e:
+                self.why_not = str(e)
+
+    @property
+    def native(self) -> bool:
+        return not self.why_not
+
+    def _variant(self, access: dict[str, str]) -> Built:
+        key = "".join(access.values())
+        if key not in self.variants:
+            self.variants[key] = build(self.kernel, access)
+        return self.variants[key]
+
+    def __call__(self, *args: Any) -> None:
+        if self.fast(*args) is None:
+            self.slow(*args)
+
+    def slow(self, *args: Any) -> None:
+        """Run with arrays of any strides, and broadcasting in a flat kernel."""
+        views = self._views(args)
+        if any(0 in v.shape for v in views):
+            return
+        if not self.native:
+            run(self.kernel, args)
+        elif self.whole and not all(v.flags.c_contiguous for v in self._full(views)):
+            self._run_on_copies(args, views)
+        else:
+            plan = _flat_plan if self.kernel.flat else _row_plan
+            dims, strides = plan(views, self._lead(views))
+            built = self._variant(self._access(views, [s[-1] for s in strides]))
+            built.general(self._describe(args, views, dims, strides))
+
+    def _full(self, views: list[np.ndarray]) -> list[np.ndarray]:
+        return [v for p, v in zip(self.kernel.arrays, views) if p.space == "full"]
+
+    def _lead(self, views: list[np.ndarray]) -> np.ndarray:
+        """The array whose order in memory is followed: the first that is written."""
+        full = [(p, v) for p, v in zip(self.kernel.arrays, views) if p.space == "full"]
+        return next((v for p, v in full if p.writes), full[0][1])
+
+    def _run_on_copies(self, args: tuple, views: list[np.ndarray]) -> None:
+        """For a kernel that needs its arrays in one row, where memory does not have them so."""
+        arrays = iter(views)
+        new, back = [], []
+        for p, a in zip(self.kernel.params, args):
+            view = next(arrays) if isinstance(p, Array) else None
+            if view is None or p.space != "full":
+                new.append(a)
+                continue
+            new.append(np.ascontiguousarray(view).reshape(-1))
+            if p.writes:
+                back.append((a, new[-1]))
+        self(*new)
+        for a, result in back:
+            a[...] = result.reshape(a.shape)
+
+    def _views(self, args: tuple) -> list[np.ndarray]:
+        """Every array as (row axes..., columns), all of one shape; strides 0 where repeated."""
+        kernel = self.kernel
+        given = [(p, a) for p, a in zip(kernel.params, args) if isinstance(p, Array)]
+        for p, a in given:
+            if not isinstance(a, np.ndarray) or a.dtype != storage(p.dtype):
+                got = getattr(a, "dtype", type(a).__name__)
+                raise DTypeError(
+                    f"kernel {kernel.name}: {p.name} is {got}; an array of {p.dtype} is needed"
+                )
+        if len(args) != len(kernel.params):
+            raise TypeError(
+                f"kernel {kernel.name}: {len(args)} arguments, {len(kernel.params)} needed"
+            )
+        shape = np.broadcast_shapes(*[a.shape for p, a in given if p.space == "full"]) or (1,)
+        return [self._view(p, a, shape) for p, a in given]
+
+    def _view(self, p: Array, a: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        wanted = {"full": a.shape, "row": shape[:-1], "col": shape[-1:]}.get(p.space)
+        fits = a.size == 1 if wanted is None else math.prod(wanted) == a.size
+        if p.writes and p.space == "full":
+            fits = a.shape == shape or (a.ndim == 0 and shape == (1,))
+        if not fits or (p.writes and not a.flags.writeable):
+            problem = f"shape {a.shape}" if not fits else "read-only"
+            raise ShapeError(
+                f"kernel {self.kernel.name}: {p.name} ({p.space}) is {problem}; "
+                f"needed is what fits {shape}{', writeable' if p.writes else ''}"
+            )
+        if p.space == "one":
+            a = a.reshape(()) if a.size == 1 else a
+        elif p.space == "row":
+            a = a.reshape(shape[:-1])[..., None]
+        return np.broadcast_to(a, shape) if a.shape != shape else a
+
+    def _access(self, views: list[np.ndarray], steps: list[int]) -> dict[str, str]:
+        access = {}
+        for p, v, step in zip(self.kernel.arrays, views, steps):
+            kind = "c" if step == v.itemsize else "b" if step == 0 and not p.writes else "s"
+            access[p.name] = self.access[p.name] if self.access[p.name] == "b" else kind
+        return access
+
+    def _describe(
+        self, args: tuple, views: list[np.ndarray], dims: list[int], strides: list[list[int]]
+    ) -> np.ndarray:
+        """The description that ``general`` reads (see ``wrap.py``)."""
+        scalars = [float(a) for p, a in zip(self.kernel.params, args) if not isinstance(p, Array)]
+        rows = dims[:-1]
+        if len(rows) > MAX_DIMS:
+            raise ShapeError(
+                f"kernel {self.kernel.name}: arrays of {len(rows)} axes that cannot be merged; "
+                f"at most {MAX_DIMS} are handled. Make them contiguous first"
+            )
+        words = [math.prod(dims), len(rows), dims[-1], math.prod(rows[:-1]), *_padded(rows)]
+        for v, steps in zip(views, strides):
+            words += [v.__array_interface__["data"][0], steps[-1], *_padded(steps[:-1])]
+        assert len(words) == DESC_HEAD + DESC_ARRAY * len(views)
+        return np.array([*words, *np.array(scalars, np.float64).view(np.int64)], np.int64)
+
+
+def _needs_one_row(kernel: Kernel) -> bool:
+    """Whether a flat kernel sees its arrays as a whole, not element by element."""
+    statements = [s for step in kernel.steps if isinstance(step, Loop) for s in step.body]
+    folds = any(isinstance(s, Reduce) for s in statements)
+    return folds or any(n.op in ("index", "load") for s in statements for n in walk(s.value))
+
+
+def _refuse(*args: Any) -> None:
+    """``fast`` where there is no generated code."""
+
+
+def _padded(values: list[int]) -> list[int]:
+    return [*values, *[0] * (MAX_DIMS - len(values))]
+
+
+Plan = tuple[list[int], list[list[int]]]
+
+
+def _row_plan(views: list[np.ndarray], lead: np.ndarray) -> Plan:
+    """Sizes and each array's strides over the row axes, merged where possible, then the columns."""
+    axes = range(lead.ndim - 1)
+    dims, strides = _merge(views, list(axes))
+    dims, strides = ([1], [[0] for _ in views]) if not dims else (dims, strides)
+    dims.append(lead.shape[-1])
+    for v, steps in zip(views, strides):
+        steps.append(v.strides[-1])
+    return dims, strides
+
+
+def _flat_plan(views: list[np.ndarray], lead: np.ndarray) -> Plan:
+    """As ``_row_plan``, with the axes in the order of memory and the innermost as the columns."""
+    axes = sorted(range(lead.ndim), key=lambda axis: -abs(lead.strides[axis]))
+    dims, strides = _merge(views, axes)
+    dims, strides = ([1], [[v.itemsize] for v in views]) if not dims else (dims, strides)
+    if len(dims) == 1:
+        return [1, *dims], [[0, *steps] for steps in strides]
+    return dims, strides
+
+
+def _merge(views: list[np.ndarray], axes: list[int]) -> Plan:
+    """Join neighbouring axes that every array walks in one stride; drop axes of one element."""
+    dims: list[int] = []
+    strides: list[list[int]] = [[] for _ in views]
+    for axis in axes:
+        n, steps = views[0].shape[axis], [v.strides[axis] for v in views]
+        if n == 1:
+            continue
+        if dims and all(s[-1] == step * n for s, step in zip(strides, steps)):
+            dims[-1] *= n
+            for s, step in zip(strides, steps):
+                s[-1] = step
+        else:
+            dims.append(n)
+            for s, step in zip(strides, steps):
+                s.append(step)
+    return dims, strides
+
+
+class Family(dict):
+    """Programs by element type, made when first asked for: ``family[x.dtype].fast(x, out)``."""
+
+    def __init__(self, make: Callable[[str], Kernel]) -> None:
+        super().__init__()
+        self.make = make
+
+    def __missing__(self, dtype: np.dtype) -> Program:
+        program = self[dtype] = Program(self.make(np.dtype(dtype).name))
+        return program

@@ -367,16 +367,21 @@ def _settings(kind: type, prefix: str = "") -> Iterator[tuple[str, Any, str]]:
 
 
 def _unknown(shown: str, key: str, known: list[str], dashes: str) -> str:
-    """The message for a key that does not exist, with the nearest that does."""
-    last = key.rpartition(".")[2]
-    near = difflib.get_close_matches(key, known, 1, 0.5)
-    near = near or [k for k in known if k.rpartition(".")[2] == last]
-    if not near:
-        tails = {k.rpartition(".")[2]: k for k in known}
-        near = [tails[t] for t in difflib.get_close_matches(last, tails, 1, 0.5)]
+    """The message for a key that does not exist: with the nearest that does, or with what there is.
+
+    Looks among the keys of the same section first, then among the last parts of all keys.
+    """
+    section, _, last = key.rpartition(".")
+    siblings = [k for k in known if k.rpartition(".")[0] == section]
+    for candidates, cutoff in ((siblings, 0.6), (known, 0.75)):
+        tails = {k.rpartition(".")[2]: k for k in reversed(candidates)}  # the first one wins
+        near = difflib.get_close_matches(last, tails, 1, cutoff)
+        if near:
+            return f"{shown} is no setting; did you mean {dashes}{tails[near[0]]}?"
+    near = difflib.get_close_matches(key, known, 1, 0.75)
     if near:
         return f"{shown} is no setting; did you mean {dashes}{near[0]}?"
-    listed = ", ".join(dashes + k for k in known[:30]) or "none"
+    listed = ", ".join(dashes + k for k in (siblings or known)) or "none"
     return f"{shown} is no setting; there are: {listed}"
 
 

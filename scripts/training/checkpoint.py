@@ -55,10 +55,11 @@ def save(run: Path, epoch: int, state: dict[str, Any], keep: int) -> Path:
         _force_to_disk(draft)
         os.replace(draft, final)
     except OSError as error:
-        draft.unlink(missing_ok=True)
         raise OSError(
             f"checkpoint: {final} could not be written: {error}. The earlier checkpoints are whole."
         ) from error
+    finally:
+        draft.unlink(missing_ok=True)
     _force_to_disk(run)
     for old in _checkpoints(run)[:-keep]:
         old.unlink()

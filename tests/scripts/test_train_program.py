@@ -1,0 +1,101 @@
+"""``scripts/train.py`` as a user starts it: over several ranks, cut short, resumed, mistyped."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = str(ROOT / "scripts" / "train.py")
+DTRUN = [sys.executable, "-m", "launcher.cli"]
+QUICK = ["--model.name", "mlp", "--model.hidden", "32", "--optim.lr", "0.01"]
+FINAL = re.compile(
+    r"final: test_accuracy=(\d\.\d{3}) train_loss=(\d\.\d{4}) world_size=(\d+) seconds=\d+\.\d"
+)
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+
+
+def start(num_ranks: int, folder: Path, *words: str, **how) -> subprocess.Popen:
+    ranks = [*DTRUN, "--nproc-per-node", str(num_ranks)] if num_ranks else [sys.executable]
+    command = [*ranks, PROGRAM, *QUICK, "--log.dir", str(folder), *words]
+    return subprocess.Popen(command, env=environment(), text=True, **how)
+
+
+def train(num_ranks: int, folder: Path, *words: str) -> tuple[int, str, str]:
+    pipe = subprocess.PIPE
+    with start(num_ranks, folder, *words, stdout=pipe, stderr=pipe) as process:
+        out, err = process.communicate(timeout=50)
+    return process.returncode, out, err
+
+
+def final(out: str) -> tuple[str, ...]:
+    """Accuracy, loss and world size of the last line, which must say nothing else."""
+    found = FINAL.fullmatch(out.strip().splitlines()[-1])
+    assert found, out
+    return found.groups()
+
+
+def test_two_ranks_twice_the_same(tmp_path):
+    runs = [train(2, tmp_path, "--train.epochs", "3") for _ in range(2)]
+    assert [code for code, _, _ in runs] == [0, 0], runs
+    assert final(runs[0][1]) == final(runs[1][1])
+    assert float(final(runs[0][1])[0]) > 0.8 and final(runs[0][1])[2] == "2"
+
+
+def test_ranks_do_not_change_what_is_learned(tmp_path):
+    one = final(train(0, tmp_path, "--train.epochs", "2")[1])
+    two = final(train(2, tmp_path, "--train.epochs", "2")[1])
+    assert abs(float(one[1]) - float(two[1])) < 2e-3
+    assert abs(float(one[0]) - float(two[0])) < 0.02
+
+
+def test_killed_and_resumed_ends_like_the_whole_run(tmp_path):
+    words = ["--train.epochs", "6", "--model.dropout", "0.1"]
+    whole = final(train(2, tmp_path / "whole", *words)[1])
+    process = start(
+        2, tmp_path / "cut", *words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    run = tmp_path / "cut" / "0001"
+    deadline = time.monotonic() + 40
+    while not list(run.glob("epoch_000[2-5]*")) and time.monotonic() < deadline:
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait(timeout=20)
+    code, out, err = train(2, tmp_path / "cut", *words, "--resume")
+    assert code == 0, err
+    assert final(out) == whole
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--optim.lrr", "1"], "--optim.lrr is no setting; did you mean --optim.lr?"),
+        (["--config", "configs/digits.toml"], "there is no such file"),
+        (["--resume"], "there is no checkpoint"),
+        (["--data-dir", "/nowhere"], "/nowhere is no folder"),
+        (["--data.batch_size", "2000"], "the training data has only 1437 samples"),
+    ],
+)
+def test_mistakes_are_told_without_a_traceback(tmp_path, words, said):
+    code, out, err = train(0, tmp_path, *words)
+    assert code == 2 and said in err and "Traceback" not in err and out == ""
+
+
+def test_batch_must_fit_the_ranks(tmp_path):
+    code, _, err = train(2, tmp_path, "--data.batch_size", "33")
+    assert code == 2 and "33 given for 2 ranks; a multiple of 2 is needed" in err
+
+
+def test_help_lists_settings(tmp_path):
+    code, out, _ = train(0, tmp_path, "--help")
+    assert code == 0 and "--optim.lr" in out and "--resume" in out

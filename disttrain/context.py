@@ -118,6 +118,7 @@ class _Thread(threading.local):
         self.grad_enabled = True
         self.inference = False
         self.anomaly = False
+        self.walk: Any = None  # the backward pass that is running
         self.stack: list[Any] = []
         self.mode = RECORD
 

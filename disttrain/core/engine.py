@@ -118,7 +118,16 @@ class Walk:
         heapq.heappush(self.ready, (-node.seq, id(node), node))
 
     def run(self) -> None:
-        """Run everything that is ready."""
+        """Run everything that is ready, then what was asked for by ``on_finish``."""
+        before, thread.walk = thread.walk, self
+        try:
+            self._run()
+            for callback in self.callbacks:
+                callback()
+        finally:
+            thread.walk = before
+
+    def _run(self) -> None:
         ready, grads = self.ready, self.grads
         while ready:
             node = heapq.heappop(ready)[2]
@@ -139,8 +148,6 @@ class Walk:
             if g.__class__ is list:
                 g = self._materialize(node, g)
             self._deliver(node, self._run_node(node, g))
-        for callback in self.callbacks:
-            callback()
 
     def _run_node(self, node: Any, g: Any) -> tuple:
         if node.pre_hooks:
@@ -256,6 +263,13 @@ class Walk:
     def _capture(self, node: Any, g: Any) -> None:
         for index in self.captures[node]:
             self.captures[node][index] = g[index] if g.__class__ is list else g
+
+
+def on_finish(callback: Callable[[], None]) -> None:
+    """Call ``callback`` when the backward pass that is running on this thread is through."""
+    if thread.walk is None:
+        raise AutogradError("on_finish: no backward pass is running on this thread")
+    thread.walk.callbacks.append(callback)
 
 
 def _zeros_array(shape: tuple, kind: Any) -> Any:

@@ -263,3 +263,24 @@ def new_like(make: Any, input: Tensor, size: Sequence, **options: Any) -> Tensor
     options["dtype"] = options["dtype"] or input.dtype
     options["device"] = options.get("device") or input.device
     return make(*size, **options)
+
+__all__ = [
+    "arange",
+    "as_tensor",
+    "asarray",
+    "complex",
+    "empty",
+    "empty_like",
+    "eye",
+    "from_numpy",
+    "frombuffer",
+    "full",
+    "full_like",
+    "linspace",
+    "logspace",
+    "ones",
+    "ones_like",
+    "tensor",
+    "zeros",
+    "zeros_like",
+]

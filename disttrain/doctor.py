@@ -22,6 +22,8 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
+from .backends import host
+
 _CHILD_SECONDS = 20.0
 _GPU = "training on NVIDIA GPUs, once that is supported (this version trains on the CPU)"
 
@@ -93,6 +95,12 @@ def _system() -> Iterator[Finding]:
     else:
         need = "shared memory, dtrun and the kernels are written for Linux"
         yield Finding(group, "system", "problem", platform.platform(), need)
+
+
+def _processor() -> Iterator[Finding]:
+    processor = host.cpu()
+    widths = [f for f in ("avx512f", "avx2", "asimd") if f in processor.features]
+    yield _ok("Host", "processor", ", ".join([processor.model, processor.machine, *widths[:1]]))
 
 
 def _cores() -> Iterator[Finding]:
@@ -213,11 +221,11 @@ def _kernels() -> Iterator[Finding]:
     else:
         text = answer or "not found"
         yield Finding("Kernels", "LLVM", "missing", text, enables, "pip install llvmlite")
-    if _library("libmvec.so.1"):
+    if host.libmvec() is not None:
         yield _ok("Kernels", "libmvec", "vector exp, log, tanh of the C library")
     else:
         text = "not found; own polynomials stand in"
-        needs = "needs glibc 2.22 or newer on x86-64 (2.38 on aarch64)"
+        needs = "needs glibc 2.22 or newer on x86-64"
         yield Finding("Kernels", "libmvec", "missing", text, "somewhat faster kernels", needs)
 
 
@@ -353,6 +361,7 @@ def _size(num_bytes: float) -> str:
 
 _PROBES: tuple[Callable[[], Iterator[Finding]], ...] = (
     _system,
+    _processor,
     _cores,
     _memory,
     _shared_memory,

@@ -16,7 +16,17 @@ from disttrain.cli import main
 def test_report_names_everything(capsys):
     assert main(["doctor"]) == 0
     shown = capsys.readouterr().out
-    for name in ("cores", "memory", "/dev/shm", "memfd", "pidfd", "open files", "numpy", "LLVM"):
+    for name in (
+        "processor",
+        "cores",
+        "memory",
+        "/dev/shm",
+        "memfd",
+        "pidfd",
+        "open files",
+        "numpy",
+        "LLVM",
+    ):
         assert name in shown
     for name in ("libmvec", "mpiexec", "mpi4py", "driver", "cupy", "NCCL", "python", "torch"):
         assert name in shown

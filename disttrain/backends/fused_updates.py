@@ -15,7 +15,7 @@ import math
 import numpy as np
 
 from .expr import Expr, max, sqrt, var
-from .kernel import Array, Kernel, Loop, Scalar, Store
+from .kernel import Array, Kernel, Loop, Scalar, Store, wide_type
 from .program import Family
 
 _P, _G, _M, _V = var("p"), var("g"), var("m"), var("v")
@@ -33,8 +33,7 @@ _ADAM_SCALARS = (
 
 
 def _scalars(dtype: str, names: tuple[str, ...]) -> tuple[Scalar, ...]:
-    kind = "float64" if dtype == "float64" else "float32"
-    return tuple(Scalar(name, kind) for name in names)
+    return tuple(Scalar(name, wide_type(dtype)) for name in names)
 
 
 def _adam(dtype: str, amsgrad: bool) -> Kernel:
@@ -54,7 +53,6 @@ def _adam(dtype: str, amsgrad: bool) -> Kernel:
     arrays += [Array(n, dtype, writes=True) for n in names]
     if amsgrad:
         stores.append(Store("max_v", largest))
-    # What is computed before the first store is kept, so every store sees the old values.
     params = (*arrays, *_scalars(dtype, _ADAM_SCALARS))
     return Kernel("adam", params, (Loop(tuple(stores)),), flat=True)
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .expr import BINARY, COMPARISONS, UNARY, Expr, trace, var, variables, walk
+from .expr import BINARY, COMPARISONS, UNARY, Expr, trace, variables, walk
 
 FLOATS = ("float32", "float64")
 COMPUTE = {
@@ -155,6 +155,11 @@ def _line(s: Store | Reduce | Let | Put) -> str:
     return f"{s.array}[] {'+=' if s.add else '='} {s.value!r}"
 
 
+def wide_type(dtype: str) -> str:
+    """The floating type of statistics and scalars that go with arrays of ``dtype``."""
+    return "float64" if dtype == "float64" else "float32"
+
+
 def elementwise(
     name: str, fn: Callable[..., Expr] | Expr, inputs: tuple[Array | Scalar, ...], out: str
 ) -> Kernel:
@@ -276,12 +281,6 @@ def _check_value(kernel: Kernel, value: Expr, known: set[str]) -> None:
         assert len(node.args) == arity, f"{kernel.name}: {node.op} takes {arity} arguments"
 
 
-def varies(expr: Expr, kernel: Kernel) -> bool:
-    """Whether ``expr`` can differ between columns."""
-    wide = {a.name for a in kernel.arrays if a.space in ("full", "col")}
-    return any(n.op == "index" or (n.op == "var" and n.attr in wide) for n in walk(expr))
-
-
 __all__ = [
     "Array",
     "Kernel",
@@ -294,6 +293,5 @@ __all__ = [
     "Types",
     "check",
     "elementwise",
-    "var",
-    "varies",
+    "wide_type",
 ]

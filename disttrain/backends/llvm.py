@@ -1,10 +1,10 @@
 """Kernels as LLVM IR text.
 
 ``module(kernel, access, target)`` gives a module with two functions that Python can call as
-built-in functions: ``fast`` takes contiguous ndarrays and floats, checks them and runs; ``general`` takes a
-description of any strides (``wrap.py`` writes both). Both call ``core``, two nested loops over rows
-and columns, written here. The vector instructions are explicit, so nothing depends on what an
-optimizer recognizes; the last columns are done under a mask.
+built-in functions: ``fast`` takes contiguous ndarrays and floats, checks them and runs; ``general``
+takes a description of any strides (``wrap.py`` writes both). Both call ``core``, two nested loops
+over rows and columns, written here. The vector instructions are explicit, so nothing depends on
+what an optimizer recognizes; the last columns are done under a mask.
 
 ``access`` says how each array moves along a row: ``c`` consecutive elements, ``b`` one element for
 the whole row, ``s`` any stride. This file only writes text: it does not load LLVM.

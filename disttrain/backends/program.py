@@ -109,7 +109,14 @@ class Program:
             raise TypeError(
                 f"kernel {kernel.name}: {len(args)} arguments, {len(kernel.params)} needed"
             )
-        shape = np.broadcast_shapes(*[a.shape for p, a in given if p.space == "full"]) or (1,)
+        shapes = [a.shape for p, a in given if p.space == "full"]
+        try:
+            shape = np.broadcast_shapes(*shapes) or (1,)
+        except ValueError:
+            raise ShapeError(
+                f"kernel {kernel.name}: arrays of shapes {', '.join(map(str, shapes))}; they must "
+                "be equal, or have 1 where they differ"
+            ) from None
         return [self._view(p, a, shape) for p, a in given]
 
     def _view(self, p: Array, a: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

@@ -1,8 +1,8 @@
 """The functions by which Python calls generated code, as LLVM IR text.
 
 Both have the form of a C built-in (``METH_FASTCALL``): ``PyObject *f(self, args, nargs)``.
-``self`` is an int64 ndarray, the table of addresses that ``native.py`` fills: what the code needs to
-know of the process, so that the code itself holds no address and can be kept in a file.
+``self`` is an int64 ndarray, the table of addresses that ``native.py`` fills: what the code needs
+to know of the process, so that the code itself holds no address and can be kept in a file.
 
 ``fast(arrays and floats...)`` reads the arrays' headers itself. If every array is a plain ndarray
 of the right type, aligned, C-contiguous and of a fitting size, it runs and returns the first array

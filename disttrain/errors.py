@@ -7,6 +7,8 @@
       |- AutogradError (RuntimeError)               misuse of the graph: backward twice, in-place on a saved tensor ...
       |    `- AnomalyError                          nan found while anomaly detection is on
       |- ModuleError (AttributeError)               misuse of nn.Module
+      |    `- ModuleNameError (KeyError)            a name that a module cannot register
+      |- StateDictError (RuntimeError)              a state dict that does not fit its module
       |- ConfigError (ValueError)                   a wrong setting, key or argument of a component
       |- SerializationError (ValueError)            a file that is not what it should be
       |- CaptureError (RuntimeError)                a program that cannot be captured or transformed
@@ -55,6 +57,16 @@ class AnomalyError(AutogradError):
 
 class ModuleError(DisttrainError, AttributeError):
     """An ``nn.Module`` was used before it was ready, or lacks a name."""
+
+
+class ModuleNameError(ModuleError, KeyError):
+    """A name that cannot be registered on a module: taken, empty, dotted, or not there."""
+
+    __str__ = Exception.__str__  # KeyError's would quote the message
+
+
+class StateDictError(DisttrainError, RuntimeError):
+    """A state dict does not fit the module: missing, unexpected or mis-shaped entries."""
 
 
 class ConfigError(DisttrainError, ValueError):

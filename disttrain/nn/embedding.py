@@ -1,0 +1,102 @@
+"""Embedding: rows of a table by number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core import Tensor, no_grad
+from ..errors import ConfigError, DTypeError, ShapeError
+from . import functional as F
+from . import init
+from .module import Module
+from .parameter import Parameter, empty
+
+
+class Embedding(Module):
+    """Integers (...) to rows (..., embedding_dim) of ``weight``, which starts as N(0, 1).
+
+    Row ``padding_idx`` starts as zeros and gets no gradient.
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+        _weight: Tensor | None = None,
+        _freeze: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if max_norm is not None or scale_grad_by_freq or sparse:
+            raise ConfigError(
+                "Embedding: max_norm, scale_grad_by_freq and sparse are not supported; leave them "
+                "out"
+            )
+        if padding_idx is not None:
+            if not -num_embeddings <= padding_idx < num_embeddings:
+                raise ConfigError(
+                    f"Embedding: padding_idx={padding_idx} given; it must lie within "
+                    f"num_embeddings={num_embeddings}"
+                )
+            padding_idx %= num_embeddings
+        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+        self.padding_idx = padding_idx
+        self.max_norm, self.norm_type = max_norm, norm_type
+        self.scale_grad_by_freq, self.sparse = scale_grad_by_freq, sparse
+        shape = (num_embeddings, embedding_dim)
+        if _weight is None:
+            self.weight = Parameter(empty(shape, dtype, device), requires_grad=not _freeze)
+            self.reset_parameters()
+        else:
+            if tuple(_weight.shape) != shape:
+                raise ShapeError(
+                    f"Embedding: weight of shape {list(_weight.shape)} given; needed {list(shape)}"
+                )
+            self.weight = Parameter(_weight, requires_grad=not _freeze)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        embeddings: Tensor,
+        freeze: bool = True,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+    ) -> Embedding:
+        """An Embedding over a given (num, dim) table, frozen unless told otherwise."""
+        if embeddings.ndim != 2:
+            raise ShapeError(
+                f"Embedding.from_pretrained: a table of shape {list(embeddings.shape)} given; "
+                "needed 2 dimensions"
+            )
+        rows, cols = embeddings.shape
+        return cls(
+            rows, cols, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, embeddings,
+            freeze,
+        )  # fmt: skip
+
+    def reset_parameters(self) -> None:
+        init.normal_(self.weight)
+        if self.padding_idx is not None and not self.weight.is_meta:
+            with no_grad():
+                self.weight[self.padding_idx].fill_(0)
+
+    def forward(self, input: Tensor) -> Tensor:
+        try:
+            return F.embedding(input, self.weight, self.padding_idx)
+        except (ShapeError, DTypeError) as error:
+            raise type(error)(
+                f"{self!r}: needed integer indices in [0, {self.num_embeddings}). ({error})"
+            ) from error
+
+    def extra_repr(self) -> str:
+        text = f"{self.num_embeddings}, {self.embedding_dim}"
+        return text if self.padding_idx is None else f"{text}, padding_idx={self.padding_idx}"

@@ -1,0 +1,209 @@
+"""Activations. Formulas are written so that values and gradients stay finite for large inputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import ops
+from ...core import Tensor
+from ...errors import ConfigError, ShapeError
+from .common import into
+
+_SELU_ALPHA = 1.6732632423543772848170429916717
+_SELU_SCALE = 1.0507009873554804934193349852946
+
+
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """max(x, 0)"""
+    return into(input, ops.relu(input), True) if inplace else ops.relu(input)
+
+
+def relu_(input: Tensor) -> Tensor:
+    """``relu`` written over its input."""
+    return relu(input, True)
+
+
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    """x where x > threshold, else ``value``"""
+    return into(input, ops.where(input > threshold, input, value), inplace)
+
+
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    """x where x > 0, else ``negative_slope`` x"""
+    return into(input, ops.where(input > 0, input, input * negative_slope), inplace)
+
+
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """``leaky_relu`` with a learnt slope: one number, or one per channel (dimension 1)."""
+    n = weight.numel()
+    if n != 1:
+        channels = input.shape[1] if input.ndim > 1 else 1
+        if n != channels:
+            raise ShapeError(
+                f"prelu: weight of {n} slopes for an input of shape {list(input.shape)} with "
+                f"{channels} channels; needed 1 slope or {channels}"
+            )
+        weight = weight.reshape((1, n) + (1,) * (input.ndim - 2))
+    return ops.where(input > 0, input, input * weight)
+
+
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    """x clamped to [0, 6]"""
+    return hardtanh(input, 0.0, 6.0, inplace)
+
+
+def hardtanh(
+    input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> Tensor:
+    """x clamped to [min_val, max_val]; no gradient outside and at the ends"""
+    if min_val > max_val:
+        raise ConfigError(f"hardtanh: min_val={min_val} is above max_val={max_val}")
+    inner = ops.where(input <= min_val, min_val, input)
+    return into(input, ops.where(inner >= max_val, max_val, inner), inplace)
+
+
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    """clamp(x + 3, 0, 6) / 6"""
+    return into(input, hardtanh(input + 3, 0.0, 6.0) / 6, inplace)
+
+
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    """x hardsigmoid(x)"""
+    return into(input, input * (ops.clamp(input + 3, 0.0, 6.0) / 6), inplace)
+
+
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """x where |x| > lambd, else 0"""
+    return ops.where(input.abs() > lambd, input, 0.0)
+
+
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """x moved towards 0 by lambd"""
+    return input - ops.clamp(input, -lambd, lambd)
+
+
+def _negative_expm1(x: Tensor) -> Tensor:
+    """exp(x) - 1 where x <= 0, with no overflow elsewhere."""
+    return ops.expm1(ops.where(x > 0, 0.0, x))
+
+
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """x where x > 0, else alpha (exp(x) - 1)"""
+    return into(input, ops.where(input > 0, input, _negative_expm1(input) * alpha), inplace)
+
+
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    """Scaled ELU with the self-normalising constants (Klambauer et al., 2017)"""
+    return into(input, elu(input, _SELU_ALPHA) * _SELU_SCALE, inplace)
+
+
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """max(x, 0) + min(0, alpha (exp(x / alpha) - 1))"""
+    if alpha == 0:
+        raise ConfigError("celu: alpha must not be 0")
+    out = ops.where(input > 0, input, _negative_expm1(input / alpha) * alpha)
+    return into(input, out, inplace)
+
+
+def gelu(input: Tensor, approximate: str = "none") -> Tensor:
+    """x times the normal distribution function of x; ``approximate="tanh"`` for the tanh form"""
+    if approximate not in ("none", "tanh"):
+        raise ConfigError(f"gelu: approximate={approximate!r} given; needed 'none' or 'tanh'")
+    return ops.gelu(input, approximate=approximate)
+
+
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    """x sigmoid(x), also called swish"""
+    return into(input, ops.silu(input), inplace)
+
+
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
+    """x tanh(softplus(x))"""
+    return into(input, input * ops.tanh(ops.logaddexp(input, 0.0)), inplace)
+
+
+def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    """log(1 + exp(beta x)) / beta; x itself where beta x > threshold"""
+    scaled = input * beta if beta != 1 else input
+    smooth = ops.logaddexp(scaled, 0.0)
+    if beta != 1:
+        smooth = smooth / beta
+    return ops.where(scaled > threshold, input, smooth)
+
+
+def logsigmoid(input: Tensor) -> Tensor:
+    """log(sigmoid(x))"""
+    return -ops.logaddexp(-input, 0.0)
+
+
+def sigmoid(input: Tensor) -> Tensor:
+    """1 / (1 + exp(-x))"""
+    return ops.sigmoid(input)
+
+
+def tanh(input: Tensor) -> Tensor:
+    """Hyperbolic tangent"""
+    return ops.tanh(input)
+
+
+def softsign(input: Tensor) -> Tensor:
+    """x / (1 + |x|)"""
+    return input / (input.abs() + 1)
+
+
+def tanhshrink(input: Tensor) -> Tensor:
+    """x - tanh(x)"""
+    return input - ops.tanh(input)
+
+
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    """First half times the sigmoid of the second half, along ``dim``"""
+    if input.ndim == 0 or input.shape[dim] % 2:
+        raise ShapeError(
+            f"glu: input of shape {list(input.shape)} given; dimension {dim} must have an even size"
+        )
+    a, b = input.chunk(2, dim)
+    return a * ops.sigmoid(b)
+
+
+def softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+) -> Tensor:
+    """exp(x) / sum exp(x) along ``dim``"""
+    x = input if dtype is None else input.to(dtype)
+    return ops.softmax(x, _softmax_dim("softmax", x, dim))
+
+
+def log_softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+) -> Tensor:
+    """log(softmax(x)) along ``dim``"""
+    x = input if dtype is None else input.to(dtype)
+    return ops.log_softmax(x, _softmax_dim("log_softmax", x, dim))
+
+
+def softmin(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+) -> Tensor:
+    """softmax of -x"""
+    return softmax(-input, dim, dtype=dtype)
+
+
+def _softmax_dim(where: str, x: Tensor, dim: int | None) -> int:
+    if dim is not None:
+        return dim
+    return 0 if x.ndim in (0, 1, 3) else 1
+
+
+def gumbel_softmax(
+    logits: Tensor, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1
+) -> Tensor:
+    """A sample from the Gumbel-softmax distribution (Jang et al., 2017); ``hard``: one-hot forward,
+    soft backward."""
+    noise = -ops.log(-ops.log(ops.rand_like(logits).clamp(min=1e-20)))
+    soft = ops.softmax((logits + noise) / tau, dim)
+    if not hard:
+        return soft
+    best = soft.detach().argmax(dim, keepdim=True)
+    one_hot = ops.zeros_like(soft.detach()).scatter(dim, best, 1.0)
+    return one_hot - soft.detach() + soft

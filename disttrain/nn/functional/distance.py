@@ -1,0 +1,98 @@
+"""Distances and similarities between vectors, and the losses made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ... import ops
+from ...core import Tensor
+from ...errors import ShapeError
+from .common import legacy_reduction, reduce_loss
+
+
+def vector_norm(x: Tensor, p: float, dim: int, keepdim: bool = False) -> Tensor:
+    """(sum |x|^p)^(1/p) along ``dim``; the gradient at 0 is 0."""
+    if p == float("inf"):
+        return x.abs().amax(dim, keepdim)
+    if p == 1:
+        return x.abs().sum(dim, keepdim)
+    total = ops.square(x).sum(dim, keepdim) if p == 2 else (x.abs() ** p).sum(dim, keepdim)
+    zero = total == 0
+    safe = ops.where(zero, 1.0, total)
+    root = ops.sqrt(safe) if p == 2 else safe ** (1.0 / p)
+    return ops.where(zero, 0.0, root)
+
+
+def normalize(
+    input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: None = None
+) -> Tensor:
+    """input / max(its p-norm along ``dim``, eps)"""
+    return input / vector_norm(input, p, dim, True).clamp(min=eps)
+
+
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    """x1·x2 / (max(|x1|, eps) max(|x2|, eps)) along ``dim``"""
+    a = x1 / vector_norm(x1, 2, dim, True).clamp(min=eps)
+    b = x2 / vector_norm(x2, 2, dim, True).clamp(min=eps)
+    return (a * b).sum(dim)
+
+
+def pairwise_distance(
+    x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> Tensor:
+    """The p-norm of x1 - x2 + eps along the last dimension"""
+    return vector_norm(x1 - x2 + eps, p, -1, keepdim)
+
+
+def cosine_embedding_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0,
+    size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """1 - cos where the target is 1, max(0, cos - margin) where it is -1"""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    if target.ndim + 1 != input1.ndim:
+        raise ShapeError(
+            f"cosine_embedding_loss: target of shape {list(target.shape)} given for inputs of "
+            f"shape {list(input1.shape)}; needed one target per vector"
+        )
+    dot = (input1 * input2).sum(-1)
+    eps = 1e-12
+    scale = ops.sqrt((ops.square(input1).sum(-1) + eps) * (ops.square(input2).sum(-1) + eps))
+    cos = dot / scale
+    loss = ops.where(target == 1, 1 - cos, 0.0)
+    loss = loss + ops.where(target == -1, ops.relu(cos - margin), 0.0)
+    return reduce_loss(loss, reduction, "cosine_embedding_loss")
+
+
+def triplet_margin_loss(
+    anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2,
+    eps: float = 1e-6, swap: bool = False, size_average: bool | None = None,
+    reduce: bool | None = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin)"""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+
+    def distance(a: Tensor, b: Tensor) -> Tensor:
+        return pairwise_distance(a, b, p, eps)
+
+    return _triplet(anchor, positive, negative, distance, margin, swap, reduction)
+
+
+def triplet_margin_with_distance_loss(
+    anchor: Tensor, positive: Tensor, negative: Tensor, *,
+    distance_function: Callable[[Tensor, Tensor], Tensor] | None = None, margin: float = 1.0,
+    swap: bool = False, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """``triplet_margin_loss`` with any distance"""
+    distance = pairwise_distance if distance_function is None else distance_function
+    return _triplet(anchor, positive, negative, distance, margin, swap, reduction)
+
+
+def _triplet(
+    anchor: Tensor, positive: Tensor, negative: Tensor, distance: Callable, margin: float,
+    swap: bool, reduction: str,
+) -> Tensor:  # fmt: skip
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = ops.minimum(far, distance(positive, negative))
+    return reduce_loss(ops.relu(near - far + margin), reduction, "triplet_margin_loss")

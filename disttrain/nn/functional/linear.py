@@ -1,0 +1,199 @@
+"""Linear maps, embeddings, dropout and attention."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ... import ops
+from ...core import Tensor
+from ...errors import ConfigError, DTypeError, ShapeError
+from .common import into
+
+
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x Wᵀ + b for (..., in) and weights (out, in)"""
+    return ops.linear(input, weight, bias)
+
+
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x1ᵀ W_o x2 + b_o for each output o; weights (out, in1, in2)"""
+    if input1.shape[-1] != weight.shape[1] or input2.shape[-1] != weight.shape[2]:
+        raise ShapeError(
+            f"bilinear: inputs of shapes {list(input1.shape)} and {list(input2.shape)} given; "
+            f"their last dimensions must be {weight.shape[1]} and {weight.shape[2]}, those of the "
+            f"weight {list(weight.shape)}"
+        )
+    left = ops.matmul(input1.unsqueeze(-2).unsqueeze(-2), weight).squeeze(-2)
+    out = (left * input2.unsqueeze(-2)).sum(-1)
+    return out if bias is None else out + bias
+
+
+def embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    """Rows of ``weight`` by number; row ``padding_idx`` gets no gradient"""
+    if max_norm is not None or scale_grad_by_freq or sparse:
+        raise ConfigError(
+            "embedding: max_norm, scale_grad_by_freq and sparse are not supported; leave them out"
+        )
+    if input.dtype.is_floating_point or input.dtype.is_complex:
+        raise DTypeError(
+            f"embedding: indices of type {input.dtype!r} given; needed integers, for example "
+            "input.long()"
+        )
+    rows = weight.shape[0]
+    if padding_idx is not None:
+        if not -rows <= padding_idx < rows:
+            raise ConfigError(
+                f"embedding: padding_idx={padding_idx} given; it must lie within the {rows} rows"
+            )
+        padding_idx %= rows
+    return ops.embedding(input, weight, padding_idx)
+
+
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+    """Class numbers (...) as rows (..., C) of zeros with a one; -1: as many classes as needed"""
+    if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
+        raise DTypeError(
+            f"one_hot: {tensor.dtype!r} given; needed integers, for example tensor.long()"
+        )
+    if num_classes == -1:
+        if not tensor.numel():
+            raise ShapeError("one_hot: an empty tensor says nothing of num_classes; pass it")
+        num_classes = int(tensor.max().item()) + 1
+    if type(tensor) is Tensor and not tensor.is_meta and tensor.numel():
+        low, high = int(tensor.array.min()), int(tensor.array.max())
+        if low < 0 or high >= num_classes:
+            raise ShapeError(
+                f"one_hot: class values from {low} to {high} given; they must lie in "
+                f"[0, num_classes) = [0, {num_classes})"
+            )
+    classes = ops.arange(num_classes, device=tensor.device)
+    return (tensor.unsqueeze(-1) == classes).long()
+
+
+# --- dropout ----------------------------------------------------------------------------------
+def _check_p(where: str, p: float) -> None:
+    if not 0 <= p <= 1:
+        raise ConfigError(f"{where}: dropout probability has to be between 0 and 1, but got p={p}")
+
+
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Zero each element with probability p and scale the rest by 1 / (1 - p)"""
+    _check_p("dropout", p)
+    if not training or p == 0:
+        return input
+    return into(input, ops.dropout(input, p, True), inplace)
+
+
+def _channel_dropout(where: str, input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
+    _check_p(where, p)
+    if not training or p == 0:
+        return input
+    shape = tuple(input.shape[:2]) + (1,) * (input.ndim - 2)
+    mask = ops.dropout(ops.ones(*shape, dtype=input.dtype, device=input.device), p, True)
+    return into(input, input * mask, inplace)
+
+
+def dropout1d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """Zero whole channels of (N, C, L) or (C, L)"""
+    if input.ndim == 2:
+        return dropout1d(input.unsqueeze(0), p, training, inplace).squeeze(0)
+    return _channel_dropout("dropout1d", input, p, training, inplace)
+
+
+def dropout2d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """Zero whole channels of (N, C, H, W); 3-d input is taken as (N, C, L)"""
+    return _channel_dropout("dropout2d", input, p, training, inplace)
+
+
+def dropout3d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """Zero whole channels of (N, C, D, H, W)"""
+    return _channel_dropout("dropout3d", input, p, training, inplace)
+
+
+def alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """Dropout that keeps mean and variance of SELU activations (Klambauer et al., 2017)"""
+    _check_p("alpha_dropout", p)
+    if not training or p == 0:
+        return input
+    if p == 1:
+        return into(input, input * 0, inplace)
+    saturated = -1.7580993408473766
+    scale = 1.0 / math.sqrt((1 - p) * (1 + p * saturated * saturated))
+    keep = ops.rand_like(input.detach()) >= p
+    out = ops.where(keep, input, saturated) * scale - saturated * p * scale
+    return into(input, out, inplace)
+
+
+# --- attention --------------------------------------------------------------------------------
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """softmax(Q Kᵀ scale + mask) V for (..., L, E), (..., S, E), (..., S, V).
+
+    ``attn_mask``: booleans (True: takes part) or numbers to add. ``enable_gqa``: keys and values
+    have fewer heads (dimension -3), each shared by several queries.
+    """
+    if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
+        raise ShapeError(
+            f"scaled_dot_product_attention: query {list(query.shape)}, key {list(key.shape)}, "
+            f"value {list(value.shape)} given; query and key need the same last dimension, key and "
+            "value the same length"
+        )
+    if is_causal and attn_mask is not None:
+        raise ConfigError(
+            "scaled_dot_product_attention: give attn_mask or is_causal=True, not both"
+        )
+    if enable_gqa:
+        key, value = _repeat_heads(query, key), _repeat_heads(query, value)
+    return ops.scaled_dot_product_attention(
+        query, key, value, attn_mask, dropout_p, is_causal, scale
+    )
+
+
+def _repeat_heads(query: Tensor, x: Tensor) -> Tensor:
+    if query.shape[-3] % x.shape[-3]:
+        raise ShapeError(
+            f"scaled_dot_product_attention: {query.shape[-3]} query heads are no multiple of "
+            f"{x.shape[-3]} key or value heads"
+        )
+    return x.repeat_interleave(query.shape[-3] // x.shape[-3], -3)
+
+
+def attention_weights(
+    query: Tensor, key: Tensor, attn_mask: Any, is_causal: bool, scale: float | None = None
+) -> Tensor:
+    """softmax(Q Kᵀ scale + mask), for those who want to see it."""
+    factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
+    scores = ops.matmul(query * factor, key.transpose(-2, -1))
+    if is_causal:
+        length, width = scores.shape[-2:]
+        attn_mask = ops.ones(length, width, device=query.device).tril() > 0
+    if attn_mask is None:
+        return ops.softmax(scores, -1)
+    if not attn_mask.dtype.is_floating_point:
+        return ops.softmax(ops.where(attn_mask, scores, float("-inf")), -1)
+    return ops.softmax(scores + attn_mask, -1)

@@ -1,0 +1,366 @@
+"""Losses. Each compares predictions with targets and reduces to a scalar (or not)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ... import ops
+from ...core import Tensor
+from ...errors import ConfigError, DTypeError, ShapeError
+from .common import check_reduction, check_same_shape, legacy_reduction, reduce_loss
+
+
+def mse_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
+    """(input - target)²"""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    check_same_shape("mse_loss", input, target)
+    loss = ops.square(input - target)
+    return reduce_loss(loss if weight is None else loss * weight, reduction, "mse_loss")
+
+
+def l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """|input - target|"""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    check_same_shape("l1_loss", input, target)
+    return reduce_loss((input - target).abs(), reduction, "l1_loss")
+
+
+def smooth_l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    beta: float = 1.0,
+) -> Tensor:
+    """d² / (2 beta) where d = |input - target| < beta, else d - beta / 2"""
+    if beta < 0:
+        raise ConfigError(f"smooth_l1_loss: beta={beta} given; it must not be negative")
+    if beta == 0:
+        return l1_loss(input, target, size_average, reduce, reduction)
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    check_same_shape("smooth_l1_loss", input, target)
+    return reduce_loss(_huber(input - target, beta) / beta, reduction, "smooth_l1_loss")
+
+
+def huber_loss(
+    input: Tensor,
+    target: Tensor,
+    reduction: str = "mean",
+    delta: float = 1.0,
+    weight: Tensor | None = None,
+) -> Tensor:
+    """d² / 2 where d = |input - target| < delta, else delta (d - delta / 2)"""
+    if delta <= 0:
+        raise ConfigError(f"huber_loss: delta={delta} given; it must be positive")
+    check_same_shape("huber_loss", input, target)
+    loss = _huber(input - target, delta)
+    return reduce_loss(loss if weight is None else loss * weight, reduction, "huber_loss")
+
+
+def _huber(d: Tensor, delta: float) -> Tensor:
+    size = d.abs()
+    return ops.where(size < delta, d * d * 0.5, size * delta - 0.5 * delta * delta)
+
+
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """Cross entropy of ``softmax(input)``, classes along dimension 1 (0 for a single sample).
+
+    ``target``: class numbers (integers, without the class dimension) or probabilities (floating,
+    of input's shape). ``reduction="mean"`` divides by the weights of the targets that count.
+    """
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    if not 0 <= label_smoothing <= 1:
+        raise ConfigError(
+            f"cross_entropy: label_smoothing={label_smoothing} given; it must lie in [0, 1]"
+        )
+    if input.ndim == 0:
+        raise ShapeError("cross_entropy: a 0-d input has no classes; needed (C) or (N, C, ...)")
+    if not target.dtype.is_floating_point:
+        _check_classes("cross_entropy", input, target, weight, ignore_index)
+        if weight is None and label_smoothing == 0 and input.ndim == 2:
+            check_reduction(reduction, "cross_entropy")
+            return ops.cross_entropy(input, target, ignore_index=ignore_index, reduction=reduction)
+    dim = 1 if input.ndim > 1 else 0
+    logp = ops.log_softmax(input, dim)
+    if target.dtype.is_floating_point:
+        return _soft_cross_entropy(logp, target, weight, reduction, label_smoothing, dim)
+    loss = _nll(logp, target, weight, ignore_index, reduction, "cross_entropy")
+    if label_smoothing == 0:
+        return loss
+    return loss * (1 - label_smoothing) + label_smoothing * _smoothing(
+        logp, target, weight, ignore_index, reduction, dim
+    )
+
+
+def _smoothing(
+    logp: Tensor, target: Tensor, weight: Any, ignore: int, reduction: str, dim: int
+) -> Tensor:
+    """The loss against the uniform distribution over classes, ignoring what is ignored."""
+    classes = logp.shape[dim]
+    weighted = logp if weight is None else logp * _along(weight, logp, dim)
+    loss = -weighted.sum(dim) / classes
+    counts = target != ignore
+    loss = ops.where(counts, loss, 0.0)
+    if reduction != "mean":
+        return reduce_loss(loss, reduction, "cross_entropy")
+    if weight is None:
+        return loss.sum() / counts.sum()
+    chosen = ops.where(counts, weight[ops.where(counts, target, 0)], 0.0)
+    return loss.sum() / chosen.sum()
+
+
+def _soft_cross_entropy(
+    logp: Tensor, target: Tensor, weight: Any, reduction: str, smoothing: float, dim: int
+) -> Tensor:
+    """Cross entropy against probabilities."""
+    if target.shape != logp.shape:
+        raise ShapeError(
+            f"cross_entropy: target probabilities of shape {list(target.shape)} given for an input "
+            f"of shape {list(logp.shape)}; the shapes must be equal (for class numbers, give "
+            "integers: target.long())"
+        )
+    if smoothing:
+        target = target * (1 - smoothing) + smoothing / logp.shape[dim]
+    terms = logp * target
+    if weight is not None:
+        terms = terms * _along(weight, logp, dim)
+    loss = -terms.sum(dim)
+    if reduction == "mean":
+        return loss.sum() / max(1, loss.numel())
+    return reduce_loss(loss, reduction, "cross_entropy")
+
+
+def _along(weight: Tensor, x: Tensor, dim: int) -> Tensor:
+    """``weight`` shaped to multiply ``x`` along ``dim``."""
+    return weight.reshape((1,) * dim + (-1,) + (1,) * (x.ndim - dim - 1))
+
+
+def nll_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """-input at the target's class: ``input`` holds log probabilities, classes along dimension 1"""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    _check_classes("nll_loss", input, target, weight, ignore_index)
+    return _nll(input, target, weight, ignore_index, reduction, "nll_loss")
+
+
+def _nll(
+    logp: Tensor, target: Tensor, weight: Any, ignore: int, reduction: str, where: str
+) -> Tensor:
+    dim = 1 if logp.ndim > 1 else 0
+    counts = target != ignore
+    safe = ops.where(counts, target, 0).long()
+    picked = -ops.gather(logp, dim, safe.unsqueeze(dim)).squeeze(dim)
+    scale = counts.to(logp.dtype)
+    if weight is not None:
+        scale = scale * weight[safe]
+    loss = ops.where(counts, picked * scale, 0.0)
+    if reduction == "mean":
+        return loss.sum() / scale.sum()
+    return reduce_loss(loss, reduction, where)
+
+
+def _check_classes(where: str, input: Tensor, target: Tensor, weight: Any, ignore: int) -> None:
+    shape = tuple(input.shape)
+    needed = shape[:1] + shape[2:] if len(shape) > 1 else ()
+    if target.dtype.is_floating_point:
+        raise DTypeError(
+            f"{where}: target of type {target.dtype!r} given; needed class numbers, for example "
+            "target.long()"
+        )
+    if tuple(target.shape) != needed:
+        raise ShapeError(
+            f"{where}: target of shape {list(target.shape)} given for an input of shape "
+            f"{list(shape)}; needed {list(needed)}: the input's without its class dimension"
+        )
+    classes = shape[1] if len(shape) > 1 else shape[0]
+    if weight is not None and tuple(weight.shape) != (classes,):
+        raise ShapeError(
+            f"{where}: weight of shape {list(weight.shape)} given; needed one per class: "
+            f"[{classes}]"
+        )
+    if type(target) is not Tensor or target.is_meta or not target.numel():
+        return
+    labels = target.array
+    low, high = int(labels.min()), int(labels.max())
+    if low >= 0 and high < classes:
+        return
+    bad = labels[((labels < 0) | (labels >= classes)) & (labels != ignore)]
+    if bad.size:
+        raise ShapeError(
+            f"{where}: target {int(bad.flat[0])} is out of bounds; with {classes} classes, targets "
+            f"lie in [0, {classes - 1}] or equal ignore_index={ignore}"
+        )
+
+
+def binary_cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """-(t log x + (1 - t) log(1 - x)) for probabilities x; logarithms are cut at -100"""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    _need_same_shape("binary_cross_entropy", input, target)
+    if type(input) is Tensor and not input.is_meta:
+        x = input.array
+        if x.size and not (np.min(x) >= 0 and np.max(x) <= 1):
+            raise ConfigError(
+                "binary_cross_entropy: all elements of input should be between 0 and 1; given a "
+                f"range of [{float(np.min(x)):g}, {float(np.max(x)):g}]. Apply sigmoid first, or "
+                "use binary_cross_entropy_with_logits"
+            )
+    zero, one = input <= 0, input >= 1
+    log_x = ops.where(zero, -100.0, ops.log(ops.where(zero, 1.0, input)).clamp(min=-100.0))
+    log_y = ops.where(one, -100.0, ops.log1p(-ops.where(one, 0.0, input)).clamp(min=-100.0))
+    loss = (target - 1) * log_y - target * log_x
+    return reduce_loss(loss if weight is None else loss * weight, reduction, "binary_cross_entropy")
+
+
+def binary_cross_entropy_with_logits(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:
+    """``binary_cross_entropy`` of sigmoid(input), stable for large inputs"""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    _need_same_shape("binary_cross_entropy_with_logits", input, target)
+    miss = ops.logaddexp(-input, 0.0)
+    if pos_weight is not None:
+        miss = miss * ((pos_weight - 1) * target + 1)
+    loss = (1 - target) * input + miss
+    return reduce_loss(
+        loss if weight is None else loss * weight, reduction, "binary_cross_entropy_with_logits"
+    )
+
+
+def _need_same_shape(where: str, input: Tensor, target: Tensor) -> None:
+    if input.shape != target.shape:
+        raise ShapeError(
+            f"{where}: target of shape {list(target.shape)} given for an input of shape "
+            f"{list(input.shape)}; the shapes must be equal"
+        )
+
+
+def kl_div(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    log_target: bool = False,
+) -> Tensor:
+    """target (log target - input), ``input`` being log probabilities.
+
+    ``reduction="batchmean"`` is the divergence proper: the sum over the size of dimension 0.
+    """
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    check_reduction(reduction, "kl_div", ("none", "batchmean", "sum", "mean"))
+    if log_target:
+        loss = ops.exp(target) * (target - input)
+    else:
+        positive = target > 0
+        entropy = ops.where(positive, target * ops.log(ops.where(positive, target, 1.0)), 0.0)
+        loss = entropy - target * input
+    if reduction == "batchmean":
+        return loss.sum() / (input.shape[0] if input.ndim else 1)
+    return reduce_loss(loss, reduction, "kl_div")
+
+
+def hinge_embedding_loss(
+    input: Tensor, target: Tensor, margin: float = 1.0, size_average: bool | None = None,
+    reduce: bool | None = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """x where the target is 1, max(0, margin - x) where it is -1"""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    pull = ops.where(target == 1, input, 0.0)
+    push = ops.where(target == -1, ops.relu(margin - input), 0.0)
+    return reduce_loss(pull + push, reduction, "hinge_embedding_loss")
+
+
+def margin_ranking_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0,
+    size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """max(0, -target (input1 - input2) + margin)"""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    loss = ops.relu(-target * (input1 - input2) + margin)
+    return reduce_loss(loss, reduction, "margin_ranking_loss")
+
+
+def soft_margin_loss(
+    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """log(1 + exp(-target input))"""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    return reduce_loss(ops.logaddexp(-target * input, 0.0), reduction, "soft_margin_loss")
+
+
+def poisson_nll_loss(
+    input: Tensor, target: Tensor, log_input: bool = True, full: bool = False,
+    size_average: bool | None = None, eps: float = 1e-8, reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """Negative log likelihood of Poisson counts; ``full`` adds Stirling's term"""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    if log_input:
+        loss = ops.exp(input) - target * input
+    else:
+        loss = input - target * ops.log(input + eps)
+    if full:
+        safe = ops.where(target > 1, target, 1.0)
+        stirling = safe * ops.log(safe) - safe + 0.5 * ops.log(safe * (2 * np.pi))
+        loss = loss + ops.where(target > 1, stirling, 0.0)
+    return reduce_loss(loss, reduction, "poisson_nll_loss")
+
+
+def gaussian_nll_loss(
+    input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """(log var + (input - target)² / var) / 2; ``full`` adds the constant"""
+    if not isinstance(var, Tensor):
+        var = ops.ones_like(input) * var
+    var = ops.clamp(var, min=eps)
+    loss = 0.5 * (ops.log(var) + ops.square(input - target) / var)
+    if full:
+        loss = loss + 0.5 * float(np.log(2 * np.pi))
+    return reduce_loss(loss, reduction, "gaussian_nll_loss")

@@ -1,0 +1,237 @@
+"""Images: resizing, padding, moving channels to pixels and back."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ... import ops
+from ...core import Tensor, wrap
+from ...errors import ConfigError, ShapeError
+from .common import need_dims
+from .pooling import along
+
+_MODES = {"linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2}
+
+
+def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = None) -> Tensor:
+    """Pad from the last dimension on: (left, right, top, bottom, ...); negative numbers crop.
+
+    ``mode``: "constant" (with ``value``), "reflect", "replicate" or "circular".
+    """
+    widths = tuple(int(p) for p in pad)
+    if len(widths) % 2 or len(widths) > 2 * input.ndim:
+        raise ShapeError(
+            f"pad: {list(widths)} given for an input of shape {list(input.shape)}; needed pairs "
+            f"(before, after), at most {input.ndim} of them"
+        )
+    if mode == "constant":
+        return _pad_constant(input, widths, 0.0 if value is None else value)
+    if mode not in _SOURCES:
+        raise ConfigError(f"pad: mode={mode!r} given; needed constant, {', '.join(_SOURCES)}")
+    for i in range(len(widths) // 2):
+        low, high = widths[2 * i], widths[2 * i + 1]
+        if low or high:
+            size = input.shape[-1 - i]
+            places = _SOURCES[mode](np.arange(-low, size + high), size, (low, high))
+            input = input.index_select(input.ndim - 1 - i, wrap(places))
+    return input
+
+
+def _pad_constant(input: Tensor, widths: tuple, value: float) -> Tensor:
+    if min(widths, default=0) >= 0:
+        return ops.pad(input, widths, "constant", value)
+    index = [slice(None)] * input.ndim
+    for i in range(len(widths) // 2):
+        low, high = widths[2 * i], widths[2 * i + 1]
+        size = input.shape[-1 - i]
+        if low + high + size < 0:
+            raise ShapeError(f"pad: {widths} crops more than the size of {list(input.shape)}")
+        index[-1 - i] = slice(max(-low, 0), size - max(-high, 0))
+    return ops.pad(input[tuple(index)], tuple(max(w, 0) for w in widths), "constant", value)
+
+
+def _reflected(places: np.ndarray, size: int, widths: tuple) -> np.ndarray:
+    if max(widths) >= size:
+        raise ShapeError(
+            f"pad: reflection by {widths} given for a dimension of size {size}; padding must be "
+            "smaller than the size"
+        )
+    return (size - 1) - np.abs((size - 1) - np.abs(places))
+
+
+def _wrapped(places: np.ndarray, size: int, widths: tuple) -> np.ndarray:
+    if max(widths) > size:
+        raise ShapeError(f"pad: circular padding by {widths} given for a dimension of size {size}")
+    return places % size
+
+
+_SOURCES = {
+    "reflect": _reflected,
+    "replicate": lambda places, size, widths: np.clip(places, 0, size - 1),
+    "circular": _wrapped,
+}
+
+
+def _output_sizes(input: Tensor, size: Any, scale: Any) -> tuple[list[int], list[float | None]]:
+    """Wanted sizes, and the scale of each dimension where one was given."""
+    n = input.ndim - 2
+    if (size is None) == (scale is None):
+        raise ConfigError("interpolate: needed exactly one of size and scale_factor")
+    if size is not None:
+        sizes = list(size) if isinstance(size, (tuple, list)) else [size] * n
+        scales: list[float | None] = [None] * n
+    else:
+        scales = list(scale) if isinstance(scale, (tuple, list)) else [float(scale)] * n
+        sizes = [math.floor(s * f) for s, f in zip(input.shape[2:], scales, strict=False)]
+    if len(sizes) != n or min(sizes, default=1) < 1:
+        raise ShapeError(
+            f"interpolate: size={size}, scale_factor={scale} given for an input of shape "
+            f"{list(input.shape)}; needed {n} positive sizes"
+        )
+    return [int(s) for s in sizes], scales
+
+
+def interpolate(
+    input: Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Tensor:
+    """Resize the spatial dimensions of (N, C, ...).
+
+    ``mode``: nearest, nearest-exact, linear (3-d input), bilinear, bicubic (4-d), trilinear (5-d),
+    area.
+    """
+    need_dims("interpolate", input, (3, 4, 5), "(N, C, ...)")
+    if antialias:
+        raise ConfigError("interpolate: antialias=True is not supported")
+    sizes, scales = _output_sizes(input, size, scale_factor)
+    if recompute_scale_factor:
+        scales = [None] * len(sizes)
+    if mode in ("nearest", "nearest-exact"):
+        if align_corners is not None:
+            raise ConfigError(f"interpolate: align_corners has no meaning for mode={mode!r}")
+        return _nearest(input, sizes, scales, 0.5 if mode == "nearest-exact" else 0.0)
+    if mode == "area":
+        from_mean = [_area(s, out) for s, out in zip(input.shape[2:], sizes, strict=True)]
+        return _separable(input, from_mean)
+    if _MODES.get(mode) != input.ndim - 2:
+        raise ConfigError(
+            f"interpolate: mode={mode!r} given for an input of shape {list(input.shape)}; needed "
+            "nearest, nearest-exact, area, or linear for 3, bilinear or bicubic for 4, trilinear "
+            "for 5 dimensions"
+        )
+    taps = _cubic if mode == "bicubic" else _linear
+    matrices = [
+        taps(s, out, _positions(s, out, f, bool(align_corners), mode == "bicubic"))
+        for s, out, f in zip(input.shape[2:], sizes, scales, strict=True)
+    ]
+    return _separable(input, matrices)
+
+
+def _nearest(input: Tensor, sizes: list[int], scales: list, shift: float) -> Tensor:
+    x = input
+    for i, (out, f) in enumerate(zip(sizes, scales, strict=True)):
+        size = x.shape[2 + i]
+        step = size / out if f is None else 1.0 / f
+        places = np.floor((np.arange(out) + shift) * np.float32(step)).astype(np.int64)
+        x = x.index_select(2 + i, wrap(np.minimum(places, size - 1)))
+    return x
+
+
+def _separable(input: Tensor, matrices: list[np.ndarray]) -> Tensor:
+    x = input
+    for i, matrix in enumerate(matrices):
+        x = along(x, matrix, i - len(matrices))
+    return x
+
+
+def _positions(size: int, out: int, f: float | None, corners: bool, cubic: bool) -> np.ndarray:
+    """Where the centres of ``out`` new places lie among the ``size`` old ones."""
+    i = np.arange(out, dtype=np.float64)
+    if corners:
+        return i * ((size - 1) / (out - 1) if out > 1 else 0.0)
+    places = (i + 0.5) * (size / out if f is None else 1.0 / f) - 0.5
+    return places if cubic else np.maximum(places, 0.0)
+
+
+def _linear(size: int, out: int, places: np.ndarray) -> np.ndarray:
+    low = np.minimum(places.astype(np.int64), size - 1)
+    share = places - low
+    matrix = np.zeros((out, size))
+    rows = np.arange(out)
+    np.add.at(matrix, (rows, low), 1 - share)
+    np.add.at(matrix, (rows, np.minimum(low + 1, size - 1)), share)
+    return matrix
+
+
+def _cubic(size: int, out: int, places: np.ndarray) -> np.ndarray:
+    """Keys' cubic convolution with a = -0.75."""
+    low = np.floor(places).astype(np.int64)
+    matrix = np.zeros((out, size))
+    for tap in (-1, 0, 1, 2):
+        d = np.abs(places - (low + tap))
+        near = (1.25 * d - 2.25) * d * d + 1
+        far = ((-0.75 * d + 3.75) * d - 6.0) * d + 3.0
+        weight = np.where(d <= 1, near, np.where(d < 2, far, 0.0))
+        np.add.at(matrix, (np.arange(out), np.clip(low + tap, 0, size - 1)), weight)
+    return matrix
+
+
+def _area(size: int, out: int) -> np.ndarray:
+    i = np.arange(out)
+    low, high = i * size // out, -((-(i + 1) * size) // out)
+    places = np.arange(size)[None, :]
+    return ((places >= low[:, None]) & (places < high[:, None])) / (high - low)[:, None]
+
+
+def upsample(
+    input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Tensor:  # fmt: skip
+    """``interpolate`` under its old name"""
+    return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
+    """(..., C r², H, W) to (..., C, H r, W r) (Shi et al., 2016)"""
+    r = upscale_factor
+    *lead, c, h, w = input.shape
+    if c % (r * r):
+        raise ShapeError(
+            f"pixel_shuffle: input of shape {list(input.shape)} given; its {c} channels must be "
+            f"divisible by upscale_factor² = {r * r}"
+        )
+    n = len(lead)
+    x = input.reshape(*lead, c // (r * r), r, r, h, w)
+    x = x.permute(*range(n + 1), n + 3, n + 1, n + 4, n + 2)
+    return x.reshape(*lead, c // (r * r), h * r, w * r)
+
+
+def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
+    """The inverse of ``pixel_shuffle``"""
+    r = downscale_factor
+    *lead, c, h, w = input.shape
+    if h % r or w % r:
+        raise ShapeError(
+            f"pixel_unshuffle: input of shape {list(input.shape)} given; height and width must be "
+            f"divisible by downscale_factor = {r}"
+        )
+    n = len(lead)
+    x = input.reshape(*lead, c, h // r, r, w // r, r)
+    x = x.permute(*range(n + 1), n + 2, n + 4, n + 1, n + 3)
+    return x.reshape(*lead, c * r * r, h // r, w // r)
+
+
+def channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    """Interleave the channels of ``groups`` groups (Zhang et al., 2018)"""
+    n, c, *rest = input.shape
+    if c % groups:
+        raise ShapeError(f"channel_shuffle: {c} channels are not divisible by groups={groups}")
+    return input.reshape(n, groups, c // groups, *rest).transpose(1, 2).reshape(input.shape)

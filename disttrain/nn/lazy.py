@@ -1,0 +1,41 @@
+"""Modules that learn their sizes from their first input."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import ModuleError
+from .module import Module
+from .parameter import is_lazy
+
+
+class LazyMixin:
+    """Stands before a module class whose parameters start uninitialised.
+
+    ``initialize_parameters(*inputs)`` gives them their shapes; the object then becomes a
+    ``cls_to_become``. Loading a state dict gives shapes as well.
+    """
+
+    cls_to_become: type[Module]
+
+    def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
+        raise NotImplementedError(f"{type(self).__name__}: initialize_parameters is missing")
+
+    def has_uninitialized_params(self) -> bool:
+        """Does a parameter or buffer of this module still wait for its shape?"""
+        own = (*self._parameters.values(), *self._buffers.values())  # type: ignore[attr-defined]
+        return any(is_lazy(t) for t in own)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.has_uninitialized_params():
+            self.initialize_parameters(*args, **kwargs)
+            if self.has_uninitialized_params():
+                raise ModuleError(
+                    f"{type(self).__name__}: its first forward has not given all parameters a shape"
+                )
+        self._settle()
+        return self(*args, **kwargs)
+
+    def _settle(self) -> None:
+        """Become the ordinary module."""
+        self.__class__ = self.cls_to_become  # type: ignore[assignment]

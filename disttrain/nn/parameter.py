@@ -1,0 +1,168 @@
+"""Parameter, Buffer and their uninitialised forms: tensors that a Module registers by assignment.
+
+Knows tensors, knows nothing of modules.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..backends.null import NullArray
+from ..core import Tensor, dtypes, no_grad, wrap
+from ..core.device import usable
+from ..errors import ModuleError
+
+
+def empty(shape: tuple, dtype: Any = None, device: Any = None) -> Tensor:
+    """A new tensor with memory (none on the meta device) and no values yet."""
+    kind = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    if usable(device).type == "meta":
+        return wrap(NullArray(shape, kind.np))
+    return wrap(np.empty(shape, kind.np))
+
+
+def _share(cls: type, data: Any) -> Any:
+    """A ``cls`` over the memory of ``data``, outside the graph."""
+    if not isinstance(data, Tensor):
+        raise TypeError(
+            f"{cls.__name__}: {type(data).__name__} given; a Tensor is needed, for example "
+            f"nn.{cls.__name__}(dt.tensor(data))"
+        )
+    out = object.__new__(cls)
+    out.array = data.array
+    st = out._st = data.storage_cell()
+    out._gen = st.gen
+    return out
+
+
+class Parameter(Tensor):
+    """A tensor that a module trains: a leaf, with ``requires_grad`` unless told otherwise.
+
+    Shares the memory of ``data``. Assigned to an attribute of a Module it is registered there.
+    """
+
+    def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
+        out = _share(cls, empty((0,)) if data is None else data)
+        if requires_grad:
+            out.requires_grad_()
+        return out
+
+    def __init__(self, data: Tensor | None = None, requires_grad: bool = True) -> None:
+        pass
+
+    def __repr__(self) -> str:
+        return "Parameter containing:\n" + super().__repr__()
+
+
+class Buffer(Tensor):
+    """A tensor that belongs to a module's state but is not trained.
+
+    Assigned to an attribute of a Module it is registered as a buffer; ``persistent`` ones are part
+    of ``state_dict``.
+    """
+
+    persistent: bool
+
+    def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Buffer:
+        out = _share(cls, empty((0,)) if data is None else data)
+        out.persistent = persistent
+        return out
+
+    def __init__(self, data: Tensor | None = None, *, persistent: bool = True) -> None:
+        pass
+
+
+class _Uninitialized:
+    """A tensor whose shape is not known yet. ``materialize(shape)`` gives it memory."""
+
+    _final: type
+    array: Any
+    _node: Any
+
+    def materialize(self, shape: tuple, device: Any = None, dtype: Any = None) -> None:
+        """Take a shape and memory; from then on this is an ordinary Parameter or Buffer."""
+        kept, needs = self.array, self._node is not None
+        where = self.device if device is None else device  # type: ignore[attr-defined]
+        kind = dtypes.of(kept.dtype) if dtype is None else dtype
+        self._node = None
+        self.__class__ = self._final  # type: ignore[assignment]
+        self.array = empty(tuple(shape), kind, where).array
+        if needs:
+            self.requires_grad_()  # type: ignore[attr-defined]
+
+    def _unknown(self, *args: Any) -> Any:
+        raise ModuleError(
+            "uninitialised parameter: its shape is not known before the lazy module's first "
+            "forward; run one batch through the module (a dry run) first"
+        )
+
+    shape = property(_unknown)
+    ndim = property(_unknown)
+    __deepcopy__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+
+class UninitializedParameter(_Uninitialized, Parameter):
+    """A Parameter of a lazy module before its first forward."""
+
+    _final = Parameter
+
+    def __new__(
+        cls, requires_grad: bool = True, device: Any = None, dtype: Any = None
+    ) -> UninitializedParameter:
+        out = _share(cls, empty((0,), dtype, device))
+        if requires_grad:
+            out.requires_grad_()
+        return out
+
+    def __init__(self, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> None:
+        pass
+
+    def __deepcopy__(self, memo: dict) -> UninitializedParameter:
+        out = type(self)(self._node is not None, self.device, self.dtype)
+        memo[id(self)] = out
+        return out
+
+
+class UninitializedBuffer(_Uninitialized, Buffer):
+    """A Buffer of a lazy module before its first forward."""
+
+    _final = Buffer
+
+    def __new__(
+        cls, *, device: Any = None, dtype: Any = None, persistent: bool = True
+    ) -> UninitializedBuffer:
+        out = _share(cls, empty((0,), dtype, device))
+        out.persistent = persistent
+        return out
+
+    def __init__(self, *, device: Any = None, dtype: Any = None, persistent: bool = True) -> None:
+        pass
+
+    def __deepcopy__(self, memo: dict) -> UninitializedBuffer:
+        out = type(self)(device=self.device, dtype=self.dtype, persistent=self.persistent)
+        memo[id(self)] = out
+        return out
+
+
+def is_lazy(param: Any) -> bool:
+    """Does ``param`` still wait for its shape?"""
+    return isinstance(param, _Uninitialized)
+
+
+def replace_data(param: Tensor, value: Tensor) -> None:
+    """Make ``param`` a view of ``value``'s memory: shape, type and device may change.
+
+    The parameter's identity, its place in optimizers and its hooks stay.
+    """
+    if value.array is param.array:
+        return
+    with no_grad():
+        param.data = value.detach()
+    node = param._node
+    if node is not None:
+        node.shape, node.dtype = param.meta()

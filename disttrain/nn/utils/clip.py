@@ -1,0 +1,133 @@
+"""Clipping gradients by their norm or by value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ... import ops
+from ...core import Tensor, no_grad, wrap
+from ...errors import AutogradError, ConfigError
+
+
+def _tensors(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    return [parameters] if isinstance(parameters, Tensor) else list(parameters)
+
+
+def _grads(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    return [p.grad for p in _tensors(parameters) if p.grad is not None]
+
+
+def _norm_of(t: Tensor, p: float) -> float:
+    """The p-norm of one tensor; float16 and bfloat16 are summed in float32."""
+    a = t.detach().array
+    if a.dtype.itemsize < 4 or a.dtype.kind == "V":
+        a = a.astype(np.float32)
+    if a.size == 0:
+        return 0.0
+    if p == 2:
+        if a.dtype.kind != "c" and a.flags.c_contiguous:
+            flat = a.reshape(-1)
+            square = float(np.dot(flat, flat))
+            if math.isfinite(square) and square > 1e-30:
+                return math.sqrt(square)
+        return float(np.linalg.norm(np.abs(a).astype(np.float64).reshape(-1)))
+    size = np.abs(a)
+    if p == math.inf:
+        return float(size.max())
+    if p == -math.inf:
+        return float(size.min())
+    return float(np.sum(size.astype(np.float64) ** p) ** (1.0 / p))
+
+
+def get_total_norm(
+    tensors: Tensor | Iterable[Tensor],
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """The norm of all elements of all tensors together, as a 0-d tensor."""
+    values, p = _tensors(tensors), float(norm_type)
+    if p == 0:
+        raise ConfigError("get_total_norm: norm_type=0 given; needed a positive number or inf")
+    norms = np.array([_norm_of(t, p) for t in values], dtype=np.float64)
+    if not values:
+        total = 0.0
+    elif math.isinf(p):
+        total = float(norms.max() if p > 0 else norms.min())
+    else:
+        total = float(np.sum(norms**p) ** (1.0 / p))
+    if error_if_nonfinite and not math.isfinite(total):
+        raise AutogradError(
+            f"clip_grad_norm_: The total norm of order {norm_type} for gradients is {total}, so it "
+            "cannot be clipped; find the gradient that is not finite (set_detect_anomaly(True) "
+            "names the line), or pass error_if_nonfinite=False"
+        )
+    wide = any(t.dtype.itemsize == 8 for t in values)
+    return wrap(np.asarray(total, np.float64 if wide else np.float32))
+
+
+def clip_grads_with_norm_(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    total_norm: Tensor,
+    foreach: bool | None = None,
+) -> None:
+    """Scale all gradients by max_norm / total_norm where that is below 1, in place."""
+    total = float(total_norm)
+    scale = float(max_norm) / (total + 1e-6)
+    if scale >= 1.0:
+        return
+    with no_grad():
+        for grad in _grads(parameters):
+            grad.mul_(scale)
+
+
+def clip_grad_norm_(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """Scale the gradients so that their norm together is at most ``max_norm``; gives the norm.
+
+    The norm is taken over all elements of all gradients, as if they were one vector.
+    """
+    params = _tensors(parameters)
+    total = get_total_norm(_grads(params), norm_type, error_if_nonfinite)
+    clip_grads_with_norm_(params, max_norm, total)
+    return total
+
+
+def clip_grad_value_(
+    parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None
+) -> None:
+    """Cut every element of the gradients to [-clip_value, clip_value], in place."""
+    bound = float(clip_value)
+    with no_grad():
+        for grad in _grads(parameters):
+            grad.clamp_(-bound, bound)
+
+
+def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
+    """All parameters, one after the other, as one vector."""
+    return ops.cat([p.reshape(-1) for p in parameters])
+
+
+def vector_to_parameters(vec: Any, parameters: Iterable[Tensor]) -> None:
+    """Cut ``vec`` into the parameters' shapes and make it their data."""
+    params = list(parameters)
+    needed = sum(p.numel() for p in params)
+    if not isinstance(vec, Tensor) or vec.ndim != 1 or vec.numel() != needed:
+        given = list(vec.shape) if isinstance(vec, Tensor) else type(vec).__name__
+        raise ConfigError(
+            f"vector_to_parameters: {given} given; needed a vector of {needed} elements"
+        )
+    start = 0
+    for p in params:
+        p.data = vec[start : start + p.numel()].reshape(p.shape).detach()
+        start += p.numel()

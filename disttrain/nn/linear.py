@@ -62,8 +62,13 @@ class Linear(Module):
             init.uniform_(self.bias, -bound, bound)
 
     def forward(self, input: Tensor) -> Tensor:
+        own = self._parameters  # an attribute would cost half a microsecond more
         try:
-            return ops.linear(input, self.weight, self.bias)
+            weight, bias = own["weight"], own["bias"]
+        except KeyError:  # one of them is computed now, as weight normalisation does
+            weight, bias = self.weight, self.bias
+        try:
+            return ops.linear(input, weight, bias)
         except ShapeError as error:
             needed = f"a last dimension of in_features={self.in_features}"
             raise self._misfit(error, needed, input) from error

@@ -53,7 +53,8 @@ def get_total_norm(
     values, p = _tensors(tensors), float(norm_type)
     if p == 0:
         raise ConfigError("get_total_norm: norm_type=0 given; needed a positive number or inf")
-    norms = np.array([_norm_of(t, p) for t in values], dtype=np.float64)
+    with np.errstate(over="ignore"):  # looked at by _norm_of
+        norms = np.array([_norm_of(t, p) for t in values], dtype=np.float64)
     if not values:
         total = 0.0
     elif math.isinf(p):

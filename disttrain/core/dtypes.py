@@ -12,6 +12,8 @@ from ..errors import DTypeError
 class dtype:  # noqa: N801  (the field's spelling)
     """An element type. ``.np`` is numpy's, ``.itemsize`` in bytes."""
 
+    namespace = "disttrain"  # how types print
+
     __slots__ = ("is_complex", "is_floating_point", "is_signed", "itemsize", "name", "np", "rank")
 
     def __init__(self, name: str, np_type: object, kind: str, rank: int) -> None:
@@ -24,7 +26,7 @@ class dtype:  # noqa: N801  (the field's spelling)
         self.rank = rank
 
     def __repr__(self) -> str:
-        return f"disttrain.{self.name}"
+        return f"{dtype.namespace}.{self.name}"
 
     def __reduce__(self) -> str:
         return self.name

@@ -30,6 +30,7 @@ class Size(tuple):
     """A shape. A tuple with PyTorch's ``numel`` and spelling."""
 
     __slots__ = ()
+    namespace = "disttrain"  # how sizes print
 
     def numel(self) -> int:
         n = 1
@@ -38,7 +39,7 @@ class Size(tuple):
         return n
 
     def __repr__(self) -> str:
-        return f"Size({list(self)})"
+        return f"{Size.namespace}.Size({list(self)})"
 
     def __getitem__(self, key: Any) -> Any:
         got = tuple.__getitem__(self, key)

@@ -1,0 +1,37 @@
+"""``dt.autograd``: gradients asked for directly, custom functions, and checks of gradients."""
+
+from .core.autograd import backward, grad
+from .core.function import Function, once_differentiable
+from .core.grad_mode import (
+    detect_anomaly,
+    enable_grad,
+    inference_mode,
+    no_grad,
+    set_detect_anomaly,
+    set_grad_enabled,
+)
+from .core.gradcheck import gradcheck, gradgradcheck
+from .core.tensor import Tensor
+
+
+def Variable(data: Tensor, requires_grad: bool = False) -> Tensor:  # noqa: N802
+    """Old programs' name for a tensor; returns one over the same memory."""
+    out = data.detach()
+    return out.requires_grad_() if requires_grad or data.requires_grad else out
+
+
+__all__ = [
+    "Function",
+    "Variable",
+    "backward",
+    "detect_anomaly",
+    "enable_grad",
+    "grad",
+    "gradcheck",
+    "gradgradcheck",
+    "inference_mode",
+    "no_grad",
+    "once_differentiable",
+    "set_detect_anomaly",
+    "set_grad_enabled",
+]

@@ -1,0 +1,204 @@
+"""A simulated cluster: N ranks as threads of one process, one at a time, under a seeded scheduler.
+
+The ranks move data through the shared-memory transport over a private segment, so a simulation
+runs the very code that real ranks run; what is replaced is the waiting. A rank that waits hands
+the baton to the scheduler, which picks who goes on from a seeded generator: the same seed gives
+the same schedule, and different seeds try different interleavings. Time is virtual: ``sleep``
+costs nothing, and the clock moves when everybody sleeps. When nobody can go on and nobody sleeps,
+every rank raises ``Deadlock`` at once, with what each one waits for (real ranks would wait for
+their deadline).
+
+Knows threads, waiting and the segment; no arrays, no verbs.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import traceback as tracebacks
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from .. import context
+from ..errors import ConfigError, Deadlock, LaunchError, PeerFailed
+from .control import Segment
+
+SIM_ARENA_BYTES = 1 << 30  # addresses; pages exist once they are touched
+JOB_SLOT = "comm.job"  # where ``init_process_group`` finds the segment of a rank's job
+
+
+@dataclass
+class Simulation:
+    """What a simulation gives: the ranks' results, who went on when, and the clock at the end."""
+
+    results: list[Any]
+    schedule: list[int] = field(repr=False)
+    seconds: float
+
+
+class _Task:
+    """One simulated rank."""
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.baton = threading.Semaphore(0)
+        self.what: Callable[[], str] | None = None
+        self.wake_at: float | None = None
+        self.done = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.text = ""
+
+
+class Scheduler:
+    """Hands one baton around. Only the thread that holds it runs, so nothing here needs a lock."""
+
+    def __init__(self, num_ranks: int, seed: int) -> None:
+        self.tasks = [_Task(r) for r in range(num_ranks)]
+        self.random = random.Random(seed)
+        self.schedule: list[int] = []
+        self.clock = 0.0
+        self.fruitless = 0
+        self.failed = False
+        self.deadlock = ""
+        self.over = threading.Event()
+
+    def pass_on(self, task: _Task) -> None:
+        """Let somebody go on; return when the baton comes back to ``task``."""
+        following = self._choose()
+        if following is not task:
+            following.baton.release()
+            task.baton.acquire()
+
+    def finish(self, task: _Task) -> None:
+        """``task`` has ended: the baton goes on for good."""
+        task.done = True
+        self.fruitless = 0
+        if any(not t.done for t in self.tasks):
+            self._choose().baton.release()
+        else:
+            self.over.set()
+
+    def start(self) -> None:
+        self._choose().baton.release()
+
+    def _choose(self) -> _Task:
+        alive = [t for t in self.tasks if not t.done]
+        awake = [t for t in alive if t.wake_at is None or t.wake_at <= self.clock]
+        # Waiting ranks may also do a peer's share of the work, so two rounds must be fruitless.
+        if not awake or self.fruitless > 2 * len(awake) + 2:
+            awake = self._nobody_can(alive)
+        task = self.random.choice(awake)
+        self.schedule.append(task.rank)
+        return task
+
+    def _nobody_can(self, alive: list[_Task]) -> list[_Task]:
+        self.fruitless = 0
+        sleeping = [t.wake_at for t in alive if t.wake_at is not None and t.wake_at > self.clock]
+        if sleeping:
+            self.clock = min(sleeping)
+            return [t for t in alive if t.wake_at is None or t.wake_at <= self.clock]
+        if not self.failed:
+            lines = [f"  rank {t.rank}: {t.what() if t.what else 'runs'}" for t in alive]
+            ended = [t.rank for t in self.tasks if t.done]
+            if ended:
+                lines.append(f"  ended already: rank{'s' if len(ended) > 1 else ''} "
+                             + ", ".join(map(str, ended)))  # fmt: skip
+            self.deadlock = "no simulated rank can go on:\n" + "\n".join(lines)
+        return alive
+
+
+class SimWaiter(context.Waiter):
+    """How a simulated rank waits."""
+
+    def __init__(self, scheduler: Scheduler, task: _Task) -> None:
+        super().__init__()
+        self.scheduler, self.task = scheduler, task
+
+    def now(self) -> float:
+        return self.scheduler.clock
+
+    def sleep(self, seconds: float) -> None:
+        self.task.wake_at = self.scheduler.clock + max(seconds, 0.0)
+        while self.scheduler.clock < self.task.wake_at:
+            self.scheduler.pass_on(self.task)
+        self.task.wake_at = None
+        self.scheduler.fruitless = 0
+
+    def wait_until(
+        self, ready: Callable[[], bool], what: Callable[[], str], timeout: float | None
+    ) -> None:
+        scheduler, task = self.scheduler, self.task
+        task.what = what
+        while not ready():
+            if scheduler.failed:
+                for check in list(self.interrupts):
+                    check()
+            if scheduler.deadlock:
+                raise Deadlock(scheduler.deadlock)
+            scheduler.fruitless += 1
+            scheduler.pass_on(task)
+        task.what = None
+        scheduler.fruitless = 0
+        scheduler.pass_on(task)
+
+
+def simulate(
+    fn: Callable[..., Any], world_size: int, seed: int = 0, args: tuple = ()
+) -> Simulation:
+    """Run ``fn(*args)`` on ``world_size`` simulated ranks and return their results.
+
+    Inside, everything behaves as under the launcher: ``context.current()`` is the rank, and
+    ``init_process_group()`` needs no arguments. The first exception of a rank is raised as
+    ``LaunchError`` with its traceback (the exception itself is its ``__cause__``).
+    """
+    if world_size < 1:
+        raise ConfigError(f"simulate: world_size={world_size} given; at least one rank is needed")
+    segment = Segment.create(world_size, SIM_ARENA_BYTES)
+    scheduler = Scheduler(world_size, seed)
+    threads = [
+        threading.Thread(
+            target=_run, args=(scheduler, task, segment, fn, args), name=f"rank-{task.rank}",
+            daemon=True,
+        )
+        for task in scheduler.tasks
+    ]  # fmt: skip
+    for thread in threads:
+        thread.start()
+    scheduler.start()
+    scheduler.over.wait()
+    for thread in threads:
+        thread.join()
+    _raise_first(scheduler.tasks)
+    results = [t.result for t in scheduler.tasks]
+    return Simulation(results, scheduler.schedule, scheduler.clock)
+
+
+def _run(
+    scheduler: Scheduler, task: _Task, segment: Segment, fn: Callable[..., Any], args: tuple
+) -> None:
+    task.baton.acquire()
+    n = len(scheduler.tasks)
+    rank = context.Rank(task.rank, n, task.rank, n, SimWaiter(scheduler, task))
+    rank.slots[JOB_SLOT] = segment
+    try:
+        with context.attach(rank):
+            task.result = fn(*args)
+    except BaseException as error:
+        task.error, task.text = error, tracebacks.format_exc()
+        segment.publish_failure(task.rank, f"{type(error).__name__}: {error}", task.text)
+        scheduler.failed = True
+    finally:
+        scheduler.finish(task)
+
+
+def _raise_first(tasks: list[_Task]) -> None:
+    failed = [t for t in tasks if t.error is not None]
+    if not failed:
+        return
+    first = next((t for t in failed if not isinstance(t.error, PeerFailed)), failed[0])
+    others = "".join(f"\n  also rank {t.rank}: {t.error}" for t in failed if t is not first)
+    if isinstance(first.error, Deadlock):
+        raise first.error
+    raise LaunchError(f"simulated rank {first.rank} failed:\n{first.text}{others}") from first.error

@@ -1,0 +1,1 @@
+"""Other libraries' module names over this one. Nothing else knows their layouts."""

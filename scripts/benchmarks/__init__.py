@@ -1,0 +1,1 @@
+"""Benchmarks side by side with PyTorch. Run by ``scripts/bench``."""

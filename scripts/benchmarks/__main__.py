@@ -1,0 +1,144 @@
+"""The driver: runs each case in turn for us and for the peer, several rounds, and prints medians.
+
+Every run is a process of its own, and the two libraries alternate, so that a drift of the machine
+hits both alike. The table goes to standard output, the numbers to a JSON file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from typing import Any
+
+from benchmarks.cases import CASES, RANKS, WHOLE
+
+# How many times faster than the peer we must be, and want to be (memory: MB at most).
+BARS = {
+    "op: add [8]": (1.0, 1.5),
+    "step: MLP 784-256-256-10, batch 64": (1.0, 1.3),
+    "step: MLP under DDP, 2 ranks": (2.0, 4.0),
+    "all_reduce 4 KB, 2 ranks": (20.0, 100.0),
+    "all_reduce 25 MB, 2 ranks": (3.0, 10.0),
+    WHOLE["launch"]: (8.0, 20.0),
+}
+TIMEOUT = 180.0
+
+
+def command(case: str, library: str, python: str) -> list[str]:
+    """The command line of one run."""
+    tail = ["benchmarks.run_case", case, library]
+    ranks = RANKS.get(case)
+    if ranks is None:
+        return [python, "-m", *tail]
+    if library == "torch":
+        start = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), "-m"]
+    else:
+        start = ["launcher", "--nproc-per-node", str(ranks), "-m"]
+    return [python, "-m", *start, *tail]
+
+
+def run(case: str, library: str, python: str) -> dict[str, float]:
+    """One run of one case: its rows, or an empty dict with a note on standard error."""
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    start = time.perf_counter()
+    done = subprocess.run(
+        command(case, library, python), env=env, capture_output=True, text=True, timeout=TIMEOUT
+    )
+    seconds = time.perf_counter() - start
+    if done.returncode:
+        print(f"{case} with {library} failed:\n{done.stderr[-2000:]}", file=sys.stderr)
+        return {}
+    if case in WHOLE:
+        return {WHOLE[case]: seconds}
+    line = next(part for part in done.stdout.splitlines() if "ROWS {" in part)
+    return json.loads(line[line.index("{") :])
+
+
+def measure(cases: list[str], rounds: int, peer: str | None) -> dict[str, dict[str, list[float]]]:
+    """Rows by name: the numbers of each library, one per round."""
+    table: dict[str, dict[str, list[float]]] = {}
+    total, done = len(cases) * rounds, 0
+    for case in cases:
+        for _ in range(rounds):
+            for library, python in (("disttrain", sys.executable), ("torch", peer)):
+                if python is None:
+                    continue
+                for row, value in run(case, library, python).items():
+                    table.setdefault(row, {}).setdefault(library, []).append(value)
+            done += 1
+            print(f"\r{done}/{total} {case:<12}", end="", file=sys.stderr, flush=True)
+    print("\r" + " " * 40 + "\r", end="", file=sys.stderr)
+    return table
+
+
+def text(row: str, value: float) -> str:
+    """A number with its unit."""
+    if row.startswith("memory"):
+        return f"{value:.1f} MB"
+    for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        if value * scale >= 1:
+            return f"{value * scale:.2f} {unit}"
+    return f"{value * 1e9:.0f} ns"
+
+
+def summary(table: dict[str, dict[str, list[float]]]) -> list[dict[str, Any]]:
+    """One record per row: medians, their ratio, and whether the bar is met."""
+    out = []
+    for row, numbers in table.items():
+        ours, peer = (
+            statistics.median(numbers[lib]) if numbers.get(lib) else None
+            for lib in ("disttrain", "torch")
+        )
+        bar, aim = BARS.get(row, (None, None))
+        ratio = peer / ours if ours and peer else None
+        out.append({"row": row, "disttrain": ours, "torch": peer, "ratio": ratio, "bar": bar, "aim": aim})
+    return out
+
+
+def show(records: list[dict[str, Any]]) -> None:
+    """The table."""
+    print(f"{'':<42}{'disttrain':>12}{'PyTorch':>12}{'ratio':>9}   bar / aim")
+    for r in records:
+        cells = [text(r["row"], r[k]) if r[k] is not None else "-" for k in ("disttrain", "torch")]
+        ratio = f"{r['ratio']:.2f}x" if r["ratio"] else "-"
+        bar = ""
+        if r["bar"]:
+            met = "" if not r["ratio"] else "  met" if r["ratio"] >= r["bar"] else "  MISSED"
+            bar = f"{r['bar']:g}x / {r['aim']:g}x{met}"
+        print(f"{r['row']:<42}{cells[0]:>12}{cells[1]:>12}{ratio:>9}   {bar}")
+
+
+def has_torch(python: str) -> bool:
+    return subprocess.run([python, "-c", "import torch"], capture_output=True).returncode == 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
+    parser.add_argument("cases", nargs="*", help=f"of {', '.join(CASES)} (default: all)")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--peer", metavar="PYTHON", help="an interpreter that has PyTorch")
+    parser.add_argument("--json", default="bench.json", help="where the numbers go")
+    options = parser.parse_args()
+    unknown = [c for c in options.cases if c not in CASES]
+    if unknown:
+        parser.error(f"unknown case {unknown[0]!r}; there are {', '.join(CASES)}")
+    peer = options.peer or sys.executable
+    if not has_torch(peer):
+        print(f"PyTorch is not installed for {peer}: our numbers only", file=sys.stderr)
+        peer = None
+    records = summary(measure(options.cases or list(CASES), options.rounds, peer))
+    show(records)
+    machine = {"cpu": platform.processor() or platform.machine(), "cores": os.cpu_count()}
+    with open(options.json, "w", encoding="utf-8") as f:
+        json.dump({"machine": machine, "rounds": options.rounds, "rows": records}, f, indent=1)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

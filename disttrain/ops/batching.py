@@ -1,0 +1,49 @@
+"""What batch rules share: where the batch dimension goes. Knows only primitives that rearrange.
+
+A batch rule is ``rule(args, batch_dims, params, size) -> (out, batch_dim)``: ``args`` are Tensors
+of the inner level, ``batch_dims`` says per argument where its batch dimension is (None: nowhere).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .views import expand, permute, reshape
+
+
+def front(x: Any, dim: int | None) -> Any:
+    """``x`` with its batch dimension in front; ``x`` itself when it has none."""
+    if dim is None or dim == 0:
+        return x
+    n = len(x.shape)
+    return permute(x, dims=(dim, *(i for i in range(n) if i != dim)))
+
+
+def fronted(x: Any, dim: int | None, size: int) -> Any:
+    """``x`` with a batch dimension in front, repeated when it had none."""
+    if dim is not None:
+        return front(x, dim)
+    return expand(reshape(x, shape=(1, *x.shape)), shape=(size, *x.shape))
+
+
+def merge(x: Any, first: int = 0) -> Any:
+    """Dimensions ``first`` and ``first + 1`` as one."""
+    shape = tuple(x.shape)
+    return reshape(x, shape=(*shape[:first], shape[first] * shape[first + 1], *shape[first + 2 :]))
+
+
+def split(x: Any, size: int, dim: int = 0) -> Any:
+    """The inverse of ``merge``: ``size`` times the rest of dimension ``dim``."""
+    shape = tuple(x.shape)
+    rest = shape[dim] // size if size else 0
+    return reshape(x, shape=(*shape[:dim], size, rest, *shape[dim + 1 :]))
+
+
+def leading(prim_of: Callable[[], Any]) -> Callable:
+    """The rule of a primitive of one argument that works alike with more leading dimensions."""
+
+    def rule(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
+        return prim_of()(front(args[0], dims[0]), *args[1:], **params), 0
+
+    return rule

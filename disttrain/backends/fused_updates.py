@@ -2,7 +2,10 @@
 
     adam_scalars(lr, beta1, beta2, eps, weight_decay, step, decoupled, maximize) -> scalars
     adam(p, g, m, v, max_v, scalars)
-    sgd(p, g, buf, lr, momentum, dampening, weight_decay, nesterov, maximize, first)
+    sgd(p, g, buf, lr, momentum, dampening, weight_decay, nesterov, maximize)
+    adagrad(p, g, total, rate, eps, weight_decay, maximize)
+    adadelta(p, g, square, delta, lr, rho, eps, weight_decay, maximize)
+    rmsprop(p, g, square, mean, buf, lr, alpha, eps, weight_decay, momentum, maximize)
 
 The arrays are of one shape and type. The formulas are those of the papers, in PyTorch's order of
 operations, so that results agree to rounding.
@@ -10,6 +13,7 @@ operations, so that results agree to rounding.
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -59,7 +63,7 @@ def _adam(dtype: str, amsgrad: bool) -> Kernel:
 
 def _sgd(dtype: str, momentum: bool, nesterov: bool) -> Kernel:
     g = _G * var("sign") + _P * var("decay")
-    buf = var("buf") * var("keep") + g * var("take")
+    buf = var("buf") * var("momentum") + g * var("take")
     step = (g + var("momentum") * buf if nesterov else buf) if momentum else g
     stores = [Store("p", _P - var("lr") * step)]
     arrays = [Array("p", dtype, writes=True), Array("g", dtype)]
@@ -67,7 +71,7 @@ def _sgd(dtype: str, momentum: bool, nesterov: bool) -> Kernel:
     if momentum:
         stores.insert(0, Store("buf", buf))
         arrays.append(Array("buf", dtype, writes=True))
-        names += ["keep", "take", "momentum"]
+        names += ["momentum", "take"]
     params = (*arrays, *_scalars(dtype, tuple(names)))
     return Kernel("sgd", params, (Loop(tuple(stores)),), flat=True)
 
@@ -79,6 +83,79 @@ _SGD = {
 }
 
 
+def _gradient() -> Expr:
+    return _G * var("sign") + _P * var("decay")
+
+
+def _adagrad(dtype: str) -> Kernel:
+    """Duchi, Hazan and Singer 2011."""
+    g = _gradient()
+    total = var("total") + g * g
+    stores = (
+        Store("total", total),
+        Store("p", _P - var("rate") * g / (sqrt(total) + var("eps"))),
+    )
+    return _update("adagrad", dtype, ("total",), ("rate", "eps", "sign", "decay"), stores)
+
+
+def _adadelta(dtype: str) -> Kernel:
+    """Zeiler 2012."""
+    g, rho = _gradient(), var("rho")
+    square = var("square") * rho + g * g * (1 - rho)
+    delta = sqrt(var("delta") + var("eps")) / sqrt(square + var("eps")) * g
+    stores = (
+        Store("square", square),
+        Store("delta", var("delta") * rho + delta * delta * (1 - rho)),
+        Store("p", _P - var("lr") * delta),
+    )
+    scalars = ("lr", "rho", "eps", "sign", "decay")
+    return _update("adadelta", dtype, ("square", "delta"), scalars, stores)
+
+
+def _rmsprop(dtype: str, centered: bool, momentum: bool) -> Kernel:
+    """Hinton's lecture 6e (2012); ``centered`` as in Graves 2013."""
+    g, alpha = _gradient(), var("alpha")
+    square = var("square") * alpha + g * g * (1 - alpha)
+    stores = [Store("square", square)]
+    names = ["square"]
+    spread = square
+    if centered:
+        mean = var("mean") + (g - var("mean")) * (1 - alpha)
+        stores.append(Store("mean", mean))
+        names.append("mean")
+        spread = square - mean * mean
+    step = g / (sqrt(spread) + var("eps"))
+    if momentum:
+        step = var("buf") * var("momentum") + step
+        stores.append(Store("buf", step))
+        names.append("buf")
+    stores.append(Store("p", _P - var("lr") * step))
+    scalars = ("lr", "alpha", "eps", "sign", "decay") + (("momentum",) if momentum else ())
+    return _update("rmsprop", dtype, tuple(names), scalars, tuple(stores))
+
+
+def _update(
+    name: str,
+    dtype: str,
+    state: tuple[str, ...],
+    scalars: tuple[str, ...],
+    stores: tuple[Store, ...],
+) -> Kernel:
+    arrays = [Array("p", dtype, writes=True), Array("g", dtype)]
+    arrays += [Array(s, dtype, writes=True) for s in state]
+    return Kernel(name, (*arrays, *_scalars(dtype, scalars)), (Loop(stores),), flat=True)
+
+
+_ADAGRAD = Family(_adagrad)
+_ADADELTA = Family(_adadelta)
+_RMSPROP = {
+    (c, m): Family(lambda dtype, c=c, m=m: _rmsprop(dtype, c, m))
+    for c in (False, True)
+    for m in (False, True)
+}
+
+
+@functools.lru_cache(maxsize=256)
 def adam_scalars(
     lr: float,
     beta1: float,
@@ -130,16 +207,64 @@ def sgd(
     weight_decay: float = 0.0,
     nesterov: bool = False,
     maximize: bool = False,
-    first: bool = False,
 ) -> None:
-    """One step of stochastic gradient descent. ``buf`` (zeros before the ``first`` step) is the
-    momentum buffer; without one there is no momentum."""
+    """One step of stochastic gradient descent; without the buffer ``buf`` there is no momentum."""
     scalars = (-1.0 if maximize else 1.0, float(weight_decay), float(lr))
     if buf is None:
         run = _SGD[False, False][p.dtype]
         run.fast(p, g, *scalars) is None and run.slow(p, g, *scalars)
         return
-    keep, take = (0.0, 1.0) if first else (float(momentum), 1.0 - dampening)
     run = _SGD[True, nesterov][p.dtype]
-    scalars = (*scalars, keep, take, float(momentum))
+    scalars = (*scalars, float(momentum), 1.0 - dampening)
     run.fast(p, g, buf, *scalars) is None and run.slow(p, g, buf, *scalars)
+
+
+def adagrad(
+    p: np.ndarray,
+    g: np.ndarray,
+    total: np.ndarray,
+    rate: float,
+    eps: float,
+    weight_decay: float = 0.0,
+    maximize: bool = False,
+) -> None:
+    """One step of Adagrad; ``rate`` is the learning rate after its decay."""
+    scalars = (float(rate), float(eps), -1.0 if maximize else 1.0, float(weight_decay))
+    _ADAGRAD[p.dtype](p, g, total, *scalars)
+
+
+def adadelta(
+    p: np.ndarray,
+    g: np.ndarray,
+    square: np.ndarray,
+    delta: np.ndarray,
+    lr: float,
+    rho: float,
+    eps: float,
+    weight_decay: float = 0.0,
+    maximize: bool = False,
+) -> None:
+    """One step of Adadelta."""
+    scalars = (float(lr), float(rho), float(eps), -1.0 if maximize else 1.0, float(weight_decay))
+    _ADADELTA[p.dtype](p, g, square, delta, *scalars)
+
+
+def rmsprop(
+    p: np.ndarray,
+    g: np.ndarray,
+    square: np.ndarray,
+    mean: np.ndarray | None,
+    buf: np.ndarray | None,
+    lr: float,
+    alpha: float,
+    eps: float,
+    weight_decay: float = 0.0,
+    momentum: float = 0.0,
+    maximize: bool = False,
+) -> None:
+    """One step of RMSprop, centered if there is a ``mean``, with momentum if there is a ``buf``."""
+    state = [a for a in (square, mean, buf) if a is not None]
+    scalars = [lr, alpha, eps, -1.0 if maximize else 1.0, weight_decay]
+    scalars += [] if buf is None else [momentum]
+    run = _RMSPROP[mean is not None, buf is not None][p.dtype]
+    run(p, g, *state, *map(float, scalars))

@@ -1,0 +1,333 @@
+"""Optimizers against their formulas in numpy, and against PyTorch where installed."""
+
+import importlib.util
+import math
+import pickle
+
+import numpy as np
+import pytest
+
+from disttrain import optim
+from disttrain.core import no_grad, wrap
+from disttrain.errors import ConfigError
+
+SHAPES = [(4, 3), (5,), (), (2, 1, 6)]
+
+# Each: the class, its arguments. The same names serve for PyTorch.
+CASES = [
+    ("SGD", {"lr": 0.1}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9, "dampening": 0.3, "weight_decay": 0.01}),
+    ("SGD", {"lr": 0.1, "momentum": 0.8, "nesterov": True, "weight_decay": 0.1}),
+    ("SGD", {"lr": 0.1, "momentum": 0.8, "dampening": 0.2, "maximize": True}),
+    ("Adam", {}),
+    ("Adam", {"lr": 0.02, "betas": (0.8, 0.95), "eps": 1e-6, "weight_decay": 0.1}),
+    ("Adam", {"lr": 0.02, "amsgrad": True, "maximize": True}),
+    ("AdamW", {"lr": 0.01}),
+    ("AdamW", {"lr": 0.01, "weight_decay": 0.3, "amsgrad": True}),
+    ("AdamW", {"lr": 0.01, "maximize": True, "foreach": True}),
+    ("Adagrad", {"lr": 0.1, "lr_decay": 0.1, "initial_accumulator_value": 0.2}),
+    ("Adagrad", {"lr": 0.1, "weight_decay": 0.1, "maximize": True}),
+    ("Adadelta", {"lr": 0.5, "weight_decay": 0.1}),
+    ("Adadelta", {"rho": 0.7, "eps": 1e-5, "maximize": True}),
+    ("RMSprop", {"lr": 0.01}),
+    ("RMSprop", {"lr": 0.01, "momentum": 0.9, "weight_decay": 0.1}),
+    ("RMSprop", {"lr": 0.01, "centered": True, "alpha": 0.9}),
+    ("RMSprop", {"lr": 0.01, "centered": True, "momentum": 0.5, "maximize": True}),
+]
+named = pytest.mark.parametrize("name, args", CASES, ids=lambda v: v if isinstance(v, str) else "")
+
+
+def parameters(dtype="f8", seed=0):
+    rng = np.random.default_rng(seed)
+    arrays = [np.asarray(rng.standard_normal(s), dtype) for s in SHAPES]
+    return [wrap(a).requires_grad_() for a in arrays]
+
+
+def gradients(step, dtype="f8"):
+    rng = np.random.default_rng(100 + step)
+    return [np.asarray(rng.standard_normal(s), dtype) for s in SHAPES]
+
+
+def train(opt, params, steps, dtype="f8", start=0):
+    for k in range(start, start + steps):
+        for p, g in zip(params, gradients(k, dtype)):
+            p.grad = wrap(g)
+        opt.step()
+
+
+def formula(name, a, p, g, s, t):
+    """One step by the book on float64 arrays; ``s`` is a dict of state. Returns the new p."""
+    g = -g if a.get("maximize") else g
+    lr, wd = a.get("lr", {"Adadelta": 1.0}.get(name, 1e-3)), a.get("weight_decay", 0)
+    if name == "AdamW":
+        wd = a.get("weight_decay", 0.01)
+        p = p * (1 - lr * wd)
+    else:
+        g = g + wd * p
+    if name == "SGD":
+        mom = a.get("momentum", 0)
+        if not mom:
+            return p - lr * g
+        s["b"] = g if t == 1 else mom * s["b"] + (1 - a.get("dampening", 0)) * g
+        return p - lr * (g + mom * s["b"] if a.get("nesterov") else s["b"])
+    zero = np.zeros_like(p)
+    if name in ("Adam", "AdamW"):
+        b1, b2 = a.get("betas", (0.9, 0.999))
+        s["m"] = b1 * s.get("m", zero) + (1 - b1) * g
+        s["v"] = b2 * s.get("v", zero) + (1 - b2) * g * g
+        s["top"] = np.maximum(s.get("top", zero), s["v"]) if a.get("amsgrad") else s["v"]
+        spread = np.sqrt(s["top"] / (1 - b2**t)) + a.get("eps", 1e-8)
+        return p - lr * s["m"] / (1 - b1**t) / spread
+    if name == "Adagrad":
+        s["v"] = s.get("v", zero + a.get("initial_accumulator_value", 0)) + g * g
+        return p - lr / (1 + (t - 1) * a.get("lr_decay", 0)) * g / (np.sqrt(s["v"]) + 1e-10)
+    if name == "Adadelta":
+        rho, eps = a.get("rho", 0.9), a.get("eps", 1e-6)
+        s["v"] = rho * s.get("v", zero) + (1 - rho) * g * g
+        d = np.sqrt(s.get("d", zero) + eps) / np.sqrt(s["v"] + eps) * g
+        s["d"] = rho * s.get("d", zero) + (1 - rho) * d * d
+        return p - lr * d
+    alpha = a.get("alpha", 0.99)
+    s["v"] = alpha * s.get("v", zero) + (1 - alpha) * g * g
+    s["m"] = alpha * s.get("m", zero) + (1 - alpha) * g if a.get("centered") else zero
+    step = g / (np.sqrt(s["v"] - s["m"] ** 2) + 1e-8)
+    s["b"] = a.get("momentum", 0) * s.get("b", zero) + step
+    return p - lr * s["b"]
+
+
+@named
+def test_steps_follow_the_formula(name, args):
+    params = parameters()
+    want, state = [p.array.copy() for p in params], [{} for _ in params]
+    train(getattr(optim, name)(params, **args), params, 4)
+    for t in range(1, 5):
+        for k, g in enumerate(gradients(t - 1)):
+            want[k] = formula(name, args, want[k], g, state[k], t)
+    for p, w in zip(params, want):
+        np.testing.assert_allclose(p.array, w, rtol=1e-9, atol=1e-12)
+
+
+@named
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch")
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_steps_and_state_are_those_of_pytorch(name, args, dtype):
+    import torch
+
+    params = parameters(dtype)
+    theirs = [torch.nn.Parameter(torch.from_numpy(p.array.copy())) for p in params]
+    opt, other = getattr(optim, name)(params, **args), getattr(torch.optim, name)(theirs, **args)
+    train(opt, params, 4, dtype)
+    for k in range(4):
+        for p, g in zip(theirs, gradients(k, dtype)):
+            p.grad = torch.from_numpy(g)
+        other.step()
+    tolerance = {"rtol": 2e-5, "atol": 1e-6} if dtype == "f4" else {"rtol": 1e-10, "atol": 1e-13}
+    for p, q in zip(params, theirs):
+        np.testing.assert_allclose(p.array, q.detach().numpy(), **tolerance)
+    mine, saved = opt.state_dict(), other.state_dict()
+    assert set(mine["param_groups"][0]) >= set(args) | {"params"}
+    assert set(mine["param_groups"][0]) == set(saved["param_groups"][0])
+    assert mine["state"].keys() == saved["state"].keys() or name == "SGD"
+    for k, values in saved["state"].items():
+        for key, value in values.items():
+            if isinstance(value, torch.Tensor):
+                np.testing.assert_allclose(mine["state"][k][key].array, value.numpy(), **tolerance)
+
+
+@named
+def test_state_goes_through_a_state_dict(name, args):
+    a, b = parameters(), parameters()
+    first, second = getattr(optim, name)(a, **args), getattr(optim, name)(b, lr=123.0)
+    train(first, a, 2)
+    for p, q in zip(a, b):
+        q.array[...] = p.array
+    second.load_state_dict(pickle.loads(pickle.dumps(first.state_dict())))
+    assert second.param_groups[0]["lr"] == first.param_groups[0]["lr"]
+    train(first, a, 2, start=2)
+    train(second, b, 2, start=2)
+    for p, q in zip(a, b):
+        np.testing.assert_array_equal(p.array, q.array)
+
+
+def test_groups_have_their_own_numbers():
+    p, q = parameters()[:2]
+    opt = optim.SGD([{"params": [p], "lr": 0.5}, {"params": q}], lr=0.1)
+    before = p.array.copy(), q.array.copy()
+    train(opt, [p, q], 1)
+    g = gradients(0)
+    np.testing.assert_allclose(p.array, before[0] - 0.5 * g[0])
+    np.testing.assert_allclose(q.array, before[1] - 0.1 * g[1])
+    assert opt.state_dict()["param_groups"][1]["params"] == [1]
+    assert "lr: 0.5" in repr(opt) and "Parameter Group 1" in repr(opt)
+
+
+def test_parameters_without_gradient_are_left_alone():
+    p, q = parameters()[:2]
+    before = q.array.copy()
+    opt = optim.AdamW([p, q], lr=0.1)
+    train(opt, [p], 2)
+    np.testing.assert_array_equal(q.array, before)
+    assert list(opt.state_dict()["state"]) == [0]
+
+
+def test_named_parameters():
+    p, q = parameters()[:2]
+    opt = optim.SGD([("weight", p), ("bias", q)], lr=0.1)
+    assert opt.param_groups[0]["param_names"] == ["weight", "bias"]
+
+
+def test_zero_grad():
+    (p,) = parameters()[:1]
+    opt = optim.SGD([p], lr=0.1)
+    p.grad = wrap(np.ones(p.shape))
+    held = p.grad
+    opt.zero_grad(set_to_none=False)
+    assert p.grad is held and not held.array.any()
+    opt.zero_grad()
+    assert p.grad is None
+
+
+def test_a_closure_is_computed_with_gradients_and_its_value_returned():
+    (p,) = parameters()[:1]
+    opt = optim.SGD([p], lr=0.1)
+    seen = []
+
+    def closure():
+        loss = (p * p).sum()
+        seen.append(loss.requires_grad)
+        loss.backward()
+        return loss
+
+    before = p.array.copy()
+    with no_grad():
+        loss = opt.step(closure)
+    assert seen == [True] and math.isclose(loss.item(), (before**2).sum())
+    np.testing.assert_allclose(p.array, 0.8 * before)
+
+
+def test_hooks_run_around_the_step():
+    (p,) = parameters()[:1]
+    opt, seen = optim.Adam([p]), []
+    opt.register_step_pre_hook(lambda o, args, kwargs: seen.append("before"))
+    handle = opt.register_step_post_hook(lambda o, args, kwargs: seen.append("after"))
+    train(opt, [p], 1)
+    handle.remove()
+    train(opt, [p], 1)
+    assert seen == ["before", "after", "before"]
+
+
+def test_an_optimizer_of_ones_own():
+    class Plain(optim.Optimizer):
+        def __init__(self, params, lr):
+            super().__init__(params, {"lr": lr})
+
+        def step(self, closure=None):
+            for group in self.param_groups:
+                for p in group["params"]:
+                    with no_grad():
+                        p.add_(p.grad, alpha=-group["lr"])
+                    self.state[p]["seen"] = self.state[p].get("seen", 0) + 1
+
+    (p,) = parameters()[:1]
+    before, seen = p.array.copy(), []
+    opt = Plain([p], 0.5)
+    opt.register_step_post_hook(lambda *a: seen.append(1))
+    train(opt, [p], 1)
+    np.testing.assert_allclose(p.array, before - 0.5 * gradients(0)[0])
+    assert seen == [1] and opt.state_dict()["state"] == {0: {"seen": 1}}
+
+
+def test_a_step_counts_as_a_write_that_backward_notices():
+    (p,) = parameters()[:1]
+    loss = (p * p).sum()
+    p.grad = wrap(np.ones(p.shape))
+    optim.SGD([p], lr=0.1).step()
+    with pytest.raises(RuntimeError, match=r"in place|in-place|modified"):
+        loss.backward()
+
+
+def test_non_contiguous_and_complex_parameters():
+    base = np.arange(24.0).reshape(4, 6)
+    p = wrap(base.T[::2]).requires_grad_()
+    p.grad = wrap(np.ones((3, 4)))
+    want = p.array - 0.1
+    optim.SGD([p], lr=0.1).step()
+    np.testing.assert_allclose(p.array, want)
+    assert base[0, 1] == 1.0
+    z = wrap(np.array([1 + 2j, 3 - 1j])).requires_grad_()
+    z.grad = wrap(np.array([0.5j, 1.0 + 0j]))
+    optim.SGD([z], lr=0.1, momentum=0.9).step()
+    np.testing.assert_allclose(z.array, [1 + 1.95j, 2.9 - 1j])
+
+
+def test_an_observed_step_goes_through_the_gate():
+    """An interpreter on the stack sees one primitive per parameter; the numbers are the same."""
+    from disttrain import context
+
+    class Watch:
+        dynamic = True
+
+        def __init__(self):
+            self.names = []
+
+        def process(self, prim, args, params, proceed):
+            self.names.append(prim.name)
+            return proceed(prim, args, params)
+
+    results = []
+    for observed in (False, True):
+        params = parameters()[:2]
+        opt, watch = optim.AdamW(params, lr=0.1), Watch()
+        for p, g in zip(params, gradients(0)):
+            p.grad = wrap(g)
+        if observed:
+            with context.interpreter(watch):
+                opt.step()
+            assert watch.names == ["adam_step", "adam_step"]
+        else:
+            opt.step()
+        results.append([p.array for p in params])
+    for a, b in zip(*results):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_meta_parameters_step_without_data():
+    from disttrain.backends.null import NullArray
+
+    p = wrap(NullArray((10**6, 10**6), np.float32)).requires_grad_()
+    p.grad = wrap(NullArray((10**6, 10**6), np.float32))
+    opt = optim.AdamW([p])
+    opt.step()
+    assert opt.state[p]["exp_avg"].is_meta
+
+
+def test_mistakes_are_named():
+    p, q = parameters()[:2]
+    with pytest.raises(TypeError, match="params is one Tensor"):
+        optim.SGD(p, lr=0.1)
+    with pytest.raises(ConfigError, match="empty parameter list"):
+        optim.SGD([], lr=0.1)
+    with pytest.raises(TypeError, match="can only optimize Tensors, but one is int"):
+        optim.SGD([1], lr=0.1)
+    with pytest.raises(TypeError, match="no fixed order"):
+        optim.SGD([{"params": {p}}], lr=0.1)
+    with pytest.raises(ConfigError, match="can't optimize a non-leaf"):
+        optim.SGD([p * 2], lr=0.1)
+    with pytest.raises(ConfigError, match="more than one parameter group"):
+        optim.SGD([{"params": [p]}, {"params": [p]}], lr=0.1)
+    with pytest.warns(UserWarning, match="same parameter twice"):
+        optim.SGD([p, p], lr=0.1)
+    with pytest.raises(ConfigError, match="Invalid lr: -1"):
+        optim.SGD([p], lr=-1)
+    with pytest.raises(ConfigError, match="Invalid lr: nan"):
+        optim.Adam([p], lr=float("nan"))
+    with pytest.raises(ConfigError, match=r"Invalid beta parameter at index 1: 1\.0"):
+        optim.Adam([p], betas=(0.9, 1.0))
+    with pytest.raises(ConfigError, match="Nesterov momentum requires"):
+        optim.SGD([p], lr=0.1, nesterov=True)
+    with pytest.raises(ConfigError, match="differentiable"):
+        optim.SGD([p], lr=0.1, differentiable=True)
+    saved = optim.SGD([p], lr=0.1).state_dict()
+    with pytest.raises(ConfigError, match="saved with 1 parameters, here it has 2"):
+        optim.SGD([p, q], lr=0.1).load_state_dict(saved)

@@ -1,0 +1,171 @@
+"""The control blocks of one group in shared memory: flags, operation headers, small payloads.
+
+Every member has one block of 64 KiB, written by it alone and read by its peers:
+
+    0x0000  posted    the last operation that this rank has entered (its header is there)
+    0x0040  filled    chunks of its own data that lie in its ring
+    0x0080  done      chunks of the operation that it has reduced or pulled
+    0x00C0  finished  the last operation for which it reads nothing of others any more
+    0x1000  64 headers of 512 bytes, by operation number modulo 64:
+            fingerprint 40 | where its data lies: offset u64, mode u64, sizes u64 | text
+    0x9000  two payloads of 12 KiB, by parity of the operation number
+
+Knows bytes and flags; what the operations do is in ``shm.py``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from ..errors import CollectiveMismatch
+from .header import SIZE as FINGERPRINT
+from .header import Call, difference, mismatch_text, name_ranks, told_text
+from .hub import CHUNK_BITS, Flags, Hub
+
+BLOCK_BYTES = 64 << 10
+CONTROL_BYTES = 0x1000  # the flags; must be zero before a block is used
+POSTED, FILLED, DONE, FINISHED = 0x0, 0x40, 0x80, 0xC0
+HEADERS_AT, HEADER_BYTES, NUM_HEADERS = 0x1000, 512, 64
+PAYLOAD_AT, PAYLOAD_BYTES = 0x9000, 12 << 10
+
+# Where a rank's data of an operation lies (``mode`` in the header).
+NONE = 0
+DIRECT = 1  # in the caller's own array, which lies in shared memory
+STAGED = 2  # in a copy that stays until everybody has finished
+RING = 3  # in a ring of chunks that is filled as the operation goes on
+
+_WHERE = struct.Struct("<QQQ")
+
+
+class Channel:
+    """One group's flags and headers, seen from member ``me``."""
+
+    def __init__(self, hub: Hub, ranks: Sequence[int], me: int, blocks: Sequence[int], name: str):
+        """``ranks``: world ranks of the members; ``blocks``: offsets of their control blocks."""
+        self.hub, self.ranks, self.me, self.name = hub, list(ranks), me, name
+        self.blocks = list(blocks)
+        self.seq = 0
+        self._words, self._buffer = hub.words, hub.buffer
+        self._base, self._mine = hub.base, blocks[me]
+        self._room = NUM_HEADERS  # up to here the header slots are known to be free
+        others = [i for i in range(len(ranks)) if i != me]
+        self.peers = others
+        self._peer_ranks = [ranks[i] for i in others]
+        self._idxs = {
+            field: [(blocks[i] + field) // 8 for i in others]
+            for field in (POSTED, FILLED, DONE, FINISHED)
+        }
+        self.posted_idxs = self._idxs[POSTED]
+        self.finished_idxs = self._idxs[FINISHED]
+        self.own = {field: (blocks[me] + field) // 8 for field in self._idxs}
+        self.headers = [
+            (
+                blocks[me] + HEADERS_AT + slot * HEADER_BYTES,
+                [blocks[i] + HEADERS_AT + slot * HEADER_BYTES for i in others],
+            )
+            for slot in range(NUM_HEADERS)
+        ]
+
+    def payload(self, member: int, parity: int) -> int:
+        """Offset of a member's small payload."""
+        return self.blocks[member] + PAYLOAD_AT + parity * PAYLOAD_BYTES
+
+    def value(self, seq: int, chunk: int = 0) -> int:
+        """The word that says: operation ``seq`` has come to ``chunk``."""
+        return self._base + (seq << CHUNK_BITS) + chunk
+
+    # -- writing ------------------------------------------------------------------------------
+
+    def post(self, call: Call, offset: int = 0, mode: int = NONE, sizes: int = 0) -> bytes:
+        """Enter the next operation, ``self.seq + 1``: write its header, then the flag.
+
+        The data at ``offset`` must be in place. Returns the fingerprint.
+        """
+        seq = self.seq + 1
+        if seq > self._room:
+            self._make_room(seq)
+        self.seq = seq
+        print_ = seq.to_bytes(8, "little") + call.tail
+        slot = self.headers[seq % NUM_HEADERS][0]
+        header = print_ + _WHERE.pack(offset, mode, sizes) + call.told
+        self._buffer[slot : slot + len(header)] = header
+        self._words[self.own[POSTED]] = self._base + (seq << CHUNK_BITS)
+        return print_
+
+    def publish(self, field: int, seq: int, chunk: int = 0) -> None:
+        self._words[self.own[field]] = self._base + (seq << CHUNK_BITS) + chunk
+
+    def _make_room(self, seq: int) -> None:
+        """A header slot is free again when every member has finished what it was used for."""
+        if seq - NUM_HEADERS > 0:
+            need = self.need(FINISHED, seq - NUM_HEADERS, own=True)
+            self.hub.wait(need, None)
+        words = [self._words[i] for i in (*self._idxs[FINISHED], self.own[FINISHED])]
+        done = min(words) - self._base >> CHUNK_BITS
+        self._room = max(0, done) + NUM_HEADERS
+
+    # -- waiting ------------------------------------------------------------------------------
+
+    def need(
+        self,
+        field: int,
+        seq: int,
+        chunk: int = 0,
+        members: Sequence[int] | None = None,
+        own: bool = False,
+    ) -> Flags:
+        """All peers (or ``members``) have come to ``(seq, chunk)`` in ``field``."""
+        idxs, ranks = self._idxs[field], self._peer_ranks
+        if members is not None:
+            idxs = [(self.blocks[i] + field) // 8 for i in members]
+            ranks = [self.ranks[i] for i in members]
+        if own:
+            idxs, ranks = [*idxs, self.own[field]], [*ranks, self.ranks[self.me]]
+        verb = "arrived" if field == POSTED else "done their part"
+
+        def text(missing: list[int]) -> str:
+            slot = self.headers[seq % NUM_HEADERS][0] + FINGERPRINT + _WHERE.size
+            mine = told_text(self._buffer[slot : slot + HEADER_BYTES - FINGERPRINT - _WHERE.size])
+            have = "has" if len(missing) == 1 else "have"
+            who = f"{name_ranks(missing)} {have} not {verb}" if missing else "all have arrived"
+            return f"{mine} (operation {seq} of group {self.name}); {who}"
+
+        return Flags(self._words, idxs, ranks, self.value(seq, chunk), text)
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def same(self, seq: int, fingerprint: bytes) -> bool:
+        """Do all peers' headers equal mine, byte for byte?"""
+        buffer = self._buffer
+        for slot in self.headers[seq % NUM_HEADERS][1]:  # noqa: SIM110  (speed)
+            if buffer[slot : slot + FINGERPRINT] != fingerprint:
+                return False
+        return True
+
+    def verify(self, seq: int) -> None:
+        """Compare the headers of all members, which have arrived. Raises on every member alike."""
+        slots = [self._slot(i, seq) for i in range(len(self.blocks))]
+        field = difference([self._buffer[s : s + FINGERPRINT] for s in slots])
+        if field:
+            self.mismatch(seq, field)
+
+    def mismatch(self, seq: int, field: str, detail: str = "") -> None:
+        """Finish operation ``seq`` and raise ``CollectiveMismatch`` with everybody's call."""
+        calls = {self.ranks[i]: self._told(i, seq) for i in range(len(self.blocks))}
+        text = mismatch_text(f"group {self.name}", seq, field, calls)
+        raise CollectiveMismatch(f"{text}\n{detail}" if detail else text)
+
+    def where(self, seq: int) -> list[tuple[int, int, int]]:
+        """(offset, mode, sizes) of every member's data."""
+        return [
+            _WHERE.unpack_from(self._buffer, self._slot(i, seq) + FINGERPRINT)
+            for i in range(len(self.blocks))
+        ]
+
+    def _slot(self, member: int, seq: int) -> int:
+        return self.blocks[member] + HEADERS_AT + (seq % NUM_HEADERS) * HEADER_BYTES
+
+    def _told(self, member: int, seq: int) -> str:
+        at = self._slot(member, seq) + FINGERPRINT + _WHERE.size
+        return told_text(self._buffer[at : self._slot(member, seq) + HEADER_BYTES])

@@ -1,0 +1,557 @@
+"""A process group: the collectives on numpy arrays that users and upper layers call.
+
+It checks arguments, makes arrays flat, names the calling line, and maps group ranks to global ones;
+the data is moved by a ``Transport``. ``root``, ``dst`` and ``src`` are ranks *in the group*
+(``group.ranks[i]`` is the global rank of member i, ``group_rank`` the way back).
+
+All verbs work in place on the arrays they are given. With ``async_op=True`` they return ``Work``
+at once, and the arrays belong to the operation until it has ended. ``label=`` names a call for the
+check that all ranks make the same one: calls with different labels never meet, calls with equal
+labels may come from different lines, and ``label=""`` may meet any.
+
+A group is used by one thread at a time. Knows no tensors.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import trace
+from ..errors import ConfigError, ShapeError
+from .header import RAGGED, Call, Site, describe_array, hash64
+from .reduce_ops import ReduceOp
+from .transport import Transport
+from .work import Together, Work
+
+_PACKAGE = os.path.dirname(os.path.abspath(trace.__file__)) + os.sep
+_MAX_CALLS = 4096
+
+
+class ProcessGroup:
+    """Ranks that make the same calls. ``ranks``: global rank of each member."""
+
+    def __init__(self, transport: Transport, ranks: Sequence[int] | None = None) -> None:
+        self.transport = transport
+        self.ranks = list(range(transport.size)) if ranks is None else list(ranks)
+        self.rank, self.size, self.name = transport.rank, transport.size, transport.name
+        self._calls: dict[tuple, tuple] = {}
+        self._num_groups = 0
+
+    def __repr__(self) -> str:
+        return f"ProcessGroup({self.name!r}, rank {self.rank} of {self.size})"
+
+    @property
+    def timeout(self) -> float:
+        """Seconds after which a wait of this group raises ``WaitTimeout``."""
+        return self.transport.timeout
+
+    @timeout.setter
+    def timeout(self, seconds: float) -> None:
+        self.transport.timeout = seconds
+
+    def group_rank(self, global_rank: int) -> int:
+        """The rank in this group of a global rank."""
+        try:
+            return self.ranks.index(global_rank)
+        except ValueError:
+            raise ConfigError(
+                f"group {self.name}: rank {global_rank} was given; needed is a member "
+                f"({', '.join(map(str, self.ranks))})."
+            ) from None
+
+    def empty(self, shape: Sequence[int] | int, dtype: Any = np.float32) -> np.ndarray:
+        """An uninitialized array in memory from which this group moves data without copies."""
+        dtype = np.dtype(dtype)
+        shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        count = 1
+        for n in shape:
+            count *= n
+        raw = self.transport.allocate(count * dtype.itemsize)
+        return raw[: count * dtype.itemsize].view(dtype).reshape(shape)
+
+    # -- collectives --------------------------------------------------------------------------
+
+    def all_reduce(
+        self,
+        array: np.ndarray,
+        op: ReduceOp = ReduceOp.SUM,
+        *,
+        async_op: bool = False,
+        label: str | None = None,
+    ) -> Work | None:
+        """Reduce ``array`` over all ranks, in place, in rank order. The work's result is it."""
+        flat = self._flat("all_reduce", array, write=True)
+        call = self._call("all_reduce", array, op=op, label=label)
+        work = self.transport.all_reduce(call, flat, op, async_op=async_op)
+        if work is None and flat is array:
+            return None
+        return self._back(work, [(array, flat)], array)
+
+    def reduce(
+        self,
+        array: np.ndarray,
+        root: int,
+        op: ReduceOp = ReduceOp.SUM,
+        *,
+        async_op: bool = False,
+        label: str | None = None,
+    ) -> Work | None:
+        """Reduce into ``array`` of ``root``; the others' arrays keep their values."""
+        self._member("reduce", "root", root)
+        flat = self._flat("reduce", array, write=self.rank == root)
+        call = self._call("reduce", array, op=op, root=root, label=label)
+        none = flat[:0]
+        ins = [flat if i == root else none for i in range(self.size)]
+        work = self.transport.reduce_scatter(call, ins[self.rank], ins, op, async_op=async_op)
+        return self._back(work, [(array, flat)] if self.rank == root else [], array)
+
+    def broadcast(
+        self, array: np.ndarray, root: int, *, async_op: bool = False, label: str | None = None
+    ) -> Work | None:
+        """Copy ``array`` of ``root`` into ``array`` of the others."""
+        self._member("broadcast", "root", root)
+        flat = self._flat("broadcast", array, write=self.rank != root)
+        call = self._call("broadcast", array, root=root, label=label)
+        work = self.transport.broadcast(call, flat, root, async_op=async_op)
+        return self._back(work, [(array, flat)] if self.rank != root else [], array)
+
+    def all_gather(
+        self,
+        outs: Sequence[np.ndarray],
+        array: np.ndarray,
+        *,
+        async_op: bool = False,
+        label: str | None = None,
+    ) -> Work | None:
+        """``outs[r]`` becomes rank r's ``array``. Shapes may differ between ranks, when every
+        rank gives them alike."""
+        self._list("all_gather", "outs", outs)
+        flat = self._flat("all_gather", array)
+        flats = self._outputs("all_gather", outs, array.dtype)
+        self._fit("all_gather", f"outs[{self.rank}]", outs[self.rank], array.shape)
+        shapes = tuple([out.shape for out in outs])
+        if shapes.count(array.shape) == self.size:
+            call = self._call("all_gather", array, label=label)
+        else:
+            call = self._call("all_gather", array, label=label, sizes=shapes)
+        work = self.transport.all_gather(call, flats, flat, async_op=async_op)
+        return self._back(work, list(zip(outs, flats, strict=True)), outs)
+
+    def all_gather_single(
+        self,
+        out: np.ndarray,
+        array: np.ndarray,
+        *,
+        async_op: bool = False,
+        label: str | None = None,
+    ) -> Work | None:
+        """``out`` (size x as many elements) becomes all ranks' ``array`` one behind the other."""
+        flat = self._flat("all_gather_single", array)
+        into = self._flat("all_gather_single", out, write=True)
+        self._same_dtype("all_gather_single", "out", out, array.dtype)
+        n = array.size
+        if out.size != n * self.size:
+            raise ShapeError(
+                f"all_gather_single: out with {out.size} elements was given; needed are "
+                f"{n * self.size} ({self.size} ranks x {n} elements of array)."
+            )
+        call = self._call("all_gather", array, label=label)
+        outs = [into[i * n : (i + 1) * n] for i in range(self.size)]
+        work = self.transport.all_gather(call, outs, flat, async_op=async_op)
+        return self._back(work, [(out, into)], out)
+
+    def reduce_scatter(
+        self,
+        out: np.ndarray,
+        ins: Sequence[np.ndarray],
+        op: ReduceOp = ReduceOp.SUM,
+        *,
+        async_op: bool = False,
+        label: str | None = None,
+    ) -> Work | None:
+        """``out`` becomes the reduction of all ranks' ``ins[rank]``."""
+        self._list("reduce_scatter", "ins", ins)
+        into = self._flat("reduce_scatter", out, write=True)
+        flats = [self._flat("reduce_scatter", a) for a in ins]
+        for i, a in enumerate(ins):
+            self._same_dtype("reduce_scatter", f"ins[{i}]", a, out.dtype)
+        self._fit("reduce_scatter", "out", out, ins[self.rank].shape)
+        shapes = tuple([a.shape for a in ins])
+        call = self._call("reduce_scatter", out, op=op, label=label, sizes=shapes)
+        work = self.transport.reduce_scatter(call, into, flats, op, async_op=async_op)
+        return self._back(work, [(out, into)], out)
+
+    def reduce_scatter_single(
+        self,
+        out: np.ndarray,
+        array: np.ndarray,
+        op: ReduceOp = ReduceOp.SUM,
+        *,
+        async_op: bool = False,
+        label: str | None = None,
+    ) -> Work | None:
+        """``out`` becomes this rank's part (of ``size`` equal ones) of the reduced ``array``."""
+        into = self._flat("reduce_scatter_single", out, write=True)
+        flat = self._flat("reduce_scatter_single", array)
+        self._same_dtype("reduce_scatter_single", "array", array, out.dtype)
+        n = out.size
+        if array.size != n * self.size:
+            raise ShapeError(
+                f"reduce_scatter_single: array with {array.size} elements was given; needed are "
+                f"{n * self.size} ({self.size} ranks x {n} elements of out). Pad it."
+            )
+        call = self._call("reduce_scatter", array, op=op, label=label)
+        ins = [flat[i * n : (i + 1) * n] for i in range(self.size)]
+        work = self.transport.reduce_scatter(call, into, ins, op, async_op=async_op)
+        return self._back(work, [(out, into)], out)
+
+    def all_to_all(
+        self,
+        outs: Sequence[np.ndarray],
+        ins: Sequence[np.ndarray],
+        *,
+        async_op: bool = False,
+        label: str | None = None,
+    ) -> Work | None:
+        """``outs[r]`` becomes rank r's ``ins[rank]``; sizes may differ from pair to pair."""
+        self._list("all_to_all", "ins", ins)
+        self._list("all_to_all", "outs", outs)
+        flats = [self._flat("all_to_all", a) for a in ins]
+        for i, a in enumerate(ins):
+            self._same_dtype("all_to_all", f"ins[{i}]", a, ins[0].dtype)
+        into = self._outputs("all_to_all", outs, ins[0].dtype)
+        shapes = tuple([a.shape for a in ins])
+        call = self._call("all_to_all", ins[0], label=label, ragged=True, shown=shapes)
+        work = self.transport.all_to_all(call, into, flats, ragged=True, async_op=async_op)
+        return self._back(work, list(zip(outs, into, strict=True)), outs)
+
+    def all_to_all_single(
+        self,
+        out: np.ndarray,
+        array: np.ndarray,
+        out_splits: Sequence[int] | None = None,
+        in_splits: Sequence[int] | None = None,
+        *,
+        async_op: bool = False,
+        label: str | None = None,
+    ) -> Work | None:
+        """Send rows of ``array`` to all ranks and receive rows into ``out`` (along dimension 0).
+
+        ``in_splits[r]`` rows go to rank r, ``out_splits[r]`` come from it; equal parts without.
+        Give splits on all ranks or on none.
+        """
+        verb = "all_to_all_single"
+        flat, into = self._flat(verb, array), self._flat(verb, out, write=True)
+        self._same_dtype(verb, "out", out, array.dtype)
+        ragged = out_splits is not None or in_splits is not None
+        ins = self._rows(verb, "array", array, flat, in_splits)
+        outs = self._rows(verb, "out", out, into, out_splits)
+        if ragged:
+            shown = (tuple([a.size for a in ins]), tuple([a.size for a in outs]))
+            call = self._call("all_to_all", array, label=label, ragged=True, shown=shown)
+        else:
+            self._fit(verb, "out", out, array.shape)
+            call = self._call("all_to_all", array, label=label)
+        work = self.transport.all_to_all(call, outs, ins, ragged=ragged, async_op=async_op)
+        return self._back(work, [(out, into)], out)
+
+    def gather(
+        self,
+        array: np.ndarray,
+        outs: Sequence[np.ndarray] | None,
+        root: int,
+        *,
+        async_op: bool = False,
+        label: str | None = None,
+    ) -> Work | None:
+        """``outs[r]`` of ``root`` becomes rank r's ``array``. The others give ``outs=None``."""
+        self._member("gather", "root", root)
+        flat = self._flat("gather", array)
+        none = flat[:0]
+        into, back = [none] * self.size, []
+        if self.rank == root:
+            self._list("gather", "outs", outs, "on the root")
+            into = self._outputs("gather", outs, array.dtype)
+            back = list(zip(outs, into, strict=True))
+        call = self._call("gather", array, root=root, label=label, ragged=True)
+        ins = [flat if i == root else none for i in range(self.size)]
+        work = self.transport.all_to_all(call, into, ins, ragged=True, async_op=async_op)
+        return self._back(work, back, outs)
+
+    def scatter(
+        self,
+        out: np.ndarray,
+        ins: Sequence[np.ndarray] | None,
+        root: int,
+        *,
+        async_op: bool = False,
+        label: str | None = None,
+    ) -> Work | None:
+        """``out`` becomes ``ins[rank]`` of ``root``. The others give ``ins=None``."""
+        self._member("scatter", "root", root)
+        into = self._flat("scatter", out, write=True)
+        none = into[:0]
+        flats = [none] * self.size
+        if self.rank == root:
+            self._list("scatter", "ins", ins, "on the root")
+            flats = [self._flat("scatter", a) for a in ins]
+            for i, a in enumerate(ins):
+                self._same_dtype("scatter", f"ins[{i}]", a, out.dtype)
+        call = self._call("scatter", out, root=root, label=label, ragged=True)
+        outs = [into if i == root else none for i in range(self.size)]
+        work = self.transport.all_to_all(call, outs, flats, ragged=True, async_op=async_op)
+        return self._back(work, [(out, into)], out)
+
+    def barrier(self, *, async_op: bool = False, label: str | None = None) -> Work | None:
+        """Wait until every rank has come."""
+        call = self._call("barrier", None, label=label or "")
+        return self.transport.barrier(call, async_op=async_op)
+
+    # -- point to point -----------------------------------------------------------------------
+
+    def send(self, array: np.ndarray, dst: int, tag: int = 0) -> None:
+        """Send ``array`` to ``dst``; returns when it may be changed again.
+
+        Messages of one pair and tag arrive in order. A message that lies in shared memory
+        (``empty``) is read where it lies, so the send lasts until it was received; others are
+        copied, so it does not.
+        """
+        self.isend(array, dst, tag).wait()
+
+    def recv(self, array: np.ndarray, src: int | None = None, tag: int = 0) -> int:
+        """Receive into ``array`` from ``src`` (None: from whoever comes first); the source."""
+        return self.irecv(array, src, tag).wait()
+
+    def isend(self, array: np.ndarray, dst: int, tag: int = 0) -> Work:
+        """Start a send."""
+        self._member("send", "dst", dst)
+        self._tag(tag)
+        flat = self._flat("send", array)
+        call = self._call("send", array, label="", shown=(("dst", dst), ("tag", tag)))
+        return self.transport.send(call, flat, dst, tag)
+
+    def irecv(self, array: np.ndarray, src: int | None = None, tag: int = 0) -> Work:
+        """Start a receive; the work's result is the source."""
+        if src is not None:
+            self._member("recv", "src", src)
+        self._tag(tag)
+        flat = self._flat("recv", array, write=True)
+        call = self._call("recv", array, label="", shown=(("src", src), ("tag", tag)))
+        work = self.transport.recv(call, flat, src, tag)
+        if np.may_share_memory(flat, array):
+            return work
+        return work.then(lambda source: (_copy_back([(array, flat)]), source)[1])
+
+    def batch(self, messages: Sequence[Callable[[], Work]]) -> Work:
+        """Start several sends and receives (``functools.partial(group.isend, ...)``) together."""
+        return Together([start() for start in messages])
+
+    # -- groups -------------------------------------------------------------------------------
+
+    def split(self, color: int | None, key: int = 0) -> ProcessGroup | None:
+        """Divide this group: ranks of one ``color`` become a group, in order of ``key``, then rank.
+
+        Every rank calls it; with ``color=None`` a rank joins no group and gets None.
+        """
+        mine = np.array([-1 if color is None else color, key], np.int64)
+        table = np.empty((self.size, 2), np.int64)
+        outs = [table[i] for i in range(self.size)]
+        self._num_groups += 1
+        self.transport.all_gather(self._call("split", mine, label=""), outs, mine)
+        order = sorted((int(k), i) for i, (c, k) in enumerate(table) if c == mine[0])
+        members = None if color is None else [i for _, i in order]
+        return self._subgroup(members, f"{self.name}/{self._num_groups}.{color}")
+
+    def new_group(
+        self, ranks: Sequence[int], *, timeout: float | None = None
+    ) -> ProcessGroup | None:
+        """A group of the members ``ranks`` (of this group), in that order.
+
+        Every rank of this group calls it with the same list; who is not in it gets None.
+        """
+        ranks = list(ranks)
+        if not ranks or len(set(ranks)) != len(ranks):
+            raise ConfigError(f"new_group: ranks={ranks} was given; needed are different ranks.")
+        for r in ranks:
+            self._member("new_group", "ranks", r)
+        self._num_groups += 1
+        members = ranks if self.rank in ranks else None
+        group = self._subgroup(members, f"{self.name}/{self._num_groups}", tuple(ranks))
+        if group is not None and timeout is not None:
+            group.timeout = timeout
+        return group
+
+    def _subgroup(self, members: list[int] | None, name: str, sizes: tuple = ()) -> Any:
+        call = self._call("split", None, label="", sizes=sizes)
+        transport = self.transport.split(call, members, name)
+        if transport is None:
+            return None
+        return ProcessGroup(transport, [self.ranks[i] for i in members])
+
+    def close(self, abort: bool | None = None) -> None:
+        """Leave the group. All ranks meet here once more, so that one which has made fewer calls
+        is found; with ``abort`` (default: while an exception is being handled) they do not."""
+        if abort is None:
+            abort = sys.exc_info()[0] is not None
+        self.transport.close(None if abort else self._call("close", None, label=""))
+
+    # -- checks -------------------------------------------------------------------------------
+
+    def _flat(self, verb: str, array: np.ndarray, write: bool = False) -> np.ndarray:
+        """``array`` as one contiguous row: a view if it can be, else a copy."""
+        if not isinstance(array, np.ndarray):
+            raise ConfigError(f"{verb}: {type(array).__name__} was given; needed is a numpy array.")
+        flags = array.flags
+        if write and not flags.writeable:
+            raise ConfigError(
+                f"{verb}: a read-only array was given; needed is one that can receive. Copy it."
+            )
+        if array.ndim == 1 and flags.c_contiguous:
+            return array
+        return array.reshape(-1)
+
+    def _outputs(self, verb: str, outs: Sequence[np.ndarray], dtype: np.dtype) -> list[np.ndarray]:
+        flats = [self._flat(verb, out, write=True) for out in outs]
+        for i, out in enumerate(outs):
+            self._same_dtype(verb, f"outs[{i}]", out, dtype)
+        return flats
+
+    def _same_dtype(self, verb: str, what: str, array: np.ndarray, dtype: np.dtype) -> None:
+        if array.dtype != dtype:
+            raise ShapeError(
+                f"{verb}: {what} of dtype {array.dtype} was given; needed is {dtype}, as the other "
+                "arrays have."
+            )
+
+    def _fit(self, verb: str, what: str, array: np.ndarray, shape: tuple) -> None:
+        if array.shape != shape:
+            raise ShapeError(
+                f"{verb}: {what} of shape {list(array.shape)} was given; needed is {list(shape)}."
+            )
+
+    def _list(self, verb: str, what: str, arrays: Any, where: str = "") -> None:
+        given = type(arrays).__name__
+        if isinstance(arrays, (list, tuple)):
+            if len(arrays) == self.size:
+                return
+            given = f"{len(arrays)} arrays"
+        raise ConfigError(
+            f"{verb}: {what}={given} was given; needed is a list of {self.size} arrays, one per "
+            f"rank of the group{', ' + where if where else ''}."
+        )
+
+    def _member(self, verb: str, what: str, rank: int) -> None:
+        if not isinstance(rank, (int, np.integer)) or not 0 <= rank < self.size:
+            raise ConfigError(
+                f"{verb}: {what}={rank!r} was given; needed is a rank of the group, "
+                f"0 <= {what} < {self.size}."
+            )
+
+    def _tag(self, tag: int) -> None:
+        if not isinstance(tag, (int, np.integer)) or not 0 <= tag < 1 << 32:
+            raise ConfigError(f"send/recv: tag={tag!r} was given; needed is 0 <= tag < 2**32.")
+
+    def _rows(
+        self, verb: str, what: str, array: np.ndarray, flat: np.ndarray, splits: Any
+    ) -> list[np.ndarray]:
+        """Cut ``flat`` into one piece per rank along dimension 0 of ``array``."""
+        rows = array.shape[0] if array.ndim else 0
+        if splits is None:
+            if array.ndim == 0 or rows % self.size:
+                raise ShapeError(
+                    f"{verb}: {what} of shape {list(array.shape)} was given; needed is a first "
+                    f"dimension that {self.size} ranks divide, or splits."
+                )
+            splits = [rows // self.size] * self.size
+        if len(splits) != self.size or sum(splits) != rows or min(splits) < 0:
+            raise ShapeError(
+                f"{verb}: splits {list(splits)} of {what} were given; needed are {self.size} "
+                f"numbers that add up to its {rows} rows."
+            )
+        width = array.size // rows if rows else 0
+        pieces, at = [], 0
+        for n in splits:
+            pieces.append(flat[at : at + n * width])
+            at += n * width
+        return pieces
+
+    # -- calls --------------------------------------------------------------------------------
+
+    def _call(
+        self,
+        verb: str,
+        array: np.ndarray | None,
+        *,
+        op: ReduceOp | None = None,
+        root: int = -1,
+        label: str | None = None,
+        sizes: tuple = (),
+        ragged: bool = False,
+        shown: tuple = (),
+    ) -> Call:
+        """The header of a call, from a cache by arguments and calling line.
+
+        ``sizes`` must agree between ranks; ``shown`` is for the reader only; with ``ragged`` the
+        shape of ``array`` is too.
+        """
+        frame = sys._getframe(2)
+        while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
+            frame = frame.f_back
+        code = frame.f_code
+        what = (None, None) if array is None else (array.shape, array.dtype)
+        key = (verb, what, id(op), root, id(code), frame.f_lasti, label, sizes, shown, ragged)
+        entry = self._calls.get(key)
+        if entry is None:
+            site = Site(code, frame.f_lineno)
+            call = self._make_call(verb, array, op, root, label, sizes, ragged, shown, site)
+            if len(self._calls) > _MAX_CALLS:
+                self._calls.clear()
+            self._calls[key] = entry = (call, code, op)  # kept alive, so that ids stay theirs
+        return entry[0]
+
+    def _make_call(
+        self, verb, array, op, root, label, sizes, ragged, shown, site
+    ) -> Call:  # fmt: skip
+        args = [] if array is None else [describe_array(array.dtype, array.shape)]
+        args += [f"op={op}"] if op is not None else []
+        args += [f"root={self.ranks[root]}"] if root >= 0 else []
+        args += [f"sizes={sizes}"] if sizes else []
+        args += [f"label={label!r}"] if label else []
+        args += [f"{s[0]}={s[1]}" if isinstance(s[0], str) else str(s) for s in shown]
+        args += [f"group={self.name}"] if verb in ("send", "recv") else []
+        if label is None:
+            line = 0 if self.rank == root else site.line
+        else:
+            line = hash64(label) if label else 0
+        shape = None if array is None or ragged or sizes else array.shape
+        return Call(
+            "send" if verb == "recv" else verb,
+            shown=verb,
+            args=", ".join(args),
+            site=site.text,
+            dtype=None if array is None else array.dtype,
+            reduce_code=0 if op is None else op.code + 1,
+            flags=RAGGED if ragged else 0,
+            root=root,
+            numel=0 if shape is None else array.size,
+            common=f"{self.name} {self.transport.epoch} {shape} {sizes} {op}",
+            line=line,
+        )
+
+    def _back(self, work: Work | None, pairs: list[tuple], result: Any) -> Work | None:
+        """Where an output had to be copied to be flat, copy it back when the work has ended."""
+        copied = [(a, f) for a, f in pairs if f is not a and not np.may_share_memory(a, f)]
+        if work is None:
+            _copy_back(copied)
+            return None
+        return work.then(lambda _: (_copy_back(copied), result)[1])
+
+
+def _copy_back(pairs: list[tuple]) -> None:
+    for array, flat in pairs:
+        array[...] = flat.reshape(array.shape)

@@ -1,0 +1,176 @@
+"""Reduction operators on arrays, in one fixed order: rank 0, rank 1, ...
+
+The order makes results bitwise reproducible, and elementwise work makes them independent of how
+an array is cut into chunks. float16, bfloat16 and float8 are summed in float32 and rounded once.
+Knows numpy arrays; no ranks, no transport.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import ml_dtypes
+import numpy as np
+
+from ..errors import ConfigError, DTypeError
+
+BLOCK_BYTES = 128 << 10  # accumulate in pieces that stay in the processor's cache
+
+_BITS = "biu"
+_NUMBERS = "biufc"
+_ORDERED = "biuf"
+
+
+@dataclass(frozen=True)
+class ReduceOp:
+    """How values of all ranks become one. ``ReduceOp.SUM`` ... or ``premul_sum(factor)``."""
+
+    name: str
+    code: int
+    factor: float | int | None = None
+
+    SUM: ClassVar[ReduceOp]
+    AVG: ClassVar[ReduceOp]
+    PRODUCT: ClassVar[ReduceOp]
+    MIN: ClassVar[ReduceOp]
+    MAX: ClassVar[ReduceOp]
+    BAND: ClassVar[ReduceOp]
+    BOR: ClassVar[ReduceOp]
+    BXOR: ClassVar[ReduceOp]
+
+    def __str__(self) -> str:
+        return self.name if self.factor is None else f"{self.name}({self.factor!r})"
+
+
+for _code, _name in enumerate(("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR")):
+    setattr(ReduceOp, _name, ReduceOp(_name, _code))
+
+_UFUNC = {
+    "SUM": (np.add, _NUMBERS),
+    "AVG": (np.add, "fc"),
+    "PRODUCT": (np.multiply, _NUMBERS),
+    "MIN": (np.minimum, _ORDERED),
+    "MAX": (np.maximum, _ORDERED),
+    "BAND": (np.bitwise_and, _BITS),
+    "BOR": (np.bitwise_or, _BITS),
+    "BXOR": (np.bitwise_xor, _BITS),
+    "PREMUL_SUM": (np.add, "iufc"),
+}
+_NARROW = {
+    np.dtype(t).num
+    for t in (
+        *(np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2),
+        *(ml_dtypes.float8_e4m3fnuz, ml_dtypes.float8_e5m2fnuz),
+    )
+}
+
+
+def premul_sum(factor: float | int) -> ReduceOp:
+    """Multiply every rank's values by ``factor``, then sum. Same factor on every rank."""
+    if not isinstance(factor, (int, float, np.integer, np.floating)):
+        raise ConfigError(f"premul_sum: factor={factor!r} was given; needed is a real number.")
+    return ReduceOp("PREMUL_SUM", 8, factor.item() if isinstance(factor, np.generic) else factor)
+
+
+def make_reducer(op: ReduceOp, dtype: np.dtype, num_ranks: int) -> Callable:
+    """``reduce(parts, out)`` for ``num_ranks`` 1-D arrays of ``dtype``, in the order given.
+
+    ``out`` may be one of ``parts``. Raises ``DTypeError`` where the operator has no meaning for
+    the type. A reducer owns scratch memory: one thread at a time.
+    """
+    if not isinstance(op, ReduceOp):
+        raise ConfigError(f"reduce op: {op!r} was given; needed is ReduceOp.SUM, ... or premul_sum")
+    ufunc, kinds = _UFUNC[op.name]
+    kind = "f" if dtype.num in _NARROW or dtype.kind == "V" else dtype.kind
+    if kind not in kinds or (op.name == "PREMUL_SUM" and kind in "iu" and op.factor % 1):
+        raise DTypeError(
+            f"reduce op {op}: an array of dtype {dtype.name} was given; needed is "
+            f"{_needed(op)}. Convert the array or use another operator."
+        )
+    narrow = dtype.num in _NARROW
+    if not narrow and op.factor is None:
+        return _Native(ufunc, dtype, num_ranks if op.name == "AVG" else 1, kind in "fc")
+    acc = np.dtype(np.float32) if narrow else dtype
+    return _Wide(ufunc, acc, num_ranks if op.name == "AVG" else 1, op.factor)
+
+
+def _needed(op: ReduceOp) -> str:
+    if op.name == "PREMUL_SUM":
+        return "a number type that can hold the factor"
+    return {
+        "fc": "a floating or complex type (use SUM and divide)",
+        _BITS: "an integer or bool type",
+        _ORDERED: "a type with an order",
+    }[_UFUNC[op.name][1]]
+
+
+class _Native:
+    """Accumulate in the array's own type."""
+
+    def __init__(self, ufunc: np.ufunc, dtype: np.dtype, divisor: int, quiet: bool) -> None:
+        self.ufunc, self.dtype, self.divisor = ufunc, dtype, divisor
+        self.block = BLOCK_BYTES // dtype.itemsize
+        self.scratch: np.ndarray | None = None
+        self.quiet = quiet
+
+    def __call__(self, parts: Sequence[np.ndarray], out: np.ndarray) -> None:
+        if self.quiet:  # inf - inf and overflow are results here, not news
+            with np.errstate(all="ignore"):
+                self._reduce(parts, out)
+        else:
+            self._reduce(parts, out)
+
+    def _reduce(self, parts: Sequence[np.ndarray], out: np.ndarray) -> None:
+        if len(parts) == 1:
+            if parts[0] is not out:
+                out[...] = parts[0]
+        elif len(parts) == 2:
+            self.ufunc(parts[0], parts[1], out=out)
+        else:
+            for lo in range(0, out.size, self.block):
+                hi = lo + self.block
+                self._fold([p[lo:hi] for p in parts], out[lo:hi])
+        if self.divisor > 1:
+            np.divide(out, self.divisor, out=out)
+
+    def _fold(self, parts: Sequence[np.ndarray], out: np.ndarray) -> None:
+        """Sum three or more; ``out`` may alias a part, so the running value lies elsewhere."""
+        if self.scratch is None:
+            self.scratch = np.empty(self.block, self.dtype)
+        ufunc, acc = self.ufunc, self.scratch[: out.size]
+        ufunc(parts[0], parts[1], out=acc)
+        for part in parts[2:-1]:
+            ufunc(acc, part, out=acc)
+        ufunc(acc, parts[-1], out=out)
+
+
+class _Wide:
+    """Accumulate in another type (float32 for narrow floats), scaling every part if asked."""
+
+    def __init__(self, ufunc: np.ufunc, acc: np.dtype, divisor: int, factor) -> None:
+        self.ufunc, self.divisor, self.factor = ufunc, divisor, factor
+        self.block = BLOCK_BYTES // acc.itemsize
+        self.acc, self.term = np.empty(self.block, acc), np.empty(self.block, acc)
+
+    def __call__(self, parts: Sequence[np.ndarray], out: np.ndarray) -> None:
+        with np.errstate(all="ignore"):
+            for lo in range(0, out.size, self.block):
+                hi = lo + self.block
+                self._fold([p[lo:hi] for p in parts], out[lo:hi])
+
+    def _fold(self, parts: Sequence[np.ndarray], out: np.ndarray) -> None:
+        acc, term = self.acc[: out.size], self.term[: out.size]
+        self._load(acc, parts[0])
+        for part in parts[1:]:
+            self._load(term, part)
+            self.ufunc(acc, term, out=acc)
+        if self.divisor > 1:
+            np.divide(acc, self.divisor, out=acc)
+        np.copyto(out, acc, casting="unsafe")
+
+    def _load(self, into: np.ndarray, part: np.ndarray) -> None:
+        np.copyto(into, part)
+        if self.factor is not None:
+            np.multiply(into, into.dtype.type(self.factor), out=into)

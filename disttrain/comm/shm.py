@@ -1,0 +1,412 @@
+"""The shared-memory transport: ranks of one host that map one segment.
+
+How data moves. A rank *exposes* its data of an operation in shared memory, and its header says
+where (``channel``): in the caller's array when that lies in the rank's arena (``allocate``; no
+copy), in a small payload slot, in a staged copy (async), or in a ring of chunks (large arrays
+elsewhere), so that what is copied, reduced and copied back stays in the processor's cache.
+
+* Small operations: everybody exposes, everybody waits until all have arrived, compares headers,
+  and reads what it needs, reducing all ranks' data itself in rank order. One flag, no second
+  barrier: the slots alternate.
+* A large all_reduce: each rank reduces its slice of every chunk from all exposures, in rank order,
+  and writes the result into all of them. Two flags.
+* The rest pull: each rank copies (or reduces) from the exposures what is meant for it.
+
+Async operations post header and data when they are called. What is left is done in order, without
+a thread, whenever the rank comes by: in any later call of any group, while it waits for anything,
+in ``Work.is_completed`` and ``Work.wait``. (Measured with 2 ranks on 2 cores: a progress thread
+fights the computing thread for the interpreter and for the core, see docs; the arithmetic has to
+be done by one of the two anyway.) So a rank that waits may depend on a peer's next call, never on
+the peer's ``wait``.
+
+Knows arrays and flags. Groups, argument checks and global ranks are in ``group.py``.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import context
+from ..errors import CollectiveMismatch, CommError, ConfigError
+from .channel import BLOCK_BYTES, CONTROL_BYTES, DONE, FILLED, FINISHED, POSTED, Channel
+from .header import Call, hash64
+from .hub import Edge, Hub, Need
+from .mailbox import Mailbox
+from .reduce_ops import ReduceOp, make_reducer
+from .shm_steps import (
+    SMALL_BYTES,
+    Operation,
+    Parts,
+    Staging,
+    Steps,
+    meet,
+    pull,
+    reduce_large,
+    reduce_small,
+)
+from .transport import Transport
+from .work import Work
+
+WORLD = "world"
+
+
+def connect(
+    segment: Any,
+    rank: int,
+    world_size: int,
+    epoch: int = 0,
+    timeout: float = context.DEFAULT_TIMEOUT,
+) -> ShmTransport:
+    """The transport of all ranks of ``segment`` (a ``comm.control.Segment``).
+
+    ``epoch`` counts restarts of the job: flags that an earlier epoch left mean nothing to this one.
+    """
+    if platform.machine() not in ("x86_64", "AMD64", "i686"):
+        raise CommError(
+            f"shm: this machine is {platform.machine()}; the transport relies on the order in "
+            "which x86 makes stores visible. Use another transport."
+        )
+    if not 0 <= rank < world_size <= segment.num_ranks:
+        raise ConfigError(
+            f"shm.connect: rank={rank}, world_size={world_size} were given; needed is "
+            f"0 <= rank < world_size <= {segment.num_ranks}, the number of ranks of the segment."
+        )
+    hub = Hub(segment, rank, world_size, epoch, Mailbox.reserved(world_size))
+    blocks = [segment.comm_area(r)[0] for r in range(world_size)]
+    channel = Channel(hub, range(world_size), rank, blocks, WORLD)
+    return ShmTransport(channel, Mailbox(hub), timeout)
+
+
+class _Task(Work):
+    """An operation in a transport's queue: a generator of the needs it waits for, in turn."""
+
+    __slots__ = ("need", "outcome", "owner", "steps")
+
+    def __init__(self, owner: ShmTransport, steps: Steps, result: Any) -> None:
+        super().__init__()
+        self.owner, self.steps = owner, steps
+        self.need: Need | None = None
+        self.outcome: tuple = (result, None)
+
+    def advance(self) -> bool:
+        """Go on until a need is not met; True when nothing is left to do."""
+        while self.need is None or self.need():
+            try:
+                self.need = next(self.steps)
+            except StopIteration:
+                return True
+            except CommError as error:
+                self.outcome = (None, error)
+                return True
+        return False
+
+    def _poll(self) -> None:
+        self.owner.hub.progress()
+
+    def _block(self, timeout: float | None) -> None:
+        self.owner.wait(self, timeout)
+
+    # As the ``Need`` of who waits for it: what the head of the queue waits for, since all go
+    # in order.
+    def __call__(self) -> bool:
+        return self._done
+
+    def what(self) -> str:
+        return self.owner.head_need().what()
+
+    def edges(self) -> list[Edge]:
+        return self.owner.head_need().edges()
+
+
+class ShmTransport(Transport):
+    """One group of ranks over shared memory."""
+
+    kind = "shm"
+
+    def __init__(self, channel: Channel, mailbox: Mailbox, timeout: float) -> None:
+        super().__init__(channel.me, len(channel.ranks), channel.name, timeout, channel.hub.epoch)
+        self.channel, self.hub, self.mailbox = channel, channel.hub, mailbox
+        self._staging = Staging(channel)
+        self._queue: deque[_Task] = deque()
+        self._reducers: dict[tuple, tuple] = {}
+        self._broken = ""
+        self._words = self.hub.words
+        self._key = (hash64(channel.name) & 0xFFFFFFFF) << 32
+        for field in (POSTED, FILLED, DONE, FINISHED):
+            channel.publish(field, 0)
+
+    def allocate(self, nbytes: int) -> np.ndarray:
+        """uint8 memory in this rank's arena, not initialized; freed by its last view.
+
+        Arrays in it are reduced and read by peers where they lie.
+        """
+        return self.hub.arena.allocate(nbytes)
+
+    # -- verbs --------------------------------------------------------------------------------
+
+    def barrier(self, call: Call, *, async_op: bool = False) -> Work | None:
+        op = self._enter(call, (), async_op)
+        return self._run(meet(op), async_op, None)
+
+    def broadcast(
+        self, call: Call, array: np.ndarray, root: int, *, async_op: bool = False
+    ) -> Work | None:
+        ins = (array,) if self.rank == root else ()
+        op = self._enter(call, ins, async_op)
+        lens = [array.size if i == root else 0 for i in range(self.size)]
+        layout = (lens, [0] * self.size, array.size)
+
+        def sink(lo: int, parts: Parts) -> None:
+            for i, part in parts:
+                if i != self.rank:
+                    array[lo : lo + part.size] = part
+
+        steps = pull(op, ins, array.dtype, lambda: layout, sink, spread=False)
+        return self._run(steps, async_op, array)
+
+    def all_reduce(
+        self, call: Call, array: np.ndarray, op: ReduceOp, *, async_op: bool = False
+    ) -> Work | None:
+        if array.nbytes <= SMALL_BYTES:
+            if not async_op:
+                self._all_reduce_small(call, array, op)
+                return None
+            steps = reduce_small
+        else:
+            steps = reduce_large
+        reduce = self._reducer(op, array.dtype)
+        operation = self._enter(call, (array,), async_op)
+        return self._run(steps(operation, array, reduce), async_op, array)
+
+    def all_gather(
+        self, call: Call, outs: Sequence[np.ndarray], array: np.ndarray, *, async_op: bool = False
+    ) -> Work | None:
+        op = self._enter(call, (array,), async_op)
+        lens = [out.size for out in outs]
+        layout = (lens, [0] * self.size, max(lens))
+        steps = pull(op, (array,), array.dtype, lambda: layout, _copy_to(outs), spread=False)
+        return self._run(steps, async_op, outs)
+
+    def reduce_scatter(
+        self,
+        call: Call,
+        out: np.ndarray,
+        ins: Sequence[np.ndarray],
+        op: ReduceOp,
+        *,
+        async_op: bool = False,
+    ) -> Work | None:
+        reduce = self._reducer(op, out.dtype)
+        operation = self._enter(call, ins, async_op)
+        sizes = [part.size for part in ins]
+        start = sum(sizes[: self.rank])
+        layout = ([sizes[self.rank]] * self.size, [start] * self.size, max(sizes))
+
+        def sink(lo: int, parts: Parts) -> None:
+            if parts:
+                reduce([part for _, part in parts], out[lo : lo + parts[0][1].size])
+
+        steps = pull(operation, ins, out.dtype, lambda: layout, sink, spread=True)
+        return self._run(steps, async_op, out)
+
+    def all_to_all(
+        self,
+        call: Call,
+        outs: Sequence[np.ndarray],
+        ins: Sequence[np.ndarray],
+        *,
+        ragged: bool = False,
+        async_op: bool = False,
+    ) -> Work | None:
+        sends, recvs = [a.size for a in ins], [a.size for a in outs]
+        op = self._enter(call, ins, async_op, (*sends, *recvs) if ragged else ())
+
+        def layout() -> tuple:
+            if not ragged:
+                return recvs, [sends[0] * self.rank] * self.size, sends[0]
+            return self._ragged_layout(op)
+
+        steps = pull(op, ins, ins[0].dtype, layout, _copy_to(outs), spread=True)
+        return self._run(steps, async_op, outs)
+
+    def send(self, call: Call, array: np.ndarray, dst: int, tag: int) -> Work:
+        self._usable()
+        peer = self.channel.ranks[dst]
+        return self.mailbox.send(call, array, peer, self._key | tag, self.timeout)
+
+    def recv(self, call: Call, array: np.ndarray, src: int | None, tag: int) -> Work:
+        self._usable()
+        ranks = self.channel.ranks
+        peer = None if src is None else ranks[src]
+        return self.mailbox.recv(call, array, peer, self._key | tag, self.timeout, ranks.index)
+
+    def split(self, call: Call, members: Sequence[int] | None, name: str) -> ShmTransport | None:
+        block = 0
+        if members is not None:
+            block = self.hub.arena.take(BLOCK_BYTES)
+            self.hub.bytes[block : block + CONTROL_BYTES] = 0
+        table = [np.zeros(1, np.int64) for _ in range(self.size)]
+        self.all_gather(call, table, np.array([block], np.int64))
+        if members is None:
+            return None
+        ranks = [self.channel.ranks[i] for i in members]
+        blocks = [int(table[i][0]) for i in members]
+        channel = Channel(self.hub, ranks, list(members).index(self.rank), blocks, name)
+        return ShmTransport(channel, self.mailbox, self.timeout)
+
+    def close(self, call: Call | None) -> None:
+        if call is not None and not self._broken:
+            op = self._enter(call, (), False)
+            self._run(meet(op), False, None)
+            self._wait_all(FINISHED, op.seq)
+            self._staging.close()
+        if not self._broken:
+            self._broken = "it was closed"
+        if self.channel.name == WORLD:
+            self.hub.close(left=call is not None)
+
+    # -- how they run -------------------------------------------------------------------------
+
+    def _all_reduce_small(self, call: Call, array: np.ndarray, op: ReduceOp) -> None:
+        """The shortest way: one slot, one flag, everybody reduces. Kept free of objects."""
+        plan = call.plan
+        if plan is None:
+            plan = call.plan = self._small_plan(array, op)
+        reduce, slots = plan
+        self._ready_for_sync()
+        channel, words = self.channel, self._words
+        seq = channel.seq + 1
+        own, parts = slots[seq & 1]
+        own[...] = array
+        fingerprint = channel.post(call)
+        posted = channel.value(seq)
+        for i in channel.posted_idxs:
+            if words[i] < posted:
+                self._wait_all(POSTED, seq)
+                break
+        if not channel.same(seq, fingerprint):
+            try:
+                channel.verify(seq)
+            except CollectiveMismatch:
+                channel.publish(FINISHED, seq)
+                raise
+        reduce(parts, array)
+        words[channel.own[FINISHED]] = posted
+
+    def _small_plan(self, array: np.ndarray, op: ReduceOp) -> tuple:
+        """The reducer, and for each parity this rank's slot and all ranks' slots as arrays."""
+        slots = []
+        for parity in (0, 1):
+            offsets = [self.channel.payload(i, parity) for i in range(self.size)]
+            views = [self.hub.bytes[o : o + array.nbytes].view(array.dtype) for o in offsets]
+            slots.append((views[self.rank], views))
+        return self._reducer(op, array.dtype), slots
+
+    def _reducer(self, op: ReduceOp, dtype: np.dtype) -> Any:
+        """One reducer (and its scratch memory) per operator and type."""
+        key = (op, dtype.num)
+        if key not in self._reducers:
+            self._reducers[key] = make_reducer(op, dtype, self.size)
+        return self._reducers[key]
+
+    def _enter(
+        self, call: Call, parts: Sequence[np.ndarray], async_op: bool, table: Sequence[int] = ()
+    ) -> Operation:
+        if async_op:
+            self._usable()
+        else:
+            self._ready_for_sync()
+        return Operation(self._staging, call, parts, async_op, table)
+
+    def _ready_for_sync(self) -> None:
+        """What was called before comes first; and the next small payload must be free."""
+        if self._broken:
+            self._usable()
+        if self._queue:
+            self.wait(self._queue[-1], None)
+        channel, words = self.channel, self._words
+        before = channel.seq - 1
+        if before > 0:
+            value = channel.value(before)
+            for i in channel.finished_idxs:
+                if words[i] < value:
+                    self._wait_all(FINISHED, before)
+                    break
+
+    def _usable(self) -> None:
+        if self._broken:
+            raise CommError(
+                f"group {self.name}: cannot be used any more, since {self._broken}. "
+                "Make a new group, or restart the job."
+            )
+
+    def _run(self, steps: Steps, async_op: bool, result: Any) -> Work | None:
+        if async_op:
+            task = _Task(self, steps, result)
+            with self.hub.lock:
+                self._queue.append(task)
+                if len(self._queue) == 1:
+                    self.hub.pending.append(self)
+            self.hub.progress()
+            return task
+        for need in steps:
+            if not need():
+                self.wait(need, None)
+        return None
+
+    def advance(self) -> None:
+        """Let the operations in the queue go on, in order, without waiting."""
+        queue = self._queue
+        while queue and queue[0].advance():
+            task = queue.popleft()
+            if not queue and self in self.hub.pending:
+                self.hub.pending.remove(self)
+            task._end(*task.outcome)
+
+    def head_need(self) -> Need:
+        """What the first operation of the queue waits for."""
+        need = self._queue[0].need if self._queue else None
+        return self.channel.need(POSTED, self.channel.seq) if need is None else need
+
+    def wait(self, need: Need, timeout: float | None) -> None:
+        """Wait; a synchronous operation that is torn off in the middle makes the group useless."""
+        try:
+            self.hub.wait(need, self.timeout if timeout is None else timeout)
+        except BaseException as error:
+            retry = isinstance(need, _Task) and isinstance(error, TimeoutError)
+            if not retry and not self._broken:
+                self._broken = f"an operation ended in the middle ({type(error).__name__})"
+            raise
+
+    def _wait_all(self, field: int, seq: int) -> None:
+        self.wait(self.channel.need(field, seq), None)
+
+    def _ragged_layout(self, op: Operation) -> tuple:
+        """Read everybody's table of sizes; each pair must agree. All members see the same."""
+        n = self.size
+        tables = [op.view(at, 2 * n, np.dtype(np.int64)) for _, _, at in self.channel.where(op.seq)]
+        sends, recvs = np.stack([t[:n] for t in tables]), np.stack([t[n:] for t in tables])
+        wrong = np.argwhere(sends != recvs.T)
+        if len(wrong):
+            a, b = map(int, wrong[0])
+            ranks = self.channel.ranks
+            detail = (
+                f"rank {ranks[a]} has {sends[a, b]} elements for rank {ranks[b]}, "
+                f"which expects {recvs[b, a]}."
+            )
+            op.checked(self.channel.mismatch, op.seq, "sizes", detail)
+        starts = [int(sends[i, : self.rank].sum()) for i in range(n)]
+        return sends[:, self.rank].tolist(), starts, int(sends.max())
+
+
+def _copy_to(outs: Sequence[np.ndarray]) -> Any:
+    def sink(lo: int, parts: Parts) -> None:
+        for i, part in parts:
+            outs[i][lo : lo + part.size] = part
+
+    return sink

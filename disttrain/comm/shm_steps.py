@@ -1,0 +1,356 @@
+"""The collectives over shared memory, as generators of what each one waits for.
+
+A generator runs to its next ``yield need`` and is resumed when that need is met: at once and by
+waiting in a synchronous call, whenever the rank comes by in an asynchronous one. Same code, same
+order of arithmetic, same bits.
+
+``Operation`` is one collective that a rank has entered: its exposed data and its header. Knows
+channels and arrays; the verbs are in ``shm.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+
+import numpy as np
+
+from ..errors import CollectiveMismatch
+from .channel import (
+    DIRECT,
+    DONE,
+    FILLED,
+    FINISHED,
+    NONE,
+    PAYLOAD_BYTES,
+    POSTED,
+    RING,
+    STAGED,
+    Channel,
+)
+from .header import Call
+from .hub import Need
+
+SMALL_BYTES = PAYLOAD_BYTES
+CHUNK_BYTES = 512 << 10  # one chunk of the ring
+NUM_CHUNKS = 4
+SLICE_BYTES = 256 << 10  # what one rank reduces in one go where nothing needs a ring
+_LINE = 64  # slices begin at multiples of so many elements
+
+Steps = Generator[Need, None, None]
+Parts = list[tuple[int, np.ndarray]]  # (member, its elements)
+
+
+class Staging:
+    """The memory of one group in which data is exposed that does not lie in shared memory."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel, self.hub = channel, channel.hub
+        self.ring = 0
+        self.ring_seq = 0  # the last operation whose chunks peers may still be reading
+        self._blocks: list[tuple[int, int]] = []  # (operation, offset), free once all finished it
+
+    def slot(self, parts: Sequence[np.ndarray]) -> int:
+        """Copy into the small payload of the next operation, which must be free."""
+        channel = self.channel
+        offset = channel.payload(channel.me, (channel.seq + 1) & 1)
+        self._copy(parts, offset)
+        return offset
+
+    def block(self, parts: Sequence[np.ndarray], nbytes: int) -> int:
+        """Copy into a block of the arena."""
+        offset = self.hub.arena.take(nbytes)
+        self._copy(parts, offset)
+        return offset
+
+    def use_ring(self) -> int:
+        if not self.ring:
+            self.ring = self.hub.arena.take(CHUNK_BYTES * NUM_CHUNKS)
+        return self.ring
+
+    def retire(self, seq: int, offset: int) -> None:
+        """Free a block when every member has finished operation ``seq``."""
+        self._blocks.append((seq, offset))
+
+    def sweep(self) -> None:
+        """Free what can be freed."""
+        if self._blocks:
+            kept = []
+            for seq, offset in self._blocks:
+                if self.channel.need(FINISHED, seq, own=True)():
+                    self.hub.arena.give(offset)
+                else:
+                    kept.append((seq, offset))
+            self._blocks = kept
+
+    def close(self) -> None:
+        """Give everything back; every member has left the group's last operation."""
+        for _, offset in self._blocks:
+            self.hub.arena.give(offset)
+        self._blocks = []
+        if self.ring:
+            self.hub.arena.give(self.ring)
+            self.ring = 0
+
+    def _copy(self, parts: Sequence[np.ndarray], offset: int) -> None:
+        for part in parts:
+            into = self.hub.bytes[offset : offset + part.nbytes]
+            into[...] = part.view(np.uint8)
+            offset += part.nbytes
+
+
+class Operation:
+    """One collective that this rank has entered: exposed data, header posted."""
+
+    __slots__ = ("block", "channel", "hub", "me", "mode", "offset", "print_", "seq", "staging")
+
+    def __init__(
+        self,
+        staging: Staging,
+        call: Call,
+        parts: Sequence[np.ndarray],
+        async_op: bool,
+        table: Sequence[int] = (),
+    ) -> None:
+        """Expose ``parts`` (as if concatenated) and post the header.
+
+        ``table``: sizes that the others need to see, for ragged operations.
+        """
+        self.staging, self.channel = staging, staging.channel
+        self.hub, self.me = staging.hub, staging.channel.me
+        staging.sweep()
+        self.block = 0
+        self.offset, self.mode = self._expose(parts, async_op)
+        sizes = 0
+        if len(table):
+            sizes = staging.block([np.array(table, np.int64)], 8 * len(table))
+        self.print_ = self.channel.post(call, self.offset, self.mode, sizes)
+        self.seq = self.channel.seq
+        if sizes:
+            staging.retire(self.seq, sizes)
+
+    def _expose(self, parts: Sequence[np.ndarray], async_op: bool) -> tuple[int, int]:
+        nbytes = sum([p.nbytes for p in parts])
+        if nbytes == 0:
+            return 0, NONE
+        if nbytes > SMALL_BYTES:
+            offset = self._in_place(parts)
+            if offset:
+                return offset, DIRECT
+            if not async_op:
+                return self.staging.use_ring(), RING
+        elif not async_op:
+            return self.staging.slot(parts), STAGED
+        self.block = self.staging.block(parts, nbytes)
+        return self.block, STAGED
+
+    def _in_place(self, parts: Sequence[np.ndarray]) -> int:
+        """The offset of ``parts`` if they lie in this rank's arena, one behind the other."""
+        start = end = 0
+        for part in parts:
+            if part.nbytes:
+                offset = self.hub.offset_of(part)
+                if not offset or (end and offset != end):
+                    return 0
+                start, end = start or offset, offset + part.nbytes
+        return start
+
+    def arrive(self) -> Steps:
+        """Wait for all members and compare the headers."""
+        yield self.channel.need(POSTED, self.seq)
+        if not self.channel.same(self.seq, self.print_):
+            self.checked(self.channel.verify, self.seq)
+
+    def checked(self, check: Callable, *args) -> None:
+        """Run a check that raises on all members alike; the group stays usable."""
+        try:
+            check(*args)
+        except CollectiveMismatch:
+            self.end()
+            raise
+
+    def end(self) -> None:
+        """This rank reads nothing of others any more."""
+        self.channel.publish(FINISHED, self.seq)
+        if self.block:
+            self.staging.retire(self.seq, self.block)
+            self.block = 0
+
+    def view(self, offset: int, count: int, dtype: np.dtype) -> np.ndarray:
+        return self.hub.bytes[offset : offset + count * dtype.itemsize].view(dtype)
+
+    def exposures(self, where: Sequence[tuple], count: int, dtype: np.dtype) -> list[np.ndarray]:
+        """Every member's exposed array of ``count`` elements, or its ring."""
+        ring = NUM_CHUNKS * (CHUNK_BYTES // dtype.itemsize)
+        return [self.view(o, ring if mode == RING else count, dtype) for o, mode, _ in where]
+
+
+def meet(op: Operation) -> Steps:
+    """Wait for all and compare the headers; nothing else."""
+    yield from op.arrive()
+    op.end()
+
+
+def reduce_small(op: Operation, array: np.ndarray, reduce: Callable) -> Steps:
+    """All members' data is exposed whole: every member reduces all of it."""
+    yield from op.arrive()
+    reduce(op.exposures(op.channel.where(op.seq), array.size, array.dtype), array)
+    op.end()
+
+
+class _Slices:
+    """How chunk ``k`` of ``count`` elements is divided between the members."""
+
+    def __init__(self, count: int, step: int, size: int) -> None:
+        self.count, self.step, self.size = count, step, size
+        self.total = -(-count // step)
+
+    def __call__(self, chunk: int, member: int) -> tuple[int, int, int, int]:
+        """(start of the chunk, of the slice, end of the slice, of the chunk), in elements."""
+        lo = chunk * self.step
+        n = min(self.step, self.count - lo)
+        per = -(-n // (self.size * _LINE)) * _LINE
+        return lo, lo + min(member * per, n), lo + min((member + 1) * per, n), lo + n
+
+
+def reduce_large(op: Operation, array: np.ndarray, reduce: Callable) -> Steps:
+    """Each member reduces its slice of every chunk and writes it into all exposures.
+
+    With rings in play, three stages follow each other chunk by chunk: copy in, reduce, copy out.
+    A ring slot is free for chunk c when chunk c-4 was copied out, two rounds earlier.
+    """
+    yield from op.arrive()
+    channel, seq, me, dtype = op.channel, op.seq, op.me, array.dtype
+    where = channel.where(seq)
+    ringed = [i for i, (_, mode, _) in enumerate(where) if mode == RING]
+    waited = [i for i in ringed if i != me]
+    mine = op.mode == RING
+    views = op.exposures(where, array.size, dtype)
+    own = array if op.mode != STAGED else views[me]
+    per_chunk = CHUNK_BYTES // dtype.itemsize
+    step = per_chunk if ringed else len(where) * SLICE_BYTES // dtype.itemsize
+    slices = _Slices(array.size, step, len(where))
+
+    def at(member: int, chunk: int) -> int:
+        """What to subtract from an index of the array to get one of the member's exposure."""
+        return (chunk - chunk % NUM_CHUNKS) * step if member in ringed else 0
+
+    if mine and op.staging.ring_seq:
+        yield channel.need(FINISHED, op.staging.ring_seq)
+    for c in range(slices.total + 2):
+        if mine and c < slices.total:
+            lo, a, b, hi = slices(c, me)
+            d = at(me, c)
+            views[me][lo - d : a - d] = own[lo:a]
+            views[me][b - d : hi - d] = own[b:hi]
+            channel.publish(FILLED, seq, c + 1)
+        if 0 <= c - 1 < slices.total:
+            if waited:
+                yield channel.need(FILLED, seq, c, members=waited)
+            _, a, b, _ = slices(c - 1, me)
+            if b > a:
+                shifts = [at(i, c - 1) for i in range(len(where))]
+                parts = [v[a - d : b - d] for v, d in zip(views, shifts, strict=True)]
+                targets, parts[me] = parts[:me] + parts[me + 1 :], own[a:b]
+                reduce(parts, parts[me])
+                for target in targets:
+                    target[...] = parts[me]
+            channel.publish(DONE, seq, c)
+        if mine and 0 <= c - 2:
+            yield channel.need(DONE, seq, c - 1)
+            lo, a, b, hi = slices(c - 2, me)
+            d = at(me, c - 2)
+            own[lo:a] = views[me][lo - d : a - d]
+            own[b:hi] = views[me][b - d : hi - d]
+    yield channel.need(DONE, seq, slices.total)
+    if own is not array:
+        array[...] = own
+    op.end()
+
+
+Layout = tuple[Sequence[int], Sequence[int], int]
+
+
+def pull(
+    op: Operation,
+    ins: Sequence[np.ndarray],
+    dtype: np.dtype,
+    layout: Callable[[], Layout],
+    sink: Callable[[int, Parts], None],
+    spread: bool,
+) -> Steps:
+    """Every member reads from every other one what is meant for it.
+
+    ``ins``: this member's pieces, one per destination where ``spread``, else one for all (or
+    none). ``layout()``: for each member the number of elements it has for us and where they begin
+    in its data, and the longest such piece between any two members. ``sink(lo, parts)`` gets the
+    elements from ``lo`` on, in rank order.
+    """
+    yield from op.arrive()
+    lens, starts, longest = layout()
+    channel, seq, me = op.channel, op.seq, op.me
+    where = channel.where(seq)
+    rings = [i for i, (_, mode, _) in enumerate(where) if mode == RING]
+    waited = [i for i in rings if i != me and lens[i]]
+    per_chunk = CHUNK_BYTES // dtype.itemsize
+    piece = per_chunk // len(where) if spread else per_chunk
+    step = piece if rings else max(longest, 1)
+    total = -(-longest // step)
+    flat = [starts[i] + lens[i] if lens[i] else 0 for i in range(len(where))]
+    views = [
+        op.exposures([w], n, dtype)[0] if n else None for w, n in zip(where, flat, strict=True)
+    ]
+    mine = op.mode == RING
+
+    def parts(lo: int, chunk: int) -> Parts:
+        found = []
+        for i, view in enumerate(views):
+            n = min(step, lens[i] - lo)
+            if n <= 0:
+                continue
+            if i == me:
+                own = ins[me] if spread else ins[0]
+                found.append((i, own[lo : lo + n]))
+                continue
+            begin = starts[i] + lo
+            if i in rings:
+                begin = chunk % NUM_CHUNKS * per_chunk + (me * piece if spread else 0)
+            found.append((i, view[begin : begin + n]))
+        return found
+
+    if mine and op.staging.ring_seq:
+        yield channel.need(FINISHED, op.staging.ring_seq)
+    for c in range(total + 1):
+        if mine and c < total:
+            if c >= NUM_CHUNKS:
+                yield channel.need(DONE, seq, c - NUM_CHUNKS + 1)
+            _fill(op, ins, c, piece, per_chunk, spread)
+            channel.publish(FILLED, seq, c + 1)
+        if c:
+            if waited:
+                yield channel.need(FILLED, seq, c, members=waited)
+            sink((c - 1) * step, parts((c - 1) * step, c - 1))
+            channel.publish(DONE, seq, c)
+    op.end()
+    if mine:
+        op.staging.ring_seq = seq
+    if op.mode == DIRECT:
+        yield channel.need(FINISHED, seq)
+
+
+def _fill(
+    op: Operation,
+    ins: Sequence[np.ndarray],
+    chunk: int,
+    piece: int,
+    per_chunk: int,
+    spread: bool,
+) -> None:
+    """Copy chunk ``chunk`` of every piece into the ring."""
+    dtype = ins[0].dtype
+    ring = op.view(op.offset, NUM_CHUNKS * per_chunk, dtype)
+    base, lo = chunk % NUM_CHUNKS * per_chunk, chunk * piece
+    for i, source in enumerate(ins):
+        if spread and i == op.me:
+            continue
+        part = source[lo : lo + piece]
+        ring[base + i * piece : base + i * piece + part.size] = part

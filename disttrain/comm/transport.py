@@ -1,0 +1,133 @@
+"""What a transport is: the verbs that move arrays between the ranks of one group.
+
+To add one (TCP, MPI, NCCL, a simulation), write one file with a subclass of ``Transport``, and run
+``tests/comm/conformance.py`` with a fixture that starts ranks over it. The contract:
+
+* Ranks here are positions in the group, ``0 .. size-1``. ``ProcessGroup`` (the only caller) knows
+  global ranks, checks arguments, and has made arrays flat: every array is 1-D, C-contiguous, and
+  writable where it receives. Sizes may be 0. Element types are those of ``header.DTYPES``.
+* Every verb gets a ``Call``: its fingerprint must be compared between all ranks of the group
+  before data moves (``header.difference``), and a difference raises ``CollectiveMismatch`` on all
+  ranks, with the texts of all calls. Afterwards the group is usable, at the next operation.
+  ``ragged=True`` verbs have sizes that differ between ranks: compare each pair's.
+  A transport may keep what it has prepared for a call in ``call.plan``.
+* All ranks call the collectives of a group in the same order, sync or async; they take effect in
+  that order. Sends and receives are matched by (source, tag) in order, apart from collectives, and
+  several threads may not use one group at once.
+* With ``async_op=True`` a verb never waits for peers and returns ``Work``; arrays belong to the
+  transport until that work has ended. Otherwise it returns None when it is over: inputs may be
+  changed, outputs are there.
+* Reductions run in rank order through ``reduce_ops.make_reducer``: the same bits on every rank, in
+  every run, for every chunk size, on every transport that can choose its order.
+* Every wait goes through ``context.wait_until`` with ``timeout``; ``WaitTimeout`` names the ranks
+  that have not arrived; a dead rank raises ``PeerFailed`` on the others. After either the group
+  cannot be used any more, and further calls say so.
+* A group of one runs through the same code.
+
+This file knows numpy arrays; no shared memory, no sockets.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..context import DEFAULT_TIMEOUT
+from .header import Call
+from .reduce_ops import ReduceOp
+from .work import Work
+
+
+class Transport(ABC):
+    """The verbs of one group, seen from one of its ranks."""
+
+    kind = "abstract"
+
+    def __init__(
+        self, rank: int, size: int, name: str, timeout: float = DEFAULT_TIMEOUT, epoch: int = 0
+    ) -> None:
+        """``epoch``: how often the job was restarted; part of every header."""
+        self.rank, self.size, self.name = rank, size, name
+        self.timeout, self.epoch = timeout, epoch
+
+    def allocate(self, nbytes: int) -> np.ndarray:
+        """uint8 memory which this transport moves best (shared, pinned ...); freed by its last
+        view."""
+        return np.empty(nbytes, np.uint8)
+
+    @abstractmethod
+    def barrier(self, call: Call, *, async_op: bool = False) -> Work | None:
+        """Nobody goes on before everybody has come."""
+
+    @abstractmethod
+    def broadcast(
+        self, call: Call, array: np.ndarray, root: int, *, async_op: bool = False
+    ) -> Work | None:
+        """``array`` of the root into ``array`` of the others."""
+
+    @abstractmethod
+    def all_reduce(
+        self, call: Call, array: np.ndarray, op: ReduceOp, *, async_op: bool = False
+    ) -> Work | None:
+        """Reduce in place: every rank gets the result."""
+
+    @abstractmethod
+    def all_gather(
+        self, call: Call, outs: Sequence[np.ndarray], array: np.ndarray, *, async_op: bool = False
+    ) -> Work | None:
+        """``outs[r]`` becomes rank r's ``array``. ``array`` may be ``outs[rank]`` itself."""
+
+    @abstractmethod
+    def reduce_scatter(
+        self,
+        call: Call,
+        out: np.ndarray,
+        ins: Sequence[np.ndarray],
+        op: ReduceOp,
+        *,
+        async_op: bool = False,
+    ) -> Work | None:
+        """``out`` becomes the reduction of all ranks' ``ins[rank]``; it may be ``ins[rank]``.
+
+        The sizes of ``ins`` may differ from each other, not between ranks. All but one may be 0:
+        that is how ``reduce`` to a root comes here.
+        """
+
+    @abstractmethod
+    def all_to_all(
+        self,
+        call: Call,
+        outs: Sequence[np.ndarray],
+        ins: Sequence[np.ndarray],
+        *,
+        ragged: bool = False,
+        async_op: bool = False,
+    ) -> Work | None:
+        """``outs[r]`` becomes rank r's ``ins[rank]``. No ``ins`` overlaps an ``outs``.
+
+        Without ``ragged`` all pieces have one size. ``gather`` and ``scatter`` come here too.
+        """
+
+    @abstractmethod
+    def send(self, call: Call, array: np.ndarray, dst: int, tag: int) -> Work:
+        """Send to ``dst``. Its work ends when ``array`` may be changed again."""
+
+    @abstractmethod
+    def recv(self, call: Call, array: np.ndarray, src: int | None, tag: int) -> Work:
+        """Receive from ``src`` (None: whoever comes first). The work's result is the source.
+
+        A message whose dtype or shape differs raises ``CollectiveMismatch`` here, and at the
+        sender while it still waits or when it next sends to this rank.
+        """
+
+    @abstractmethod
+    def split(self, call: Call, members: Sequence[int] | None, name: str) -> Transport | None:
+        """A transport for some of the ranks, in that order. Every rank of this one calls it;
+        who is in no group gives None and gets None. Several groups may be made at once."""
+
+    @abstractmethod
+    def close(self, call: Call | None) -> None:
+        """Give everything back. With a call, first meet all ranks (a rank that has made fewer
+        calls than the others is found here); without, leave at once."""

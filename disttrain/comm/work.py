@@ -1,0 +1,135 @@
+"""Work: an operation that was started and can be waited for.
+
+A transport subclasses ``Work`` with its way of going on (``_poll``, ``_block``). Knows nothing of
+arrays or memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+class Work:
+    """An operation in flight. ``result`` is what it gives (often the array it was called with)."""
+
+    __slots__ = ("_callbacks", "_done", "_error", "_result")
+
+    def __init__(self) -> None:
+        self._done = False
+        self._error: BaseException | None = None
+        self._result: Any = None
+        self._callbacks: list[Callable[[Work], None]] = []
+
+    def is_completed(self) -> bool:
+        """Has it ended, well or not? Also lets it go on as far as it can without waiting."""
+        if not self._done:
+            self._poll()
+        return self._done
+
+    def wait(self, timeout: float | None = None) -> Any:
+        """Block until it has ended and return ``result``, or raise what it failed with.
+
+        ``timeout`` in seconds (default: the group's). Raises ``WaitTimeout``, ``PeerFailed``,
+        ``CollectiveMismatch``.
+        """
+        if not self._done:
+            self._block(timeout)
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+    @property
+    def result(self) -> Any:
+        """The result; waits for it."""
+        return self.wait()
+
+    def exception(self) -> BaseException | None:
+        """What it failed with, or None (also while it still runs)."""
+        return self._error
+
+    def then(self, fn: Callable[[Any], Any]) -> Work:
+        """A Work whose result is ``fn(result)``; ``fn`` runs where this work's end is noticed."""
+        return _Then(self, fn)
+
+    def on_end(self, callback: Callable[[Work], None]) -> None:
+        """Call ``callback(work)`` when it has ended, at once if it has."""
+        if self._done:
+            callback(self)
+        else:
+            self._callbacks.append(callback)
+
+    def _end(self, result: Any = None, error: BaseException | None = None) -> None:
+        self._result, self._error, self._done = result, error, True
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback(self)
+
+    def _poll(self) -> None:
+        """Go on as far as possible without waiting."""
+        raise NotImplementedError
+
+    def _block(self, timeout: float | None) -> None:
+        """Go on until the end."""
+        raise NotImplementedError
+
+
+class Done(Work):
+    """A work that has ended already."""
+
+    __slots__ = ()
+
+    def __init__(self, result: Any = None) -> None:
+        super().__init__()
+        self._end(result)
+
+
+class _Then(Work):
+    """The work after another one."""
+
+    __slots__ = ("_before",)
+
+    def __init__(self, before: Work, fn: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self._before = before
+        before.on_end(lambda ended: self._follow(ended, fn))
+
+    def _follow(self, ended: Work, fn: Callable[[Any], Any]) -> None:
+        if ended._error is not None:
+            self._end(error=ended._error)
+            return
+        try:
+            self._end(fn(ended._result))
+        except Exception as error:
+            self._end(error=error)
+
+    def _poll(self) -> None:
+        self._before.is_completed()
+
+    def _block(self, timeout: float | None) -> None:
+        if not self._before._done:
+            self._before._block(timeout)
+
+
+class Together(Work):
+    """Several works as one; the result is the list of their results."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: list[Work]) -> None:
+        super().__init__()
+        self._parts = parts
+
+    def _poll(self) -> None:
+        if all(part.is_completed() for part in self._parts):
+            self._finish()
+
+    def _block(self, timeout: float | None) -> None:
+        for part in self._parts:
+            if not part._done:
+                part._block(timeout)
+        self._finish()
+
+    def _finish(self) -> None:
+        error = next((p._error for p in self._parts if p._error is not None), None)
+        self._end([p._result for p in self._parts], error)

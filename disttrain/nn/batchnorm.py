@@ -29,12 +29,14 @@ class _Norm(Module):
         track_running_stats: bool = True,
         device: Any = None,
         dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.affine, self.track_running_stats = affine, track_running_stats
-        for name in ("weight", "bias"):
-            self.register_parameter(name, self._parameter(device, dtype) if affine else None)
+        for name, wanted in (("weight", affine), ("bias", affine and bias)):
+            self.register_parameter(name, self._parameter(device, dtype) if wanted else None)
         for name in ("running_mean", "running_var"):
             self.register_buffer(
                 name, self._statistic(device, dtype) if track_running_stats else None
@@ -58,8 +60,9 @@ class _Norm(Module):
 
     def reset_parameters(self) -> None:
         self.reset_running_stats()
-        if self.affine:
+        if self.weight is not None:
             init.ones_(self.weight)
+        if self.bias is not None:
             init.zeros_(self.bias)
 
     def _check(self, input: Tensor) -> None:
@@ -77,7 +80,7 @@ class _Norm(Module):
     def extra_repr(self) -> str:
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"track_running_stats={self.track_running_stats}"
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
         )
 
 
@@ -136,8 +139,11 @@ class _InstanceNorm(_Norm):
         track_running_stats: bool = False,
         device: Any = None,
         dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+        settings = (eps, momentum, affine, track_running_stats, device, dtype)
+        super().__init__(num_features, *settings, bias=bias)
 
     def _feature_dim(self, dims: int) -> int:
         return 0 if dims == self.allowed[0] else 1
@@ -184,6 +190,8 @@ class _LazyBatchNorm(LazyMixin):
 
     def initialize_parameters(self, input: Tensor) -> None:
         self.num_features = input.shape[1]
+        if not self.has_uninitialized_params():
+            return
         for store in (self._parameters, self._buffers):  # type: ignore[attr-defined]
             for value in store.values():
                 if is_lazy(value):

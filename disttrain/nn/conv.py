@@ -275,6 +275,8 @@ class _LazyConv(LazyMixin):
         axis = input.ndim - self.dims - 1  # type: ignore[attr-defined]
         self.in_channels = input.shape[axis]
         self._check(type(self).__name__)
+        if not self.has_uninitialized_params():
+            return
         self.weight.materialize(self._weight_shape())  # type: ignore[attr-defined]
         if self.bias is not None:
             self.bias.materialize((self.out_channels,))

@@ -12,8 +12,8 @@ from .parameter import is_lazy
 class LazyMixin:
     """Stands before a module class whose parameters start uninitialised.
 
-    ``initialize_parameters(*inputs)`` gives them their shapes; the object then becomes a
-    ``cls_to_become``. Loading a state dict gives shapes as well.
+    At the first call ``initialize_parameters(*inputs)`` takes the sizes and gives parameters their
+    shapes (unless a state dict has given them before); the object becomes a ``cls_to_become``.
     """
 
     cls_to_become: type[Module]
@@ -27,15 +27,10 @@ class LazyMixin:
         return any(is_lazy(t) for t in own)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.initialize_parameters(*args, **kwargs)
         if self.has_uninitialized_params():
-            self.initialize_parameters(*args, **kwargs)
-            if self.has_uninitialized_params():
-                raise ModuleError(
-                    f"{type(self).__name__}: its first forward has not given all parameters a shape"
-                )
-        self._settle()
-        return self(*args, **kwargs)
-
-    def _settle(self) -> None:
-        """Become the ordinary module."""
+            raise ModuleError(
+                f"{type(self).__name__}: its first forward has not given all parameters a shape"
+            )
         self.__class__ = self.cls_to_become  # type: ignore[assignment]
+        return self(*args, **kwargs)

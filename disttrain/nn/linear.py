@@ -96,6 +96,8 @@ class LazyLinear(LazyMixin, Linear):
 
     def initialize_parameters(self, input: Tensor) -> None:
         self.in_features = input.shape[-1]
+        if not self.has_uninitialized_params():
+            return
         self.weight.materialize((self.out_features, self.in_features))
         if self.bias is not None:
             self.bias.materialize((self.out_features,))

@@ -185,6 +185,8 @@ class Module(Walk, State, Convert):
         """``hook(module, grad_input, grad_output)`` when the gradients of the inputs are there."""
         return hooks.add(self, hooks.BACKWARD, hooks.Hook(hook), prepend)
 
+    register_backward_hook = register_full_backward_hook
+
     # --- text -------------------------------------------------------------------------------
     def _get_name(self) -> str:
         return type(self).__name__

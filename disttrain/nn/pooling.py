@@ -64,10 +64,14 @@ class AvgPool1d(Module):
         count_include_pad: bool = True,
     ) -> None:
         super().__init__()
-        self.kernel_size = kernel_size
-        self.stride = kernel_size if stride is None else stride
-        self.padding, self.ceil_mode = padding, ceil_mode
+        self.kernel_size = self._size(kernel_size)
+        self.stride = self._size(kernel_size if stride is None else stride)
+        self.padding, self.ceil_mode = self._size(padding), ceil_mode
         self.count_include_pad = count_include_pad
+
+    @staticmethod
+    def _size(value: Any) -> Any:
+        return value if isinstance(value, tuple) else (value,)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.avg_pool1d(
@@ -93,6 +97,10 @@ class AvgPool2d(AvgPool1d):
     ) -> None:
         super().__init__(kernel_size, stride, padding, ceil_mode, count_include_pad)
         self.divisor_override = divisor_override
+
+    @staticmethod
+    def _size(value: Any) -> Any:
+        return value
 
     def forward(self, input: Tensor) -> Tensor:
         return F.avg_pool2d(

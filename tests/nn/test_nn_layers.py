@@ -173,6 +173,18 @@ def test_one_hot_and_pixel_shuffle():
             bad()
 
 
+def test_padded_sequences():
+    rows = [tensor([1.0, 2.0, 3.0]), tensor([4.0])]
+    padded = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1)
+    assert padded.tolist() == [[1, 2, 3], [4, -1, -1]]
+    left = nn.utils.rnn.pad_sequence(rows, padding_side="left")
+    assert left.shape == (3, 2) and left.tolist()[2] == [3, 4]
+    back = nn.utils.rnn.unpad_sequence(padded, tensor([3, 1], np.int64), batch_first=True)
+    assert [t.tolist() for t in back] == [[1, 2, 3], [4]]
+    with pytest.raises(ShapeError, match="sequence 1"):
+        nn.utils.rnn.pad_sequence([randn(2, 3), randn(2, 4)])
+
+
 # --- attention ---------------------------------------------------------------------------------
 def test_attention_masks_agree_with_each_other():
     attention = nn.MultiheadAttention(8, 2, batch_first=True)
@@ -303,6 +315,8 @@ def test_wrong_types_and_settings_are_explained():
         F.mse_loss(x, x, reduction="average")
     with pytest.raises(ConfigError, match="between 0 and 1"):
         F.binary_cross_entropy(x * 10, x)
+    with pytest.warns(UserWarning, match="Implicit dimension"):
+        F.softmax(x)
     with pytest.warns(UserWarning, match="incorrect results"):
         F.mse_loss(x, randn(2, 1))
     with pytest.warns(UserWarning, match="reduction='sum'"):

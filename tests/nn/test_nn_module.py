@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import pickle
 import weakref
 
 import numpy as np
@@ -309,6 +310,16 @@ def test_deepcopy_is_independent_and_keeps_ties():
         m.loose = nn.Parameter(tensor(1))
         m.result = m.loose * 2
         copy.deepcopy(m)
+
+
+def test_copies_and_pickles_keep_hooks_and_values():
+    m, seen = Scale(), []
+    m.register_forward_hook(lambda *a: seen.append(1))
+    copy.deepcopy(m)(tensor(3))
+    assert seen == [1]
+    back = pickle.loads(pickle.dumps(Pair()))
+    assert back.second.weight.tolist() == [3.0] * 3 and back.second.weight.requires_grad
+    assert isinstance(back.second.weight, nn.Parameter)
 
 
 def test_modules_are_freed_without_the_collector():

@@ -10,7 +10,10 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Case:
-    """``getattr(nn, name)(*args, **kwargs)`` called with ``inputs`` (shapes, or arrays)."""
+    """``getattr(nn, name)(*args, **kwargs)`` called with ``inputs``.
+
+    An input is a shape (to draw numbers for, which are differentiated) or an array as it is.
+    """
 
     name: str
     args: tuple = ()
@@ -24,10 +27,13 @@ class Case:
         extra = "-".join(f"{k}={v}" for k, v in {**self.kwargs, **self.call}.items())
         return "-".join(x for x in (self.name, "x".join(map(str, self.args)), extra) if x)
 
-    def arrays(self) -> list[np.ndarray]:
-        """The inputs, the same on every call."""
+    def arrays(self) -> list[tuple[np.ndarray, bool]]:
+        """The inputs, the same on every call, and whether each is differentiated."""
         rng = np.random.default_rng(7)
-        return [x if isinstance(x, np.ndarray) else self._draw(rng, x) for x in self.inputs]
+        return [
+            (x, False) if isinstance(x, np.ndarray) else (self._draw(rng, x), True)
+            for x in self.inputs
+        ]
 
     def _draw(self, rng: Any, shape: tuple) -> np.ndarray:
         return rng.uniform(0.1, 0.9, shape) if self.positive else rng.normal(size=shape)
@@ -149,7 +155,7 @@ LOSSES = [
     Case("CrossEntropyLoss", (), ((3, 4), _int(0, -100, 1)), {"reduction": "sum"}),
     Case("CrossEntropyLoss", (), ((3, 4), _int(0, 2, 1)), {"ignore_index": 2}),
     Case("CrossEntropyLoss", (), ((3, 4), _int(0, 2, 1)), {"label_smoothing": 0.1}),
-    Case("CrossEntropyLoss", (), ((4,), _int(2)[0])),
+    Case("CrossEntropyLoss", (), ((4,), np.array(2))),
     Case("CrossEntropyLoss", (), ((2, 4, 3), _int([0, 1, 2], [3, 3, -100]))),
     Case("CrossEntropyLoss", (), ((3, 4), (3, 4)), {"label_smoothing": 0.2}),
     Case("NLLLoss", (), ((3, 4), _int(0, 3, 1))),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from ... import ops
@@ -192,7 +193,13 @@ def softmin(
 def _softmax_dim(where: str, x: Tensor, dim: int | None) -> int:
     if dim is not None:
         return dim
-    return 0 if x.ndim in (0, 1, 3) else 1
+    chosen = 0 if x.ndim in (0, 1, 3) else 1
+    warnings.warn(
+        f"Implicit dimension choice for {where} has been deprecated; dim={chosen} is taken. Pass "
+        "dim=X.",
+        stacklevel=4,
+    )
+    return chosen
 
 
 def gumbel_softmax(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import ops
-from ...core import Tensor
+from ...core import Tensor, dtypes
 from ...errors import ConfigError, ShapeError
 
 
@@ -57,7 +57,7 @@ def rms_norm(
     """Divide by the root mean square over the last dimensions (Zhang, Sennrich, 2019)"""
     shape = _tail("rms_norm", input, normalized_shape, weight)
     if eps is None:
-        eps = ops.finfo(input.dtype).eps
+        eps = dtypes.finfo(input.dtype).eps
     dims = tuple(range(-len(shape), 0))
     out = input * ops.rsqrt(ops.square(input).mean(dims, keepdim=True) + eps)
     return out if weight is None else out * weight

@@ -122,7 +122,8 @@ def interpolate(
         from_mean = [_area(s, out) for s, out in zip(input.shape[2:], sizes, strict=True)]
         return _separable(input, from_mean)
     if _MODES.get(mode) != input.ndim - 2:
-        raise ConfigError(
+        kind = ShapeError if mode in _MODES else ConfigError
+        raise kind(
             f"interpolate: mode={mode!r} given for an input of shape {list(input.shape)}; needed "
             "nearest, nearest-exact, area, or linear for 3, bilinear or bicubic for 4, trilinear "
             "for 5 dimensions"

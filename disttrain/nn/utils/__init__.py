@@ -1,5 +1,6 @@
-"""Helpers around gradients and parameters."""
+"""Helpers around gradients, parameters and sequences."""
 
+from . import rnn
 from .clip import (
     clip_grad_norm_,
     clip_grad_value_,
@@ -15,5 +16,6 @@ __all__ = [
     "clip_grads_with_norm_",
     "get_total_norm",
     "parameters_to_vector",
+    "rnn",
     "vector_to_parameters",
 ]

@@ -1,7 +1,8 @@
 """Hooks of a Module: where they are kept and how a call with hooks runs.
 
-A module without hooks has ``_hooks = None`` and its calls never come here. Otherwise ``_hooks``
-maps a kind to its hooks in order of call. Knows a module only by ``forward`` and ``_hooks``.
+``_hooks`` of a module maps a kind to its hooks in order of call; a module without any that concern
+calls has ``_hooks = None`` and its calls never come here. Hooks of state dicts are kept apart, in
+``_state_hooks``. Knows a module only by ``forward`` and these two.
 """
 
 from __future__ import annotations
@@ -39,9 +40,10 @@ def add(module: Any, kind: str, hook: Hook, prepend: bool = False) -> HookHandle
         raise TypeError(
             f"{type(module).__name__}: a {kind} hook must be callable, {hook.run!r} given"
         )
-    if module._hooks is None:
-        module._hooks = {}
-    hooks = module._hooks.setdefault(kind, HookDict())
+    store = _store(kind)
+    if getattr(module, store) is None:
+        setattr(module, store, {})
+    hooks = getattr(module, store).setdefault(kind, HookDict())
     before = list(hooks.items()) if prepend else []
     handle = HookHandle(hooks, hook)
     for key, value in before:
@@ -52,8 +54,12 @@ def add(module: Any, kind: str, hook: Hook, prepend: bool = False) -> HookHandle
 
 def of(module: Any, kind: str) -> list[Hook]:
     """The hooks of one kind, in order; a copy, so that hooks may remove themselves."""
-    hooks = module._hooks
+    hooks = getattr(module, _store(kind))
     return list(hooks[kind].values()) if hooks is not None and kind in hooks else []
+
+
+def _store(kind: str) -> str:
+    return "_hooks" if kind in CALL_KINDS else "_state_hooks"
 
 
 def run_all(module: Any, kind: str, *args: Any) -> None:

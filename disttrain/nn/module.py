@@ -31,6 +31,7 @@ class Module(Walk, State, Convert):
 
     training: bool = True
     _hooks: dict[str, Any] | None = None
+    _state_hooks: dict[str, Any] | None = None
 
     def __init__(self) -> None:
         d = self.__dict__

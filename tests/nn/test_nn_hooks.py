@@ -69,6 +69,8 @@ def test_without_hooks_again_the_fast_path_returns():
         assert m._hooks is not None
     m(tensor(1.0))
     assert m._hooks is None
+    m.register_state_dict_pre_hook(lambda *a: None)
+    assert m._hooks is None
 
 
 def test_full_backward_hooks_see_both_gradients():

@@ -79,6 +79,10 @@ class Detective:
             self._final = True
             self._write(LEFT, [], text, _ALWAYS)
 
+    def has_left(self, rank: int) -> bool:
+        """Has ``rank`` left for good?"""
+        return self._read(rank)[1] == LEFT
+
     def _write(self, state: int, edges: list, text: str, beat: int = 0) -> None:
         at, words = self._at[self._rank], self._words
         i = at // 8

@@ -14,22 +14,18 @@ A group is used by one thread at a time. Knows no tensors.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from .. import trace
 from ..errors import ConfigError, ShapeError
-from .header import RAGGED, Call, Site, describe_array, hash64
+from . import arguments as check
+from .calls import Calls
 from .reduce_ops import ReduceOp
 from .transport import Transport
 from .work import Together, Work
-
-_PACKAGE = os.path.dirname(os.path.abspath(trace.__file__)) + os.sep
-_MAX_CALLS = 4096
 
 
 class ProcessGroup:
@@ -39,7 +35,7 @@ class ProcessGroup:
         self.transport = transport
         self.ranks = list(range(transport.size)) if ranks is None else list(ranks)
         self.rank, self.size, self.name = transport.rank, transport.size, transport.name
-        self._calls: dict[tuple, tuple] = {}
+        self._calls = Calls(self.name, transport.epoch, self.rank, self.ranks)
         self._num_groups = 0
 
     def __repr__(self) -> str:
@@ -85,8 +81,8 @@ class ProcessGroup:
         label: str | None = None,
     ) -> Work | None:
         """Reduce ``array`` over all ranks, in place, in rank order. The work's result is it."""
-        flat = self._flat("all_reduce", array, write=True)
-        call = self._call("all_reduce", array, op=op, label=label)
+        flat = check.flat("all_reduce", array, write=True)
+        call = self._calls.get("all_reduce", array, op=op, label=label)
         work = self.transport.all_reduce(call, flat, op, async_op=async_op)
         if work is None and flat is array:
             return None
@@ -102,9 +98,9 @@ class ProcessGroup:
         label: str | None = None,
     ) -> Work | None:
         """Reduce into ``array`` of ``root``; the others' arrays keep their values."""
-        self._member("reduce", "root", root)
-        flat = self._flat("reduce", array, write=self.rank == root)
-        call = self._call("reduce", array, op=op, root=root, label=label)
+        check.member("reduce", "root", root, self.size)
+        flat = check.flat("reduce", array, write=self.rank == root)
+        call = self._calls.get("reduce", array, op=op, root=root, label=label)
         none = flat[:0]
         ins = [flat if i == root else none for i in range(self.size)]
         work = self.transport.reduce_scatter(call, ins[self.rank], ins, op, async_op=async_op)
@@ -114,9 +110,9 @@ class ProcessGroup:
         self, array: np.ndarray, root: int, *, async_op: bool = False, label: str | None = None
     ) -> Work | None:
         """Copy ``array`` of ``root`` into ``array`` of the others."""
-        self._member("broadcast", "root", root)
-        flat = self._flat("broadcast", array, write=self.rank != root)
-        call = self._call("broadcast", array, root=root, label=label)
+        check.member("broadcast", "root", root, self.size)
+        flat = check.flat("broadcast", array, write=self.rank != root)
+        call = self._calls.get("broadcast", array, root=root, label=label)
         work = self.transport.broadcast(call, flat, root, async_op=async_op)
         return self._back(work, [(array, flat)] if self.rank != root else [], array)
 
@@ -130,15 +126,15 @@ class ProcessGroup:
     ) -> Work | None:
         """``outs[r]`` becomes rank r's ``array``. Shapes may differ between ranks, when every
         rank gives them alike."""
-        self._list("all_gather", "outs", outs)
-        flat = self._flat("all_gather", array)
-        flats = self._outputs("all_gather", outs, array.dtype)
-        self._fit("all_gather", f"outs[{self.rank}]", outs[self.rank], array.shape)
+        check.per_rank("all_gather", "outs", outs, self.size)
+        flat = check.flat("all_gather", array)
+        flats = check.outputs("all_gather", outs, array.dtype)
+        check.fit("all_gather", f"outs[{self.rank}]", outs[self.rank], array.shape)
         shapes = tuple([out.shape for out in outs])
         if shapes.count(array.shape) == self.size:
-            call = self._call("all_gather", array, label=label)
+            call = self._calls.get("all_gather", array, label=label)
         else:
-            call = self._call("all_gather", array, label=label, sizes=shapes)
+            call = self._calls.get("all_gather", array, label=label, sizes=shapes)
         work = self.transport.all_gather(call, flats, flat, async_op=async_op)
         return self._back(work, list(zip(outs, flats, strict=True)), outs)
 
@@ -151,16 +147,16 @@ class ProcessGroup:
         label: str | None = None,
     ) -> Work | None:
         """``out`` (size x as many elements) becomes all ranks' ``array`` one behind the other."""
-        flat = self._flat("all_gather_single", array)
-        into = self._flat("all_gather_single", out, write=True)
-        self._same_dtype("all_gather_single", "out", out, array.dtype)
+        flat = check.flat("all_gather_single", array)
+        into = check.flat("all_gather_single", out, write=True)
+        check.same_dtype("all_gather_single", "out", out, array.dtype)
         n = array.size
         if out.size != n * self.size:
             raise ShapeError(
                 f"all_gather_single: out with {out.size} elements was given; needed are "
                 f"{n * self.size} ({self.size} ranks x {n} elements of array)."
             )
-        call = self._call("all_gather", array, label=label)
+        call = self._calls.get("all_gather", array, label=label)
         outs = [into[i * n : (i + 1) * n] for i in range(self.size)]
         work = self.transport.all_gather(call, outs, flat, async_op=async_op)
         return self._back(work, [(out, into)], out)
@@ -175,14 +171,14 @@ class ProcessGroup:
         label: str | None = None,
     ) -> Work | None:
         """``out`` becomes the reduction of all ranks' ``ins[rank]``."""
-        self._list("reduce_scatter", "ins", ins)
-        into = self._flat("reduce_scatter", out, write=True)
-        flats = [self._flat("reduce_scatter", a) for a in ins]
+        check.per_rank("reduce_scatter", "ins", ins, self.size)
+        into = check.flat("reduce_scatter", out, write=True)
+        flats = [check.flat("reduce_scatter", a) for a in ins]
         for i, a in enumerate(ins):
-            self._same_dtype("reduce_scatter", f"ins[{i}]", a, out.dtype)
-        self._fit("reduce_scatter", "out", out, ins[self.rank].shape)
+            check.same_dtype("reduce_scatter", f"ins[{i}]", a, out.dtype)
+        check.fit("reduce_scatter", "out", out, ins[self.rank].shape)
         shapes = tuple([a.shape for a in ins])
-        call = self._call("reduce_scatter", out, op=op, label=label, sizes=shapes)
+        call = self._calls.get("reduce_scatter", out, op=op, label=label, sizes=shapes)
         work = self.transport.reduce_scatter(call, into, flats, op, async_op=async_op)
         return self._back(work, [(out, into)], out)
 
@@ -196,16 +192,16 @@ class ProcessGroup:
         label: str | None = None,
     ) -> Work | None:
         """``out`` becomes this rank's part (of ``size`` equal ones) of the reduced ``array``."""
-        into = self._flat("reduce_scatter_single", out, write=True)
-        flat = self._flat("reduce_scatter_single", array)
-        self._same_dtype("reduce_scatter_single", "array", array, out.dtype)
+        into = check.flat("reduce_scatter_single", out, write=True)
+        flat = check.flat("reduce_scatter_single", array)
+        check.same_dtype("reduce_scatter_single", "array", array, out.dtype)
         n = out.size
         if array.size != n * self.size:
             raise ShapeError(
                 f"reduce_scatter_single: array with {array.size} elements was given; needed are "
                 f"{n * self.size} ({self.size} ranks x {n} elements of out). Pad it."
             )
-        call = self._call("reduce_scatter", array, op=op, label=label)
+        call = self._calls.get("reduce_scatter", array, op=op, label=label)
         ins = [flat[i * n : (i + 1) * n] for i in range(self.size)]
         work = self.transport.reduce_scatter(call, into, ins, op, async_op=async_op)
         return self._back(work, [(out, into)], out)
@@ -219,14 +215,14 @@ class ProcessGroup:
         label: str | None = None,
     ) -> Work | None:
         """``outs[r]`` becomes rank r's ``ins[rank]``; sizes may differ from pair to pair."""
-        self._list("all_to_all", "ins", ins)
-        self._list("all_to_all", "outs", outs)
-        flats = [self._flat("all_to_all", a) for a in ins]
+        check.per_rank("all_to_all", "ins", ins, self.size)
+        check.per_rank("all_to_all", "outs", outs, self.size)
+        flats = [check.flat("all_to_all", a) for a in ins]
         for i, a in enumerate(ins):
-            self._same_dtype("all_to_all", f"ins[{i}]", a, ins[0].dtype)
-        into = self._outputs("all_to_all", outs, ins[0].dtype)
+            check.same_dtype("all_to_all", f"ins[{i}]", a, ins[0].dtype)
+        into = check.outputs("all_to_all", outs, ins[0].dtype)
         shapes = tuple([a.shape for a in ins])
-        call = self._call("all_to_all", ins[0], label=label, ragged=True, shown=shapes)
+        call = self._calls.get("all_to_all", ins[0], label=label, ragged=True, shown=shapes)
         work = self.transport.all_to_all(call, into, flats, ragged=True, async_op=async_op)
         return self._back(work, list(zip(outs, into, strict=True)), outs)
 
@@ -246,17 +242,17 @@ class ProcessGroup:
         Give splits on all ranks or on none.
         """
         verb = "all_to_all_single"
-        flat, into = self._flat(verb, array), self._flat(verb, out, write=True)
-        self._same_dtype(verb, "out", out, array.dtype)
+        flat, into = check.flat(verb, array), check.flat(verb, out, write=True)
+        check.same_dtype(verb, "out", out, array.dtype)
         ragged = out_splits is not None or in_splits is not None
-        ins = self._rows(verb, "array", array, flat, in_splits)
-        outs = self._rows(verb, "out", out, into, out_splits)
+        ins = check.pieces(verb, "array", array, flat, in_splits, self.size)
+        outs = check.pieces(verb, "out", out, into, out_splits, self.size)
         if ragged:
             shown = (tuple([a.size for a in ins]), tuple([a.size for a in outs]))
-            call = self._call("all_to_all", array, label=label, ragged=True, shown=shown)
+            call = self._calls.get("all_to_all", array, label=label, ragged=True, shown=shown)
         else:
-            self._fit(verb, "out", out, array.shape)
-            call = self._call("all_to_all", array, label=label)
+            check.fit(verb, "out", out, array.shape)
+            call = self._calls.get("all_to_all", array, label=label)
         work = self.transport.all_to_all(call, outs, ins, ragged=ragged, async_op=async_op)
         return self._back(work, [(out, into)], out)
 
@@ -270,15 +266,15 @@ class ProcessGroup:
         label: str | None = None,
     ) -> Work | None:
         """``outs[r]`` of ``root`` becomes rank r's ``array``. The others give ``outs=None``."""
-        self._member("gather", "root", root)
-        flat = self._flat("gather", array)
+        check.member("gather", "root", root, self.size)
+        flat = check.flat("gather", array)
         none = flat[:0]
         into, back = [none] * self.size, []
         if self.rank == root:
-            self._list("gather", "outs", outs, "on the root")
-            into = self._outputs("gather", outs, array.dtype)
+            check.per_rank("gather", "outs", outs, self.size, "on the root")
+            into = check.outputs("gather", outs, array.dtype)
             back = list(zip(outs, into, strict=True))
-        call = self._call("gather", array, root=root, label=label, ragged=True)
+        call = self._calls.get("gather", array, root=root, label=label, ragged=True)
         ins = [flat if i == root else none for i in range(self.size)]
         work = self.transport.all_to_all(call, into, ins, ragged=True, async_op=async_op)
         return self._back(work, back, outs)
@@ -293,23 +289,23 @@ class ProcessGroup:
         label: str | None = None,
     ) -> Work | None:
         """``out`` becomes ``ins[rank]`` of ``root``. The others give ``ins=None``."""
-        self._member("scatter", "root", root)
-        into = self._flat("scatter", out, write=True)
+        check.member("scatter", "root", root, self.size)
+        into = check.flat("scatter", out, write=True)
         none = into[:0]
         flats = [none] * self.size
         if self.rank == root:
-            self._list("scatter", "ins", ins, "on the root")
-            flats = [self._flat("scatter", a) for a in ins]
+            check.per_rank("scatter", "ins", ins, self.size, "on the root")
+            flats = [check.flat("scatter", a) for a in ins]
             for i, a in enumerate(ins):
-                self._same_dtype("scatter", f"ins[{i}]", a, out.dtype)
-        call = self._call("scatter", out, root=root, label=label, ragged=True)
+                check.same_dtype("scatter", f"ins[{i}]", a, out.dtype)
+        call = self._calls.get("scatter", out, root=root, label=label, ragged=True)
         outs = [into if i == root else none for i in range(self.size)]
         work = self.transport.all_to_all(call, outs, flats, ragged=True, async_op=async_op)
         return self._back(work, [(out, into)], out)
 
     def barrier(self, *, async_op: bool = False, label: str | None = None) -> Work | None:
         """Wait until every rank has come."""
-        call = self._call("barrier", None, label=label or "")
+        call = self._calls.get("barrier", None, label=label or "")
         return self.transport.barrier(call, async_op=async_op)
 
     # -- point to point -----------------------------------------------------------------------
@@ -329,19 +325,19 @@ class ProcessGroup:
 
     def isend(self, array: np.ndarray, dst: int, tag: int = 0) -> Work:
         """Start a send."""
-        self._member("send", "dst", dst)
-        self._tag(tag)
-        flat = self._flat("send", array)
-        call = self._call("send", array, label="", shown=(("dst", dst), ("tag", tag)))
+        check.member("send", "dst", dst, self.size)
+        check.tag(tag)
+        flat = check.flat("send", array)
+        call = self._calls.get("send", array, label="", shown=(("dst", dst), ("tag", tag)))
         return self.transport.send(call, flat, dst, tag)
 
     def irecv(self, array: np.ndarray, src: int | None = None, tag: int = 0) -> Work:
         """Start a receive; the work's result is the source."""
         if src is not None:
-            self._member("recv", "src", src)
-        self._tag(tag)
-        flat = self._flat("recv", array, write=True)
-        call = self._call("recv", array, label="", shown=(("src", src), ("tag", tag)))
+            check.member("recv", "src", src, self.size)
+        check.tag(tag)
+        flat = check.flat("recv", array, write=True)
+        call = self._calls.get("recv", array, label="", shown=(("src", src), ("tag", tag)))
         work = self.transport.recv(call, flat, src, tag)
         if np.may_share_memory(flat, array):
             return work
@@ -362,7 +358,7 @@ class ProcessGroup:
         table = np.empty((self.size, 2), np.int64)
         outs = [table[i] for i in range(self.size)]
         self._num_groups += 1
-        self.transport.all_gather(self._call("split", mine, label=""), outs, mine)
+        self.transport.all_gather(self._calls.get("split", mine, label=""), outs, mine)
         order = sorted((int(k), i) for i, (c, k) in enumerate(table) if c == mine[0])
         members = None if color is None else [i for _, i in order]
         return self._subgroup(members, f"{self.name}/{self._num_groups}.{color}")
@@ -378,7 +374,7 @@ class ProcessGroup:
         if not ranks or len(set(ranks)) != len(ranks):
             raise ConfigError(f"new_group: ranks={ranks} was given; needed are different ranks.")
         for r in ranks:
-            self._member("new_group", "ranks", r)
+            check.member("new_group", "ranks", r, self.size)
         self._num_groups += 1
         members = ranks if self.rank in ranks else None
         group = self._subgroup(members, f"{self.name}/{self._num_groups}", tuple(ranks))
@@ -387,7 +383,7 @@ class ProcessGroup:
         return group
 
     def _subgroup(self, members: list[int] | None, name: str, sizes: tuple = ()) -> Any:
-        call = self._call("split", None, label="", sizes=sizes)
+        call = self._calls.get("split", None, label="", sizes=sizes)
         transport = self.transport.split(call, members, name)
         if transport is None:
             return None
@@ -398,150 +394,7 @@ class ProcessGroup:
         is found; with ``abort`` (default: while an exception is being handled) they do not."""
         if abort is None:
             abort = sys.exc_info()[0] is not None
-        self.transport.close(None if abort else self._call("close", None, label=""))
-
-    # -- checks -------------------------------------------------------------------------------
-
-    def _flat(self, verb: str, array: np.ndarray, write: bool = False) -> np.ndarray:
-        """``array`` as one contiguous row: a view if it can be, else a copy."""
-        if not isinstance(array, np.ndarray):
-            raise ConfigError(f"{verb}: {type(array).__name__} was given; needed is a numpy array.")
-        flags = array.flags
-        if write and not flags.writeable:
-            raise ConfigError(
-                f"{verb}: a read-only array was given; needed is one that can receive. Copy it."
-            )
-        if array.ndim == 1 and flags.c_contiguous:
-            return array
-        return array.reshape(-1)
-
-    def _outputs(self, verb: str, outs: Sequence[np.ndarray], dtype: np.dtype) -> list[np.ndarray]:
-        flats = [self._flat(verb, out, write=True) for out in outs]
-        for i, out in enumerate(outs):
-            self._same_dtype(verb, f"outs[{i}]", out, dtype)
-        return flats
-
-    def _same_dtype(self, verb: str, what: str, array: np.ndarray, dtype: np.dtype) -> None:
-        if array.dtype != dtype:
-            raise ShapeError(
-                f"{verb}: {what} of dtype {array.dtype} was given; needed is {dtype}, as the other "
-                "arrays have."
-            )
-
-    def _fit(self, verb: str, what: str, array: np.ndarray, shape: tuple) -> None:
-        if array.shape != shape:
-            raise ShapeError(
-                f"{verb}: {what} of shape {list(array.shape)} was given; needed is {list(shape)}."
-            )
-
-    def _list(self, verb: str, what: str, arrays: Any, where: str = "") -> None:
-        given = type(arrays).__name__
-        if isinstance(arrays, (list, tuple)):
-            if len(arrays) == self.size:
-                return
-            given = f"{len(arrays)} arrays"
-        raise ConfigError(
-            f"{verb}: {what}={given} was given; needed is a list of {self.size} arrays, one per "
-            f"rank of the group{', ' + where if where else ''}."
-        )
-
-    def _member(self, verb: str, what: str, rank: int) -> None:
-        if not isinstance(rank, (int, np.integer)) or not 0 <= rank < self.size:
-            raise ConfigError(
-                f"{verb}: {what}={rank!r} was given; needed is a rank of the group, "
-                f"0 <= {what} < {self.size}."
-            )
-
-    def _tag(self, tag: int) -> None:
-        if not isinstance(tag, (int, np.integer)) or not 0 <= tag < 1 << 32:
-            raise ConfigError(f"send/recv: tag={tag!r} was given; needed is 0 <= tag < 2**32.")
-
-    def _rows(
-        self, verb: str, what: str, array: np.ndarray, flat: np.ndarray, splits: Any
-    ) -> list[np.ndarray]:
-        """Cut ``flat`` into one piece per rank along dimension 0 of ``array``."""
-        rows = array.shape[0] if array.ndim else 0
-        if splits is None:
-            if array.ndim == 0 or rows % self.size:
-                raise ShapeError(
-                    f"{verb}: {what} of shape {list(array.shape)} was given; needed is a first "
-                    f"dimension that {self.size} ranks divide, or splits."
-                )
-            splits = [rows // self.size] * self.size
-        if len(splits) != self.size or sum(splits) != rows or min(splits) < 0:
-            raise ShapeError(
-                f"{verb}: splits {list(splits)} of {what} were given; needed are {self.size} "
-                f"numbers that add up to its {rows} rows."
-            )
-        width = array.size // rows if rows else 0
-        pieces, at = [], 0
-        for n in splits:
-            pieces.append(flat[at : at + n * width])
-            at += n * width
-        return pieces
-
-    # -- calls --------------------------------------------------------------------------------
-
-    def _call(
-        self,
-        verb: str,
-        array: np.ndarray | None,
-        *,
-        op: ReduceOp | None = None,
-        root: int = -1,
-        label: str | None = None,
-        sizes: tuple = (),
-        ragged: bool = False,
-        shown: tuple = (),
-    ) -> Call:
-        """The header of a call, from a cache by arguments and calling line.
-
-        ``sizes`` must agree between ranks; ``shown`` is for the reader only; with ``ragged`` the
-        shape of ``array`` is too.
-        """
-        frame = sys._getframe(2)
-        while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
-            frame = frame.f_back
-        code = frame.f_code
-        what = (None, None) if array is None else (array.shape, array.dtype)
-        key = (verb, what, id(op), root, id(code), frame.f_lasti, label, sizes, shown, ragged)
-        entry = self._calls.get(key)
-        if entry is None:
-            site = Site(code, frame.f_lineno)
-            call = self._make_call(verb, array, op, root, label, sizes, ragged, shown, site)
-            if len(self._calls) > _MAX_CALLS:
-                self._calls.clear()
-            self._calls[key] = entry = (call, code, op)  # kept alive, so that ids stay theirs
-        return entry[0]
-
-    def _make_call(
-        self, verb, array, op, root, label, sizes, ragged, shown, site
-    ) -> Call:  # fmt: skip
-        args = [] if array is None else [describe_array(array.dtype, array.shape)]
-        args += [f"op={op}"] if op is not None else []
-        args += [f"root={self.ranks[root]}"] if root >= 0 else []
-        args += [f"sizes={sizes}"] if sizes else []
-        args += [f"label={label!r}"] if label else []
-        args += [f"{s[0]}={s[1]}" if isinstance(s[0], str) else str(s) for s in shown]
-        args += [f"group={self.name}"] if verb in ("send", "recv") else []
-        if label is None:
-            line = 0 if self.rank == root else site.line
-        else:
-            line = hash64(label) if label else 0
-        shape = None if array is None or ragged or sizes else array.shape
-        return Call(
-            "send" if verb == "recv" else verb,
-            shown=verb,
-            args=", ".join(args),
-            site=site.text,
-            dtype=None if array is None else array.dtype,
-            reduce_code=0 if op is None else op.code + 1,
-            flags=RAGGED if ragged else 0,
-            root=root,
-            numel=0 if shape is None else array.size,
-            common=f"{self.name} {self.transport.epoch} {shape} {sizes} {op}",
-            line=line,
-        )
+        self.transport.close(None if abort else self._calls.get("close", None, label=""))
 
     def _back(self, work: Work | None, pairs: list[tuple], result: Any) -> Work | None:
         """Where an output had to be copied to be flat, copy it back when the work has ended."""

@@ -114,7 +114,7 @@ class Call:
         common: str = "",
         line: int = 0,
     ) -> None:
-        """``shown``, ``args`` and ``site`` are for the reader; ``common`` is whatever else must agree."""
+        """``shown``, ``args``, ``site`` are for the reader; ``common``: what else must agree."""
         self.op = op
         code = 255 if dtype is None else dtype_code(dtype)
         self.tail = _TAIL.pack(

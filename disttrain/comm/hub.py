@@ -27,6 +27,7 @@ import numpy as np
 from .. import context
 from ..errors import PeerFailed
 from .arena import Arena
+from .bootstrap import Watch
 from .deadlock import Detective
 
 CHUNK_BITS, SEQ_BITS = 20, 32
@@ -106,6 +107,7 @@ class Hub:
         self.pid = os.getpid()
         self.detective = Detective(self.words, self.buffer, segment, rank, size)
         self._needs: list[Need] = []  # what this rank waits for now: a stack
+        self._watch: Watch | None = None
         self._rank_context = context.current()
         self._rank_context.waiter.interrupts.append(self.check)
 
@@ -148,12 +150,18 @@ class Hub:
 
     def check(self) -> None:
         """Called while this rank waits: raises when a peer failed or nobody can go on."""
+        if self._watch is not None:
+            self._watch()
         failure = self.segment.failure()
         if failure is not None and failure.rank != self.rank:
             where = self._needs[-1].what() if self._needs else ""
             raise PeerFailed(failure.rank, failure.cause, failure.traceback, where)
         if self._needs:
             self.detective.look(self._needs[-1])
+
+    def watch_processes(self) -> None:
+        """No launcher does it: notice the death of peers, whose pids are in their slots."""
+        self._watch = Watch(self.segment, self.rank, self.size, self.detective.has_left)
 
     def close(self, left: bool) -> None:
         """Stop watching. ``left``: for good, so that who waits for this rank need not.
@@ -165,3 +173,6 @@ class Hub:
             interrupts.remove(self.check)
         if left:
             self.detective.leave()
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None

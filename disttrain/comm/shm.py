@@ -33,6 +33,7 @@ import numpy as np
 
 from .. import context
 from ..errors import CollectiveMismatch, CommError, ConfigError
+from .bootstrap import share_segment
 from .channel import BLOCK_BYTES, CONTROL_BYTES, DONE, FILLED, FINISHED, POSTED, Channel
 from .header import Call, hash64
 from .hub import Edge, Hub, Need
@@ -80,6 +81,20 @@ def connect(
     blocks = [segment.comm_area(r)[0] for r in range(world_size)]
     channel = Channel(hub, range(world_size), rank, blocks, WORLD)
     return ShmTransport(channel, Mailbox(hub), timeout)
+
+
+def connect_by_store(
+    store: Any,
+    rank: int,
+    world_size: int,
+    epoch: int = 0,
+    timeout: float = context.DEFAULT_TIMEOUT,
+) -> ShmTransport:
+    """As ``connect``, for processes on one host that nobody launched but that share a store."""
+    segment = share_segment(store, rank, world_size, timeout, f"shm/{epoch}")
+    transport = connect(segment, rank, world_size, epoch, timeout)
+    transport.hub.watch_processes()
+    return transport
 
 
 class _Task(Work):

@@ -31,7 +31,7 @@ from .header import Call
 from .hub import Need
 
 SMALL_BYTES = PAYLOAD_BYTES
-CHUNK_BYTES = 512 << 10  # one chunk of the ring
+CHUNK_BYTES = 1 << 20  # one chunk of the ring
 NUM_CHUNKS = 4
 SLICE_BYTES = 256 << 10  # what one rank reduces in one go where nothing needs a ring
 _LINE = 64  # slices begin at multiples of so many elements

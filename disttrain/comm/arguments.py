@@ -1,0 +1,105 @@
+"""Checks of what callers give to a process group, with messages for them.
+
+Knows arrays and numbers; no groups, no transports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import ConfigError, DTypeError, ShapeError
+
+
+def flat(verb: str, array: np.ndarray, write: bool = False) -> np.ndarray:
+    """``array`` as one contiguous row: a view if it can be, else a copy."""
+    if not isinstance(array, np.ndarray):
+        raise ConfigError(f"{verb}: {type(array).__name__} was given; needed is a numpy array.")
+    flags = array.flags
+    if write and not flags.writeable:
+        raise ConfigError(
+            f"{verb}: a read-only array was given; needed is one that can receive. Copy it."
+        )
+    if array.ndim == 1 and flags.c_contiguous:
+        return array
+    return array.reshape(-1)
+
+
+def outputs(verb: str, outs: Sequence[np.ndarray], dtype: np.dtype) -> list[np.ndarray]:
+    """Flat receiving arrays of ``dtype``."""
+    flats = [flat(verb, out, write=True) for out in outs]
+    for i, out in enumerate(outs):
+        same_dtype(verb, f"outs[{i}]", out, dtype)
+    return flats
+
+
+def same_dtype(verb: str, what: str, array: np.ndarray, dtype: np.dtype) -> None:
+    """``array`` has ``dtype``."""
+    if array.dtype != dtype:
+        raise DTypeError(
+            f"{verb}: {what} of dtype {array.dtype} was given; needed is {dtype}, as the other "
+            "arrays have."
+        )
+
+
+def fit(verb: str, what: str, array: np.ndarray, shape: tuple) -> None:
+    """``array`` has ``shape``."""
+    if array.shape != shape:
+        raise ShapeError(
+            f"{verb}: {what} of shape {list(array.shape)} was given; needed is {list(shape)}."
+        )
+
+
+def per_rank(verb: str, what: str, arrays: Any, size: int, where: str = "") -> None:
+    """``arrays`` is a list with one array per rank."""
+    given = type(arrays).__name__
+    if isinstance(arrays, (list, tuple)):
+        if len(arrays) == size:
+            return
+        given = f"{len(arrays)} arrays"
+    raise ConfigError(
+        f"{verb}: {what}={given} was given; needed is a list of {size} arrays, one per "
+        f"rank of the group{', ' + where if where else ''}."
+    )
+
+
+def member(verb: str, what: str, rank: int, size: int) -> None:
+    """``rank`` is a rank of the group."""
+    if not isinstance(rank, (int, np.integer)) or not 0 <= rank < size:
+        raise ConfigError(
+            f"{verb}: {what}={rank!r} was given; needed is a rank of the group, "
+            f"0 <= {what} < {size}."
+        )
+
+
+def tag(number: int) -> None:
+    """``number`` can be the tag of a message."""
+    if not isinstance(number, (int, np.integer)) or not 0 <= number < 1 << 32:
+        raise ConfigError(f"send/recv: tag={number!r} was given; needed is 0 <= tag < 2**32.")
+
+
+def pieces(
+    verb: str, what: str, array: np.ndarray, row: np.ndarray, splits: Any, size: int
+) -> list[np.ndarray]:
+    """Cut ``row``, which is ``array`` made flat, into one piece per rank along dimension 0."""
+    rows = array.shape[0] if array.ndim else 0
+    if splits is None:
+        if array.ndim == 0 or rows % size:
+            raise ShapeError(
+                f"{verb}: {what} of shape {list(array.shape)} was given; needed is a first "
+                f"dimension that {size} ranks divide, or splits."
+            )
+        splits = [rows // size] * size
+    if len(splits) != size or sum(splits) != rows or min(splits) < 0:
+        raise ShapeError(
+            f"{verb}: splits {list(splits)} of {what} were given; needed are {size} "
+            f"numbers that add up to its {rows} rows."
+        )
+    width = array.size // rows if rows else 0
+    found, at = [], 0
+    for n in splits:
+        found.append(row[at : at + n * width])
+        at += n * width
+    return found

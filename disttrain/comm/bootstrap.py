@@ -1,0 +1,157 @@
+"""Ranks without a launcher find one segment through a store.
+
+Rank 0 makes the segment and hands its descriptor over a Unix socket with an abstract name, so no
+file is left anywhere. The name and a random token travel through the store; who connects must be
+of the same user (the kernel says so) and know the token. Since no launcher watches the processes,
+every rank holds a pidfd of every other one and announces a death itself.
+
+Knows stores, sockets and processes; no arrays.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import secrets
+import select
+import socket
+import struct
+import time
+from typing import Any
+
+from .. import context
+from ..errors import CommError
+from .control import Segment
+
+_TOKEN_BYTES = 16
+_WATCH_EVERY = 0.05
+
+
+def share_segment(
+    store: Any, rank: int, world_size: int, timeout: float, prefix: str = "shm"
+) -> Segment:
+    """One segment for all ranks. ``store``: ``set(key, bytes)``, and ``get(key)`` that waits."""
+    key = f"{prefix}/segment"
+    if rank == 0:
+        segment = Segment.create(world_size)
+        _serve(segment, store, key, world_size, timeout)
+    else:
+        segment = _fetch(json.loads(bytes(store.get(key))), rank, timeout)
+    segment.slot(rank).pid = os.getpid()
+    return segment
+
+
+def _host() -> str:
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        return file.read().strip()
+
+
+def _serve(segment: Segment, store: Any, key: str, world_size: int, timeout: float) -> None:
+    """Give the descriptor to every other rank, each once."""
+    token = secrets.token_bytes(_TOKEN_BYTES)
+    name = f"disttrain-{secrets.token_hex(12)}"
+    missing = set(range(1, world_size))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind("\0" + name)
+        listener.listen(max(1, world_size))
+        listener.setblocking(False)
+        told = {"name": name, "token": token.hex(), "host": _host(), "uid": os.getuid()}
+        store.set(key, json.dumps(told).encode())
+
+        def all_came() -> bool:
+            try:
+                peer, _ = listener.accept()
+            except BlockingIOError:
+                return not missing
+            with peer:
+                missing.discard(_greet(peer, token, segment.fd))
+            return not missing
+
+        context.wait_until(
+            all_came, lambda: f"connect_by_store: ranks {sorted(missing)} to connect", timeout
+        )
+
+
+def _greet(peer: socket.socket, token: bytes, fd: int) -> int:
+    """Check who has connected and hand over the descriptor; the rank, -1 for a stranger."""
+    _, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    peer.settimeout(1.0)
+    try:
+        hello = peer.recv(_TOKEN_BYTES + 4, socket.MSG_WAITALL)
+        known = len(hello) == _TOKEN_BYTES + 4 and hmac.compare_digest(hello[:-4], token)
+        if uid != os.getuid() or not known:
+            return -1
+        socket.send_fds(peer, [b"1"], [fd])
+    except OSError:
+        return -1
+    return int.from_bytes(hello[-4:], "little")
+
+
+def _fetch(told: dict, rank: int, timeout: float) -> Segment:
+    """Connect to rank 0 and receive the descriptor."""
+    if told["host"] != _host() or told["uid"] != os.getuid():
+        raise CommError(
+            f"shm: rank 0 runs on another host or as another user than rank {rank}; shared memory "
+            "needs one of each. Use a transport that crosses hosts."
+        )
+    deadline = time.monotonic() + timeout
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
+        link.settimeout(max(0.1, deadline - time.monotonic()))
+        try:
+            link.connect("\0" + told["name"])
+            link.sendall(bytes.fromhex(told["token"]) + rank.to_bytes(4, "little"))
+            _, fds, _, _ = socket.recv_fds(link, 1, 1)
+        except OSError as error:
+            raise CommError(
+                f"shm: rank {rank} could not get the segment from rank 0 ({error}). Is rank 0 "
+                "still running, in the same network namespace?"
+            ) from None
+    if not fds:
+        raise CommError(f"shm: rank 0 refused to give its segment to rank {rank}.")
+    return Segment.attach(fds[0])
+
+
+class Watch:
+    """Announces the death of peers; called while this rank waits."""
+
+    def __init__(self, segment: Segment, rank: int, size: int, gone: Any) -> None:
+        """``gone(rank)``: has it left in good order?"""
+        self._segment, self._gone = segment, gone
+        self._peers = [r for r in range(size) if r != rank]
+        self._fds: dict[int, int] = {}
+        self._poll = select.poll()
+        self._next = 0.0
+
+    def __call__(self) -> None:
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + _WATCH_EVERY
+        for rank in self._peers:
+            if rank not in self._fds.values():
+                self._open(rank)
+        for fd, _ in self._poll.poll(0):
+            self._ended(self._fds[fd])
+
+    def _open(self, rank: int) -> None:
+        pid = self._segment.slot(rank).pid
+        if not pid:
+            return  # has not come yet
+        try:
+            fd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            self._ended(rank)
+            return
+        self._fds[fd] = rank
+        self._poll.register(fd, select.POLLIN)
+
+    def _ended(self, rank: int) -> None:
+        if not self._gone(rank):
+            cause = "its process ended without leaving the group"
+            self._segment.publish_failure(rank, cause)
+
+    def close(self) -> None:
+        for fd in self._fds:
+            os.close(fd)
+        self._fds.clear()

@@ -40,8 +40,9 @@ Operand = str | int | float
 class Target:
     """What the text of the code depends on.
 
-    ``vector_bits``: width of the vector functions of libmvec that are called; ``vector_functions``:
-    the names of ``EXTERNAL`` that libmvec has (the others are called once per lane).
+    ``vector_bits``: of the widest registers (512 means AVX-512F), which is also the width of the
+    functions of libmvec that are called; ``vector_functions``: the names of ``EXTERNAL`` that
+    libmvec has (the others are called once per lane).
     """
 
     vector_bits: int = 128
@@ -107,6 +108,16 @@ class Emitter:
 
     def copysign(self, size: str, sign: str) -> str:
         return self.call("copysign", size, sign)
+
+    def scale(self, x: str, n: str) -> str:
+        """``x * 2**n`` by the instruction that AVX-512 has for it; empty without one."""
+        if self.target.vector_bits != 512 or self.lanes != 16:
+            return ""
+        name, t = "@llvm.x86.avx512.mask.scalef.ps.512", self.v
+        self.declarations.add(f"declare {t} {name}({t}, {t}, {t}, i16, i32)")
+        rounding = 4  # that of the processor's current mode
+        inside = f"{t} {x}, {t} {n}, {t} zeroinitializer, i16 -1, i32 {rounding}"
+        return self.op(f"call {t} {name}({inside})")
 
     def as_int(self, x: str) -> str:
         return self.op(f"bitcast {self.v} {x} to {self.vi}")

@@ -24,7 +24,7 @@ class Cpu:
 
 def cpu() -> Cpu:
     """What ``/proc/cpuinfo`` says of the first processor."""
-    model, features = platform.processor() or "unknown", frozenset[str]()
+    model, features = "unknown", frozenset[str]()
     try:
         text = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
     except OSError:

@@ -191,9 +191,9 @@ class Core:
         t = f"<{e.lanes} x {stored}>"
         where = self._address(i, array)
         if self.access[array.name] == "s":
-            got = self._masked("gather", t, f"<{e.lanes} x ptr> align {size} {where}", t)
+            got = self._masked("gather", t, f"<{e.lanes} x ptr>", where, size)
         elif self.mask:
-            got = self._masked("load", t, f"ptr align {size} {where}", t)
+            got = self._masked("load", t, "ptr", where, size)
         else:
             got = e.op(f"load {t}, ptr {where}, align {size}")
         return e.widen(got, array.dtype)
@@ -208,15 +208,15 @@ class Core:
         offsets = e.op(f"mul {e.vec('int64')} {self._positions()}, {step}")
         return e.op(f"getelementptr i8, ptr %a{i}.row, {e.vec('int64')} {offsets}")
 
-    def _masked(self, how: str, t: str, where: str, out: str) -> str:
+    def _masked(self, how: str, t: str, kind: str, where: str, align: int) -> str:
+        """Load (or gather, from a vector of pointers) the lanes of the mask; zero in the others."""
         e = self.e
         mask = self.mask or "splat (i1 true)"
         pointer = f"v{e.lanes}p0" if how == "gather" else "p0"
-        kind = where.split(" align")[0]
-        short = _suffix(t)
-        name = f"@llvm.masked.{how}.{short}.{pointer}"
-        e.declarations.add(f"declare {out} {name}({kind}, {e.b}, {t})")
-        return e.op(f"call {out} {name}({where}, {e.b} {mask}, {t} zeroinitializer)")
+        name = f"@llvm.masked.{how}.{_suffix(t)}.{pointer}"
+        e.declarations.add(f"declare {t} {name}({kind}, i32, {e.b}, {t})")
+        inside = f"{kind} {where}, i32 {align}, {e.b} {mask}, {t} zeroinitializer"
+        return e.op(f"call {t} {name}({inside})")
 
     def _positions(self) -> str:
         e = self.e
@@ -412,11 +412,10 @@ class Core:
         kind = f"<{e.lanes} x ptr>" if strided else "ptr"
         name = f"@llvm.masked.{'scatter' if strided else 'store'}.{_suffix(t)}."
         name += f"v{e.lanes}p0" if strided else "p0"
-        e.declarations.add(f"declare void {name}({t}, {kind}, {e.b})")
+        e.declarations.add(f"declare void {name}({t}, {kind}, i32, {e.b})")
         mask = self.mask or "splat (i1 true)"
-        e.lines.append(
-            f"  call void {name}({t} {narrow}, {kind} align {size} {where}, {e.b} {mask})"
-        )
+        inside = f"{t} {narrow}, {kind} {where}, i32 {size}, {e.b} {mask}"
+        e.lines.append(f"  call void {name}({inside})")
 
     def _fold(self, op: str, total: str, value: str, kind: str) -> str:
         if op == "sum":

@@ -62,35 +62,34 @@ class _MethodDef(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A kernel ready to run; ``keep`` holds its memory."""
+    """A kernel ready to run."""
 
     fast: Callable[..., Any]
     general: Callable[[np.ndarray], None]
-    keep: tuple[Any, ...]
 
 
 class Unavailable(Exception):
     """No code can be generated here; the text says why."""
 
 
-def build(kernel: Kernel, access: dict[str, str]) -> Built:
-    """Compile or find ``kernel`` for these column strides (see ``llvm.py``).
+def build(kernel: Kernel, access: dict[str, str], target: Target | None = None) -> Built:
+    """Compile or find ``kernel`` for these column strides (see ``llvm.py``); ``target`` if not for
+    this processor's best instructions.
 
     Raises ``Unavailable`` where that cannot be done on this machine.
     """
     process = _process()
     for p in kernel.arrays:
         process.know_dtype(p.dtype)
-    text = f"{kernel}\n{sorted(access.items())}\n{process.fingerprint}"
-    key = hashlib.sha256(text.encode()).hexdigest()
-    loaded = process.load(kernel, access, key)
+    loaded = process.load(kernel, access, target or process.target)
     methods = []
     for name in ("fast", "general"):
         method = _MethodDef(
             f"{kernel.name}_{name}".encode(), loaded.functions[name], _FASTCALL, None
         )
         methods.append((method, process.new_function(ctypes.byref(method), process.table, None)))
-    return Built(methods[0][1], methods[1][1], (loaded, methods, process.table))
+    process.keep.append((loaded, methods))
+    return Built(methods[0][1], methods[1][1])
 
 
 def why_unavailable() -> str:
@@ -107,6 +106,7 @@ class _Process:
 
     def __init__(self) -> None:
         self.cpu = host.cpu()
+        self.keep: list[Any] = []  # code that functions may be called from is never given back
         reason = _unsupported()
         if reason:
             raise Unavailable(reason)
@@ -157,20 +157,26 @@ class _Process:
             digest.update(version.read_bytes())
         features = " ".join(sorted(self.cpu.features))
         python = f"{sys.implementation.cache_tag} numpy {np.__version__.split('.')[0]}"
-        return f"{digest.hexdigest()}\n{self.cpu.model}\n{features}\n{self.target}\n{python}"
+        return f"{digest.hexdigest()}\n{self.cpu.model}\n{features}\n{python}"
 
-    def load(self, kernel: Kernel, access: dict[str, str], key: str) -> Loaded:
+    def load(self, kernel: Kernel, access: dict[str, str], target: Target) -> Loaded:
+        text = f"{kernel}\n{sorted(access.items())}\n{target}\n{self.fingerprint}"
+        key = hashlib.sha256(text.encode()).hexdigest()
         folder = cache.directory()
         code = cache.read(folder, key)
         try:
             if code is None:
-                code = compile_ir(module(kernel, access, self.target))
+                code = compile_ir(module(kernel, access, target))
                 cache.write(folder, key, code)
             return load(code, self.resolve)
         except ImportError as e:
             raise Unavailable(f"llvmlite is not installed ({e}); pip install llvmlite") from None
         except ObjectError as e:
             raise Unavailable(str(e)) from None
+        except RuntimeError as e:
+            raise Unavailable(
+                f"LLVM refused the code of kernel {kernel.name}; is llvmlite at least 0.45? ({e})"
+            ) from None
 
     def resolve(self, name: str) -> int:
         """The address of a function of the C library that LLVM decided to call."""

@@ -29,24 +29,21 @@ _TANH = (
     -0.0057049863264528175,
 )
 _ERF_SMALL = (
-    0.1283791670631546,
-    -0.3761263848379818,
-    0.11283782747103663,
-    -0.026865445817546952,
-    0.005221074870193884,
-    -0.0008484711362266454,
-    0.00011270544004708189,
-    -9.680135315828608e-06,
+    0.128379165913657,
+    -0.37612627135766996,
+    0.11283600175058726,
+    -0.02685444456137777,
+    0.005189535302660121,
+    -0.0008020841079871148,
+    7.889119157823852e-05,
 )
 _ERFC_LOG = (
-    0.00018846660522763345,
-    -1.129580306206485,
-    -0.6332164063892668,
-    -0.10842209023258667,
-    0.025210334404499112,
-    -0.004205282962651263,
-    0.0004414723261830397,
-    -2.1697589359928654e-05,
+    -0.002619166857939129,
+    -1.1176212889270833,
+    -0.6542400304685659,
+    -0.08879973902200486,
+    0.014831850315130096,
+    -0.0011572215630064712,
 )
 _LOG = (
     0.3333333170406744,
@@ -73,8 +70,8 @@ def horner(e: Any, x: str, coefficients: Sequence[float]) -> str:
 
 
 def exp(e: Any, x: str) -> str:
-    """2**n * e**r with r within ln(2)/2 of zero; the power of two is applied in two halves, so
-    that results down to the smallest denormal and up to the largest number come out right."""
+    """2**n * e**r with r within ln(2)/2 of zero. Without an instruction for it, the power of two
+    is applied in two halves, so that denormals and the largest numbers come out right too."""
     x = e.op(f"select {e.b} {e.cmp('olt', x, e.f(-104.0))}, {e.v} {e.f(-104.0)}, {e.v} {x}")
     x = e.op(f"select {e.b} {e.cmp('ogt', x, e.f(89.0))}, {e.v} {e.f(89.0)}, {e.v} {x}")
     shifted = e.fma(x, e.f(_LOG2E), e.f(_SHIFTER))
@@ -84,6 +81,9 @@ def exp(e: Any, x: str) -> str:
     q = horner(e, r, _EXP)
     y = e.fma(e.op(f"fmul {e.v} {r}, {r}"), q, r)
     y = e.op(f"fadd {e.v} {y}, {e.f(1.0)}")
+    scaled = e.scale(y, n)
+    if scaled:
+        return scaled
     whole = e.op(f"sub {e.vi} {e.as_int(shifted)}, {e.i(0x4B400000)}")
     half = e.op(f"ashr {e.vi} {whole}, {e.i(1)}")
     rest = e.op(f"sub {e.vi} {whole}, {half}")

@@ -216,10 +216,13 @@ class Optimizer:
             if grad is None:
                 continue
             state = self.state[p]
-            for name in names:
-                if name not in state or state[name] is None:
-                    state[name] = self.initial(name, p, group)
-            tensors = [state[name] for name in names]
+            try:
+                tensors = [state[name] for name in names]
+            except KeyError:
+                for name in names:
+                    if name not in state:
+                        state[name] = self.initial(name, p, group)
+                tensors = [state[name] for name in names]
             if direct and p.array.__class__ is ndarray:
                 run(p.array, grad.array, *[t.array for t in tensors], **numbers)
                 touched(p)
@@ -304,6 +307,6 @@ def _adopt(saved: dict[str, Any], p: Tensor) -> dict[str, Any]:
                 )
         elif name == "step" and isinstance(value, (int, float)):
             out[name] = wrap(np.array(value, np.float32))
-        else:
+        elif value is not None:
             out[name] = deepcopy(value)
     return out

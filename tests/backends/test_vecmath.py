@@ -115,3 +115,36 @@ def test_functions_without_vector_form_are_called_per_lane():
     Program(kernel)(x, out)
     np.testing.assert_allclose(out, np.sin(x) + np.exp(x), rtol=1e-14)
     np.testing.assert_allclose(interpret(E.sin(E.var("x")), {"x": x}), np.sin(x))
+
+
+@pytest.mark.parametrize("name", ["exp", "log", "tanh", "erf", "sigmoid"])
+def test_digits_do_not_depend_on_the_width_of_registers(name):
+    """Code for a processor without AVX-512 gives the same bits."""
+    from disttrain.backends.emit import Target
+    from disttrain.backends.llvm import default_access
+    from disttrain.backends.native import build
+
+    best = program(name, "float32")
+    plain = build(best.kernel, default_access(best.kernel), Target(128, ()))
+    x = points(name)
+    x = np.concatenate([x, np.array([np.nan, np.inf, -np.inf, 1e-45], np.float32)])
+    one, other = np.empty_like(x), np.empty_like(x)
+    best(x, one)
+    assert plain.fast(x, other) is other
+    np.testing.assert_array_equal(one, other)
+
+
+def test_functions_of_the_c_library_are_found():
+    from disttrain.backends.emit import Target
+    from disttrain.backends.llvm import default_access
+    from disttrain.backends.native import build
+
+    for dtype in ("float32", "float64"):
+        kernel = elementwise(
+            "waves", lambda x: E.sin(x) * E.pow(x, 1.5), (Array("x", dtype),), dtype
+        )
+        if Program(kernel).native:
+            x = np.linspace(0, 9, 77).astype(dtype)
+            out = np.empty_like(x)
+            build(kernel, default_access(kernel), Target(128, ())).fast(x, out)
+            np.testing.assert_allclose(out, np.sin(x) * x**1.5, rtol=1e-5, atol=1e-5)

@@ -1,0 +1,7 @@
+"""``python -m launcher``: the command dtrun."""
+
+import sys
+
+from .cli import main
+
+sys.exit(main())

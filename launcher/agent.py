@@ -1,0 +1,311 @@
+"""The agent: starts the ranks of one attempt, watches them, and performs the policy's actions.
+
+It watches pidfds, output pipes and signals in one selector: a death is seen when it happens, not
+at the next poll. It is the parent and the subreaper of everything that the ranks start, so nothing
+can outlive the job.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import selectors
+import signal
+import sys
+import time
+from collections.abc import Callable
+
+from disttrain.comm.control import Segment
+
+from . import worker
+from .env import JOB_FD, worker_env
+from .options import streams_of
+from .output import Stream
+from .plan import Plan
+from .policy import REAP, Exit, Policy, Signal, root_cause
+from .processes import adopt_orphans, die_with_parent, kill_descendants, reap
+from .report import RankReport, cause_of, headline, write_report
+
+Body = Callable[[int], bytes]  # runs in a rank; what it returns goes to the result pipe
+
+
+@dataclasses.dataclass
+class Attempt:
+    """What one attempt gave."""
+
+    code: int
+    first: RankReport | None
+    ranks: list[RankReport]
+    results: list[bytes]
+    stopped_by: int
+
+
+class Agent:
+    """Runs attempts of ``plan``. ``front`` is a descriptor that ends when our starter does."""
+
+    def __init__(self, plan: Plan, body: Body | None, front: int) -> None:
+        self.plan, self.body, self.front = plan, body, front
+        self.selector = selectors.DefaultSelector()
+        self.wake_reader, self.wake_writer = os.pipe()
+        os.set_blocking(self.wake_reader, False)
+        os.set_blocking(self.wake_writer, False)
+
+    def run(self) -> Attempt:
+        """All attempts: the last one's outcome."""
+        adopt_orphans()
+        self._listen_for_signals()
+        for restart in range(self.plan.max_restarts + 1):
+            attempt = self._attempt(restart)
+            if attempt.code == 0 or attempt.stopped_by:
+                break
+            if restart < self.plan.max_restarts:
+                say(f"rank {attempt.first.rank if attempt.first else '?'} failed "
+                    f"({attempt.first.cause if attempt.first else attempt.code}); "
+                    f"restart {restart + 1} of {self.plan.max_restarts}")  # fmt: skip
+        return attempt
+
+    # --- one attempt ----------------------------------------------------------------------------
+
+    def _attempt(self, restart: int) -> Attempt:
+        plan = self.plan
+        self.segment = Segment.create(plan.num_ranks, epoch=restart + 1)
+        self.policy = Policy(plan.num_ranks, plan.shutdown_timeout)
+        self.pids: dict[int, int] = {}
+        self.results = [b""] * plan.num_ranks
+        self.streams: list[Stream] = []
+        self.stopped: set[int] = set()
+        for rank in range(plan.num_ranks):
+            self._start(rank, restart)
+        try:
+            self._watch()
+        finally:
+            left = kill_descendants(set(), REAP)
+            for stream in self.streams:
+                self._unwatch(stream.reader)
+                stream.drain()
+                stream.close()
+        if left:
+            say(f"processes {left} do not go although they were killed")
+        return self._outcome()
+
+    def _start(self, rank: int, restart: int) -> None:
+        plan = self.plan
+        out, err = (self._stream(rank, restart, which) for which in (1, 2))
+        result_reader, result_writer = os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        agent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                os.close(result_reader)
+                _redirect(out, err)
+                self.selector.close()
+                code = self._child(rank, restart, agent, result_writer)
+            except BaseException as error:
+                sys.stderr.write(f"dtrun: rank {rank} could not be started: {error}\n")
+            finally:
+                os._exit(code)
+        os.close(result_writer)
+        for stream in (out, err):
+            if stream is not None:
+                stream.started()
+                self.selector.register(stream.reader, selectors.EVENT_READ, stream.pump)
+                self.streams.append(stream)
+        os.set_blocking(result_reader, False)
+        self.selector.register(
+            result_reader, selectors.EVENT_READ, lambda: self._take_result(rank, result_reader)
+        )
+        pidfd = os.pidfd_open(pid)
+        self.pids[rank] = pid
+        self.selector.register(pidfd, selectors.EVENT_READ, lambda: self._gone(rank, pidfd))
+
+    def _child(self, rank: int, restart: int, agent: int, result: int) -> int:
+        if self.plan.spawn:
+            self._execute(rank, restart, agent)
+        worker.become_rank(self.plan, self.segment, rank, restart, agent)
+        if self.body is not None:
+            body = self.body
+
+            def run() -> None:
+                _write(result, body(rank))
+
+            return worker.run_rank(self.plan, self.segment, rank, restart, run)
+        os.close(result)
+        return worker.run_rank(
+            self.plan, self.segment, rank, restart, worker.program_body(self.plan)
+        )
+
+    def _execute(self, rank: int, restart: int, agent: int) -> None:
+        """Replace this forked process by a fresh Python, or by the program itself."""
+        plan = self.plan
+        die_with_parent(agent)
+        os.setpgid(0, 0)
+        for number in plan.signals:
+            signal.signal(number, signal.SIG_DFL)
+        os.set_inheritable(self.segment.fd, True)
+        env = {**os.environ, **worker_env(plan, rank, restart), JOB_FD: str(self.segment.fd)}
+        self.segment.slot(rank).pid = os.getpid()
+        if plan.no_python:
+            os.execvpe(plan.program[0], list(plan.program), env)
+        fields = json.dumps(dataclasses.asdict(plan))
+        args = [sys.executable, "-m", "launcher.worker", str(rank), str(restart), fields]
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, [_root(), env.get("PYTHONPATH", "")]))
+        os.execve(sys.executable, args, env)
+
+    def _stream(self, rank: int, restart: int, which: int) -> Stream | None:
+        """The pipe for stdout (1) or stderr (2); None: the rank inherits ours."""
+        plan = self.plan
+        redirect = streams_of(plan.redirects, rank) & which
+        tee = streams_of(plan.tee, rank) & which
+        if plan.num_ranks == 1 and not (redirect or tee) and plan.shown is None:
+            return None
+        hidden = redirect and not tee or (plan.shown is not None and rank not in plan.shown)
+        path = None
+        if (redirect or tee) and plan.log_dir:
+            name = "stdout.log" if which == 1 else "stderr.log"
+            path = os.path.join(plan.rank_dir(restart, rank), name)
+        prefix = f"[rank {rank}] " if plan.num_ranks > 1 else ""
+        return Stream(prefix, None if hidden else which, path)
+
+    # --- events ---------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        while not self.policy.over:
+            due = self.policy.next_tick
+            timeout = None if due is None else max(due - time.monotonic(), 0.0)
+            for key, _ in self.selector.select(timeout):
+                if key.data() is False:
+                    self._unwatch(key.fd)
+            self._perform(self.policy.tick(time.monotonic()))
+
+    def _unwatch(self, fd: int) -> None:
+        try:
+            self.selector.unregister(fd)
+        except (KeyError, ValueError):
+            pass
+
+    def _gone(self, rank: int, pidfd: int) -> bool:
+        pid, status = os.waitpid(self.pids[rank], os.WNOHANG)
+        if pid == 0:
+            return True
+        now = time.monotonic()
+        self._unwatch(pidfd)
+        os.close(pidfd)
+        del self.pids[rank]
+        number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+        code = 128 + number if number else os.WEXITSTATUS(status)
+        event = Exit(rank, code, now, number)
+        if event.failed:
+            cause, text = self.segment.slot(rank).error
+            self.segment.publish_failure(rank, cause_of(event, cause), text)
+        self._perform(self.policy.exited(event))
+        return True
+
+    def _take_result(self, rank: int, fd: int) -> bool:
+        try:
+            data = os.read(fd, 1 << 20)
+        except BlockingIOError:
+            return True
+        self.results[rank] += data
+        if not data:
+            self._unwatch(fd)
+            os.close(fd)
+        return True
+
+    def _perform(self, actions: list[Signal]) -> None:
+        for action in actions:
+            for rank, pid in list(self.pids.items()):
+                self.stopped.add(rank)
+                try:
+                    os.killpg(pid, action.number)
+                except (ProcessLookupError, PermissionError):
+                    try:
+                        os.kill(pid, action.number)
+                    except ProcessLookupError:
+                        continue
+
+    def _listen_for_signals(self) -> None:
+        signal.set_wakeup_fd(self.wake_writer, warn_on_full_buffer=False)
+        for number in (*self.plan.signals, signal.SIGCHLD):
+            signal.signal(number, lambda *_: None)
+        self.selector.register(self.wake_reader, selectors.EVENT_READ, self._signalled)
+        if self.front >= 0:
+            self.selector.register(self.front, selectors.EVENT_READ, self._front_gone)
+
+    def _signalled(self) -> bool:
+        for number in os.read(self.wake_reader, 512):
+            if number == signal.SIGCHLD:
+                reap(set(self.pids.values()))
+            else:
+                self._perform(self.policy.signalled(number, time.monotonic()))
+        return True
+
+    def _front_gone(self) -> bool:
+        if os.read(self.front, 1):
+            return True
+        self._perform(self.policy.orphaned())
+        return False
+
+    # --- the end --------------------------------------------------------------------------------
+
+    def _outcome(self) -> Attempt:
+        reports = {e.rank: self._rank_report(e) for e in self.policy.exits}
+        echoes = {r.rank for r in reports.values() if r.echo}
+        first = root_cause(self.policy.exits, echoes)
+        code = first.code if first is not None else 0
+        if self.policy.stopped_by:
+            code = 128 + self.policy.stopped_by
+        ranks = [reports[rank] for rank in sorted(reports)]
+        root = None if first is None else reports[first.rank]
+        if self.plan.log_dir:
+            write_report(self.plan.log_dir, root, ranks, code)
+        results, self.results = self.results, []
+        self.segment.close()
+        return Attempt(code, root, ranks, results, self.policy.stopped_by)
+
+    def _rank_report(self, e: Exit) -> RankReport:
+        slot = self.segment.slot(e.rank)
+        cause, text = slot.error
+        return RankReport(
+            rank=e.rank, pid=slot.pid, code=e.code, signal=e.signal, cause=cause_of(e, cause),
+            traceback=text, doing=slot.doing if e.failed else "",
+            echo=cause.startswith("PeerFailed"), stopped=e.rank in self.stopped,
+        )  # fmt: skip
+
+
+def tell(attempt: Attempt, plan: Plan) -> None:
+    """Print the failure summary of an attempt that failed by itself."""
+    if attempt.first is None or attempt.stopped_by:
+        return
+    others = [r for r in attempt.ranks if r.rank != attempt.first.rank]
+    sys.stderr.write(headline(attempt.first, others, " ".join(plan.program)) + "\n")
+    sys.stderr.flush()
+
+
+def say(text: str) -> None:
+    """One line of the launcher's own."""
+    sys.stderr.write(f"dtrun: {text}\n")
+    sys.stderr.flush()
+
+
+def _redirect(out: Stream | None, err: Stream | None) -> None:
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    for stream, fd in ((out, 1), (err, 2)):
+        if stream is not None:
+            os.dup2(stream.child_end(), fd)
+    os.close(null)
+
+
+def _write(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+    os.close(fd)
+
+
+def _root() -> str:
+    return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

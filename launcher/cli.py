@@ -1,0 +1,24 @@
+"""The command ``dtrun``: parse, set thread counts, then load and run the rest.
+
+Uses the standard library only until the command line is understood, so that ``--help`` and usage
+errors answer at once, and because numpy's BLAS reads its thread count when it is loaded.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+from .options import parse
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line; the exit code of the first failure, or 0."""
+    options = parse(sys.argv[1:] if argv is None else argv)
+    if options.nproc_per_node > 1:
+        for name in THREAD_VARIABLES:
+            os.environ.setdefault(name, "1")
+    return importlib.import_module("launcher.front").run(options)

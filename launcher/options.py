@@ -1,0 +1,232 @@
+"""The command line of ``dtrun``: torchrun's flags, checked, as a frozen dataclass.
+
+Every flag can be spelled with ``-`` or ``_``, and set by ``PET_<FLAG>`` in the environment. Uses
+the standard library only, so that ``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+UNSUPPORTED = {
+    "numa_binding": "binding to NUMA nodes",
+    "virtual_local_rank": "virtual local ranks",
+    "logs_specs": "custom log specifications",
+    "event_log_handler": "event log handlers",
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to start and how. ``program`` is the script or module with its arguments."""
+
+    program: tuple[str, ...]
+    nproc_per_node: int = 1
+    module: bool = False
+    no_python: bool = False
+    as_torch: bool = False
+    start_method: str = "fork"
+    max_restarts: int = 0
+    run_id: str = "none"
+    role: str = "default"
+    master_addr: str = "127.0.0.1"
+    master_port: int = 0
+    log_dir: str | None = None
+    redirects: str = "0"
+    tee: str = "0"
+    local_ranks_filter: tuple[int, ...] | None = None
+    signals: tuple[int, ...] = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+    shutdown_timeout: float = 5.0
+    dry_run: bool = False
+
+
+class _Parser(argparse.ArgumentParser):
+    """Accepts ``--nproc_per_node`` for ``--nproc-per-node``."""
+
+    def _get_option_tuples(self, option_string: str) -> list:
+        return super()._get_option_tuples(_dashes(option_string))
+
+    def _parse_optional(self, arg_string: str):  # type: ignore[no-untyped-def]
+        return super()._parse_optional(_dashes(arg_string))
+
+
+def _dashes(text: str) -> str:
+    if not text.startswith("--"):
+        return text
+    name, equals, value = text.partition("=")
+    return name.replace("_", "-") + equals + value
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser, for ``--help`` and for tests."""
+    p = _Parser(
+        prog="dtrun",
+        description="Start a training script on several ranks of this machine.",
+        epilog="Example: dtrun --nproc-per-node 4 train.py --lr 0.1",
+    )
+    add = p.add_argument
+    add("--nproc-per-node", default="1", metavar="N", help="ranks: a number, auto, cpu or gpu")
+    add("--nnodes", default="1:1", metavar="N", help="machines; this version runs on one")
+    add("-m", "--module", action="store_true", help="the program is a module, as with python -m")
+    add("--no-python", action="store_true", help="the program is an executable, not Python")
+    add("--run-path", action="store_true", help="accepted; scripts are always run by path")
+    add("--as-torch", action="store_true", help="let `import torch` in the script mean disttrain")
+    add("--start-method", default="fork", choices=("fork", "spawn"),
+        help="fork ranks from one warm process, or execute a fresh Python for each")  # fmt: skip
+    add("--max-restarts", type=int, default=0, metavar="N", help="restart the job when a rank fails")
+    add("--rdzv-id", "--run-id", dest="rdzv_id", default="none", help="the job's name")
+    add("--rdzv-backend", default="static", help="accepted (static, c10d)")
+    add("--rdzv-endpoint", default="", help="host:port of the job's store")
+    add("--rdzv-conf", default="", help="accepted: k=v,k=v")
+    add("--standalone", action="store_true", help="one machine, any free port (the default)")
+    add("--monitor-interval", type=float, default=0.1, help="accepted; exits are seen at once")
+    add("--role", default="default", help="the name of this group of ranks")
+    add("--log-dir", default=None, metavar="DIR", help="where outputs and report.json go")
+    add("-r", "--redirects", default="0", help="outputs to files: 0 none, 1 out, 2 err, 3 both")
+    add("-t", "--tee", default="0", help="outputs to files and the console: as --redirects")
+    add("--local-ranks-filter", default="", help="ranks whose output is shown, as 0,2")
+    add("--node-rank", type=int, default=0, help="this machine's number")
+    add("--master-addr", default="127.0.0.1", help="MASTER_ADDR for the ranks")
+    add("--master-port", type=int, default=0, help="MASTER_PORT for the ranks (0: any free one)")
+    add("--local-addr", default=None, help="accepted")
+    add("--signals-to-handle", default="SIGTERM,SIGINT,SIGHUP,SIGQUIT",
+        help="signals that are passed on to the ranks")  # fmt: skip
+    add("--shutdown-timeout", type=float, default=5.0, metavar="S",
+        help="seconds between asking ranks to end and killing them (torchrun: 30)")  # fmt: skip
+    add("--dry-run", action="store_true", help="print what would be started, and start nothing")
+    for name, what in UNSUPPORTED.items():
+        add("--" + name.replace("_", "-"), default=None, help=argparse.SUPPRESS, metavar=what)
+    add("program", nargs=argparse.REMAINDER, help="the script (or module) and its arguments")
+    return p
+
+
+def parse(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Options:
+    """The options of a command line; a usage error exits with code 2 and says what is needed."""
+    p = parser()
+    _take_defaults(p, os.environ if env is None else env)
+    given = p.parse_args(list(argv))
+    for name, what in UNSUPPORTED.items():
+        if getattr(given, name) is not None:
+            p.error(f"--{name.replace('_', '-')}: {what} is not supported in this version")
+    program = given.program[1:] if given.program[:1] == ["--"] else given.program
+    if not program:
+        p.error("no program given; needed is a script: dtrun --nproc-per-node 4 train.py")
+    _check_nodes(p, given)
+    return Options(
+        program=tuple(program),
+        nproc_per_node=_ranks(p, given.nproc_per_node),
+        module=given.module,
+        no_python=given.no_python,
+        as_torch=given.as_torch,
+        start_method="spawn" if given.no_python else given.start_method,
+        max_restarts=_at_least(p, "--max-restarts", given.max_restarts, 0),
+        run_id=given.rdzv_id,
+        role=given.role,
+        master_addr=_endpoint(given)[0],
+        master_port=_port(p, _endpoint(given)[1]),
+        log_dir=given.log_dir,
+        redirects=_streams(p, "--redirects", given.redirects),
+        tee=_streams(p, "--tee", given.tee),
+        local_ranks_filter=_filter(p, given.local_ranks_filter),
+        signals=_signals(p, given.signals_to_handle),
+        shutdown_timeout=_at_least(p, "--shutdown-timeout", given.shutdown_timeout, 0),
+        dry_run=given.dry_run,
+    )
+
+
+def _take_defaults(p: argparse.ArgumentParser, env: Mapping[str, str]) -> None:
+    """``PET_NPROC_PER_NODE=4`` sets ``--nproc-per-node 4`` unless the flag is given."""
+    for action in p._actions:
+        value = env.get(f"PET_{action.dest.upper()}")
+        if value is None or action.dest in ("help", "program"):
+            continue
+        if action.nargs == 0:
+            action.default = value not in ("0", "", "false", "False")
+        else:
+            action.default = value
+
+
+def _ranks(p: argparse.ArgumentParser, text: str) -> int:
+    if text in ("auto", "cpu"):
+        return len(os.sched_getaffinity(0))
+    if text == "gpu":
+        p.error("--nproc-per-node gpu: this version has no GPU backend; give a number, or cpu")
+    try:
+        n = int(text)
+    except ValueError:
+        p.error(f"--nproc-per-node {text}: a number, auto, cpu or gpu is needed")
+    if n < 1:
+        p.error(f"--nproc-per-node {n}: at least one rank is needed")
+    return n
+
+
+def _check_nodes(p: argparse.ArgumentParser, given: argparse.Namespace) -> None:
+    low, _, high = given.nnodes.partition(":")
+    try:
+        fewest, most = int(low), int(high or low)
+    except ValueError:
+        p.error(f"--nnodes {given.nnodes}: a number or MIN:MAX is needed")
+    if fewest < 1 or most < fewest:
+        p.error(f"--nnodes {given.nnodes}: 1 <= MIN <= MAX is needed")
+    if fewest > 1:
+        p.error(f"--nnodes {given.nnodes}: this version runs on one machine; use --nnodes 1")
+    if given.node_rank != 0:
+        p.error(f"--node-rank {given.node_rank}: with one machine it is 0")
+
+
+def _at_least(p: argparse.ArgumentParser, flag: str, value: float, low: float):  # type: ignore[no-untyped-def]
+    if value < low:
+        p.error(f"{flag} {value:g}: at least {low:g} is needed")
+    return value
+
+
+def _endpoint(given: argparse.Namespace) -> tuple[str, int | str]:
+    host, _, port = given.rdzv_endpoint.rpartition(":")
+    if given.rdzv_endpoint and not given.standalone:
+        return host or given.rdzv_endpoint, port if host else 0
+    return given.master_addr, given.master_port
+
+
+def _port(p: argparse.ArgumentParser, value: int | str) -> int:
+    if not str(value).isdigit() or int(value) > 65535:
+        p.error(f"port {value!r}: a number from 0 to 65535 is needed")
+    return int(value)
+
+
+def _streams(p: argparse.ArgumentParser, flag: str, text: str) -> str:
+    for part in text.split(","):
+        rank, colon, value = part.rpartition(":")
+        if value not in ("0", "1", "2", "3") or (colon and not rank.isdigit()):
+            p.error(f"{flag} {text}: 0, 1, 2 or 3, or rank:value pairs such as 0:1,1:2 are needed")
+    return text
+
+
+def streams_of(text: str, rank: int) -> int:
+    """The value (0..3) that a ``--redirects`` or ``--tee`` text gives ``rank``."""
+    value = 0
+    for part in text.split(","):
+        who, colon, number = part.rpartition(":")
+        if not colon or int(who) == rank:
+            value = int(number)
+    return value
+
+
+def _filter(p: argparse.ArgumentParser, text: str) -> tuple[int, ...] | None:
+    if not text:
+        return None
+    if not all(part.strip().isdigit() for part in text.split(",")):
+        p.error(f"--local-ranks-filter {text}: ranks such as 0,2 are needed")
+    return tuple(int(part) for part in text.split(","))
+
+
+def _signals(p: argparse.ArgumentParser, text: str) -> tuple[int, ...]:
+    out = []
+    for name in filter(None, (part.strip() for part in text.split(","))):
+        if name not in signal.Signals.__members__:
+            p.error(f"--signals-to-handle {text}: {name} is no signal's name")
+        out.append(int(signal.Signals[name]))
+    return tuple(out)

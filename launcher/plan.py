@@ -1,0 +1,88 @@
+"""What will be started: the options resolved, as data. ``--dry-run`` prints it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from dataclasses import dataclass
+
+from .options import Options
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One job on this machine."""
+
+    program: tuple[str, ...]
+    num_ranks: int
+    module: bool = False
+    no_python: bool = False
+    as_torch: bool = False
+    spawn: bool = False
+    max_restarts: int = 0
+    run_id: str = "none"
+    role: str = "default"
+    master_addr: str = "127.0.0.1"
+    master_port: int = 0
+    log_dir: str | None = None
+    redirects: str = "0"
+    tee: str = "0"
+    shown: tuple[int, ...] | None = None
+    signals: tuple[int, ...] = ()
+    shutdown_timeout: float = 5.0
+
+    def rank_dir(self, restart: int, rank: int) -> str:
+        """Where a rank's files go."""
+        assert self.log_dir is not None
+        return os.path.join(self.log_dir, f"attempt_{restart}", str(rank))
+
+    def error_file(self, restart: int, rank: int) -> str:
+        return os.path.join(self.rank_dir(restart, rank), "error.json")
+
+
+def make_plan(options: Options) -> Plan:
+    """Resolve what the options leave open: the port, the job's id."""
+    return Plan(
+        program=options.program,
+        num_ranks=options.nproc_per_node,
+        module=options.module,
+        no_python=options.no_python,
+        as_torch=options.as_torch,
+        spawn=options.start_method == "spawn",
+        max_restarts=options.max_restarts,
+        run_id=options.run_id if options.run_id != "none" else uuid.uuid4().hex[:12],
+        role=options.role,
+        master_addr=options.master_addr,
+        master_port=options.master_port or free_port(),
+        log_dir=options.log_dir,
+        redirects=options.redirects,
+        tee=options.tee,
+        shown=options.local_ranks_filter,
+        signals=options.signals,
+        shutdown_timeout=options.shutdown_timeout,
+    )
+
+
+def free_port() -> int:
+    """A port that is free now. (Nothing of ours listens on it; scripts may.)"""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def describe(plan: Plan, env_of: object) -> str:
+    """The plan for people."""
+    kind = "module" if plan.module else "executable" if plan.no_python else "script"
+    lines = [
+        f"{kind}: {' '.join(plan.program)}",
+        f"ranks: {plan.num_ranks} on this machine, "
+        + ("each a fresh Python" if plan.spawn else "forked from one warm process"),
+        f"restarts: {plan.max_restarts}; ranks asked to end are killed after "
+        f"{plan.shutdown_timeout:g} s",
+        f"logs: {plan.log_dir or 'none'}",
+    ]
+    for rank in range(plan.num_ranks):
+        lines.append(f"rank {rank}:")
+        lines += [f"  {k}={v}" for k, v in env_of(plan, rank, 0).items()]  # type: ignore[operator]
+    return "\n".join(lines)

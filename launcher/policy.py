@@ -1,0 +1,97 @@
+"""What to do when something happens: a pure state machine. ``agent`` performs its actions.
+
+A rank that fails ends the job: the others learn of it through the segment and get ``GRACE`` seconds
+to report for themselves, then SIGTERM, then SIGKILL. A signal to the launcher is passed on and the
+ranks get ``shutdown_timeout`` seconds; a second SIGINT kills at once.
+"""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass, field
+
+GRACE = 0.3  # for the others to notice a failure and say so
+TERM_GRACE = 0.25  # from SIGTERM to SIGKILL after a failure
+REAP = 2.0  # a killed process that does not go is reported, not waited for
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How a rank ended. ``code`` as a shell would say it: 128 + N after signal N."""
+
+    rank: int
+    code: int
+    at: float
+    signal: int = 0
+
+    @property
+    def failed(self) -> bool:
+        return self.code != 0
+
+
+@dataclass(frozen=True)
+class Signal:
+    """Send ``number`` to every rank that still runs."""
+
+    number: int
+
+
+@dataclass
+class Policy:
+    """The state of one attempt. Methods take an event and the time, and return actions."""
+
+    num_ranks: int
+    shutdown_timeout: float = 5.0
+    exits: list[Exit] = field(default_factory=list)
+    stopped_by: int = 0  # the signal that ended the job, if one did
+    _steps: list[tuple[float, int]] = field(default_factory=list)  # (when, signal to send)
+
+    def exited(self, event: Exit) -> list[Signal]:
+        """A rank has ended."""
+        self.exits.append(event)
+        if event.failed and not self._steps and not self.stopped_by:
+            self._steps = [
+                (event.at + GRACE, signal.SIGTERM),
+                (event.at + GRACE + TERM_GRACE, signal.SIGKILL),
+            ]
+        return []
+
+    def signalled(self, number: int, now: float) -> list[Signal]:
+        """The launcher got a signal."""
+        if self.stopped_by and number == signal.SIGINT:
+            self._steps = []
+            return [Signal(signal.SIGKILL)]
+        self.stopped_by = self.stopped_by or number
+        self._steps = [(now + self.shutdown_timeout, signal.SIGKILL)]
+        return [Signal(number)]
+
+    def orphaned(self) -> list[Signal]:
+        """Who started us is gone."""
+        self.stopped_by = self.stopped_by or signal.SIGKILL
+        self._steps = []
+        return [Signal(signal.SIGKILL)]
+
+    def tick(self, now: float) -> list[Signal]:
+        """Time has passed."""
+        due = [Signal(number) for when, number in self._steps if when <= now]
+        self._steps = [(when, number) for when, number in self._steps if when > now]
+        return due
+
+    @property
+    def next_tick(self) -> float | None:
+        """When ``tick`` wants to be called."""
+        return min((when for when, _ in self._steps), default=None)
+
+    @property
+    def over(self) -> bool:
+        return len(self.exits) == self.num_ranks
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.stopped_by) or any(e.failed for e in self.exits)
+
+
+def root_cause(exits: list[Exit], echoes: set[int]) -> Exit | None:
+    """The first failure that is not only the echo of another (a rank that raised PeerFailed)."""
+    failed = sorted((e for e in exits if e.failed), key=lambda e: e.at)
+    return next((e for e in failed if e.rank not in echoes), failed[0] if failed else None)

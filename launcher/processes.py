@@ -1,0 +1,98 @@
+"""Processes of Linux as the launcher needs them: parent-death signals, orphans, whole trees."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import time
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def _prctl(option: int, value: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl({option})")
+
+
+def die_with_parent(parent: int) -> None:
+    """Have the kernel kill this process when ``parent`` (its parent) ends."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before the call
+        os._exit(128 + signal.SIGKILL)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent ends."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def children() -> dict[int, list[int]]:
+    """parent -> children, of all processes (zombies left out)."""
+    tree: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat", encoding="ascii", errors="replace") as f:
+                rest = f.read().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if rest[0] not in "ZX":
+            tree.setdefault(int(rest[1]), []).append(int(name))
+    return tree
+
+
+def descendants(of: int) -> list[int]:
+    """All processes below ``of``."""
+    tree, found, stack = children(), [], [of]
+    while stack:
+        for child in tree.get(stack.pop(), ()):
+            found.append(child)
+            stack.append(child)
+    return found
+
+
+def kill_descendants(keep: set[int], timeout: float) -> list[int]:
+    """Kill everything below this process except ``keep``; what is still there after ``timeout``."""
+    deadline = time.monotonic() + timeout
+    while True:
+        left = [pid for pid in descendants(os.getpid()) if pid not in keep]
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        reap(keep)
+        if not left or time.monotonic() > deadline:
+            return left
+        time.sleep(0.005)
+
+
+def reap(keep: set[int]) -> None:
+    """Collect children that have ended, except ``keep``."""
+    for pid in _own_zombies():
+        if pid not in keep:
+            try:
+                os.waitpid(pid, os.WNOHANG)
+            except ChildProcessError:
+                continue
+
+
+def _own_zombies() -> list[int]:
+    found = []
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as f:
+            pids = [int(word) for word in f.read().split()]
+    except OSError:
+        return []
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as f:
+                if f.read().rpartition(")")[2].split()[0] == "Z":
+                    found.append(pid)
+        except OSError:
+            continue
+    return found

@@ -1,0 +1,81 @@
+"""What the launcher says of a failure: the root cause on top, the other ranks below it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from .policy import Exit
+
+BAR = "=" * 60
+
+
+@dataclass(frozen=True)
+class RankReport:
+    """How one rank ended. ``doing`` is what its black box said last."""
+
+    rank: int
+    pid: int
+    code: int
+    signal: int
+    cause: str
+    traceback: str
+    doing: str
+    echo: bool  # its error only says that another rank failed
+    stopped: bool  # the launcher stopped it
+
+
+def cause_of(exit_: Exit, recorded: str) -> str:
+    """One line: the recorded exception, the signal's name, or the exit code."""
+    if recorded:
+        return recorded
+    if exit_.signal:
+        name = signal.Signals(exit_.signal).name
+        hint = " (out of memory?)" if exit_.signal == signal.SIGKILL else ""
+        return f"killed by {name}{hint}"
+    return f"exit code {exit_.code}" if exit_.code else "finished"
+
+
+def headline(first: RankReport, others: list[RankReport], program: str) -> str:
+    """The block that people paste into issues."""
+    lines = [BAR, f"{program} FAILED", "", "Root Cause (first observed failure):"]
+    lines.append(f"  rank      : {first.rank} (local_rank: {first.rank})")
+    lines.append(f"  cause     : {first.cause}")
+    lines.append(f"  exitcode  : {first.code} (pid: {first.pid})")
+    if first.doing:
+        lines.append(f"  was in    : {first.doing}")
+    if first.traceback:
+        lines.append("  traceback :")
+        lines += ["    " + line for line in first.traceback.rstrip().splitlines()]
+    if others:
+        lines += ["", "Other ranks:"]
+        lines += [f"  rank {r.rank}: {_short(r)}" for r in others]
+    return "\n".join([*lines, BAR])
+
+
+def _short(r: RankReport) -> str:
+    text = r.cause.splitlines()[0] if r.cause else "finished"
+    if r.stopped and not r.echo:
+        text = f"stopped by the launcher ({text})"
+    return text + (f"; was in {r.doing}" if r.doing and not r.echo else "")
+
+
+def write_report(log_dir: str, first: RankReport | None, all_: list[RankReport], code: int) -> None:
+    """``report.json``: the same for machines."""
+    content: dict[str, Any] = {
+        "exitcode": code,
+        "host": os.uname().nodename,
+        "time_ns": time.time_ns(),
+        "root_cause": None if first is None else first.__dict__,
+        "ranks": [r.__dict__ for r in all_],
+    }
+    os.makedirs(log_dir, mode=0o700, exist_ok=True)
+    path = os.path.join(log_dir, "report.json")
+    fd = os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(fd, "w", encoding="utf-8") as f:
+        json.dump(content, f, indent=1)
+    os.replace(path + ".tmp", path)

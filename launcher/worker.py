@@ -1,0 +1,152 @@
+"""What runs in a rank: the forked or executed process, from its first line to its exit code."""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import json
+import os
+import runpy
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from disttrain import context
+from disttrain.comm.control import Segment
+
+from .env import JOB_FD, worker_env
+from .plan import Plan
+from .processes import die_with_parent
+
+JOB_SLOT = "comm.job"  # where the rank's parts find the job segment
+
+
+def become_rank(plan: Plan, segment: Segment, rank: int, restart: int, agent: int) -> None:
+    """Turn a freshly forked process into rank ``rank``."""
+    die_with_parent(agent)
+    os.setpgid(0, 0)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.set_wakeup_fd(-1)
+    os.environ.update(worker_env(plan, rank, restart))
+    os.environ[JOB_FD] = str(segment.fd)
+    me = context.current()
+    me.rank = me.local_rank = rank
+    me.world_size = me.local_world_size = plan.num_ranks
+    me.slots[JOB_SLOT] = segment
+    segment.slot(rank).pid = os.getpid()
+    segment.slot(rank).state = "running"
+
+
+def run_rank(
+    plan: Plan, segment: Segment, rank: int, restart: int, body: Callable[[], Any]
+) -> int:
+    """Run ``body`` and give the exit code; an exception is printed, recorded and published."""
+    slot = segment.slot(rank)
+    try:
+        body()
+        code = 0
+    except SystemExit as stop:
+        code = _exit_code(stop)
+    except KeyboardInterrupt:
+        code = 128 + signal.SIGINT
+    except BaseException as error:
+        code = 1
+        _report(plan, segment, rank, restart, error)
+    try:
+        threading._shutdown()  # type: ignore[attr-defined]  # wait for the program's threads
+        atexit._run_exitfuncs()
+    except BaseException:
+        traceback.print_exc()
+        code = code or 1
+    slot.state = "failed" if code else "finished"
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            code = code or 1
+    return code
+
+
+def _exit_code(stop: SystemExit) -> int:
+    if stop.code is None:
+        return 0
+    if isinstance(stop.code, int):
+        return stop.code & 0xFF
+    print(stop.code, file=sys.stderr)
+    return 1
+
+
+def _report(plan: Plan, segment: Segment, rank: int, restart: int, error: BaseException) -> None:
+    text = "".join(traceback.format_exception(type(error), error, _own_frames(error)))
+    cause = f"{type(error).__name__}: {error}"
+    sys.stdout.flush()
+    sys.stderr.write(text)
+    segment.slot(rank).record_error(cause, text)
+    if type(error).__name__ != "PeerFailed":
+        segment.publish_failure(rank, cause, text)
+    if plan.log_dir:
+        write_error_file(plan.error_file(restart, rank), cause, text)
+
+
+def _own_frames(error: BaseException) -> Any:
+    """The traceback without the launcher's and runpy's frames on top."""
+    tb = error.__traceback__
+    skip = (os.path.dirname(os.path.abspath(__file__)) + os.sep, runpy.__file__)
+    while tb is not None and tb.tb_next is not None:
+        name = tb.tb_frame.f_code.co_filename
+        if not (name.startswith(skip[0]) or name == skip[1] or name == "<frozen runpy>"):
+            break
+        tb = tb.tb_next
+    return tb
+
+
+def write_error_file(path: str, cause: str, text: str) -> None:
+    """The JSON that torchelastic writes, which schedulers read; plus nanoseconds."""
+    now = time.time_ns()
+    extra = {"py_callstack": text, "timestamp": str(now // 10**9)}
+    content = {"message": {"message": cause, "extraInfo": extra, "timestamp_ns": now}}
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(fd, "w", encoding="utf-8") as f:
+        json.dump(content, f)
+
+
+def program_body(plan: Plan) -> Callable[[], None]:
+    """Run the plan's script or module as ``__main__``."""
+
+    def body() -> None:
+        sys.argv = list(plan.program)
+        if plan.as_torch:
+            importlib.import_module("disttrain.compat.torch").install()
+        if plan.module:
+            sys.path.insert(0, os.getcwd())
+            runpy.run_module(plan.program[0], run_name="__main__", alter_sys=True)
+        else:
+            sys.path.insert(0, os.path.dirname(os.path.abspath(plan.program[0])))
+            runpy.run_path(plan.program[0], run_name="__main__")
+
+    return body
+
+
+def main(argv: list[str]) -> int:
+    """``python -m launcher.worker RANK RESTART PLAN-JSON``: a rank that was executed."""
+    rank, restart = int(argv[0]), int(argv[1])
+    fields = json.loads(argv[2])
+    for name in ("program", "signals"):
+        fields[name] = tuple(fields[name])
+    plan = Plan(**fields)
+    segment = Segment.attach(int(os.environ[JOB_FD]))
+    become_rank(plan, segment, rank, restart, os.getppid())
+    return run_rank(plan, segment, rank, restart, program_body(plan))
+
+
+if __name__ == "__main__":
+    status = main(sys.argv[1:])
+    sys.stdout.flush()
+    os._exit(status)

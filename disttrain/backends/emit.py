@@ -28,7 +28,7 @@ STORED = {
 
 # Functions of the C library, called where vecmath has no instructions for them. The generated code
 # finds their addresses in its table, in this order (vector forms first, then scalar ones).
-EXTERNAL = ("exp", "log", "tanh", "erf", "sin", "cos", "pow", "log1p", "expm1")
+EXTERNAL: tuple[str, ...] = ("exp", "log", "tanh", "erf", "sin", "cos", "pow", "log1p", "expm1")
 EXTERNAL += tuple(f"{name}f" for name in ("sin", "cos", "pow", "log1p", "expm1"))
 _FCMP = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
 _ICMP = {"lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge", "eq": "eq", "ne": "ne"}
@@ -204,8 +204,8 @@ class Emitter:
             kind = floating(kind)
         elif kind == "bool":
             kind = "int32"
-        args = [self._as(a, k, kind) for a, k in zip(args, kinds)]
-        return self._function(op, args, kind)
+        vectors = [self._as(a, k, kind) for a, k in zip(args, kinds)]
+        return self._function(op, vectors, kind)
 
     def _as(self, x: Operand, a: str, b: str) -> str:
         return self.convert(x, a, b) if isinstance(x, str) else self.splat(x, b)

@@ -32,6 +32,7 @@ class Expr:
     op: str
     args: tuple[Expr, ...]
     attr: Any
+    _hash: int
 
     def __init__(self, op: str, args: tuple[Expr, ...] = (), attr: Any = None) -> None:
         set_ = object.__setattr__

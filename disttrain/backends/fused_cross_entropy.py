@@ -11,6 +11,8 @@ float32. Every row is read from memory once: it stays in the cache for the later
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from ..errors import DimError
@@ -84,11 +86,9 @@ def _cross_entropy_backward(dtype: str, weighted: bool, smooth: bool, each: bool
 
 
 _FLAGS = [(w, s) for w in (False, True) for s in (False, True)]
-_CROSS_ENTROPY = {
-    (w, s): Family(lambda dtype, w=w, s=s: _cross_entropy(dtype, w, s)) for w, s in _FLAGS
-}
+_CROSS_ENTROPY = {(w, s): Family(partial(_cross_entropy, weighted=w, smooth=s)) for w, s in _FLAGS}
 _CROSS_ENTROPY_BACKWARD = {
-    (w, s, e): Family(lambda dtype, w=w, s=s, e=e: _cross_entropy_backward(dtype, w, s, e))
+    (w, s, e): Family(partial(_cross_entropy_backward, weighted=w, smooth=s, each=e))
     for w, s in _FLAGS
     for e in (False, True)
 }

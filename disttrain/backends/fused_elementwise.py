@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -119,7 +120,7 @@ _SILU_BACKWARD = _with_gradient("silu_backward", silu_gradient)
 _ERF = _unary("erf", E.erf)
 _DROPOUT = Family(_dropout)
 _AXPY = Family(_axpy)
-_SUM_OF = {n: Family(lambda dtype, n=n: _sum_of(n, dtype)) for n in range(1, _MAX_TERMS + 1)}
+_SUM_OF = {n: Family(partial(_sum_of, n)) for n in range(1, _MAX_TERMS + 1)}
 _NORM_SQUARED = Family(_norm_squared)
 
 

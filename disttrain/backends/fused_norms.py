@@ -12,6 +12,7 @@ float32. Every row is read from memory once: it stays in the cache for the later
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
@@ -33,10 +34,15 @@ def _columns(dtype: str, weight: bool, bias: bool) -> tuple[Array, ...]:
     return tuple(Array(name, dtype, "col") for name, there in named if there)
 
 
+def _sums(dtype: str, *names: str, wanted: bool) -> tuple[Array, ...]:
+    """The gradients of columns that are added up over the rows."""
+    return tuple(Array(n, dtype, "col", writes=True) for n in names) if wanted else ()
+
+
 def _layer_norm(dtype: str, weight: bool, bias: bool) -> Kernel:
     wide = wide_type(dtype)
     centred = _X - var("mean")
-    params = (
+    params: tuple[Array | Scalar, ...] = (
         Array("x", dtype),
         *_columns(dtype, weight, bias),
         Scalar("eps", wide),
@@ -62,7 +68,7 @@ def _layer_norm_backward(dtype: str, weight: bool) -> Kernel:
     mean, rstd = var("mean"), var("rstd")
     hat = (_X - mean) * rstd
     g = _G * var("weight") if weight else _G
-    params = (
+    params: tuple[Array | Scalar, ...] = (
         Array("g", dtype),
         Array("x", dtype),
         Array("mean", wide, "row"),
@@ -70,7 +76,7 @@ def _layer_norm_backward(dtype: str, weight: bool) -> Kernel:
         *_columns(dtype, weight, False),
         Scalar("share", wide),
         Array("out", dtype, writes=True),
-        *([Array(n, wide, "col", writes=True) for n in ("dweight", "dbias")] if weight else []),
+        *_sums(wide, "dweight", "dbias", wanted=weight),
     )
     sums = (Reduce("a", "sum", g), Reduce("b", "sum", g * hat))
     extra = (Store("dweight", _G * hat, add=True), Store("dbias", _G, add=True))
@@ -85,7 +91,7 @@ def _layer_norm_backward(dtype: str, weight: bool) -> Kernel:
 
 def _rms_norm(dtype: str, weight: bool) -> Kernel:
     wide = wide_type(dtype)
-    params = (
+    params: tuple[Array | Scalar, ...] = (
         Array("x", dtype),
         *_columns(dtype, weight, False),
         Scalar("eps", wide),
@@ -107,14 +113,14 @@ def _rms_norm_backward(dtype: str, weight: bool) -> Kernel:
     rstd = var("rstd")
     hat = _X * rstd
     g = _G * var("weight") if weight else _G
-    params = (
+    params: tuple[Array | Scalar, ...] = (
         Array("g", dtype),
         Array("x", dtype),
         Array("rstd", wide, "row"),
         *_columns(dtype, weight, False),
         Scalar("share", wide),
         Array("out", dtype, writes=True),
-        *([Array("dweight", wide, "col", writes=True)] if weight else []),
+        *_sums(wide, "dweight", wanted=weight),
     )
     extra = (Store("dweight", _G * hat, add=True),) if weight else ()
     steps = (
@@ -126,16 +132,12 @@ def _rms_norm_backward(dtype: str, weight: bool) -> Kernel:
 
 
 _LAYER_NORM = {
-    (w, b): Family(lambda dtype, w=w, b=b: _layer_norm(dtype, w, b))
+    (w, b): Family(partial(_layer_norm, weight=w, bias=b))
     for w, b in ((True, True), (True, False), (False, False), (False, True))
 }
-_LAYER_NORM_BACKWARD = {
-    w: Family(lambda dtype, w=w: _layer_norm_backward(dtype, w)) for w in (True, False)
-}
-_RMS_NORM = {w: Family(lambda dtype, w=w: _rms_norm(dtype, w)) for w in (True, False)}
-_RMS_NORM_BACKWARD = {
-    w: Family(lambda dtype, w=w: _rms_norm_backward(dtype, w)) for w in (True, False)
-}
+_LAYER_NORM_BACKWARD = {w: Family(partial(_layer_norm_backward, weight=w)) for w in (True, False)}
+_RMS_NORM = {w: Family(partial(_rms_norm, weight=w)) for w in (True, False)}
+_RMS_NORM_BACKWARD = {w: Family(partial(_rms_norm_backward, weight=w)) for w in (True, False)}
 
 
 def _statistics(x: np.ndarray) -> np.ndarray:
@@ -151,7 +153,7 @@ def layer_norm(
     1 / sqrt(variance + eps); the variance divides by the number of columns, in two passes.
     """
     out, mean, rstd = np.empty(x.shape, x.dtype), _statistics(x), _statistics(x)
-    args = [x, *(a for a in (weight, bias) if a is not None)]
+    args: list = [x, *(a for a in (weight, bias) if a is not None)]
     args += [float(eps), 1.0 / max(x.shape[-1], 1), out, mean, rstd]
     _LAYER_NORM[weight is not None, bias is not None][x.dtype](*args)
     return out, mean, rstd

@@ -20,6 +20,7 @@ _X, _G, _OUT, _MAX = var("x"), var("g"), var("out"), var("max")
 
 def _softmax(dtype: str) -> Kernel:
     shifted = exp(_X - _MAX)
+    body: tuple[Store | Reduce, ...]
     total = Reduce("total", "sum", shifted)
     if dtype == wide_type(dtype):
         body, last = (Store("out", shifted), total), _OUT * var("scale")

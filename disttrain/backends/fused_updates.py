@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import math
+from functools import partial
 
 import numpy as np
 
@@ -36,10 +37,6 @@ _ADAM_SCALARS = (
 )
 
 
-def _scalars(dtype: str, names: tuple[str, ...]) -> tuple[Scalar, ...]:
-    return tuple(Scalar(name, wide_type(dtype)) for name in names)
-
-
 def _adam(dtype: str, amsgrad: bool) -> Kernel:
     """Adam (Kingma and Ba 2015), AdamW (Loshchilov and Hutter 2019), AMSGrad (Reddi et al. 2018).
 
@@ -52,13 +49,10 @@ def _adam(dtype: str, amsgrad: bool) -> Kernel:
     largest: Expr = max(var("max_v"), v) if amsgrad else v
     p = p - var("step_size") * m / (sqrt(largest) * var("root_scale") + var("eps"))
     stores = [Store("p", p), Store("m", m), Store("v", v)]
-    arrays = [Array("p", dtype, writes=True), Array("g", dtype)]
     names = ["m", "v"] + (["max_v"] if amsgrad else [])
-    arrays += [Array(n, dtype, writes=True) for n in names]
     if amsgrad:
         stores.append(Store("max_v", largest))
-    params = (*arrays, *_scalars(dtype, _ADAM_SCALARS))
-    return Kernel("adam", params, (Loop(tuple(stores)),), flat=True)
+    return _update("adam", dtype, tuple(names), _ADAM_SCALARS, tuple(stores))
 
 
 def _sgd(dtype: str, momentum: bool, nesterov: bool) -> Kernel:
@@ -66,19 +60,17 @@ def _sgd(dtype: str, momentum: bool, nesterov: bool) -> Kernel:
     buf = var("buf") * var("momentum") + g * var("take")
     step = (g + var("momentum") * buf if nesterov else buf) if momentum else g
     stores = [Store("p", _P - var("lr") * step)]
-    arrays = [Array("p", dtype, writes=True), Array("g", dtype)]
     names = ["sign", "decay", "lr"]
     if momentum:
         stores.insert(0, Store("buf", buf))
-        arrays.append(Array("buf", dtype, writes=True))
         names += ["momentum", "take"]
-    params = (*arrays, *_scalars(dtype, tuple(names)))
-    return Kernel("sgd", params, (Loop(tuple(stores)),), flat=True)
+    state = ("buf",) if momentum else ()
+    return _update("sgd", dtype, state, tuple(names), tuple(stores))
 
 
-_ADAM = {a: Family(lambda dtype, a=a: _adam(dtype, a)) for a in (False, True)}
+_ADAM = {a: Family(partial(_adam, amsgrad=a)) for a in (False, True)}
 _SGD = {
-    (m, n): Family(lambda dtype, m=m, n=n: _sgd(dtype, m, n))
+    (m, n): Family(partial(_sgd, momentum=m, nesterov=n))
     for m, n in ((False, False), (True, False), (True, True))
 }
 
@@ -141,15 +133,16 @@ def _update(
     scalars: tuple[str, ...],
     stores: tuple[Store, ...],
 ) -> Kernel:
-    arrays = [Array("p", dtype, writes=True), Array("g", dtype)]
-    arrays += [Array(s, dtype, writes=True) for s in state]
-    return Kernel(name, (*arrays, *_scalars(dtype, scalars)), (Loop(stores),), flat=True)
+    params: list[Array | Scalar] = [Array("p", dtype, writes=True), Array("g", dtype)]
+    params += [Array(s, dtype, writes=True) for s in state]
+    params += [Scalar(s, wide_type(dtype)) for s in scalars]
+    return Kernel(name, tuple(params), (Loop(stores),), flat=True)
 
 
 _ADAGRAD = Family(_adagrad)
 _ADADELTA = Family(_adadelta)
 _RMSPROP = {
-    (c, m): Family(lambda dtype, c=c, m=m: _rmsprop(dtype, c, m))
+    (c, m): Family(partial(_rmsprop, centered=c, momentum=m))
     for c in (False, True)
     for m in (False, True)
 }
@@ -215,8 +208,8 @@ def sgd(
         run.fast(p, g, *scalars) is None and run.slow(p, g, *scalars)
         return
     run = _SGD[True, nesterov][p.dtype]
-    scalars = (*scalars, float(momentum), 1.0 - dampening)
-    run.fast(p, g, buf, *scalars) is None and run.slow(p, g, buf, *scalars)
+    more = (*scalars, float(momentum), 1.0 - dampening)
+    run.fast(p, g, buf, *more) is None and run.slow(p, g, buf, *more)
 
 
 def adagrad(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ class NullArray:
     __array_ufunc__ = None
     __array_priority__ = 1000
 
-    def __init__(self, shape: tuple[int, ...], dtype: object) -> None:
+    def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
         self.shape = tuple(shape)
         self.dtype = np.dtype(dtype)
 

@@ -85,7 +85,7 @@ class Program:
         new, back = [], []
         for p, a in zip(self.kernel.params, args):
             view = next(arrays) if isinstance(p, Array) else None
-            if view is None or p.space != "full":
+            if view is None or not isinstance(p, Array) or p.space != "full":
                 new.append(a)
                 continue
             new.append(np.ascontiguousarray(view).reshape(-1))

@@ -12,6 +12,7 @@ This file knows no update rule and no schedule.
 from __future__ import annotations
 
 import functools
+import math
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -300,7 +301,7 @@ def _adopt(saved: dict[str, Any], p: Tensor) -> dict[str, Any]:
             array = value.array if isinstance(value, Tensor) else value
             wanted = array.dtype if name == "step" or kind.kind not in "fcV" else kind
             out[name] = wrap(np.array(array, wanted))
-            if name != "step" and array.size == p.numel() and array.shape != shape:
+            if name != "step" and array.size == math.prod(shape) and array.shape != shape:
                 raise ConfigError(
                     f"load_state_dict: {name} was saved with shape {list(array.shape)}, its "
                     f"parameter has {list(shape)}"

@@ -20,7 +20,7 @@ def _real(a: np.ndarray) -> np.ndarray:
     return a.view(a.real.dtype) if a.dtype.kind == "c" else a
 
 
-def _reals(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+def _reals(*arrays: np.ndarray) -> Any:
     return arrays if arrays[0].dtype.kind != "c" else tuple(_real(a) for a in arrays)
 
 
@@ -37,7 +37,8 @@ def _adam(
     numbers = fused.adam_scalars(
         lr, beta1, beta2, eps, weight_decay, _next(step), decoupled, maximize
     )
-    fused.adam(*_reals(p, g, m, v), None, numbers)
+    p_, g_, m_, v_ = _reals(p, g, m, v)
+    fused.adam(p_, g_, m_, v_, None, numbers)
     return p, m, v, step
 
 
@@ -48,7 +49,8 @@ def _amsgrad(
     numbers = fused.adam_scalars(
         lr, beta1, beta2, eps, weight_decay, _next(step), decoupled, maximize
     )
-    fused.adam(*_reals(p, g, m, v, max_v), numbers)
+    p_, g_, m_, v_, top = _reals(p, g, m, v, max_v)
+    fused.adam(p_, g_, m_, v_, top, numbers)
     return p, m, v, max_v, step
 
 
@@ -61,8 +63,8 @@ def _sgd(p: Any, g: Any, *, lr, weight_decay, maximize) -> Any:
 def _momentum(
     p: Any, g: Any, buf: Any, *, lr, momentum, dampening, weight_decay, nesterov, maximize
 ) -> tuple:
-    arrays = _reals(p, g, buf)
-    fused.sgd(*arrays, lr, momentum, dampening, weight_decay, nesterov, maximize)
+    p_, g_, buf_ = _reals(p, g, buf)
+    fused.sgd(p_, g_, buf_, lr, momentum, dampening, weight_decay, nesterov, maximize)
     return p, buf
 
 
@@ -70,7 +72,8 @@ def _adagrad(
     p: Any, g: Any, total: Any, step: Any, *, lr, lr_decay, eps, weight_decay, maximize
 ) -> tuple:
     rate = lr / (1 + (_next(step) - 1) * lr_decay)
-    fused.adagrad(*_reals(p, g, total), rate, eps, weight_decay, maximize)
+    p_, g_, total_ = _reals(p, g, total)
+    fused.adagrad(p_, g_, total_, rate, eps, weight_decay, maximize)
     return p, total, step
 
 
@@ -78,7 +81,8 @@ def _adadelta(
     p: Any, g: Any, square: Any, delta: Any, step: Any, *, lr, rho, eps, weight_decay, maximize
 ) -> tuple:
     _next(step)
-    fused.adadelta(*_reals(p, g, square, delta), lr, rho, eps, weight_decay, maximize)
+    p_, g_, square_, delta_ = _reals(p, g, square, delta)
+    fused.adadelta(p_, g_, square_, delta_, lr, rho, eps, weight_decay, maximize)
     return p, square, delta, step
 
 

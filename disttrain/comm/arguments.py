@@ -24,7 +24,7 @@ def flat(verb: str, array: np.ndarray, write: bool = False) -> np.ndarray:
         )
     if array.ndim == 1 and flags.c_contiguous:
         return array
-    return array.reshape(-1)
+    return array.ravel()
 
 
 def outputs(verb: str, outs: Sequence[np.ndarray], dtype: np.dtype) -> list[np.ndarray]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from .. import trace
 from .header import RAGGED, Call, Site, describe_array, hash64
-from .reduce_ops import ReduceOp
+from .reduce_ops import ReduceOp, check_op
 
 _PACKAGE = os.path.dirname(os.path.abspath(trace.__file__)) + os.sep
 _MAX_CALLS = 4096
@@ -71,6 +71,8 @@ class Calls:
         shown: tuple,
         site: Site,
     ) -> Call:
+        if op is not None:
+            check_op(op)
         shape, dtype = what or (None, None)
         args = [] if what is None else [describe_array(dtype, shape)]
         args += [f"op={op}"] if op is not None else []

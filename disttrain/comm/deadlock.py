@@ -54,15 +54,27 @@ class Detective:
         if now < self._next:
             return
         self._next = now + LOOK_EVERY
+        self._publish(need)
+        self._beat += 1
+        self._words[self._at[self._rank] // 8 + 2] = self._beat
+        self._judge()
+
+    def join(self, accuser: int, need: Any) -> None:
+        """``accuser`` has failed. If it was of a deadlock that holds this rank too, raise that."""
+        _, state, beat, _ = self._read(accuser)
+        if state == WAITING and beat == _ALWAYS:
+            self._publish(need)
+            stuck = self._stuck([self._read(r) for r in range(len(self._at))])
+            if self._rank in stuck and accuser in stuck:
+                self._accuse(stuck)
+
+    def _publish(self, need: Any) -> None:
         edges = need.edges()[:_MAX_EDGES]
         if (edges, id(need)) != self._published:
             self._published = (edges, id(need))
             text = need.what()
             self._write(WAITING, edges, text)
             self._boxes[self._rank].describe(f"waits in {text}")
-        self._beat += 1
-        self._words[self._at[self._rank] // 8 + 2] = self._beat
-        self._judge()
 
     def relax(self) -> None:
         """The wait is over."""

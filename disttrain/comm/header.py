@@ -53,7 +53,7 @@ DTYPES = tuple(
     )
 )
 # ``dtype.num`` differs between processes for registered types, so a code of our own crosses.
-DTYPE_CODE = {d.num: i for i, d in enumerate(DTYPES)}
+DTYPE_CODE = {d: i for i, d in enumerate(DTYPES)}
 
 RAGGED = 1  # flag: sizes differ between ranks and are checked pair by pair
 
@@ -73,12 +73,12 @@ def hash64(text: str) -> int:
 def dtype_code(dtype: np.dtype) -> int:
     """The code of an element type in headers; ``DTypeError`` where it cannot be sent."""
     try:
-        return DTYPE_CODE[dtype.num]
+        return DTYPE_CODE[dtype]
     except KeyError:
         names = ", ".join(d.name for d in DTYPES)
         raise DTypeError(
-            f"communication: an array of dtype {dtype} was given; needed is one of {names}. "
-            "Convert it first."
+            f"communication: an array of dtype {dtype} was given; needed is one of {names}, "
+            "in the machine's byte order. Convert it first."
         ) from None
 
 

@@ -153,11 +153,21 @@ class Hub:
         if self._watch is not None:
             self._watch()
         failure = self.segment.failure()
+        need = self._needs[-1] if self._needs else None
         if failure is not None and failure.rank != self.rank:
-            where = self._needs[-1].what() if self._needs else ""
-            raise PeerFailed(failure.rank, failure.cause, failure.traceback, where)
-        if self._needs:
-            self.detective.look(self._needs[-1])
+            self._end_wait(need, failure)
+        elif need is not None:
+            self.detective.look(need)
+
+    def _end_wait(self, need: Need | None, failure: Any) -> None:
+        """A rank has failed. What it died of may be an error that this rank must raise itself:
+        a mismatch, whose headers are all there, or a deadlock."""
+        if need is None:
+            raise PeerFailed(failure.rank, failure.cause, failure.traceback)
+        self.progress()
+        if not need():
+            self.detective.join(failure.rank, need)
+            raise PeerFailed(failure.rank, failure.cause, failure.traceback, need.what())
 
     def watch_processes(self) -> None:
         """No launcher does it: notice the death of peers, whose pids are in their slots."""

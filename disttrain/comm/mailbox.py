@@ -97,6 +97,7 @@ class Mailbox:
         self.seen = [0] * n  # number of the last message noticed from each peer
         self._unsent: list[deque[_Send]] = [deque() for _ in range(n)]
         self._unacked: list[deque[_Send]] = [deque() for _ in range(n)]
+        self._inline: list[list[int]] = [[] for _ in range(n)]  # numbers, not known to be read
         self._unclaimed: list[list[tuple[int, int]]] = [[] for _ in range(n)]  # (number, key)
         self._recvs: list[_Recv] = []  # in the order in which they were posted
         self._refused: dict[int, str] = {}
@@ -108,6 +109,8 @@ class Mailbox:
 
     def send(self, call: Call, array: np.ndarray, dst: int, key: int, timeout: float) -> Work:
         """Start sending ``array`` to world rank ``dst``."""
+        if self._inline[dst]:
+            self._look_back(dst)
         if dst in self._refused:
             raise CollectiveMismatch(self._refused.pop(dst))
         message = _Send(self, call, array, dst, key)
@@ -197,7 +200,9 @@ class Mailbox:
         words[slot // 8] = self.value(number)
         if mode == STAGED:
             self._stage(message, offset, slot // 8 + 1)
-        if mode != _INLINE:
+        if mode == _INLINE:
+            self._inline[dst].append(number)
+        else:
             self._unacked[dst].append(message)
         if mode != DIRECT:
             message._end(message.array)
@@ -225,6 +230,17 @@ class Mailbox:
                 message._end(message.array, error)
             elif refused:
                 self._refused[dst] = str(error)
+
+    def _look_back(self, dst: int) -> None:
+        """Were small messages, whose sends are long over, refused?"""
+        unread = []
+        for number in self._inline[dst]:
+            word = self.hub.words[self.ack_index(dst, number)]
+            if word < self.value(number):
+                unread.append(number)
+            elif word == self.value(number) + 1:
+                self._refused[dst] = self._refusal(dst)
+        self._inline[dst] = unread
 
     def _refusal(self, dst: int) -> str:
         at = self._starts[dst] + self.hub.rank * PAIR_BYTES + _REFUSAL_AT

@@ -74,14 +74,20 @@ def premul_sum(factor: float | int) -> ReduceOp:
     return ReduceOp("PREMUL_SUM", 8, factor.item() if isinstance(factor, np.generic) else factor)
 
 
+def check_op(op: object) -> None:
+    """``op`` is a ``ReduceOp``."""
+    if not isinstance(op, ReduceOp):
+        raise ConfigError(
+            f"reduce op: {op!r} was given; needed is ReduceOp.SUM, AVG, ... or premul_sum(factor)."
+        )
+
+
 def make_reducer(op: ReduceOp, dtype: np.dtype, num_ranks: int) -> Callable:
     """``reduce(parts, out)`` for ``num_ranks`` 1-D arrays of ``dtype``, in the order given.
 
     ``out`` may be one of ``parts``. Raises ``DTypeError`` where the operator has no meaning for
     the type. A reducer owns scratch memory: one thread at a time.
     """
-    if not isinstance(op, ReduceOp):
-        raise ConfigError(f"reduce op: {op!r} was given; needed is ReduceOp.SUM, ... or premul_sum")
     ufunc, kinds = _UFUNC[op.name]
     kind = "f" if dtype.num in _NARROW or dtype.kind == "V" else dtype.kind
     if kind not in kinds or (op.name == "PREMUL_SUM" and kind in "iu" and op.factor % 1):

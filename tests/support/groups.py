@@ -15,11 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from support.ranks import Outcome, fork_ranks, values
-
 from disttrain.comm import shm
 from disttrain.comm.control import Segment
 from disttrain.comm.group import ProcessGroup
+from support.ranks import Outcome, fork_ranks, values
 
 
 def group_outcomes(

@@ -167,7 +167,8 @@ class Agent:
         if (redirect or tee) and plan.log_dir:
             name = "stdout.log" if which == 1 else "stderr.log"
             path = os.path.join(plan.rank_dir(restart, rank), name)
-        prefix = f"[rank {rank}] " if plan.num_ranks > 1 else ""
+        num_shown = plan.num_ranks if plan.shown is None else len(plan.shown)
+        prefix = f"[rank {rank}] " if num_shown > 1 else ""
         return Stream(prefix, None if hidden else which, path)
 
     # --- events ---------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ def main(words: list[str] | None = None) -> int:
         print(f"train.py: {error}", file=sys.stderr)
         return 2
     if result.run is not None:
-        print(f"run: {result.run}", file=sys.stderr)
+        print(f"run: {result.run}")
         print(
             f"final: test_accuracy={result.test_accuracy:.3f} train_loss={result.train_loss:.4f} "
             f"world_size={result.world_size} seconds={result.seconds:.1f}",

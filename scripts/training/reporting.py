@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from disttrain.metrics import EventWriter, JsonLines, Progress
@@ -13,7 +14,8 @@ class Reporter:
     """Takes numbers and puts them wherever the settings want them. ``run=None``: nowhere."""
 
     def __init__(self, log: Log, run: Path | None, total: int, done: int, step: int) -> None:
-        self.progress = Progress(total, done=done, enabled=run is not None)
+        # One stream for all that is shown, so that dtrun cannot change the order of the lines.
+        self.progress = Progress(total, done=done, enabled=run is not None, stream=sys.stdout)
         resumed = step if step else None
         self._lines = JsonLines(run / "metrics.jsonl") if run and log.jsonl else None
         self._events = EventWriter(run, purge_step=resumed) if run and log.tensorboard else None

@@ -144,7 +144,7 @@ def test_character_model_learns_and_writes(tmp_path, capfd):
     result = Trainer(config.load(Settings, None, words)).fit()
     records = [r for r in read_jsonl(result.run / "metrics.jsonl") if r["kind"] == "train"]
     assert len(records) == 4 and records[-1]["loss"] < records[0]["loss"]
-    assert "--- sample ---" in capfd.readouterr().err
+    assert "--- sample ---" in capfd.readouterr().out
 
 
 def test_character_model_looks_back_only():

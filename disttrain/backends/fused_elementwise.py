@@ -9,7 +9,7 @@
     norm_squared(x) -> float                  sum(x**2), added up in float64
 
 All take ``out=`` where they return an array. float32, float64, float16, bfloat16;
-``sum_arrays`` and ``axpy`` also integers.
+``axpy`` also integers, ``sum_arrays`` every type that can be added.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 from ..errors import ConfigError, ShapeError
 from . import expr as E
 from .expr import Expr, cast, exp, sigmoid, var, where
-from .kernel import Array, Kernel, Loop, Put, Reduce, Scalar, Store, elementwise
+from .kernel import COMPUTE, Array, Kernel, Loop, Put, Reduce, Scalar, Store, elementwise
 from .program import Family
 
 _MAX_TERMS = 8  # arrays that one kernel adds
@@ -206,11 +206,21 @@ def sum_arrays(arrays: Sequence[np.ndarray], out: np.ndarray | None = None) -> n
         out = np.empty(first.shape, first.dtype)
     elif any(np.may_share_memory(out, a) for a in arrays[_MAX_TERMS:]):
         arrays[_MAX_TERMS:] = [a.copy() for a in arrays[_MAX_TERMS:]]
+    if first.dtype.name not in COMPUTE:
+        return _sum_by_numpy(arrays, out)
     _SUM_OF[min(len(arrays), _MAX_TERMS)][first.dtype](*arrays[:_MAX_TERMS], out)
     rest = arrays[_MAX_TERMS:]
     while rest:
         part, rest = rest[: _MAX_TERMS - 1], rest[_MAX_TERMS - 1 :]
         _SUM_OF[len(part) + 1][first.dtype](out, *part, out)
+    return out
+
+
+def _sum_by_numpy(arrays: list[np.ndarray], out: np.ndarray) -> np.ndarray:
+    total = arrays[0].copy()
+    for a in arrays[1:]:
+        total += a
+    out[...] = total
     return out
 
 

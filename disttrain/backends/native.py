@@ -17,6 +17,7 @@ import platform
 import struct
 import sys
 import sysconfig
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -186,9 +187,14 @@ class _Process:
         return found
 
 
-@functools.cache
+_making = threading.Lock()
+_make_process = functools.cache(_Process)
+
+
 def _process() -> _Process:
-    return _Process()
+    """The one of this process. Ranks that are threads may ask for it at the same moment."""
+    with _making:
+        return _make_process()
 
 
 def _address(library: ctypes.CDLL | None, name: str) -> int:

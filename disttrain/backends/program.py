@@ -19,7 +19,7 @@ import numpy as np
 from ..errors import DTypeError, ShapeError
 from .expr import walk
 from .interpret import run, storage
-from .kernel import Array, Kernel, Loop, Reduce, check
+from .kernel import COMPUTE, Array, Kernel, Loop, Reduce, check
 from .llvm import default_access
 from .native import Built, Unavailable, build
 from .wrap import DESC_ARRAY, DESC_HEAD, MAX_DIMS
@@ -227,5 +227,10 @@ class Family(dict):
         self.make = make
 
     def __missing__(self, dtype: np.dtype) -> Program:
-        program = self[dtype] = Program(self.make(np.dtype(dtype).name))
+        name = np.dtype(dtype).name
+        if name not in COMPUTE:
+            raise DTypeError(
+                f"there is no kernel for arrays of {name}; convert to one of {', '.join(COMPUTE)}"
+            )
+        program = self[dtype] = Program(self.make(name))
         return program

@@ -12,7 +12,7 @@ from disttrain.backends import fused_elementwise as fe
 from disttrain.backends import fused_norms as fn
 from disttrain.backends import fused_softmax as fs
 from disttrain.backends import fused_updates as fu
-from disttrain.errors import ConfigError, DimError, ShapeError
+from disttrain.errors import ConfigError, DimError, DTypeError, ShapeError
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 TOLERANCE = {"float32": 2e-6, "float64": 1e-13, "float16": 2e-3, "bfloat16": 1.6e-2}
@@ -241,7 +241,7 @@ def test_dropout_axpy_norm(dtype):
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 8, 9, 17])
-@pytest.mark.parametrize("dtype", [np.dtype("f4"), np.dtype("i8"), np.dtype("u1"), BF16], ids=str)
+@pytest.mark.parametrize("dtype", [*map(np.dtype, ("f4", "i8", "u1", "u4", "c8")), BF16], ids=str)
 def test_sums_keep_their_order(n, dtype):
     arrays = [(random((3, 41), "f4", k) * 9).astype(dtype) for k in range(n)]
     want = arrays[0].copy()
@@ -303,6 +303,11 @@ def test_sgd_steps(momentum, nesterov):
         buf8 = g8 if buf8 is None else momentum * buf8 + g8
         want = want - 0.1 * ((g8 + momentum * buf8 if nesterov else buf8) if momentum else g8)
     same(p, want, np.dtype("f4"), 3)
+
+
+def test_types_without_a_kernel_are_refused():
+    with pytest.raises(DTypeError, match="no kernel for arrays of complex64"):
+        fs.softmax(np.ones(3, np.complex64))
 
 
 torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch")

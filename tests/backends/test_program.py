@@ -23,7 +23,7 @@ from disttrain.backends.kernel import (
     check,
     elementwise,
 )
-from disttrain.backends.program import Program
+from disttrain.backends.program import Family, Program
 from disttrain.errors import DTypeError, ShapeError
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
@@ -309,6 +309,21 @@ def test_large_runs_let_other_threads_run():
     for t in threads:
         t.join()
     assert all((o == 3).all() for o in outs)
+
+
+def test_threads_may_ask_for_a_kernel_at_the_same_moment():
+    family = Family(lambda name: elementwise("twice", lambda x: x * 2, (Array("x", name),), name))
+    outs = [np.empty(30, np.float32) for _ in range(4)]
+    x = np.ones(30, np.float32)
+    threads = [
+        threading.Thread(target=lambda o=o: [family[x.dtype](x, o) for _ in range(20)])
+        for o in outs
+    ]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert all((o == 2).all() for o in outs)
 
 
 def test_kernels_work_after_fork():

@@ -4,6 +4,7 @@
     take(a, index; dim)            spread(g, index; dim, shape, skip)     adjoint of each other
     scatter(a, index, src; dim)    put(a, index, values; accumulate)
 
+``skip`` names an index whose slices pass no gradient (the padding row of an embedding).
 Indices are valid and not negative here; ``index`` sees to that and has the public functions.
 """
 
@@ -78,17 +79,17 @@ def add_values(g: np.ndarray, index: np.ndarray, size: int) -> np.ndarray:
 
 
 # --- whole slices by number --------------------------------------------------------------------
-def _take_shape(a: Any, index: Any, dim: int) -> tuple:
+def _take_shape(a: Any, index: Any, dim: int, skip: int | None = None) -> tuple:
     return (*a.shape[:dim], *index.shape, *a.shape[dim + 1 :]), a.dtype
 
 
 def _take_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
-    (a, index), dim = args, params["dim"]
+    (a, index), dim, skip = args, params["dim"], params.get("skip")
     if dims[1] is None:
-        return take(front(a, dims[0]), index, dim=dim + 1), 0
+        return take(front(a, dims[0]), index, dim=dim + 1, skip=skip), 0
     index = front(index, dims[1])
     if dims[0] is None:
-        return take(a, index, dim=dim), dim
+        return take(a, index, dim=dim, skip=skip), dim
     a = front(a, dims[0])
     shape = tuple(a.shape)
     n = shape[dim + 1]
@@ -109,8 +110,12 @@ def shifted(index: Any, n: int, size: int) -> Any:
 
 
 take = primitive(
-    "take", lambda a, index, dim: a.take(index, axis=dim), "a index",
-    vjp={"a": lambda g, index, dim, a_shape: spread(g, index, dim=dim, shape=tuple(a_shape))},
+    "take", lambda a, index, dim, skip=None: a.take(index, axis=dim), "a index",
+    vjp={
+        "a": lambda g, index, dim, skip, a_shape: spread(
+            g, index, dim=dim, shape=tuple(a_shape), skip=skip
+        )
+    },
     jvp="multilinear", batch=_take_batch, shape=_take_shape,
     samples=lambda rng: [
         ((rng.normal(size=(3, 4)), np.array([2, 0, 2])), {"dim": 0}),

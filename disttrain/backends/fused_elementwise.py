@@ -4,6 +4,8 @@
     silu(x)                                   silu_backward(g, x)
     dropout(x, mask, scale)                   where(mask, x * scale, 0); its own gradient
     erf(x)
+    relu_backward(g, y), tanh_backward(g, y), sigmoid_backward(g, y)      y: the function's result
+    fused(name, fn) -> array function         of any function on expressions, in one pass
     axpy(a, x, y)                             y += a * x, in place
     sum_arrays(arrays, out=None)              ((a0 + a1) + a2) + ..., always in that order
     norm_squared(x) -> float                  sum(x**2), added up in float64
@@ -15,7 +17,7 @@ All take ``out=`` where they return an array. float32, float64, float16, bfloat1
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -63,16 +65,6 @@ def silu_gradient(g: Expr, x: Expr) -> Expr:
     return g * (s * (1 + x * (1 - s)))
 
 
-def _unary(name: str, fn) -> Family:
-    return Family(lambda dtype: elementwise(name, fn, (Array("x", dtype),), dtype))
-
-
-def _with_gradient(name: str, fn) -> Family:
-    return Family(
-        lambda dtype: elementwise(name, fn, (Array("g", dtype), Array("x", dtype)), dtype)
-    )
-
-
 def _dropout(dtype: str) -> Kernel:
     params = (Array("x", dtype), Array("mask", "bool"), Scalar("scale", _scalar_type(dtype)))
     value = where(var("mask"), var("x") * var("scale"), 0.0)
@@ -110,37 +102,54 @@ def _norm_squared(dtype: str) -> Kernel:
     return Kernel("norm_squared", params, steps, flat=True)
 
 
-_GELU = {"none": _unary("gelu_erf", gelu_erf), "tanh": _unary("gelu_tanh", gelu_tanh)}
-_GELU_BACKWARD = {
-    "none": _with_gradient("gelu_erf_backward", gelu_erf_backward),
-    "tanh": _with_gradient("gelu_tanh_backward", gelu_tanh_backward),
-}
-_SILU = _unary("silu", silu_value)
-_SILU_BACKWARD = _with_gradient("silu_backward", silu_gradient)
-_ERF = _unary("erf", E.erf)
 _DROPOUT = Family(_dropout)
 _AXPY = Family(_axpy)
 _SUM_OF = {n: Family(partial(_sum_of, n)) for n in range(1, _MAX_TERMS + 1)}
 _NORM_SQUARED = Family(_norm_squared)
 
 
-def _run_unary(family: Family, x: np.ndarray, out: np.ndarray | None) -> np.ndarray:
-    out = np.empty(x.shape, x.dtype) if out is None else out
-    p = family[x.dtype]
-    p.fast(x, out) is None and p.slow(x, out)
-    return out
+def fused(name: str, fn: Callable[..., Expr]) -> Callable[..., np.ndarray]:
+    """An array function, computed in one pass, of a function on expressions.
+
+    ``fused("relu_backward", lambda g, y: where(y > 0, g, 0.0))(g, y)``. The arrays have one type
+    and shapes that broadcast; the result is new, or written into ``out=``.
+    """
+    names = fn.__code__.co_varnames[: fn.__code__.co_argcount]
+    return _runner(
+        Family(lambda dtype: elementwise(name, fn, tuple(Array(n, dtype) for n in names), dtype))
+    )
 
 
-def _run_backward(
-    family: Family, g: np.ndarray, x: np.ndarray, out: np.ndarray | None
-) -> np.ndarray:
-    out = np.empty(x.shape, x.dtype) if out is None else out
-    p = family[x.dtype]
-    p.fast(g, x, out) is None and p.slow(g, x, out)
-    return out
+def _runner(family: Family) -> Callable[..., np.ndarray]:
+    def run(*arrays: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        first = arrays[0]
+        program = family[first.dtype]
+        if out is None:
+            out = np.empty(first.shape, first.dtype)
+            if program.fast(*arrays, out) is not None:
+                return out
+            shape = np.broadcast_shapes(*[a.shape for a in arrays])
+            out = out if out.shape == shape else np.empty(shape, first.dtype)
+        program(*arrays, out)
+        return out
+
+    return run
 
 
-def _form(families: dict[str, Family], approximate: str) -> Family:
+_GELU = {"none": fused("gelu_erf", gelu_erf), "tanh": fused("gelu_tanh", gelu_tanh)}
+_GELU_BACKWARD = {
+    "none": fused("gelu_erf_backward", gelu_erf_backward),
+    "tanh": fused("gelu_tanh_backward", gelu_tanh_backward),
+}
+silu = fused("silu", silu_value)
+silu_backward = fused("silu_backward", silu_gradient)
+erf = fused("erf", lambda x: E.erf(x))
+relu_backward = fused("relu_backward", lambda g, y: where(y > 0, g, 0.0))
+tanh_backward = fused("tanh_backward", lambda g, y: g * (1 - y * y))
+sigmoid_backward = fused("sigmoid_backward", lambda g, y: g * (y - y * y))
+
+
+def _form(families: dict[str, Callable], approximate: str) -> Callable:
     try:
         return families[approximate]
     except KeyError:
@@ -151,29 +160,14 @@ def _form(families: dict[str, Family], approximate: str) -> Family:
 
 def gelu(x: np.ndarray, approximate: str = "none", out: np.ndarray | None = None) -> np.ndarray:
     """x times the normal distribution function of x, exact by erf or approximated by tanh."""
-    return _run_unary(_form(_GELU, approximate), x, out)
+    return _form(_GELU, approximate)(x, out=out)
 
 
 def gelu_backward(
     g: np.ndarray, x: np.ndarray, approximate: str = "none", out: np.ndarray | None = None
 ) -> np.ndarray:
     """The gradient of the input of ``gelu(x, approximate)``."""
-    return _run_backward(_form(_GELU_BACKWARD, approximate), g, x, out)
-
-
-def silu(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-    """x * sigmoid(x)."""
-    return _run_unary(_SILU, x, out)
-
-
-def silu_backward(g: np.ndarray, x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-    """The gradient of the input of ``silu(x)``."""
-    return _run_backward(_SILU_BACKWARD, g, x, out)
-
-
-def erf(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-    """The error function."""
-    return _run_unary(_ERF, x, out)
+    return _form(_GELU_BACKWARD, approximate)(g, x, out=out)
 
 
 def dropout(

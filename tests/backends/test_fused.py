@@ -220,6 +220,28 @@ def test_activations(dtype):
     same(fe.erf(x), np.array([math.erf(v) for v in x8]), dtype)
 
 
+@each
+def test_gradients_from_results(dtype):
+    y, g = random((4, 9), dtype), random((4, 9), dtype, 1)
+    y8, g8 = wide(y, g)
+    same(fe.relu_backward(g, y), g8 * (y8 > 0), dtype)
+    same(fe.tanh_backward(g, y), g8 * (1 - y8 * y8), dtype, 4)
+    same(fe.sigmoid_backward(g, y), g8 * (y8 - y8 * y8), dtype, 4)
+
+
+def test_any_function_becomes_one_pass():
+    f = fe.fused("hypot", lambda a, b: (a * a + b * b) ** 0.5)
+    a, b = random((5, 1), "f4"), random((3,), "f4", 1)
+    got = f(a, b)
+    assert got.shape == (5, 3)
+    np.testing.assert_allclose(got, np.hypot(a, b), rtol=1e-6)
+    out = np.zeros((3, 5), np.float32).T
+    assert f(a, b, out=out) is out
+    np.testing.assert_allclose(out, got)
+    with pytest.raises(ValueError):
+        f(a, random((2, 7), "f4"))
+
+
 def test_gelu_keeps_its_digits_in_the_tail():
     x = np.array([-5.0, -6.0], np.float32)
     u = math.sqrt(2 / math.pi) * (x.astype("f8") + 0.044715 * x.astype("f8") ** 3)

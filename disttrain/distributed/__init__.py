@@ -1,0 +1,60 @@
+"""Process groups on Tensors and data-parallel training, under PyTorch's names."""
+
+from ..comm.group import ProcessGroup
+from ..comm.reduce_ops import ReduceOp
+from ..comm.sim import Simulation, simulate
+from ..comm.store import FileStore, HashStore, PrefixStore, Store, TCPStore
+from ..comm.work import Work
+from ..errors import CollectiveMismatch, CommError, Deadlock, PeerFailed, StoreError, WaitTimeout
+from .collectives import (
+    P2POp,
+    all_gather,
+    all_gather_into_tensor,
+    all_gather_object,
+    all_gather_single,
+    all_reduce,
+    all_to_all,
+    all_to_all_single,
+    barrier,
+    batch_isend_irecv,
+    broadcast,
+    broadcast_object_list,
+    gather,
+    gather_object,
+    irecv,
+    isend,
+    monitored_barrier,
+    recv,
+    recv_object_list,
+    reduce,
+    reduce_scatter,
+    reduce_scatter_single,
+    reduce_scatter_tensor,
+    scatter,
+    scatter_object_list,
+    send,
+    send_object_list,
+)
+from .ddp import DistributedDataParallel
+from .state import (
+    GroupMember,
+    destroy_process_group,
+    get_backend,
+    get_default_backend_for_device,
+    get_global_rank,
+    get_group_rank,
+    get_node_local_rank,
+    get_process_group_ranks,
+    get_rank,
+    get_world_size,
+    group,
+    init_process_group,
+    is_available,
+    is_gloo_available,
+    is_initialized,
+    is_mpi_available,
+    is_nccl_available,
+    is_torchelastic_launched,
+    new_group,
+    new_subgroups,
+)

@@ -1,0 +1,266 @@
+"""The process groups of a rank: made, found, and given back. State lives in the rank's context."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from .. import context
+from ..comm import shm
+from ..comm.control import Segment
+from ..comm.group import ProcessGroup
+from ..comm.worker_env import WorkerEnv, read_worker_env
+from ..errors import CommError, ConfigError
+from .stores import store_for
+
+BACKENDS = ("shm", "gloo", "cpu:shm", "cpu:gloo", "sim")
+SLOT = "distributed"
+JOB_SLOT = "comm.job"
+
+
+@dataclass
+class _State:
+    """What a rank keeps: its default group and the store that it was made through."""
+
+    world: ProcessGroup | None = None
+    backend: str = ""
+    store: Any = None
+    groups: list[ProcessGroup] = field(default_factory=list)
+
+
+class GroupMember:
+    """``GroupMember.WORLD``: the default group. ``NON_GROUP_MEMBER``: what outsiders get."""
+
+    NON_GROUP_MEMBER = object()
+
+    @property
+    def WORLD(self) -> ProcessGroup | None:  # noqa: N802
+        return _state().world
+
+
+group = GroupMember()
+
+
+def _state() -> _State:
+    return context.current().slot(SLOT, _State)
+
+
+def is_available() -> bool:
+    return True
+
+
+def is_initialized() -> bool:
+    """Whether this rank has a default group."""
+    return _state().world is not None
+
+
+def is_torchelastic_launched() -> bool:
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def init_process_group(
+    backend: str | None = None,
+    init_method: str | None = None,
+    timeout: timedelta | float | None = None,
+    world_size: int = -1,
+    rank: int = -1,
+    store: Any = None,
+    group_name: str = "",
+    pg_options: Any = None,
+    device_id: Any = None,
+) -> None:
+    """Join the default group.
+
+    Under ``dtrun`` (or in a simulation) no argument is needed. Otherwise ranks meet through
+    ``init_method`` ("env://", "tcp://host:port", "file:///path") or ``store``. Without any of it a
+    single process is a group of one. ``backend`` "gloo" names the CPU default, shared memory.
+    Raises ``ConfigError`` for arguments that contradict each other, ``WaitTimeout`` when ranks stay
+    away.
+    """
+    state = _state()
+    if state.world is not None:
+        raise ConfigError(
+            "init_process_group: the default group exists already; call destroy_process_group() "
+            "first, or use new_group() for another group"
+        )
+    name = _backend(backend)
+    seconds = _seconds(timeout)
+    me = context.current()
+    job = me.slots.get(JOB_SLOT)
+    if job is not None and store is None and _inherits(init_method, rank, world_size, me):
+        transport = shm.connect(job, me.rank, me.world_size, job.epoch, seconds)
+    else:
+        place = _place(read_worker_env(), rank, world_size)
+        me.rank, me.world_size = place.rank, place.world_size
+        me.local_rank, me.local_world_size = place.local_rank, place.local_world_size
+        transport = _meet(place, init_method, store, seconds)
+    state.world = ProcessGroup(transport)
+    state.backend = name
+
+
+def _inherits(init_method: str | None, rank: int, world_size: int, me: context.Rank) -> bool:
+    """Whether the arguments ask for no more than the launcher's own group."""
+    plain = init_method in (None, "", "env://")
+    return plain and rank in (-1, me.rank) and world_size in (-1, me.world_size)
+
+
+def _backend(backend: str | None) -> str:
+    if backend is None:
+        return "gloo"
+    names = [part.strip() for part in str(backend).lower().split(",")]
+    for name in names:
+        if name in BACKENDS:
+            return name
+    raise ConfigError(
+        f"init_process_group: backend={backend!r} is not available in this version; there is "
+        "'gloo' (shared memory between the ranks of one host)"
+    )
+
+
+def _seconds(timeout: timedelta | float | None) -> float:
+    if timeout is None:
+        return context.DEFAULT_TIMEOUT
+    value = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
+    if value <= 0:
+        raise ConfigError(f"init_process_group: timeout={timeout}; a positive time is needed")
+    return value
+
+
+def _place(env: WorkerEnv, rank: int, world_size: int) -> WorkerEnv:
+    """The environment's place, with what the arguments say instead."""
+    if rank < 0 and world_size < 0:
+        return env
+    size = env.world_size if world_size < 0 else world_size
+    mine = env.rank if rank < 0 else rank
+    if not 0 <= mine < size:
+        raise ConfigError(
+            f"init_process_group: rank={mine}, world_size={size}; needed is 0 <= rank < world_size "
+            "(give both, or start the program with dtrun)"
+        )
+    return WorkerEnv(mine, size, mine, size, env.master_addr, env.master_port, env.job_fd)
+
+
+def _meet(place: WorkerEnv, init_method: str | None, store: Any, seconds: float) -> Any:
+    if place.world_size == 1:
+        return shm.connect(Segment.create(1), 0, 1, 1, seconds)
+    if place.job_fd is not None and store is None and init_method in (None, "env://"):
+        segment = Segment.attach(place.job_fd)
+        return shm.connect(segment, place.rank, place.world_size, segment.epoch, seconds)
+    if store is None:
+        store = store_for(init_method or "env://", place, seconds)
+    _state().store = store
+    return shm.connect_by_store(store, place.rank, place.world_size, timeout=seconds)
+
+
+def destroy_process_group(group: ProcessGroup | None = None) -> None:
+    """Leave a group (None: the default one and all others). Every member calls it."""
+    state = _state()
+    if group is not None and group is not state.world:
+        state.groups = [g for g in state.groups if g is not group]
+        group.close()
+        return
+    if state.world is None:
+        raise ConfigError("destroy_process_group: there is no default group to leave")
+    for sub in state.groups:
+        sub.close()
+    world, state.world, state.groups = state.world, None, []
+    world.close()
+    if state.store is not None:
+        state.store.close()
+        state.store = None
+
+
+def group_or_default(given: ProcessGroup | None = None) -> ProcessGroup:
+    """``given``, or the default group; a clear error when there is none."""
+    if given is not None:
+        if given is GroupMember.NON_GROUP_MEMBER:
+            raise ConfigError("this rank is not a member of the group that it was called with")
+        return given
+    world = _state().world
+    if world is None:
+        raise CommError(
+            "the default process group does not exist; call init_process_group() first (and start "
+            "the program with dtrun for more than one rank)"
+        )
+    return world
+
+
+def new_group(
+    ranks: list[int] | None = None,
+    timeout: timedelta | float | None = None,
+    backend: str | None = None,
+    pg_options: Any = None,
+    use_local_synchronization: bool = False,
+    group_desc: str | None = None,
+) -> Any:
+    """A group of some ranks (None: all). Every rank of the world calls it, with the same list."""
+    world = group_or_default()
+    _backend(backend)
+    members = list(range(world.size)) if ranks is None else list(ranks)
+    made = world.new_group(members, timeout=None if timeout is None else _seconds(timeout))
+    if made is None:
+        return GroupMember.NON_GROUP_MEMBER
+    _state().groups.append(made)
+    return made
+
+
+def new_subgroups(group_size: int | None = None) -> tuple[ProcessGroup, list[Any]]:
+    """Groups of ``group_size`` neighbouring ranks: (this rank's, all of them)."""
+    world = group_or_default()
+    size = group_size or context.current().local_world_size
+    if size < 1 or world.size % size:
+        raise ConfigError(
+            f"new_subgroups: group_size={size} does not divide the world of {world.size} ranks"
+        )
+    groups = [new_group(list(range(i, i + size))) for i in range(0, world.size, size)]
+    return groups[world.rank // size], groups
+
+
+def get_rank(group: ProcessGroup | None = None) -> int:
+    """This rank's number in ``group`` (-1 for an outsider)."""
+    return -1 if group is GroupMember.NON_GROUP_MEMBER else group_or_default(group).rank
+
+
+def get_world_size(group: ProcessGroup | None = None) -> int:
+    """The number of ranks in ``group``."""
+    return -1 if group is GroupMember.NON_GROUP_MEMBER else group_or_default(group).size
+
+
+def get_backend(group: ProcessGroup | None = None) -> str:
+    """The backend's name."""
+    group_or_default(group)
+    return _state().backend
+
+
+def get_node_local_rank(fallback_rank: int | None = None) -> int:
+    return context.current().local_rank
+
+
+def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
+    return group.ranks[group_rank]
+
+
+def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
+    return group.group_rank(global_rank)
+
+
+def get_process_group_ranks(group: ProcessGroup | None = None) -> list[int]:
+    return list(group_or_default(group).ranks)
+
+
+def get_default_backend_for_device(device: Any) -> str:
+    return "gloo"
+
+
+def is_gloo_available() -> bool:
+    return True
+
+
+def is_nccl_available() -> bool:
+    return False
+
+
+def is_mpi_available() -> bool:
+    return False

@@ -4,6 +4,7 @@
     silu(x)                                   silu_backward(g, x)
     dropout(x, mask, scale)                   where(mask, x * scale, 0); its own gradient
     erf(x)
+    relu(x)
     relu_backward(g, y), tanh_backward(g, y), sigmoid_backward(g, y)      y: the function's result
     fused(name, fn) -> array function         of any function on expressions, in one pass
     axpy(a, x, y)                             y += a * x, in place
@@ -115,25 +116,42 @@ def fused(name: str, fn: Callable[..., Expr]) -> Callable[..., np.ndarray]:
     and shapes that broadcast; the result is new, or written into ``out=``.
     """
     names = fn.__code__.co_varnames[: fn.__code__.co_argcount]
-    return _runner(
-        Family(lambda dtype: elementwise(name, fn, tuple(Array(n, dtype) for n in names), dtype))
+    family = Family(
+        lambda dtype: elementwise(name, fn, tuple(Array(n, dtype) for n in names), dtype)
     )
 
+    def of_one(x: np.ndarray, *, out: np.ndarray | None = None) -> np.ndarray:
+        if out is None:
+            out = np.empty(x.shape, x.dtype)
+        program = family[x.dtype]
+        program.fast(x, out) is None and program.slow(x, out)
+        return out
 
-def _runner(family: Family) -> Callable[..., np.ndarray]:
-    def run(*arrays: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+    def of_several(*arrays: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         first = arrays[0]
         program = family[first.dtype]
         if out is None:
             out = np.empty(first.shape, first.dtype)
             if program.fast(*arrays, out) is not None:
                 return out
-            shape = np.broadcast_shapes(*[a.shape for a in arrays])
+            shape = _common_shape(name, arrays)
             out = out if out.shape == shape else np.empty(shape, first.dtype)
         program(*arrays, out)
         return out
 
+    run = of_one if len(names) == 1 else of_several
+    run.__name__ = run.__qualname__ = name
     return run
+
+
+def _common_shape(name: str, arrays: Sequence[np.ndarray]) -> tuple[int, ...]:
+    try:
+        return np.broadcast_shapes(*[a.shape for a in arrays])
+    except ValueError:
+        shapes = ", ".join(str(a.shape) for a in arrays)
+        raise ShapeError(
+            f"{name}: shapes {shapes} do not broadcast; they must be equal, or 1 where they differ"
+        ) from None
 
 
 _GELU = {"none": fused("gelu_erf", gelu_erf), "tanh": fused("gelu_tanh", gelu_tanh)}
@@ -144,6 +162,7 @@ _GELU_BACKWARD = {
 silu = fused("silu", silu_value)
 silu_backward = fused("silu_backward", silu_gradient)
 erf = fused("erf", lambda x: E.erf(x))
+relu = fused("relu", lambda x: E.max(x, 0))
 relu_backward = fused("relu_backward", lambda g, y: where(y > 0, g, 0.0))
 tanh_backward = fused("tanh_backward", lambda g, y: g * (1 - y * y))
 sigmoid_backward = fused("sigmoid_backward", lambda g, y: g * (y - y * y))

@@ -58,6 +58,7 @@ class Program:
 
     def slow(self, *args: Any) -> None:
         """Run with arrays of any strides, and broadcasting in a flat kernel."""
+        args = tuple(np.asarray(a) if isinstance(a, np.generic) else a for a in args)
         views = self._views(args)
         if any(0 in v.shape for v in views):
             return

@@ -225,6 +225,9 @@ def test_gradients_from_results(dtype):
     y, g = random((4, 9), dtype), random((4, 9), dtype, 1)
     y8, g8 = wide(y, g)
     same(fe.relu_backward(g, y), g8 * (y8 > 0), dtype)
+    same(fe.relu(y), np.maximum(y8, 0), dtype)
+    one = fe.relu_backward(g[0, 0], y[0, 0])  # numpy's scalars are arrays of no axes
+    assert one.shape == () and one == (g[0, 0] if y[0, 0] > 0 else 0)
     same(fe.tanh_backward(g, y), g8 * (1 - y8 * y8), dtype, 4)
     same(fe.sigmoid_backward(g, y), g8 * (y8 - y8 * y8), dtype, 4)
 

@@ -22,6 +22,8 @@ class _Conv(Module):
 
     dims: int
     transposed = False
+    weight: Any
+    bias: Any
 
     def __init__(
         self,
@@ -252,6 +254,10 @@ class ConvTranspose3d(_ConvTranspose):
 
 class _LazyConv(LazyMixin):
     """A convolution that learns ``in_channels`` from its first input."""
+
+    out_channels: int
+    weight: Any
+    bias: Any
 
     def __init__(self, out_channels: int, kernel_size: Any, *args: Any, **kwargs: Any) -> None:
         self.__dict__["_wanted_out"] = out_channels

@@ -84,6 +84,8 @@ class LazyLinear(LazyMixin, Linear):
     """A Linear that learns ``in_features`` from its first input."""
 
     cls_to_become = Linear
+    weight: Any
+    bias: Any
 
     def __init__(
         self, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None

@@ -30,7 +30,7 @@ def _share(cls: type, data: Any) -> Any:
             f"{cls.__name__}: {type(data).__name__} given; a Tensor is needed, for example "
             f"nn.{cls.__name__}(dt.tensor(data))"
         )
-    out = object.__new__(cls)
+    out: Any = object.__new__(cls)
     out.array = data.array
     st = out._st = data.storage_cell()
     out._gen = st.gen
@@ -97,7 +97,6 @@ class _Uninitialized:
 
     shape = property(_unknown)
     ndim = property(_unknown)
-    __deepcopy__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"

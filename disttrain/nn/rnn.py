@@ -91,7 +91,10 @@ class _Recurrent(Module):
         gates = _STEPS[mode][1] * hidden_size
         for layer, suffix in self._passes():
             width = hidden_size * self._directions if layer else input_size
-            shapes = {"weight_ih": (gates, width), "weight_hh": (gates, hidden_size)}
+            shapes: dict[str, tuple] = {
+                "weight_ih": (gates, width),
+                "weight_hh": (gates, hidden_size),
+            }
             if bias:
                 shapes |= {"bias_ih": (gates,), "bias_hh": (gates,)}
             for key, shape in shapes.items():

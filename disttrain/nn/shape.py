@@ -58,10 +58,11 @@ class Upsample(Module):
     ) -> None:
         super().__init__()
         self.size, self.mode, self.align_corners = size, mode, align_corners
+        self.scale_factor: Any = scale_factor
         if isinstance(scale_factor, (tuple, list)):
             self.scale_factor = tuple(float(f) for f in scale_factor)
-        else:
-            self.scale_factor = None if scale_factor is None else float(scale_factor)
+        elif scale_factor is not None:
+            self.scale_factor = float(scale_factor)
         self.recompute_scale_factor = recompute_scale_factor
 
     def forward(self, input: Tensor) -> Tensor:

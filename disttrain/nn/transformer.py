@@ -22,7 +22,7 @@ from .normalization import LayerNorm
 def _activation(given: Any) -> Callable[[Tensor], Tensor]:
     if callable(given):
         return given
-    known = {"relu": F.relu, "gelu": F.gelu}
+    known: dict[Any, Callable] = {"relu": F.relu, "gelu": F.gelu}
     if given not in known:
         raise ConfigError(
             f"transformer: activation={given!r} given; needed relu, gelu or a function"

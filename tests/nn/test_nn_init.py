@@ -113,7 +113,8 @@ def test_layers_start_uniform_within_their_bound(make, bounds):
     for name, bound in bounds.items():
         x = values(parameters[name])
         assert np.abs(x).max() <= bound * (1 + 1e-6)
-        assert x.std() == pytest.approx(bound / math.sqrt(3), rel=0.2)
+        if x.size >= 300:
+            assert x.std() == pytest.approx(bound / math.sqrt(3), rel=0.2)
 
 
 def test_other_starts():

@@ -213,8 +213,10 @@ def _check_classes(where: str, input: Tensor, target: Tensor, weight: Any, ignor
     if type(target) is not Tensor or target.is_meta or not target.numel():
         return
     labels = target.array
-    low, high = int(labels.min()), int(labels.max())
-    if low >= 0 and high < classes:
+    if labels.dtype.kind == "i":  # as unsigned, one pass finds what is negative and what too large
+        if labels.view(f"u{labels.itemsize}").max() < classes:
+            return
+    elif labels.max() < classes:
         return
     bad = labels[((labels < 0) | (labels >= classes)) & (labels != ignore)]
     if bad.size:

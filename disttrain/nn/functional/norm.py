@@ -109,10 +109,11 @@ def instance_norm(
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     use_input_stats: bool = True,
-    momentum: float = 0.1,
+    momentum: float | None = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
     """Normalise each channel of each sample over its places (Ulyanov et al., 2016)"""
+    momentum = 0.0 if momentum is None else momentum
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     dims = tuple(range(2, input.ndim))

@@ -567,6 +567,7 @@ __all__ = [
     "lerp",
     "less",
     "less_equal",
+    "linear",
     "log",
     "log10",
     "log1p",

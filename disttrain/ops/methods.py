@@ -13,12 +13,9 @@ from ..core import dtypes
 from ..core.device import device, usable
 from ..core.tensor import Tensor, wrap
 from ..errors import DeviceError, ShapeError
-from . import create, indexing, inplace, math, shape
+from . import api, create, indexing, inplace, math, shape
 from . import elementwise as el
-from . import index as gathering
 from . import random as sampling
-from . import softmax as activation
-from . import sort as ordering
 from .printing import text
 
 
@@ -244,7 +241,7 @@ def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     n = (self.shape[d] - size) // step + 1
     starts = np.arange(n)[:, None] * step + np.arange(size)
     items = (slice(None),) * d + (wrap(starts),)
-    return shape.movedim(gathering.index_get(self, items), d + 1, -1)
+    return shape.movedim(api.index_get(self, items), d + 1, -1)
 
 
 def detach_(self: Tensor) -> Tensor:
@@ -314,20 +311,15 @@ _SHAPE = """reshape view view_as reshape_as flatten ravel unflatten permute tran
 movedim moveaxis squeeze unsqueeze expand expand_as broadcast_to narrow select split chunk tensor_split
 unbind repeat tile flip fliplr flipud roll tril triu diagonal diag trace stride clone contiguous
 is_contiguous"""
-_GATHERING = """gather scatter scatter_add index_select index_add index_fill masked_select masked_fill
-nonzero take argwhere"""
-_ACTIVATION = "softmax log_softmax"
-_ORDERING = "sort argsort topk unique median bincount kthvalue"
-for _module, _names in (
-    (math, _MATH), (shape, _SHAPE), (gathering, _GATHERING), (activation, _ACTIVATION),
-    (ordering, _ORDERING),
-):  # fmt: skip
-    for _name in _names.split():
-        setattr(Tensor, _name, getattr(_module, _name))
-Tensor.repeat_interleave = gathering.repeat_interleave
+_OTHERS = """gather scatter scatter_add index_select index_add index_fill masked_select masked_fill
+nonzero take argwhere repeat_interleave softmax log_softmax multinomial bernoulli"""
+for _name in _MATH.split():
+    setattr(Tensor, _name, getattr(math, _name))
+for _name in _SHAPE.split():
+    setattr(Tensor, _name, getattr(shape, _name))
+for _name in _OTHERS.split():
+    setattr(Tensor, _name, getattr(api, _name))
 Tensor.where = lambda self, condition, other: math.where(condition, self, other)
-Tensor.multinomial = sampling.multinomial
-Tensor.bernoulli = sampling.bernoulli
 
 # --- in place ----------------------------------------------------------------------------------
 

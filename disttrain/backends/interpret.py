@@ -110,7 +110,7 @@ class Evaluator:
         if op == "var":
             return self.names[node.attr]
         if op == "const":
-            return np.asarray(node.attr, resolve(self.types[node]))
+            return np.asarray(node.attr)
         if op == "index":
             return np.arange(self.columns)
         if op == "load":
@@ -131,7 +131,8 @@ class Evaluator:
         return FUNCTIONS[op](*[a.astype(kind) for a in args])
 
     def _load(self, array: np.ndarray, at: np.ndarray) -> np.ndarray:
-        array = np.broadcast_to(array, (*array.shape[:-1], self.columns))
+        rows = np.broadcast_shapes(array.shape[:-1], at.shape[:-1])
+        array = np.broadcast_to(array, (*rows, self.columns))
         inside = (at >= 0) & (at < self.columns)
         found = np.take_along_axis(array, np.where(inside, at, 0).astype(np.int64), -1)
         if found.dtype.kind == "f":

@@ -99,7 +99,7 @@ def why_unavailable() -> str:
         _process()
     except Unavailable as e:
         return str(e)
-    return ""
+    return "" if host.llvmlite_origin() else "llvmlite is not installed; pip install llvmlite"
 
 
 class _Process:

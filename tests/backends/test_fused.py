@@ -12,6 +12,9 @@ from disttrain.backends import fused_elementwise as fe
 from disttrain.backends import fused_norms as fn
 from disttrain.backends import fused_softmax as fs
 from disttrain.backends import fused_updates as fu
+from disttrain.backends.interpret import storage
+from disttrain.backends.kernel import Array
+from disttrain.backends.program import Family, Program
 from disttrain.errors import ConfigError, DimError, DTypeError, ShapeError
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -328,6 +331,43 @@ def test_sgd_steps(momentum, nesterov):
         buf8 = g8 if buf8 is None else momentum * buf8 + g8
         want = want - 0.1 * ((g8 + momentum * buf8 if nesterov else buf8) if momentum else g8)
     same(p, want, np.dtype("f4"), 3)
+
+
+def families():
+    """Every kernel of the fused functions, by name."""
+    out = {}
+    for module in (ce, fn, fs, fu, fe):
+        for name, value in vars(module).items():
+            if isinstance(value, Family):
+                out[name] = value
+            elif isinstance(value, dict) and not name.startswith("__"):
+                found = {f"{name}[{k}]": f for k, f in value.items() if isinstance(f, Family)}
+                out |= found
+    return out
+
+
+@pytest.mark.parametrize("name", families())
+@pytest.mark.parametrize("dtype", [np.dtype("f4"), np.dtype("f8"), BF16], ids=str)
+def test_numpy_computes_the_same_where_no_code_can_be_generated(name, dtype):
+    kernel = families()[name].make(str(dtype))
+    rng = np.random.default_rng(0)
+    sizes = {"full": (6, 9), "row": (6,), "col": (9,), "one": (1,)}
+    args = []
+    for p in kernel.params:
+        if not isinstance(p, Array):
+            args.append(float(rng.uniform(0.1, 0.9)))
+        elif p.dtype in ("int64", "bool"):
+            args.append(rng.integers(0, 2, sizes[p.space]).astype(p.dtype))
+        else:
+            args.append(rng.uniform(0.1, 1, sizes[p.space]).astype(storage(p.dtype)))
+    results = []
+    for native in (True, False):
+        mine = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
+        Program(kernel, native)(*mine)
+        results.append([a.astype("f8") for a in mine if isinstance(a, np.ndarray)])
+    for a, b in zip(*results):
+        t = TOLERANCE[str(dtype)] * 10
+        np.testing.assert_allclose(a, b, rtol=t, atol=t)
 
 
 def test_types_without_a_kernel_are_refused():

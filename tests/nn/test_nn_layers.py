@@ -305,7 +305,7 @@ def test_wrong_types_and_settings_are_explained():
     with pytest.raises(DTypeError, match=r"Embedding\(3, 4\).*integers"):
         nn.Embedding(3, 4)(tensor([1.0]))
     x, classes = randn(2, 3), tensor([0, 3], np.int64)
-    with pytest.raises(ShapeError, match="target 3 is out of bounds"):
+    with pytest.raises(ShapeError, match=r"cross_entropy: target 3 .*classes"):
         F.cross_entropy(x, classes)
     with pytest.raises(ShapeError, match=r"needed \[2\]"):
         F.cross_entropy(x, tensor([[0, 1]], np.int64))

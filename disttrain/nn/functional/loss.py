@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ... import ops
 from ...core import Tensor
-from ...errors import ConfigError, DTypeError, ShapeError
+from ...errors import ConfigError, ShapeError
 from .common import check_reduction, check_same_shape, legacy_reduction, reduce_loss
 
 
@@ -94,70 +92,7 @@ def cross_entropy(
     of input's shape). ``reduction="mean"`` divides by the weights of the targets that count.
     """
     reduction = legacy_reduction(size_average, reduce, reduction)
-    if not 0 <= label_smoothing <= 1:
-        raise ConfigError(
-            f"cross_entropy: label_smoothing={label_smoothing} given; it must lie in [0, 1]"
-        )
-    if input.ndim == 0:
-        raise ShapeError("cross_entropy: a 0-d input has no classes; needed (C) or (N, C, ...)")
-    if not target.dtype.is_floating_point:
-        _check_classes("cross_entropy", input, target, weight, ignore_index)
-        if weight is None and label_smoothing == 0 and input.ndim == 2:
-            check_reduction(reduction, "cross_entropy")
-            return ops.cross_entropy(input, target, ignore_index=ignore_index, reduction=reduction)
-    dim = 1 if input.ndim > 1 else 0
-    logp = ops.log_softmax(input, dim)
-    if target.dtype.is_floating_point:
-        return _soft_cross_entropy(logp, target, weight, reduction, label_smoothing, dim)
-    loss = _nll(logp, target, weight, ignore_index, reduction, "cross_entropy")
-    if label_smoothing == 0:
-        return loss
-    return loss * (1 - label_smoothing) + label_smoothing * _smoothing(
-        logp, target, weight, ignore_index, reduction, dim
-    )
-
-
-def _smoothing(
-    logp: Tensor, target: Tensor, weight: Any, ignore: int, reduction: str, dim: int
-) -> Tensor:
-    """The loss against the uniform distribution over classes, ignoring what is ignored."""
-    classes = logp.shape[dim]
-    weighted = logp if weight is None else logp * _along(weight, logp, dim)
-    loss = -weighted.sum(dim) / classes
-    counts = target != ignore
-    loss = ops.where(counts, loss, 0.0)
-    if reduction != "mean":
-        return reduce_loss(loss, reduction, "cross_entropy")
-    if weight is None:
-        return loss.sum() / counts.sum()
-    chosen = ops.where(counts, weight[ops.where(counts, target, 0)], 0.0)
-    return loss.sum() / chosen.sum()
-
-
-def _soft_cross_entropy(
-    logp: Tensor, target: Tensor, weight: Any, reduction: str, smoothing: float, dim: int
-) -> Tensor:
-    """Cross entropy against probabilities."""
-    if target.shape != logp.shape:
-        raise ShapeError(
-            f"cross_entropy: target probabilities of shape {list(target.shape)} given for an input "
-            f"of shape {list(logp.shape)}; the shapes must be equal (for class numbers, give "
-            "integers: target.long())"
-        )
-    if smoothing:
-        target = target * (1 - smoothing) + smoothing / logp.shape[dim]
-    terms = logp * target
-    if weight is not None:
-        terms = terms * _along(weight, logp, dim)
-    loss = -terms.sum(dim)
-    if reduction == "mean":
-        return loss.sum() / max(1, loss.numel())
-    return reduce_loss(loss, reduction, "cross_entropy")
-
-
-def _along(weight: Tensor, x: Tensor, dim: int) -> Tensor:
-    """``weight`` shaped to multiply ``x`` along ``dim``."""
-    return weight.reshape((1,) * dim + (-1,) + (1,) * (x.ndim - dim - 1))
+    return ops.cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
 
 
 def nll_loss(
@@ -171,59 +106,7 @@ def nll_loss(
 ) -> Tensor:
     """-input at the target's class: ``input`` holds log probabilities, classes along dimension 1"""
     reduction = legacy_reduction(size_average, reduce, reduction)
-    _check_classes("nll_loss", input, target, weight, ignore_index)
-    return _nll(input, target, weight, ignore_index, reduction, "nll_loss")
-
-
-def _nll(
-    logp: Tensor, target: Tensor, weight: Any, ignore: int, reduction: str, where: str
-) -> Tensor:
-    dim = 1 if logp.ndim > 1 else 0
-    counts = target != ignore
-    safe = ops.where(counts, target, 0).long()
-    picked = -ops.gather(logp, dim, safe.unsqueeze(dim)).squeeze(dim)
-    scale = counts.to(logp.dtype)
-    if weight is not None:
-        scale = scale * weight[safe]
-    loss = ops.where(counts, picked * scale, 0.0)
-    if reduction == "mean":
-        return loss.sum() / scale.sum()
-    return reduce_loss(loss, reduction, where)
-
-
-def _check_classes(where: str, input: Tensor, target: Tensor, weight: Any, ignore: int) -> None:
-    shape = tuple(input.shape)
-    needed = shape[:1] + shape[2:] if len(shape) > 1 else ()
-    if target.dtype.is_floating_point:
-        raise DTypeError(
-            f"{where}: target of type {target.dtype!r} given; needed class numbers, for example "
-            "target.long()"
-        )
-    if tuple(target.shape) != needed:
-        raise ShapeError(
-            f"{where}: target of shape {list(target.shape)} given for an input of shape "
-            f"{list(shape)}; needed {list(needed)}: the input's without its class dimension"
-        )
-    classes = shape[1] if len(shape) > 1 else shape[0]
-    if weight is not None and tuple(weight.shape) != (classes,):
-        raise ShapeError(
-            f"{where}: weight of shape {list(weight.shape)} given; needed one per class: "
-            f"[{classes}]"
-        )
-    if type(target) is not Tensor or target.is_meta or not target.numel():
-        return
-    labels = target.array
-    if labels.dtype.kind == "i":  # as unsigned, one pass finds what is negative and what too large
-        if labels.view(f"u{labels.itemsize}").max() < classes:
-            return
-    elif labels.max() < classes:
-        return
-    bad = labels[((labels < 0) | (labels >= classes)) & (labels != ignore)]
-    if bad.size:
-        raise ShapeError(
-            f"{where}: target {int(bad.flat[0])} is out of bounds; with {classes} classes, targets "
-            f"lie in [0, {classes - 1}] or equal ignore_index={ignore}"
-        )
+    return ops.nll_loss(input, target, weight, ignore_index, reduction)
 
 
 def binary_cross_entropy(

@@ -59,7 +59,8 @@ class Scheduler:
         self.random = random.Random(seed)
         self.schedule: list[int] = []
         self.clock = 0.0
-        self.fruitless = 0
+        self.idle: set[int] = set()  # ranks that have looked in vain since anything moved
+        self.rounds = 0
         self.failed = False
         self.deadlock = ""
         self.over = threading.Event()
@@ -71,10 +72,15 @@ class Scheduler:
             following.baton.release()
             task.baton.acquire()
 
+    def moved(self) -> None:
+        """Something has changed: who looked in vain may look again."""
+        self.idle.clear()
+        self.rounds = 0
+
     def finish(self, task: _Task) -> None:
         """``task`` has ended: the baton goes on for good."""
         task.done = True
-        self.fruitless = 0
+        self.moved()
         if any(not t.done for t in self.tasks):
             self._choose().baton.release()
         else:
@@ -86,15 +92,17 @@ class Scheduler:
     def _choose(self) -> _Task:
         alive = [t for t in self.tasks if not t.done]
         awake = [t for t in alive if t.wake_at is None or t.wake_at <= self.clock]
-        # Waiting ranks may also do a peer's share of the work, so two rounds must be fruitless.
-        if not awake or self.fruitless > 2 * len(awake) + 2:
-            awake = self._nobody_can(alive)
-        task = self.random.choice(awake)
+        hopeful = [t for t in awake if t.rank not in self.idle]
+        if not hopeful and awake and not self.rounds:
+            # A rank that waits also does a share of the work, so two rounds must be in vain.
+            self.rounds, hopeful = 1, awake
+            self.idle.clear()
+        task = self.random.choice(hopeful or self._nobody_can(alive))
         self.schedule.append(task.rank)
         return task
 
     def _nobody_can(self, alive: list[_Task]) -> list[_Task]:
-        self.fruitless = 0
+        self.moved()
         sleeping = [t.wake_at for t in alive if t.wake_at is not None and t.wake_at > self.clock]
         if sleeping:
             self.clock = min(sleeping)
@@ -124,7 +132,7 @@ class SimWaiter(context.Waiter):
         while self.scheduler.clock < self.task.wake_at:
             self.scheduler.pass_on(self.task)
         self.task.wake_at = None
-        self.scheduler.fruitless = 0
+        self.scheduler.moved()
 
     def wait_until(
         self, ready: Callable[[], bool], what: Callable[[], str], timeout: float | None
@@ -137,10 +145,10 @@ class SimWaiter(context.Waiter):
                     check()
             if scheduler.deadlock:
                 raise Deadlock(scheduler.deadlock)
-            scheduler.fruitless += 1
+            scheduler.idle.add(task.rank)
             scheduler.pass_on(task)
         task.what = None
-        scheduler.fruitless = 0
+        scheduler.moved()
         scheduler.pass_on(task)
 
 

@@ -18,6 +18,7 @@ so transforms compose in any order without a second code path.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,10 @@ class Primitive:
 
     def __repr__(self) -> str:
         return f"<primitive {self.name}>"
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        """As a method, a primitive takes the tensor as its first argument."""
+        return self if instance is None else MethodType(self, instance)
 
     def __call__(self, *args: Any, **params: Any) -> Any:
         for a in args:

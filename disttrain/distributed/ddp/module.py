@@ -15,7 +15,8 @@ import numpy as np
 from ... import context, nn, tree
 from ...core.tensor import Tensor
 from ...errors import CollectiveMismatch, ConfigError
-from ..collectives import group_or_default
+from .. import objects
+from ..state import group_or_default
 from .buckets import ParamMeta, plan_buckets
 from .reducer import Reducer
 
@@ -80,7 +81,7 @@ class DistributedDataParallel(nn.Module):
     def _check_alike(self, metas: list[ParamMeta]) -> None:
         """Every rank holds the same parameters, or the same error goes up on every rank."""
         mine = [f"{m.name}: {m.dtype}{list(m.shape)}" for m in metas]
-        everyone = self.process_group.all_gather_object(mine)
+        everyone = objects.all_gather(self.process_group, mine)
         for rank, theirs in enumerate(everyone):
             if theirs == everyone[0]:
                 continue
@@ -151,7 +152,7 @@ def broadcast_coalesced(group: Any, tensors: list[Tensor], chunk_bytes: int = 25
 
 def _broadcast_batch(group: Any, kind: np.dtype, batch: list[Tensor]) -> None:
     flat = np.concatenate([t.array.reshape(-1) for t in batch])
-    group.broadcast(flat, src=0)
+    group.broadcast(flat, 0)
     if group.rank == 0:
         return
     start = 0

@@ -159,8 +159,8 @@ class Reducer:
 
 
 def _allocate(group: Any, bucket: Bucket) -> np.ndarray:
-    memory = group.allocate(max(bucket.nbytes, 1))
-    flat = memory[: bucket.nbytes].view(bucket.dtype)
+    """The bucket's memory, which peers can read."""
+    flat = group.empty(bucket.numel, bucket.dtype)
     flat.fill(0)
     return flat
 

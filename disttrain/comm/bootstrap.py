@@ -124,7 +124,7 @@ class Watch:
         self._next = 0.0
 
     def __call__(self) -> None:
-        now = time.monotonic()
+        now = context.now()
         if now < self._next:
             return
         self._next = now + _WATCH_EVERY

@@ -47,7 +47,7 @@ class Channel:
         self.blocks = list(blocks)
         self.seq = 0
         self._words, self._buffer = hub.words, hub.buffer
-        self._base, self._mine = hub.base, blocks[me]
+        self._base, self._box = hub.base, hub.segment.slot(hub.rank)
         self._room = NUM_HEADERS  # up to here the header slots are known to be free
         others = [i for i in range(len(ranks)) if i != me]
         self.peers = others
@@ -91,6 +91,8 @@ class Channel:
         header = print_ + _WHERE.pack(offset, mode, sizes) + call.told
         self._buffer[slot : slot + len(header)] = header
         self._words[self.own[POSTED]] = self._base + (seq << CHUNK_BITS)
+        self.hub.entered += 1
+        self._box.progress(self.hub.entered)
         return print_
 
     def publish(self, field: int, seq: int, chunk: int = 0) -> None:

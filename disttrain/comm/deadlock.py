@@ -17,9 +17,9 @@ Knows words and texts; no operations.
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
+from .. import context
 from ..errors import CollectiveMismatch
 from .header import name_ranks
 
@@ -40,7 +40,8 @@ class Detective:
         self._at = [offset + nbytes - RECORD_BYTES for offset, nbytes in areas]
         self._version = 0
         self._beat = 0
-        self._since = self._next = 0.0
+        self._since: float | None = None
+        self._next = 0.0
         self._published: tuple = ()
         self._before: dict[int, tuple[int, int]] = {}
         self._final = False
@@ -48,8 +49,8 @@ class Detective:
 
     def look(self, need: Any) -> None:
         """Called again and again by a waiting rank. Raises ``CollectiveMismatch`` on a deadlock."""
-        now = time.monotonic()
-        if not self._since:
+        now = context.now()
+        if self._since is None:
             self._since, self._next = now, now + LOOK_EVERY
         if now < self._next:
             return
@@ -78,8 +79,8 @@ class Detective:
 
     def relax(self) -> None:
         """The wait is over."""
-        if self._since:
-            self._since, self._before = 0.0, {}
+        if self._since is not None:
+            self._since, self._before = None, {}
             if self._published and not self._final:
                 self._published = ()
                 self._write(IDLE, [], "")

@@ -103,13 +103,17 @@ class Hub:
         self.address = self.bytes.__array_interface__["data"][0]
         self.base = (epoch & 0xFFF) << (SEQ_BITS + CHUNK_BITS)
         self.pending: list[Any] = []
+        self.entered = 0  # collectives of all groups, for the black box
         self.lock = threading.RLock()
-        self.pid = os.getpid()
         self.detective = Detective(self.words, self.buffer, segment, rank, size)
-        self._needs: list[Need] = []  # what this rank waits for now: a stack
+        self._needs: list[Need] = []  # what this rank's threads wait for now
         self._watch: Watch | None = None
         self._rank_context = context.current()
         self._rank_context.waiter.interrupts.append(self.check)
+        if size > len(os.sched_getaffinity(0)):
+            # A rank that spins keeps the processor from the one it waits for: 4 ranks on 2 cores
+            # reduce 4 KB in 220 us with 200 spins, in 40 us when they yield at once.
+            self._rank_context.waiter.spins = 0
 
     def offset_of(self, array: np.ndarray) -> int:
         """Where ``array`` lies in the segment if it lies in this rank's own arena, else 0."""
@@ -145,7 +149,7 @@ class Hub:
         try:
             context.wait_until(ready, need.what, timeout)
         finally:
-            self._needs.pop()
+            self._needs.remove(need)
             self.detective.relax()
 
     def check(self) -> None:
@@ -156,8 +160,10 @@ class Hub:
         need = self._needs[-1] if self._needs else None
         if failure is not None and failure.rank != self.rank:
             self._end_wait(need, failure)
-        elif need is not None:
-            self.detective.look(need)
+        elif len(self._needs) == 1:
+            self.detective.look(self._needs[0])
+        else:  # several threads wait: one of them may free the other
+            self.detective.relax()
 
     def _end_wait(self, need: Need | None, failure: Any) -> None:
         """A rank has failed. What it died of may be an error that this rank must raise itself:

@@ -14,10 +14,10 @@ elsewhere), so that what is copied, reduced and copied back stays in the process
 
 Async operations post header and data when they are called. What is left is done in order, without
 a thread, whenever the rank comes by: in any later call of any group, while it waits for anything,
-in ``Work.is_completed`` and ``Work.wait``. (Measured with 2 ranks on 2 cores: a progress thread
-fights the computing thread for the interpreter and for the core, see docs; the arithmetic has to
-be done by one of the two anyway.) So a rank that waits may depend on a peer's next call, never on
-the peer's ``wait``.
+in ``Work.is_completed`` and ``Work.wait``. So a rank that waits may depend on a peer's next call,
+never on the peer's ``wait``. A progress thread would free it of that too, but competes for the
+interpreter and the core: with 2 ranks on 2 cores, six 1 MiB buckets between pieces of computation
+that take 13.6 ms alone, a step takes 14.7 ms this way (14.6 without async_op) and 17.3 with one.
 
 Knows arrays and flags. Groups, argument checks and global ranks are in ``group.py``.
 """
@@ -115,8 +115,10 @@ class _Task(Work):
                 self.need = next(self.steps)
             except StopIteration:
                 return True
-            except CommError as error:
+            except BaseException as error:
                 self.outcome = (None, error)
+                if not isinstance(error, Exception):
+                    raise  # KeyboardInterrupt is for the program, and ends this work too
                 return True
         return False
 
@@ -369,9 +371,15 @@ class ShmTransport(Transport):
                     self.hub.pending.append(self)
             self.hub.progress()
             return task
-        for need in steps:
-            if not need():
-                self.wait(need, None)
+        try:
+            for need in steps:
+                if not need():
+                    self.wait(need, None)
+        except CollectiveMismatch:
+            raise  # where headers differ, all have raised, and the group goes on
+        except BaseException as error:
+            self._break(error)
+            raise
         return None
 
     def advance(self) -> None:
@@ -394,9 +402,13 @@ class ShmTransport(Transport):
             self.hub.wait(need, self.timeout if timeout is None else timeout)
         except BaseException as error:
             retry = isinstance(need, _Task) and isinstance(error, TimeoutError)
-            if not retry and not self._broken:
-                self._broken = f"an operation ended in the middle ({type(error).__name__})"
+            if not retry:
+                self._break(error)
             raise
+
+    def _break(self, error: BaseException) -> None:
+        if not self._broken:
+            self._broken = f"an operation ended in the middle ({type(error).__name__})"
 
     def _wait_all(self, field: int, seq: int) -> None:
         self.wait(self.channel.need(field, seq), None)

@@ -1,0 +1,4 @@
+"""Communication between ranks: the store, process groups, and the transports that move arrays.
+
+Knows numpy arrays; no tensors. Read ``transport`` first: what a transport is and promises.
+"""

@@ -1,0 +1,78 @@
+"""Reduction operators: definition, order, narrow types, aliasing, refusals."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from disttrain.comm.reduce_ops import ReduceOp, make_reducer, premul_sum
+from disttrain.errors import ConfigError, DTypeError
+
+F4 = np.dtype("f4")
+
+
+def reduce(op, parts, out=None):
+    out = np.empty_like(parts[0]) if out is None else out
+    make_reducer(op, parts[0].dtype, len(parts))(parts, out)
+    return out
+
+
+def test_sums_are_left_folds_whatever_is_overwritten():
+    parts = [np.random.default_rng(i).standard_normal(100_003).astype(F4) for i in range(5)]
+    want = (((parts[0] + parts[1]) + parts[2]) + parts[3]) + parts[4]
+    for i in range(5):
+        mine = [p.copy() for p in parts]
+        assert reduce(ReduceOp.SUM, mine, mine[i]).tobytes() == want.tobytes()
+    for n in (2, 1):
+        mine = [p.copy() for p in parts[:n]]
+        assert (reduce(ReduceOp.SUM, mine, mine[-1]) == sum(parts[1:n], parts[0])).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn])
+def test_narrow_floats_are_rounded_once(dtype):
+    """16 halves of the last place: rounding after each step would lose all of them."""
+    one, step = np.ones(3, dtype), np.full(3, float(ml_dtypes.finfo(dtype).eps) / 2).astype(dtype)
+    got = reduce(ReduceOp.SUM, [one] + [step] * 16)
+    want = np.ones(3, F4) + 16 * step.astype(F4)
+    assert (got == want.astype(dtype)).all() and (got != one).all()
+
+
+def test_average_and_scaled_sum():
+    parts = [np.full(4, float(i), F4) for i in (1, 2, 4)]
+    assert (reduce(ReduceOp.AVG, parts) == F4.type(7) / F4.type(3)).all()
+    assert (reduce(premul_sum(0.25), parts) == 1.75).all()
+    ints = [np.full(4, i) for i in (1, 2, 4)]
+    assert (reduce(premul_sum(3), ints) == 21).all()
+
+
+def test_overflow_and_nan_are_results_not_warnings():
+    big = np.array([3e38, np.inf, np.nan, 1], F4)
+    got = reduce(ReduceOp.SUM, [big, big * np.array([1, -1, 1, 1], F4)])
+    assert np.isinf(got[0]) and np.isnan(got[1]) and np.isnan(got[2]) and got[3] == 2
+    assert np.isnan(reduce(ReduceOp.MAX, [big, np.zeros(4, F4)])[2])
+    half = np.array([6e4], np.float16)
+    assert np.isinf(reduce(ReduceOp.SUM, [half, half]))[0]
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype"),
+    [
+        (ReduceOp.AVG, np.int32),
+        (ReduceOp.AVG, bool),
+        (ReduceOp.MIN, np.complex64),
+        (ReduceOp.BXOR, np.float32),
+        (ReduceOp.BAND, ml_dtypes.bfloat16),
+        (premul_sum(0.5), np.int64),
+        (premul_sum(2), bool),
+    ],
+)
+def test_operators_without_a_meaning(op, dtype):
+    with pytest.raises(DTypeError, match=r"was given; needed is"):
+        make_reducer(op, np.dtype(dtype), 2)
+
+
+def test_factors_are_numbers():
+    with pytest.raises(ConfigError, match="real number"):
+        premul_sum("2")
+    assert str(premul_sum(np.float32(2))) == "PREMUL_SUM(2.0)"

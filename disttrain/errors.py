@@ -11,6 +11,8 @@
       |- StateDictError (RuntimeError)              a state dict that does not fit its module
       |- ConfigError (ValueError)                   a wrong setting, key or argument of a component
       |- SerializationError (ValueError)            a file that is not what it should be
+      |    `- WriteError (OSError)                  a file that could not be written
+      |- WorkerFailed (RuntimeError)                a worker process of a DataLoader died
       |- CaptureError (RuntimeError)                a program that cannot be captured or transformed
       |- CommError (RuntimeError)
       |    |- CollectiveMismatch                    ranks called different collectives
@@ -75,6 +77,14 @@ class ConfigError(DisttrainError, ValueError):
 
 class SerializationError(DisttrainError, ValueError):
     """A file that is damaged, hostile, or of another format."""
+
+
+class WriteError(OSError, SerializationError):
+    """A file could not be written: ``errno`` says why, as for any ``OSError``."""
+
+
+class WorkerFailed(DisttrainError, RuntimeError):
+    """A worker process of a ``DataLoader`` died, or could not say what went wrong in it."""
 
 
 class CaptureError(DisttrainError, RuntimeError):

@@ -1,0 +1,293 @@
+"""``save``, ``load`` and ``inspect``: nested values with tensors, as safetensors files.
+
+A flat dict of tensors gives a file that other programs read under the same names, and their files
+load as flat dicts. For everything else (nested containers, numbers, texts, tied tensors) a
+description stands in the file's metadata. Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import stat
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..backends.null import NullArray
+from ..core import Tensor, device, wrap
+from ..core.device import usable
+from ..errors import ConfigError, SerializationError
+from .files import Mapped, Stream, total, write_file, write_stream
+from .layout import (
+    HEADER_CAP,
+    KINDS,
+    NAMES,
+    Entry,
+    Header,
+    build,
+    check_items,
+    header_length,
+    load_json,
+    parse,
+)
+from .sharing import View, plan, unique
+from .structure import decode, encode
+
+_STRUCTURE = "disttrain"  # the metadata's key for what is no plain tensor
+_VERSION = 1
+_INLINE = 1 << 16  # a longer description goes with the data, where nothing limits it
+
+
+# --- saving --------------------------------------------------------------------------------------
+
+
+def save(obj: Any, f: Any) -> None:
+    """Save ``obj`` to the path or writable binary file ``f`` in the safetensors format.
+
+    ``obj`` may be nested dicts, lists, tuples, sets, tensors, numpy arrays and scalars, numbers,
+    texts, bytes, None, shapes, dtypes, devices and paths; for anything else (modules, functions,
+    other objects) ``SerializationError`` says where it is and what to save in its place. Tensors
+    that share memory share it again when loaded. A path is replaced in one step once all is on
+    the disk; ``WriteError`` (an ``OSError``) when that fails, with the old file untouched.
+    """
+    parts = _parts(obj)
+    if isinstance(f, (str, os.PathLike)):
+        write_file(os.fsdecode(f), parts, total(parts))
+    elif hasattr(f, "write"):
+        write_stream(f, parts)
+    else:
+        raise ConfigError(f"save: {type(f).__name__} given; a path or a binary file is needed")
+
+
+def _parts(obj: Any) -> list[Any]:
+    """The file of ``obj``: the header, then the bytes of every stored tensor."""
+    encoded = encode(obj)
+    what = plan(encoded.arrays)
+    stored, views = what.stored, {n: dataclasses.asdict(v) for n, v in what.views.items()}
+    about: dict[str, Any] = {"version": _VERSION, "tree": encoded.tree, "views": views}
+    text = json.dumps(about, separators=(",", ":"), allow_nan=False)
+    check_items(text.encode(), "save: obj has")
+    if len(text) > _INLINE:
+        name = unique("~structure", encoded.arrays)
+        stored = {**stored, name: np.frombuffer(text.encode(), np.uint8)}
+        text = json.dumps({"version": _VERSION, "in": name})
+    order = sorted(stored, key=lambda n: -min(stored[n].itemsize, 8))  # keeps all aligned
+    entries, data, at = [], [], 0
+    for name in order:
+        entry, raw = _stored(name, stored[name], at)
+        at = entry.end
+        entries.append(entry)
+        data.append(raw)
+    header = build(entries, {_STRUCTURE: text}, [zlib.crc32(raw) for raw in data])
+    if len(header) - 8 > HEADER_CAP:
+        raise SerializationError(
+            f"save: {len(entries)} tensors with long names need a header of {len(header)} bytes; "
+            f"at most {HEADER_CAP} can be loaded again. Save in several files"
+        )
+    return [header, *data]
+
+
+def _stored(name: str, array: np.ndarray, at: int) -> tuple[Entry, np.ndarray]:
+    """The entry of a stored array, and its bytes."""
+    array = np.ascontiguousarray(array).reshape(array.shape)
+    raw = array.reshape(-1).view(np.uint8)
+    shape = array.shape
+    if array.dtype not in NAMES:  # complex128
+        shape, array = (*shape, 2), array.reshape(-1).view(np.float64)
+    return Entry(name, NAMES[array.dtype], shape, at, at + raw.size), raw
+
+
+# --- loading -------------------------------------------------------------------------------------
+
+
+def load(
+    f: Any,
+    map_location: Any = None,
+    weights_only: bool = True,
+    mmap: bool | None = None,
+    verify: bool | None = None,
+) -> Any:
+    """Load what ``save`` or another safetensors writer wrote to the path or binary file ``f``.
+
+    A path is mapped: tensors are views of the file and cost nothing before they are used; what is
+    written to them stays in this process. ``mmap=False`` reads it into memory instead. Checksums
+    are compared unless ``mmap=True`` or ``verify=False`` asks for speed (a file of another writer
+    has none). ``map_location="meta"`` gives shapes without data. ``weights_only`` changes
+    nothing: nothing is ever unpickled. Raises ``SerializationError`` before any tensor is handed
+    out when the file is damaged, hostile or of another format.
+    """
+    place = _placement(map_location)
+    check = not mmap if verify is None else verify
+    if hasattr(f, "read"):
+        where = f"load: {getattr(f, 'name', type(f).__name__)}"
+        return _File(Stream(f, where), where, check).value(place)
+    if not isinstance(f, (str, os.PathLike)):
+        raise ConfigError(f"load: {type(f).__name__} given; a path or a binary file is needed")
+    where = f"load: {os.fsdecode(f)}"
+    with open(f, "rb", buffering=0) as file:
+        status = os.fstat(file.fileno())
+        if mmap is False or not stat.S_ISREG(status.st_mode):
+            return _File(Stream(file, where), where, check).value(place)
+        return _File(Mapped(file.fileno(), status.st_size), where, check).value(place)
+
+
+def inspect(f: Any) -> Header:
+    """What the header of the file ``f`` (a path) says: names, types, shapes, metadata. The header
+    is checked; no tensor is read."""
+    where = f"inspect: {os.fsdecode(f)}"
+    with open(f, "rb", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        return _File(Mapped(file.fileno(), size), where, False).header
+
+
+Place = Callable[[Tensor], Tensor]
+
+
+def _placement(map_location: Any) -> Place:
+    """How to bring a tensor to where ``map_location`` says: a device, a dict, or a function."""
+    if callable(map_location) and not isinstance(map_location, (str, device)):
+        return lambda t: _called(map_location, t)
+    if isinstance(map_location, dict):
+        map_location = map_location.get("cpu", "cpu")
+    if usable("cpu" if map_location is None else map_location).type == "meta":
+        return lambda t: wrap(NullArray(t.array.shape, t.array.dtype))
+    return lambda t: t
+
+
+def _called(function: Callable, tensor: Tensor) -> Tensor:
+    """PyTorch's form: ``function(storage, location)``; None leaves the tensor where it is."""
+    moved = function(tensor, "cpu")
+    return moved if isinstance(moved, Tensor) else tensor
+
+
+class _File:
+    """One file that is being loaded."""
+
+    def __init__(self, source: Mapped | Stream, where: str, verify: bool) -> None:
+        self.source, self.where, self.verify = source, where, verify
+        first = bytes(source.piece(0, 16 if source.size is None else min(16, source.size)))
+        length = header_length(first, source.size, where)
+        rest = source.piece(len(first), 8 + length - len(first)) if 8 + length > 16 else b""
+        raw = (first + bytes(rest))[: 8 + length]
+        known = None if source.size is None else source.size - len(raw)
+        self.header = parse(raw, known, where)
+        self.raw: dict[str, np.ndarray] = {}
+        self.made: dict[tuple[str, str], Any] = {}
+        self.views: dict[str, View] = {}
+        self.owners: set[str] = set()  # stored tensors that views lie in
+
+    def value(self, place: Place) -> Any:
+        """The saved value."""
+        header = self.header
+        for entry in sorted(header.entries.values(), key=lambda e: e.begin):
+            self.raw[entry.name] = self._piece(entry)
+        if _STRUCTURE not in header.metadata:
+            return {name: place(wrap(self._array(name))) for name in header.entries}
+        about = self._about(header.metadata[_STRUCTURE])
+        for name, told in _dict(about.get("views"), self.where).items():
+            self.views[name] = self._view(name, told)
+        return decode(about.get("tree"), lambda kind, name: self._give(kind, name, place),
+                      self.where)  # fmt: skip
+
+    def _piece(self, entry: Entry) -> np.ndarray:
+        """The bytes of a stored tensor, aligned, checked."""
+        raw = self.source.piece(self.header.start + entry.begin, entry.end - entry.begin)
+        at = f"{self.where}: tensor {entry.name!r}: offset {entry.begin}"
+        if self.verify and zlib.crc32(raw) != self.header.sums.get(entry.name, zlib.crc32(raw)):
+            raise SerializationError(
+                f"{at}: the bytes up to {entry.end} do not fit their checksum. The file is "
+                "damaged; load a copy that is whole"
+            )
+        if entry.code == "BOOL" and raw.size and raw.max() > 1:
+            raise SerializationError(f"{at}: a truth value is {raw.max()}; 0 and 1 are allowed")
+        aligned = raw.__array_interface__["data"][0] % entry.dtype.itemsize == 0
+        return raw if aligned or not raw.size else raw.copy()
+
+    def _about(self, text: str) -> dict[str, Any]:
+        where = f"{self.where}: structure"
+        about = _dict(load_json(text.encode(), where), where)
+        if about.get("version") != _VERSION:
+            raise SerializationError(
+                f"{where}: version {about.get('version')!r:.60}; this program reads {_VERSION}. "
+                "Load it with a newer version of disttrain"
+            )
+        name = about.get("in")
+        if name is None:
+            return about
+        if name not in self.raw:
+            raise SerializationError(f"{where}: tensor {name!r:.60} is missing")
+        return _dict(load_json(self.raw[name].tobytes(), where), where)
+
+    def _view(self, name: Any, told: Any) -> View:
+        """A view, proved to lie within its stored tensor."""
+        where = f"{self.where}: view {name!r:.60}"
+        told = _dict(told, where)
+        try:
+            view = View(told["of"], told["code"], tuple(told["shape"]), told["offset"],
+                        tuple(told["strides"]))  # fmt: skip
+            raw, itemsize = self.raw[view.of], KINDS[view.code].itemsize
+        except (KeyError, TypeError) as error:
+            raise SerializationError(
+                f"{where}: incomplete, or of an unknown tensor: {error}"
+            ) from None
+        numbers = (view.offset, *view.shape, *view.strides)
+        fits = len(view.shape) == len(view.strides) <= 64 and min(view.shape, default=0) >= 0
+        if not fits or not all(type(n) is int and abs(n) < 1 << 62 for n in numbers):
+            raise SerializationError(f"{where}: shape {view.shape}, strides {view.strides}")
+        steps = [s * (d - 1) for d, s in zip(view.shape, view.strides, strict=True) if d]
+        low = view.offset + sum(s for s in steps if s < 0)
+        high = view.offset + sum(s for s in steps if s > 0) + itemsize
+        if 0 not in view.shape and (low < 0 or high > raw.size):
+            raise SerializationError(
+                f"{where}: reaches from byte {low} to {high} of {view.of!r}, which has {raw.size}"
+            )
+        if raw.size and raw.__array_interface__["data"][0] % 16:
+            self.raw[view.of] = raw.copy()
+        self.owners.add(view.of)
+        return view
+
+    def _array(self, name: str) -> np.ndarray:
+        view = self.views.get(name)
+        if view is None:
+            entry = self.header.entries.get(name)
+            if entry is None:
+                raise SerializationError(f"tensor {name!r:.60} is missing")
+            return self.raw[name].view(entry.dtype).reshape(entry.shape)
+        kind = KINDS[view.code]
+        if 0 in view.shape:
+            return np.empty(view.shape, kind)
+        raw = self.raw[view.of]
+        if kind == np.bool_ and raw.max() > 1:
+            raise SerializationError(f"view {name!r:.60}: truth values other than 0 and 1")
+        return np.ndarray(view.shape, kind, raw, view.offset, view.strides)
+
+    def _give(self, kind: str, name: str, place: Place) -> Any:
+        """The array or tensor ``name``; the same object each time, so what was one stays one."""
+        if (kind, name) not in self.made:
+            array = self._array(name)
+            self.made[kind, name] = array if kind == "array" else self._tensor(name, array, place)
+            if kind == "leaf":
+                self.made[kind, name].requires_grad_()
+        return self.made[kind, name]
+
+    def _tensor(self, name: str, array: np.ndarray, place: Place) -> Tensor:
+        """A tensor; those over one stored piece share their version count, too."""
+        view = self.views.get(name)
+        out = wrap(array)
+        if view is not None or name in self.owners:
+            base = self.made.setdefault(("", name if view is None else view.of), wrap(array))
+            out._st = base.storage_cell()
+            out._gen = out._st.gen
+        return place(out)
+
+
+def _dict(value: Any, where: str) -> dict:
+    if type(value) is not dict:
+        raise SerializationError(
+            f"{where}: structure: names and values are needed, {value!r:.60} found"
+        )
+    return value

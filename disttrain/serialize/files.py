@@ -1,0 +1,200 @@
+"""Files: written whole or not at all; read as one private mapping, or piece by piece.
+
+A written file appears under its name in one step, after its bytes have reached the disk: whoever
+looks finds the old file or the new one. Until then it has no name, so a process that is killed
+leaves nothing behind. Knows bytes and paths; knows nothing of what they mean.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import mmap
+import os
+import secrets
+import stat
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ..errors import SerializationError, WriteError
+
+_CHUNK = 8 << 20  # of a stream whose length is not known
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_NO_UNNAMED = {errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL}
+
+
+# --- writing -----------------------------------------------------------------------------------
+
+
+def write_file(path: str, parts: list[Any], num_bytes: int) -> None:
+    """Write ``parts`` (bytes-like, ``num_bytes`` together) as the file ``path``.
+
+    The mode of a new file is 0600 less the umask; a replaced file keeps its mode. A symbolic link
+    is followed. Raises ``WriteError``; the old file is then as it was.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        mode = stat.S_IFREG
+    try:
+        if stat.S_ISREG(mode):
+            _write_whole(os.path.realpath(path), parts, num_bytes, stat.S_IMODE(mode))
+        else:  # a device or a pipe cannot be replaced
+            with open(path, "wb") as f:
+                f.writelines(parts)
+    except OSError as error:
+        raise _told(error, path, num_bytes) from error
+
+
+def _write_whole(path: str, parts: list[Any], num_bytes: int, mode: int) -> None:
+    folder = os.path.dirname(path)
+    draft = os.path.join(folder, f".{os.path.basename(path)[:200]}.{secrets.token_hex(6)}.tmp")
+    fd = _open_draft(folder, draft)
+    try:
+        if num_bytes:
+            with contextlib.suppress(OverflowError):
+                _reserve(fd, num_bytes)
+        for part in parts:
+            _write_all(fd, part)
+        if mode:
+            os.fchmod(fd, mode & 0o777)
+        os.fsync(fd)
+        if os.fstat(fd).st_nlink == 0:
+            # With a directory given (unused: the path is absolute), Python follows the link.
+            os.link(f"/proc/self/fd/{fd}", draft, src_dir_fd=fd, follow_symlinks=True)
+        os.replace(draft, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(draft)
+        raise
+    finally:
+        os.close(fd)
+    _sync_folder(folder)
+
+
+def _open_draft(folder: str, draft: str) -> int:
+    """A new file: without a name where the file system can do that."""
+    try:
+        return os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno not in _NO_UNNAMED:
+            raise
+    return os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+
+
+def _reserve(fd: int, num_bytes: int) -> None:
+    """Find out now, before anything is written, whether the disk has room."""
+    try:
+        os.posix_fallocate(fd, 0, num_bytes)
+    except OSError as error:
+        if error.errno in _NO_ROOM:
+            raise
+
+
+def _write_all(fd: int, part: Any) -> None:
+    view = memoryview(part)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _sync_folder(folder: str) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _told(error: OSError, path: str, num_bytes: int) -> WriteError:
+    """``error`` with the path, and with what is needed and free where the disk is full."""
+    text = f"save: {path} could not be written: {error.strerror}"
+    if error.errno in _NO_ROOM:
+        with contextlib.suppress(OSError):
+            disk = os.statvfs(os.path.dirname(os.path.realpath(path)))
+            text += f"; {num_bytes} bytes are needed, {disk.f_bavail * disk.f_frsize} are free"
+    elif error.errno == errno.ENOENT:
+        text += f"; the folder {os.path.dirname(os.path.realpath(path))} must exist"
+    return WriteError(error.errno, text + ". Nothing was changed")
+
+
+def write_stream(f: Any, parts: list[Any]) -> None:
+    """Write ``parts`` to an open file-like object."""
+    for part in parts:
+        f.write(bytes(part) if isinstance(f, io.BytesIO) else part)
+
+
+# --- reading -----------------------------------------------------------------------------------
+
+
+class Mapped:
+    """A file as a private mapping: nothing is read before it is touched, and what is written to
+    the arrays stays in this process."""
+
+    def __init__(self, fd: int, size: int) -> None:
+        self.size = size
+        flags = mmap.MAP_PRIVATE | getattr(mmap, "MAP_NORESERVE", 0)
+        self._bytes = np.empty(0, np.uint8)
+        if size:
+            memory = mmap.mmap(fd, size, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+            self._bytes = np.frombuffer(memory, np.uint8)
+
+    def piece(self, begin: int, num_bytes: int) -> np.ndarray:
+        """Bytes of the file, writable."""
+        return self._bytes[begin : begin + num_bytes]
+
+
+class Stream:
+    """A file-like object, read into memory of its own piece by piece.
+
+    ``size`` is how many bytes there are from the present position on, None when that is unknown.
+    """
+
+    def __init__(self, f: Any, where: str) -> None:
+        self.f, self.where = f, where
+        self.start = self.at = 0
+        self.size: int | None = None
+        if getattr(f, "seekable", lambda: False)():
+            self.start = f.tell()
+            self.size = f.seek(0, os.SEEK_END) - self.start
+            f.seek(self.start)
+
+    def piece(self, begin: int, num_bytes: int) -> np.ndarray:
+        """Bytes from ``begin`` (counted from where the object was given) on."""
+        if begin != self.at:
+            self.f.seek(self.start + begin)
+        self.at = begin + num_bytes
+        if self.size is not None:
+            return self._read(num_bytes)
+        parts = []  # as the bytes come, so that a false length allocates nothing
+        while num_bytes:
+            parts.append(self._read(min(num_bytes, _CHUNK)))
+            num_bytes -= parts[-1].size
+        return np.concatenate(parts) if len(parts) != 1 else parts[0]
+
+    def _read(self, num_bytes: int) -> np.ndarray:
+        out = np.empty(num_bytes, np.uint8)
+        view = memoryview(out)
+        while view:
+            got = self._some(view)
+            if not got:
+                raise SerializationError(
+                    f"{self.where}: {len(view)} bytes are missing at the end; it is cut short"
+                )
+            view = view[got:]
+        return out
+
+    def _some(self, view: memoryview) -> int:
+        """Fill the start of ``view``; how many bytes came."""
+        if hasattr(self.f, "readinto"):
+            return self.f.readinto(view)
+        data = self.f.read(min(len(view), _CHUNK))
+        view[: len(data)] = data
+        return len(data)
+
+
+def total(parts: Iterable[Any]) -> int:
+    """Bytes of ``parts`` together."""
+    return sum(memoryview(p).nbytes for p in parts)

@@ -1,0 +1,131 @@
+"""Which arrays share memory: what is stored once, and who is a view of it.
+
+Tied weights are stored once under their first name. Views that overlap are stored as one piece: the
+largest of them where it covers the rest, otherwise the memory that they span. Knows arrays only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import byte_bounds
+
+from .layout import C128, KIND_NAMES, KINDS
+
+_EFFORT = 10_000  # how hard numpy may try to prove that two views do not overlap
+_PAIRS = 64  # groups beyond this size are taken as shared without looking at every pair
+
+
+@dataclass(frozen=True)
+class View:
+    """A tensor as part of a stored one: ``offset`` and ``strides`` in bytes."""
+
+    of: str
+    code: str
+    shape: tuple[int, ...]
+    offset: int
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``stored``: the arrays to write, by name, in order. ``views``: how the others lie in them."""
+
+    stored: dict[str, np.ndarray]
+    views: dict[str, View]
+
+
+def plan(arrays: dict[str, np.ndarray]) -> Plan:
+    """What to write for ``arrays`` (little-endian, of types in ``KINDS``)."""
+    groups = [part for group in _groups(arrays) for part in _parts(group, arrays)]
+    place = {name: part for part in groups if len(part) > 1 for name in part}
+    stored: dict[str, np.ndarray] = {}
+    views: dict[str, View] = {}
+    for name, array in arrays.items():  # keeps the given order
+        if name not in place:
+            stored[name] = array
+        elif name not in stored and name not in views:
+            _store([n for n in arrays if n in set(place[name])], arrays, stored, views)
+    for name, array in stored.items():
+        if array.dtype == KINDS[C128]:
+            views[name] = View(name, C128, array.shape, 0, np.empty(array.shape, "V16").strides)
+    return Plan(stored, views)
+
+
+def _groups(arrays: dict[str, np.ndarray]) -> list[list[str]]:
+    """Names whose memory ranges touch, in groups of two or more."""
+    ranges = sorted((*byte_bounds(a), n) for n, a in arrays.items() if a.size)
+    groups: list[list[str]] = []
+    reach = -1
+    for low, high, name in ranges:
+        if low < reach:
+            groups[-1].append(name)
+        else:
+            groups.append([name])
+        reach = max(reach, high)
+    return [g for g in groups if len(g) > 1]
+
+
+def _parts(group: list[str], arrays: dict[str, np.ndarray]) -> list[list[str]]:
+    """``group`` split where the ranges touch but no element is shared (columns of a matrix)."""
+    if len(group) > _PAIRS:
+        return [group]
+    parts: list[list[str]] = []
+    for name in group:
+        touching = [p for p in parts if any(_share(arrays[name], arrays[o]) for o in p)]
+        joined = [other for part in touching for other in part]
+        parts = [p for p in parts if p not in touching] + [[*joined, name]]
+    return parts
+
+
+def _share(a: np.ndarray, b: np.ndarray) -> bool:
+    try:
+        return np.shares_memory(a, b, max_work=_EFFORT)
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _store(
+    group: list[str],
+    arrays: dict[str, np.ndarray],
+    stored: dict[str, np.ndarray],
+    views: dict[str, View],
+) -> None:
+    """Store two or more arrays that share memory: one of them, and the others as views of it."""
+    bounds = {n: byte_bounds(arrays[n]) for n in group}
+    low, high = min(b[0] for b in bounds.values()), max(b[1] for b in bounds.values())
+    whole = [n for n in group if bounds[n] == (low, high) and arrays[n].flags.c_contiguous]
+    if whole:
+        owner = whole[0]
+        stored[owner] = arrays[owner]
+    else:
+        owner = unique(f"{group[0]}~storage", arrays)
+        stored[owner] = _span(low, high - low, arrays[group[0]])
+    for name in group:
+        if name != owner:
+            a = arrays[name]
+            address = a.__array_interface__["data"][0]
+            views[name] = View(owner, KIND_NAMES[a.dtype], a.shape, address - low, a.strides)
+
+
+def _span(address: int, num_bytes: int, keep: np.ndarray) -> np.ndarray:
+    """The bytes from ``address`` on. ``keep`` holds their memory."""
+
+    class Memory:
+        __array_interface__ = {
+            "version": 3, "typestr": "|u1", "shape": (num_bytes,), "data": (address, True),
+        }  # fmt: skip
+        owner = keep
+
+    return np.asarray(Memory())
+
+
+def unique(name: str, taken: Any) -> str:
+    """``name``, or with a number behind it when it is taken."""
+    found, k = name, 1
+    while found in taken:
+        k += 1
+        found = f"{name}~{k}"
+    return found

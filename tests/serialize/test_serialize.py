@@ -1,0 +1,382 @@
+"""save and load: values, sharing, other tools' files, atomic writing."""
+
+from __future__ import annotations
+
+import errno
+import io
+import math
+import os
+import signal
+import stat
+from collections import OrderedDict, namedtuple
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from disttrain.core import Size, Tensor, device, dtypes, wrap
+from disttrain.errors import ConfigError, SerializationError, WriteError
+from disttrain.serialize import inspect, load, save
+
+
+def tensor(values, kind=dtypes.float32):
+    return wrap(np.asarray(values, dtype=kind.np))
+
+
+def again(obj, **options):
+    f = io.BytesIO()
+    save(obj, f)
+    f.seek(0)
+    return load(f, **options)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "state.safetensors"
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+VALUES = [
+    None, True, False, 0, -7, 1 << 63, -(1 << 80), 0.1, -0.0, math.inf, -math.inf,
+    "", "text \u00e9 \U0001f600 \ud800 \x00", b"", b"\x00\xff", bytearray(b"ab"), 1 + 2j,
+    [], (), {}, [[]], ((),), {"a": {}}, {0: 1, (1, "b"): 2, None: 3, 2.5: 4, b"k": 5, True: 6},
+    {1, 2}, frozenset({"a"}), Size((2, 3)), dtypes.bfloat16, device("cpu"), Path("/a/b"),
+    np.float32(1.5), np.int64(-3), np.bool_(True), np.float64(math.inf), np.complex128(1j),
+    ["list", 1], {"tensor": "x"}, {"__metadata__": 1}, OrderedDict([("z", 1), ("a", 2)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda v: f"{type(v).__name__} {v!r:.20}")
+def test_values_come_back_as_they_were(value):
+    got = again({"x": value, "list": [value]})
+    for found in (got["x"], got["list"][0]):
+        assert type(found) is type(value)
+        assert repr(found) == repr(value) and found == value
+
+
+def test_nan_and_numbers_of_any_length_come_back():
+    assert math.isnan(again([math.nan])[0])
+    assert again([1 << 20_000])[0].bit_length() == 20_001
+
+
+@pytest.mark.parametrize("kind", dtypes.ALL, ids=repr)
+@pytest.mark.parametrize("shape", [(), (3,), (2, 0, 3), (2, 3, 4)])
+@pytest.mark.parametrize("mapped", [True, False])
+def test_every_type_and_shape(path, kind, shape, mapped):
+    values = np.random.default_rng(0).integers(0, 2 if kind is dtypes.bool else 100, shape)
+    save({"odd": tensor([1], dtypes.uint8), "t": tensor(values, kind)}, path)
+    got = load(path, mmap=mapped, verify=True)["t"]
+    assert isinstance(got, Tensor) and got.dtype is kind and got.shape == shape
+    np.testing.assert_array_equal(got.array, values.astype(kind.np))
+    assert got.array.flags.writeable and got.array.flags.aligned
+    got.array[...] = 0
+
+
+def test_arrays_stay_arrays_and_strides_do_not_matter():
+    base = np.arange(24.0).reshape(4, 6)
+    got = again({"big endian": base.astype(">f8"), "odd": base[::2, ::-3].copy("F"), "b": base.T})
+    assert type(got["b"]) is np.ndarray
+    np.testing.assert_array_equal(got["big endian"], base)
+    np.testing.assert_array_equal(got["odd"], base[::2, ::-3])
+    np.testing.assert_array_equal(got["b"], base.T)
+
+
+def test_a_lone_tensor():
+    assert again(tensor([1, 2])).array.tolist() == [1, 2]
+
+
+def test_optimizer_like_state():
+    state = {
+        "state": {0: {"step": 3, "exp_avg": tensor([1.0])}, 1: {}},
+        "param_groups": [{"lr": 0.1, "betas": (0.9, 0.999), "params": [0, 1]}],
+    }
+    got = again(state)
+    assert got["state"][0]["exp_avg"].array.tolist() == [1.0]
+    assert got["param_groups"] == state["param_groups"] and got["state"][1] == {}
+
+
+def test_state_dict_keeps_the_versions_of_its_modules():
+    state = OrderedDict(weight=tensor([1.0]))
+    state._metadata = OrderedDict({"": {"version": 2}})
+    assert again(state)._metadata == {"": {"version": 2}}
+
+
+def test_requires_grad_comes_back():
+    got = again([tensor([1.0]).requires_grad_(), tensor([1.0])])
+    assert [t.requires_grad for t in got] == [True, False] and got[0].is_leaf
+
+
+def test_long_descriptions_go_with_the_data(path):
+    history = {"loss": [i / 7 for i in range(50_000)], "w": tensor([1.0])}
+    save(history, path)
+    assert load(path)["loss"] == history["loss"]
+
+
+# --- sharing --------------------------------------------------------------------------------------
+
+
+def test_tied_tensors_are_stored_once_and_stay_tied(path):
+    w = tensor(np.ones((64, 64)))
+    save({"embed": w, "head": wrap(w.array), "same": w}, path)
+    assert os.path.getsize(path) < 2 * 64 * 64 * 4
+    assert list(inspect(path).entries) == ["embed"]
+    got = load(path)
+    assert got["embed"] is got["same"] and got["embed"] is not got["head"]
+    got["head"].array[0, 0] = 5
+    assert got["embed"].array[0, 0] == 5
+    assert got["embed"].storage_cell() is got["head"].storage_cell()
+
+
+def test_views_of_a_larger_tensor():
+    w = np.arange(12.0).reshape(3, 4)
+    got = again([wrap(w[1]), wrap(w), wrap(w.T), wrap(w[:, ::2]), w[::-1]])
+    np.testing.assert_array_equal(got[3].array, w[:, ::2])
+    np.testing.assert_array_equal(got[4], w[::-1])
+    got[0].array[2] = 99
+    assert got[1].array[1, 2] == got[2].array[2, 1] == got[3].array[1, 1] == got[4][1, 2] == 99
+
+
+@pytest.mark.parametrize("kind", [dtypes.float64, dtypes.bfloat16, dtypes.complex128], ids=repr)
+def test_overlapping_views_without_a_whole(kind):
+    w = np.arange(21).astype(kind.np)
+    got = again({"odd": tensor([1], dtypes.int8), "a": wrap(w[1:12]), "b": wrap(w[8:20])})
+    np.testing.assert_array_equal(got["b"].array, w[8:20])
+    got["a"].array[7] = 99
+    assert got["b"].array[0] == 99 and got["a"].array.flags.aligned
+
+
+def test_columns_share_nothing(path):
+    w = np.zeros((1000, 1000), np.float32)
+    save({"first": wrap(w[:, 0]), "last": wrap(w[:, -1])}, path)
+    assert os.path.getsize(path) < 10_000
+
+
+def test_expanded_tensors_stay_small(path):
+    one = np.ones(3, np.float32)
+    save([wrap(one), wrap(np.broadcast_to(one, (1000, 3)))], path)
+    assert os.path.getsize(path) < 2000
+    assert load(path)[1].array.sum() == 3000
+
+
+# --- other tools ----------------------------------------------------------------------------------
+
+
+def test_other_tools_read_a_flat_dict(path):
+    tools = pytest.importorskip("safetensors.numpy")
+    state = {"a.weight": tensor([[1.0, 2.0]]), "b": tensor([3], dtypes.int64), "": tensor([4])}
+    save(state, path)
+    got = tools.load_file(path)
+    assert sorted(got) == sorted(state)
+    for name, t in state.items():
+        np.testing.assert_array_equal(got[name], t.array)
+
+
+def test_nested_files_satisfy_other_tools_too(path):
+    tools = pytest.importorskip("safetensors")
+    w = np.arange(12.0)
+    save({"a": {"b": [tensor([1.0])], 3: wrap(w[2:]), "v": wrap(w)}, "e": tensor([])}, path)
+    with tools.safe_open(path, "numpy") as f:
+        assert {"a.b.0", "a.v", "e"} == set(f.keys())
+
+
+def test_files_of_other_tools_load_as_flat_dicts(path):
+    tools = pytest.importorskip("safetensors.numpy")
+    state = {"half": np.ones(3, np.float16), "w": np.arange(6.0).reshape(2, 3), "e": np.zeros(0)}
+    tools.save_file(state, path, metadata={"format": "np"})
+    got = load(path)
+    assert sorted(got) == sorted(state)
+    for name, array in state.items():
+        np.testing.assert_array_equal(got[name].array, array)
+        assert got[name].array.flags.aligned
+
+
+def test_a_name_that_stands_for_two_tensors():
+    got = again({"a": {"b": tensor([1.0])}, "a.b": tensor([2.0])})
+    assert (got["a"]["b"].array[0], got["a.b"].array[0]) == (1, 2)
+
+
+# --- what cannot be saved -------------------------------------------------------------------------
+
+Point = namedtuple("Point", "x y")
+
+
+@dataclass(frozen=True)
+class Config:
+    lr: float = 0.1
+
+
+class Net:
+    def state_dict(self):
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("value", "advice"),
+    [
+        (Net(), "state_dict"), (Config(), "asdict"), (Point(1, 2), "_asdict"), (len, "Code"),
+        (lambda: 0, "Code"), (signal.SIGINT, ".value"), (Net, "class"), (object(), "made of"),
+        (np.array([object()]), "array"), (np.array(["a"]), "array"), (np.str_("a"), "str("),
+        (iter([]), "made of"),
+    ],
+)  # fmt: skip
+def test_other_objects_are_refused_by_place(path, value, advice):
+    with pytest.raises(SerializationError, match=r"obj\['model'\]\[1\]") as info:
+        save({"model": [0, value]}, path)
+    assert advice in str(info.value)
+    assert os.listdir(path.parent) == []
+
+
+def test_a_value_that_contains_itself():
+    loop: list = []
+    loop.append(loop)
+    with pytest.raises(SerializationError, match="contain itself"):
+        save(loop, io.BytesIO())
+
+
+def test_wrong_keys_and_targets():
+    with pytest.raises(SerializationError, match="key"):
+        save({object(): 1}, io.BytesIO())
+    with pytest.raises(ConfigError, match="path"):
+        save({}, 3.5)
+    with pytest.raises(ConfigError, match="path"):
+        load(3.5)
+
+
+def test_meta_tensors_have_nothing_to_save(path):
+    save({"w": tensor([1.0, 2.0]), "n": np.arange(3)}, path)
+    shapes = load(path, map_location="meta")
+    assert shapes["w"].is_meta and shapes["w"].shape == (2,)
+    assert shapes["n"].tolist() == [0, 1, 2]
+    with pytest.raises(SerializationError, match="meta device"):
+        save(shapes, path)
+
+
+@pytest.mark.parametrize(
+    "where", [None, "cpu", device("cpu"), {"cuda:0": "cpu"}, lambda storage, place: storage]
+)
+def test_map_location(where):
+    assert again([tensor([3.0])], map_location=where, weights_only=False)[0].array[0] == 3
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def test_mode_and_nothing_left_over(path):
+    save({"a": tensor([1])}, path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    path.chmod(0o644)
+    save({"a": tensor([2])}, str(path))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_what_is_written_to_a_loaded_tensor_stays_here(path):
+    save({"a": tensor([1.0] * 2000)}, path)
+    load(path)["a"].array[:] = 7
+    assert load(path)["a"].array[0] == 1
+
+
+def test_a_mapped_file_may_be_replaced_and_removed(path):
+    save({"a": tensor([1.0] * 5000)}, path)
+    old = load(path)
+    save({"a": tensor([2.0] * 5000)}, path)
+    path.unlink()
+    assert old["a"].array.sum() == 5000
+
+
+def test_symbolic_links_are_followed(path, tmp_path):
+    link = tmp_path / "latest"
+    link.symlink_to(path)
+    save({"a": tensor([1.0])}, link)
+    assert link.is_symlink() and load(link)["a"].array[0] == load(path)["a"].array[0] == 1
+
+
+def test_devices_and_pipes_are_written_not_replaced(tmp_path):
+    save({"a": tensor([1.0])}, os.devnull)
+    assert not os.path.isfile(os.devnull)
+    read, write = os.pipe()
+    save({"a": tensor([1.0])}, f"/dev/fd/{write}")
+    os.close(write)
+    with open(read, "rb") as f:
+        assert load(f)["a"].array[0] == 1
+
+
+def test_a_folder_that_is_missing(tmp_path):
+    with pytest.raises(WriteError, match="must exist") as info:
+        save({}, tmp_path / "no" / "x")
+    assert info.value.errno == errno.ENOENT and isinstance(info.value, OSError)
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "no")
+
+
+def test_a_file_limit_says_needed_and_free_and_keeps_the_old_file(path):
+    """A full disk is told in the same words; a limit on the size of files needs no file system."""
+    save({"a": tensor([1.0])}, path)
+    before = path.read_bytes()
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            import resource
+
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
+            save({"a": tensor(np.zeros(1 << 16))}, path)
+        except WriteError as error:
+            code = 0 if "bytes are needed" in str(error) and "are free" in str(error) else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert path.read_bytes() == before and os.listdir(path.parent) == [path.name]
+
+
+def test_killed_while_saving_leaves_the_old_file_alone(path):
+    save({"a": tensor([1.0])}, path)
+    before = path.read_bytes()
+    for delay in (0.0, 0.002, 0.005, 0.01, 0.02):
+        pid = os.fork()
+        if pid == 0:
+            try:
+                big = tensor(np.zeros(1 << 20))
+                while True:
+                    save({"a": tensor([1.0]), "b": big}, path)
+            finally:
+                os._exit(1)
+        signal.sigtimedwait([], delay)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        assert path.read_bytes() == before or load(path)["b"].shape == (1 << 20,)
+
+
+def test_a_stream_goes_on_behind_the_file():
+    f = io.BytesIO()
+    f.write(b"head")
+    save({"a": tensor([1.0])}, f)
+    f.seek(4)
+    assert load(f)["a"].array[0] == 1
+
+
+class Trickle:
+    """A file-like object that only reads, a few bytes at a time."""
+
+    def __init__(self, data):
+        self.f = io.BytesIO(data)
+
+    def read(self, n):
+        return self.f.read(min(n, 5))
+
+
+def test_a_stream_that_only_reads():
+    f = io.BytesIO()
+    save({"a": tensor([1.0, 2.0]), "n": [1]}, f)
+    assert load(Trickle(f.getvalue()))["n"] == [1]
+    with pytest.raises(SerializationError, match="missing at the end"):
+        load(Trickle(f.getvalue()[:-3]))
+
+
+def test_inspect_reads_the_header_alone(path):
+    save({"w": tensor([[1.0, 2.0]]), "n": 3}, path)
+    header = inspect(path)
+    assert header.entries["w"].shape == (1, 2) and header.entries["w"].code == "F32"
+    assert header.start % 64 == 0 and header.num_bytes == 8

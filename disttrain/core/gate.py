@@ -191,6 +191,9 @@ def gate(prim: Primitive, args: tuple, params: dict) -> Any:
     out: Any
     if prim.multi:
         out = tuple([wrap(finish(r)) for r in result])
+        if prim.view:
+            for o in out:
+                _share(None, args, params, o)
     else:
         out = _new(Tensor)
         out.array = result if result.__class__ is ndarray else finish(result)
@@ -232,8 +235,12 @@ def describe(a: Any) -> str:
     return repr(a)
 
 
-def _share(prim: Primitive, args: tuple, params: dict, out: Tensor) -> None:
-    """Note that ``out`` shares memory with argument 0, if it does."""
+def _share(prim: Primitive | None, args: tuple, params: dict, out: Tensor) -> None:
+    """Note that ``out`` shares memory with argument 0, if it does.
+
+    ``prim`` is how to make the view again; None for one of several outputs, which, like a view
+    made under no_grad, cannot be changed in place while gradients are recorded.
+    """
     source = args[0]
     array, given = out.array, source.array
     if array.__class__ is ndarray:
@@ -249,7 +256,7 @@ def _share(prim: Primitive, args: tuple, params: dict, out: Tensor) -> None:
         source._refresh_node()
     out._st = st
     out._gen = st.gen
-    if thread.mode or params.get("_untracked"):
+    if thread.mode or prim is None:
         out._view = (source, None, (), {})
     else:
         out._view = (source, prim, args[1:], params)
@@ -407,8 +414,9 @@ def check_inplace(t: Tensor, name: str) -> None:
         source, prim, _, _ = source._view
         if prim is None and source.requires_grad:
             raise AutogradError(
-                f"{name}: this tensor is a view made under no_grad() of one that requires grad; "
-                "make the view while gradients are recorded, or change it under no_grad() too"
+                f"{name}: this tensor is a view, made under no_grad() or by split, chunk or unbind, "
+                "of one that requires grad; use an index such as x[a:b] while gradients are "
+                "recorded, or change it under no_grad()"
             )
         if source.graph_node().__class__ is AccumulateGrad:
             raise AutogradError(

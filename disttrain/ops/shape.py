@@ -297,11 +297,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple:
             raise ShapeError(
                 f"split: sizes {sizes} sum to {sum(sizes)}; dimension {dim} has {n} elements"
             )
-    out, start = [], 0
-    for s in sizes:
-        out.append(_slice(tensor, d, start, start + s))
-        start += s
-    return tuple(out)
+    return views.split(tensor, dim=d, sizes=tuple(sizes))
 
 
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple:
@@ -328,9 +324,7 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
 def unbind(input: Tensor, dim: int = 0) -> tuple:
     """All elements along ``dim``, as views."""
     d = check.one_dim(dim, input.ndim, "unbind")
-    return tuple(
-        views.getitem(input, index=(slice(None),) * d + (i,)) for i in range(input.shape[d])
-    )
+    return views.unbind(input, dim=d)
 
 
 def repeat(input: Tensor, *sizes: Any) -> Tensor:

@@ -177,3 +177,40 @@ cat = primitive(
         ((rng.normal(size=(3, 2)), rng.normal(size=(3, 4))), {"dim": 1, "sizes": (2, 4)})
     ],
 )  # fmt: skip
+
+
+def _pieces(a: Any, dim: int, sizes: tuple) -> tuple:
+    ahead, out, start = (slice(None),) * dim, [], 0
+    for n in sizes:
+        out.append(a[(*ahead, slice(start, start + n))])
+        start += n
+    return tuple(out)
+
+
+split = primitive(
+    "split", _pieces, "a",
+    vjp=lambda g, dim, sizes: (cat(*g, dim=dim, sizes=sizes),),
+    jvp="linear", multi=True, view=True,
+    shape=lambda a, dim, sizes: [
+        ((*a.shape[:dim], n, *a.shape[dim + 1 :]), a.dtype) for n in sizes
+    ],
+    samples=_matrix(dim=1, sizes=(1, 3)),
+)  # fmt: skip
+
+
+def _unbound(a: Any, dim: int) -> tuple:
+    ahead = (slice(None),) * dim
+    return tuple(a[(*ahead, i, Ellipsis)] for i in range(a.shape[dim]))
+
+
+def _unbind_rule(g: Any, dim: int) -> tuple:
+    shape = tuple(g[0].shape)
+    rows = [reshape(x, shape=(*shape[:dim], 1, *shape[dim:])) for x in g]
+    return (cat(*rows, dim=dim, sizes=(1,) * len(rows)),)
+
+
+unbind = primitive(
+    "unbind", _unbound, "a", vjp=_unbind_rule, jvp="linear", multi=True, view=True,
+    shape=lambda a, dim: [(a.shape[:dim] + a.shape[dim + 1 :], a.dtype)] * a.shape[dim],
+    samples=_matrix(dim=1),
+)  # fmt: skip

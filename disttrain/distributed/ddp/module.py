@@ -75,8 +75,9 @@ class DistributedDataParallel(nn.Module):
         first = min(cap, FIRST_CAP_MB * MIB) if bucket_cap_mb is None else cap
         plan = plan_buckets(metas, cap, first)
         self.__dict__["reducer"] = Reducer(
-            [p for _, p in named], metas, plan, self.process_group, find_unused_parameters
-        )
+            [p for _, p in named], metas, plan, self.process_group, find_unused_parameters,
+            lambda: self.require_backward_grad_sync,
+        )  # fmt: skip
 
     def _check_alike(self, metas: list[ParamMeta]) -> None:
         """Every rank holds the same parameters, or the same error goes up on every rank."""

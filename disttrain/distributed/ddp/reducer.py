@@ -31,9 +31,10 @@ class Reducer:
         buckets: Sequence[Bucket],
         group: Any,
         find_unused: bool,
+        sync_wanted: Callable[[], bool],
     ) -> None:
         self.params, self.metas, self.buckets = list(params), list(metas), list(buckets)
-        self.group, self.find_unused = group, find_unused
+        self.group, self.find_unused, self.sync_wanted = group, find_unused, sync_wanted
         self.scale = 1.0 / group.size
         self.flats = [_allocate(group, b) for b in buckets]
         self.place: list[tuple[int, Tensor]] = [(-1, None)] * len(self.params)  # type: ignore[list-item]
@@ -100,6 +101,12 @@ class Reducer:
 
     def _ready(self, i: int) -> None:
         if len(self.missing) == len(self.params):
+            if not self.sync_wanted():
+                raise AutogradError(
+                    f"DistributedDataParallel on rank {context.current().rank}: backward runs under "
+                    "no_sync(), but its forward did not, so the gradients would be averaged all "
+                    "the same; put the forward inside the no_sync() block too"
+                )
             on_finish(self._finish)
             for j in sorted(self.locally_unused):
                 self._fill_unused(j)

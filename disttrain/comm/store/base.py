@@ -1,0 +1,136 @@
+"""What every store can do, on top of one method that carries a request. Names as in PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from ...errors import StoreError
+from .table import ADD, APPEND, CHECK, COMPARE_SET, COUNT, DELETE, GET, SET, Request
+
+DEFAULT_TIMEOUT = 300.0
+
+Timeout = float | timedelta | None
+
+
+def seconds(timeout: Timeout, default: float = DEFAULT_TIMEOUT) -> float:
+    """A timeout in seconds."""
+    if timeout is None:
+        return default
+    value = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
+    if value < 0:
+        raise StoreError(f"store: timeout {value:g} s given; a number of seconds is needed")
+    return value
+
+
+def as_bytes(value: str | bytes | bytearray | memoryview) -> bytes:
+    """A value as bytes; text is encoded as UTF-8."""
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    raise StoreError(
+        f"store: a {type(value).__name__} was given; bytes or str are needed. Encode it, for "
+        "example with json.dumps"
+    )
+
+
+class Store:
+    """A map from keys to bytes that all ranks share.
+
+    ``get`` and ``wait`` block until the keys are there, at most ``timeout`` seconds (else
+    ``WaitTimeout``). Every other method answers at once. ``StoreError``: the store refused, or
+    cannot be reached.
+    """
+
+    def __init__(self, timeout: Timeout = None) -> None:
+        self._timeout = seconds(timeout)
+
+    def _call(self, request: Request, timeout: float) -> list[bytes]:
+        """Carry out one request; a ``GET`` blocks until its keys are there."""
+        raise NotImplementedError
+
+    def _ask(self, op: int, keys: Sequence[str | bytes], *values: bytes) -> list[bytes]:
+        return self._call((op, [as_bytes(k) for k in keys], values), self._timeout)
+
+    @property
+    def timeout(self) -> timedelta:
+        return timedelta(seconds=self._timeout)
+
+    def set_timeout(self, timeout: Timeout) -> None:
+        """How long ``get`` and ``wait`` block when they are given no timeout."""
+        self._timeout = seconds(timeout)
+
+    def set(self, key: str, value: str | bytes) -> None:
+        self._ask(SET, [key], as_bytes(value))
+
+    def get(self, key: str, timeout: Timeout = None) -> bytes:
+        """The value of ``key``; blocks until it has been set."""
+        return self.multi_get([key], timeout)[0]
+
+    def add(self, key: str, amount: int = 1) -> int:
+        """Add to a counter (which starts at 0) and return what it is now."""
+        return int(self._ask(ADD, [key], b"%d" % amount)[0])
+
+    def check(self, keys: Sequence[str]) -> bool:
+        """Are all of ``keys`` there? Does not block."""
+        return self._ask(CHECK, keys)[0] == b"1"
+
+    def compare_set(self, key: str, expected: str | bytes, desired: str | bytes) -> bytes:
+        """Set ``key`` to ``desired`` if it is ``expected`` now; what it is then.
+
+        A missing key counts as empty. Where it is missing and ``expected`` is not empty, nothing
+        is set and ``expected`` comes back (PyTorch's stores answer so, too).
+        """
+        return self._ask(COMPARE_SET, [key], as_bytes(expected), as_bytes(desired))[0]
+
+    def delete_key(self, key: str) -> bool:
+        """Remove ``key``; was it there?"""
+        return self._ask(DELETE, [key])[0] == b"1"
+
+    def append(self, key: str, value: str | bytes) -> None:
+        """Append to the value of ``key`` (empty while it is missing)."""
+        self._ask(APPEND, [key], as_bytes(value))
+
+    def num_keys(self) -> int:
+        return int(self._ask(COUNT, [])[0])
+
+    def multi_get(self, keys: Sequence[str], timeout: Timeout = None) -> list[bytes]:
+        """The values of ``keys``; blocks until all of them have been set."""
+        limit = seconds(timeout, self._timeout)
+        return self._call((GET, [as_bytes(k) for k in keys], ()), limit)
+
+    def multi_set(self, keys: Sequence[str], values: Sequence[str | bytes]) -> None:
+        """Set several keys at once."""
+        if len(keys) != len(values):
+            raise StoreError(
+                f"store.multi_set: {len(keys)} keys and {len(values)} values given; as many "
+                "values as keys are needed"
+            )
+        self._ask(SET, keys, *map(as_bytes, values))
+
+    def wait(self, keys: Sequence[str], timeout: Timeout = None) -> None:
+        """Block until all of ``keys`` have been set."""
+        self.multi_get(keys, timeout)
+
+    def close(self) -> None:
+        """Let go of sockets and threads; nothing to do for most stores."""
+
+
+class PrefixStore(Store):
+    """A part of another store: its keys have ``prefix/`` in front there."""
+
+    def __init__(self, prefix: str, store: Store) -> None:
+        super().__init__(store.timeout)
+        self.prefix, self.underlying_store = prefix, store
+
+    def _call(self, request: Request, timeout: float) -> list[bytes]:
+        op, keys, values = request
+        front = self.prefix.encode() + b"/"
+        return self.underlying_store._call((op, [front + k for k in keys], values), timeout)
+
+
+def keys_text(keys: Sequence[bytes]) -> str:
+    """Keys for a message: the first few."""
+    shown = ", ".join(repr(k.decode("utf-8", "replace")) for k in keys[:4])
+    return f"key{'s' if len(keys) > 1 else ''} {shown}" + (", ..." if len(keys) > 4 else "")

@@ -1,0 +1,214 @@
+"""What a store holds, what each request means, and how a request looks as bytes.
+
+A request is (operation, keys, values), an answer a list of bytes. Both are encoded as
+
+    operation or status u8 | number of keys u16 | number of values u16 | each: length u32, bytes
+
+Nothing is ever unpickled. Knows no sockets, files or threads.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...errors import StoreError
+
+SET, GET, CHECK, ADD, COMPARE_SET, DELETE, COUNT, APPEND = range(1, 9)
+OK, REFUSED = 0, 1
+CHANGES = frozenset({SET, ADD, COMPARE_SET, DELETE, APPEND})
+HIDDEN = b"\0"  # keys that begin with this are the store's own and are not counted
+
+_HEAD = struct.Struct("<BHH")
+_LENGTH = struct.Struct("<I")
+_ENTRY_COST = 128  # bytes that an entry takes beside its key and value
+
+# operation -> (keys, values) it takes; None: any number, -1: as many values as keys
+_SHAPE = {
+    SET: (None, -1),
+    GET: (None, 0),
+    CHECK: (None, 0),
+    ADD: (1, 1),
+    COMPARE_SET: (1, 2),
+    DELETE: (1, 0),
+    COUNT: (0, 0),
+    APPEND: (1, 1),
+}
+
+Request = tuple[int, Sequence[bytes], Sequence[bytes]]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much a store holds and how much it hears, in bytes, counts and seconds."""
+
+    key_bytes: int = 1024
+    value_bytes: int = 1 << 20
+    total_bytes: int = 64 << 20
+    keys_per_request: int = 1024
+    request_bytes: int = 4 << 20
+    clients: int = 4096
+    strangers: int = 256  # connections that have not proved themselves
+    handshake_seconds: float = 2.0
+
+
+class Table:
+    """The entries of a store."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.limits = Limits() if limits is None else limits
+        self.entries: dict[bytes, bytes] = {}
+        self.nbytes = 0
+
+    def apply(self, request: Request) -> list[bytes] | None:
+        """The answer; None when a ``GET`` asks for a key that is not there yet.
+
+        Raises ``StoreError`` for a request without meaning or over a limit, with nothing changed.
+        """
+        op, keys, values = request
+        self._check_shape(op, keys, values)
+        return _ACTIONS[op](self, keys, values)
+
+    def missing(self, keys: Sequence[bytes]) -> list[bytes]:
+        return [key for key in keys if key not in self.entries]
+
+    def _check_shape(self, op: int, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+        if op not in _SHAPE:
+            raise StoreError(f"store: request {op} does not exist")
+        num_keys, num_values = _SHAPE[op]
+        want = len(keys) if num_values == -1 else num_values
+        if (num_keys is not None and len(keys) != num_keys) or len(values) != want:
+            raise StoreError(f"store: request {op} with {len(keys)} keys, {len(values)} values")
+        if len(keys) > self.limits.keys_per_request:
+            raise StoreError(
+                f"store: {len(keys)} keys in one request; at most "
+                f"{self.limits.keys_per_request} (keys_per_request)"
+            )
+        for key in keys:
+            if len(key) > self.limits.key_bytes:
+                raise StoreError(
+                    f"store: key {_shown(key)} has {len(key)} bytes; at most "
+                    f"{self.limits.key_bytes} (key_bytes)"
+                )
+
+    def _put(self, key: bytes, value: bytes) -> None:
+        self._put_all({key: value})
+
+    def _put_all(self, new: dict[bytes, bytes]) -> None:
+        total = self.nbytes
+        for key, value in new.items():
+            if len(value) > self.limits.value_bytes:
+                raise StoreError(
+                    f"store: the value of {_shown(key)} has {len(value)} bytes; at most "
+                    f"{self.limits.value_bytes} (value_bytes). Send large data through a "
+                    "process group"
+                )
+            total += _cost(key, value) - self._cost_of(key)
+        if total > self.limits.total_bytes:
+            raise StoreError(
+                f"store: setting {_shown(next(iter(new)))} would make it hold {total} bytes; at "
+                f"most {self.limits.total_bytes} (total_bytes). Delete keys that are not needed"
+            )
+        self.nbytes = total
+        self.entries.update(new)
+
+    def _cost_of(self, key: bytes) -> int:
+        value = self.entries.get(key)
+        return 0 if value is None else _cost(key, value)
+
+    def _set(self, keys: Sequence[bytes], values: Sequence[bytes]) -> list[bytes]:
+        self._put_all(dict(zip(keys, values, strict=True)))
+        return []
+
+    def _get(self, keys: Sequence[bytes], values: Sequence[bytes]) -> list[bytes] | None:
+        try:
+            return [self.entries[key] for key in keys]
+        except KeyError:
+            return None
+
+    def _check(self, keys: Sequence[bytes], values: Sequence[bytes]) -> list[bytes]:
+        return [b"0" if self.missing(keys) else b"1"]
+
+    def _add(self, keys: Sequence[bytes], values: Sequence[bytes]) -> list[bytes]:
+        total = _number(keys[0], self.entries.get(keys[0], b"0")) + _number(keys[0], values[0])
+        self._put(keys[0], b"%d" % total)
+        return [b"%d" % total]
+
+    def _compare_set(self, keys: Sequence[bytes], values: Sequence[bytes]) -> list[bytes]:
+        expected, desired = values
+        have = self.entries.get(keys[0])
+        if have is None and expected:
+            return [expected]  # as PyTorch's stores answer
+        if have is None or have == expected:
+            self._put(keys[0], desired)
+            return [desired]
+        return [have]
+
+    def _delete(self, keys: Sequence[bytes], values: Sequence[bytes]) -> list[bytes]:
+        self.nbytes -= self._cost_of(keys[0])
+        return [b"0" if self.entries.pop(keys[0], None) is None else b"1"]
+
+    def _count(self, keys: Sequence[bytes], values: Sequence[bytes]) -> list[bytes]:
+        return [b"%d" % sum(not key.startswith(HIDDEN) for key in self.entries)]
+
+    def _append(self, keys: Sequence[bytes], values: Sequence[bytes]) -> list[bytes]:
+        self._put(keys[0], self.entries.get(keys[0], b"") + values[0])
+        return []
+
+
+_ACTIONS = {
+    SET: Table._set,
+    GET: Table._get,
+    CHECK: Table._check,
+    ADD: Table._add,
+    COMPARE_SET: Table._compare_set,
+    DELETE: Table._delete,
+    COUNT: Table._count,
+    APPEND: Table._append,
+}
+
+
+def encode(head: int, keys: Sequence[bytes], values: Sequence[bytes] = ()) -> bytes:
+    """A request (or an answer: a status and the values) as bytes."""
+    parts = [_HEAD.pack(head, len(keys), len(values))]
+    for item in (*keys, *values):
+        parts += (_LENGTH.pack(len(item)), item)
+    return b"".join(parts)
+
+
+def decode(body: bytes) -> tuple[int, list[bytes], list[bytes]]:
+    """What ``encode`` encoded; ``StoreError`` when ``body`` is anything else."""
+    if len(body) < _HEAD.size:
+        raise StoreError(f"store: a request of {len(body)} bytes is too short")
+    head, num_keys, num_values = _HEAD.unpack_from(body)
+    at, items = _HEAD.size, []
+    for _ in range(num_keys + num_values):
+        end = at + _LENGTH.size
+        if end > len(body):
+            raise StoreError("store: a request ends too early")
+        start, end = end, end + _LENGTH.unpack_from(body, at)[0]
+        if end > len(body):
+            raise StoreError("store: a request ends too early")
+        items.append(bytes(body[start:end]))
+        at = end
+    if at != len(body):
+        raise StoreError(f"store: a request has {len(body) - at} bytes too many")
+    return head, items[:num_keys], items[num_keys:]
+
+
+def _cost(key: bytes, value: bytes) -> int:
+    return len(key) + len(value) + _ENTRY_COST
+
+
+def _number(key: bytes, value: bytes) -> int:
+    if len(value) > 20 or not value.removeprefix(b"-").isdigit():
+        raise StoreError(
+            f"store: add to {_shown(key)}, which holds {_shown(value)}; a whole number is needed"
+        )
+    return int(value)
+
+
+def _shown(raw: bytes) -> str:
+    text = raw[:64].decode("utf-8", "backslashreplace")
+    return repr(text) + ("..." if len(raw) > 64 else "")

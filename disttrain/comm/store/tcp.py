@@ -1,0 +1,261 @@
+"""A store in one process that the others reach over TCP.
+
+Every connection proves that it knows the job's token (see ``hello``). A launcher hands the token to
+its ranks. Ranks that were started some other way on one machine (``multiprocessing``, a shell) get
+it from the rank that hosts the store, over a Unix socket with an abstract name made of user and
+port: the kernel tells both sides which user the other one is, no file is left behind, and nobody
+else can ask. Such a store listens on loopback only, whatever name it is given.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import struct
+import threading
+import time
+
+from ... import context
+from ...errors import StoreError, WaitTimeout
+from . import hello
+from .base import DEFAULT_TIMEOUT, Store, Timeout, keys_text, seconds
+from .server import StoreServer, peer_uid
+from .table import ADD, GET, HIDDEN, REFUSED, Request, decode, encode
+
+_LENGTH = struct.Struct("<I")
+_MAX_ANSWER = 128 << 20
+_JOINED = HIDDEN + b"joined"
+_CONNECT_EVERY = 0.02
+
+
+class TCPStore(Store):
+    """A client of a store, and with ``is_master`` also the process that holds it.
+
+    ``world_size``: the master waits until so many stores (its own too) have joined, unless
+    ``wait_for_workers`` is false. ``port`` 0 takes a free one (see ``.port``). With ``token`` (32
+    secret bytes) the store listens on ``host_name``; without one it serves this machine and this
+    user only.
+    """
+
+    def __init__(
+        self,
+        host_name: str,
+        port: int,
+        world_size: int | None = None,
+        is_master: bool = False,
+        timeout: Timeout = DEFAULT_TIMEOUT,
+        wait_for_workers: bool = True,
+        *,
+        token: bytes | None = None,
+        job_id: str = "",
+        epoch: int = 0,
+    ) -> None:
+        super().__init__(timeout)
+        _check_arguments(port, world_size, is_master, token)
+        self.host = host_name if token is not None else "127.0.0.1"
+        self.port, self.is_master, self.epoch = port, is_master, epoch
+        self._job, self._token = hello.job_hash(job_id), token
+        self._server: StoreServer | None = None
+        self._owner = os.getpid()
+        self._links = threading.local()
+        if is_master:
+            shared = None if token is not None else _local_name
+            self._token = token if token is not None else secrets.token_bytes(hello.TOKEN_BYTES)
+            self._server = StoreServer(
+                self._token, self.host, port, job_id=job_id, epoch=epoch, share_token_as=shared
+            )
+            self.port = self._server.port
+            self._server.start()
+        try:
+            self._join(world_size if is_master and wait_for_workers else None)
+        except BaseException:
+            self.close()
+            raise
+
+    def _join(self, world_size: int | None) -> None:
+        """Say that we are here; the master waits for the others."""
+        joined = int(self._ask(ADD, [_JOINED], b"1")[0])
+
+        def all_here() -> bool:
+            nonlocal joined
+            joined = int(self._ask(ADD, [_JOINED], b"0")[0])
+            return joined >= (world_size or 0)
+
+        if world_size is not None and joined < world_size:
+            context.wait_until(
+                all_here,
+                lambda: f"TCPStore on port {self.port}: {joined} of {world_size} ranks to join",
+                self._timeout,
+            )
+
+    def close(self) -> None:
+        """Close this thread's connection and, on the master, the store itself."""
+        self._unlink()
+        if self._server is not None and self._owner == os.getpid():
+            self._server.close()
+            self._server = None
+
+    def _call(self, request: Request, timeout: float) -> list[bytes]:
+        link = self._link(timeout)
+        body = encode(*request)
+        inbox = bytearray()
+        try:
+            _send(link, _LENGTH.pack(len(body)) + body, timeout)
+            context.wait_until(
+                lambda: _receive(link, inbox), lambda: self._awaited(request), timeout
+            )
+        except OSError as error:
+            self._unlink()
+            if isinstance(error, WaitTimeout):
+                raise
+            raise StoreError(
+                f"store at {self.host}:{self.port}: the connection broke ({error}). The process "
+                "that hosts the store has ended, or it refused the request for its size"
+            ) from None
+        except BaseException:  # the answer may still come: this connection is of no use any more
+            self._unlink()
+            raise
+        status, _, values = decode(bytes(inbox[_LENGTH.size :]))
+        if status == REFUSED:
+            raise StoreError(values[0].decode("utf-8", "replace"))
+        return values
+
+    def _awaited(self, request: Request) -> str:
+        where = f"store at {self.host}:{self.port}"
+        if request[0] == GET:
+            return f"{where}: {keys_text(list(request[1]))} to be set"
+        return f"{where}: its answer"
+
+    # --- connecting ------------------------------------------------------------------------------
+
+    def _link(self, timeout: float) -> socket.socket:
+        """This thread's connection (a fork does not inherit its parent's)."""
+        link, pid = getattr(self._links, "link", (None, 0))
+        if link is not None and pid == os.getpid():
+            return link
+        link = self._connect(timeout)
+        self._links.link = (link, os.getpid())
+        return link
+
+    def _unlink(self) -> None:
+        link, _ = getattr(self._links, "link", (None, 0))
+        self._links.link = (None, 0)
+        if link is not None:
+            link.close()
+
+    def _connect(self, timeout: float) -> socket.socket:
+        """Connect and shake hands, again and again until the deadline: the master may be late."""
+        link: socket.socket | None = None
+        trouble, next_try = "not tried yet", 0.0
+
+        def connected() -> bool:
+            nonlocal link, trouble, next_try
+            if time.monotonic() < next_try:
+                return False
+            try:
+                link = self._try_connect()
+            except (OSError, StoreError) as error:
+                trouble, next_try = str(error), time.monotonic() + _CONNECT_EVERY
+            return link is not None
+
+        def what() -> str:
+            return f"the store at {self.host}:{self.port} to accept us (last try: {trouble})"
+
+        context.wait_until(connected, what, timeout)
+        assert link is not None
+        return link
+
+    def _try_connect(self) -> socket.socket:
+        token = self._token if self._token is not None else _ask_token(self.port)
+        link = socket.create_connection((self.host, self.port), timeout=5.0)
+        try:
+            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            mine = hello.client_hello(self._job, self.epoch)
+            link.sendall(mine)
+            answer = _read_exactly(link, hello.SIZE)
+            proof = hello.client_proof(hello.derive_key(token, "store"), mine, answer)
+            if proof is None:
+                raise StoreError("the other side does not know this job's token")
+            link.sendall(proof)
+            link.setblocking(False)
+            return link
+        except BaseException:
+            link.close()
+            raise
+
+
+def _check_arguments(
+    port: int, world_size: int | None, is_master: bool, token: bytes | None
+) -> None:
+    if not 0 <= port <= 65535 or (port == 0 and not is_master):
+        raise StoreError(
+            f"TCPStore: port {port} given; 1 to 65535 is needed, or 0 (any free one) on the master"
+        )
+    if world_size is not None and world_size < 1:
+        raise StoreError(f"TCPStore: world_size={world_size} given; at least 1 is needed")
+    if token is not None and len(token) < 16:
+        raise StoreError(f"TCPStore: a token of {len(token)} bytes; 16 secret bytes or more")
+
+
+def _local_name(port: int) -> str:
+    return f"disttrain-store-{os.getuid()}-{port}"
+
+
+def _ask_token(port: int) -> bytes:
+    """The token of the store that a process of this user hosts on ``port``."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
+        s.settimeout(5.0)
+        try:
+            s.connect("\0" + _local_name(port))
+        except OSError as error:
+            raise StoreError(
+                f"no store of this user is on port {port} of this machine ({error})"
+            ) from None
+        if peer_uid(s) != os.getuid():
+            raise StoreError(f"another user holds the local name of the store on port {port}")
+        return _read_exactly(s, hello.TOKEN_BYTES)
+
+
+def _read_exactly(sock: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = sock.recv(size - len(data))
+        if not more:
+            raise StoreError("the other side closed the connection during the handshake")
+        data += more
+    return data
+
+
+def _send(link: socket.socket, data: bytes, timeout: float) -> None:
+    """Send it all on a socket that does not block."""
+    view = memoryview(data)
+
+    def sent() -> bool:
+        nonlocal view
+        try:
+            view = view[link.send(view, socket.MSG_NOSIGNAL) :]
+        except BlockingIOError:
+            return False
+        return not view
+
+    context.wait_until(sent, lambda: "the store to take a request", seconds(timeout))
+
+
+def _receive(link: socket.socket, inbox: bytearray) -> bool:
+    """Take what has come of one answer; True when it is complete."""
+    need = _LENGTH.size
+    if len(inbox) >= _LENGTH.size:
+        need += _LENGTH.unpack_from(inbox)[0]
+    if need > _MAX_ANSWER:
+        raise OSError(f"an answer of {need} bytes was announced")
+    try:
+        data = link.recv(need - len(inbox))
+    except BlockingIOError:
+        return False
+    if not data:
+        raise ConnectionError("closed by the other side")
+    inbox += data
+    if len(inbox) < _LENGTH.size:
+        return False
+    return len(inbox) == _LENGTH.size + _LENGTH.unpack_from(inbox)[0]

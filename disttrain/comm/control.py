@@ -12,6 +12,7 @@ transport keeps in its areas, and who decides what a failure means, is elsewhere
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 import struct
@@ -47,7 +48,9 @@ class Failure:
 
 
 def _put_text(buffer: mmap.mmap, at: int, text: str, limit: int) -> None:
-    raw = text.encode("utf-8", "replace")[-limit:]
+    raw = text.encode("utf-8", "replace")
+    if len(raw) > limit:  # the middle is what a reader misses least
+        raw = raw[: limit // 2 - 3] + b" ... " + raw[len(raw) - limit // 2 + 2 :]
     buffer[at + 4 : at + 4 + len(raw)] = raw
     struct.pack_into("<I", buffer, at, len(raw))
 
@@ -130,6 +133,7 @@ class Segment:
         self.fd = fd
         flags = mmap.MAP_SHARED | getattr(mmap, "MAP_NORESERVE", 0x4000)
         self.buffer = mmap.mmap(fd, nbytes, flags=flags)
+        self.buffer.madvise(mmap.MADV_DONTDUMP)  # a core file of a rank is large enough without
         magic, version, ranks, epoch, arena = _HEADER.unpack_from(self.buffer, 0)
         if magic != MAGIC or version != 1:
             raise CommError(
@@ -169,7 +173,9 @@ class Segment:
         except OSError as error:
             raise CommError(f"job segment: file descriptor {fd} is not open: {error}") from None
         if nbytes < PAGE:
-            raise CommError(f"job segment: file descriptor {fd} holds {nbytes} bytes, not a segment")
+            raise CommError(
+                f"job segment: file descriptor {fd} holds {nbytes} bytes, not a segment"
+            )
         return cls(fd, nbytes)
 
     def slot(self, rank: int) -> Slot:
@@ -198,12 +204,19 @@ class Segment:
 
     def publish_failure(self, rank: int, cause: str, traceback: str = "") -> None:
         """Tell every rank that ``rank`` failed; the first writer wins."""
-        if self._failed[0]:
-            return
-        at = _FAILURE_AT
-        _put_text(self.buffer, at, cause, CAUSE_BYTES)
-        _put_text(self.buffer, at + 4 + CAUSE_BYTES, traceback, PAGE - 4 - CAUSE_BYTES - at - 4)
-        self._failed[0] = rank + 1
+        try:
+            fcntl.lockf(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return  # another process is publishing at this moment: it is first
+        try:
+            if not self._failed[0]:
+                at = _FAILURE_AT
+                room = PAGE - 4 - CAUSE_BYTES - at - 4
+                _put_text(self.buffer, at, cause, CAUSE_BYTES)
+                _put_text(self.buffer, at + 4 + CAUSE_BYTES, traceback, room)
+                self._failed[0] = rank + 1
+        finally:
+            fcntl.lockf(self.fd, fcntl.LOCK_UN)
 
     def close(self) -> None:
         """Unmap and close; views handed out keep the mapping alive until they go."""

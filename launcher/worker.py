@@ -17,6 +17,7 @@ from typing import Any
 
 from disttrain import context
 from disttrain.comm.control import Segment
+from disttrain.errors import DisttrainError
 
 from .env import JOB_FD, worker_env
 from .plan import Plan
@@ -83,7 +84,7 @@ def _exit_code(stop: SystemExit) -> int:
 
 
 def _report(plan: Plan, segment: Segment, rank: int, restart: int, error: BaseException) -> None:
-    text = "".join(traceback.format_exception(type(error), error, _own_frames(error)))
+    text = format_error(error)
     cause = f"{type(error).__name__}: {error}"
     sys.stdout.flush()
     sys.stderr.write(text)
@@ -94,16 +95,23 @@ def _report(plan: Plan, segment: Segment, rank: int, restart: int, error: BaseEx
         write_error_file(plan.error_file(restart, rank), cause, text)
 
 
-def _own_frames(error: BaseException) -> Any:
-    """The traceback without the launcher's and runpy's frames on top."""
-    tb = error.__traceback__
-    skip = (os.path.dirname(os.path.abspath(__file__)) + os.sep, runpy.__file__)
-    while tb is not None and tb.tb_next is not None:
-        name = tb.tb_frame.f_code.co_filename
-        if not (name.startswith(skip[0]) or name == skip[1] or name == "<frozen runpy>"):
-            break
-        tb = tb.tb_next
-    return tb
+def format_error(error: BaseException) -> str:
+    """The traceback as the program's author wants it: without the launcher's frames on top, and,
+    where one of our own errors speaks for itself, without the frames inside this package."""
+    report = traceback.TracebackException.from_exception(error)
+    launcher = os.path.dirname(os.path.abspath(__file__)) + os.sep
+    package = os.path.dirname(os.path.abspath(context.__file__)) + os.sep
+    frames = list(report.stack)
+    while len(frames) > 1 and (
+        frames[0].filename.startswith(launcher)
+        or frames[0].filename in (runpy.__file__, "<frozen runpy>")
+    ):
+        frames.pop(0)
+    if isinstance(error, DisttrainError):
+        while len(frames) > 1 and frames[-1].filename.startswith(package):
+            frames.pop()
+    report.stack[:] = frames
+    return "".join(report.format())
 
 
 def write_error_file(path: str, cause: str, text: str) -> None:

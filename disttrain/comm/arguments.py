@@ -52,12 +52,12 @@ def fit(verb: str, what: str, array: np.ndarray, shape: tuple) -> None:
         )
 
 
-def per_rank(verb: str, what: str, arrays: Any, size: int, where: str = "") -> None:
-    """``arrays`` is a list with one array per rank."""
+def per_rank(verb: str, what: str, arrays: Any, size: int, where: str = "") -> Sequence[np.ndarray]:
+    """``arrays``, which is a list with one array per rank."""
     given = type(arrays).__name__
     if isinstance(arrays, (list, tuple)):
         if len(arrays) == size:
-            return
+            return arrays
         given = f"{len(arrays)} arrays"
     raise ConfigError(
         f"{verb}: {what}={given} was given; needed is a list of {size} arrays, one per "

@@ -271,7 +271,7 @@ class ProcessGroup:
         none = flat[:0]
         into, back = [none] * self.size, []
         if self.rank == root:
-            check.per_rank("gather", "outs", outs, self.size, "on the root")
+            outs = check.per_rank("gather", "outs", outs, self.size, "on the root")
             into = check.outputs("gather", outs, array.dtype)
             back = list(zip(outs, into, strict=True))
         call = self._calls.get("gather", array, root=root, label=label, ragged=True)
@@ -294,7 +294,7 @@ class ProcessGroup:
         none = into[:0]
         flats = [none] * self.size
         if self.rank == root:
-            check.per_rank("scatter", "ins", ins, self.size, "on the root")
+            ins = check.per_rank("scatter", "ins", ins, self.size, "on the root")
             flats = [check.flat("scatter", a) for a in ins]
             for i, a in enumerate(ins):
                 check.same_dtype("scatter", f"ins[{i}]", a, out.dtype)
@@ -341,7 +341,7 @@ class ProcessGroup:
         work = self.transport.recv(call, flat, src, tag)
         if np.may_share_memory(flat, array):
             return work
-        return work.then(lambda source: (_copy_back([(array, flat)]), source)[1])
+        return work.then(lambda source: _copy_back([(array, flat)], source))
 
     def batch(self, messages: Sequence[Callable[[], Work]]) -> Work:
         """Start several sends and receives (``functools.partial(group.isend, ...)``) together."""
@@ -382,10 +382,12 @@ class ProcessGroup:
             group.timeout = timeout
         return group
 
-    def _subgroup(self, members: list[int] | None, name: str, sizes: tuple = ()) -> Any:
+    def _subgroup(
+        self, members: list[int] | None, name: str, sizes: tuple = ()
+    ) -> ProcessGroup | None:
         call = self._calls.get("split", None, label="", sizes=sizes)
         transport = self.transport.split(call, members, name)
-        if transport is None:
+        if transport is None or members is None:
             return None
         return ProcessGroup(transport, [self.ranks[i] for i in members])
 
@@ -400,11 +402,12 @@ class ProcessGroup:
         """Where an output had to be copied to be flat, copy it back when the work has ended."""
         copied = [(a, f) for a, f in pairs if f is not a and not np.may_share_memory(a, f)]
         if work is None:
-            _copy_back(copied)
+            _copy_back(copied, result)
             return None
-        return work.then(lambda _: (_copy_back(copied), result)[1])
+        return work.then(lambda _: _copy_back(copied, result))
 
 
-def _copy_back(pairs: list[tuple]) -> None:
+def _copy_back(pairs: list[tuple], result: Any) -> Any:
     for array, flat in pairs:
         array[...] = flat.reshape(array.shape)
+    return result

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Callable
 
 import numpy as np
 
@@ -44,6 +43,8 @@ class _Message(Work):
 
     __slots__ = ("array", "box", "call", "data", "key", "number", "peer", "timeout")
 
+    number: int  # of the message among those of its pair; 0 while it is not known
+
     def __init__(self, box: Mailbox, call: Call, array: np.ndarray, peer: int | None, key: int):
         super().__init__()
         self.box, self.call, self.peer, self.key = box, call, peer, key
@@ -68,22 +69,33 @@ class _Message(Work):
 
 
 class _Send(_Message):
-    __slots__ = ("block",)
+    __slots__ = ("block", "dst")
+
+    def __init__(self, box: Mailbox, call: Call, array: np.ndarray, dst: int, key: int) -> None:
+        super().__init__(box, call, array, dst, key)
+        self.dst, self.block = dst, 0
 
     def edges(self) -> list[Edge]:
-        number = self.number or self.box.sent[self.peer] + 1 - NUM_SLOTS
-        return [(self.peer, self.box.ack_index(self.peer, number), self.box.value(number))]
+        number = self.number or self.box.sent[self.dst] + 1 - NUM_SLOTS
+        return [(self.dst, self.box.ack_index(self.dst, number), self.box.value(number))]
 
 
 class _Recv(_Message):
-    __slots__ = ("got", "outcome", "source", "to_result")
+    __slots__ = ("got", "outcome", "source")
+
+    def __init__(
+        self, box: Mailbox, call: Call, array: np.ndarray, src: int | None, key: int
+    ) -> None:
+        super().__init__(box, call, array, src, key)
+        self.got, self.source = 0, -1  # bytes copied; the rank whose message it has claimed
+        self.outcome: tuple = ()
 
     def edges(self) -> list[Edge]:
         if self.peer is None or self.number:
             return []
         number = self.box.seen[self.peer] + 1
-        return [(self.peer, self.box.slot(self.peer, self.box.hub.rank, number) // 8,
-                 self.box.value(number))]  # fmt: skip
+        slot = self.box.slot(self.peer, self.box.hub.rank, number)
+        return [(self.peer, slot // 8, self.box.value(number))]
 
 
 class Mailbox:
@@ -114,7 +126,7 @@ class Mailbox:
         if dst in self._refused:
             raise CollectiveMismatch(self._refused.pop(dst))
         message = _Send(self, call, array, dst, key)
-        message.timeout, message.block = timeout, 0
+        message.timeout = timeout
         with self.hub.lock:
             self._unsent[dst].append(message)
             self._go_on()
@@ -127,13 +139,10 @@ class Mailbox:
         src: int | None,
         key: int,
         timeout: float,
-        to_result: Callable[[int], int],
     ) -> Work:
-        """Start receiving from world rank ``src`` (None: any). The work's result is
-        ``to_result(source)``."""
+        """Start receiving from world rank ``src`` (None: any); the result is the source."""
         message = _Recv(self, call, array, src, key)
-        message.timeout, message.got, message.source = timeout, 0, -1
-        message.to_result = to_result
+        message.timeout = timeout
         with self.hub.lock:
             self._recvs.append(message)
             self._go_on()
@@ -292,7 +301,7 @@ class Mailbox:
         if message.got < nbytes:
             return False
         self._acknowledge(message, 0)
-        message.outcome = (message.to_result(message.source), None)
+        message.outcome = (message.source, None)
         return True
 
     def _refuse(self, message: _Recv, slot: int) -> bool:

@@ -90,7 +90,7 @@ def make_reducer(op: ReduceOp, dtype: np.dtype, num_ranks: int) -> Callable:
     """
     ufunc, kinds = _UFUNC[op.name]
     kind = "f" if dtype.num in _NARROW or dtype.kind == "V" else dtype.kind
-    if kind not in kinds or (op.name == "PREMUL_SUM" and kind in "iu" and op.factor % 1):
+    if kind not in kinds or (kind in "iu" and (op.factor or 0) % 1):
         raise DTypeError(
             f"reduce op {op}: an array of dtype {dtype.name} was given; needed is "
             f"{_needed(op)}. Convert the array or use another operator."

@@ -53,8 +53,6 @@ from .shm_steps import (
 from .transport import Transport
 from .work import Work
 
-WORLD = "world"
-
 
 def connect(
     segment: Any,
@@ -79,8 +77,8 @@ def connect(
         )
     hub = Hub(segment, rank, world_size, epoch, Mailbox.reserved(world_size))
     blocks = [segment.comm_area(r)[0] for r in range(world_size)]
-    channel = Channel(hub, range(world_size), rank, blocks, WORLD)
-    return ShmTransport(channel, Mailbox(hub), timeout)
+    channel = Channel(hub, range(world_size), rank, blocks, "world")
+    return ShmTransport(channel, Mailbox(hub), timeout, is_world=True)
 
 
 def connect_by_store(
@@ -145,12 +143,15 @@ class ShmTransport(Transport):
 
     kind = "shm"
 
-    def __init__(self, channel: Channel, mailbox: Mailbox, timeout: float) -> None:
+    def __init__(
+        self, channel: Channel, mailbox: Mailbox, timeout: float, is_world: bool = False
+    ) -> None:
         super().__init__(channel.me, len(channel.ranks), channel.name, timeout, channel.hub.epoch)
         self.channel, self.hub, self.mailbox = channel, channel.hub, mailbox
+        self._is_world = is_world
         self._staging = Staging(channel)
         self._queue: deque[_Task] = deque()
-        self._reducers: dict[tuple, tuple] = {}
+        self._reducers: dict[tuple, Any] = {}
         self._broken = ""
         self._words = self.hub.words
         self._key = (hash64(channel.name) & 0xFFFFFFFF) << 32
@@ -189,15 +190,12 @@ class ShmTransport(Transport):
     def all_reduce(
         self, call: Call, array: np.ndarray, op: ReduceOp, *, async_op: bool = False
     ) -> Work | None:
-        if array.nbytes <= SMALL_BYTES:
-            if not async_op:
-                self._all_reduce_small(call, array, op)
-                return None
-            steps = reduce_small
-        else:
-            steps = reduce_large
+        if array.nbytes <= SMALL_BYTES and not async_op:
+            self._all_reduce_small(call, array, op)
+            return None
         reduce = self._reducer(op, array.dtype)
         operation = self._enter(call, (array,), async_op)
+        steps = reduce_small if array.nbytes <= SMALL_BYTES else reduce_large
         return self._run(steps(operation, array, reduce), async_op, array)
 
     def all_gather(
@@ -260,7 +258,8 @@ class ShmTransport(Transport):
         self._usable()
         ranks = self.channel.ranks
         peer = None if src is None else ranks[src]
-        return self.mailbox.recv(call, array, peer, self._key | tag, self.timeout, ranks.index)
+        work = self.mailbox.recv(call, array, peer, self._key | tag, self.timeout)
+        return work if self._is_world else work.then(ranks.index)
 
     def split(self, call: Call, members: Sequence[int] | None, name: str) -> ShmTransport | None:
         block = 0
@@ -284,7 +283,7 @@ class ShmTransport(Transport):
             self._staging.close()
         if not self._broken:
             self._broken = "it was closed"
-        if self.channel.name == WORLD:
+        if self._is_world:
             self.hub.close(left=call is not None)
 
     # -- how they run -------------------------------------------------------------------------
@@ -315,7 +314,7 @@ class ShmTransport(Transport):
         reduce(parts, array)
         words[channel.own[FINISHED]] = posted
 
-    def _small_plan(self, array: np.ndarray, op: ReduceOp) -> tuple:
+    def _small_plan(self, array: np.ndarray, op: ReduceOp) -> tuple[Any, list]:
         """The reducer, and for each parity this rank's slot and all ranks' slots as arrays."""
         slots = []
         for parity in (0, 1):
@@ -328,6 +327,8 @@ class ShmTransport(Transport):
         """One reducer (and its scratch memory) per operator and type."""
         key = (op, dtype.num)
         if key not in self._reducers:
+            if len(self._reducers) >= 64:  # scaled sums with ever new factors
+                self._reducers.clear()
             self._reducers[key] = make_reducer(op, dtype, self.size)
         return self._reducers[key]
 

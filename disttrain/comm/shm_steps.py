@@ -198,7 +198,7 @@ def reduce_small(op: Operation, array: np.ndarray, reduce: Callable) -> Steps:
 
 
 class _Slices:
-    """How chunk ``k`` of ``count`` elements is divided between the members."""
+    """How an array is divided: into chunks of ``step`` elements, those into a slice per member."""
 
     def __init__(self, count: int, step: int, size: int) -> None:
         self.count, self.step, self.size = count, step, size
@@ -212,6 +212,50 @@ class _Slices:
         return lo, lo + min(member * per, n), lo + min((member + 1) * per, n), lo + n
 
 
+class _Reduction:
+    """A large all_reduce after all have arrived: what lies where, and the three stages."""
+
+    def __init__(self, op: Operation, array: np.ndarray, reduce: Callable) -> None:
+        dtype = array.dtype
+        where = op.channel.where(op.seq)
+        self.me, self.reduce = op.me, reduce
+        self.rings = {i for i, (_, mode, _) in enumerate(where) if mode == RING}
+        self.views = op.exposures(where, array.size, dtype)
+        self.own = self.views[op.me] if op.mode == STAGED else array
+        nbytes = CHUNK_BYTES if self.rings else len(where) * SLICE_BYTES
+        self.slices = _Slices(array.size, nbytes // dtype.itemsize, len(where))
+
+    def _shift(self, member: int, chunk: int) -> int:
+        """What to subtract from an index of the array to get one of the member's exposure."""
+        return (chunk - chunk % NUM_CHUNKS) * self.slices.step if member in self.rings else 0
+
+    def copy(self, chunk: int, *, out: bool) -> None:
+        """Copy what others reduce of a chunk into this member's ring, or out of it."""
+        lo, a, b, hi = self.slices(chunk, self.me)
+        d = self._shift(self.me, chunk)
+        for begin, end in ((lo, a), (b, hi)):
+            inside, outside = self.views[self.me][begin - d : end - d], self.own[begin:end]
+            if out:
+                outside[...] = inside
+            else:
+                inside[...] = outside
+
+    def reduce_slice(self, chunk: int) -> None:
+        """Reduce this member's slice of a chunk from all exposures and into all of them."""
+        _, a, b, _ = self.slices(chunk, self.me)
+        if a == b:
+            return
+        parts = []
+        for i, view in enumerate(self.views):
+            d = self._shift(i, chunk)
+            parts.append(view[a - d : b - d])
+        targets = parts[: self.me] + parts[self.me + 1 :]
+        out = parts[self.me] = self.own[a:b]
+        self.reduce(parts, out)
+        for target in targets:
+            target[...] = out
+
+
 def reduce_large(op: Operation, array: np.ndarray, reduce: Callable) -> Steps:
     """Each member reduces its slice of every chunk and writes it into all exposures.
 
@@ -219,55 +263,84 @@ def reduce_large(op: Operation, array: np.ndarray, reduce: Callable) -> Steps:
     A ring slot is free for chunk c when chunk c-4 was copied out, two rounds earlier.
     """
     yield from op.arrive()
-    channel, seq, me, dtype = op.channel, op.seq, op.me, array.dtype
-    where = channel.where(seq)
-    ringed = [i for i, (_, mode, _) in enumerate(where) if mode == RING]
-    waited = [i for i in ringed if i != me]
-    mine = op.mode == RING
-    views = op.exposures(where, array.size, dtype)
-    own = array if op.mode != STAGED else views[me]
-    per_chunk = CHUNK_BYTES // dtype.itemsize
-    step = per_chunk if ringed else len(where) * SLICE_BYTES // dtype.itemsize
-    slices = _Slices(array.size, step, len(where))
-
-    def at(member: int, chunk: int) -> int:
-        """What to subtract from an index of the array to get one of the member's exposure."""
-        return (chunk - chunk % NUM_CHUNKS) * step if member in ringed else 0
-
+    channel, seq, mine = op.channel, op.seq, op.mode == RING
+    work = _Reduction(op, array, reduce)
+    total = work.slices.total
+    awaited = sorted(work.rings - {op.me})
     if mine and op.staging.ring_seq:
         yield channel.need(FINISHED, op.staging.ring_seq)
-    for c in range(slices.total + 2):
-        if mine and c < slices.total:
-            lo, a, b, hi = slices(c, me)
-            d = at(me, c)
-            views[me][lo - d : a - d] = own[lo:a]
-            views[me][b - d : hi - d] = own[b:hi]
+    for c in range(total + 2):
+        if mine and c < total:
+            work.copy(c, out=False)
             channel.publish(FILLED, seq, c + 1)
-        if 0 <= c - 1 < slices.total:
-            if waited:
-                yield channel.need(FILLED, seq, c, members=waited)
-            _, a, b, _ = slices(c - 1, me)
-            if b > a:
-                shifts = [at(i, c - 1) for i in range(len(where))]
-                parts = [v[a - d : b - d] for v, d in zip(views, shifts, strict=True)]
-                targets, parts[me] = parts[:me] + parts[me + 1 :], own[a:b]
-                reduce(parts, parts[me])
-                for target in targets:
-                    target[...] = parts[me]
+        if 0 <= c - 1 < total:
+            if awaited:
+                yield channel.need(FILLED, seq, c, members=awaited)
+            work.reduce_slice(c - 1)
             channel.publish(DONE, seq, c)
         if mine and 0 <= c - 2:
             yield channel.need(DONE, seq, c - 1)
-            lo, a, b, hi = slices(c - 2, me)
-            d = at(me, c - 2)
-            own[lo:a] = views[me][lo - d : a - d]
-            own[b:hi] = views[me][b - d : hi - d]
-    yield channel.need(DONE, seq, slices.total)
-    if own is not array:
-        array[...] = own
+            work.copy(c - 2, out=True)
+    yield channel.need(DONE, seq, total)
+    if work.own is not array:
+        array[...] = work.own
     op.end()
 
 
 Layout = tuple[Sequence[int], Sequence[int], int]
+
+
+class _Sources:
+    """The data of all members that is meant for this one, after all have arrived."""
+
+    def __init__(
+        self,
+        op: Operation,
+        ins: Sequence[np.ndarray],
+        dtype: np.dtype,
+        layout: Layout,
+        spread: bool,
+    ) -> None:
+        lens, starts, longest = layout
+        where = op.channel.where(op.seq)
+        rings = [i for i, (_, mode, _) in enumerate(where) if mode == RING]
+        self.lens, self.starts, self.rings = lens, starts, rings
+        self.awaited = [i for i in rings if i != op.me and lens[i]]
+        self.per_chunk = CHUNK_BYTES // dtype.itemsize
+        self.piece = self.per_chunk // len(where) if spread else self.per_chunk
+        self.step = self.piece if rings else max(longest, 1)
+        self.total = -(-longest // self.step)
+        self.base = op.me * self.piece if spread else 0  # of our piece in a peer's ring slot
+        self.views = [
+            op.exposures([w], start + n, dtype)[0] if n else None
+            for w, start, n in zip(where, starts, lens, strict=True)
+        ]
+        self.me, self.ins, self.spread = op.me, ins, spread
+
+    def parts(self, chunk: int) -> Parts:
+        """What each member has for us in a chunk, in rank order."""
+        lo, found = chunk * self.step, []
+        for i, view in enumerate(self.views):
+            n = min(self.step, self.lens[i] - lo)
+            if n <= 0 or view is None:
+                continue
+            begin = self.starts[i] + lo
+            if i == self.me:
+                view, begin = self.ins[i if self.spread else 0], lo
+            elif i in self.rings:
+                begin = chunk % NUM_CHUNKS * self.per_chunk + self.base
+            found.append((i, view[begin : begin + n]))
+        return found
+
+    def fill(self, op: Operation, chunk: int) -> None:
+        """Copy a chunk of every piece of ours into our ring."""
+        ring = op.view(op.offset, NUM_CHUNKS * self.per_chunk, self.ins[0].dtype)
+        base, lo = chunk % NUM_CHUNKS * self.per_chunk, chunk * self.piece
+        for i, source in enumerate(self.ins):
+            if not (self.spread and i == self.me):
+                part = source[lo : lo + self.piece]
+                at = base + i * self.piece
+                ring[at : at + part.size] = part
 
 
 def pull(
@@ -286,71 +359,23 @@ def pull(
     elements from ``lo`` on, in rank order.
     """
     yield from op.arrive()
-    lens, starts, longest = layout()
-    channel, seq, me = op.channel, op.seq, op.me
-    where = channel.where(seq)
-    rings = [i for i, (_, mode, _) in enumerate(where) if mode == RING]
-    waited = [i for i in rings if i != me and lens[i]]
-    per_chunk = CHUNK_BYTES // dtype.itemsize
-    piece = per_chunk // len(where) if spread else per_chunk
-    step = piece if rings else max(longest, 1)
-    total = -(-longest // step)
-    flat = [starts[i] + lens[i] if lens[i] else 0 for i in range(len(where))]
-    views = [
-        op.exposures([w], n, dtype)[0] if n else None for w, n in zip(where, flat, strict=True)
-    ]
-    mine = op.mode == RING
-
-    def parts(lo: int, chunk: int) -> Parts:
-        found = []
-        for i, view in enumerate(views):
-            n = min(step, lens[i] - lo)
-            if n <= 0:
-                continue
-            if i == me:
-                own = ins[me] if spread else ins[0]
-                found.append((i, own[lo : lo + n]))
-                continue
-            begin = starts[i] + lo
-            if i in rings:
-                begin = chunk % NUM_CHUNKS * per_chunk + (me * piece if spread else 0)
-            found.append((i, view[begin : begin + n]))
-        return found
-
+    channel, seq, mine = op.channel, op.seq, op.mode == RING
+    sources = _Sources(op, ins, dtype, layout(), spread)
     if mine and op.staging.ring_seq:
         yield channel.need(FINISHED, op.staging.ring_seq)
-    for c in range(total + 1):
-        if mine and c < total:
+    for c in range(sources.total + 1):
+        if mine and c < sources.total:
             if c >= NUM_CHUNKS:
                 yield channel.need(DONE, seq, c - NUM_CHUNKS + 1)
-            _fill(op, ins, c, piece, per_chunk, spread)
+            sources.fill(op, c)
             channel.publish(FILLED, seq, c + 1)
         if c:
-            if waited:
-                yield channel.need(FILLED, seq, c, members=waited)
-            sink((c - 1) * step, parts((c - 1) * step, c - 1))
+            if sources.awaited:
+                yield channel.need(FILLED, seq, c, members=sources.awaited)
+            sink((c - 1) * sources.step, sources.parts(c - 1))
             channel.publish(DONE, seq, c)
     op.end()
     if mine:
         op.staging.ring_seq = seq
     if op.mode == DIRECT:
         yield channel.need(FINISHED, seq)
-
-
-def _fill(
-    op: Operation,
-    ins: Sequence[np.ndarray],
-    chunk: int,
-    piece: int,
-    per_chunk: int,
-    spread: bool,
-) -> None:
-    """Copy chunk ``chunk`` of every piece into the ring."""
-    dtype = ins[0].dtype
-    ring = op.view(op.offset, NUM_CHUNKS * per_chunk, dtype)
-    base, lo = chunk % NUM_CHUNKS * per_chunk, chunk * piece
-    for i, source in enumerate(ins):
-        if spread and i == op.me:
-            continue
-        part = source[lo : lo + piece]
-        ring[base + i * piece : base + i * piece + part.size] = part

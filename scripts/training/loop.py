@@ -110,7 +110,7 @@ class Trainer:
         if not self.ddp:
             return self.model
         bucket_mb = self.settings.parallel.bucket_mb
-        return dt.nn.parallel.DistributedDataParallel(self.model, bucket_cap_mb=bucket_mb)
+        return dt.distributed.DistributedDataParallel(self.model, bucket_cap_mb=bucket_mb)
 
     def _make_loaders(self, task: Task) -> None:
         data, train = self.settings.data, self.settings.train

@@ -128,6 +128,59 @@ class Walk:
             thread.walk = before
 
     def _run(self) -> None:
+        if self.tensors or self.captures or thread.anomaly or self.needed is not None:
+            self._run_general()
+        else:
+            self._run_ordinary()
+
+    def _run_ordinary(self) -> None:
+        """The loop of a plain backward (arrays, no targets): ``_run_general``, spelled out."""
+        ready, grads = self.ready, self.grads
+        keep, pending, owned, sink = self.keep, self.pending, self.owned, self.sink
+        pop, push = heapq.heappop, heapq.heappush
+        while ready:
+            node = pop(ready)[2]
+            g = grads.pop(node, None)
+            if g is None:
+                continue
+            owned.discard(node)
+            if node.tensor_hooks is not None:
+                g = self._tensor_hooks(node, g)
+            if node.__class__ is AccumulateGrad:
+                sink(node, g)
+                continue
+            if g.__class__ is list:
+                g = self._materialize(node, g)
+            if node.pre_hooks or node.post_hooks:
+                results = self._run_node(node, g)
+            else:
+                results = node.run(g, False)
+                if not keep:
+                    node.release()
+            for e, r in zip(node.edges, results):  # noqa: B905  (hot, and equal by construction)
+                if e is None:
+                    continue
+                if e.__class__ is Output:
+                    e, index, single = e.node, e.index, False
+                else:
+                    index, single = 0, True
+                if r is not None:
+                    if (
+                        single and r.__class__ is ndarray and e not in grads
+                        and r.dtype is e.dtype and r.shape == e.shape
+                    ):  # fmt: skip
+                        grads[e] = r
+                    else:
+                        self._add(e, index, r)
+                left = pending[e] - 1
+                pending[e] = left
+                if not left:
+                    if e in grads:
+                        push(ready, (-e.seq, id(e), e))
+                    else:
+                        self._skip(e)
+
+    def _run_general(self) -> None:
         ready, grads = self.ready, self.grads
         while ready:
             node = heapq.heappop(ready)[2]

@@ -71,6 +71,7 @@ class Primitive:
         self.nondiff_outputs: tuple[int, ...] = ()
         self.random = False
         self.samples: Callable | None = None
+        self.simple = False  # one tensor in, one out, nothing special: the gate's short way
 
     def __repr__(self) -> str:
         return f"<primitive {self.name}>"
@@ -80,6 +81,8 @@ class Primitive:
         return self if instance is None else MethodType(self, instance)
 
     def __call__(self, *args: Any, **params: Any) -> Any:
+        if self.simple and len(args) == 1 and isinstance(args[0], Tensor):
+            return _gate_simple(self, args[0], params)
         for a in args:
             if isinstance(a, Tensor):
                 return gate(self, args, params)
@@ -203,6 +206,51 @@ def gate(prim: Primitive, args: tuple, params: dict) -> Any:
         return out
     record(prim, args, params, out)
     return out
+
+
+def _gate_simple(prim: Primitive, a: Tensor, params: dict) -> Any:
+    """The gate for one plain array in and one out: the same steps, none of the loops."""
+    mode = thread.mode
+    if mode == SLOW:
+        return _slow(prim, (a,), params)
+    x = a.array
+    if x.__class__ is not ndarray:
+        return gate(prim, (a,), params)
+    try:
+        result = prim.forward(x, **params)
+    except DisttrainError:
+        raise
+    except (ValueError, TypeError, IndexError, NotImplementedError) as error:
+        raise explain(prim, (a,), params, error) from error
+    out = _new(Tensor)
+    out.array = result if result.__class__ is ndarray else finish(result)
+    if prim.view:
+        _share(prim, (a,), params, out)
+    if mode or not prim.differentiable:
+        return out
+    st = a._st
+    version = 0
+    if st is not None:
+        if st.gen != a._gen:
+            a._refresh_node()
+        version = st.version
+    before = a._node
+    if before is None:
+        return out
+    result = out.array
+    kind = result.dtype
+    if kind.kind not in "fcV":
+        return out
+    saved = (a,) if prim.save_bits[0] else _NOTHING
+    out._node = node = Node(prim, (before,), saved, params, result.shape, kind)
+    if version:
+        node.versions = (version,)
+    if prim.saves_out:
+        node.out = wrap(result)
+    return out
+
+
+_NOTHING = (None,)
 
 
 def explain(prim: Primitive, args: Any, params: dict, error: Exception) -> Exception:

@@ -197,28 +197,55 @@ class Node(GraphNode):
     def run(self, g: Any, tensors: bool, wanted: tuple | None = None) -> tuple:
         """The gradients for ``edges``, given the gradient ``g`` (a tuple when there are several
         outputs) as raw arrays, or as Tensors when ``tensors``. ``wanted``: for which edges."""
-        self.check()
-        saved = self.saved
         if tensors:
+            self.check()
+            values: Any = self.saved
             out = self._out_tensor() if self.out is not None else None
         else:
-            saved = [t.array if hasattr(t, "_node") else t for t in saved]
+            values = self._arrays()
             out = self.out
             if out is not None:
-                out = tuple(o.array for o in out) if out.__class__ is tuple else out.array
+                out = tuple([o.array for o in out]) if out.__class__ is tuple else out.array
         prim = self.prim
         if prim.vjp_all is not None:
             needs = wanted or tuple([e is not None for e in self.edges])
-            return prim.vjp_all(g, out, saved, self, needs)
+            return prim.vjp_all(g, out, values, self, needs)
         rules = prim.rules
+        edges = self.edges
+        if wanted is None:
+            return tuple(
+                [
+                    None if e is None else rule(g, out, values, self)
+                    for e, rule in zip(edges, rules)  # noqa: B905  (hot, and equal by construction)
+                ]
+            )
         return tuple(
             [
-                None
-                if e is None or (wanted is not None and not wanted[i])
-                else rules[i](g, out, saved, self)
-                for i, e in enumerate(self.edges)
+                rule(g, out, values, self) if want else None
+                for want, rule in zip(wanted, rules, strict=True)
             ]
         )
+
+    def _arrays(self) -> list:
+        """The arrays of the saved tensors (and the static values), checked as by ``check``."""
+        saved = self.saved
+        if saved is None or self.poison is not None:
+            self.check()
+        versions = self.versions
+        values = []
+        for i, t in enumerate(saved):  # type: ignore[arg-type]
+            if t is None or t.__class__ is float or t.__class__ is int:
+                values.append(t)
+                continue
+            try:
+                st = t._st
+            except AttributeError:  # another static value
+                values.append(t)
+                continue
+            if st is not None and st.version != (0 if versions is None else versions[i]):
+                self.check()
+            values.append(t.array)
+        return values
 
     def input_shape(self, i: int) -> tuple:
         """The shape of input ``i``, which requires grad: its maker knows it."""

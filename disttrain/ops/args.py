@@ -13,6 +13,8 @@ from ..errors import DimError, ShapeError
 
 def one_dim(dim: int, ndim: int, where: str) -> int:
     """``dim`` as a number from 0 on, checked. A 0-d tensor accepts 0 and -1."""
+    if dim.__class__ is int and 0 <= dim < ndim:
+        return dim
     limit = max(ndim, 1)
     if not isinstance(dim, (int, np.integer)):
         raise DimError(f"{where}: dim={dim!r} given; an integer is needed")
@@ -26,7 +28,11 @@ def one_dim(dim: int, ndim: int, where: str) -> int:
 
 def dims(dim: Any, ndim: int, where: str) -> tuple[int, ...]:
     """One dimension, several or None (all) as a tuple of numbers from 0 on, checked."""
-    if dim is None or (not isinstance(dim, (int, np.integer)) and len(dim) == 0):
+    if dim is None:
+        return tuple(range(ndim))
+    if dim.__class__ is int and ndim:
+        return (one_dim(dim, ndim, where),)
+    if (not isinstance(dim, (int, np.integer)) and len(dim) == 0):
         return tuple(range(ndim))
     if isinstance(dim, (int, np.integer)):
         dim = (dim,)
@@ -38,8 +44,14 @@ def dims(dim: Any, ndim: int, where: str) -> tuple[int, ...]:
 
 def size(args: tuple, where: str) -> tuple[int, ...]:
     """``f(2, 3)`` and ``f((2, 3))`` alike: a tuple of integers."""
-    if len(args) == 1 and isinstance(args[0], (Sequence, np.ndarray)):
-        args = tuple(args[0])
+    if len(args) == 1 and args[0].__class__ is not int:
+        if isinstance(args[0], (Sequence, np.ndarray)):
+            args = tuple(args[0])
+    for n in args:
+        if n.__class__ is not int:
+            break
+    else:
+        return args
     out = []
     for n in args:
         if isinstance(n, Tensor):

@@ -71,6 +71,7 @@ def primitive(
     prim.nondiff_outputs, prim.random, prim.samples = nondiff_outputs, random, samples
     if vjp is not None:
         _set_vjp(prim, vjp)
+    prim.simple = len(prim.args) == 1 and not (multi or mutates or promote or random)
     return _register(prim)
 
 

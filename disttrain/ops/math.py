@@ -352,6 +352,8 @@ def vector_norm(
 
 # --- products ----------------------------------------------------------------------------------
 
+_fast_matmul = fast.binary(linalg.matmul)
+
 
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """The matrix product; vectors and batches as in numpy."""
@@ -359,7 +361,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     as_input(other, "matmul", "other")
     n, m = input.ndim, other.ndim
     if n >= 2 and m >= 2:
-        return linalg.matmul(input, other)
+        return _fast_matmul(input, other)
     if n == 0 or m == 0:
         raise ShapeError(
             f"matmul: shapes {list(input.shape)} and {list(other.shape)} given; both need at "

@@ -19,9 +19,15 @@ from .promotion import result_type
 
 def reshape(input: Tensor, *shape: Any) -> Tensor:
     """The same elements in another shape; one size may be -1. Shares memory where possible."""
-    sizes = check.size(shape, "reshape")
-    _check_reshape("reshape", input, sizes)
-    return views.reshape(input, shape=sizes)
+    return _reshape("reshape", input, check.size(shape, "reshape"))
+
+
+def _reshape(where: str, input: Tensor, sizes: tuple) -> Tensor:
+    try:
+        return views.reshape(input, shape=sizes)
+    except ValueError:
+        _check_reshape(where, input, sizes)
+        raise
 
 
 def _check_reshape(where: str, input: Tensor, sizes: tuple) -> None:
@@ -41,8 +47,7 @@ def view(input: Tensor, *shape: Any) -> Tensor:
     if len(shape) == 1 and not isinstance(shape[0], (int, np.integer, Sequence, Tensor)):
         return _view_dtype(input, shape[0])
     sizes = check.size(shape, "view")
-    _check_reshape("view", input, sizes)
-    out = views.reshape(input, shape=sizes)
+    out = _reshape("view", input, sizes)
     if out._st is None and out.__class__ is Tensor and not input.is_meta and input.shape.numel():
         raise ShapeError(
             f"view: a tensor of shape {list(input.shape)} and strides {stride(input)} cannot be "

@@ -1,0 +1,460 @@
+"""Pooling over windows in one to three dimensions.
+
+    max_pool(a)                                              the largest value of each window
+    max_pool_spread(g, a, out), max_pool_pick(h, a, out)     its derivative, and that one's adjoint
+    avg_pool(a), avg_pool_spread(g; size)                    linear, adjoint of each other
+
+A window's largest value is where the input equals the result, at the first such place; nothing is
+saved but input and result. Both kinds of window are done one dimension after the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..core.tensor import Tensor
+from ..errors import ConfigError, ShapeError
+from .args import tensor as as_input
+from .batching import fronted, merge, split
+from .conv import per_dim
+from .declare import primitive
+from .views import reshape
+from .windows import inside, taps
+
+
+# --- sizes and padding -------------------------------------------------------------------------
+def pooled_sizes(
+    size: tuple, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple, ceil_mode: bool
+) -> tuple[int, ...]:
+    """How many windows there are. In ``ceil_mode`` the last may stick out behind, but must start
+    in the input or in the padding before it."""
+    out = []
+    for n, k, s, p, d in zip(size, kernel, stride, padding, dilation, strict=True):
+        room = n + 2 * p - d * (k - 1) - 1
+        count = (-(-room // s) if ceil_mode else room // s) + 1
+        out.append(count - 1 if ceil_mode and (count - 1) * s >= n + p else count)
+    return tuple(out)
+
+
+def _padded(
+    x: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple, out: tuple, value: Any
+) -> Any:
+    """``x`` with ``value`` around it, as far as the windows reach."""
+    size = x.shape[2:]
+    reach = tuple(
+        max(n + p, (m - 1) * s + d * (k - 1) + 1)
+        for n, m, k, s, p, d in zip(
+            size, out, kernel, stride, _twice(padding), dilation, strict=True
+        )
+    )
+    if reach == size:
+        return x
+    wide = np.full((*x.shape[:2], *reach), value, x.dtype)
+    wide[inside(size, padding)] = x
+    return wide
+
+
+def _twice(padding: tuple) -> tuple:
+    return tuple(2 * p for p in padding)
+
+
+def _lowest(kind: np.dtype) -> Any:
+    return np.iinfo(kind).min if kind.kind in "iu" else -np.inf
+
+
+def _along(ufunc: Any, x: Any, axis: int, k: int, s: int, d: int, n: int) -> Any:
+    """``ufunc`` over the windows along one axis."""
+
+    def tap(t: int) -> Any:
+        where = [slice(None)] * x.ndim
+        where[axis] = slice(t * d, t * d + (n - 1) * s + 1, s)
+        return x[tuple(where)]
+
+    if k == 1:
+        return tap(0)
+    out = ufunc(tap(0), tap(1))
+    for t in range(2, k):
+        ufunc(out, tap(t), out=out)
+    return out
+
+
+# --- the largest -------------------------------------------------------------------------------
+def _max_pool(
+    a: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple, ceil_mode: bool
+) -> Any:
+    out = pooled_sizes(a.shape[2:], kernel, stride, padding, dilation, ceil_mode)
+    x = _padded(a, kernel, stride, padding, dilation, out, _lowest(a.dtype))
+    for i in range(len(kernel)):
+        x = _along(np.maximum, x, 2 + i, kernel[i], stride[i], dilation[i], out[i])
+    return np.ascontiguousarray(x)
+
+
+def _hits(x: Any, best: Any, kernel: tuple, stride: tuple, dilation: tuple) -> Any:
+    """Each kernel position with its slices and where it holds its window's first largest value."""
+    free = np.ones(best.shape, bool)
+    for _, where in taps(kernel, best.shape[2:], stride, dilation):
+        hit = x[(Ellipsis, *where)] == best
+        hit &= free
+        free ^= hit
+        yield (Ellipsis, *where), hit
+
+
+def _max_spread(
+    g: Any, a: Any, best: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple,
+    ceil_mode: bool,
+) -> Any:  # fmt: skip
+    out = best.shape[2:]
+    x = _padded(a, kernel, stride, padding, dilation, out, _lowest(a.dtype))
+    full = np.zeros(x.shape, g.dtype)
+    apart = all(s >= d * (k - 1) + 1 for s, k, d in zip(stride, kernel, dilation, strict=True))
+    for where, hit in _hits(x, best, kernel, stride, dilation):
+        region = full[where]
+        if apart:
+            np.multiply(g, hit, out=region)
+        else:
+            region += g * hit
+    return full[inside(a.shape[2:], padding)]
+
+
+def _max_pick(
+    h: Any, a: Any, best: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple,
+    ceil_mode: bool,
+) -> Any:  # fmt: skip
+    out = best.shape[2:]
+    x = _padded(a, kernel, stride, padding, dilation, out, _lowest(a.dtype))
+    h = _padded(h, kernel, stride, padding, dilation, out, 0)
+    total = np.zeros(best.shape, h.dtype)
+    for where, hit in _hits(x, best, kernel, stride, dilation):
+        total += h[where] * hit
+    return total
+
+
+def _max_indices(
+    a: Any, best: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple,
+    ceil_mode: bool,
+) -> Any:  # fmt: skip
+    size, out = a.shape[2:], best.shape[2:]
+    x = _padded(a, kernel, stride, padding, dilation, out, _lowest(a.dtype))
+    places = np.full((1, 1, *size), 0, np.int64)
+    places[0, 0] = np.arange(math.prod(size)).reshape(size)
+    places = _padded(places, kernel, stride, padding, dilation, out, 0)
+    found = np.zeros(best.shape, np.int64)
+    for where, hit in _hits(x, best, kernel, stride, dilation):
+        np.copyto(found, places[where], where=hit)
+    return found
+
+
+def _max_shape(
+    a: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple, ceil_mode: bool
+) -> tuple:
+    out = pooled_sizes(a.shape[2:], kernel, stride, padding, dilation, ceil_mode)
+    return (*a.shape[:2], *out), a.dtype
+
+
+def _folded(prim: Callable) -> Callable:
+    """The batch rule of what treats all samples alike."""
+
+    def rule(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
+        merged = [merge(fronted(x, d, size)) for x, d in zip(args, dims, strict=True)]
+        return split(prim()(*merged, **params), size), 0
+
+    return rule
+
+
+def _max_rule(
+    g: Any, a: Any, out: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple,
+    ceil_mode: bool,
+) -> Any:  # fmt: skip
+    return max_pool_spread(
+        g, a, out, kernel=kernel, stride=stride, padding=padding, dilation=dilation,
+        ceil_mode=ceil_mode,
+    )  # fmt: skip
+
+
+def _spread_rule(
+    g: Any, a: Any, best: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple,
+    ceil_mode: bool,
+) -> Any:  # fmt: skip
+    return max_pool_pick(
+        g, a, best, kernel=kernel, stride=stride, padding=padding, dilation=dilation,
+        ceil_mode=ceil_mode,
+    )  # fmt: skip
+
+
+def _pick_rule(
+    g: Any, a: Any, best: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple,
+    ceil_mode: bool,
+) -> Any:  # fmt: skip
+    return _max_rule(g, a, best, kernel, stride, padding, dilation, ceil_mode)
+
+
+_SQUARE = {"kernel": (2, 2), "stride": (2, 2), "padding": (0, 0), "dilation": (1, 1),
+           "ceil_mode": False}  # fmt: skip
+_GENERAL = {"kernel": (3, 2), "stride": (2, 1), "padding": (1, 0), "dilation": (1, 2),
+            "ceil_mode": True}  # fmt: skip
+
+
+def _pool_samples(rng: np.random.Generator) -> list:
+    return [((rng.normal(size=(2, 2, 5, 5)),), dict(how)) for how in (_SQUARE, _GENERAL)]
+
+
+max_pool = primitive(
+    "max_pool", _max_pool, "a", vjp={"a": _max_rule}, shape=_max_shape, samples=_pool_samples,
+    batch=_folded(lambda: max_pool),
+    jvp=lambda primals, tangents, params: max_pool_pick(
+        tangents[0], primals[0], max_pool(primals[0], **params), **params
+    ),
+)  # fmt: skip
+max_pool_spread = primitive(
+    "max_pool_spread", _max_spread, "g_out a best", vjp={"g_out": _spread_rule},
+    shape=lambda g_out, a, best, **how: (a.shape, g_out.dtype), batch=_folded(lambda: max_pool_spread),
+)  # fmt: skip
+max_pool_pick = primitive(
+    "max_pool_pick", _max_pick, "h a best", vjp={"h": _pick_rule},
+    shape=lambda h, a, best, **how: (best.shape, h.dtype), batch=_folded(lambda: max_pool_pick),
+)  # fmt: skip
+max_pool_indices = primitive(
+    "max_pool_indices", _max_indices, "a best",
+    shape=lambda a, best, **how: (best.shape, np.dtype(np.int64)),
+    batch=_folded(lambda: max_pool_indices),
+)  # fmt: skip
+
+
+# --- the mean ----------------------------------------------------------------------------------
+def _counts(
+    size: tuple, out: tuple, kernel: tuple, stride: tuple, padding: tuple, include: bool,
+    divisor: int | None, kind: np.dtype,
+) -> Any:  # fmt: skip
+    """By what each window's sum is multiplied, shaped to broadcast over (N, C, *out)."""
+    if divisor is not None:
+        return kind.type(1.0 / divisor)
+    total: Any = np.ones((), np.float64)
+    for n, m, k, s, p in zip(size, out, kernel, stride, padding, strict=True):
+        first = np.arange(m) * s - p
+        low, high = (first, n + p) if include else (np.maximum(first, 0), n)
+        total = total[..., None] * (np.minimum(first + k, high) - low)
+    scale = 1.0 / total
+    if (scale == scale.flat[0]).all():
+        return kind.type(scale.flat[0])
+    return scale.astype(kind)
+
+
+def _avg_pool(
+    a: Any, kernel: tuple, stride: tuple, padding: tuple, ceil_mode: bool, include: bool,
+    divisor: int | None,
+) -> Any:  # fmt: skip
+    kind = a.dtype
+    if kind.kind == "V" or kind == np.float16:
+        a = a.astype(np.float32)
+    ones = (1,) * len(kernel)
+    out = pooled_sizes(a.shape[2:], kernel, stride, padding, ones, ceil_mode)
+    scale = _counts(a.shape[2:], out, kernel, stride, padding, include, divisor, a.dtype)
+    x = _padded(a, kernel, stride, padding, ones, out, 0)
+    for i in range(len(kernel)):
+        x = _along(np.add, x, 2 + i, kernel[i], stride[i], 1, out[i])
+    return (x * scale).astype(kind, copy=False)
+
+
+def _spread_along(x: Any, axis: int, k: int, s: int, reach: int) -> Any:
+    """The adjoint of ``_along(np.add, ...)``."""
+    n = x.shape[axis]
+    shape = list(x.shape)
+    shape[axis] = reach
+    out = np.zeros(shape, x.dtype)
+    for t in range(k):
+        where = [slice(None)] * x.ndim
+        where[axis] = slice(t, t + (n - 1) * s + 1, s)
+        region = out[tuple(where)]
+        if s >= k:
+            region[...] = x
+        else:
+            region += x
+    return out
+
+
+def _avg_spread(
+    g: Any, size: tuple, kernel: tuple, stride: tuple, padding: tuple, ceil_mode: bool,
+    include: bool, divisor: int | None,
+) -> Any:  # fmt: skip
+    kind = g.dtype
+    if kind.kind == "V" or kind == np.float16:
+        g = g.astype(np.float32)
+    out = g.shape[2:]
+    x = g * _counts(size, out, kernel, stride, padding, include, divisor, g.dtype)
+    for i in reversed(range(len(kernel))):
+        reach = max(size[i] + 2 * padding[i], (out[i] - 1) * stride[i] + kernel[i])
+        x = _spread_along(x, 2 + i, kernel[i], stride[i], reach)
+    return np.ascontiguousarray(x[inside(size, padding)]).astype(kind, copy=False)
+
+
+def _avg_shape(
+    a: Any, kernel: tuple, stride: tuple, padding: tuple, ceil_mode: bool, **rest: Any
+) -> tuple:
+    return _max_shape(a, kernel, stride, padding, (1,) * len(kernel), ceil_mode)
+
+
+def _avg_rule(
+    g: Any, a_shape: Any, kernel: tuple, stride: tuple, padding: tuple, ceil_mode: bool,
+    include: bool, divisor: int | None,
+) -> Any:  # fmt: skip
+    return avg_pool_spread(
+        g, size=tuple(a_shape)[2:], kernel=kernel, stride=stride, padding=padding,
+        ceil_mode=ceil_mode, include=include, divisor=divisor,
+    )  # fmt: skip
+
+
+def _avg_spread_rule(
+    g: Any, kernel: tuple, stride: tuple, padding: tuple, ceil_mode: bool, include: bool,
+    divisor: int | None,
+) -> Any:  # fmt: skip
+    return avg_pool(
+        g, kernel=kernel, stride=stride, padding=padding, ceil_mode=ceil_mode, include=include,
+        divisor=divisor,
+    )  # fmt: skip
+
+
+_MEAN = {"kernel": (3, 2), "stride": (2, 1), "padding": (1, 0), "ceil_mode": True,
+         "include": False, "divisor": None}  # fmt: skip
+
+avg_pool = primitive(
+    "avg_pool", _avg_pool, "a", vjp={"a": _avg_rule}, jvp="linear", shape=_avg_shape,
+    batch=_folded(lambda: avg_pool),
+    samples=lambda rng: [((rng.normal(size=(2, 2, 4, 5)),), dict(_MEAN))],
+)  # fmt: skip
+avg_pool_spread = primitive(
+    "avg_pool_spread", _avg_spread, "g_out", vjp={"g_out": _avg_spread_rule}, jvp="linear",
+    shape=lambda g_out, size, **how: ((*g_out.shape[:2], *size), g_out.dtype),
+    batch=_folded(lambda: avg_pool_spread),
+    samples=lambda rng: [((rng.normal(size=(2, 2, 3, 4)),), {**_MEAN, "size": (4, 5)})],
+)  # fmt: skip
+
+
+# --- what programs call ------------------------------------------------------------------------
+def _sizes(
+    where: str, n: int, input: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any
+) -> tuple[Tensor, tuple, tuple, tuple, tuple]:
+    """The arguments in full, checked, and the input with a batch."""
+    if as_input(input, where).ndim not in (n + 1, n + 2):
+        raise ShapeError(
+            f"{where}: input of shape {list(input.shape)} given; needed {n + 1} or {n + 2} "
+            f"dimensions: channels and {n} spatial ones, with or without a batch"
+        )
+    kernel = per_dim(kernel, n, where, "kernel_size")
+    empty = stride is None or (isinstance(stride, (list, tuple)) and not stride)
+    stride = kernel if empty else per_dim(stride, n, where, "stride")
+    padding = per_dim(padding, n, where, "padding")
+    dilation = per_dim(dilation, n, where, "dilation")
+    if min(kernel) < 1 or min(stride) < 1 or min(dilation) < 1:
+        raise ConfigError(
+            f"{where}: kernel_size={kernel}, stride={stride}, dilation={dilation} given; needed at "
+            "least 1 everywhere"
+        )
+    for size, k, p, d in zip(input.shape[-n:], kernel, padding, dilation, strict=True):
+        if not 0 <= p <= k // 2:
+            raise ConfigError(
+                f"{where}: padding={padding} given; it must lie between 0 and half of "
+                f"kernel_size={kernel}"
+            )
+        if size + 2 * p < d * (k - 1) + 1:
+            raise ShapeError(
+                f"{where}: input of shape {list(input.shape)} with padding {padding} is smaller "
+                f"than the window {kernel}; needed an input at least as large as the window"
+            )
+    if input.ndim == n + 1:
+        input = reshape(input, shape=(1, *input.shape))
+    return input, kernel, stride, padding, dilation
+
+
+def _max_nd(
+    n: int, input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
+    ceil_mode: bool, return_indices: bool,
+) -> Any:  # fmt: skip
+    x, kernel, stride, padding, dilation = _sizes(
+        f"max_pool{n}d", n, input, kernel_size, stride, padding, dilation
+    )
+    how = {"kernel": kernel, "stride": stride, "padding": padding, "dilation": dilation,
+           "ceil_mode": bool(ceil_mode)}  # fmt: skip
+    out = max_pool(x, **how)
+    places = max_pool_indices(x.detach(), out.detach(), **how) if return_indices else None
+    if input.ndim == n + 1:
+        out = reshape(out, shape=tuple(out.shape)[1:])
+        places = places if places is None else reshape(places, shape=tuple(places.shape)[1:])
+    return out if places is None else (out, places)
+
+
+def max_pool1d(
+    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+    ceil_mode: bool = False, return_indices: bool = False,
+) -> Any:  # fmt: skip
+    """The largest value of each window of (N, C, L); stride defaults to the kernel size."""
+    return _max_nd(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+def max_pool2d(
+    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+    ceil_mode: bool = False, return_indices: bool = False,
+) -> Any:  # fmt: skip
+    """The largest value of each window of (N, C, H, W); stride defaults to the kernel size.
+
+    ``return_indices``: also where it is, as a position in the flattened (H, W).
+    """
+    return _max_nd(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+def max_pool3d(
+    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+    ceil_mode: bool = False, return_indices: bool = False,
+) -> Any:  # fmt: skip
+    """The largest value of each window of (N, C, D, H, W)."""
+    return _max_nd(3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+def _avg_nd(
+    n: int, input: Tensor, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool,
+    count_include_pad: bool, divisor_override: int | None,
+) -> Tensor:  # fmt: skip
+    x, kernel, stride, padding, _ = _sizes(
+        f"avg_pool{n}d", n, input, kernel_size, stride, padding, 1
+    )
+    if divisor_override == 0:
+        raise ConfigError(f"avg_pool{n}d: divisor_override must not be 0")
+    out = avg_pool(
+        x, kernel=kernel, stride=stride, padding=padding, ceil_mode=bool(ceil_mode),
+        include=bool(count_include_pad), divisor=divisor_override,
+    )  # fmt: skip
+    return reshape(out, shape=tuple(out.shape)[1:]) if input.ndim == n + 1 else out
+
+
+def avg_pool1d(
+    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:  # fmt: skip
+    """The mean of each window of (N, C, L)."""
+    return _avg_nd(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
+
+
+def avg_pool2d(
+    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True, divisor_override: int | None = None,
+) -> Tensor:  # fmt: skip
+    """The mean of each window of (N, C, H, W); ``count_include_pad`` counts the padded zeros."""
+    return _avg_nd(
+        2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+    )
+
+
+def avg_pool3d(
+    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True, divisor_override: int | None = None,
+) -> Tensor:  # fmt: skip
+    """The mean of each window of (N, C, D, H, W)."""
+    return _avg_nd(
+        3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+    )
+
+
+__all__ = ["avg_pool1d", "avg_pool2d", "avg_pool3d", "max_pool1d", "max_pool2d", "max_pool3d"]

@@ -194,12 +194,12 @@ class Segment:
         rank = self._failed[0]
         if not rank:
             return None
-        at = _FAILURE_AT
+        trace_at = _FAILURE_AT + 4 + CAUSE_BYTES
         return Failure(
             rank - 1,
-            _get_text(self.buffer, at, CAUSE_BYTES),
-            _get_text(self.buffer, at + 4 + CAUSE_BYTES, PAGE - 4 - CAUSE_BYTES - at - 4)
-            or self._slots[rank - 1].error[1],
+            _get_text(self.buffer, _FAILURE_AT, CAUSE_BYTES),
+            self._slots[rank - 1].error[1]  # has more room
+            or _get_text(self.buffer, trace_at, PAGE - trace_at - 4),
         )
 
     def publish_failure(self, rank: int, cause: str, traceback: str = "") -> None:
@@ -210,10 +210,9 @@ class Segment:
             return  # another process is publishing at this moment: it is first
         try:
             if not self._failed[0]:
-                at = _FAILURE_AT
-                room = PAGE - 4 - CAUSE_BYTES - at - 4
-                _put_text(self.buffer, at, cause, CAUSE_BYTES)
-                _put_text(self.buffer, at + 4 + CAUSE_BYTES, traceback, room)
+                trace_at = _FAILURE_AT + 4 + CAUSE_BYTES
+                _put_text(self.buffer, _FAILURE_AT, cause, CAUSE_BYTES)
+                _put_text(self.buffer, trace_at, traceback, PAGE - trace_at - 4)
                 self._failed[0] = rank + 1
         finally:
             fcntl.lockf(self.fd, fcntl.LOCK_UN)

@@ -21,7 +21,7 @@ from disttrain.comm.control import Segment
 from . import worker
 from .env import JOB_FD, worker_env
 from .options import streams_of
-from .output import Stream
+from .output import Console, Stream, consoles
 from .plan import Plan
 from .policy import REAP, Exit, Policy, Signal, root_cause
 from .processes import adopt_orphans, die_with_parent, kill_descendants, reap
@@ -50,6 +50,7 @@ class Agent:
         self.wake_reader, self.wake_writer = os.pipe()
         os.set_blocking(self.wake_reader, False)
         os.set_blocking(self.wake_writer, False)
+        self.consoles: dict[int, Console] = consoles()
 
     def run(self) -> Attempt:
         """All attempts: the last one's outcome."""
@@ -74,17 +75,21 @@ class Agent:
         self.pids: dict[int, int] = {}
         self.results = [b""] * plan.num_ranks
         self.streams: list[Stream] = []
+        self.held_up: list[Stream] = []  # streams that are not read until the console catches up
+        self.result_fds: dict[int, int] = {}
         self.stopped: set[int] = set()
-        for rank in range(plan.num_ranks):
-            self._start(rank, restart)
         try:
+            for rank in range(plan.num_ranks):
+                self._start(rank, restart)
             self._watch()
         finally:
             left = kill_descendants(set(), REAP)
+            for rank, fd in list(self.result_fds.items()):
+                while not self._take_result(rank, fd):
+                    pass
             for stream in self.streams:
                 self._unwatch(stream.reader)
-                stream.drain()
-                stream.close()
+                stream.finish()
         if left:
             say(f"processes {left} do not go although they were killed")
         return self._outcome()
@@ -101,7 +106,7 @@ class Agent:
             code = 1
             try:
                 os.close(result_reader)
-                _redirect(out, err)
+                _redirect(out, err, rank)
                 self.selector.close()
                 code = self._child(rank, restart, agent, result_writer)
             except BaseException as error:
@@ -112,9 +117,10 @@ class Agent:
         for stream in (out, err):
             if stream is not None:
                 stream.started()
-                self.selector.register(stream.reader, selectors.EVENT_READ, stream.pump)
+                self._read_from(stream)
                 self.streams.append(stream)
         os.set_blocking(result_reader, False)
+        self.result_fds[rank] = result_reader
         self.selector.register(
             result_reader, selectors.EVENT_READ, lambda: self._take_result(rank, result_reader)
         )
@@ -162,25 +168,54 @@ class Agent:
         tee = streams_of(plan.tee, rank) & which
         if plan.num_ranks == 1 and not (redirect or tee) and plan.shown is None:
             return None
-        hidden = redirect and not tee or (plan.shown is not None and rank not in plan.shown)
+        hidden = (redirect and not tee) or (plan.shown is not None and rank not in plan.shown)
         path = None
         if (redirect or tee) and plan.log_dir:
             name = "stdout.log" if which == 1 else "stderr.log"
             path = os.path.join(plan.rank_dir(restart, rank), name)
         num_shown = plan.num_ranks if plan.shown is None else len(plan.shown)
         prefix = f"[rank {rank}] " if num_shown > 1 else ""
-        return Stream(prefix, None if hidden else which, path)
+        return Stream(prefix, None if hidden else self.consoles[which], path)
 
     # --- events ---------------------------------------------------------------------------------
 
     def _watch(self) -> None:
         while not self.policy.over:
-            due = self.policy.next_tick
-            timeout = None if due is None else max(due - time.monotonic(), 0.0)
-            for key, _ in self.selector.select(timeout):
+            for key, _ in self.selector.select(self._patience()):
                 if key.data() is False:
                     self._unwatch(key.fd)
+            self._tend_outputs()
             self._perform(self.policy.tick(time.monotonic()))
+
+    def _patience(self) -> float | None:
+        """How long to wait for an event: until something is due. None: for ever."""
+        waits = []
+        if self.policy.next_tick is not None:
+            waits.append(max(self.policy.next_tick - time.monotonic(), 0.0))
+        if any(console.behind for console in self.consoles.values()):
+            waits.append(0.02)
+        if any(stream.tail for stream in self.streams):
+            waits.append(0.1)
+        return min(waits, default=None)
+
+    def _tend_outputs(self) -> None:
+        """Go on with what consoles and streams hold back."""
+        for console in self.consoles.values():
+            console.flush()
+        for stream in self.streams:
+            stream.release()
+        for stream in [s for s in self.held_up if not s.held_up]:
+            self.held_up.remove(stream)
+            self._read_from(stream)
+
+    def _read_from(self, stream: Stream) -> None:
+        self.selector.register(stream.reader, selectors.EVENT_READ, lambda: self._pump(stream))
+
+    def _pump(self, stream: Stream) -> bool:
+        if not stream.held_up:
+            return stream.pump()
+        self.held_up.append(stream)
+        return False
 
     def _unwatch(self, fd: int) -> None:
         try:
@@ -206,14 +241,17 @@ class Agent:
         return True
 
     def _take_result(self, rank: int, fd: int) -> bool:
+        """Read what has come of a result; True when that is all for now, or for good."""
         try:
             data = os.read(fd, 1 << 20)
         except BlockingIOError:
             return True
         self.results[rank] += data
-        if not data:
-            self._unwatch(fd)
-            os.close(fd)
+        if data:
+            return False
+        self._unwatch(fd)
+        os.close(fd)
+        del self.result_fds[rank]
         return True
 
     def _perform(self, actions: list[Signal]) -> None:
@@ -292,13 +330,16 @@ def say(text: str) -> None:
     sys.stderr.flush()
 
 
-def _redirect(out: Stream | None, err: Stream | None) -> None:
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
+def _redirect(out: Stream | None, err: Stream | None, rank: int) -> None:
+    """Give a rank its outputs. Rank 0 keeps our input unless that is a terminal (a process group
+    in the background may not read one); the others have none."""
+    if rank != 0 or os.isatty(0):
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.close(null)
     for stream, fd in ((out, 1), (err, 2)):
         if stream is not None:
-            os.dup2(stream.child_end(), fd)
-    os.close(null)
+            os.dup2(stream.writer, fd)
 
 
 def _write(fd: int, data: bytes) -> None:

@@ -77,7 +77,9 @@ def parser() -> argparse.ArgumentParser:
     add("--as-torch", action="store_true", help="let `import torch` in the script mean disttrain")
     add("--start-method", default="fork", choices=("fork", "spawn"),
         help="fork ranks from one warm process, or execute a fresh Python for each")  # fmt: skip
-    add("--max-restarts", type=int, default=0, metavar="N", help="restart the job when a rank fails")
+    add(
+        "--max-restarts", type=int, default=0, metavar="N", help="restart the job when a rank fails"
+    )
     add("--rdzv-id", "--run-id", dest="rdzv_id", default="none", help="the job's name")
     add("--rdzv-backend", default="static", help="accepted (static, c10d)")
     add("--rdzv-endpoint", default="", help="host:port of the job's store")

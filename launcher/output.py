@@ -1,33 +1,111 @@
-"""Outputs of the ranks: pipes in, lines with a prefix out, files where asked."""
+"""Outputs of the ranks: pipes in, lines with a prefix out, files where asked.
+
+``Console`` is our own stdout or stderr, ``Stream`` one of a rank's. Lines of different ranks never
+mix: when a rank speaks while another one's line is still open (a progress bar), the line is ended
+first. A console that nobody reads (a pager) must not stop the agent, so what it does not take
+waits in memory, and beyond a megabyte the ranks' pipes are left to fill.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import select
+import stat
 import termios
+import time
 import tty
 
 _CHUNK = 1 << 16
+_AT_ONCE = 4096  # a pipe that is writable takes so many bytes without blocking (PIPE_BUF)
+_MAX_BACKLOG = 1 << 20
+_PATIENCE = 0.1
+
+
+class Console:
+    """A descriptor of ours to which several streams write."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self._backlog = bytearray()
+        self._open: Stream | None = None  # whose line is not ended yet
+        self._poll = select.poll()
+        try:
+            always_ready = stat.S_ISREG(os.fstat(fd).st_mode)
+        except OSError:  # closed: nobody wants to hear
+            always_ready, self.fd = True, -1
+        self._at_once = _CHUNK if always_ready else _AT_ONCE
+        if not always_ready:
+            self._poll.register(fd, select.POLLOUT)
+
+    @property
+    def behind(self) -> bool:
+        """Is something waiting to be taken?"""
+        return bool(self._backlog)
+
+    @property
+    def full(self) -> bool:
+        return len(self._backlog) > _MAX_BACKLOG
+
+    def say(self, stream: Stream, data: bytes) -> None:
+        """Add ``data``, which ``stream`` has made ready."""
+        if self._open is not None and self._open is not stream:
+            self._backlog += b"\n"
+            self._open.at_start = True
+        self._backlog += data
+        self._open = None if data.endswith(b"\n") else stream
+        self.flush()
+
+    def end_line(self, stream: Stream) -> None:
+        if self._open is stream:
+            self.say(stream, b"\n")
+
+    def flush(self, seconds: float = 0.0) -> None:
+        """Write what the other side takes; with ``seconds``, wait so long for it each time."""
+        while self._backlog:
+            if self.fd >= 0 and self._at_once != _CHUNK and not self._poll.poll(seconds * 1000):
+                return
+            try:
+                n = os.write(self.fd, self._backlog[: self._at_once])
+            except BlockingIOError:
+                return
+            except OSError:  # nobody reads any more
+                n = len(self._backlog)
+            del self._backlog[:n]
+
+
+def consoles() -> dict[int, Console]:
+    """Ours, by descriptor; one for both where both lead to the same place."""
+    out, err = Console(1), Console(2)
+    try:
+        same = os.path.sameopenfile(1, 2)
+    except OSError:
+        same = False
+    return {1: out, 2: out if same else err}
 
 
 class Stream:
-    """One rank's stdout or stderr. ``sink`` is our own descriptor, or None when not shown."""
+    """One rank's stdout or stderr. ``console``: where it is shown, if it is."""
 
-    def __init__(self, prefix: str, sink: int | None, path: str | None) -> None:
+    def __init__(self, prefix: str, console: Console | None, path: str | None) -> None:
         self.prefix = prefix.encode()
-        self.sink = sink
+        self.console = console
         self.file = None if path is None else _open_log(path)
-        self.at_start = True
-        self.reader, self.writer = _terminal() if sink is not None and os.isatty(sink) else os.pipe()
+        self.at_start = True  # of a line, on the console
+        self.tail, self.tail_since = b"", 0.0  # the beginning of a line whose end has not come
+        shown_to_somebody = console is not None and os.isatty(console.fd)
+        self.reader, self.writer = _terminal() if shown_to_somebody else os.pipe()
         os.set_blocking(self.reader, False)
-
-    def child_end(self) -> int:
-        return self.writer
 
     def started(self) -> None:
         """The rank has its end; drop ours, so that its exit ends the stream."""
         os.close(self.writer)
         self.writer = -1
+
+    @property
+    def held_up(self) -> bool:
+        """Must it wait until the console has caught up?"""
+        return self.console is not None and self.console.full
 
     def pump(self) -> bool:
         """Pass on what has come; False at the end."""
@@ -36,33 +114,50 @@ class Stream:
         except BlockingIOError:
             return True
         except OSError:  # a terminal whose other side has gone
-            data = b""
+            return False
         if not data:
             return False
         if self.file is not None:
             _write_all(self.file, data)
-        if self.sink is not None:
-            _write_all(self.sink, self._prefixed(data))
+        if self.console is not None:
+            self._show(data)
         return True
 
-    def drain(self) -> None:
-        """Pass on all that is there, without waiting for more."""
-        while True:
-            try:
-                data = os.read(self.reader, _CHUNK)
-            except OSError:
-                return
-            if not data:
-                return
-            if self.file is not None:
-                _write_all(self.file, data)
-            if self.sink is not None:
-                _write_all(self.sink, self._prefixed(data))
+    def _show(self, data: bytes) -> None:
+        """Show whole lines; hold back the beginning of the next one (see ``release``)."""
+        before, data = self.tail, self.tail + data
+        end = data.rfind(b"\n") + 1
+        if b"\r" in data[end:] or len(data) - end > _CHUNK:  # a progress bar, or endless
+            end = len(data)
+        self.tail = data[end:]
+        if end or not before:
+            self.tail_since = time.monotonic()
+        if end:
+            self._say(data[:end])
 
-    def close(self) -> None:
-        if self.sink is not None and not self.at_start:
-            _write_all(self.sink, b"\n")
-            self.at_start = True
+    def _say(self, data: bytes) -> None:
+        assert self.console is not None
+        self.console.say(self, self._prefixed(data))
+
+    def release(self, patience: float = _PATIENCE) -> None:
+        """Show a line without end that has been held back long enough (a prompt, say)."""
+        if self.tail and time.monotonic() - self.tail_since >= patience:
+            data, self.tail = self.tail, b""
+            self._say(data)
+
+    def finish(self) -> None:
+        """Pass on what is still there (its writers are gone) and let go of everything."""
+        if self.console is not None:
+            self.console.flush(1.0)
+        while _readable(self.reader) and self.pump():
+            if self.console is not None and self.console.full:
+                self.console.flush(1.0)
+                if self.console.full:
+                    self.console, self.tail = None, b""  # nobody reads; the file gets it all
+        if self.console is not None:
+            self.release(0.0)
+            self.console.end_line(self)
+            self.console.flush(1.0)
         for fd in (self.reader, self.writer, -1 if self.file is None else self.file):
             if fd >= 0:
                 os.close(fd)
@@ -71,8 +166,6 @@ class Stream:
 
     def _prefixed(self, data: bytes) -> bytes:
         """The prefix at the start of every line (and after a carriage return)."""
-        if not self.prefix:
-            return data
         out = []
         for line in data.replace(b"\r\n", b"\n").splitlines(keepends=True):
             if self.at_start and line not in (b"\n", b"\r"):
@@ -82,9 +175,16 @@ class Stream:
         return b"".join(out)
 
 
+def _readable(fd: int) -> bool:
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return any(event & select.POLLIN for _, event in poll.poll(0))
+
+
 def _open_log(path: str) -> int:
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+    return os.open(path, flags, 0o600)
 
 
 def _terminal() -> tuple[int, int]:
@@ -100,11 +200,10 @@ def _terminal() -> tuple[int, int]:
 
 
 def _write_all(fd: int, data: bytes) -> None:
+    """Write to a file of ours; a full disk loses the log, not the job."""
     view = memoryview(data)
     while view:
         try:
             view = view[os.write(fd, view) :]
-        except BlockingIOError:
-            continue
-        except OSError:  # nobody reads any more
+        except OSError:
             return

@@ -44,9 +44,7 @@ def become_rank(plan: Plan, segment: Segment, rank: int, restart: int, agent: in
     segment.slot(rank).state = "running"
 
 
-def run_rank(
-    plan: Plan, segment: Segment, rank: int, restart: int, body: Callable[[], Any]
-) -> int:
+def run_rank(plan: Plan, segment: Segment, rank: int, restart: int, body: Callable[[], Any]) -> int:
     """Run ``body`` and give the exit code; an exception is printed, recorded and published."""
     slot = segment.slot(rank)
     try:

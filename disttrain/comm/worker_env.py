@@ -65,7 +65,9 @@ def read_worker_env(env: Mapping[str, str] | None = None) -> WorkerEnv:
         master_addr=env.get("MASTER_ADDR", "127.0.0.1"),
         master_port=None if port is None else _number("MASTER_PORT", port),
         job_fd=None if job is None else _number("DISTTRAIN_JOB_FD", job),
-        restart_count=_number("TORCHELASTIC_RESTART_COUNT", env.get("TORCHELASTIC_RESTART_COUNT", "0")),
+        restart_count=_number(
+            "TORCHELASTIC_RESTART_COUNT", env.get("TORCHELASTIC_RESTART_COUNT", "0")
+        ),
         family=name,
     )
 

@@ -33,7 +33,9 @@ def backward(
     if inputs is not None:
         inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
         if not inputs:
-            raise AutogradError("backward: inputs= was given but is empty; name a tensor, or drop it")
+            raise AutogradError(
+                "backward: inputs= was given but is empty; name a tensor, or drop it"
+            )
         _to_inputs(roots, cotangents, inputs, retain_graph, create_graph)
         return
     tensors_walk = _as_tensors(roots, cotangents, create_graph)
@@ -135,7 +137,9 @@ def _drive(walk: Walk, roots: tuple, cotangents: tuple, create_graph: bool) -> N
 
 def _as_tensors(roots: tuple, cotangents: tuple, create_graph: bool) -> bool:
     """Whether gradients must travel as Tensors, because something looks at the operations."""
-    if create_graph or any(t.__class__ is Tracer or isinstance(t, Tracer) for t in roots + cotangents):
+    if create_graph or any(
+        t.__class__ is Tracer or isinstance(t, Tracer) for t in roots + cotangents
+    ):
         return True
     if thread.mode == SLOW and thread.stack:
         return True
@@ -148,7 +152,9 @@ def _cotangents(where: str, roots: tuple, given: Any) -> tuple:
     given = tuple(given)
     if len(given) != len(roots):
         raise AutogradError(f"{where}: {len(given)} gradients given for {len(roots)} tensors")
-    return tuple(_cotangent(where, i, t, g) for i, (t, g) in enumerate(zip(roots, given, strict=True)))
+    return tuple(
+        _cotangent(where, i, t, g) for i, (t, g) in enumerate(zip(roots, given, strict=True))
+    )
 
 
 def _cotangent(where: str, i: int, t: Tensor, g: Any) -> Tensor:

@@ -157,7 +157,7 @@ class Walk:
                 results = node.run(g, False)
                 if not keep:
                     node.release()
-            for e, r in zip(node.edges, results):  # noqa: B905  (hot, and equal by construction)
+            for e, r in zip(node.edges, results):
                 if e is None:
                     continue
                 if e.__class__ is Output:

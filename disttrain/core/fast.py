@@ -78,7 +78,9 @@ def binary(prim: Primitive) -> Callable[[Any, Any], Any]:
         else:
             keep = rule_a_reads if node_b is None else rule_a_reads | rule_b_reads
         saved = (a if keep & 1 else None, b if keep & 2 or other is None else None)
-        out._node = node = Node(prim, (node_a, node_b), saved, no_params, result.shape, result.dtype)
+        out._node = node = Node(
+            prim, (node_a, node_b), saved, no_params, result.shape, result.dtype
+        )
         if version_a or version_b:
             node.versions = (version_a, version_b)
         return out

@@ -216,7 +216,7 @@ class Node(GraphNode):
             return tuple(
                 [
                     None if e is None else rule(g, out, values, self)
-                    for e, rule in zip(edges, rules)  # noqa: B905  (hot, and equal by construction)
+                    for e, rule in zip(edges, rules)
                 ]
             )
         return tuple(

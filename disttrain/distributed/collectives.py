@@ -72,7 +72,11 @@ def reduce(
 
 
 def _root(g: ProcessGroup, global_rank: int | None, in_group: int | None) -> int:
-    return in_group if in_group is not None else g.group_rank(0 if global_rank is None else global_rank)
+    return (
+        in_group
+        if in_group is not None
+        else g.group_rank(0 if global_rank is None else global_rank)
+    )
 
 
 def broadcast(
@@ -356,4 +360,3 @@ def recv_object_list(
     g.recv(payload, source)
     object_list[:] = objects.decode(payload)
     return g.ranks[source]
-

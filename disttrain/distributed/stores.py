@@ -29,8 +29,6 @@ def store_for(url: str, place: WorkerEnv, timeout: float) -> Store:
             )
         host, port = place.master_addr, place.master_port
     else:
-        raise ConfigError(
-            f"init_method={url!r}: needed is env://, tcp://host:port or file:///path"
-        )
+        raise ConfigError(f"init_method={url!r}: needed is env://, tcp://host:port or file:///path")
     store = TCPStore(host, port, place.world_size, place.rank == 0, timeout=timeout)
     return PrefixStore("default", store)

@@ -32,7 +32,7 @@ def dims(dim: Any, ndim: int, where: str) -> tuple[int, ...]:
         return tuple(range(ndim))
     if dim.__class__ is int and ndim:
         return (one_dim(dim, ndim, where),)
-    if (not isinstance(dim, (int, np.integer)) and len(dim) == 0):
+    if not isinstance(dim, (int, np.integer)) and len(dim) == 0:
         return tuple(range(ndim))
     if isinstance(dim, (int, np.integer)):
         dim = (dim,)

@@ -21,9 +21,7 @@ def _place(array: np.ndarray, device: Any, requires_grad: bool) -> Tensor:
     return out.requires_grad_() if requires_grad else out
 
 
-def _filled(
-    make: Any, shape: tuple, dtype: Any, device: Any, requires_grad: bool
-) -> Tensor:
+def _filled(make: Any, shape: tuple, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     if usable(device).type == "meta":
         out = wrap(NullArray(shape, kind.np))
@@ -146,7 +144,11 @@ def _named(size: tuple, extra: Any) -> tuple:
 
 
 def ones(
-    *size: Any, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False
+    *size: Any,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """Ones of this shape."""
     return _filled(np.ones, as_size(size, "ones"), dtype, device, requires_grad)
@@ -221,7 +223,9 @@ def arange(
     if dtype is None:
         whole = all(isinstance(x, (int, np.integer)) for x in (start, end, step))
         dtype = dtypes.int64 if whole else dtypes.get_default_dtype()
-    return _place(np.arange(start, end, step).astype(dtypes.as_dtype(dtype).np), device, requires_grad)
+    return _place(
+        np.arange(start, end, step).astype(dtypes.as_dtype(dtype).np), device, requires_grad
+    )
 
 
 def linspace(
@@ -263,6 +267,7 @@ def new_like(make: Any, input: Tensor, size: Sequence, **options: Any) -> Tensor
     options["dtype"] = options["dtype"] or input.dtype
     options["device"] = options.get("device") or input.device
     return make(*size, **options)
+
 
 __all__ = [
     "arange",

@@ -205,8 +205,10 @@ pow_ = binary(
 
 def _tie(g: Any, a: Any, b: Any, wins: Any) -> Any:
     """The share of ``g`` that goes to the side that wins; half where both are equal."""
-    return g * (wins + (a == b) * 0.5) if _plain_numbers(g) else g * _as(g, wins) + g * 0.5 * _as(
-        g, a == b
+    return (
+        g * (wins + (a == b) * 0.5)
+        if _plain_numbers(g)
+        else g * _as(g, wins) + g * 0.5 * _as(g, a == b)
     )
 
 
@@ -229,7 +231,9 @@ minimum = binary(
 remainder = binary(
     "remainder", np.mod, lambda g: g, lambda g, a, b: -g * floor(a / b), samples=_both_positive
 )
-fmod = binary("fmod", np.fmod, lambda g: g, lambda g, a, b: -g * trunc(a / b), samples=_both_positive)
+fmod = binary(
+    "fmod", np.fmod, lambda g: g, lambda g, a, b: -g * trunc(a / b), samples=_both_positive
+)
 floor_divide = binary(
     "floor_divide", np.floor_divide, lambda g: g * 0, lambda g: g * 0, samples=_both_positive
 )

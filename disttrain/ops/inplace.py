@@ -144,8 +144,10 @@ def _replace_inner(name: str, target: Tensor, value: Tensor) -> None:
             f"{name}: inside a transform an in-place operation may only change a whole tensor "
             "that itself depends on a transformed input; use the out-of-place form"
         )
-    value = value if isinstance(value, Tracer) and value.interp is target.interp else (
-        target.interp.lift(value)
+    value = (
+        value
+        if isinstance(value, Tracer) and value.interp is target.interp
+        else (target.interp.lift(value))
     )
     target.__dict__.update({k: v for k, v in value.__dict__.items() if k != "_view"})
 

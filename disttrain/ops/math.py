@@ -286,7 +286,9 @@ def _arg(where: str, prim: Any, input: Tensor, dim: int | None, keepdim: bool) -
     return prim(input, dim=one_dim(dim, input.ndim, where), keepdim=keepdim)
 
 
-def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+def prod(
+    input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
     """The product over ``dim`` (None: all)."""
     input = _typed(input, dtype)
     if dim is None:
@@ -424,7 +426,9 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
     return reshape(input, shape=(-1, 1)) * reshape(vec2, shape=(1, -1))
 
 
-def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+def addmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1
+) -> Tensor:
     """``beta * input + alpha * mat1 @ mat2``."""
     product = mm(mat1, mat2)
     return (input if beta == 1 else input * beta) + (product if alpha == 1 else product * alpha)
@@ -450,7 +454,9 @@ def t(input: Tensor) -> Tensor:
 
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether shapes and all elements are equal."""
-    return tuple(input.shape) == tuple(other.shape) and bool(np.array_equal(input.array, other.array))
+    return tuple(input.shape) == tuple(other.shape) and bool(
+        np.array_equal(input.array, other.array)
+    )
 
 
 def isclose(
@@ -498,6 +504,7 @@ def result_type(a: Any, b: Any) -> dtypes.dtype:
 
 def can_cast(from_: dtypes.dtype, to: dtypes.dtype) -> bool:
     return dtypes.category(from_) <= dtypes.category(to)
+
 
 __all__ = [
     "abs",

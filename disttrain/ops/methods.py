@@ -121,7 +121,9 @@ def _as_index(self: Tensor) -> int:
 
 
 def _format(self: Tensor, spec: str) -> str:
-    return format(item(self), spec) if self.ndim == 0 and not self.is_meta else format(str(self), spec)
+    return (
+        format(item(self), spec) if self.ndim == 0 and not self.is_meta else format(str(self), spec)
+    )
 
 
 def _array(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -231,7 +233,9 @@ def set_(self: Tensor, source: Tensor | None = None) -> Tensor:
 def resize_(self: Tensor, *sizes: Any) -> Tensor:
     """Change the shape in place, growing the memory when needed (new elements hold anything)."""
     target = shape.check.size(sizes, "resize_")
-    self.set_array(np.resize(self.array, target) if self.array.size else np.zeros(target, self.array.dtype))
+    self.set_array(
+        np.resize(self.array, target) if self.array.size else np.zeros(target, self.array.dtype)
+    )
     return self
 
 

@@ -211,7 +211,8 @@ max_pool = primitive(
 )  # fmt: skip
 max_pool_spread = primitive(
     "max_pool_spread", _max_spread, "g_out a best", vjp={"g_out": _spread_rule},
-    shape=lambda g_out, a, best, **how: (a.shape, g_out.dtype), batch=_folded(lambda: max_pool_spread),
+    shape=lambda g_out, a, best, **how: (a.shape, g_out.dtype),
+    batch=_folded(lambda: max_pool_spread),
 )  # fmt: skip
 max_pool_pick = primitive(
     "max_pool_pick", _max_pick, "h a best", vjp={"h": _pick_rule},

@@ -35,7 +35,7 @@ def _spread(g: Any, shape: tuple, dims: tuple, keepdim: bool) -> Any:
 
 def _sum(a: Any, dims: tuple, keepdim: bool) -> Any:
     kind = a.dtype.kind
-    if kind == "V" or a.dtype.itemsize == 2 and kind == "f":
+    if kind == "V" or (a.dtype.itemsize == 2 and kind == "f"):
         return a.sum(axis=dims, keepdims=keepdim, dtype=np.float32).astype(a.dtype)
     return a.sum(axis=dims, keepdims=keepdim, dtype=_WIDE.get(kind))
 

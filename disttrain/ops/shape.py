@@ -138,7 +138,9 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     dst = check.dims(destination, n, "movedim")
     rest = iter([d for d in range(n) if d not in src])
     place = dict(zip(dst, src, strict=True))
-    return views.permute(input, dims=tuple(place[i] if i in place else next(rest) for i in range(n)))
+    return views.permute(
+        input, dims=tuple(place[i] if i in place else next(rest) for i in range(n))
+    )
 
 
 moveaxis = movedim
@@ -192,7 +194,9 @@ def broadcast_shapes(*shapes: Sequence[int]) -> Any:
     try:
         return Size(np.broadcast_shapes(*[tuple(s) for s in shapes]))
     except ValueError as error:
-        raise ShapeError(f"broadcast_shapes: {[list(s) for s in shapes]} do not fit: {error}") from None
+        raise ShapeError(
+            f"broadcast_shapes: {[list(s) for s in shapes]} do not fit: {error}"
+        ) from None
 
 
 def broadcast_tensors(*tensors: Tensor) -> tuple:
@@ -341,7 +345,9 @@ def repeat(input: Tensor, *sizes: Any) -> Tensor:
         raise ShapeError(f"repeat: {list(times)} has fewer numbers than the shape {list(shape)}")
     shape = (1,) * lead + shape
     out = views.reshape(input, shape=tuple(x for n in shape for x in (1, n)))
-    out = views.expand(out, shape=tuple(x for n, r in zip(shape, times, strict=True) for x in (r, n)))
+    out = views.expand(
+        out, shape=tuple(x for n, r in zip(shape, times, strict=True) for x in (r, n))
+    )
     final = tuple(n * r for n, r in zip(shape, times, strict=True))
     out = views.reshape(out, shape=final)
     return el.copy(out) if math.prod(times) == 1 else out
@@ -416,7 +422,8 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple:
     shape = tuple(t.shape.numel() for t in tensors)
     return tuple(
         views.expand(
-            views.reshape(t, shape=tuple(n if i == j else 1 for j, n in enumerate(shape))), shape=shape
+            views.reshape(t, shape=tuple(n if i == j else 1 for j, n in enumerate(shape))),
+            shape=shape,
         )
         for i, t in enumerate(tensors)
     )
@@ -450,9 +457,10 @@ def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
 
 
 def is_contiguous(input: Tensor, memory_format: Any = None) -> bool:
-    if input.is_meta or input.__class__ is not Tensor and hasattr(input, "interp"):
+    if input.is_meta or (input.__class__ is not Tensor and hasattr(input, "interp")):
         return True
     return input.array.flags.c_contiguous
+
 
 __all__ = [
     "broadcast_shapes",

@@ -46,6 +46,7 @@ def command(case: str, library: str, python: str) -> list[str]:
 def run(case: str, library: str, python: str) -> dict[str, float]:
     """One run of one case: its rows, or an empty dict with a note on standard error."""
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode
     start = time.perf_counter()
     done = subprocess.run(
         command(case, library, python), env=env, capture_output=True, text=True, timeout=TIMEOUT
@@ -97,7 +98,9 @@ def summary(table: dict[str, dict[str, list[float]]]) -> list[dict[str, Any]]:
         )
         bar, aim = BARS.get(row, (None, None))
         ratio = peer / ours if ours and peer else None
-        out.append({"row": row, "disttrain": ours, "torch": peer, "ratio": ratio, "bar": bar, "aim": aim})
+        out.append(
+            {"row": row, "disttrain": ours, "torch": peer, "ratio": ratio, "bar": bar, "aim": aim}
+        )
     return out
 
 

@@ -124,7 +124,12 @@ class Reducer:
         b = self.place[i][0]
         self.left[b] -= 1
         while len(self.works) < len(self.buckets) and self.left[len(self.works)] == 0:
-            self.works.append(self.group.all_reduce(self.flats[len(self.works)], async_op=True))
+            self._launch(len(self.works))
+
+    def _launch(self, b: int) -> None:
+        """Start bucket ``b``. Its label, not the line of ``backward()``, is what ranks compare."""
+        work = self.group.all_reduce(self.flats[b], async_op=True, label=f"ddp bucket {b}")
+        self.works.append(work)
 
     def _fill_unused(self, i: int) -> None:
         """A parameter without a gradient here still takes part: with zeros, or with what it has."""
@@ -150,7 +155,7 @@ class Reducer:
     def _used_anywhere(self) -> np.ndarray:
         used = np.ones(len(self.params), np.int32)
         used[list(self.locally_unused)] = 0
-        self.group.all_reduce(used)
+        self.group.all_reduce(used, label="ddp used parameters")
         return used
 
     def _unfinished(self) -> AutogradError:

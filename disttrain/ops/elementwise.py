@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..backends import expr as ex
+from ..backends import fused_elementwise as kernels
 from ..core import dtypes
 from .declare import binary, broadcast, primitive, type_of, unary
 from .promotion import _convert, result_type, scalar
@@ -97,58 +98,24 @@ sigmoid = unary(
 )  # fmt: skip
 
 
-def _relu_rule(g: Any, out: Any) -> Any:
-    return g * (out > 0)
+def _floating(fused: Any, other: Any) -> Any:
+    """``fused`` for the floating types that it knows, ``other`` for the rest."""
+    return lambda a: fused(a) if a.dtype.kind in "fV" else other(a)
 
 
-relu = unary("relu", lambda a: np.maximum(a, 0), _relu_rule, expr=lambda a: ex.max(a, 0.0))
-
-
-def _erf(a: np.ndarray) -> np.ndarray:
-    """erf by the rational approximations of W. J. Cody (Math. Comp. 23, 1969), in float64.
-
-    Good to about 1e-16 relative, so to the last digit in the narrower types.
-    """
-    x = np.asarray(a, np.float64)
-    y = np.abs(x)
-    small = y <= 0.46875
-    z = np.where(small, x * x, 0.0)
-    p = _poly((1.85777706184603153e-1, 3.16112374387056560, 1.13864154151050156e2,
-               3.77485237685302021e2, 3.20937758913846947e3), z)  # fmt: skip
-    q = _poly((1.0, 2.36012909523441209e1, 2.44024637934444173e2, 1.28261652607737228e3,
-               2.84423683343917062e3), z)  # fmt: skip
-    inner = x * p / q
-    w = np.minimum(np.maximum(y, 0.46875), 6.0)
-    p = _poly((2.15311535474403846e-8, 5.64188496988670089e-1, 8.88314979438837594,
-               6.61191906371416295e1, 2.98635138197400131e2, 8.81952221241769090e2,
-               1.71204761263407058e3, 2.05107837782607147e3, 1.23033935479799725e3), w)  # fmt: skip
-    q = _poly((1.0, 1.57449261107098347e1, 1.17693950891312499e2, 5.37181101862009858e2,
-               1.62138957456669019e3, 3.29079923573345963e3, 4.36261909014324716e3,
-               3.43936767414372164e3, 1.23033935480374942e3), w)  # fmt: skip
-    middle = 1.0 - np.exp(-w * w) * p / q
-    outer = np.where(w > 4.0, _erf_tail(np.maximum(w, 4.0)), middle)
-    result = np.where(small, inner, np.copysign(outer, x))
-    return np.where(np.isnan(x), np.nan, result).astype(a.dtype)
-
-
-def _poly(coefficients: tuple[float, ...], x: np.ndarray) -> np.ndarray:
-    total = np.full_like(x, coefficients[0])
-    for c in coefficients[1:]:
-        total = total * x + c
-    return total
-
-
-def _erf_tail(y: np.ndarray) -> np.ndarray:
-    z = 1.0 / (y * y)
-    p = _poly((1.63153871373020978e-2, 3.05326634961232344e-1, 3.60344899949804439e-1,
-               1.25781726111229246e-1, 1.60837851487422766e-2, 6.58749161529837803e-4), z)  # fmt: skip
-    q = _poly((1.0, 2.56852019228982242, 1.87295284992346725, 5.27905102951428412e-1,
-               6.05183413124413191e-2, 2.33520497626869185e-3), z)  # fmt: skip
-    return 1.0 - np.exp(-y * y) * (1.0 / math.sqrt(math.pi) - z * p / q) / y
+relu = unary(
+    "relu", _floating(kernels.relu, lambda a: np.maximum(a, 0)),
+    lambda g, out: relu_backward(g, out), expr=lambda a: ex.max(a, 0.0),
+)  # fmt: skip
+# Where the result is zero the gradient is: one pass instead of a mask and a product.
+relu_backward = binary(
+    "relu_backward", kernels.relu_backward, lambda g, b: relu_backward(g, b),
+    expr=lambda a, b: ex.where(b > 0, a, 0.0),
+)  # fmt: skip
 
 
 erf = unary(
-    "erf", _erf, lambda g, a: g * (exp(-(a * a)) * _SQRT_HALF_PI_INV), expr=lambda a: ex.erf(a),
+    "erf", kernels.erf, lambda g, a: g * (exp(-(a * a)) * _SQRT_HALF_PI_INV), expr=lambda a: ex.erf(a),
     floating=True,
 )  # fmt: skip
 floor = unary("floor", np.floor, lambda g: g * 0, expr=lambda a: ex.floor(a))

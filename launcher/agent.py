@@ -24,7 +24,7 @@ from .options import streams_of
 from .output import Console, Stream, consoles
 from .plan import Plan
 from .policy import REAP, Exit, Policy, Signal, root_cause
-from .processes import adopt_orphans, die_with_parent, kill_descendants, reap
+from .processes import adopt_orphans, die_with_parent, held_back, kill_descendants, reap
 from .report import RankReport, cause_of, headline, write_report
 
 Body = Callable[[int], bytes]  # runs in a rank; what it returns goes to the result pipe
@@ -69,7 +69,7 @@ class Agent:
     # --- one attempt ----------------------------------------------------------------------------
 
     def _attempt(self, restart: int) -> Attempt:
-        plan = self.plan
+        plan, self.restart = self.plan, restart
         self.segment = Segment.create(plan.num_ranks, epoch=restart + 1)
         self.policy = Policy(plan.num_ranks, plan.shutdown_timeout)
         self.pids: dict[int, int] = {}
@@ -84,9 +84,9 @@ class Agent:
             self._watch()
         finally:
             left = kill_descendants(set(), REAP)
-            for rank, fd in list(self.result_fds.items()):
-                while not self._take_result(rank, fd):
-                    pass
+            for rank in list(self.result_fds):
+                while self._take_result(rank):
+                    continue
             for stream in self.streams:
                 self._unwatch(stream.reader)
                 stream.finish()
@@ -101,18 +101,19 @@ class Agent:
         sys.stdout.flush()
         sys.stderr.flush()
         agent = os.getpid()
-        pid = os.fork()
-        if pid == 0:
-            code = 1
-            try:
-                os.close(result_reader)
-                _redirect(out, err, rank)
-                self.selector.close()
-                code = self._child(rank, restart, agent, result_writer)
-            except BaseException as error:
-                sys.stderr.write(f"dtrun: rank {rank} could not be started: {error}\n")
-            finally:
-                os._exit(code)
+        with held_back(plan.signals):
+            pid = os.fork()
+            if pid == 0:
+                code = 1
+                try:
+                    os.close(result_reader)
+                    _redirect(out, err, rank)
+                    self.selector.close()
+                    code = self._child(rank, restart, agent, result_writer)
+                except BaseException as error:
+                    sys.stderr.write(f"dtrun: rank {rank} could not be started: {error}\n")
+                finally:
+                    os._exit(code)
         os.close(result_writer)
         for stream in (out, err):
             if stream is not None:
@@ -121,9 +122,7 @@ class Agent:
                 self.streams.append(stream)
         os.set_blocking(result_reader, False)
         self.result_fds[rank] = result_reader
-        self.selector.register(
-            result_reader, selectors.EVENT_READ, lambda: self._take_result(rank, result_reader)
-        )
+        self.selector.register(result_reader, selectors.EVENT_READ, lambda: self._result_came(rank))
         pidfd = os.pidfd_open(pid)
         self.pids[rank] = pid
         self.selector.register(pidfd, selectors.EVENT_READ, lambda: self._gone(rank, pidfd))
@@ -134,6 +133,7 @@ class Agent:
         worker.become_rank(self.plan, self.segment, rank, restart, agent)
         if self.body is not None:
             body = self.body
+            worker.forget_exit_handlers()
 
             def run() -> None:
                 _write(result, body(rank))
@@ -151,6 +151,7 @@ class Agent:
         os.setpgid(0, 0)
         for number in plan.signals:
             signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, plan.signals)
         os.set_inheritable(self.segment.fd, True)
         env = {**os.environ, **worker_env(plan, rank, restart), JOB_FD: str(self.segment.fd)}
         self.segment.slot(rank).pid = os.getpid()
@@ -240,19 +241,23 @@ class Agent:
         self._perform(self.policy.exited(event))
         return True
 
-    def _take_result(self, rank: int, fd: int) -> bool:
-        """Read what has come of a result; True when that is all for now, or for good."""
+    def _result_came(self, rank: int) -> bool:
+        self._take_result(rank)
+        return True
+
+    def _take_result(self, rank: int) -> bool:
+        """Read what has come of a result; True when there may be more at once."""
+        fd = self.result_fds[rank]
         try:
             data = os.read(fd, 1 << 20)
         except BlockingIOError:
-            return True
-        self.results[rank] += data
-        if data:
             return False
-        self._unwatch(fd)
-        os.close(fd)
-        del self.result_fds[rank]
-        return True
+        self.results[rank] += data
+        if not data:
+            self._unwatch(fd)
+            os.close(fd)
+            del self.result_fds[rank]
+        return bool(data)
 
     def _perform(self, actions: list[Signal]) -> None:
         for action in actions:
@@ -267,9 +272,11 @@ class Agent:
                         continue
 
     def _listen_for_signals(self) -> None:
+        """Signals wake the selector; until now they were held back (see ``held_back``)."""
         signal.set_wakeup_fd(self.wake_writer, warn_on_full_buffer=False)
         for number in (*self.plan.signals, signal.SIGCHLD):
             signal.signal(number, lambda *_: None)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, self.plan.signals)
         self.selector.register(self.wake_reader, selectors.EVENT_READ, self._signalled)
         if self.front >= 0:
             self.selector.register(self.front, selectors.EVENT_READ, self._front_gone)
@@ -312,7 +319,11 @@ class Agent:
             rank=e.rank, pid=slot.pid, code=e.code, signal=e.signal, cause=cause_of(e, cause),
             traceback=text, doing=slot.doing if e.failed else "",
             echo=cause.startswith("PeerFailed"), stopped=e.rank in self.stopped,
+            error_file=self._error_file(e.rank) if cause else "",
         )  # fmt: skip
+
+    def _error_file(self, rank: int) -> str:
+        return self.plan.error_file(self.restart, rank) if self.plan.log_dir else ""
 
 
 def tell(attempt: Attempt, plan: Plan) -> None:

@@ -13,7 +13,8 @@ from typing import Any
 from disttrain.errors import LaunchError
 
 from .agent import Agent, Attempt
-from .plan import Plan
+from .plan import Plan, reserve_port
+from .processes import held_back
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
@@ -27,23 +28,33 @@ def launch(
 ) -> list[Any]:
     """Call ``fn(*args)`` on ``nproc_per_node`` ranks, forked from this process; their results.
 
-    Inside, the environment is that of ``dtrun``: ``init_process_group()`` needs no arguments. ``fn``
-    may be a closure; its result must be picklable. Raises ``LaunchError`` with the first failure's
-    rank, cause and traceback; all ranks and what they started are gone by then.
+    Inside, the environment is that of ``dtrun``: ``init_process_group()`` needs no arguments.
+    ``fn`` may be a closure; its result must be picklable. numpy keeps the number of threads that
+    it was loaded with, so set OMP_NUM_THREADS=1 before that when the ranks share few cores.
+    Raises ``LaunchError`` with the first failure's rank, cause and traceback; all ranks and what
+    they started are gone by then.
     """
     if not isinstance(nproc_per_node, int) or nproc_per_node < 1:
         raise LaunchError(
-            f"launch: nproc_per_node={nproc_per_node!r} given; a number of ranks, at least 1, is needed"
+            f"launch: nproc_per_node={nproc_per_node!r} given; a number of ranks, at least 1, "
+            "is needed"
         )
     name = getattr(fn, "__qualname__", repr(fn))
+    holder = reserve_port()
     plan = Plan(
-        (name,), nproc_per_node, max_restarts=max_restarts, log_dir=log_dir, signals=SIGNALS
+        (name,),
+        nproc_per_node,
+        max_restarts=max_restarts,
+        log_dir=log_dir,
+        signals=SIGNALS,
+        master_port=holder.getsockname()[1],
     )
 
     def body(rank: int) -> bytes:
         return pickle.dumps(fn(*args), protocol=pickle.HIGHEST_PROTOCOL)
 
-    attempt = run_in_agent(plan, body)
+    with holder:
+        attempt = run_in_agent(plan, body)
     if attempt.code:
         raise LaunchError(_failure(attempt, name))
     return [pickle.loads(data) for data in attempt.results]  # from our own forked children
@@ -72,33 +83,36 @@ def run_in_agent(plan: Plan, body: Callable[[int], bytes] | None) -> Attempt:
     outcome_reader, outcome_writer = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
+    with held_back(plan.signals):
+        pid = os.fork()
+        if pid == 0:
             os.close(alive_writer)
             os.close(outcome_reader)
-            os.setpgid(0, 0)
-            attempt = Agent(plan, body, alive_reader).run()
-            data = pickle.dumps(attempt)
-            with os.fdopen(outcome_writer, "wb") as f:
-                f.write(struct.pack("<Q", len(data)) + data)
-            code = 0
-        except BaseException as error:
-            sys.stderr.write(f"launcher: {type(error).__name__}: {error}\n")
-        finally:
-            os._exit(code)
+            _agent(plan, body, alive_reader, outcome_writer)
     os.close(alive_reader)
     os.close(outcome_writer)
     try:
         with os.fdopen(outcome_reader, "rb") as f:
             data = f.read()
-    except BaseException:
-        os.kill(pid, signal.SIGKILL)
-        raise
     finally:
-        os.close(alive_writer)
+        os.close(alive_writer)  # an agent that still runs ends all ranks, then itself
         os.waitpid(pid, 0)
     if len(data) < 8:
         raise LaunchError("launch: the agent process died; its ranks were killed with it")
     return pickle.loads(data[8:])  # from our own forked child
+
+
+def _agent(plan: Plan, body: Callable[[int], bytes] | None, alive: int, outcome: int) -> None:
+    """Run the job in this forked process and send what came of it. Does not return."""
+    code = 1
+    try:
+        os.setpgid(0, 0)
+        data = pickle.dumps(Agent(plan, body, alive).run())
+        with os.fdopen(outcome, "wb") as f:
+            f.write(struct.pack("<Q", len(data)) + data)
+        code = 0
+    except BaseException as error:
+        sys.stderr.write(f"launcher: {type(error).__name__}: {error}\n")
+        sys.stderr.flush()
+    finally:
+        os._exit(code)

@@ -6,9 +6,13 @@ its pipe end, the front adopts and kills what a dead agent leaves.
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
 import os
 import signal
 import sys
+import tempfile
+import traceback
 from typing import Any
 
 from disttrain.errors import LaunchError
@@ -16,13 +20,15 @@ from disttrain.errors import LaunchError
 from .agent import Agent, say, tell
 from .env import worker_env
 from .options import Options
-from .plan import Plan, describe, make_plan
-from .processes import adopt_orphans, kill_descendants
+from .plan import Plan, describe, make_plan, reserve_port
+from .processes import adopt_orphans, held_back, kill_descendants
+from .worker import COMPAT
 
 
 def run(options: Options) -> int:
     """Run a job; the exit code for the shell."""
-    plan = make_plan(options)
+    holder = None if options.master_port else reserve_port()
+    plan = make_plan(options, options.master_port or holder.getsockname()[1])
     if options.dry_run:
         print(describe(plan, worker_env))
         return 0
@@ -30,22 +36,39 @@ def run(options: Options) -> int:
     if problem:
         say(problem)
         return 2
+    plan = _with_log_dir(plan)
     adopt_orphans()
     reader, writer = os.pipe()
-    agent = os.fork()
-    if agent == 0:
-        _agent(plan, reader, writer)
-    os.close(reader)
-    return _wait(agent, plan)
+    with held_back(plan.signals):
+        agent = os.fork()
+        if agent == 0:
+            _agent(plan, reader, writer)
+        os.close(reader)
+        _forward(plan.signals, agent)
+    return _wait(agent)
 
 
 def _cannot_start(plan: Plan) -> str:
     name = plan.program[0]
+    if plan.as_torch:
+        try:
+            importlib.import_module(COMPAT)  # once, for all ranks
+        except ImportError as error:
+            return f"--as-torch: {COMPAT} cannot be imported: {error}; is disttrain complete?"
     if plan.module or plan.no_python:
         return ""
     if not os.path.exists(name):
         return f"{name}: no such file; give the path of a script, or -m with a module's name"
     return f"{name}: is a directory; a script is needed" if os.path.isdir(name) else ""
+
+
+def _with_log_dir(plan: Plan) -> Plan:
+    """Outputs that go to files need a directory; make one where none is given."""
+    if plan.log_dir is not None or not plan.writes_files:
+        return plan
+    log_dir = tempfile.mkdtemp(prefix="dtrun_")
+    say(f"outputs go to {log_dir}")
+    return dataclasses.replace(plan, log_dir=log_dir)
 
 
 def _agent(plan: Plan, reader: int, writer: int) -> None:
@@ -60,27 +83,30 @@ def _agent(plan: Plan, reader: int, writer: int) -> None:
         say(str(error))
     except OSError as error:
         say(f"cannot start {plan.num_ranks} ranks: {error}; see ulimit -u and pids.max")
+    except BaseException:
+        traceback.print_exc()
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
 
 
-def _wait(agent: int, plan: Plan) -> int:
+def _forward(signals: tuple[int, ...], agent: int) -> None:
+    """Pass signals on to the agent."""
+
     def forward(number: int, frame: Any) -> None:
         try:
             os.kill(agent, number)
         except ProcessLookupError:
             pass
 
-    for number in plan.signals:
+    for number in signals:
         signal.signal(number, forward)
-    while True:
-        try:
-            _, status = os.waitpid(agent, 0)
-            break
-        except InterruptedError:
-            continue
+
+
+def _wait(agent: int) -> int:
+    """Wait for the agent's exit code; clean up after an agent that was killed."""
+    _, status = os.waitpid(agent, 0)
     kill_descendants(set(), 2.0)
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)

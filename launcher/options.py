@@ -17,6 +17,8 @@ UNSUPPORTED = {
     "virtual_local_rank": "virtual local ranks",
     "logs_specs": "custom log specifications",
     "event_log_handler": "event log handlers",
+    "duplicate_stdout_filters": "filters of duplicated outputs",
+    "duplicate_stderr_filters": "filters of duplicated outputs",
 }
 
 
@@ -75,8 +77,8 @@ def parser() -> argparse.ArgumentParser:
     add("--no-python", action="store_true", help="the program is an executable, not Python")
     add("--run-path", action="store_true", help="accepted; scripts are always run by path")
     add("--as-torch", action="store_true", help="let `import torch` in the script mean disttrain")
-    add("--start-method", default="fork", choices=("fork", "spawn"),
-        help="fork ranks from one warm process, or execute a fresh Python for each")  # fmt: skip
+    add("--start-method", default="fork", choices=("fork", "forkserver", "spawn"),
+        help="fork ranks from one warm process, or start a fresh Python for each")  # fmt: skip
     add(
         "--max-restarts", type=int, default=0, metavar="N", help="restart the job when a rank fails"
     )

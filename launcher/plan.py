@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import socket
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from .options import Options
+from .options import Options, streams_of
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,12 @@ class Plan:
     signals: tuple[int, ...] = ()
     shutdown_timeout: float = 5.0
 
+    @property
+    def writes_files(self) -> bool:
+        """Does the output of any rank go to a file?"""
+        texts = (self.redirects, self.tee)
+        return any(streams_of(text, rank) for text in texts for rank in range(self.num_ranks))
+
     def rank_dir(self, restart: int, rank: int) -> str:
         """Where a rank's files go."""
         assert self.log_dir is not None
@@ -41,8 +48,8 @@ class Plan:
         return os.path.join(self.rank_dir(restart, rank), "error.json")
 
 
-def make_plan(options: Options) -> Plan:
-    """Resolve what the options leave open: the port, the job's id."""
+def make_plan(options: Options, master_port: int) -> Plan:
+    """Resolve what the options leave open: the port (given here), the job's id."""
     return Plan(
         program=options.program,
         num_ranks=options.nproc_per_node,
@@ -54,7 +61,7 @@ def make_plan(options: Options) -> Plan:
         run_id=options.run_id if options.run_id != "none" else uuid.uuid4().hex[:12],
         role=options.role,
         master_addr=options.master_addr,
-        master_port=options.master_port or free_port(),
+        master_port=master_port,
         log_dir=options.log_dir,
         redirects=options.redirects,
         tee=options.tee,
@@ -64,15 +71,22 @@ def make_plan(options: Options) -> Plan:
     )
 
 
-def free_port() -> int:
-    """A port that is free now. (Nothing of ours listens on it; scripts may.)"""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+def reserve_port() -> socket.socket:
+    """A socket that keeps a free port for MASTER_PORT as long as it is open.
+
+    Ranks of ours meet in the job segment and need no port, scripts may. The socket is bound but
+    does not listen, and Linux lets others with SO_REUSEADDR (every server sets it) bind and listen
+    there meanwhile; nobody else is given the port by chance.
+    """
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind(("127.0.0.1", 0))
+    return holder
 
 
-def describe(plan: Plan, env_of: object) -> str:
+def describe(plan: Plan, env_of: Callable[[Plan, int, int], dict[str, str]]) -> str:
     """The plan for people."""
+    logs = plan.log_dir or ("a new temporary directory" if plan.writes_files else "none")
     kind = "module" if plan.module else "executable" if plan.no_python else "script"
     lines = [
         f"{kind}: {' '.join(plan.program)}",
@@ -80,9 +94,9 @@ def describe(plan: Plan, env_of: object) -> str:
         + ("each a fresh Python" if plan.spawn else "forked from one warm process"),
         f"restarts: {plan.max_restarts}; ranks asked to end are killed after "
         f"{plan.shutdown_timeout:g} s",
-        f"logs: {plan.log_dir or 'none'}",
+        f"logs: {logs}",
     ]
     for rank in range(plan.num_ranks):
         lines.append(f"rank {rank}:")
-        lines += [f"  {k}={v}" for k, v in env_of(plan, rank, 0).items()]  # type: ignore[operator]
+        lines += [f"  {k}={v}" for k, v in env_of(plan, rank, 0).items()]
     return "\n".join(lines)

@@ -6,6 +6,8 @@ import ctypes
 import os
 import signal
 import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -27,6 +29,17 @@ def die_with_parent(parent: int) -> None:
 def adopt_orphans() -> None:
     """Become the parent of every descendant whose own parent ends."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+@contextmanager
+def held_back(signals: Iterable[int]) -> Iterator[None]:
+    """Signals wait while the block runs: neither side of a fork may miss one or die of it before
+    its handlers stand. A child that leaves the block by another way unblocks them itself."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def children() -> dict[int, list[int]]:

@@ -27,6 +27,7 @@ class RankReport:
     doing: str
     echo: bool  # its error only says that another rank failed
     stopped: bool  # the launcher stopped it
+    error_file: str = ""  # where its exception stands as JSON
 
 
 def cause_of(exit_: Exit, recorded: str) -> str:
@@ -43,9 +44,12 @@ def cause_of(exit_: Exit, recorded: str) -> str:
 def headline(first: RankReport, others: list[RankReport], program: str) -> str:
     """The block that people paste into issues."""
     lines = [BAR, f"{program} FAILED", "", "Root Cause (first observed failure):"]
+    lines.append(f"  time      : {time.strftime('%Y-%m-%d_%H:%M:%S')}")
+    lines.append(f"  host      : {os.uname().nodename}")
     lines.append(f"  rank      : {first.rank} (local_rank: {first.rank})")
-    lines.append(f"  cause     : {first.cause}")
+    lines.append(f"  cause     : {first.cause.replace(chr(10), chr(10) + ' ' * 14)}")
     lines.append(f"  exitcode  : {first.code} (pid: {first.pid})")
+    lines.append(f"  error_file: {first.error_file or '<N/A>'}")
     if first.doing:
         lines.append(f"  was in    : {first.doing}")
     if first.traceback:

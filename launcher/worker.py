@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import faulthandler
 import importlib
+import io
 import json
 import os
 import runpy
@@ -12,6 +14,7 @@ import sys
 import threading
 import time
 import traceback
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +26,7 @@ from .env import JOB_FD, worker_env
 from .plan import Plan
 from .processes import die_with_parent
 
+COMPAT = "disttrain.compat.torch"
 JOB_SLOT = "comm.job"  # where the rank's parts find the job segment
 
 
@@ -39,9 +43,36 @@ def become_rank(plan: Plan, segment: Segment, rank: int, restart: int, agent: in
     me = context.current()
     me.rank = me.local_rank = rank
     me.world_size = me.local_world_size = plan.num_ranks
+    me.slots.clear()  # what the process that we were forked from kept is not ours
+    me.waiter.interrupts.clear()
     me.slots[JOB_SLOT] = segment
     segment.slot(rank).pid = os.getpid()
     segment.slot(rank).state = "running"
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True)  # a rank that is killed loses no line
+    if not faulthandler.is_enabled() and _has_descriptor(sys.stderr):
+        faulthandler.enable()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, plan.signals)
+
+
+def _has_descriptor(stream: Any) -> bool:
+    try:
+        return stream.fileno() >= 0
+    except (AttributeError, OSError, ValueError):
+        return False
+
+
+def forget_exit_handlers() -> None:
+    """Drop the exit handlers that the process we were forked from has registered for itself:
+    they would, for example, remove its temporary directories. Later ones work as ever."""
+    atexit._clear()
+    finalize: Any = weakref.finalize
+    for inherited in list(finalize._registry):
+        inherited.atexit = False
+    finalize._registered_with_atexit = False
+    if "multiprocessing.util" in sys.modules:  # ends the rank's own daemonic children
+        atexit.register(sys.modules["multiprocessing.util"]._exit_function)
 
 
 def run_rank(plan: Plan, segment: Segment, rank: int, restart: int, body: Callable[[], Any]) -> int:
@@ -127,9 +158,11 @@ def program_body(plan: Plan) -> Callable[[], None]:
     """Run the plan's script or module as ``__main__``."""
 
     def body() -> None:
+        if "numpy.random" in sys.modules:  # forked ranks would all draw the same numbers
+            sys.modules["numpy.random"].seed()
         sys.argv = list(plan.program)
         if plan.as_torch:
-            importlib.import_module("disttrain.compat.torch").install()
+            importlib.import_module(COMPAT).install()
         if plan.module:
             sys.path.insert(0, os.getcwd())
             runpy.run_module(plan.program[0], run_name="__main__", alter_sys=True)
@@ -148,6 +181,7 @@ def main(argv: list[str]) -> int:
         fields[name] = tuple(fields[name])
     plan = Plan(**fields)
     segment = Segment.attach(int(os.environ[JOB_FD]))
+    os.set_inheritable(segment.fd, False)
     become_rank(plan, segment, rank, restart, os.getppid())
     return run_rank(plan, segment, rank, restart, program_body(plan))
 

@@ -3,9 +3,9 @@
 The ranks move data through the shared-memory transport over a private segment, so a simulation
 runs the very code that real ranks run; what is replaced is the waiting. A rank that waits hands
 the baton to the scheduler, which picks who goes on from a seeded generator: the same seed gives
-the same schedule, and different seeds try different interleavings. Time is virtual: ``sleep``
-costs nothing, and the clock moves when everybody sleeps. When nobody can go on and nobody sleeps,
-every rank raises ``Deadlock`` at once, with what each one waits for (real ranks would wait for
+the same schedule, and different seeds try different interleavings. Time is virtual: the clock
+moves only when nobody can go on and somebody sleeps (or probes with a short deadline), up to the
+next wake-up or deadline. When nobody can go on and time cannot help, every rank raises ``Deadlock`` at once, with what each one waits for (real ranks would wait for
 their deadline).
 
 Knows threads, waiting and the segment; no arrays, no verbs.
@@ -21,9 +21,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import context
-from ..errors import ConfigError, Deadlock, LaunchError, PeerFailed
+from ..errors import ConfigError, Deadlock, LaunchError, PeerFailed, WaitTimeout
 from .control import Segment
 
+# A rank that waits also moves its share of what is in flight, piece by piece, so one round in which
+# nobody's wait ends does not prove that nobody can go on. So many in a row do.
+ROUNDS_IN_VAIN = 2000
+# A wait with a deadline of at most so many seconds is a probe, which its caller expects to end: time
+# moves for it. Longer deadlines are safety nets, and nobody going on is a deadlock.
+PROBE_SECONDS = 5.0
 SIM_ARENA_BYTES = 1 << 30  # addresses; pages exist once they are touched
 JOB_SLOT = "comm.job"  # where ``init_process_group`` finds the segment of a rank's job
 
@@ -45,6 +51,7 @@ class _Task:
         self.baton = threading.Semaphore(0)
         self.what: Callable[[], str] | None = None
         self.wake_at: float | None = None
+        self.deadline = self.limit = 0.0
         self.done = False
         self.result: Any = None
         self.error: BaseException | None = None
@@ -93,9 +100,8 @@ class Scheduler:
         alive = [t for t in self.tasks if not t.done]
         awake = [t for t in alive if t.wake_at is None or t.wake_at <= self.clock]
         hopeful = [t for t in awake if t.rank not in self.idle]
-        if not hopeful and awake and not self.rounds:
-            # A rank that waits also does a share of the work, so two rounds must be in vain.
-            self.rounds, hopeful = 1, awake
+        if not hopeful and awake and self.rounds < ROUNDS_IN_VAIN:
+            self.rounds, hopeful = self.rounds + 1, awake
             self.idle.clear()
         task = self.random.choice(hopeful or self._nobody_can(alive))
         self.schedule.append(task.rank)
@@ -103,9 +109,11 @@ class Scheduler:
 
     def _nobody_can(self, alive: list[_Task]) -> list[_Task]:
         self.moved()
-        sleeping = [t.wake_at for t in alive if t.wake_at is not None and t.wake_at > self.clock]
-        if sleeping:
-            self.clock = min(sleeping)
+        events = [t.wake_at for t in alive if t.wake_at is not None and t.wake_at > self.clock]
+        waiting = [t for t in alive if t.what is not None]
+        events += [t.deadline for t in waiting if events or t.limit <= PROBE_SECONDS]
+        if events:
+            self.clock = max(self.clock, min(events))
             return [t for t in alive if t.wake_at is None or t.wake_at <= self.clock]
         if not self.failed:
             lines = [f"  rank {t.rank}: {t.what() if t.what else 'runs'}" for t in alive]
@@ -138,18 +146,32 @@ class SimWaiter(context.Waiter):
         self, ready: Callable[[], bool], what: Callable[[], str], timeout: float | None
     ) -> None:
         scheduler, task = self.scheduler, self.task
-        task.what = what
+        start = scheduler.clock
+        limit = context.DEFAULT_TIMEOUT if timeout is None else timeout
+        task.what, task.limit, task.deadline = what, limit, start + limit
         while not ready():
+            if scheduler.deadlock:
+                raise Deadlock(scheduler.deadlock)
             if scheduler.failed:
                 for check in list(self.interrupts):
                     check()
-            if scheduler.deadlock:
-                raise Deadlock(scheduler.deadlock)
+            if scheduler.clock > start and scheduler.clock >= task.deadline:
+                task.what = None
+                raise WaitTimeout(f"waited {limit:g} s for {what()}; the deadline passed")
             scheduler.idle.add(task.rank)
             scheduler.pass_on(task)
         task.what = None
         scheduler.moved()
         scheduler.pass_on(task)
+
+
+class Killed(BaseException):
+    """Ends a simulated rank at once; no program catches it by accident."""
+
+
+def die() -> None:
+    """End the calling simulated rank, as ``kill -9`` would end a real one."""
+    raise Killed("killed")
 
 
 def simulate(
@@ -159,28 +181,41 @@ def simulate(
 
     Inside, everything behaves as under the launcher: ``context.current()`` is the rank, and
     ``init_process_group()`` needs no arguments. The first exception of a rank is raised as
-    ``LaunchError`` with its traceback (the exception itself is its ``__cause__``).
+    ``LaunchError`` with its traceback (the exception itself is its ``__cause__``), a deadlock as
+    ``Deadlock``.
     """
+    scheduler = run_tasks(fn, world_size, seed, args)
+    _raise_first(scheduler.tasks)
+    results = [t.result for t in scheduler.tasks]
+    return Simulation(results, scheduler.schedule, scheduler.clock)
+
+
+def run_tasks(
+    fn: Callable[..., Any], world_size: int, seed: int = 0, args: tuple = ()
+) -> Scheduler:
+    """As ``simulate``, but failed ranks raise nothing here: ``tasks`` of the result tell each
+    rank's ``result``, ``error`` and traceback ``text``."""
     if world_size < 1:
         raise ConfigError(f"simulate: world_size={world_size} given; at least one rank is needed")
     segment = Segment.create(world_size, SIM_ARENA_BYTES)
     scheduler = Scheduler(world_size, seed)
     threads = [
         threading.Thread(
-            target=_run, args=(scheduler, task, segment, fn, args), name=f"rank-{task.rank}",
+            target=_run,
+            args=(scheduler, task, segment, fn, args),
+            name=f"rank-{task.rank}",
             daemon=True,
         )
         for task in scheduler.tasks
-    ]  # fmt: skip
+    ]
     for thread in threads:
         thread.start()
     scheduler.start()
     scheduler.over.wait()
     for thread in threads:
         thread.join()
-    _raise_first(scheduler.tasks)
-    results = [t.result for t in scheduler.tasks]
-    return Simulation(results, scheduler.schedule, scheduler.clock)
+    segment.close()
+    return scheduler
 
 
 def _run(

@@ -1,0 +1,297 @@
+"""Scaled dot product attention: softmax(Q K^T scale + mask) V, fused.
+
+Scores of short sequences are kept for the backward pass. Those of long ones are made for some
+queries at a time, so that they stay in the cache, and made anew in the backward pass: memory then
+grows with the length, not with its square, and causal attention skips what lies ahead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..backends import fused_softmax as fused
+from ..core.tensor import Tensor, wrap
+from ..errors import ConfigError, DTypeError, ShapeError
+from . import elementwise as el
+from .args import tensor as as_input
+from .batching import fronted
+from .declare import primitive
+from .index import repeat_interleave
+from .linalg import matmul, swap
+from .random import dropout
+from .softmax import softmax_, softmax_backward
+from .views import reshape
+
+_BLOCK = 128  # queries whose scores are worked on at a time
+_LONG = 256 * 256  # scores per head from which this pays (measured)
+
+
+def _in_blocks(q: Any, k: Any) -> bool:
+    return q.shape[-2] * k.shape[-2] >= _LONG
+
+
+def _blocks(q: Any, k: Any, causal: bool) -> Iterator[tuple[slice, slice]]:
+    """Which queries to do together, and which keys they see."""
+    length, width = q.shape[-2], k.shape[-2]
+    step = _BLOCK if _in_blocks(q, k) else max(length, 1)
+    for first in range(0, length, step):
+        last = min(first + step, length)
+        yield slice(first, last), slice(0, min(last, width) if causal else width)
+
+
+class _Mask:
+    """What is added to the scores, and which rows see nothing at all."""
+
+    def __init__(self, mask: Any, causal: bool, kind: np.dtype) -> None:
+        self.causal, self.kind = causal, kind
+        self.blind: Any = None
+        self.added: Any = None
+        if mask is not None:
+            if mask.dtype.kind == "b":
+                mask = np.where(mask, kind.type(0), kind.type(-np.inf))
+            self.added = np.atleast_2d(mask).astype(kind, copy=False)
+            blind = (self.added == -np.inf).all(axis=-1, keepdims=True)
+            self.blind = blind if blind.any() else None
+
+    def _part(self, a: Any, rows: slice, columns: slice) -> Any:
+        rows = rows if a.shape[-2] > 1 else slice(None)
+        return a[..., rows, columns if a.shape[-1] > 1 else slice(None)]
+
+    def apply(self, scores: Any, rows: slice, columns: slice) -> None:
+        """Softmax of the masked scores, in place."""
+        if self.added is not None:
+            scores += self._part(self.added, rows, columns)
+        if self.causal:
+            ahead = np.arange(columns.stop) > np.arange(rows.start, rows.stop)[:, None]
+            scores += np.where(ahead, self.kind.type(-np.inf), self.kind.type(0))
+        fused.softmax(scores, scores)
+        if self.blind is not None:
+            blind = self.blind[..., rows, :] if self.blind.shape[-2] > 1 else self.blind
+            np.copyto(scores, 0, where=blind)
+
+
+def _wide(*arrays: Any) -> list:
+    return [
+        None if a is None else a.astype(np.float32)
+        if a.dtype.kind == "V" or a.dtype == np.float16 else a
+        for a in arrays
+    ]  # fmt: skip
+
+
+def _lead(*arrays: Any) -> tuple:
+    return np.broadcast_shapes(*(a.shape[:-2] for a in arrays if a is not None))
+
+
+def _attention(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float) -> tuple:
+    """(out, probabilities), the latter empty where they are not kept."""
+    kind = q.dtype
+    q, k, v = _wide(q, k, v)
+    lead = _lead(q, k, v, mask)
+    out = np.empty((*lead, q.shape[-2], v.shape[-1]), q.dtype)
+    masked = _Mask(mask, causal, q.dtype)
+    scaled = q * q.dtype.type(scale)
+    kept: Any = np.empty(0, q.dtype)
+    for rows, seen in _blocks(q, k, causal):
+        scores = np.matmul(scaled[..., rows, :], k[..., seen, :].swapaxes(-1, -2))
+        if mask is not None:
+            scores = _room_for(scores, mask, rows)
+        masked.apply(scores, rows, seen)
+        np.matmul(scores, v[..., seen, :], out=out[..., rows, :])
+        if not _in_blocks(q, k) and seen.stop == k.shape[-2]:
+            kept = scores
+    return out.astype(kind, copy=False), kept
+
+
+def _room_for(scores: Any, mask: Any, rows: slice) -> Any:
+    """``scores`` in the leading shape that adding ``mask`` gives."""
+    lead = np.broadcast_shapes(scores.shape[:-2], mask.shape[:-2])
+    if lead == scores.shape[:-2]:
+        return scores
+    return np.broadcast_to(scores, (*lead, *scores.shape[-2:])).copy()
+
+
+def _attention_shape(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float) -> list:
+    lead = _lead(q, k, v, mask)
+    length, width = q.shape[-2], k.shape[-2]
+    wide = np.dtype(np.float64 if q.dtype == np.float64 else np.float32)
+    kept = (*lead, length, width)
+    if _in_blocks(q, k) or (causal and length < width):
+        kept = (0,)
+    return [((*lead, length, v.shape[-1]), q.dtype), (kept, wide)]
+
+
+def _attention_rule(
+    g: Any, q: Any, k: Any, v: Any, mask: Any, out: Any, causal: bool, scale: float, needs: tuple
+) -> tuple:
+    """By blocks on arrays; on Tensors the same thing composed, so that it can be derived again."""
+    g = g[0]
+    if not isinstance(g, np.ndarray):
+        return _pull(g, q, k, v, mask, causal, scale, needs)
+    g, q, k, v = _wide(g, q, k, v)
+    kept = out[1]
+    masked = None if kept.size else _Mask(mask, causal, q.dtype)
+    lead = g.shape[:-2]
+    dq = np.empty((*lead, *q.shape[-2:]), q.dtype)
+    dk = np.zeros((*lead, *k.shape[-2:]), q.dtype)
+    dv = np.zeros((*lead, *v.shape[-2:]), q.dtype)
+    dmask = np.zeros((*lead, q.shape[-2], k.shape[-2]), q.dtype) if needs[3] else None
+    factor = q.dtype.type(scale)
+    for rows, seen in _blocks(q, k, causal):
+        queries, keys, values, part = (
+            q[..., rows, :],
+            k[..., seen, :],
+            v[..., seen, :],
+            g[..., rows, :],
+        )
+        if masked is None:
+            p = kept
+        else:
+            p = np.matmul(queries * factor, keys.swapaxes(-1, -2))
+            p = p if mask is None else _room_for(p, mask, rows)
+            masked.apply(p, rows, seen)
+        dv[..., seen, :] += np.matmul(p.swapaxes(-1, -2), part)
+        dp = np.matmul(part, values.swapaxes(-1, -2))
+        fused.softmax_backward(dp, p, dp)
+        if dmask is not None:
+            dmask[..., rows, seen] = dp
+        dp *= factor
+        np.matmul(dp, keys, out=dq[..., rows, :])
+        dk[..., seen, :] += np.matmul(dp.swapaxes(-1, -2), queries)
+    return dq, dk, dv, dmask
+
+
+def _last(x: Any) -> int:
+    return len(x.shape) - 1
+
+
+def _probabilities(q: Any, k: Any, mask: Any, causal: bool, scale: float) -> Any:
+    """softmax(Q K^T scale + mask), composed."""
+    scores = matmul(q * scale, swap(k))
+    length, width = tuple(scores.shape)[-2:]
+    if causal:
+        seen = np.arange(width) <= np.arange(length)[:, None]
+        scores = el.where(wrap(seen), scores, -math.inf)
+    if mask is None:
+        return softmax_(scores, dim=_last(scores))
+    if mask.meta()[1].kind == "b":
+        scores = el.where(mask, scores, -math.inf)
+    else:
+        scores = scores + mask
+    p = softmax_(scores, dim=_last(scores))
+    return el.where(el.isnan(p), 0.0, p) if not scores.is_meta else p
+
+
+def _pull(
+    g: Any, q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, needs: tuple
+) -> tuple:
+    p = _probabilities(q, k, mask, causal, scale)
+    ds = softmax_backward(matmul(g, swap(v)), p, dim=_last(p))
+    dq = matmul(ds, k) * scale if needs[0] else None
+    dk = matmul(swap(ds), q) * scale if needs[1] else None
+    dv = matmul(swap(p), g) if needs[2] else None
+    return dq, dk, dv, ds if needs[3] else None
+
+
+def _attention_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
+    """The batch dimension in front, the others aligned from behind."""
+    given = [None if a is None else fronted(a, d, size) for a, d in zip(args, dims, strict=True)]
+    n = max(len(a.shape) for a in given if a is not None)
+    aligned = [
+        None if a is None else reshape(a, shape=(size, *(1,) * (n - len(a.shape)), *a.shape[1:]))
+        for a in given
+    ]
+    out, kept = attention(*aligned, **params)
+    if 0 in tuple(kept.shape):
+        kept = fronted(kept, None, size)
+    return (out, kept), (0, 0)
+
+
+def _samples(rng: np.random.Generator) -> list:
+    q, k, v = (rng.normal(size=(2, n, d)) for n, d in ((3, 4), (5, 4), (5, 2)))
+    mask = rng.normal(size=(3, 5))
+    return [
+        ((q, k, v, None), {"causal": False, "scale": 0.5}),
+        ((q, k, v, mask), {"causal": False, "scale": 0.5}),
+        ((q, q, k[:, :3], None), {"causal": True, "scale": 0.7}),
+    ]
+
+
+attention = primitive(
+    "attention", _attention, "q k v mask", vjp=_attention_rule, multi=True, nondiff_outputs=(1,),
+    shape=_attention_shape, batch=_attention_batch, samples=_samples,
+)  # fmt: skip
+
+
+# --- what programs call ------------------------------------------------------------------------
+def _check(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
+    where = "scaled_dot_product_attention"
+    for t, name in ((q, "query"), (k, "key"), (v, "value")):
+        if as_input(t, where, name).ndim < 2:
+            raise ShapeError(
+                f"{where}: {name} of shape {list(t.shape)} given; needed (..., length, width)"
+            )
+        if t.meta()[1] != q.meta()[1] or not t.dtype.is_floating_point:
+            raise DTypeError(
+                f"{where}: query, key and value are {q.dtype!r}, {k.dtype!r} and {v.dtype!r}; they "
+                "must be of one floating-point type"
+            )
+    if q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
+        raise ShapeError(
+            f"{where}: query {list(q.shape)}, key {list(k.shape)} and value {list(v.shape)} do not "
+            "fit: query and key must agree in their last size, key and value in their length"
+        )
+    if mask is not None:
+        scores = (q.shape[-2], k.shape[-2])
+        for have, need in zip(reversed(tuple(mask.shape)), reversed(scores), strict=False):
+            if have not in (1, need):
+                raise ShapeError(
+                    f"{where}: attn_mask of shape {list(mask.shape)} given; it must broadcast to "
+                    f"the scores, (..., {scores[0]}, {scores[1]})"
+                )
+
+
+def _shared_heads(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    """Keys and values repeated so that there is one head for each head of the query."""
+    heads = query.shape[-3]
+    out = []
+    for t in (key, value):
+        if heads % t.shape[-3]:
+            raise ShapeError(
+                f"scaled_dot_product_attention: {heads} query heads cannot share {t.shape[-3]} key "
+                "or value heads; the first must be divisible by the second"
+            )
+        times = heads // t.shape[-3]
+        out.append(t if times == 1 else repeat_interleave(t, times, -3))
+    return out[0], out[1]
+
+
+def scaled_dot_product_attention(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:  # fmt: skip
+    """softmax(Q K^T scale + mask) V for (..., L, E), (..., S, E), (..., S, V).
+
+    ``attn_mask``: booleans (True: takes part) or numbers to add, broadcast to (..., L, S). A query
+    that sees nothing gives zeros. ``scale`` is 1 / sqrt(E) unless given. ``enable_gqa``: keys and
+    values have fewer heads (dimension -3), each shared by several queries.
+    """
+    _check(query, key, value, attn_mask)
+    if is_causal and attn_mask is not None:
+        raise ConfigError(
+            "scaled_dot_product_attention: attn_mask and is_causal=True given; pass one of them"
+        )
+    if enable_gqa:
+        key, value = _shared_heads(query, key, value)
+    factor = 1.0 / math.sqrt(max(query.shape[-1], 1)) if scale is None else float(scale)
+    if dropout_p > 0.0:
+        p = _probabilities(query, key, attn_mask, is_causal, factor)
+        return matmul(dropout(p, dropout_p), value)
+    return attention(query, key, value, attn_mask, causal=bool(is_causal), scale=factor)[0]
+
+
+__all__ = ["scaled_dot_product_attention"]

@@ -58,7 +58,8 @@ class TCPStore(Store):
         self._job, self._token = hello.job_hash(job_id), token
         self._server: StoreServer | None = None
         self._owner = os.getpid()
-        self._links = threading.local()
+        self._idle: list[tuple[socket.socket, int]] = []  # connections, with who opened them
+        self._lock, self._closed = threading.Lock(), False
         if is_master:
             shared = None if token is not None else _local_name
             self._token = token if token is not None else secrets.token_bytes(hello.TOKEN_BYTES)
@@ -90,14 +91,31 @@ class TCPStore(Store):
             )
 
     def close(self) -> None:
-        """Close this thread's connection and, on the master, the store itself."""
-        self._unlink()
+        """Close the connections and, on the master, the store itself."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for link, _ in idle:
+            link.close()
         if self._server is not None and self._owner == os.getpid():
             self._server.close()
             self._server = None
 
     def _call(self, request: Request, timeout: float) -> list[bytes]:
-        link = self._link(timeout)
+        link = self._take_link(timeout)
+        try:
+            answer = self._exchange(link, request, timeout)
+        except BaseException:  # the answer may still come: this connection is of no use any more
+            link.close()
+            raise
+        self._give_back(link)
+        status, _, values = decode(answer)
+        if status == REFUSED:
+            raise StoreError(values[0].decode("utf-8", "replace"))
+        return values
+
+    def _exchange(self, link: socket.socket, request: Request, timeout: float) -> bytes:
+        """Send a request and wait for its answer."""
         body = encode(*request)
         inbox = bytearray()
         try:
@@ -105,21 +123,14 @@ class TCPStore(Store):
             context.wait_until(
                 lambda: _receive(link, inbox), lambda: self._awaited(request), timeout
             )
+        except WaitTimeout:
+            raise
         except OSError as error:
-            self._unlink()
-            if isinstance(error, WaitTimeout):
-                raise
             raise StoreError(
                 f"store at {self.host}:{self.port}: the connection broke ({error}). The process "
                 "that hosts the store has ended, or it refused the request for its size"
             ) from None
-        except BaseException:  # the answer may still come: this connection is of no use any more
-            self._unlink()
-            raise
-        status, _, values = decode(bytes(inbox[_LENGTH.size :]))
-        if status == REFUSED:
-            raise StoreError(values[0].decode("utf-8", "replace"))
-        return values
+        return bytes(inbox[_LENGTH.size :])
 
     def _awaited(self, request: Request) -> str:
         where = f"store at {self.host}:{self.port}"
@@ -129,20 +140,25 @@ class TCPStore(Store):
 
     # --- connecting ------------------------------------------------------------------------------
 
-    def _link(self, timeout: float) -> socket.socket:
-        """This thread's connection (a fork does not inherit its parent's)."""
-        link, pid = getattr(self._links, "link", (None, 0))
-        if link is not None and pid == os.getpid():
-            return link
-        link = self._connect(timeout)
-        self._links.link = (link, os.getpid())
-        return link
+    def _take_link(self, timeout: float) -> socket.socket:
+        """A connection that nobody uses: one waits in a ``get`` while another thread sets."""
+        while True:
+            with self._lock:
+                if self._closed:
+                    raise StoreError(f"store at {self.host}:{self.port}: it was closed here")
+                link, pid = self._idle.pop() if self._idle else (None, 0)
+            if link is None:
+                return self._connect(timeout)
+            if pid == os.getpid():
+                return link
+            link.close()  # the process that we were forked from speaks on it
 
-    def _unlink(self) -> None:
-        link, _ = getattr(self._links, "link", (None, 0))
-        self._links.link = (None, 0)
-        if link is not None:
-            link.close()
+    def _give_back(self, link: socket.socket) -> None:
+        with self._lock:
+            if not self._closed:
+                self._idle.append((link, os.getpid()))
+                return
+        link.close()
 
     def _connect(self, timeout: float) -> socket.socket:
         """Connect and shake hands, again and again until the deadline: the master may be late."""

@@ -1,0 +1,58 @@
+"""Which rank am I: every launcher's names, their order, half-set and contradicting environments."""
+
+from __future__ import annotations
+
+import pytest
+
+from disttrain.comm.worker_env import WorkerEnv, read_worker_env
+from disttrain.errors import ConfigError
+
+CASES = {
+    "torchrun": {"RANK": "2", "WORLD_SIZE": "4", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"},
+    "Open MPI": {"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4",
+                 "OMPI_COMM_WORLD_LOCAL_RANK": "0", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"},
+    "MPICH": {"PMI_RANK": "2", "PMI_SIZE": "4", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "2"},
+    "Slurm": {"SLURM_PROCID": "2", "SLURM_NTASKS": "4", "SLURM_LOCALID": "0"},
+    "MLX": {"MLX_RANK": "2", "MLX_WORLD_SIZE": "4"},
+    "Horovod": {"HOROVOD_RANK": "2", "HOROVOD_SIZE": "4", "HOROVOD_LOCAL_RANK": "0"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("family", CASES)
+def test_each_launcher_is_understood(family):
+    got = read_worker_env(CASES[family])
+    assert (got.family, got.rank, got.world_size) == (family, 2, 4)
+    assert got.local_rank == (2 if family == "MLX" else 0)
+
+
+def test_nothing_set_is_a_single_process():
+    assert read_worker_env({"PATH": "/bin"}) == WorkerEnv()
+
+
+def test_the_earlier_family_wins_and_disagreement_is_told():
+    both = CASES["Slurm"] | {"RANK": "1", "WORLD_SIZE": "3"}
+    with pytest.warns(UserWarning, match="Slurm says rank 2 of 4"):
+        assert read_worker_env(both).rank == 1
+    agreeing = CASES["Slurm"] | CASES["torchrun"]
+    assert read_worker_env(agreeing).family == "torchrun"
+
+
+def test_a_half_set_environment_lists_what_is_set():
+    with pytest.raises(ConfigError, match=r"RANK=1, LOCAL_RANK=1 is set, but WORLD_SIZE is not"):
+        read_worker_env({"RANK": "1", "LOCAL_RANK": "1"})
+    with pytest.raises(ConfigError, match=r"WORLD_SIZE=2 is set, but RANK is not"):
+        read_worker_env({"WORLD_SIZE": "2"})
+
+
+@pytest.mark.parametrize("rank, size", [("4", "4"), ("-1", "4"), ("0", "0"), ("x", "4")])
+def test_numbers_must_make_sense(rank, size):
+    with pytest.raises(ConfigError, match="RANK"):
+        read_worker_env({"RANK": rank, "WORLD_SIZE": size})
+
+
+def test_the_rest_of_the_contract():
+    env = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "h", "MASTER_PORT": "29500",
+           "DISTTRAIN_JOB_FD": "5", "TORCHELASTIC_RESTART_COUNT": "2"}  # fmt: skip
+    got = read_worker_env(env)
+    assert (got.master_addr, got.master_port, got.job_fd) == ("h", 29500, 5)
+    assert got.restart_count == 2

@@ -27,6 +27,9 @@ from .policy import REAP, Exit, Policy, Signal, root_cause
 from .processes import adopt_orphans, die_with_parent, held_back, kill_descendants, reap
 from .report import RankReport, cause_of, headline, write_report
 
+LISTEN = 30.0  # seconds for a slow reader to take the last outputs of a job
+LISTEN_FAILED = 0.5  # ... that has failed, and whose end must not wait
+
 Body = Callable[[int], bytes]  # runs in a rank; what it returns goes to the result pipe
 
 
@@ -87,9 +90,10 @@ class Agent:
             for rank in list(self.result_fds):
                 while self._take_result(rank):
                     continue
+            until = time.monotonic() + (LISTEN_FAILED if self.policy.failed else LISTEN)
             for stream in self.streams:
                 self._unwatch(stream.reader)
-                stream.finish()
+                stream.finish(until)
         if left:
             say(f"processes {left} do not go although they were killed")
         return self._outcome()

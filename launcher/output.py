@@ -60,10 +60,10 @@ class Console:
         if self._open is stream:
             self.say(stream, b"\n")
 
-    def flush(self, seconds: float = 0.0) -> None:
-        """Write what the other side takes; with ``seconds``, wait so long for it each time."""
+    def flush(self, until: float = 0.0) -> None:
+        """Write what the other side takes now, or until that time of the monotonic clock."""
         while self._backlog:
-            if self.fd >= 0 and self._at_once != _CHUNK and not self._poll.poll(seconds * 1000):
+            if self._at_once != _CHUNK and not self._poll.poll(_milliseconds(until)):
                 return
             try:
                 n = os.write(self.fd, self._backlog[: self._at_once])
@@ -72,6 +72,10 @@ class Console:
             except OSError:  # nobody reads any more
                 n = len(self._backlog)
             del self._backlog[:n]
+
+
+def _milliseconds(until: float) -> float:
+    return max(0.0, until - time.monotonic()) * 1000
 
 
 def consoles() -> dict[int, Console]:
@@ -145,19 +149,19 @@ class Stream:
             data, self.tail = self.tail, b""
             self._say(data)
 
-    def finish(self) -> None:
-        """Pass on what is still there (its writers are gone) and let go of everything."""
-        if self.console is not None:
-            self.console.flush(1.0)
+    def finish(self, until: float) -> None:
+        """Pass on what is still there (its writers are gone) and let go of everything. What the
+        console does not take until then is lost."""
         while _readable(self.reader) and self.pump():
-            if self.console is not None and self.console.full:
-                self.console.flush(1.0)
-                if self.console.full:
+            if self.held_up:
+                assert self.console is not None
+                self.console.flush(until)
+                if self.held_up:
                     self.console, self.tail = None, b""  # nobody reads; the file gets it all
         if self.console is not None:
             self.release(0.0)
             self.console.end_line(self)
-            self.console.flush(1.0)
+            self.console.flush(until)
         for fd in (self.reader, self.writer, -1 if self.file is None else self.file):
             if fd >= 0:
                 os.close(fd)

@@ -1,0 +1,119 @@
+"""launch(): results by rank, the first failure as the error, nothing left of the caller's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from disttrain.errors import LaunchError
+from launcher import launch
+
+
+def test_results_come_back_by_rank():
+    def body(scale):
+        rank = int(os.environ["RANK"])
+        return rank * scale, os.environ["WORLD_SIZE"]
+
+    assert launch(body, 3, args=(10,)) == [(0, "3"), (10, "3"), (20, "3")]
+
+
+def test_large_results_come_back_whole():
+    got = launch(lambda: np.full(1_000_000, int(os.environ["RANK"])), 2)
+    assert [int(a.sum()) for a in got] == [0, 1_000_000]
+
+
+def test_an_exception_is_told_with_its_traceback():
+    def broken():
+        if os.environ["RANK"] == "1":
+            raise ValueError("boom")
+        time.sleep(60)
+
+    with pytest.raises(LaunchError) as told:
+        launch(broken, 2)
+    text = str(told.value)
+    assert "rank 1 failed: ValueError: boom" in text
+    assert 'raise ValueError("boom")' in text and "also rank 0" in text
+
+
+@pytest.mark.parametrize("death, cause", [(9, "killed by SIGKILL"), (11, "killed by SIGSEGV")])
+def test_a_death_is_told(death, cause):
+    def dying():
+        if os.environ["RANK"] == "0":
+            signal.signal(death, signal.SIG_DFL) if death != 9 else None
+            os.kill(os.getpid(), death)
+        time.sleep(60)
+
+    with pytest.raises(LaunchError, match=f"rank 0 failed: {cause}"):
+        launch(dying, 2)
+
+
+def test_a_result_that_cannot_be_pickled_is_told():
+    with pytest.raises(LaunchError, match=r"(?i)pickle"):
+        launch(lambda: lambda: None, 1)
+
+
+def test_wrong_numbers_of_ranks_are_refused():
+    for wrong in (0, -1, "2", 1.5):
+        with pytest.raises(LaunchError, match="at least 1"):
+            launch(print, wrong)
+
+
+def test_ranks_leave_the_callers_temporary_files_alone():
+    with tempfile.TemporaryDirectory() as place:
+        Path(place, "file").write_text("mine")
+        launch(lambda: None, 2)
+        assert Path(place, "file").read_text() == "mine"
+
+
+def test_exit_handlers_of_a_rank_run_in_it():
+    def body(place):
+        import atexit
+        import weakref
+
+        class Thing:
+            pass
+
+        keep = Thing()
+        atexit.register(Path(place, "atexit").write_text, "ran")
+        weakref.finalize(keep, Path(place, "finalize").write_text, "ran")
+        globals()["_kept"] = keep
+
+    with tempfile.TemporaryDirectory() as place:
+        launch(body, 1, args=(place,))
+        assert sorted(os.listdir(place)) == ["atexit", "finalize"]
+
+
+def test_ranks_can_be_launched_again_and_after_a_failure():
+    for _ in range(3):
+        with pytest.raises(LaunchError):
+            launch(lambda: 1 / 0, 2)
+        assert launch(os.getppid, 2)[0] != os.getpid()
+
+
+def test_interrupting_the_caller_ends_the_ranks(tmp_path):
+    program = (
+        "import os, time\nfrom pathlib import Path\nfrom launcher import launch\n"
+        "def body():\n    Path('up' + os.environ['RANK']).write_text(str(os.getpid()))\n"
+        "    time.sleep(60)\nlaunch(body, 2)\n"
+    )
+    (tmp_path / "program.py").write_text(program)
+    env = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    process = subprocess.Popen(
+        [sys.executable, "program.py"], cwd=tmp_path, env=env, stderr=subprocess.PIPE
+    )
+    ups = [tmp_path / "up0", tmp_path / "up1"]
+    while not all(up.exists() and up.read_text() for up in ups):
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert b"KeyboardInterrupt" in err
+    for up in ups:
+        assert not Path("/proc", up.read_text()).exists()

@@ -1,0 +1,124 @@
+"""What the launcher decides, by events and times alone; and what its command line means."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from launcher.options import parse, streams_of
+from launcher.policy import GRACE, TERM_GRACE, Exit, Policy, Signal, root_cause
+
+
+def test_success_asks_for_nothing():
+    policy = Policy(2)
+    assert policy.exited(Exit(0, 0, at=1.0)) == [] and not policy.over
+    assert policy.exited(Exit(1, 0, at=9.0)) == [] and policy.over
+    assert policy.next_tick is None and not policy.failed
+
+
+def test_a_failure_gives_grace_then_terminates_then_kills():
+    policy = Policy(3)
+    policy.exited(Exit(1, 137, at=10.0, signal=9))
+    assert policy.tick(10.0 + GRACE / 2) == []
+    assert policy.next_tick == 10.0 + GRACE
+    assert policy.tick(10.0 + GRACE) == [Signal(signal.SIGTERM)]
+    assert policy.tick(10.0 + GRACE + TERM_GRACE) == [Signal(signal.SIGKILL)]
+    assert policy.tick(99.0) == [] and policy.failed
+    assert GRACE + TERM_GRACE < 1.0
+
+
+def test_later_failures_do_not_prolong_the_grace():
+    policy = Policy(3)
+    policy.exited(Exit(1, 1, at=10.0))
+    policy.exited(Exit(0, 1, at=10.2))
+    assert policy.next_tick == 10.0 + GRACE
+
+
+def test_a_signal_is_passed_on_and_followed_by_a_kill():
+    policy = Policy(2, shutdown_timeout=5.0)
+    assert policy.signalled(signal.SIGTERM, 1.0) == [Signal(signal.SIGTERM)]
+    policy.exited(Exit(0, 143, at=1.5))
+    assert policy.next_tick == 6.0  # a rank that obeys does not shorten the others' time
+    assert policy.tick(6.0) == [Signal(signal.SIGKILL)]
+    assert policy.stopped_by == signal.SIGTERM
+
+
+def test_a_second_interrupt_kills_at_once():
+    policy = Policy(2)
+    policy.signalled(signal.SIGINT, 1.0)
+    assert policy.signalled(signal.SIGINT, 1.1) == [Signal(signal.SIGKILL)]
+    assert policy.stopped_by == signal.SIGINT
+
+
+def test_ranks_of_a_dead_front_are_killed():
+    assert Policy(2).orphaned() == [Signal(signal.SIGKILL)]
+
+
+def test_the_root_cause_is_the_first_failure_that_is_no_echo():
+    exits = [Exit(2, 1, at=3.0), Exit(0, 1, at=1.0), Exit(1, 139, at=2.0), Exit(3, 0, at=0.5)]
+    assert root_cause(exits, echoes={0, 2}).rank == 1
+    assert root_cause(exits, echoes=set()).rank == 0
+    assert root_cause(exits, echoes={0, 1, 2}).rank == 0
+    assert root_cause([Exit(0, 0, at=1.0)], set()) is None
+
+
+# --- the command line ----------------------------------------------------------------------------
+
+
+def test_both_spellings_and_the_environment_set_flags():
+    dashes = parse(["--nproc-per-node=2", "--max-restarts", "3", "t.py", "--max-restarts", "9"], {})
+    lines = parse(["--nproc_per_node", "2", "--max_restarts=3", "t.py", "--max-restarts", "9"], {})
+    assert dashes == lines
+    assert dashes.program == ("t.py", "--max-restarts", "9") and dashes.max_restarts == 3
+    env = {"PET_NPROC_PER_NODE": "4", "PET_MASTER_PORT": "1234", "PET_STANDALONE": "1"}
+    assert parse(["t.py"], env).nproc_per_node == 4
+    assert parse(["--nproc-per-node", "3", "t.py"], env).nproc_per_node == 3
+    assert parse(["t.py"], env).master_port == 1234
+
+
+def test_underscores_in_the_scripts_own_flags_stay():
+    assert parse(["t.py", "--batch_size", "8"], {}).program == ("t.py", "--batch_size", "8")
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [],
+        ["--nproc-per-node", "2"],
+        ["--max-restarts", "-1", "t.py"],
+        ["--master-port", "70000", "t.py"],
+        ["-r", "7", "t.py"],
+        ["-t", "x:1", "t.py"],
+        ["--local-ranks-filter", "a", "t.py"],
+        ["--signals-to-handle", "SIGNOPE", "t.py"],
+        ["--node-rank", "1", "t.py"],
+        ["--start-method", "thread", "t.py"],
+        ["--nproc-per-node", "gpu", "t.py"],
+    ],
+)
+def test_bad_values_end_with_code_2(argv, capsys):
+    with pytest.raises(SystemExit) as ended:
+        parse(argv, {})
+    assert ended.value.code == 2
+    assert "dtrun: error:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("env", [{"PET_NPROC_PER_NODE": "x"}, {"PET_MAX_RESTARTS": "y"}])
+def test_bad_values_from_the_environment_too(env, capsys):
+    with pytest.raises(SystemExit) as ended:
+        parse(["t.py"], env)
+    assert ended.value.code == 2
+
+
+def test_torchruns_other_flags_are_accepted():
+    flags = "--nnodes 1:1 --rdzv-backend c10d --rdzv-endpoint localhost:0 --rdzv-id x --standalone"
+    flags += " --rdzv-conf timeout=5 --monitor-interval 1 --role r --node-rank 0 --local-addr a"
+    flags += " --run-path --start-method forkserver"
+    assert parse([*flags.split(), "t.py"], {}).role == "r"
+    assert parse(["--rdzv-endpoint", "h:29400", "t.py"], {}).master_port == 29400
+
+
+def test_streams_by_rank():
+    assert [streams_of("3", r) for r in (0, 1)] == [3, 3]
+    assert [streams_of("0:1,1:2", r) for r in (0, 1, 2)] == [1, 2, 0]

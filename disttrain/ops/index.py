@@ -339,6 +339,7 @@ __all__ = [
     "masked_scatter",
     "masked_select",
     "nonzero",
+    "one_hot",
     "repeat_interleave",
     "scatter",
     "scatter_add",

@@ -178,12 +178,12 @@ def rms_norm(
 
 # --- batch norm, over all but the channels of (N, C, places) -----------------------------------
 def _batch_norm(x: Any, weight: Any, bias: Any, eps: float) -> tuple:
-    """(out, mean, 1 / sqrt(variance + eps)) per channel."""
+    """(out, mean, variance), the latter two per channel."""
     kind = x.dtype
     if kind.kind == "V" or kind == np.float16:
         wide = [None if a is None else a.astype(np.float32) for a in (x, weight, bias)]
-        out, centre, rstd = _batch_norm(*wide, eps)
-        return out.astype(kind), centre, rstd
+        out, centre, variance = _batch_norm(*wide, eps)
+        return out.astype(kind), centre, variance
     centre = _channel_sum(x) / kind.type(x.shape[0] * x.shape[2])
     out = x - centre[:, None]
     variance = _channel_sum(out, out) / kind.type(x.shape[0] * x.shape[2])
@@ -191,7 +191,7 @@ def _batch_norm(x: Any, weight: Any, bias: Any, eps: float) -> tuple:
     out *= (rstd if weight is None else rstd * weight)[:, None]
     if bias is not None:
         out += bias[:, None]
-    return out, centre, rstd
+    return out, centre, variance
 
 
 def _channel_sum(a: np.ndarray, b: np.ndarray | None = None) -> np.ndarray:
@@ -210,7 +210,8 @@ def _batch_rule(g: Any, x: Any, weight: Any, out: Any, eps: float, needs: tuple)
     kind = g.dtype
     if kind.kind == "V" or kind == np.float16:
         g, x, weight = (None if a is None else a.astype(np.float32) for a in (g, x, weight))
-    _, centre, rstd = out
+    _, centre, variance = out
+    rstd = 1 / np.sqrt(variance + variance.dtype.type(eps))
     dbias = _channel_sum(g)
     normal = (x - centre[:, None]) * rstd[:, None]
     dweight = _channel_sum(g, normal)
@@ -244,8 +245,8 @@ def _channels_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
     x = merge(permute(x, dims=(1, 0, 2, 3)), 1)
     affine = [None if a is None else merge(fronted(a, d, size)) for a, d in
               zip(args[1:], dims[1:], strict=True)]  # fmt: skip
-    out, centre, rstd = batch_norm_channels(x, *affine, **params)
-    return (split(out, size, 1), split(centre, size), split(rstd, size)), (1, 0, 0)
+    out, centre, variance = batch_norm_channels(x, *affine, **params)
+    return (split(out, size, 1), split(centre, size), split(variance, size)), (1, 0, 0)
 
 
 def _channels_shape(x: Any, weight: Any, bias: Any, eps: float) -> list:
@@ -302,13 +303,12 @@ def batch_norm(
             f"{list(input.shape)}; use a larger batch, or .eval()"
         )
     x = input if input.ndim == 3 else reshape(input, shape=(n, c, -1))
-    out, centre, rstd = batch_norm_channels(x, _flat(weight, x), _flat(bias, x), eps=float(eps))
+    out, centre, variance = batch_norm_channels(x, _flat(weight, x), _flat(bias, x), eps=float(eps))
     with no_grad():
         if running_mean is not None:
             _track(running_mean, centre.detach(), momentum)
         if running_var is not None:
-            variance = (1.0 / square(rstd.detach()) - eps) * (count / (count - 1))
-            _track(running_var, variance, momentum)
+            _track(running_var, variance.detach() * (count / (count - 1)), momentum)
     return out if x is input else reshape(out, shape=tuple(input.shape))
 
 
@@ -376,12 +376,14 @@ def instance_norm(
     _per_channel("instance_norm", shape[1], running_mean=running_mean, running_var=running_var,
                  weight=weight, bias=bias)  # fmt: skip
     flat = reshape(input, shape=(*shape[:2], places))
-    out, centre, rstd = layer_norm_rows(flat, None, None, eps=float(eps))
+    out = layer_norm_rows(flat, None, None, eps=float(eps))[0]
     if running_mean is not None and running_var is not None:
         with no_grad():
-            variance = (1.0 / square(rstd.detach()) - eps) * (places / (places - 1))
-            _track(running_mean, mean(centre.detach(), dims=(0,), keepdim=False), momentum)
-            _track(running_var, mean(variance, dims=(0,), keepdim=False), momentum)
+            centre = mean(flat.detach(), dims=(2,), keepdim=True)
+            total = sum_(square(flat.detach() - centre), dims=(2,), keepdim=False)
+            variance = mean(total * (1.0 / (places - 1)), dims=(0,), keepdim=False)
+            _track(running_mean, mean(centre, dims=(0, 2), keepdim=False), momentum)
+            _track(running_var, variance, momentum)
     return _scaled(reshape(out, shape=shape), weight, bias)
 
 

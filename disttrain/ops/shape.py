@@ -439,6 +439,18 @@ def pad_widths(pad: Sequence[int], ndim: int) -> tuple:
     return ((0, 0),) * (ndim - len(pairs)) + tuple(reversed(pairs))
 
 
+def pad(
+    input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None
+) -> Tensor:
+    """``value`` (0 unless given) around ``input``; ``pad`` in torch's order, last dimension first."""
+    if mode != "constant":
+        raise ShapeError(f"pad: mode={mode!r} given; here only 'constant'; nn.functional has more")
+    widths = pad_widths(pad, input.ndim)
+    if any(w < 0 for pair in widths for w in pair):
+        raise ShapeError(f"pad: {list(pad)} given; widths cannot be negative; use slices to crop")
+    return views.pad_constant(input, widths=widths, value=0.0 if value is None else value)
+
+
 def stride(input: Tensor, dim: int | None = None) -> Any:
     """Steps between neighbours, in elements."""
     item = input.array.itemsize
@@ -482,6 +494,7 @@ __all__ = [
     "moveaxis",
     "movedim",
     "narrow",
+    "pad",
     "permute",
     "ravel",
     "reshape",

@@ -442,7 +442,7 @@ def pad_widths(pad: Sequence[int], ndim: int) -> tuple:
 def pad(
     input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None
 ) -> Tensor:
-    """``value`` (0 unless given) around ``input``; ``pad`` in torch's order, last dimension first."""
+    """``value`` (0 unless given) around ``input``; ``pad`` pairs start at the last dimension."""
     if mode != "constant":
         raise ShapeError(f"pad: mode={mode!r} given; here only 'constant'; nn.functional has more")
     widths = pad_widths(pad, input.ndim)

@@ -48,9 +48,8 @@ def read_worker_env(env: Mapping[str, str] | None = None) -> WorkerEnv:
     env = os.environ if env is None else env
     found = [(name, _family(name, env)) for name in FAMILIES]
     present = [(name, place) for name, place in found if place is not None]
-    if not present:
-        return WorkerEnv()
-    name, place = present[0]
+    # A program may name a meeting place only, and give rank and size as arguments.
+    name, place = present[0] if present else ("none", (0, 1, 0, 1))
     for other, theirs in present[1:]:
         if theirs[:2] != place[:2]:
             warnings.warn(

@@ -29,6 +29,11 @@ def test_nothing_set_is_a_single_process():
     assert read_worker_env({"PATH": "/bin"}) == WorkerEnv()
 
 
+def test_a_meeting_place_alone_is_kept():
+    got = read_worker_env({"MASTER_ADDR": "localhost", "MASTER_PORT": "12355"})
+    assert got == WorkerEnv(master_addr="localhost", master_port=12355)
+
+
 def test_the_earlier_family_wins_and_disagreement_is_told():
     both = CASES["Slurm"] | {"RANK": "1", "WORLD_SIZE": "3"}
     with pytest.warns(UserWarning, match="Slurm says rank 2 of 4"):

@@ -27,7 +27,7 @@ from .worker import COMPAT
 
 def run(options: Options) -> int:
     """Run a job; the exit code for the shell."""
-    holder = None if options.master_port else reserve_port()
+    holder = reserve_port()  # stays open as long as the job runs
     plan = make_plan(options, options.master_port or holder.getsockname()[1])
     if options.dry_run:
         print(describe(plan, worker_env))

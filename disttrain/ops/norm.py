@@ -24,12 +24,13 @@ from .declare import primitive
 from .elementwise import cast_like, rsqrt, square
 from .inplace import copy_
 from .reduce import amax, mean, sum_
+from .softmax import dense
 from .views import permute, reshape
 
 
 # --- layer norm and rms norm, over the last dimension of (rows, columns) -----------------------
 def _layer_norm(x: Any, weight: Any, bias: Any, eps: float) -> tuple:
-    return fused.layer_norm(x, weight, bias, eps)
+    return fused.layer_norm(dense(x), weight, bias, eps)
 
 
 def _statistics_type(kind: np.dtype) -> np.dtype:
@@ -74,7 +75,7 @@ def _layer_rule(g: Any, x: Any, weight: Any, out: Any, eps: float, needs: tuple)
         dx, dweight, dbias = _pull(g, x, weight, eps, True, needs[2])
         return dx, dweight if needs[1] else None, dbias
     _, centre, rstd = out
-    dx, dweight, dbias = fused.layer_norm_backward(g, x, centre, rstd, weight)
+    dx, dweight, dbias = fused.layer_norm_backward(dense(g), dense(x), centre, rstd, weight)
     if needs[2] and dbias is None:
         dbias = _rows_sum(g)
     return dx, dweight, dbias
@@ -84,7 +85,7 @@ def _rms_rule(g: Any, x: Any, weight: Any, out: Any, eps: float, needs: tuple) -
     g = g[0]
     if not isinstance(g, np.ndarray):
         return _pull(g, x, weight, eps, False, False)[:2]
-    return fused.rms_norm_backward(g, x, out[1], weight)
+    return fused.rms_norm_backward(dense(g), dense(x), out[1], weight)
 
 
 def _norm_batch(args: tuple, dims: tuple, params: dict, size: int, prim: Any) -> Any:

@@ -177,7 +177,7 @@ dropout_mask.elementwise = True
 
 def _masked_scale(a: Any, mask: Any, scale: float) -> Any:
     if a.dtype.kind != "c" and a.size >= _FUSED_FROM and a.shape == mask.shape:
-        return fused.dropout(a, mask, scale)
+        return fused.dropout(np.ascontiguousarray(a), mask, scale)
     return np.where(mask, a * a.dtype.type(scale), a.dtype.type(0))
 
 

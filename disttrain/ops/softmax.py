@@ -26,13 +26,19 @@ from .elementwise import exp, sigmoid
 from .reduce import sum_
 
 
+def dense(a: Any) -> Any:
+    """``a`` with its memory in order: kernels take such arrays the short way. (The gradient of a
+    sum is one number seen many times.)"""
+    return a if a.flags.c_contiguous else np.ascontiguousarray(a)
+
+
 # --- softmax -----------------------------------------------------------------------------------
 def _over_last(kernel: Callable) -> Callable:
     """``kernel(arrays...)`` over dimension ``dim`` instead of the last one."""
 
     def forward(*arrays: Any, dim: int) -> Any:
         if dim == arrays[0].ndim - 1:
-            return kernel(*arrays)
+            return kernel(*map(dense, arrays))
         moved = kernel(*(np.moveaxis(a, dim, -1) for a in arrays))
         return np.moveaxis(moved, -1, dim)
 
@@ -161,7 +167,7 @@ def _silu_second(g: Any, g_out: Any, a: Any) -> Any:
 
 
 def _kernel(fn: Callable, *options: str) -> Callable:
-    return lambda *arrays: fn(*arrays, *options)
+    return lambda *arrays: fn(*map(dense, arrays), *options)
 
 
 gelu_tanh = unary(
@@ -183,11 +189,11 @@ gelu_erf_backward = binary(
     expr=fused_elementwise.gelu_erf_backward,
 )  # fmt: skip
 silu_ = unary(
-    "silu", fused_elementwise.silu, lambda g, a: silu_backward(g, a),
+    "silu", _kernel(fused_elementwise.silu), lambda g, a: silu_backward(g, a),
     expr=fused_elementwise.silu_value, floating=True,
 )  # fmt: skip
 silu_backward = binary(
-    "silu_backward", fused_elementwise.silu_backward,
+    "silu_backward", _kernel(fused_elementwise.silu_backward),
     lambda g, b: silu_backward(g, b), lambda g, a, b: _silu_second(g, a, b),
     expr=fused_elementwise.silu_gradient,
 )  # fmt: skip

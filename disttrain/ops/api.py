@@ -9,6 +9,7 @@ from .index import *
 from .loss import *
 from .math import *
 from .norm import *
+from .padding import *
 from .pool import *
 from .random import *
 from .shape import *

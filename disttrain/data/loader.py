@@ -1,0 +1,325 @@
+"""DataLoader: batches of a dataset, loaded here or ahead of time by worker processes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+from ..core.random import Generator
+from ..errors import ConfigError, WorkerFailed
+from .collate import default_collate, default_convert
+from .dataset import IterableDataset, rng_of
+from .fetch import Plan, fetcher
+from .pool import Answer, Pool
+from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, num_batches
+
+T = TypeVar("T", covariant=True)
+
+_METHODS = ("fork", "spawn", "forkserver")
+_FIXED = {"batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"}
+
+
+class DataLoader(Generic[T]):
+    """Iterate over batches of ``dataset``, any number of times.
+
+    ``batch_size`` (None: samples one by one), ``shuffle``, ``drop_last``, or an own ``sampler`` or
+    ``batch_sampler`` say what is in a batch; ``collate_fn`` makes it of a list of samples.
+
+    With ``num_workers`` processes, each is asked ahead for ``prefetch_factor`` batches; what they
+    load comes through shared memory, in the order of the sampler (unless ``in_order=False``).
+    ``worker_init_fn(worker_id)`` runs at their start, after their random generators (Python's,
+    numpy's and this library's) got a seed of their own, drawn from ``generator`` or the rank's.
+    ``persistent_workers`` live until the loader is gone. An exception in a worker is raised here
+    with its own type and traceback; the death of one is a ``WorkerFailed``; ``timeout`` seconds
+    (0: half an hour) without a batch are a ``WaitTimeout``.
+
+    ``pin_memory`` and ``pin_memory_device`` have no effect on CPU.
+    """
+
+    _ready = False
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Sampler | Iterable | None = None,
+        batch_sampler: Sampler | Iterable | None = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[list], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        multiprocessing_context: Any = None,
+        generator: Generator | None = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+    ) -> None:
+        self.dataset, self.num_workers, self.timeout = dataset, num_workers, timeout
+        self.pin_memory, self.pin_memory_device = pin_memory, pin_memory_device
+        self.worker_init_fn, self.generator = worker_init_fn, generator
+        self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor
+        self.persistent_workers, self.in_order = persistent_workers, in_order
+        self.multiprocessing_context = multiprocessing_context
+        self._iterable = isinstance(dataset, IterableDataset)
+        self._iterator: _WorkerIterator | None = None
+        self._check_workers()
+        _check_batches(self._iterable, batch_size, shuffle, sampler, batch_sampler, drop_last)
+        self._choose(batch_size, shuffle, sampler, batch_sampler, drop_last)
+        batched = self.batch_size is not None or self.batch_sampler is not None
+        self.collate_fn = collate_fn or (default_collate if batched else default_convert)
+        self._ready = True
+
+    def _check_workers(self) -> None:
+        workers, context = self.num_workers, self.multiprocessing_context
+        if not isinstance(workers, int) or workers < 0:
+            raise ConfigError(f"DataLoader: num_workers={workers!r}; 0 or more is needed")
+        if self.timeout < 0:
+            raise ConfigError(f"DataLoader: timeout={self.timeout}; 0 or more seconds are needed")
+        if workers == 0:
+            for name in ("prefetch_factor", "persistent_workers", "multiprocessing_context"):
+                if getattr(self, name):
+                    raise ConfigError(f"DataLoader: {name} is for worker processes; give "
+                                      "num_workers=1 or more, or leave it out")  # fmt: skip
+        elif not isinstance(self.prefetch_factor, int) or self.prefetch_factor < 1:
+            raise ConfigError(
+                f"DataLoader: prefetch_factor={self.prefetch_factor!r}; 1 or more is needed"
+            )
+        if isinstance(context, str) and context not in _METHODS:
+            raise ConfigError(f"DataLoader: multiprocessing_context={context!r}; needed one of "
+                              f"{', '.join(_METHODS)}")  # fmt: skip
+        rng_of(self.generator)
+
+    def _choose(
+        self, batch_size: int | None, shuffle: bool | None, sampler: Any, batch_sampler: Any,
+        drop_last: bool,
+    ) -> None:  # fmt: skip
+        """Settle the sampler and the batch sampler."""
+        if batch_sampler is not None:
+            batch_size, drop_last = None, False
+        if sampler is None and not self._iterable and batch_sampler is None:
+            if shuffle:
+                sampler = RandomSampler(self.dataset, generator=self.generator)
+            else:
+                sampler = SequentialSampler(self.dataset)
+        if batch_size is not None and batch_sampler is None:
+            maker = BatchSampler(() if sampler is None else sampler, batch_size, drop_last)
+            batch_sampler = None if self._iterable else maker  # made in any case: it checks both
+        self.batch_size, self.drop_last = batch_size, drop_last
+        self.sampler, self.batch_sampler = sampler, batch_sampler
+        if self._iterable:
+            self._requests: _Requests = _NextPlease(self.dataset, batch_size, drop_last)
+        else:
+            self._requests = _Requests(sampler if batch_sampler is None else batch_sampler)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._ready and name in _FIXED:
+            raise ConfigError(f"DataLoader: {name} cannot be changed any more; make another loader")
+        super().__setattr__(name, value)
+
+    def __len__(self) -> int:
+        """The number of batches of an epoch."""
+        return len(self._requests)
+
+    def __iter__(self) -> Iterator[T]:
+        # Drawn without workers, too: the order of samples is then the same with and without.
+        base_seed = int(rng_of(self.generator).integers(0, 1 << 62))
+        if self.num_workers == 0:
+            return _LocalIterator(self)
+        if not self.persistent_workers:
+            return _WorkerIterator(self, base_seed)
+        if self._iterator is None or self._iterator.pool.closed:
+            self._iterator = _WorkerIterator(self, base_seed)
+        else:
+            self._iterator.restart()
+        return self._iterator
+
+    def _plan(self) -> Plan:
+        batched = self.batch_size is not None or self.batch_sampler is not None
+        size = self.batch_size or 1
+        return Plan(self.dataset, self.collate_fn, self._iterable, batched, size, self.drop_last)
+
+
+class _Requests:
+    """What is asked for, batch by batch: what a sampler gives. An iterable dataset is asked for the
+    next batch until it ends."""
+
+    def __init__(self, sampler: Any) -> None:
+        self.sampler = sampler
+
+    def __iter__(self) -> Iterator:
+        return iter(self.sampler)
+
+    def __len__(self) -> int:
+        return len(self.sampler)
+
+
+class _NextPlease(_Requests):
+    def __init__(self, dataset: Any, batch_size: int | None, drop_last: bool) -> None:
+        self.dataset, self.batch_size, self.drop_last = dataset, batch_size, drop_last
+
+    def __iter__(self) -> Iterator:
+        return itertools.repeat(None)
+
+    def __len__(self) -> int:
+        n = len(self.dataset)
+        return n if self.batch_size is None else num_batches(n, self.batch_size, self.drop_last)
+
+
+def _check_batches(
+    iterable: bool, batch_size: int | None, shuffle: bool | None, sampler: Any, batch_sampler: Any,
+    drop_last: bool,
+) -> None:  # fmt: skip
+    """Refuse arguments that contradict each other."""
+
+    def refuse(what: str) -> None:
+        raise ConfigError(f"DataLoader: {what}")
+
+    if iterable and shuffle:
+        refuse("shuffle=True given; an IterableDataset decides its order itself")
+    if iterable and (sampler is not None or batch_sampler is not None):
+        refuse("a sampler given; an IterableDataset decides its order itself")
+    if sampler is not None and shuffle:
+        refuse("sampler and shuffle=True given; the sampler decides the order, leave out shuffle")
+    if batch_sampler is not None and (
+        batch_size != 1 or shuffle or sampler is not None or drop_last
+    ):
+        refuse(
+            "batch_sampler given with batch_size, shuffle, sampler or drop_last; it decides all "
+            "of those, so leave them out"
+        )
+    if batch_sampler is None and batch_size is None and drop_last:
+        refuse("drop_last=True given with batch_size=None, which makes no batches")
+
+
+class _LocalIterator(Iterator):
+    """One epoch, loaded in this process."""
+
+    def __init__(self, loader: DataLoader) -> None:
+        self._source = loader._requests
+        self._requests = iter(self._source)
+        self._fetch = fetcher(loader._plan())
+
+    def __iter__(self) -> _LocalIterator:
+        return self
+
+    def __next__(self) -> Any:
+        return self._fetch(next(self._requests))
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+
+class _WorkerIterator(Iterator):
+    """Epochs loaded by worker processes. Requests have numbers that only rise; worker after worker
+    is asked in turn, so which worker loads which batch is the same on every run."""
+
+    def __init__(self, loader: DataLoader, base_seed: int) -> None:
+        self.source = loader._requests  # not the loader: it holds this iterator
+        self.persistent, self.in_order = loader.persistent_workers, loader.in_order
+        self.timeout = loader.timeout or None
+        self.num_workers, self.prefetch = loader.num_workers, loader.prefetch_factor
+        import multiprocessing  # takes longer to import than all of this package
+
+        ctx = loader.multiprocessing_context or "fork"
+        ctx = multiprocessing.get_context(ctx) if isinstance(ctx, str) else ctx
+        self.pool = Pool(
+            loader._plan(), self.num_workers, ctx, base_seed, loader.worker_init_fn, self.prefetch
+        )
+        self.sent = 0
+        self._begin()
+
+    def restart(self) -> None:
+        """Begin another epoch with the same workers; what is left of the last one is dropped."""
+        for answer in self.arrived.values():
+            self.pool.drop(answer)
+        self.pool.reset()
+        self._begin()
+
+    def _begin(self) -> None:
+        self.first = self.due = self.sent  # numbers before ``first`` are of an earlier epoch
+        self.requests = iter(self.source)
+        self.arrived: dict[int, Answer] = {}
+        self.open: dict[int, int] = {}  # number -> worker, of what has been asked for
+        self.active = list(range(self.num_workers))
+        self.turn = 0
+        self.over = False
+        for _ in range(self.prefetch * self.num_workers):
+            self._ask()
+
+    def _ask(self, worker: int | None = None) -> None:
+        """Ask the next worker (or this one) for the next batch, if there is one."""
+        if self.over or not self.active:
+            return
+        try:
+            what = next(self.requests)
+        except StopIteration:
+            self.over = True
+            return
+        if worker is None or worker not in self.active:
+            self.turn %= len(self.active)
+            worker = self.active[self.turn]
+            self.turn += 1
+        self.open[self.sent] = worker
+        self.pool.ask(worker, self.sent, what)
+        self.sent += 1
+
+    def __iter__(self) -> _WorkerIterator:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            answer = self._next_answer()
+        except WorkerFailed:
+            self.pool.close()
+            raise
+        if answer is None:
+            if not self.persistent:
+                self.pool.close()
+            raise StopIteration
+        self._ask(None if self.in_order else answer.worker)
+        return self.pool.value(answer)
+
+    def _next_answer(self) -> Answer | None:
+        """The answer that is due; None at the end of the epoch."""
+        while self.open:
+            number = self._due() if self.in_order else next(iter(self.arrived), None)
+            answer = None if number is None else self.arrived.pop(number, None)
+            if answer is None:
+                self._collect()
+                continue
+            del self.open[answer.number]
+            if not answer.is_end:
+                return answer
+            self._retire(answer.worker)
+            self._ask()
+        return None
+
+    def _due(self) -> int:
+        """The lowest number that is still open."""
+        while self.due not in self.open:
+            self.due += 1
+        return self.due
+
+    def _collect(self) -> None:
+        what = f"batch {self._due() - self.first}" if self.in_order else "a batch"
+        answer = self.pool.wait(what, self.timeout)
+        if answer.number in self.open:
+            self.arrived[answer.number] = answer
+        else:
+            self.pool.drop(answer)
+
+    def _retire(self, worker: int) -> None:
+        """An iterable dataset has ended in ``worker``; the others go on."""
+        if worker in self.active:
+            at = self.active.index(worker)
+            self.active.pop(at)
+            self.turn -= at < self.turn
+
+    def __len__(self) -> int:
+        return len(self.source)

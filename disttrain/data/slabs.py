@@ -1,0 +1,158 @@
+"""Memory that a worker process lends to the process that it works for.
+
+A *slab* is an anonymous file in memory (memfd) that both have mapped. The worker fills one with an
+array and tells its number; the other side hands it out as an array without a copy, and when the
+last array over it is gone, marks it free in a page that both see. So slabs are used again and
+again, and nothing has a name that could be left behind: all is gone when both processes are.
+
+    state page, one byte for a slab:  FREE -> (worker) BUSY -> (other side) FREE or DEAD
+
+DEAD: unmapped over there and not wanted again; the worker unmaps it too and uses the number anew.
+A number from ``NUM_SLABS`` on is a slab that is used once, made when all others are taken.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+
+import numpy as np
+
+FREE, BUSY, DEAD = 0, 1, 2
+NUM_SLABS = 4096
+_STEP = 1 << 16
+_FAILED = ctypes.c_void_p(-1).value
+
+
+class Memory:
+    """A shared mapping of a file; unmapped when nothing refers to it. (Python's ``mmap`` would keep
+    a descriptor open for each, and a program that keeps its batches would run out of them.)"""
+
+    def __init__(self, fd: int, size: int) -> None:
+        libc = ctypes.CDLL(None, use_errno=True)
+        self._unmap = libc.munmap
+        self._unmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+        libc.mmap.restype = ctypes.c_void_p
+        libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
+        rights = mmap.PROT_READ | mmap.PROT_WRITE
+        self.size = size
+        self.address = libc.mmap(None, size, rights, mmap.MAP_SHARED, fd, 0)
+        if self.address == _FAILED:
+            self.address = None
+            raise MemoryError(f"mapping {size} bytes: {os.strerror(ctypes.get_errno())}")
+        self.__array_interface__ = {
+            "version": 3, "typestr": "|u1", "shape": (size,), "data": (self.address, False),
+        }  # fmt: skip
+
+    def __del__(self) -> None:
+        if getattr(self, "address", None):
+            self._unmap(self.address, self.size)
+
+    def array(self) -> np.ndarray:
+        """All bytes. The array holds the mapping."""
+        return np.asarray(self)
+
+
+def make_memory(name: str, num_bytes: int) -> int:
+    """A new file in memory, with room for ``num_bytes``. Returns its descriptor."""
+    fd = os.memfd_create(name, os.MFD_CLOEXEC)
+    try:
+        os.posix_fallocate(fd, 0, num_bytes)  # an error here, where SIGBUS would come later
+    except OSError as error:
+        os.close(fd)
+        raise MemoryError(f"{num_bytes} bytes of shared memory: {error.strerror}") from None
+    return fd
+
+
+class Shelf:
+    """The worker's side: finds room for bytes."""
+
+    def __init__(self) -> None:
+        self.page_fd = make_memory("disttrain-data-states", NUM_SLABS)
+        self.states = Memory(self.page_fd, NUM_SLABS).array()
+        self.slabs: list[np.ndarray | None] = []
+        self.extra = 0
+
+    def place(self, num_bytes: int) -> tuple[int, np.ndarray, int]:
+        """Room for ``num_bytes``: the slab's number, its memory, and the descriptor to send when
+        the slab is new (else -1)."""
+        states = self.states[: len(self.slabs)]
+        for number in np.flatnonzero(states == DEAD):
+            self.slabs[number], states[number] = None, FREE
+        free = np.flatnonzero(states == FREE).tolist()
+        sizes = {n: memory.size for n in free if (memory := self.slabs[n]) is not None}
+        fitting = [n for n, size in sizes.items() if size >= num_bytes]
+        if fitting:
+            number = min(fitting, key=sizes.__getitem__)
+            states[number] = BUSY
+            return number, self.slabs[number], -1
+        return self._new(num_bytes, free)
+
+    def _new(self, num_bytes: int, free: list[int]) -> tuple[int, np.ndarray, int]:
+        """A new slab, under the number of one that is free and too small if there is one."""
+        size = -(-num_bytes // _STEP) * _STEP
+        fd = make_memory("disttrain-data", size)
+        memory = Memory(fd, size).array()
+        if free:
+            number = free[0]
+        elif len(self.slabs) < NUM_SLABS:
+            number = len(self.slabs)
+            self.slabs.append(None)
+        else:
+            self.extra += 1
+            return NUM_SLABS + self.extra, memory, fd
+        self.slabs[number] = memory
+        self.states[number] = BUSY
+        return number, memory, fd
+
+
+class _Lease:
+    """What arrays over a slab hold on to. Its end gives the slab back."""
+
+    def __init__(self, home: Borrowed, number: int, memory: np.ndarray) -> None:
+        self.home, self.number, self.memory, self.pid = home, number, memory, os.getpid()
+        self.__array_interface__ = memory.__array_interface__
+
+    def __del__(self) -> None:
+        if os.getpid() == self.pid:  # a forked child has a copy of this object, but no say
+            self.home.give_back(self.number)
+
+
+class Borrowed:
+    """The other side: the slabs of one worker, as arrays. ``keep`` says how many free slabs may
+    wait for their next use."""
+
+    def __init__(self, page_fd: int) -> None:
+        self.states = Memory(page_fd, NUM_SLABS).array()
+        self.slabs: dict[int, np.ndarray] = {}
+        self.out: set[int] = set()  # slabs that arrays exist over
+        self.seen_by_fork: set[int] = set()
+        self.keep = 4
+
+    def add(self, number: int, fd: int, size: int) -> None:
+        """Map a new slab."""
+        self.slabs[number] = Memory(fd, size).array()
+
+    def array(self, number: int) -> np.ndarray:
+        """The bytes of a slab that the worker has filled. It is lent until the array, and
+        everything made from it, is gone."""
+        self.out.add(number)
+        return np.asarray(_Lease(self, number, self.slabs[number]))
+
+    def give_back(self, number: int) -> None:
+        """Nothing over there uses the slab any more."""
+        self.out.discard(number)
+        idle = len(self.slabs) - len(self.out)
+        if number >= NUM_SLABS:
+            self.slabs.pop(number, None)
+        elif number in self.seen_by_fork or idle > self.keep:
+            self.seen_by_fork.discard(number)
+            self.slabs.pop(number, None)
+            self.states[number] = DEAD
+        else:
+            self.states[number] = FREE
+
+    def before_fork(self) -> None:
+        """A child that is forked now sees the arrays that exist: never write over them."""
+        self.seen_by_fork |= self.out

@@ -1,0 +1,181 @@
+"""What runs in a worker process of a DataLoader: ask, load, send; until the other side is gone."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import pickle
+import random
+import select
+import signal
+import socket
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import context
+from ..core import dtypes
+from ..core.random import manual_seed
+from .fetch import Plan, fetcher
+from .info import WorkerInfo, set_worker_info
+from .transfer import BATCH, ERROR, LENGTH, Sender
+
+_PR_SET_PDEATHSIG = 1
+TASK, RESET = "task", "reset"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker is told at its start."""
+
+    plan: Plan
+    num_workers: int
+    base_seed: int
+    init: Callable[[int], None] | None
+    parent: int  # process that the worker works for
+    is_child: bool  # of that process's main thread?
+    numbers: tuple[int, int, int, int]  # rank, world_size, local_rank, local_world_size
+    dtype: dtypes.dtype
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An exception on its way home: ``error`` is pickled, None where that fails."""
+
+    kind: str
+    message: str
+    text: str
+    error: bytes | None
+
+
+def run(job: Job, worker_id: int, sock: socket.socket) -> None:
+    """The worker's whole life."""
+    try:
+        _settle(job, worker_id)
+        _serve(job, worker_id, sock)
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # the other side is gone: so is the need for this process
+
+
+def _settle(job: Job, worker_id: int) -> None:
+    """Become a process of its own: die with the parent, leave its signals and its peers alone."""
+    gc.freeze()  # what the parent had made stays where it is, also in memory
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets it, too, and ends its workers
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _die_with(job)
+    me = context.current()
+    me.rank, me.world_size, me.local_rank, me.local_world_size = job.numbers
+    me.waiter = context.Waiter()  # looks after no peers, and keeps real time
+    dtypes.set_default_dtype(job.dtype)
+    seed = job.base_seed + worker_id
+    manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(np.random.SeedSequence([job.base_seed, worker_id]).generate_state(4))
+    set_worker_info(WorkerInfo(worker_id, job.num_workers, seed, job.plan.dataset))
+
+
+def _die_with(job: Job) -> None:
+    """End when the parent ends, in whatever way, and whatever this process does then.
+
+    The kernel's signal comes at the end of the *thread* that forked, which may be a short-lived
+    one; then a thread here waits for the process.
+    """
+    if job.is_child:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != job.parent:
+            os._exit(1)
+        return
+    try:
+        parent = os.pidfd_open(job.parent)
+    except ProcessLookupError:
+        os._exit(1)
+    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+
+
+def _watch(parent: int) -> None:
+    select.select([parent], [], [])  # until the end of the process that is waited for
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _serve(job: Job, worker_id: int, sock: socket.socket) -> None:
+    """Answer requests in their order. A failed ``worker_init_fn`` is the answer to the first."""
+    sender = Sender(sock)
+    failure, fetch = None, None
+    try:
+        if job.init is not None:
+            job.init(worker_id)
+        fetch = fetcher(job.plan)
+    except Exception as error:
+        failure = _failure(error)
+    while request := _receive(sock):
+        kind, number, what = request
+        if kind == RESET:
+            try:
+                fetch = fetcher(job.plan)
+            except Exception as error:
+                failure = _failure(error)
+        elif failure is not None:
+            sender.value(ERROR, number, failure)
+            failure = None
+        elif fetch is None:
+            sender.end(number)
+        elif not _answer(sender, fetch, number, what, job.plan.iterable):
+            fetch = None
+
+
+def _answer(sender: Sender, fetch: Callable, number: int, what: Any, iterable: bool) -> bool:
+    """Send one batch, or why there is none. False at the end of an iterable dataset."""
+    try:
+        batch = fetch(what)
+    except StopIteration as error:
+        if iterable:
+            sender.end(number)
+            return False
+        sender.value(ERROR, number, _failure(error))
+    except Exception as error:
+        sender.value(ERROR, number, _failure(error))
+    else:
+        try:
+            sender.value(BATCH, number, batch)
+        except OSError:
+            raise
+        except Exception as error:  # a batch that cannot be pickled, or no memory
+            sender.value(ERROR, number, _failure(error))
+    return True
+
+
+def _receive(sock: socket.socket) -> tuple | None:
+    """The next request; None when the other side has closed. Waits for as long as it takes: the
+    end of the other side ends the wait."""
+    head = _read(sock, LENGTH.size)
+    if head is None:
+        return None
+    body = _read(sock, LENGTH.unpack(head)[0])
+    return None if body is None else pickle.loads(body)
+
+
+def _read(sock: socket.socket, num_bytes: int) -> bytes | None:
+    out = bytearray()
+    while len(out) < num_bytes:
+        data = sock.recv(num_bytes - len(out))
+        if not data:
+            return None
+        out += data
+    return bytes(out)
+
+
+def _failure(error: BaseException) -> Failure:
+    """``error`` with its traceback as text."""
+    text = "".join(traceback.format_exception(error)).rstrip()
+    try:
+        pickled = pickle.dumps(error)
+        pickle.loads(pickled)  # some exceptions pickle but do not unpickle
+    except Exception:
+        pickled = None
+    return Failure(type(error).__qualname__, str(error), text, pickled)

@@ -229,6 +229,7 @@ def _end(workers: list[_Worker], pid: int) -> None:
         with contextlib.suppress(OSError):  # it may be gone already
             worker.sock.shutdown(socket.SHUT_RDWR)  # reaches it whoever holds copies
         worker.sock.close()
+        worker.receiver.close()
     for sign in (None, signal.SIGTERM, signal.SIGKILL):
         for worker in started:
             if sign is not None and worker.process.is_alive():
@@ -250,12 +251,18 @@ def _raised(failure: Failure, worker: _Worker) -> BaseException:
     if failure.error is None:
         return WorkerFailed(f"{told}\n({failure.kind} itself cannot be sent between processes)")
     error = pickle.loads(failure.error)
-    plain = len(error.args) <= 1 and all(isinstance(a, str) for a in error.args)
-    if plain and type(error).__str__ is Exception.__str__:
+    if _is_plain(error):
         error.args = (told,)
-    else:  # its message is made of other things, which programs may look at
+    else:
         error.add_note(told)
     return error
+
+
+def _is_plain(error: BaseException) -> bool:
+    """Is its message all that it says? Others are made of things that programs may look at."""
+    own = any(k.__module__ != "builtins" and "__init__" in vars(k) for k in type(error).__mro__)
+    texts = len(error.args) <= 1 and all(isinstance(a, str) for a in error.args)
+    return texts and not own and type(error).__str__ is Exception.__str__
 
 
 # --- forks ---------------------------------------------------------------------------------------

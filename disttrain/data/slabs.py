@@ -153,6 +153,12 @@ class Borrowed:
         else:
             self.states[number] = FREE
 
+    def close(self) -> None:
+        """The worker is gone: keep only what arrays exist over, for as long as they do."""
+        self.keep = 0
+        for number in set(self.slabs) - self.out:
+            del self.slabs[number]
+
     def before_fork(self) -> None:
         """A child that is forked now sees the arrays that exist: never write over them."""
         self.seen_by_fork |= self.out

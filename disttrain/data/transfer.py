@@ -191,6 +191,13 @@ class Receiver:
         _, start, n = table[-1]
         return pickle.loads(memory[start : start + n], buffers=buffers)
 
+    def close(self) -> None:
+        """Let go of the worker's memory, but for the arrays that exist."""
+        if self.home is not None:
+            self.home.close()
+        while self._fds:
+            os.close(self._fds.pop())
+
     def drop(self, slab: int, size: int) -> None:
         """Give back what a value lies in, without looking at it."""
         table, _ = self._table(self.home.array(slab), size)

@@ -1,0 +1,68 @@
+"""disttrain: distributed training around its own autograd core, with PyTorch's names.
+
+    import disttrain as dt
+
+Everything a training script names is here: tensors and functions, ``dt.nn``, ``dt.optim``,
+``dt.data``, ``dt.distributed``, ``dt.func``, ``dt.compile``.
+"""
+
+from . import core, data, distributed, linalg, nn, optim, serialize
+from .core import (
+    Size,
+    Tensor,
+    device,
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+from .core.device import get_default_device, set_default_device
+from .core.dtypes import (
+    bfloat16,
+    bool,
+    complex64,
+    complex128,
+    double,
+    dtype,
+    finfo,
+    float,
+    float8_e4m3fn,
+    float8_e5m2,
+    float16,
+    float32,
+    float64,
+    get_default_dtype,
+    half,
+    iinfo,
+    int,
+    int8,
+    int16,
+    int32,
+    int64,
+    long,
+    promote_types,
+    set_default_dtype,
+    short,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from .core.random import (
+    Generator,
+    default_generator,
+    fork_rng,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
+)
+from .ops.api import *
+from .ops.printing import set_printoptions
+from .ops.random import dropout
+from .serialize import load, save
+
+__version__ = "0.1.0"

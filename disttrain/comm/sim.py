@@ -4,9 +4,9 @@ The ranks move data through the shared-memory transport over a private segment, 
 runs the very code that real ranks run; what is replaced is the waiting. A rank that waits hands
 the baton to the scheduler, which picks who goes on from a seeded generator: the same seed gives
 the same schedule, and different seeds try different interleavings. Time is virtual: the clock
-moves only when nobody can go on and somebody sleeps (or probes with a short deadline), up to the
-next wake-up or deadline. When nobody can go on and time cannot help, every rank raises ``Deadlock`` at once, with what each one waits for (real ranks would wait for
-their deadline).
+moves only when nobody can go on and somebody sleeps (or probes with a short deadline), up to
+the next wake-up or deadline. When nobody can go on and time cannot help, every rank raises
+``Deadlock`` at once, with what each one waits for (real ranks would wait for their deadline).
 
 Knows threads, waiting and the segment; no arrays, no verbs.
 """
@@ -27,8 +27,8 @@ from .control import Segment
 # A rank that waits also moves its share of what is in flight, piece by piece, so one round in which
 # nobody's wait ends does not prove that nobody can go on. So many in a row do.
 ROUNDS_IN_VAIN = 2000
-# A wait with a deadline of at most so many seconds is a probe, which its caller expects to end: time
-# moves for it. Longer deadlines are safety nets, and nobody going on is a deadlock.
+# A wait with a deadline of at most so many seconds is a probe, which its caller expects to end:
+# time moves for it. Longer deadlines are safety nets, and nobody going on is a deadlock.
 PROBE_SECONDS = 5.0
 SIM_ARENA_BYTES = 1 << 30  # addresses; pages exist once they are touched
 JOB_SLOT = "comm.job"  # where ``init_process_group`` finds the segment of a rank's job

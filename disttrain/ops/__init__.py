@@ -1,13 +1,5 @@
 """The vocabulary: every primitive with all its rules, and the public functions over them."""
 
-import importlib.util as _u, sys as _s, types as _t  # interim
-for _m in "attention conv einsum embedding index loss norm pool random softmax sort".split():
-    if _u.find_spec(__name__ + "." + _m) is None:
-        _x = _t.ModuleType(__name__ + "." + _m)
-        _x.__getattr__ = lambda n: (_ for _ in ()).throw(AttributeError(n)) if n.startswith("__") else (lambda *a, **k: (_ for _ in ()).throw(NotImplementedError(n)))
-        _x.__all__=[]
-        _s.modules[__name__ + "." + _m] = _x
-        globals()[_m] = _x
 from ..core import Algebra
 from . import api, create, elementwise, methods, reduce, views
 from .api import *

@@ -316,7 +316,8 @@ movedim moveaxis squeeze unsqueeze expand expand_as broadcast_to narrow select s
 unbind repeat tile flip fliplr flipud roll tril triu diagonal diag trace stride clone contiguous
 is_contiguous"""
 _OTHERS = """gather scatter scatter_add index_select index_add index_fill masked_select masked_fill
-nonzero take argwhere repeat_interleave softmax log_softmax multinomial bernoulli"""
+nonzero take argwhere repeat_interleave softmax log_softmax multinomial bernoulli sort argsort topk
+unique median bincount kthvalue quantile"""
 for _name in _MATH.split():
     setattr(Tensor, _name, getattr(math, _name))
 for _name in _SHAPE.split():

@@ -17,6 +17,7 @@ import time
 import warnings
 import weakref
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,7 +89,7 @@ class Pool:
         self.workers: list[_Worker] = []
         self.answers: deque[Answer] = deque()
         self.poll = select.poll()
-        pools(me).add(self)
+        me.slot(_SLOT, weakref.WeakSet).add(self)
         self._end = weakref.finalize(self, _end, self.workers, self.pid)
         try:
             for i in range(num_workers):
@@ -146,16 +147,16 @@ class Pool:
     def wait(self, what: str, timeout: float | None) -> Answer:
         """The next answer of any worker. ``WorkerFailed`` when one has died, ``WaitTimeout``."""
         looks = 0
-        waiter = context.current().waiter
-        virtual = type(waiter).now is not context.Waiter.now
+        # A simulated rank keeps the baton: its clock stands still while real workers work.
+        virtual = type(context.current().waiter).now is not context.Waiter.now
         patience = context.DEFAULT_TIMEOUT if timeout is None else timeout
 
         def ready() -> bool:
             nonlocal looks
             looks += 1
-            # A simulated rank keeps the baton: its clock stands still while real workers work.
-            self._look(patience if virtual else 0 if looks <= _QUICK else _SLICE)
-            return bool(self.answers) or any(w.dead for w in self.workers)
+            if virtual:
+                return self._stay(patience)
+            return self._look(0 if looks <= _QUICK else _SLICE)
 
         if not self.answers:
             context.wait_until(ready, lambda: f"{what} of {self._names()}", timeout)
@@ -166,8 +167,16 @@ class Pool:
     def _names(self) -> str:
         return ", ".join(w.name for w in self.workers)
 
-    def _look(self, seconds: float) -> None:
-        """Take in what has arrived, and notice who is dead."""
+    def _stay(self, seconds: float) -> bool:
+        """Look for as long as that, in real time."""
+        deadline = time.monotonic() + seconds
+        while not self._look(max(0.0, deadline - time.monotonic())):
+            if time.monotonic() >= deadline:
+                return False
+        return True
+
+    def _look(self, seconds: float) -> bool:
+        """Take in what has arrived, and notice who is dead. Is there anything to tell?"""
         events = {fd for fd, _ in self.poll.poll(seconds * 1000)}
         for worker in self.workers if events else ():
             if worker.sock.fileno() in events:
@@ -176,6 +185,7 @@ class Pool:
                 self._push(worker)
             if worker.receiver.closed or worker.pidfd in events:
                 worker.dead = True
+        return bool(self.answers) or any(w.dead for w in self.workers)
 
     def value(self, answer: Answer) -> Any:
         """The batch of an answer; raises what the worker raised."""
@@ -196,7 +206,8 @@ class Pool:
         worker.process.join(_GRACE)
         code = worker.process.exitcode
         if code is not None and code < 0:
-            how = f"was killed by {signal.Signals(-code).name}"
+            known = -code in set(signal.Signals)
+            how = f"was killed by {signal.Signals(-code).name if known else f'signal {-code}'}"
         else:
             how = f"ended with exit code {code}"
         hint = ""
@@ -268,13 +279,13 @@ def _is_plain(error: BaseException) -> bool:
 # --- forks ---------------------------------------------------------------------------------------
 
 
-def pools(rank: context.Rank) -> weakref.WeakSet[Pool]:
-    """The pools of a rank that are alive."""
-    return rank.slot(_SLOT, weakref.WeakSet)
+def _pools() -> Iterable[Pool]:
+    """The living pools of the calling thread's rank."""
+    return list(context.current().slots.get(_SLOT, ()))
 
 
 def _before_fork() -> None:
-    for pool in pools(context.current()):
+    for pool in _pools():
         for worker in pool.workers:
             if worker.receiver.home is not None:
                 worker.receiver.home.before_fork()
@@ -282,7 +293,7 @@ def _before_fork() -> None:
 
 def _after_fork_in_child() -> None:
     """A worker ends when the last copy of the other end of its socket closes; keep none here."""
-    for pool in pools(context.current()):
+    for pool in _pools():
         for worker in pool.workers:
             with contextlib.suppress(OSError):
                 worker.sock.close()

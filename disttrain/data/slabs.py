@@ -89,6 +89,12 @@ class Shelf:
             return number, self.slabs[number], -1
         return self._new(num_bytes, free)
 
+    def take_back(self, numbers: list[int]) -> None:
+        """Free slabs that were filled and never told of."""
+        for number in numbers:
+            if number < NUM_SLABS:
+                self.states[number] = FREE
+
     def _new(self, num_bytes: int, free: list[int]) -> tuple[int, np.ndarray, int]:
         """A new slab, under the number of one that is free and too small if there is one."""
         size = -(-num_bytes // _STEP) * _STEP

@@ -98,12 +98,25 @@ class Sender:
         raws.append(np.frombuffer(out.getbuffer(), np.uint8))
         large = [i for i, raw in enumerate(raws[:-1]) if raw.size >= _APART]
         together = len(large) > _MOST_APART
-        apart = set() if together else set(large)
+        placed: list[int] = []
+        try:
+            slab, size = self._fill(raws, set() if together else set(large), together, placed)
+        except BaseException:
+            self.shelf.take_back(placed)
+            raise
+        self._send(kind, slab, number, size)
+
+    def _fill(
+        self, raws: list[np.ndarray], apart: set[int], together: bool, placed: list[int]
+    ) -> tuple[int, int]:
+        """Copy ``raws`` into slabs: those ``apart`` by themselves, the others into one, with the
+        table of all. Returns that one and its size; ``placed`` receives every slab's number."""
         table = np.zeros((len(raws), 3), np.int64)  # slab or -1, offset, bytes
         at = 0
         for i, raw in enumerate(raws):
             if i in apart:
                 slab, memory = self._room(raw.size)
+                placed.append(slab)
                 memory[: raw.size] = raw
                 table[i] = slab, 0, raw.size
             else:
@@ -117,7 +130,7 @@ class Sender:
                 memory[start : start + raw.size] = raw
         memory[at : at + table.nbytes] = table.reshape(-1).view(np.uint8)
         _TAIL.pack_into(memory, size - _TAIL.size, at, len(table), together)
-        self._send(kind, slab, number, size)
+        return slab, size
 
 
 # --- the other side ------------------------------------------------------------------------------

@@ -360,6 +360,22 @@ def test_failure_at_the_start():
         list(DataLoader(Bad(), num_workers=1))
 
 
+def test_no_memory_for_a_batch_is_an_error_like_others(monkeypatch):
+    whole = slabs.make_memory
+
+    def scarce(name, num_bytes):
+        if num_bytes > 1 << 22:
+            raise MemoryError(f"{num_bytes} bytes of shared memory: none left")
+        return whole(name, num_bytes)
+
+    monkeypatch.setattr(slabs, "make_memory", scarce)
+    it = iter(raw(lambda i: [np.zeros(20_000), np.zeros(10**6 * (i == 1))], 6, num_workers=1))
+    next(it)
+    with pytest.raises(MemoryError, match=r"(?s)worker 0.*none left"):
+        next(it)
+    assert len([next(it) for _ in range(4)]) == 4
+
+
 @pytest.mark.parametrize("how", ["kill", "segv", "exit"])
 def test_death_of_a_worker_is_told_at_once(how):
     def make(i):

@@ -15,8 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from disttrain import nn
 from disttrain.core import Size, Tensor, device, dtypes, wrap
+from disttrain.core.random import manual_seed
 from disttrain.errors import ConfigError, SerializationError, WriteError
+from disttrain.optim import AdamW
 from disttrain.serialize import inspect, load, save
 
 
@@ -101,6 +104,29 @@ def test_state_dict_keeps_the_versions_of_its_modules():
     state = OrderedDict(weight=tensor([1.0]))
     state._metadata = OrderedDict({"": {"version": 2}})
     assert again(state)._metadata == {"": {"version": 2}}
+
+
+def test_a_module_and_its_optimizer(path):
+    def made(seed):
+        manual_seed(seed)
+        net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+        return net, AdamW(net.parameters(), lr=0.1 * seed)
+
+    (net, optimizer), (other, second) = made(1), made(2)
+    net(tensor(np.eye(3))).sum().backward()
+    optimizer.step()
+    save({"model": net.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 3}, path)
+    got = load(path)
+    assert got["epoch"] == 3
+    other.load_state_dict(got["model"])
+    second.load_state_dict(got["optimizer"])
+    for mine, theirs in zip(net.state_dict().values(), other.state_dict().values(), strict=True):
+        np.testing.assert_array_equal(mine.array, theirs.array)
+    assert second.param_groups[0]["lr"] == 0.1
+    (p, q) = (next(iter(n.parameters())) for n in (net, other))
+    np.testing.assert_array_equal(
+        optimizer.state[p]["exp_avg"].array, second.state[q]["exp_avg"].array
+    )
 
 
 def test_requires_grad_comes_back():

@@ -40,14 +40,16 @@ class Plan:
 def plan(arrays: dict[str, np.ndarray]) -> Plan:
     """What to write for ``arrays`` (little-endian, of types in ``KINDS``)."""
     groups = [part for group in _groups(arrays) for part in _parts(group, arrays)]
-    place = {name: part for part in groups if len(part) > 1 for name in part}
+    order = {name: i for i, name in enumerate(arrays)}
+    shared = [sorted(part, key=order.__getitem__) for part in groups if len(part) > 1]
+    place = {name: part for part in shared for name in part}
     stored: dict[str, np.ndarray] = {}
     views: dict[str, View] = {}
     for name, array in arrays.items():  # keeps the given order
         if name not in place:
             stored[name] = array
         elif name not in stored and name not in views:
-            _store([n for n in arrays if n in set(place[name])], arrays, stored, views)
+            _store(place[name], arrays, stored, views)
     for name, array in stored.items():
         if array.dtype == KINDS[C128]:
             views[name] = View(name, C128, array.shape, 0, np.empty(array.shape, "V16").strides)

@@ -1,6 +1,7 @@
 """``dt.autograd``: gradients asked for directly, custom functions, and checks of gradients."""
 
 from .core.autograd import backward, grad
+from .core.checkpoint import checkpoint, checkpoint_sequential
 from .core.function import Function, once_differentiable
 from .core.grad_mode import (
     detect_anomaly,
@@ -24,6 +25,8 @@ __all__ = [
     "Function",
     "Variable",
     "backward",
+    "checkpoint",
+    "checkpoint_sequential",
     "detect_anomaly",
     "enable_grad",
     "grad",

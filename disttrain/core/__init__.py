@@ -3,7 +3,9 @@
 from . import dtypes
 from .autograd import backward, grad
 from .device import device
+from .checkpoint import checkpoint, checkpoint_sequential
 from .engine import Algebra, Walk, accumulate, store_grad
+from .function import Function
 from .gate import Primitive, Tracer, gate
 from .grad_mode import (
     detect_anomaly,
@@ -21,6 +23,7 @@ from .tensor import Size, Storage, Tensor, wrap
 __all__ = [
     "AccumulateGrad",
     "Algebra",
+    "Function",
     "HookHandle",
     "Node",
     "Primitive",
@@ -31,6 +34,8 @@ __all__ = [
     "Walk",
     "accumulate",
     "backward",
+    "checkpoint",
+    "checkpoint_sequential",
     "detect_anomaly",
     "device",
     "dtypes",

@@ -119,13 +119,16 @@ class Walk:
 
     def run(self) -> None:
         """Run everything that is ready, then what was asked for by ``on_finish``."""
-        before, thread.walk = thread.walk, self
+        outermost = thread.walk is None
+        if outermost:
+            thread.walk = self
         try:
             self._run()
             for callback in self.callbacks:
                 callback()
         finally:
-            thread.walk = before
+            if outermost:
+                thread.walk = None
 
     def _run(self) -> None:
         if self.tensors or self.captures or thread.anomaly or self.needed is not None:
@@ -319,7 +322,8 @@ class Walk:
 
 
 def on_finish(callback: Callable[[], None]) -> None:
-    """Call ``callback`` when the backward pass that is running on this thread is through."""
+    """Call ``callback`` when the backward pass that is running on this thread is through (the
+    outermost one, where checkpointing runs another inside it)."""
     if thread.walk is None:
         raise AutogradError("on_finish: no backward pass is running on this thread")
     thread.walk.callbacks.append(callback)

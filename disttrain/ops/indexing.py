@@ -79,6 +79,10 @@ def _check(self: Tensor, items: tuple) -> None:
 
 def getitem(self: Tensor, key: Any) -> Tensor:
     """``self[key]``."""
+    if key.__class__ is int:
+        shape = self.meta()[0]
+        if shape and -shape[0] <= key < shape[0]:
+            return views.getitem(self, index=(key,))
     items, basic = _items(key)
     if not basic:
         return index_get(self, items)

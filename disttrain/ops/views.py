@@ -55,7 +55,7 @@ expand = primitive(
 
 def _getitem(a: Any, index: tuple) -> Any:
     # A trailing Ellipsis makes numpy give a 0-d view where it would give a scalar.
-    return a[index] if any(i is Ellipsis for i in index) else a[(*index, Ellipsis)]
+    return a[index] if Ellipsis in index else a[(*index, Ellipsis)]
 
 
 def _indexed(a: Any, index: tuple) -> tuple:

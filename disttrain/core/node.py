@@ -160,9 +160,12 @@ class Node(GraphNode):
 
     def release(self) -> None:
         """Drop what the rules needed; a later run is an error."""
-        if self.saved:
-            self.saved = None
-        self.out = None
+        for t in self.saved or ():
+            if t is not None:
+                self.saved = None
+                break
+        if self.out is not None:
+            self.saved = self.out = None
 
     def check(self) -> None:
         """Raise unless the saved tensors are there and unchanged."""

@@ -110,6 +110,9 @@ class Rank:
 _process_rank = Rank()
 
 
+_at_start: list[Callable[[], None]] = []  # filled while modules are imported, then only read
+
+
 class _Thread(threading.local):
     """State of one thread; every new thread starts in the rank of the process."""
 
@@ -121,6 +124,8 @@ class _Thread(threading.local):
         self.walk: Any = None  # the backward pass that is running
         self.stack: list[Any] = []
         self.mode = RECORD
+        for setup in _at_start:
+            setup()
 
     def refresh(self) -> None:
         """Recompute ``mode`` after one of the other fields changed."""
@@ -131,6 +136,13 @@ class _Thread(threading.local):
 
 
 thread = _Thread()
+
+
+def at_thread_start(setup: Callable[[], None]) -> None:
+    """Run ``setup`` on this thread now, and on every other thread when it first does something
+    here. For modules to call while they are imported."""
+    _at_start.append(setup)
+    setup()
 
 
 def current() -> Rank:

@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = str(ROOT / "scripts" / "train.py")
-DTRUN = [sys.executable, "-m", "launcher.cli"]
+DTRUN = [sys.executable, "-m", "launcher", "--local-ranks-filter", "0"]
 QUICK = ["--model.name", "mlp", "--model.hidden", "32", "--optim.lr", "0.01"]
 FINAL = re.compile(
     r"final: test_accuracy=(\d\.\d{3}) train_loss=(\d\.\d{4}) world_size=(\d+) seconds=\d+\.\d"

@@ -37,7 +37,7 @@ def _sum(a: Any, dims: tuple, keepdim: bool) -> Any:
     kind = a.dtype.kind
     if kind == "V" or (a.dtype.itemsize == 2 and kind == "f"):
         return a.sum(axis=dims, keepdims=keepdim, dtype=np.float32).astype(a.dtype)
-    return a.sum(axis=dims, keepdims=keepdim, dtype=_WIDE.get(kind))
+    return np.add.reduce(a, axis=dims, dtype=_WIDE.get(kind), keepdims=keepdim)
 
 
 def _sum_shape(a: Any, dims: tuple, keepdim: bool) -> tuple:

@@ -1,0 +1,27 @@
+"""Function transforms: grad, vjp, jvp, vmap, in any composition."""
+
+from .jvp import jvp
+from .reverse import (
+    functional_call,
+    grad,
+    grad_and_value,
+    hessian,
+    jacfwd,
+    jacrev,
+    value_and_grad,
+    vjp,
+)
+from .vmap import vmap
+
+__all__ = [
+    "functional_call",
+    "grad",
+    "grad_and_value",
+    "hessian",
+    "jacfwd",
+    "jacrev",
+    "jvp",
+    "value_and_grad",
+    "vjp",
+    "vmap",
+]

@@ -1,0 +1,182 @@
+"""jvp: forward-mode derivatives. Every value carries a tangent, which each operation moves along.
+
+The rule of a primitive is its own, the vjp's where the Jacobian is diagonal, or the vjp transposed
+(it is linear in the cotangent, so differentiating it with respect to that gives the jvp).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .. import context, tree
+from ..core.autograd import grad
+from ..core.gate import Primitive, Tracer
+from ..core.grad_mode import enable_grad
+from ..core.tensor import Tensor
+from ..errors import CaptureError, ConfigError, ShapeError
+from ..ops import create
+from ..ops.views import expand
+from .levels import Level, refuse_mutation
+
+_new = object.__new__
+
+
+class DualTracer(Tracer):
+    """A value ``inner`` with its ``tangent`` (None: zero)."""
+
+    tangent: Tensor | None
+
+    def meta(self) -> tuple:
+        return self.inner.meta()
+
+
+class Forward(Level):
+    """One active jvp."""
+
+    name = "jvp"
+
+    def wrap(self, inner: Tensor, tangent: Tensor | None) -> DualTracer:
+        out = _new(DualTracer)
+        out.inner, out.tangent, out.interp = inner, tangent, self
+        return out
+
+    def lift(self, value: Tensor) -> DualTracer:
+        return self.wrap(value, None)
+
+    def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
+        refuse_mutation(self, prim)
+        primals = tuple(a.inner if self.owns(a) else a for a in args)
+        tangents = tuple(a.tangent if self.owns(a) else None for a in args)
+        out = prim(*primals, **params)
+        if all(t is None for t in tangents) or not prim.differentiable:
+            return self._wrapped(out, None)
+        return self._wrapped(out, push(prim, primals, tangents, params, out))
+
+    def _wrapped(self, out: Any, tangents: Any) -> Any:
+        if isinstance(out, tuple):
+            each = tangents if isinstance(tangents, tuple) else (None,) * len(out)
+            return tuple(self.wrap(o, t) for o, t in zip(out, each, strict=True))
+        return self.wrap(out, tangents)
+
+
+def push(prim: Primitive, primals: tuple, tangents: tuple, params: dict, out: Any) -> Any:
+    """The tangent of ``prim``'s result."""
+    if prim.jvp == "linear":
+        return prim(*[_dense(p, t) for p, t in zip(primals, tangents, strict=True)], **params)
+    if prim.jvp == "multilinear":
+        total = None
+        for i, t in enumerate(tangents):
+            if t is not None:
+                term = prim(*primals[:i], t, *primals[i + 1 :], **params)
+                total = term if total is None else total + term
+        return total
+    if callable(prim.jvp):
+        return prim.jvp(primals, tangents, params)
+    if prim.elementwise and prim.rules:
+        return _diagonal(prim, primals, tangents, params, out)
+    return _transposed(prim, primals, tangents, params)
+
+
+def _dense(primal: Any, tangent: Tensor | None) -> Any:
+    if tangent is not None or not isinstance(primal, Tensor):
+        return primal if tangent is None else tangent
+    return primal * 0 if primal.dtype.is_floating_point or primal.dtype.is_complex else primal
+
+
+class _NodeView:
+    """What a vjp rule asks of its node, for a rule that is run by itself."""
+
+    def __init__(self, primals: tuple, params: dict) -> None:
+        self.primals, self.params = primals, params
+
+    def input_shape(self, i: int) -> tuple:
+        return self.primals[i].meta()[0]
+
+
+def _diagonal(prim: Primitive, primals: tuple, tangents: tuple, params: dict, out: Any) -> Any:
+    """An elementwise primitive: the vjp rule of each argument, applied to its tangent."""
+    view = _NodeView(primals, params)
+    shape = tuple(out.meta()[0])
+    total = None
+    for i, t in enumerate(tangents):
+        if t is None or i >= len(prim.rules):
+            continue
+        if tuple(t.meta()[0]) != shape:
+            t = expand(t, shape=shape)
+        term = prim.rules[i](t, out, primals, view)
+        if term is not None:
+            total = term if total is None else total + term
+    return total
+
+
+def _transposed(prim: Primitive, primals: tuple, tangents: tuple, params: dict) -> Any:
+    """d/dg <vjp(g), tangent>: the transpose of the vjp."""
+    with enable_grad():
+        leaves = [
+            _leaf(p) if t is not None else p for p, t in zip(primals, tangents, strict=True)
+        ]
+        wanted = [x for x, t in zip(leaves, tangents, strict=True) if t is not None]
+        given = [t for t in tangents if t is not None]
+        result = prim(*leaves, **params)
+        outs = [o for o in (result if isinstance(result, tuple) else (result,))]
+        live = [o for o in outs if o.requires_grad]
+        seeds = [_leaf(o.detach() * 0) for o in live]
+        rows = grad(live, wanted, seeds, create_graph=True, allow_unused=True)
+        used = [(r, t) for r, t in zip(rows, given, strict=True) if r is not None]
+        moved = grad(
+            [r for r, _ in used], seeds, [t for _, t in used], create_graph=True,
+            materialize_grads=True,
+        )  # fmt: skip
+    by_id = {id(o): m for o, m in zip(live, moved, strict=True)}
+    if isinstance(result, tuple):
+        return tuple(by_id.get(id(o)) for o in outs)
+    return moved[0]
+
+
+def _leaf(value: Tensor) -> Tensor:
+    """A value that the tape follows: itself if it does already, else a fresh leaf."""
+    return value if value.requires_grad else value.detach().requires_grad_()
+
+
+def jvp(
+    func: Callable, primals: tuple, tangents: tuple, *, strict: bool = False, has_aux: bool = False
+) -> tuple:
+    """(``func(*primals)``, its derivative in the direction ``tangents``)."""
+    if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
+        raise ConfigError("jvp: primals and tangents must be tuples, one entry per argument")
+    leaves, rebuild = tree.flatten(primals)
+    given = tree.leaves(tangents)
+    if len(leaves) != len(given):
+        raise ConfigError(f"jvp: {len(given)} tangents given for {len(leaves)} primals")
+    for i, (p, t) in enumerate(zip(leaves, given, strict=True)):
+        if tuple(p.shape) != tuple(t.shape):
+            raise ShapeError(
+                f"jvp: tangent {i} has shape {list(t.shape)}, its primal {list(p.shape)}"
+            )
+    level = Forward()
+    with context.interpreter(level):
+        inputs = [level.wrap(p, t) for p, t in zip(leaves, given, strict=True)]
+        result = func(*rebuild(inputs))
+    aux = None
+    if has_aux:
+        result, aux = result
+        aux = tree.map(lambda x: _primal(level, x), aux)
+    outs, unflatten = tree.flatten(result)
+    pairs = [_leave(level, o) for o in outs]
+    answer = (unflatten([p for p, _ in pairs]), unflatten([t for _, t in pairs]))
+    return (*answer, aux) if has_aux else answer
+
+
+def _primal(level: Forward, x: Any) -> Any:
+    return x.inner if level.owns(x) else x
+
+
+def _leave(level: Forward, out: Any) -> tuple[Tensor, Tensor]:
+    if not isinstance(out, Tensor):
+        raise CaptureError(f"jvp: the function returned a {type(out).__name__}; tensors are needed")
+    primal = _primal(level, out)
+    tangent = out.tangent if level.owns(out) else None
+    if tangent is None:
+        tangent = primal * 0 if isinstance(primal, Tracer) else create.zeros_like(primal)
+    return primal, tangent

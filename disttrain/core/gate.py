@@ -114,6 +114,7 @@ class Tracer(Tensor):
 
     interp: Any
     inner: Any
+    viewed = False  # shares memory with another tracer, so a write would have to reach both
 
     @property
     def array(self) -> Any:  # type: ignore[override]
@@ -380,6 +381,10 @@ def _slow(prim: Primitive, args: tuple, params: dict) -> Any:
         out = top.process(prim, args, params)
         if prim.mutates:
             return out
+        if prim.view and getattr(args[0], "interp", None) is top:
+            args[0].viewed = True
+            for o in out if isinstance(out, tuple) else (out,):
+                o.viewed = True
     else:
         out = _through(prim, args, params, len(thread.stack))
         if prim.mutates:

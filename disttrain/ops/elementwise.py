@@ -40,6 +40,7 @@ real = primitive(
     "real", lambda a: a.real.copy(), "a", vjp={"a": lambda g: g},
     shape=lambda a: (a.shape, np.dtype(f"f{a.dtype.itemsize // (2 if a.dtype.kind == 'c' else 1)}")),
 )  # fmt: skip
+real.elementwise = True
 absolute = unary("abs", np.absolute, lambda g, a: g * sign(a), expr=lambda a: ex.abs(a))
 sign = unary("sign", np.sign, lambda g: g * 0)
 exp = unary("exp", np.exp, lambda g, out: g * H(out), expr=lambda a: ex.exp(a), floating=True)

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ..core.gate import check_inplace
+from ..core.gate import Tracer, check_inplace
 from ..core.tensor import Tensor
 from ..errors import DimError
 from . import views
 from .index import index_get, index_put
-from .inplace import copy_, fill_, records, write
+from .inplace import copy_, fill_, records, view_write, write
 
 _BASIC = (int, slice, type(None), type(Ellipsis))
 
@@ -95,6 +95,9 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     items, basic = _items(key)
     if basic:
         _check(self, items)
+        if isinstance(self, Tracer) or isinstance(value, Tracer):
+            _write_traced(self, items, value)
+            return
         region = views.getitem(self, index=items)
         if isinstance(value, Tensor):
             copy_(region, _squeezed(value, region.ndim))
@@ -109,6 +112,19 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     if recording:
         check_inplace(self, "setitem")
     write("setitem", self, index_put(self, items, value), recording)
+
+
+def _write_traced(self: Tensor, items: tuple, value: Any) -> None:
+    """Inside a transform: the whole tensor, with the region replaced."""
+    region = ((views.getitem, {"index": items}),)
+    was_viewed = getattr(self, "viewed", False)
+    old = views.getitem(self, index=items)
+    if not isinstance(value, Tensor):
+        value = _as_tensor(value, old)
+    value = views.expand(_squeezed(value, old.ndim), shape=tuple(old.shape))
+    if isinstance(self, Tracer):
+        self.viewed = was_viewed  # ``old`` is ours alone
+    write("setitem", self, view_write(self, value, chain=region), records(self, value))
 
 
 def _squeezed(value: Tensor, ndim: int) -> Tensor:

@@ -16,7 +16,7 @@ import numpy as np
 from ..context import SLOW, thread
 from ..core.gate import Tracer, attach, check_inplace, gate, touched
 from ..core.tensor import Tensor
-from ..errors import DTypeError, ShapeError
+from ..errors import CaptureError, DTypeError, ShapeError
 from . import elementwise as el
 from .declare import primitive
 from .views import expand
@@ -139,16 +139,14 @@ def _rank(kind: np.dtype) -> int:
 
 
 def _replace_inner(name: str, target: Tensor, value: Tensor) -> None:
-    if not isinstance(target, Tracer) or target._view is not None:
-        raise DTypeError(
-            f"{name}: inside a transform an in-place operation may only change a whole tensor "
-            "that itself depends on a transformed input; use the out-of-place form"
+    if not isinstance(target, Tracer) or target.viewed:
+        raise CaptureError(
+            f"{name}: inside a transform an in-place operation may only change a whole tensor that "
+            "depends on a transformed input and shares memory with no other (views of it included); "
+            "use the out-of-place form, or .clone() it first"
         )
-    value = (
-        value
-        if isinstance(value, Tracer) and value.interp is target.interp
-        else (target.interp.lift(value))
-    )
+    own = isinstance(value, Tracer) and value.interp is target.interp
+    value = value if own else target.interp.lift(value)
     target.__dict__.update({k: v for k, v in value.__dict__.items() if k != "_view"})
 
 

@@ -10,7 +10,7 @@ from .declare import primitive, type_of
 from .elementwise import H
 from .promotion import same_type_args
 from .reduce import sum_
-from .views import permute, reshape
+from .views import _batched, in_front, permute, reshape
 
 
 def swap(a: Any) -> Any:
@@ -46,6 +46,18 @@ def _matmul_db(g: Any, a: Any, b_shape: Any) -> Any:
     return matmul(swap(H(a)), g)
 
 
+def _matmul_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
+    ranks = [len(a.shape) - (d is not None) for a, d in zip(args, dims, strict=True)]
+    aligned = []
+    for a, d, r in zip(args, dims, ranks, strict=True):
+        if d is not None:
+            a = in_front(a, d)
+            shape = tuple(a.shape)
+            a = reshape(a, shape=(size, *(1,) * (max(ranks) - r), *shape[1:]))
+        aligned.append(a)
+    return matmul(*aligned), 0
+
+
 matmul = primitive(
     "matmul", _through_f32(np.matmul), "a b",
     vjp={"a": lambda g, b: matmul(g, swap(H(b))), "b": _matmul_db},
@@ -55,6 +67,7 @@ matmul = primitive(
         ((rng.normal(size=(2, 3, 4)), rng.normal(size=(4, 2))), {}),
         ((rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 4, 2))), {}),
     ],
+    batch=_matmul_batch,
 )  # fmt: skip
 
 
@@ -108,12 +121,34 @@ def _linear_jvp(primals: tuple, tangents: tuple, params: dict) -> Any:
     return total
 
 
+def _linear_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
+    x, w, b = (a if d is None else in_front(a, d) for a, d in zip(args, dims, strict=True))
+    if dims[1] is None and dims[2] is None:
+        return linear(x, w, b), 0
+    rank = len(x.shape) - (dims[0] is not None)
+    if rank == 1:  # a vector is a matrix of one row, for as long as it takes
+        x = reshape(x, shape=(*tuple(x.shape)[:-1], 1, x.shape[-1]))
+    out, _ = _matmul_batch(
+        (x, swap(w)), (None if dims[0] is None else 0, None if dims[1] is None else 0), {}, size
+    )
+    if dims[0] is None and dims[1] is None:
+        out = linear(x, w, None)
+    if b is not None:
+        if dims[2] is not None:
+            b = reshape(b, shape=(size, *(1,) * max(rank - 1, 1), b.shape[-1]))
+        out = out + b
+    if rank == 1:
+        out = reshape(out, shape=(size, out.shape[-1]))
+    return out, 0
+
+
 linear = primitive(
     "linear", _linear, "x w b", vjp=_linear_rule, jvp=_linear_jvp, shape=_linear_shape,
     samples=lambda rng: [
         ((rng.normal(size=(3, 4)), rng.normal(size=(2, 4)), rng.normal(size=(2,))), {}),
         ((rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 4)), None), {}),
     ],
+    batch=_linear_batch,
 )  # fmt: skip
 
 
@@ -122,6 +157,7 @@ inv = primitive(
     vjp={"a": lambda g, out: -matmul(matmul(swap(H(out)), g), swap(H(out)))},
     shape=lambda a: (a.shape, a.dtype),
     samples=lambda rng: [((rng.normal(size=(3, 3)) + 3 * np.eye(3),), {})],
+    batch=_batched(lambda: inv, lambda p, n: {}),
 )  # fmt: skip
 
 
@@ -133,4 +169,5 @@ def _det_rule(g: Any, a: Any, out: Any) -> Any:
 det = primitive(
     "det", np.linalg.det, "a", vjp={"a": _det_rule}, shape=lambda a: (a.shape[:-2], a.dtype),
     samples=lambda rng: [((rng.normal(size=(3, 3)) + 3 * np.eye(3),), {})],
+    batch=_batched(lambda: det, lambda p, n: {}),
 )  # fmt: skip

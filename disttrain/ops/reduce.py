@@ -10,7 +10,7 @@ import numpy as np
 
 from .declare import primitive
 from .elementwise import H, cast_like, eq, exp
-from .views import cat, expand, flip, getitem, reshape
+from .views import _batched, _up, cat, expand, flip, getitem, reshape
 
 _WIDE = {"b": np.dtype(np.int64), "i": np.dtype(np.int64), "u": np.dtype(np.int64)}
 
@@ -48,6 +48,7 @@ sum_ = primitive(
     "sum", _sum, "a",
     vjp={"a": lambda g, dims, keepdim, a_shape: _spread(g, a_shape, dims, keepdim)},
     jvp="linear", shape=_sum_shape, samples=_matrix(dims=(1,), keepdim=False),
+    batch=_batched(lambda: sum_, _up("dims")),
 )  # fmt: skip
 
 
@@ -70,6 +71,7 @@ mean = primitive(
     },
     jvp="linear", shape=lambda a, dims, keepdim: (reduced(a.shape, dims, keepdim), a.dtype),
     samples=_matrix(dims=(0,), keepdim=True),
+    batch=_batched(lambda: mean, _up("dims")),
 )  # fmt: skip
 
 
@@ -87,10 +89,12 @@ def _same_type(a: Any, dims: tuple, keepdim: bool) -> tuple:
 amax = primitive(
     "amax", lambda a, dims, keepdim: a.max(axis=dims, keepdims=keepdim), "a",
     vjp={"a": _extreme_rule}, shape=_same_type, samples=_matrix(dims=(1,), keepdim=False),
+    batch=_batched(lambda: amax, _up("dims")),
 )  # fmt: skip
 amin = primitive(
     "amin", lambda a, dims, keepdim: a.min(axis=dims, keepdims=keepdim), "a",
     vjp={"a": _extreme_rule}, shape=_same_type, samples=_matrix(dims=(1,), keepdim=False),
+    batch=_batched(lambda: amin, _up("dims")),
 )  # fmt: skip
 
 
@@ -116,6 +120,7 @@ prod = primitive(
     vjp={"a": _prod_rule},
     shape=lambda a, dim, keepdim: _sum_shape(a, (dim,), keepdim),
     samples=_matrix(dim=1, keepdim=False),
+    batch=_batched(lambda: prod, _up("dim")),
 )
 
 cumsum = primitive(
@@ -123,6 +128,7 @@ cumsum = primitive(
     vjp={"a": lambda g, dim: flip(cumsum(flip(g, dims=(dim,)), dim=dim), dims=(dim,))},
     jvp="linear", shape=lambda a, dim: (a.shape, _WIDE.get(a.dtype.kind, a.dtype)),
     samples=_matrix(dim=1),
+    batch=_batched(lambda: cumsum, _up("dim")),
 )  # fmt: skip
 
 
@@ -135,6 +141,7 @@ cumprod = primitive(
     "cumprod", lambda a, dim: np.cumprod(a, dim, dtype=_WIDE.get(a.dtype.kind)), "a",
     vjp={"a": _cumprod_rule}, shape=lambda a, dim: (a.shape, _WIDE.get(a.dtype.kind, a.dtype)),
     samples=lambda rng: [((rng.uniform(0.5, 2, (3, 4)),), {"dim": 1})],
+    batch=_batched(lambda: cumprod, _up("dim")),
 )  # fmt: skip
 
 
@@ -154,6 +161,7 @@ def _logsumexp_rule(g: Any, a: Any, out: Any, dims: tuple, keepdim: bool) -> Any
 logsumexp = primitive(
     "logsumexp", _logsumexp, "a", vjp={"a": _logsumexp_rule}, shape=_same_type,
     samples=_matrix(dims=(1,), keepdim=False),
+    batch=_batched(lambda: logsumexp, _up("dims")),
 )  # fmt: skip
 
 
@@ -164,10 +172,12 @@ def _flag_shape(a: Any, dims: tuple, keepdim: bool) -> tuple:
 any_ = primitive(
     "any", lambda a, dims, keepdim: a.any(axis=dims, keepdims=keepdim), "a", shape=_flag_shape,
     samples=_matrix(dims=(1,), keepdim=False),
+    batch=_batched(lambda: any_, _up("dims")),
 )  # fmt: skip
 all_ = primitive(
     "all", lambda a, dims, keepdim: a.all(axis=dims, keepdims=keepdim), "a", shape=_flag_shape,
     samples=_matrix(dims=(1,), keepdim=False),
+    batch=_batched(lambda: all_, _up("dims")),
 )  # fmt: skip
 
 
@@ -178,8 +188,10 @@ def _arg_shape(a: Any, dim: int, keepdim: bool) -> tuple:
 argmax = primitive(
     "argmax", lambda a, dim, keepdim: a.argmax(dim, keepdims=keepdim), "a", shape=_arg_shape,
     samples=_matrix(dim=1, keepdim=False),
+    batch=_batched(lambda: argmax, _up("dim")),
 )  # fmt: skip
 argmin = primitive(
     "argmin", lambda a, dim, keepdim: a.argmin(dim, keepdims=keepdim), "a", shape=_arg_shape,
     samples=_matrix(dim=1, keepdim=False),
+    batch=_batched(lambda: argmin, _up("dim")),
 )  # fmt: skip

@@ -18,6 +18,36 @@ def _matrix(**params: Any) -> Any:
     return lambda rng: [((rng.normal(size=(3, 4)),), params)]
 
 
+def in_front(a: Any, dim: int | None) -> Any:
+    """``a`` with its batch dimension (where it has one) in front."""
+    if not dim:
+        return a
+    return permute(a, dims=(dim, *(i for i in range(len(a.shape)) if i != dim)))
+
+
+def _batched(prim_of: Any, shift: Any) -> Any:
+    """The batch rule of a primitive of one tensor: batch dimension in front, ``shift(params,
+    size)`` for what the parameters become."""
+
+    def rule(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
+        out = prim_of()(in_front(args[0], dims[0]), **{**params, **shift(params, size)})
+        return out, (0,) * len(out) if isinstance(out, tuple) else 0
+
+    return rule
+
+
+def _up(*names: str) -> Any:
+    """Dimension numbers one higher."""
+
+    def shift(params: dict, size: int) -> dict:
+        return {
+            n: tuple(d + 1 for d in params[n]) if isinstance(params[n], tuple) else params[n] + 1
+            for n in names
+        }
+
+    return shift
+
+
 def _reshaped(a: Any, shape: tuple) -> tuple:
     if -1 in shape:
         known = math.prod(n for n in shape if n != -1)
@@ -31,6 +61,7 @@ reshape = primitive(
     "reshape", lambda a, shape: a.reshape(shape), "a",
     vjp={"a": lambda g, a_shape: reshape(g, shape=a_shape)},
     jvp="linear", shape=_reshaped, view=True, samples=_matrix(shape=(2, 6)),
+    batch=_batched(lambda: reshape, lambda p, n: {"shape": (n, *p["shape"])}),
 )  # fmt: skip
 
 
@@ -43,13 +74,22 @@ permute = primitive(
     vjp={"a": lambda g, dims: permute(g, dims=_inverse(dims))},
     jvp="linear", shape=lambda a, dims: (tuple(a.shape[d] for d in dims), a.dtype), view=True,
     samples=lambda rng: [((rng.normal(size=(2, 3, 4)),), {"dims": (2, 0, 1)})],
+    batch=_batched(lambda: permute, lambda p, n: {"dims": (0, *(d + 1 for d in p["dims"]))}),
 )  # fmt: skip
+
+def _expand_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
+    a, shape = in_front(args[0], dims[0]), params["shape"]
+    own = tuple(a.shape)[1:]
+    aligned = reshape(a, shape=(size, *(1,) * (len(shape) - len(own)), *own))
+    return expand(aligned, shape=(size, *shape)), 0
+
 
 expand = primitive(
     "expand", lambda a, shape: np.broadcast_to(a, shape), "a",
     vjp={"a": lambda g: g},  # the engine sums over what was broadcast
     jvp="linear", shape=lambda a, shape: (tuple(shape), a.dtype), view=True,
     samples=lambda rng: [((rng.normal(size=(3, 1)),), {"shape": (2, 3, 4)})],
+    batch=_expand_batch,
 )  # fmt: skip
 
 
@@ -66,6 +106,7 @@ getitem = primitive(
     "getitem", _getitem, "a",
     vjp={"a": lambda g, index, a_shape: embed(g, index=index, shape=a_shape)},
     jvp="linear", shape=_indexed, view=True, samples=_matrix(index=(slice(0, 2), 1)),
+    batch=_batched(lambda: getitem, lambda p, n: {"index": (slice(None), *p["index"])}),
 )  # fmt: skip
 
 
@@ -81,12 +122,17 @@ embed = primitive(
     samples=lambda rng: [
         ((rng.normal(size=(2,)),), {"index": (slice(0, 2), 1), "shape": (3, 4)})
     ],
+    batch=_batched(
+        lambda: embed,
+        lambda p, n: {"index": (slice(None), *p["index"]), "shape": (n, *p["shape"])},
+    ),
 )  # fmt: skip
 
 flip = primitive(
     "flip", lambda a, dims: np.ascontiguousarray(np.flip(a, dims)), "a",
     vjp={"a": lambda g, dims: flip(g, dims=dims)},
     jvp="linear", shape=lambda a, dims: (a.shape, a.dtype), samples=_matrix(dims=(1,)),
+    batch=_batched(lambda: flip, _up("dims")),
 )  # fmt: skip
 
 roll = primitive(
@@ -94,12 +140,14 @@ roll = primitive(
     vjp={"a": lambda g, shifts, dims: roll(g, shifts=tuple(-s for s in shifts), dims=dims)},
     jvp="linear", shape=lambda a, shifts, dims: (a.shape, a.dtype),
     samples=_matrix(shifts=(1,), dims=(1,)),
+    batch=_batched(lambda: roll, _up("dims")),
 )  # fmt: skip
 
 tri = primitive(
     "tri", lambda a, k, upper: np.triu(a, k) if upper else np.tril(a, k), "a",
     vjp={"a": lambda g, k, upper: tri(g, k=k, upper=upper)},
     jvp="linear", shape=lambda a, k, upper: (a.shape, a.dtype), samples=_matrix(k=0, upper=False),
+    batch=_batched(lambda: tri, lambda p, n: {}),
 )  # fmt: skip
 
 
@@ -116,6 +164,7 @@ pad_constant = primitive(
         a.dtype,
     ),
     samples=_matrix(widths=((1, 0), (0, 2))),
+    batch=_batched(lambda: pad_constant, lambda p, n: {"widths": ((0, 0), *p["widths"])}),
 )  # fmt: skip
 
 
@@ -132,6 +181,7 @@ diagonal = primitive(
         )
     },
     jvp="linear", shape=_diagonal_shape, samples=_matrix(offset=1, dim1=0, dim2=1),
+    batch=_batched(lambda: diagonal, _up("dim1", "dim2")),
 )  # fmt: skip
 
 
@@ -152,6 +202,10 @@ diagonal_embed = primitive(
     samples=lambda rng: [
         ((rng.normal(size=(3,)),), {"offset": 1, "dim1": 0, "dim2": 1, "shape": (3, 4)})
     ],
+    batch=_batched(
+        lambda: diagonal_embed,
+        lambda p, n: {**_up("dim1", "dim2")(p, n), "shape": (n, *p["shape"])},
+    ),
 )  # fmt: skip
 
 
@@ -170,12 +224,23 @@ def _cat_shape(*arrays: Any, dim: int, sizes: tuple) -> tuple:
     return tuple(shape), arrays[0].dtype
 
 
+def _cat_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
+    parts = []
+    for a, d in zip(args, dims, strict=True):
+        if d is None:
+            shape = tuple(a.shape)
+            a = expand(reshape(a, shape=(1, *shape)), shape=(size, *shape))
+        parts.append(in_front(a, d))
+    return cat(*parts, dim=params["dim"] + 1, sizes=params["sizes"]), 0
+
+
 cat = primitive(
     "cat", lambda *arrays, dim, sizes: np.concatenate(arrays, dim), "", vjp=_cat_rule,
     jvp="linear", shape=_cat_shape,
     samples=lambda rng: [
         ((rng.normal(size=(3, 2)), rng.normal(size=(3, 4))), {"dim": 1, "sizes": (2, 4)})
     ],
+    batch=_cat_batch,
 )  # fmt: skip
 
 
@@ -195,6 +260,7 @@ split = primitive(
         ((*a.shape[:dim], n, *a.shape[dim + 1 :]), a.dtype) for n in sizes
     ],
     samples=_matrix(dim=1, sizes=(1, 3)),
+    batch=_batched(lambda: split, _up("dim")),
 )  # fmt: skip
 
 
@@ -213,4 +279,5 @@ unbind = primitive(
     "unbind", _unbound, "a", vjp=_unbind_rule, jvp="linear", multi=True, view=True,
     shape=lambda a, dim: [(a.shape[:dim] + a.shape[dim + 1 :], a.dtype)] * a.shape[dim],
     samples=_matrix(dim=1),
+    batch=_batched(lambda: unbind, _up("dim")),
 )  # fmt: skip

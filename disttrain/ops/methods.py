@@ -13,7 +13,7 @@ from ..core import dtypes
 from ..core.device import device, usable
 from ..core.tensor import Tensor, wrap
 from ..errors import DeviceError, ShapeError
-from . import api, create, indexing, inplace, math, shape
+from . import api, comparing, create, indexing, inplace, math, products, shape
 from . import elementwise as el
 from . import random as sampling
 from .printing import text
@@ -55,8 +55,8 @@ Tensor.__truediv__ = math.fast_div
 Tensor.__neg__ = math.neg
 Tensor.__pos__ = lambda self: self
 Tensor.__abs__ = math.abs
-Tensor.__matmul__ = math.matmul
-Tensor.__rmatmul__ = lambda self, other: math.matmul(create.as_tensor(other), self)
+Tensor.__matmul__ = products.matmul
+Tensor.__rmatmul__ = lambda self, other: products.matmul(create.as_tensor(other), self)
 Tensor.__pow__ = math.pow
 Tensor.__rsub__ = _reflected(_rsub)
 Tensor.__rtruediv__ = _reflected(el.div)
@@ -275,8 +275,8 @@ Tensor.backward = lambda self, gradient=None, retain_graph=None, create_graph=Fa
 Tensor.dim = Tensor.ndimension = lambda self: self.ndim
 Tensor.numel = Tensor.nelement = lambda self: self.shape.numel()
 Tensor.element_size = lambda self: self.meta()[1].itemsize
-Tensor.is_floating_point = math.is_floating_point
-Tensor.is_complex, Tensor.is_nonzero = math.is_complex, math.is_nonzero
+Tensor.is_floating_point = comparing.is_floating_point
+Tensor.is_complex, Tensor.is_nonzero = comparing.is_complex, comparing.is_nonzero
 Tensor.get_device = lambda self: -1
 Tensor.is_pinned = lambda self: False
 Tensor.is_inference = lambda self: False
@@ -319,7 +319,7 @@ _OTHERS = """gather scatter scatter_add index_select index_add index_fill masked
 nonzero take argwhere repeat_interleave softmax log_softmax multinomial bernoulli sort argsort topk
 unique median bincount kthvalue quantile"""
 for _name in _MATH.split():
-    setattr(Tensor, _name, getattr(math, _name))
+    setattr(Tensor, _name, getattr(api, _name))
 for _name in _SHAPE.split():
     setattr(Tensor, _name, getattr(shape, _name))
 for _name in _OTHERS.split():

@@ -18,7 +18,7 @@ from ...core import dtypes
 from ...core.checkpoint import checkpoint, checkpoint_sequential
 from ...core.tensor import Size, Tensor
 from ...errors import ConfigError
-from ...ops import linalg, math
+from ...ops import linalg, math, products, reductions
 from . import facade, legacy, spawn, testing
 from .shim import ROOT, Shim, publish
 
@@ -53,7 +53,7 @@ def _top() -> Shim:
     top.give(**legacy.classes()).give(**facade.settings())
     top.give(
         __version__=VERSION, pi=3.141592653589793, inf=float("inf"), nan=float("nan"), e=2.718281828459045,
-        newaxis=None, Tensor=Tensor, norm=math.norm, compile=dt.compile, is_grad_enabled=dt.is_grad_enabled,
+        newaxis=None, Tensor=Tensor, norm=products.norm, compile=dt.compile, is_grad_enabled=dt.is_grad_enabled,
         strided="strided",
     )  # fmt: skip
     return top
@@ -143,11 +143,11 @@ def _others() -> dict[str, Shim]:
             dt, ["manual_seed", "seed", "initial_seed", "get_rng_state", "set_rng_state", "fork_rng"]
         ),
         "torch.linalg": Shim("torch.linalg").give(
-            norm=math.norm, vector_norm=math.vector_norm, inv=linalg.inv, det=linalg.det,
-            matmul=math.matmul,
+            norm=products.norm, vector_norm=products.vector_norm, inv=linalg.inv, det=linalg.det,
+            matmul=products.matmul,
         ),
         "torch.special": Shim("torch.special").give(
-            expit=math.sigmoid, logsumexp=math.logsumexp, erf=math.erf, xlogy=math.xlogy
+            expit=math.sigmoid, logsumexp=reductions.logsumexp, erf=math.erf, xlogy=math.xlogy
         ),
         "torch.testing": Shim("torch.testing").give(assert_close=testing.assert_close),
         "torch.version": Shim("torch.version").give(__version__=VERSION, cuda=None, hip=None, git_version=""),

@@ -6,7 +6,7 @@ Everything a training script names is here: tensors and functions, ``dt.nn``, ``
 ``dt.data``, ``dt.distributed``, ``dt.func``, ``dt.compile``.
 """
 
-from . import autograd, core, data, distributed, func, linalg, nn, optim, serialize
+from . import autograd, compile, core, data, distributed, func, linalg, nn, optim, serialize
 from .core import (
     Size,
     Tensor,

@@ -286,6 +286,7 @@ class Tensor:
                 "numpy(): this tensor requires grad, and numpy would not record what it does; "
                 "call .detach().numpy()"
             )
+        note_read(self)
         return np.asarray(self.array)
 
     def __reduce_ex__(self, protocol: int) -> tuple:
@@ -318,6 +319,13 @@ def _rebuild(kind: type, array: Any, shape: tuple, requires_grad: bool) -> Tenso
     if requires_grad:
         out.requires_grad_()
     return out
+
+
+def note_read(t: Tensor) -> None:
+    """Tell interpreters that care (capture) that numbers of ``t`` leave for Python."""
+    for interp in context.thread.stack:
+        if interp.dynamic:
+            interp.on_read(t)
 
 
 def wrap(array: Any) -> Tensor:

@@ -113,9 +113,7 @@ def _diagonal(prim: Primitive, primals: tuple, tangents: tuple, params: dict, ou
 def _transposed(prim: Primitive, primals: tuple, tangents: tuple, params: dict) -> Any:
     """d/dg <vjp(g), tangent>: the transpose of the vjp."""
     with enable_grad():
-        leaves = [
-            _leaf(p) if t is not None else p for p, t in zip(primals, tangents, strict=True)
-        ]
+        leaves = [_leaf(p) if t is not None else p for p, t in zip(primals, tangents, strict=True)]
         wanted = [x for x, t in zip(leaves, tangents, strict=True) if t is not None]
         given = [t for t in tangents if t is not None]
         result = prim(*leaves, **params)

@@ -118,7 +118,9 @@ def grad_and_value(
             value, aux = value
         if not isinstance(value, Tensor) or value.shape.numel() != 1 or value.ndim:
             what = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
-            raise AutogradError(f"grad: the function must return a scalar tensor; it returned {what}")
+            raise AutogradError(
+                f"grad: the function must return a scalar tensor; it returned {what}"
+            )
         rows = _scalar_rows(value, inputs)
         if not outer:
             rows = [r.detach() if not isinstance(r, Tracer) else r for r in rows]
@@ -230,7 +232,9 @@ def functional_call(module: Any, parameters: dict, args: Any = (), kwargs: Any =
             owner = module.get_submodule(path) if path else module
             table = owner._parameters if leaf in owner._parameters else owner._buffers
             if leaf not in table:
-                raise ConfigError(f"functional_call: the module has no parameter or buffer {name!r}")
+                raise ConfigError(
+                    f"functional_call: the module has no parameter or buffer {name!r}"
+                )
             before.append((table, leaf, table[leaf]))
             table[leaf] = value
         return module(*args, **(kwargs or {}))

@@ -88,9 +88,7 @@ def batch_rule(prim: Primitive) -> Callable:
         return prim.batch
     if prim.elementwise:
         return functools.partial(_elementwise, prim)
-    warnings.warn(
-        f"vmap: {prim.name} has no batch rule and runs once per example", stacklevel=4
-    )
+    warnings.warn(f"vmap: {prim.name} has no batch rule and runs once per example", stacklevel=4)
     return per_example(prim)
 
 
@@ -120,8 +118,7 @@ def per_example(prim: Primitive) -> Callable:
         rows = []
         for i in range(size):
             one = [
-                a if d is None else shaping.select(a, d, i)
-                for a, d in zip(args, dims, strict=True)
+                a if d is None else shaping.select(a, d, i) for a, d in zip(args, dims, strict=True)
             ]
             rows.append(prim(*one, **params))
         if prim.multi:
@@ -146,9 +143,7 @@ def vmap(
     ``randomness``: 'error', 'different' (each example draws its own numbers) or 'same'.
     """
     if randomness not in ("error", "different", "same"):
-        raise ConfigError(
-            f"vmap: randomness={randomness!r}; needed 'error', 'different' or 'same'"
-        )
+        raise ConfigError(f"vmap: randomness={randomness!r}; needed 'error', 'different' or 'same'")
 
     @functools.wraps(func)
     def batched(*args: Any, **kwargs: Any) -> Any:
@@ -184,7 +179,9 @@ def _spread_into(entry: Any, arg: Any, out: list) -> None:
         out.extend(entry if isinstance(leaf, Tensor) else None for leaf in below)
         return
     pairs = (
-        [(entry[k], arg[k]) for k in arg] if isinstance(arg, dict) else list(zip(entry, arg, strict=True))
+        [(entry[k], arg[k]) for k in arg]
+        if isinstance(arg, dict)
+        else list(zip(entry, arg, strict=True))
     )
     for sub_entry, sub_arg in pairs:
         _spread_into(sub_entry, sub_arg, out)
@@ -215,12 +212,14 @@ def _run(
 ) -> Any:  # fmt: skip
     level = Batch(size, randomness)
     with context.interpreter(level):
-        inputs = [
-            x if d is None else level.wrap(x, d) for x, d in zip(leaves, dims, strict=True)
-        ]
+        inputs = [x if d is None else level.wrap(x, d) for x, d in zip(leaves, dims, strict=True)]
         result = func(*rebuild(inputs), **kwargs)
     outs, unflatten = tree.flatten(result)
-    places = [out_dims] * len(outs) if isinstance(out_dims, (int, type(None))) else tree.leaves(list(out_dims))
+    places = (
+        [out_dims] * len(outs)
+        if isinstance(out_dims, (int, type(None)))
+        else tree.leaves(list(out_dims))
+    )
     return unflatten([_leave(level, o, d) for o, d in zip(outs, places, strict=True)])
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from .. import core
 from ..core import dtypes
 from ..core.device import device, usable
-from ..core.tensor import Tensor, wrap
+from ..core.tensor import Tensor, note_read, wrap
 from ..errors import DeviceError, ShapeError
 from . import api, comparing, create, indexing, inplace, math, products, shape
 from . import elementwise as el
@@ -95,12 +95,14 @@ def item(self: Tensor) -> Any:
             f"item: a tensor of shape {list(self.shape)} has {array.size} elements; exactly one is "
             "needed; reduce or index it first, or use tolist()"
         )
+    note_read(self)
     value = array.item()
     return float(value) if array.dtype.kind == "V" else value
 
 
 def tolist(self: Tensor) -> Any:
     """The values as nested lists of Python numbers."""
+    note_read(self)
     array = self.array
     return (array.astype(np.float32) if array.dtype.kind == "V" else array).tolist()
 
@@ -111,6 +113,7 @@ def _truth(self: Tensor) -> bool:
             f"bool: the truth of a tensor of shape {list(self.shape)} is ambiguous; use .any() or "
             ".all()"
         )
+    note_read(self)
     return bool(self.array.item())
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ... import ops
+from ...context import thread
 from ...core import Tensor, no_grad, wrap
 from ...errors import AutogradError, ConfigError
 
@@ -99,8 +100,22 @@ def clip_grad_norm_(
     The norm is taken over all elements of all gradients, as if they were one vector.
     """
     params = _tensors(parameters)
+    if thread.stack:
+        return _clip_by_operations(params, float(max_norm), float(norm_type))
     total = get_total_norm(_grads(params), norm_type, error_if_nonfinite)
     clip_grads_with_norm_(params, max_norm, total)
+    return total
+
+
+def _clip_by_operations(params: list[Tensor], max_norm: float, norm_type: float) -> Tensor:
+    """As ``clip_grad_norm_``, in tensor operations alone, for interpreters to see."""
+    with no_grad():
+        grads = _grads(params)
+        norms = ops.stack([ops.norm(g.detach(), norm_type) for g in grads])
+        total = ops.norm(norms, norm_type)
+        scale = ops.clamp(max_norm / (total + 1e-6), max=1.0)
+        for g in grads:
+            g.mul_(scale)
     return total
 
 

@@ -1,0 +1,26 @@
+"""Capture and replay: ``dt.compile(fn)``, and ``disttrain.compile.capture`` for the graph itself.
+
+The package is callable, since ``dt.compile`` is both the place of these names and the function.
+"""
+
+import sys
+import types
+from typing import Any
+
+from .capture import capture
+from .compiled import Compiled
+from .compiled import compile as _compile
+from .graph import Graph, Instruction, Var
+from .passes import dead_code
+
+
+class _Callable(types.ModuleType):
+    """A module that is called as its main function."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return _compile(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _Callable
+
+__all__ = ["Compiled", "Graph", "Instruction", "Var", "capture", "dead_code"]

@@ -78,9 +78,6 @@ class Tensor:
     layout = "strided"
     __array_priority__ = 1000
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise TypeError("Tensor: use disttrain.tensor(data), zeros, randn ... to make one")
-
     # --- what it is -------------------------------------------------------------------------
     @property
     def shape(self) -> Size:

@@ -269,6 +269,18 @@ def new_like(make: Any, input: Tensor, size: Sequence, **options: Any) -> Tensor
     return make(*size, **options)
 
 
+def construct(kind: dtypes.dtype, args: tuple) -> Tensor:
+    """``T()``, ``T(2, 3)`` (sizes) or ``T([1, 2])`` (data)."""
+    if not args:
+        return empty(0, dtype=kind)
+    first = args[0]
+    if len(args) == 1 and isinstance(first, (list, tuple, np.ndarray, Tensor)):
+        if type(first).__name__ == "Size":
+            return empty(*first, dtype=kind)
+        return tensor(first, dtype=kind)
+    return empty(*args, dtype=kind)
+
+
 __all__ = [
     "arange",
     "as_tensor",

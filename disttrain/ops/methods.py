@@ -145,6 +145,14 @@ Tensor.__contains__ = lambda self, value: bool((self == value).any())
 Tensor.item, Tensor.tolist = item, tolist
 
 
+def _old_constructor(self: Tensor, *args: Any, **kwargs: Any) -> None:
+    """``Tensor(2, 3)`` (sizes) or ``Tensor([1, 2])`` (data), as old programs write it."""
+    self.array = create.construct(dtypes.get_default_dtype(), args).array
+
+
+Tensor.__init__ = _old_constructor
+
+
 # --- conversion --------------------------------------------------------------------------------
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ...core import dtypes
 from ...core.tensor import Tensor
 from ...ops import create
@@ -25,23 +23,11 @@ KINDS = {
 }
 
 
-def construct(kind: dtypes.dtype, args: tuple) -> Tensor:
-    """``T()``, ``T(2, 3)`` (sizes) or ``T([1, 2])`` (data)."""
-    if not args:
-        return create.empty(0, dtype=kind)
-    first = args[0]
-    if len(args) == 1 and isinstance(first, (list, tuple, np.ndarray, Tensor)):
-        if type(first).__name__ == "Size":
-            return create.empty(*first, dtype=kind)
-        return create.tensor(first, dtype=kind)
-    return create.empty(*args, dtype=kind)
-
-
 class _Legacy(type):
     kind: dtypes.dtype
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Tensor:
-        return construct(cls.kind, args)
+        return create.construct(cls.kind, args)
 
     def __instancecheck__(cls, value: Any) -> bool:
         return isinstance(value, Tensor) and value.dtype is cls.kind

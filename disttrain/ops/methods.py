@@ -204,7 +204,8 @@ for _name, _kind in _CASTS.items():
 def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The tensor in another type; without one, the name of the type."""
     if dtype is None:
-        return f"disttrain.{_LEGACY.get(self.dtype.name, 'Tensor')}"
+        name = _LEGACY.get(self.dtype.name, "Tensor")
+        return f"{dtypes.dtype.namespace}.{name}"
     if isinstance(dtype, str):
         legacy = {v: k for k, v in _LEGACY.items()}
         dtype = legacy.get(dtype.rpartition(".")[2], dtype)
@@ -212,8 +213,9 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
 
 
 _LEGACY = {"float32": "FloatTensor", "float64": "DoubleTensor", "int64": "LongTensor",
-           "int32": "IntTensor", "uint8": "ByteTensor", "bool": "BoolTensor", "int16": "ShortTensor",
-           "int8": "CharTensor", "float16": "HalfTensor", "bfloat16": "BFloat16Tensor"}  # fmt: skip
+           "int32": "IntTensor", "uint8": "ByteTensor", "bool": "BoolTensor",
+           "int16": "ShortTensor", "int8": "CharTensor", "float16": "HalfTensor",
+           "bfloat16": "BFloat16Tensor"}  # fmt: skip
 
 
 def cuda(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -298,10 +300,10 @@ Tensor.storage_offset = lambda self: 0
 Tensor.new_tensor = lambda self, data, **o: create.tensor(
     data, dtype=o.pop("dtype", None) or self.dtype, device=o.pop("device", None) or self.device, **o
 )
-for _name in ("zeros", "ones", "empty"):
+for _make in (create.zeros, create.ones, create.empty):
     setattr(
-        Tensor, f"new_{_name}",
-        lambda self, *s, _make=getattr(create, _name), **o: create.new_like(_make, self, s, **o),
+        Tensor, f"new_{_make.__name__}",
+        lambda self, *s, _make=_make, **o: create.new_like(_make, self, s, **o),
     )  # fmt: skip
 Tensor.new_full = lambda self, size, fill_value, **o: create.full(
     size, fill_value, dtype=o.get("dtype") or self.dtype, device=o.get("device") or self.device
@@ -314,18 +316,18 @@ Tensor.new = lambda self, *s: (
 
 # --- functions of the same name ----------------------------------------------------------------
 
-_MATH = """neg negative abs absolute exp exp2 expm1 log log2 log10 log1p sqrt rsqrt square sin cos tan
-asin acos atan arcsin arccos arctan sinh cosh tanh asinh acosh atanh sigmoid relu erf reciprocal sign
-floor ceil trunc round conj isnan isinf isfinite logical_not bitwise_not logical_and logical_or
-logical_xor bitwise_and bitwise_or bitwise_xor eq ne lt le gt ge greater less not_equal greater_equal
-less_equal remainder fmod floor_divide atan2 logaddexp maximum minimum add sub subtract mul multiply
-div divide true_divide pow clamp clip clamp_min clamp_max lerp addcmul addcdiv xlogy nan_to_num sum
-nansum mean var std amax amin max min argmax argmin prod any all cumsum cumprod logsumexp
-count_nonzero norm matmul mm bmm mv dot inner outer addmm t equal isclose allclose"""
-_SHAPE = """reshape view view_as reshape_as flatten ravel unflatten permute transpose swapaxes swapdims
-movedim moveaxis squeeze unsqueeze expand expand_as broadcast_to narrow select split chunk tensor_split
-unbind repeat tile flip fliplr flipud roll tril triu diagonal diag trace stride clone contiguous
-is_contiguous"""
+_MATH = """neg negative abs absolute exp exp2 expm1 log log2 log10 log1p sqrt rsqrt square sin cos
+tan asin acos atan arcsin arccos arctan sinh cosh tanh asinh acosh atanh sigmoid relu erf reciprocal
+sign floor ceil trunc round conj isnan isinf isfinite logical_not bitwise_not logical_and logical_or
+logical_xor bitwise_and bitwise_or bitwise_xor eq ne lt le gt ge greater less not_equal
+greater_equal less_equal remainder fmod floor_divide atan2 logaddexp maximum minimum add sub
+subtract mul multiply div divide true_divide pow clamp clip clamp_min clamp_max lerp addcmul addcdiv
+xlogy nan_to_num sum nansum mean var std amax amin max min argmax argmin prod any all cumsum cumprod
+logsumexp count_nonzero norm matmul mm bmm mv dot inner outer addmm t equal isclose allclose"""
+_SHAPE = """reshape view view_as reshape_as flatten ravel unflatten permute transpose swapaxes
+swapdims movedim moveaxis squeeze unsqueeze expand expand_as broadcast_to narrow select split chunk
+tensor_split unbind repeat tile flip fliplr flipud roll tril triu diagonal diag trace stride clone
+contiguous is_contiguous"""
 _OTHERS = """gather scatter scatter_add index_select index_add index_fill masked_select masked_fill
 nonzero take argwhere repeat_interleave softmax log_softmax multinomial bernoulli sort argsort topk
 unique median bincount kthvalue quantile"""

@@ -125,7 +125,9 @@ def _distributed() -> dict[str, Shim]:
     return {
         "torch.distributed": top,
         "torch.distributed.elastic": Shim("torch.distributed.elastic"),
-        "torch.distributed.elastic.multiprocessing": Shim("torch.distributed.elastic.multiprocessing"),
+        "torch.distributed.elastic.multiprocessing": Shim(
+            "torch.distributed.elastic.multiprocessing"
+        ),
         "torch.distributed.elastic.multiprocessing.errors": Shim(
             "torch.distributed.elastic.multiprocessing.errors"
         ).give(record=lambda fn: fn),

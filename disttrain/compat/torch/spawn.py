@@ -68,9 +68,7 @@ class SpawnContext:
             raise ProcessRaisedException(
                 f"\n\n-- Process {index} terminated with the following error:\n{pipe.recv()}"
             )
-        raise ProcessExitedException(
-            f"process {index} terminated with exit code {failed.exitcode}"
-        )
+        raise ProcessExitedException(f"process {index} terminated with exit code {failed.exitcode}")
 
 
 def spawn(

@@ -7,7 +7,7 @@ module-level variable of the parts that use it:
   parts keep what is theirs (the default random generator, the default process group ...).
 * ``thread``: state of one thread: its rank, the grad mode, the stack of interpreters.
 
-Threads that a program starts by itself belong to the rank of the process (``attach`` names another).
+Threads that a program starts by itself belong to the rank of the process (or ``attach`` names one).
 
 Every blocking wait goes through ``wait_until``. Real ranks spin, yield, then sleep in short naps;
 simulated ranks hand the baton to their scheduler. Deadlines, peer failure and deadlock reports

@@ -3,8 +3,8 @@
     DisttrainError
       |- ShapeError (RuntimeError, ValueError)      shapes that do not fit
       |- DTypeError (RuntimeError, TypeError)       element types that do not fit
-      |- DeviceError (RuntimeError)                 arrays on devices that do not fit, or a device that is absent
-      |- AutogradError (RuntimeError)               misuse of the graph: backward twice, in-place on a saved tensor ...
+      |- DeviceError (RuntimeError)                 devices that do not fit, or are absent
+      |- AutogradError (RuntimeError)               misuse of the graph: backward twice ...
       |    `- AnomalyError                          nan found while anomaly detection is on
       |- ModuleError (AttributeError)               misuse of nn.Module
       |    `- ModuleNameError (KeyError)            a name that a module cannot register

@@ -2,8 +2,8 @@
 
 from . import dtypes
 from .autograd import backward, grad
-from .device import device
 from .checkpoint import checkpoint, checkpoint_sequential
+from .device import device
 from .engine import Algebra, Walk, accumulate, store_grad
 from .function import Function
 from .gate import Primitive, Tracer, gate

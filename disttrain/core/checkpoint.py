@@ -109,8 +109,8 @@ def checkpoint_sequential(
     steps: Sequence = list(functions.children()) if hasattr(functions, "children") else functions
     if segments < 1 or not steps:
         raise AutogradError(
-            f"checkpoint_sequential: {segments} segments of {len(steps)} functions; at least one of "
-            "each is needed"
+            f"checkpoint_sequential: {segments} segments of {len(steps)} functions; at least one "
+            "of each is needed"
         )
     size = max(len(steps) // segments, 1)
     end = 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+
 import ml_dtypes
 import numpy as np
 
@@ -143,9 +145,9 @@ class finfo:  # noqa: N801
     def __init__(self, kind: dtype | None = None) -> None:
         kind = as_dtype(kind or get_default_dtype())
         info = (ml_dtypes.finfo if kind.np.kind == "V" else np.finfo)(kind.np)
-        as_float = type(0.0)
-        self.min, self.max = as_float(info.min), as_float(info.max)
-        self.eps, self.tiny = as_float(info.eps), as_float(info.tiny)
+        number = builtins.float  # here ``float`` is the element type
+        self.min, self.max = number(info.min), number(info.max)
+        self.eps, self.tiny = number(info.eps), number(info.tiny)
         self.smallest_normal, self.bits = self.tiny, info.bits
         self.dtype = kind.name
 

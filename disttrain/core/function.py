@@ -31,8 +31,8 @@ class FunctionCtx:
         for t in tensors:
             if t is not None and not isinstance(t, Tensor):
                 raise TypeError(
-                    f"save_for_backward: {type(t).__name__} given; only tensors (or None) are saved "
-                    "this way; keep other values as attributes of ctx"
+                    f"save_for_backward: {type(t).__name__} given; only tensors (or None) are "
+                    "saved this way; keep other values as attributes of ctx"
                 )
         self.to_save = tensors
 
@@ -69,9 +69,7 @@ class FunctionNode(GraphNode):
         self.seq = next_seq()
         own = {id(o): i for i, o in enumerate(outputs)}
         # A saved result is kept as an alias, since the result holds this node.
-        self.kept = tuple(
-            (t.alias(), own[id(t)]) if id(t) in own else (t, -1) for t in ctx.to_save
-        )
+        self.kept = tuple((t.alias(), own[id(t)]) if id(t) in own else (t, -1) for t in ctx.to_save)
         self.versions = tuple(0 if t is None else t._version for t in ctx.to_save)
         ctx.to_save = ()
 
@@ -196,8 +194,8 @@ def _fresh(ctx: FunctionCtx, args: tuple, out: Any, cls: type) -> Any:
         if id(out) in ctx.dirty:
             if out.is_leaf and out.requires_grad:
                 raise AutogradError(
-                    f"{cls.__name__}: a leaf that requires grad ({describe(out)}) was marked dirty; "
-                    "change a clone of it"
+                    f"{cls.__name__}: a leaf that requires grad ({describe(out)}) was marked "
+                    "dirty; change a clone of it"
                 )
             return out
         return out.detach()

@@ -18,6 +18,7 @@ so transforms compose in any order without a second code path.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import MethodType
 from typing import Any
 
@@ -162,7 +163,7 @@ class Tracer(Tensor):
         return value
 
     def detach(self) -> Tensor:
-        return self.interp.lift_like(self)
+        return self.interp.detached(self)
 
     def alias(self) -> Tensor:
         return self.interp.lift_like(self)
@@ -377,6 +378,8 @@ def _slow(prim: Primitive, args: tuple, params: dict) -> Any:
     for a in args:
         if isinstance(a, Tracer) and (top is None or a.interp.level > top.level):
             top = a.interp
+    if prim.random:
+        top = _drawing(top)
     if top is not None:
         out = top.process(prim, args, params)
         if prim.mutates:
@@ -396,6 +399,14 @@ def _slow(prim: Primitive, args: tuple, params: dict) -> Any:
     return out
 
 
+def _drawing(top: Any) -> Any:
+    """The level that a draw of random numbers belongs to: the innermost that wants to see them."""
+    for interp in reversed(thread.stack):
+        if not interp.dynamic and interp.draws:
+            return interp if top is None or interp.level > top.level else top
+    return top
+
+
 def _through(prim: Primitive, args: tuple, params: dict, depth: int) -> Any:
     """Run on plain Tensors through the dynamic interpreters below ``depth``, without recording."""
     stack = thread.stack
@@ -403,12 +414,7 @@ def _through(prim: Primitive, args: tuple, params: dict, depth: int) -> Any:
         depth -= 1
         interp = stack[depth]
         if interp.dynamic:
-            below = depth
-
-            def proceed(prim: Primitive, args: tuple, params: dict) -> Any:
-                return _through(prim, args, params, below)
-
-            return interp.process(prim, args, params, proceed)
+            return interp.process(prim, args, params, partial(_through, depth=depth))
     arrays = [a.array if isinstance(a, Tensor) else a for a in args]
     try:
         result = prim.compute(arrays, params)
@@ -467,9 +473,9 @@ def check_inplace(t: Tensor, name: str) -> None:
         source, prim, _, _ = source._view
         if prim is None and source.requires_grad:
             raise AutogradError(
-                f"{name}: this tensor is a view, made under no_grad() or by split, chunk or unbind, "
-                "of one that requires grad; use an index such as x[a:b] while gradients are "
-                "recorded, or change it under no_grad()"
+                f"{name}: this tensor is a view, made under no_grad() or by split, chunk or "
+                "unbind, of one that requires grad; use an index such as x[a:b] while gradients "
+                "are recorded, or change it under no_grad()"
             )
         if source.graph_node().__class__ is AccumulateGrad:
             raise AutogradError(

@@ -1,4 +1,4 @@
-"""no_grad, enable_grad, set_grad_enabled, inference_mode: per thread, nestable, usable as decorators."""
+"""no_grad, enable_grad, set_grad_enabled, inference_mode: per thread, nestable, also decorators."""
 
 from __future__ import annotations
 

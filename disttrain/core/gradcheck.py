@@ -92,9 +92,7 @@ def _differences(func: Callable, given: tuple, i: int, o: int, eps: float) -> np
     return np.array(columns).T if columns else np.zeros((0, 0))
 
 
-def _same(
-    i: int, o: int, exact: np.ndarray, numeric: np.ndarray, atol: float, rtol: float
-) -> None:
+def _same(i: int, o: int, exact: np.ndarray, numeric: np.ndarray, atol: float, rtol: float) -> None:
     bad = np.abs(exact - numeric) > atol + rtol * np.abs(numeric)
     if bad.any():
         row, column = np.argwhere(bad)[0]

@@ -1,8 +1,8 @@
 """The graph: nodes, their outputs and the leaves' accumulators. No walk (see ``engine``).
 
 A ``Node`` remembers which primitive ran, the tensors that its rules need (never arrays), and its
-``edges``: per input the ``Node``, ``Output`` or ``AccumulateGrad`` that the gradient goes to, or None.
-``seq`` numbers nodes in order of creation, which the engine's order is derived from.
+``edges``: per input the ``Node``, ``Output`` or ``AccumulateGrad`` that the gradient goes to, or
+None. ``seq`` numbers nodes in order of creation, which the engine's order is derived from.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class GraphNode:
         return HookHandle(self.pre_hooks, hook)
 
     def register_hook(self, hook: Callable) -> HookHandle:
-        """``hook(grad_inputs, grad_outputs)`` after this node ran; may return other inputs' grads."""
+        """``hook(grad_inputs, grad_outputs)`` after this node ran; may return other grad inputs."""
         if self.post_hooks is None:
             self.post_hooks = HookDict()
         return HookHandle(self.post_hooks, hook)
@@ -187,9 +187,9 @@ class Node(GraphNode):
 
     def _changed(self, what: str, shape: tuple, site: str | None) -> str:
         return (
-            f"backward: {what} of {self.name()}, a tensor of shape {list(shape)}, is needed for the "
-            f"gradient but was changed by an in-place operation{f' at {site}' if site else ''}; "
-            "use the out-of-place form there, or .clone() the tensor first" + self.made_at()
+            f"backward: {what} of {self.name()}, a tensor of shape {list(shape)}, is needed for "
+            f"the gradient but was changed by an in-place operation{f' at {site}' if site else ''};"
+            " use the out-of-place form there, or .clone() the tensor first" + self.made_at()
         )
 
     def made_at(self) -> str:
@@ -217,10 +217,7 @@ class Node(GraphNode):
         edges = self.edges
         if wanted is None:
             return tuple(
-                [
-                    None if e is None else rule(g, out, values, self)
-                    for e, rule in zip(edges, rules)
-                ]
+                [None if e is None else rule(g, out, values, self) for e, rule in zip(edges, rules)]
             )
         return tuple(
             [

@@ -75,7 +75,8 @@ def _put(obj: Any, out: bytearray, where: str, depth: int) -> None:
     else:
         raise DTypeError(
             f"object collective: {where} is a {type(obj).__name__}; plain data is needed (None, "
-            "bool, numbers, str, bytes, lists, tuples, dicts, sets, arrays, tensors); send its parts"
+            "bool, numbers, str, bytes, lists, tuples, dicts, sets, arrays, tensors); send its "
+            "parts"
         )
 
 

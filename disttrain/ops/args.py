@@ -42,11 +42,13 @@ def dims(dim: Any, ndim: int, where: str) -> tuple[int, ...]:
     return () if ndim == 0 else out
 
 
+_SEQUENCES = (Sequence, np.ndarray)
+
+
 def size(args: tuple, where: str) -> tuple[int, ...]:
     """``f(2, 3)`` and ``f((2, 3))`` alike: a tuple of integers."""
-    if len(args) == 1 and args[0].__class__ is not int:
-        if isinstance(args[0], (Sequence, np.ndarray)):
-            args = tuple(args[0])
+    if len(args) == 1 and args[0].__class__ is not int and isinstance(args[0], _SEQUENCES):
+        args = tuple(args[0])
     for n in args:
         if n.__class__ is not int:
             break

@@ -5,9 +5,9 @@
 
 A derivative rule names what it reads: ``g`` (the cotangent), ``out`` (the result), arguments,
 parameters, ``needs`` (which arguments' gradients are wanted), ``a_shape`` (the shape of argument
-``a``, free of cost, when ``a`` is the one differentiated). What no rule names is not saved. Rules run on raw
-arrays in an ordinary backward and on Tensors otherwise, so they use operators that mean the same
-on both, and primitives; broadcasting is undone by the engine.
+``a``, free of cost, when ``a`` is the one differentiated). What no rule names is not saved. Rules
+run on raw arrays in an ordinary backward and on Tensors otherwise, so they use operators that mean
+the same on both, and primitives; broadcasting is undone by the engine.
 
 What is derived, not written:
 

@@ -38,7 +38,9 @@ neg = unary("neg", np.negative, lambda g: -g, expr=lambda a: -a)
 conj = unary("conj", np.conjugate, lambda g: conj(g))
 real = primitive(
     "real", lambda a: a.real.copy(), "a", vjp={"a": lambda g: g},
-    shape=lambda a: (a.shape, np.dtype(f"f{a.dtype.itemsize // (2 if a.dtype.kind == 'c' else 1)}")),
+    shape=lambda a: (
+        a.shape, np.dtype(f"f{a.dtype.itemsize // (2 if a.dtype.kind == 'c' else 1)}")
+    ),
 )  # fmt: skip
 real.elementwise = True
 absolute = unary("abs", np.absolute, lambda g, a: g * sign(a), expr=lambda a: ex.abs(a))
@@ -116,8 +118,8 @@ relu_backward = binary(
 
 
 erf = unary(
-    "erf", kernels.erf, lambda g, a: g * (exp(-(a * a)) * _SQRT_HALF_PI_INV), expr=lambda a: ex.erf(a),
-    floating=True,
+    "erf", kernels.erf, lambda g, a: g * (exp(-(a * a)) * _SQRT_HALF_PI_INV),
+    expr=lambda a: ex.erf(a), floating=True,
 )  # fmt: skip
 floor = unary("floor", np.floor, lambda g: g * 0, expr=lambda a: ex.floor(a))
 ceil = unary("ceil", np.ceil, lambda g: g * 0, expr=lambda a: ex.ceil(a))
@@ -189,11 +191,13 @@ def _as(g: Any, mask: Any) -> Any:
 
 
 maximum = binary(
-    "maximum", np.maximum, lambda g, a, b: _tie(g, a, b, a > b), lambda g, a, b: _tie(g, a, b, b > a),
+    "maximum", np.maximum,
+    lambda g, a, b: _tie(g, a, b, a > b), lambda g, a, b: _tie(g, a, b, b > a),
     expr=lambda a, b: ex.max(a, b),
 )  # fmt: skip
 minimum = binary(
-    "minimum", np.minimum, lambda g, a, b: _tie(g, a, b, a < b), lambda g, a, b: _tie(g, a, b, b < a),
+    "minimum", np.minimum,
+    lambda g, a, b: _tie(g, a, b, a < b), lambda g, a, b: _tie(g, a, b, b < a),
     expr=lambda a, b: ex.min(a, b),
 )  # fmt: skip
 remainder = binary(
@@ -210,7 +214,8 @@ atan2 = binary(
     lambda g, a, b: -g * a / (a * a + b * b), floating=True, samples=_both_positive,
 )  # fmt: skip
 logaddexp = binary(
-    "logaddexp", np.logaddexp, lambda g, a, out: g * exp(a - out), lambda g, b, out: g * exp(b - out),
+    "logaddexp", np.logaddexp,
+    lambda g, a, out: g * exp(a - out), lambda g, b, out: g * exp(b - out),
     floating=True,
 )  # fmt: skip
 

@@ -67,9 +67,9 @@ def inplace(name: str, prim: Callable, ufunc: Any = None) -> Callable:
     """The in-place form of an operation: ``f(self, *args, **params)`` returns ``self``."""
 
     def run(self: Tensor, *args: Any, **params: Any) -> Tensor:
-        if ufunc is not None and thread.mode != SLOW and not params and len(args) < 2:
-            if _quick(self, args, ufunc):
-                return self
+        quick = ufunc is not None and thread.mode != SLOW and not params and len(args) < 2
+        if quick and _quick(self, args, ufunc):
+            return self
         recording = records(self, *args)
         if recording:
             check_inplace(self, name)
@@ -141,11 +141,16 @@ def _rank(kind: np.dtype) -> int:
 def _replace_inner(name: str, target: Tensor, value: Tensor) -> None:
     if not isinstance(target, Tracer) or target.viewed:
         raise CaptureError(
-            f"{name}: inside a transform an in-place operation may only change a whole tensor that "
-            "depends on a transformed input and shares memory with no other (views of it included); "
-            "use the out-of-place form, or .clone() it first"
+            f"{name}: inside a transform an in-place operation may only change a whole tensor "
+            "that depends on a transformed input and shares memory with no other (views of it "
+            "included); use the out-of-place form, or .clone() it first"
         )
     own = isinstance(value, Tracer) and value.interp is target.interp
+    if not own and isinstance(value, Tracer) and value.interp.level > target.interp.level:
+        raise CaptureError(
+            f"{name}: a value of {value.interp} cannot be written to a tensor from outside it; use "
+            "the out-of-place form"
+        )
     value = value if own else target.interp.lift(value)
     target.__dict__.update({k: v for k, v in value.__dict__.items() if k != "_view"})
 
@@ -220,7 +225,15 @@ def zero_(self: Tensor) -> Tensor:
     return fill_(self, 0)
 
 
-add_ = inplace("add_", lambda self, other, alpha=1: el.add(self, other if alpha == 1 else other * alpha), np.add)  # fmt: skip
-sub_ = inplace("sub_", lambda self, other, alpha=1: el.sub(self, other if alpha == 1 else other * alpha), np.subtract)  # fmt: skip
+def _add(self: Tensor, other: Any, alpha: float = 1) -> Tensor:
+    return el.add(self, other if alpha == 1 else other * alpha)
+
+
+def _sub(self: Tensor, other: Any, alpha: float = 1) -> Tensor:
+    return el.sub(self, other if alpha == 1 else other * alpha)
+
+
+add_ = inplace("add_", _add, np.add)
+sub_ = inplace("sub_", _sub, np.subtract)
 mul_ = inplace("mul_", el.mul, np.multiply)
 div_ = inplace("div_", el.div, np.true_divide)

@@ -99,7 +99,7 @@ amin = primitive(
 
 
 def _prod_rule(g: Any, a: Any, dim: int, keepdim: bool) -> Any:
-    """The product of the others, by running products from both ends (right where there are zeros)."""
+    """The product of the others, by running products from both ends (right also for zeros)."""
     shape = tuple(a.shape)
     n = shape[dim]
     ahead = (slice(None),) * dim

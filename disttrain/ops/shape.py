@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -327,7 +328,7 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
         ends = np.cumsum([0, *sizes]).tolist()
     else:
         ends = [0, *[min(int(i), n) for i in indices_or_sections], n]
-    return tuple(_slice(input, d, a, b) for a, b in zip(ends, ends[1:], strict=False))
+    return tuple(_slice(input, d, a, b) for a, b in pairwise(ends))
 
 
 def unbind(input: Tensor, dim: int = 0) -> tuple:

@@ -77,6 +77,7 @@ permute = primitive(
     batch=_batched(lambda: permute, lambda p, n: {"dims": (0, *(d + 1 for d in p["dims"]))}),
 )  # fmt: skip
 
+
 def _expand_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
     a, shape = in_front(args[0], dims[0]), params["shape"]
     own = tuple(a.shape)[1:]

@@ -72,7 +72,7 @@ class Reducer:
             self.locally_unused = {i for i, p in enumerate(self.params) if p._node not in used}
 
     def _store(self, i: int) -> Callable[[Tensor, Any], None]:
-        bucket, view = self.place[i]
+        _, view = self.place[i]
         slot = view.array
 
         def store(leaf: Tensor, g: Any) -> None:
@@ -103,9 +103,9 @@ class Reducer:
         if len(self.missing) == len(self.params):
             if not self.sync_wanted():
                 raise AutogradError(
-                    f"DistributedDataParallel on rank {context.current().rank}: backward runs under "
-                    "no_sync(), but its forward did not, so the gradients would be averaged all "
-                    "the same; put the forward inside the no_sync() block too"
+                    f"DistributedDataParallel on rank {context.current().rank}: backward runs "
+                    "under no_sync(), but its forward did not, so the gradients would be averaged "
+                    "all the same; put the forward inside the no_sync() block too"
                 )
             on_finish(self._finish)
             for j in sorted(self.locally_unused):
@@ -113,9 +113,9 @@ class Reducer:
         if i not in self.missing:
             raise AutogradError(
                 f"DistributedDataParallel on rank {context.current().rank}: parameter "
-                f"{self.metas[i].name!r} received its gradient twice in one backward; it is used by "
-                "two graphs (two forwards before one backward, or re-entrant checkpointing); run "
-                "one forward per backward, or use checkpoint(..., use_reentrant=False)"
+                f"{self.metas[i].name!r} received its gradient twice in one backward; it is used "
+                "by two graphs (two forwards before one backward, or re-entrant checkpointing); "
+                "run one forward per backward, or use checkpoint(..., use_reentrant=False)"
             )
         self._mark(i)
 

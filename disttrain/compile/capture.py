@@ -62,7 +62,8 @@ class Capture:
 
     def made(self, t: Tensor) -> bool:
         """Whether the captured program made ``t``."""
-        found = self.vars.get(id(t)) or self.vars.get(("memory", id(t.array)))  # type: ignore[arg-type]
+        memory = ("memory", id(t.array))
+        found = self.vars.get(id(t)) or self.vars.get(memory)  # type: ignore[arg-type]
         return found is not None and found.kind == "v"
 
     def on_read(self, t: Tensor) -> None:

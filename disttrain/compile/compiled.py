@@ -17,7 +17,7 @@ from .passes import dead_code
 
 
 class Compiled:
-    """A function that is captured per guard (shapes, types, plain arguments, settings) and replayed.
+    """A function that is captured per guard (shapes, types, plain arguments), then replayed.
 
     What is replayed: calls whose results carry no graph, that is whole training steps (forward,
     backward, optimizer in one function) and inference under ``no_grad``. A call whose result the

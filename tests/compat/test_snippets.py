@@ -139,13 +139,15 @@ def test_old_names(tmp_path):
         import torch
         from torch.autograd import Variable
         x = Variable(torch.FloatTensor([1, 2]), requires_grad=True)
-        print(isinstance(x, torch.FloatTensor), torch.LongTensor([3]).dtype, torch.Tensor(2, 3).shape)
+        print(isinstance(x, torch.FloatTensor), torch.LongTensor([3]).dtype)
+        print(torch.Tensor(2, 3).shape)
         torch.backends.cudnn.benchmark = True
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         print(device, x.type(), torch.pi > 3, torch.get_num_threads() >= 1)
     """
     assert lines(tmp_path, program) == [
-        "True torch.int64 torch.Size([2, 3])",
+        "True torch.int64",
+        "torch.Size([2, 3])",
         "cpu torch.FloatTensor True True",
     ]
 
@@ -155,7 +157,8 @@ def test_spawned_processes_meet(tmp_path):
         import torch, torch.distributed as dist, torch.multiprocessing as mp
 
         def main(rank, size, path):
-            dist.init_process_group("gloo", init_method="file://" + path, rank=rank, world_size=size)
+            where = "file://" + path
+            dist.init_process_group("gloo", init_method=where, rank=rank, world_size=size)
             t = torch.ones(2) * (rank + 1)
             dist.all_reduce(t, op=dist.ReduceOp.SUM)
             if rank == 0:

@@ -110,7 +110,7 @@ class Rank:
 _process_rank = Rank()
 
 
-_at_start: list[Callable[[], None]] = []  # filled while modules are imported, then only read
+_at_start: list[Callable[[], Any]] = []  # filled while modules are imported, then only read
 
 
 class _Thread(threading.local):
@@ -138,7 +138,7 @@ class _Thread(threading.local):
 thread = _Thread()
 
 
-def at_thread_start(setup: Callable[[], None]) -> None:
+def at_thread_start(setup: Callable[[], Any]) -> None:
     """Run ``setup`` on this thread now, and on every other thread when it first does something
     here. For modules to call while they are imported."""
     _at_start.append(setup)

@@ -92,15 +92,14 @@ class Capture:
 
     def graph(self, outputs: list) -> Graph:
         """The recorded program, with these results."""
+        outs = tuple(self.var(o) if isinstance(o, Tensor) else o for o in outputs)
         names = tuple(
             self.names.get(id(t)) or f"{'leaf' if t.is_leaf else 'tensor'} from outside"
             for t in self.captured
         )
-        outs = tuple(self.var(o) if isinstance(o, Tensor) else o for o in outputs)
         return Graph(
-            self.inputs, tuple(self.captured), names + ("result",) * (len(self.captured) - len(names)),
-            tuple(self.instructions), outs, self.metas,
-        ).verify()  # fmt: skip
+            self.inputs, tuple(self.captured), names, tuple(self.instructions), outs, self.metas
+        ).verify()
 
 
 def capture(fn: Callable, names: dict[int, str] | None = None) -> Callable:

@@ -192,8 +192,8 @@ def test_ddp_under_dtrun(tmp_path):
     ("statement", "said"),
     [
         ("import torch; torch.nope", "torch.nope is not part of disttrain's stand-in"),
-        ("from torch import nope", "cannot import name 'nope' from 'torch'"),
-        ("import torch.nope", "No module named 'torch.nope': disttrain's stand-in"),
+        ("from torch import nope", "torch.nope is not part of disttrain's stand-in"),
+        ("import torch.nope", "torch.nope is not part of disttrain's stand-in"),
         ("import torch; torch.ones(2).cuda()", "device 'cuda': not available here"),
     ],
 )

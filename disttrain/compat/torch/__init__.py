@@ -9,6 +9,8 @@ been imported already. What is missing says so by name (see ``shim``).
 
 from __future__ import annotations
 
+import math
+import os
 import sys
 from typing import Any
 
@@ -16,13 +18,16 @@ import disttrain as dt
 
 from ...core import dtypes
 from ...core.checkpoint import checkpoint, checkpoint_sequential
-from ...core.tensor import Size, Tensor
+from ...core.tensor import Size
 from ...errors import ConfigError
-from ...ops import linalg, math, products, reductions
-from . import facade, legacy, spawn, testing
+from . import amp, facade, legacy, parallel, spawn, testing
 from .shim import ROOT, Shim, publish
 
 VERSION = "2.13.0+disttrain"
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_ENTRY = os.path.join(_HERE, "entry")  # where processes that are started afresh find the stand-in
+_RUN = os.path.join(_HERE, "run.py")
+_RUNNABLE = {"torch.distributed.run": _RUN, "torch.distributed.launch": _RUN}
 
 
 def install() -> None:
@@ -37,66 +42,95 @@ def install() -> None:
             "start the program with python -m disttrain.compat.torch"
         )
     dtypes.dtype.namespace = Size.namespace = ROOT
-    publish(build())
+    publish(build(), _RUNNABLE)
+    sys.path.insert(1, _ENTRY)
 
 
 def build() -> dict[str, Shim]:
     """All modules of the stand-in, parents before children."""
     modules = {ROOT: _top()}
-    for group in (_nn(), _optim(), _utils(), _autograd(), _distributed(), _others()):
+    for group in (_nn(), _optim(), _utils(), _autograd(), _distributed(), _devices(), _others()):
         modules.update(group)
     return modules
 
 
+def _module(name: str, source: Any, *names: str) -> dict[str, Shim]:
+    """One module with all of ``source``, or only ``names``."""
+    return {name: Shim(name).take(source, names or None)}
+
+
 def _top() -> Shim:
-    top = Shim(ROOT).take(dt)
-    top.give(**legacy.classes()).give(**facade.settings())
-    top.give(
-        __version__=VERSION, pi=3.141592653589793, inf=float("inf"), nan=float("nan"), e=2.718281828459045,
-        newaxis=None, Tensor=Tensor, norm=products.norm, compile=dt.compile, is_grad_enabled=dt.is_grad_enabled,
-        strided="strided",
+    return (
+        Shim(ROOT)
+        .take(dt)
+        .give(**legacy.classes())
+        .give(**facade.settings())
+        .give(
+            __version__=VERSION, pi=math.pi, inf=math.inf, nan=math.nan, e=math.e, newaxis=None,
+            compile=dt.compile, vmap=dt.func.vmap, autocast=amp.autocast, cfloat=dtypes.complex64,
+            cdouble=dtypes.complex128, typename=_typename, is_storage=lambda obj: False,
+        )
     )  # fmt: skip
-    return top
+
+
+def _typename(obj: Any) -> str:
+    kind = type(obj)
+    return obj.type() if isinstance(obj, dt.Tensor) else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _nn() -> dict[str, Shim]:
-    out = {
-        "torch.nn": Shim("torch.nn").take(dt.nn),
-        "torch.nn.functional": Shim("torch.nn.functional").take(dt.nn.functional),
-        "torch.nn.init": Shim("torch.nn.init").take(dt.nn.init),
-        "torch.nn.utils": Shim("torch.nn.utils").take(dt.nn.utils),
-        "torch.nn.parameter": Shim("torch.nn.parameter").give(Parameter=dt.nn.Parameter),
-        "torch.nn.modules": Shim("torch.nn.modules").take(dt.nn),
-        "torch.nn.modules.module": Shim("torch.nn.modules.module").give(Module=dt.nn.Module),
-        "torch.nn.parallel": Shim("torch.nn.parallel").give(
-            DistributedDataParallel=dt.distributed.DistributedDataParallel
-        ),
-        "torch.nn.parallel.distributed": Shim("torch.nn.parallel.distributed").give(
-            DistributedDataParallel=dt.distributed.DistributedDataParallel
-        ),
+    nn = dt.nn
+    parallel_names = {
+        "DistributedDataParallel": dt.distributed.DistributedDataParallel,
+        "DataParallel": parallel.DataParallel,
     }
-    return out
+    modules = Shim("torch.nn.modules").take(nn)
+    return {
+        "torch.nn": Shim("torch.nn").take(nn).give(DataParallel=parallel.DataParallel),
+        **_module("torch.nn.functional", nn.functional),
+        **_module("torch.nn.init", nn.init),
+        **_module("torch.nn.utils", nn.utils),
+        **_module("torch.nn.utils.rnn", nn.utils.rnn),
+        **_module("torch.nn.utils.clip_grad", nn.utils.clip),
+        **_module(
+            "torch.nn.parameter", nn, "Parameter", "Buffer", "UninitializedParameter",
+            "UninitializedBuffer",
+        ),
+        "torch.nn.modules": modules,
+        **_module("torch.nn.modules.module", nn, "Module"),
+        **{
+            f"torch.nn.modules.{name}": Shim(f"torch.nn.modules.{name}").take(nn)
+            for name in ("activation", "batchnorm", "container", "conv", "linear", "loss", "sparse")
+        },
+        "torch.nn.parallel": Shim("torch.nn.parallel").give(**parallel_names),
+        "torch.nn.parallel.distributed": Shim("torch.nn.parallel.distributed").give(
+            **parallel_names
+        ),
+    }  # fmt: skip
 
 
 def _optim() -> dict[str, Shim]:
+    optim = dt.optim
+    one_each = {
+        f"torch.optim.{kind.lower()}": Shim(f"torch.optim.{kind.lower()}").take(optim, [kind])
+        for kind in ("SGD", "Adam", "AdamW", "Adagrad", "Adadelta", "RMSprop", "Optimizer")
+    }
     return {
-        "torch.optim": Shim("torch.optim").take(dt.optim),
-        "torch.optim.lr_scheduler": Shim("torch.optim.lr_scheduler").take(dt.optim.lr_scheduler),
-        "torch.optim.optimizer": Shim("torch.optim.optimizer").give(Optimizer=dt.optim.Optimizer),
+        **_module("torch.optim", optim),
+        **one_each,
+        "torch.optim.lr_scheduler": Shim("torch.optim.lr_scheduler").take(optim.lr_scheduler),
     }
 
 
 def _utils() -> dict[str, Shim]:
-    samplers = ["Sampler", "RandomSampler", "SequentialSampler", "BatchSampler"]
+    data = dt.data
     return {
         "torch.utils": Shim("torch.utils"),
-        "torch.utils.data": Shim("torch.utils.data").take(dt.data),
-        "torch.utils.data.dataset": Shim("torch.utils.data.dataset").take(dt.data),
-        "torch.utils.data.dataloader": Shim("torch.utils.data.dataloader").take(dt.data),
-        "torch.utils.data.sampler": Shim("torch.utils.data.sampler").take(dt.data, samplers),
-        "torch.utils.data.distributed": Shim("torch.utils.data.distributed").give(
-            DistributedSampler=dt.data.DistributedSampler
-        ),
+        "torch.utils.data": Shim("torch.utils.data").take(data),
+        "torch.utils.data.dataset": Shim("torch.utils.data.dataset").take(data),
+        "torch.utils.data.dataloader": Shim("torch.utils.data.dataloader").take(data),
+        "torch.utils.data.sampler": Shim("torch.utils.data.sampler").take(data),
+        **_module("torch.utils.data.distributed", data, "DistributedSampler"),
         "torch.utils.checkpoint": Shim("torch.utils.checkpoint").give(
             checkpoint=checkpoint, checkpoint_sequential=checkpoint_sequential
         ),
@@ -104,58 +138,79 @@ def _utils() -> dict[str, Shim]:
 
 
 def _autograd() -> dict[str, Shim]:
+    autograd = Shim("torch.autograd").take(dt.autograd).give(Variable=legacy.variable())
     return {
-        "torch.autograd": Shim("torch.autograd").take(dt.autograd),
+        "torch.autograd": autograd,
+        "torch.autograd.variable": Shim("torch.autograd.variable").take(autograd, ["Variable"]),
         "torch.autograd.function": Shim("torch.autograd.function").take(dt.autograd),
+        "torch.autograd.grad_mode": Shim("torch.autograd.grad_mode").take(dt.autograd),
         "torch.autograd.functional": Shim("torch.autograd.functional").give(
-            jacobian=_jacobian, hessian=lambda fn, x: dt.func.hessian(fn)(x)
+            jacobian=_jacobian, hessian=_hessian
         ),
         "torch.func": Shim("torch.func").take(dt.func),
     }
 
 
-def _jacobian(fn: Any, inputs: Any, **options: Any) -> Any:
-    if isinstance(inputs, tuple):
-        return dt.func.jacrev(fn, argnums=tuple(range(len(inputs))))(*inputs)
-    return dt.func.jacrev(fn)(inputs)
+def _jacobian(func: Any, inputs: Any, create_graph: bool = False, strict: bool = False,
+              vectorize: bool = False, strategy: str = "reverse-mode") -> Any:  # fmt: skip
+    """``torch.autograd.functional.jacobian``. Detached unless ``create_graph``."""
+    transform = dt.func.jacfwd if strategy == "forward-mode" else dt.func.jacrev
+    return _of_inputs(transform, func, inputs, create_graph)
+
+
+def _hessian(func: Any, inputs: Any, create_graph: bool = False, strict: bool = False,
+             vectorize: bool = False, outer_jacobian_strategy: str = "") -> Any:  # fmt: skip
+    """``torch.autograd.functional.hessian``. Detached unless ``create_graph``."""
+    return _of_inputs(dt.func.hessian, func, inputs, create_graph)
+
+
+def _of_inputs(transform: Any, func: Any, inputs: Any, create_graph: bool) -> Any:
+    several = isinstance(inputs, tuple)
+    given = inputs if several else (inputs,)
+    given = given if create_graph else tuple(x.detach() for x in given)
+    return transform(func, argnums=tuple(range(len(given))) if several else 0)(*given)
 
 
 def _distributed() -> dict[str, Shim]:
-    top = Shim("torch.distributed").take(dt.distributed)
+    elastic = "torch.distributed.elastic"
+    errors = f"{elastic}.multiprocessing.errors"
     return {
-        "torch.distributed": top,
-        "torch.distributed.elastic": Shim("torch.distributed.elastic"),
-        "torch.distributed.elastic.multiprocessing": Shim(
-            "torch.distributed.elastic.multiprocessing"
-        ),
-        "torch.distributed.elastic.multiprocessing.errors": Shim(
-            "torch.distributed.elastic.multiprocessing.errors"
-        ).give(record=lambda fn: fn),
+        "torch.distributed": Shim("torch.distributed").take(dt.distributed),
+        **_module("torch.distributed.distributed_c10d", dt.distributed),
+        elastic: Shim(elastic),
+        f"{elastic}.multiprocessing": Shim(f"{elastic}.multiprocessing"),
+        errors: Shim(errors).give(record=lambda fn, error_handler=None: fn),  # dtrun records all
         "torch.multiprocessing": spawn.module(),
     }
 
 
-def _others() -> dict[str, Shim]:
-    cuda = facade.cuda()
-    out = {
-        "torch.cuda": cuda,
+def _devices() -> dict[str, Shim]:
+    return {
+        "torch.cpu": facade.cpu(),
+        "torch.cuda": facade.cuda(),
+        "torch.mps": facade.mps(),
         "torch.accelerator": facade.accelerator(),
         **facade.backends(),
-        "torch.random": Shim("torch.random").take(
-            dt, ["manual_seed", "seed", "initial_seed", "get_rng_state", "set_rng_state", "fork_rng"]
-        ),
-        "torch.linalg": Shim("torch.linalg").give(
-            norm=products.norm, vector_norm=products.vector_norm, inv=linalg.inv, det=linalg.det,
-            matmul=products.matmul,
-        ),
+        **amp.modules(),
+    }
+
+
+def _others() -> dict[str, Shim]:
+    seeds = "manual_seed seed initial_seed get_rng_state set_rng_state fork_rng default_generator"
+    return {
+        **_module("torch.random", dt, *seeds.split()),
+        **_module("torch.linalg", dt.linalg),
         "torch.special": Shim("torch.special").give(
-            expit=math.sigmoid, logsumexp=reductions.logsumexp, erf=math.erf, xlogy=math.xlogy
+            expit=dt.sigmoid, logsumexp=dt.logsumexp, erf=dt.erf, xlogy=dt.xlogy,
+            softmax=dt.softmax, log_softmax=dt.log_softmax, exp2=dt.exp2, expm1=dt.expm1,
+            log1p=dt.log1p,
         ),
-        "torch.testing": Shim("torch.testing").give(assert_close=testing.assert_close),
-        "torch.version": Shim("torch.version").give(__version__=VERSION, cuda=None, hip=None, git_version=""),
-        "torch.types": Shim("torch.types").give(Device=Any, Number=Any),
+        **_module("torch.testing", testing, "assert_close"),
+        "torch.version": Shim("torch.version").give(
+            __version__=VERSION, cuda=None, hip=None, git_version="", debug=False
+        ),
+        "torch.types": Shim("torch.types").give(Device=Any, Number=float),
     }  # fmt: skip
-    return out
 
 
 __all__ = ["build", "install"]

@@ -12,13 +12,13 @@ USAGE = "usage: python -m disttrain.compat.torch [-m module | script.py] [args .
 
 
 def main(argv: list[str]) -> int:
-    if not argv or argv[0] in ("-h", "--help"):
-        print(USAGE)
-        return 0 if argv else 2
-    as_module = argv[0] == "-m"
+    if argv[:1] in (["-h"], ["--help"]):
+        print(f"{USAGE}\n\nRun a PyTorch program on disttrain: `import torch` means disttrain.")
+        return 0
+    as_module = argv[:1] == ["-m"]
     rest = argv[1:] if as_module else argv
     if not rest:
-        print(f"{USAGE}\nerror: -m needs a module's name", file=sys.stderr)
+        print(f"{USAGE}\nerror: name the script or module to run", file=sys.stderr)
         return 2
     if not as_module and not os.path.exists(rest[0]):
         print(f"error: no such file: {rest[0]}", file=sys.stderr)
@@ -26,10 +26,9 @@ def main(argv: list[str]) -> int:
     install()
     sys.argv = rest
     if as_module:
-        sys.path.insert(0, os.getcwd())
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
     else:
-        sys.path.insert(0, os.path.dirname(os.path.abspath(rest[0])))
+        sys.path[0] = os.path.dirname(os.path.abspath(rest[0]))  # what python itself would do
         runpy.run_path(rest[0], run_name="__main__")
     return 0
 

@@ -1,12 +1,14 @@
-"""Old constructors: ``FloatTensor``, ``LongTensor`` and their kin. They are types for isinstance
-and functions that make tensors."""
+"""Old constructors: ``FloatTensor``, ``LongTensor`` and their kin, ``Variable``. They are types
+for isinstance, and functions that make tensors. Knows the core, not the module layout."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from ...autograd import Variable
 from ...core import dtypes
 from ...core.tensor import Tensor
+from ...errors import DeviceError
 from ...ops import create
 
 KINDS = {
@@ -24,15 +26,54 @@ KINDS = {
 
 
 class _Legacy(type):
+    """``FloatTensor(2, 3)`` (sizes), ``FloatTensor([1, 2])`` (data)."""
+
     kind: dtypes.dtype
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> Tensor:
+    def __call__(cls, *args: Any) -> Tensor:
         return create.construct(cls.kind, args)
 
     def __instancecheck__(cls, value: Any) -> bool:
         return isinstance(value, Tensor) and value.dtype is cls.kind
 
 
+class _LegacyCuda(type):
+    """Named by programs that choose a type by ``cuda.is_available()``."""
+
+    def __call__(cls, *args: Any) -> Tensor:
+        raise DeviceError(
+            f"torch.cuda.{cls.__name__}: this version has no CUDA device; use "
+            f"torch.{cls.__name__}, which makes the same tensor on the CPU"
+        )
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return False
+
+
+class _Variable(type):
+    """``Variable(t)`` is a tensor, and every tensor is a Variable."""
+
+    def __call__(cls, data: Tensor, requires_grad: bool = False, volatile: bool = False) -> Tensor:
+        return Variable(data, requires_grad and not volatile)
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, Tensor)
+
+
 def classes() -> dict[str, type]:
     """The old types by name."""
     return {name: _Legacy(name, (), {"kind": kind}) for name, kind in KINDS.items()}
+
+
+def cuda_classes() -> dict[str, type]:
+    return {name: _LegacyCuda(name, (), {}) for name in KINDS}
+
+
+def variable() -> type:
+    return _Variable("Variable", (), {})
+
+
+def set_default_tensor_type(kind: Any) -> None:
+    """``set_default_tensor_type(torch.DoubleTensor)``, or by the type's name."""
+    name = kind if isinstance(kind, str) else kind.__name__
+    dtypes.set_default_dtype(KINDS[name.rpartition(".")[2]])

@@ -2,46 +2,46 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 import types
 from collections.abc import Iterable
 from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_file_location
 from typing import Any
 
 from ...errors import DisttrainError
 
 ROOT = "torch"
+_ADVICE = f"Use another function, or run the program with the real {ROOT}"
 
 
 class MissingName(DisttrainError, AttributeError):
     """A program named something that this stand-in lacks."""
 
 
+class MissingModule(DisttrainError, ModuleNotFoundError):
+    """A program imports a module, or a name from one, that this stand-in lacks."""
+
+
 class Shim(types.ModuleType):
     """A module made of other modules' public names; what it lacks it says plainly."""
 
-    def __init__(self, name: str, doc: str = "") -> None:
-        super().__init__(name, doc or f"disttrain under the name {name}")
+    def __init__(self, name: str) -> None:
+        super().__init__(name, f"disttrain under the name {name}")
         self.__path__: list[str] = []
         self.__file__ = __file__
         self.__spec__ = ModuleSpec(name, None, origin=__file__, is_package=True)
 
     def __getattr__(self, name: str) -> Any:
-        full = f"{self.__name__}.{name}"
-        if name.startswith("__"):
-            raise AttributeError(full)
-        raise MissingName(
-            f"{full} is not part of disttrain's stand-in for {ROOT} in this version; what there is: "
-            f"dir({self.__name__}). Use another function, or run the program with the real {ROOT}"
-        )
+        if name.startswith("__"):  # asked for by the import system and by inspection
+            raise AttributeError(f"{self.__name__}.{name}")
+        raise MissingName(_lacking(f"{self.__name__}.{name}", self))
 
     def take(self, source: Any, names: Iterable[str] | None = None) -> Shim:
-        """Copy names (None: all public ones) from a module."""
-        wanted = [n for n in vars(source) if not n.startswith("_")] if names is None else names
-        for n in wanted:
-            value = getattr(source, n)
-            if not isinstance(value, types.ModuleType):
-                setattr(self, n, value)
+        """Copy names (None: all public ones that are the project's) from a module."""
+        for n in _public(source) if names is None else names:
+            setattr(self, n, getattr(source, n))
         return self
 
     def give(self, **values: Any) -> Shim:
@@ -51,23 +51,53 @@ class Shim(types.ModuleType):
         return self
 
 
+def _public(source: Any) -> list[str]:
+    """What a module offers: its ``__all__``, or else all that is ours and no module."""
+    names = getattr(source, "__all__", [n for n in vars(source) if not n.startswith("_")])
+    return [n for n in names if _ours(getattr(source, n))]
+
+
+def _ours(value: Any) -> bool:
+    if isinstance(value, types.ModuleType):
+        return False
+    if isinstance(value, type) and issubclass(value, BaseException):
+        return False
+    return str(getattr(value, "__module__", "")).startswith(__name__.partition(".")[0])
+
+
+def _lacking(full: str, parent: Any) -> str:
+    """What to tell somebody who named ``full``, which ``parent`` lacks."""
+    last = full.rpartition(".")[2]
+    near = difflib.get_close_matches(last, vars(parent), n=3, cutoff=0.75)
+    where = getattr(parent, "__name__", ROOT)
+    there = f"near it: {', '.join(near)}" if near else f"dir({where}) lists what there is"
+    return f"{full} is not part of disttrain's stand-in for {ROOT} in this version ({there}). {_ADVICE}"
+
+
 class Finder:
-    """Says plainly that a submodule of the stand-in does not exist."""
+    """Finds the modules of the stand-in that can be run, and says plainly what does not exist.
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        if name.startswith(ROOT + "."):
-            raise ModuleNotFoundError(
-                f"No module named {name!r}: disttrain's stand-in for {ROOT} lacks it in this "
-                f"version; run the program with the real {ROOT}, or without that import",
-                name=name,
-            )
+    ``runnable``: module name -> file. Also asked for ``from torch import name`` when ``torch``
+    lacks ``name``; the error carries no module name, so the import statement passes it on.
+    """
+
+    def __init__(self, runnable: dict[str, str]) -> None:
+        self.runnable = runnable
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        parent, _, _ = name.rpartition(".")
+        if name in self.runnable:
+            return spec_from_file_location(name, self.runnable[name])
+        if not isinstance(sys.modules.get(parent), Shim):
+            return None
+        raise MissingModule(_lacking(name, sys.modules[parent]))
 
 
-def publish(modules: dict[str, Shim]) -> None:
+def publish(modules: dict[str, Shim], runnable: dict[str, str]) -> None:
     """Put the modules into ``sys.modules``, each also as an attribute of its parent."""
     for name, module in modules.items():
         sys.modules[name] = module
         parent, _, child = name.rpartition(".")
         if parent and child not in vars(modules[parent]):
             setattr(modules[parent], child, module)
-    sys.meta_path.append(Finder())
+    sys.meta_path.insert(0, Finder(runnable))

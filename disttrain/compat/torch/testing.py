@@ -8,8 +8,14 @@ import numpy as np
 
 from ...core.tensor import Tensor
 
-_TOLERANCES = {"float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float32": (1.3e-6, 1e-5),
-               "float64": (1e-7, 1e-7), "complex64": (1.3e-6, 1e-5), "complex128": (1e-7, 1e-7)}  # fmt: skip
+_TOLERANCES = {  # rtol, atol by type; exact for the others
+    "float16": (1e-3, 1e-5),
+    "bfloat16": (1.6e-2, 1e-5),
+    "float32": (1.3e-6, 1e-5),
+    "float64": (1e-7, 1e-7),
+    "complex64": (1.3e-6, 1e-5),
+    "complex128": (1e-7, 1e-7),
+}
 
 
 def assert_close(
@@ -22,9 +28,9 @@ def assert_close(
             assert_close(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan, msg=msg)
         return
     a, b = _array(actual), _array(expected)
-    if isinstance(actual, Tensor) and isinstance(expected, Tensor) and check_dtype:
-        if actual.dtype is not expected.dtype:
-            raise AssertionError(msg or f"dtypes differ: {actual.dtype} and {expected.dtype}")
+    both = isinstance(actual, Tensor) and isinstance(expected, Tensor)
+    if both and check_dtype and actual.dtype is not expected.dtype:
+        raise AssertionError(msg or f"dtypes differ: {actual.dtype} and {expected.dtype}")
     if a.shape != b.shape:
         raise AssertionError(msg or f"shapes differ: {list(a.shape)} and {list(b.shape)}")
     default = _TOLERANCES.get(a.dtype.name, (0.0, 0.0))

@@ -1,0 +1,8 @@
+"""``python -m torch.distributed.run``: torchrun's command line, which is dtrun's."""
+
+import os
+import sys
+
+if __name__ == "__main__":
+    command = [sys.executable, "-m", "launcher", "--as-torch", *sys.argv[1:]]
+    os.execv(sys.executable, command)

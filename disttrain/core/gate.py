@@ -24,9 +24,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import context, trace
+from .. import trace
 from ..backends.null import NullArray
-from ..context import SLOW, thread
+from ..context import PLAIN, SLOW, thread
 from ..errors import (
     AutogradError,
     CaptureError,
@@ -36,7 +36,7 @@ from ..errors import (
     ShapeError,
 )
 from .node import AccumulateGrad, Node, Output
-from .tensor import Storage, Tensor, wrap
+from .tensor import Size, Storage, Tensor, wrap
 
 _new = object.__new__
 ndarray = np.ndarray
@@ -119,6 +119,11 @@ class Tracer(Tensor):
 
     @property
     def array(self) -> Any:  # type: ignore[override]
+        if self.interp.over:
+            raise CaptureError(
+                f"a value from inside {self.interp} is used after the transform returned; return "
+                "it from the transformed function instead of keeping it elsewhere"
+            )
         raise CaptureError(
             f"a value inside {self.interp} was used as numbers (numpy, item(), if, int() ...), "
             "which the transform cannot follow; use tensor operations such as dt.where, or move "
@@ -127,7 +132,7 @@ class Tracer(Tensor):
 
     @property
     def shape(self) -> Any:
-        return self._size(self.meta()[0])
+        return Size(self.meta()[0])
 
     @property
     def ndim(self) -> int:
@@ -152,8 +157,6 @@ class Tracer(Tensor):
     @property
     def nbytes(self) -> int:
         return self.shape.numel() * self.itemsize
-
-    _size = staticmethod(lambda shape: type(wrap(np.empty(0)).shape)(shape))
 
     def plain(self) -> Tensor:
         """The Tensor below all levels."""
@@ -394,7 +397,7 @@ def _slow(prim: Primitive, args: tuple, params: dict) -> Any:
             return _mutated(prim, args)
         if prim.view and not isinstance(out, tuple):
             _share(prim, args, params, out)
-    if thread.grad_enabled and prim.differentiable and not thread.inference:
+    if thread.grad_enabled and prim.differentiable:
         record(prim, args, params, out, top)
     return out
 
@@ -441,7 +444,7 @@ def touched(t: Tensor) -> None:
     if st is None:
         st = t._st = Storage()
     st.version += 1
-    if thread.mode != context.PLAIN:
+    if thread.mode != PLAIN:
         st.site = trace.call_site(2)
     node = t._node
     while t._view is not None:
@@ -463,7 +466,7 @@ def poison(node: Any, site: str | None) -> None:
 def check_inplace(t: Tensor, name: str) -> None:
     """Refuse to record an in-place operation that autograd cannot get right."""
     node = t.graph_node()
-    if node.__class__ is AccumulateGrad and node is not None:
+    if node.__class__ is AccumulateGrad:
         raise AutogradError(
             f"{name}: a leaf of shape {list(t.shape)} that requires grad is changed in place while "
             "gradients are recorded; do it under no_grad(), or use the out-of-place form"

@@ -95,6 +95,7 @@ class AccumulateGrad(GraphNode):
     seq = 1 << 62
     store: Callable[[Any, Any], None] | None = None
     accumulate_hooks: HookDict | None = None
+    private = False  # a function transform's own leaf, which nobody else can ask for
 
     def __init__(self, variable: Any) -> None:
         self._variable = weakref.ref(variable)

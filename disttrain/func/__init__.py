@@ -1,16 +1,9 @@
 """Function transforms: grad, vjp, jvp, vmap, in any composition."""
 
+from .call import functional_call
+from .jacobian import hessian, jacfwd, jacrev
 from .jvp import jvp
-from .reverse import (
-    functional_call,
-    grad,
-    grad_and_value,
-    hessian,
-    jacfwd,
-    jacrev,
-    value_and_grad,
-    vjp,
-)
+from .reverse import grad, grad_and_value, value_and_grad, vjp
 from .vmap import vmap
 
 __all__ = [

@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .. import context, tree
+from .. import tree
+from ..context import thread
 from ..core.autograd import grad
 from ..core.gate import Primitive, Tracer
 from ..core.grad_mode import enable_grad
 from ..core.tensor import Tensor
 from ..errors import CaptureError, ConfigError, ShapeError
 from ..ops import create
-from ..ops.views import expand
-from .levels import Level, refuse_mutation
+from ..ops.elementwise import conj
+from ..ops.views import expand, reshape
+from .levels import Level, check, followed, leave_private
 
 _new = object.__new__
 
@@ -44,8 +46,11 @@ class Forward(Level):
     def lift(self, value: Tensor) -> DualTracer:
         return self.wrap(value, None)
 
+    def detached(self, tracer: DualTracer) -> DualTracer:
+        return self.wrap(tracer.inner.detach(), None)
+
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
-        refuse_mutation(self, prim)
+        check(self, prim)
         primals = tuple(a.inner if self.owns(a) else a for a in args)
         tangents = tuple(a.tangent if self.owns(a) else None for a in args)
         out = prim(*primals, **params)
@@ -104,37 +109,60 @@ def _diagonal(prim: Primitive, primals: tuple, tangents: tuple, params: dict, ou
             continue
         if tuple(t.meta()[0]) != shape:
             t = expand(t, shape=shape)
-        term = prim.rules[i](t, out, primals, view)
+        # A rule applies the adjoint; the derivative itself is its conjugate.
+        twisted = t.dtype.is_complex
+        term = prim.rules[i](conj(t) if twisted else t, out, primals, view)
         if term is not None:
+            term = conj(term) if twisted else term
             total = term if total is None else total + term
     return total
 
 
 def _transposed(prim: Primitive, primals: tuple, tangents: tuple, params: dict) -> Any:
     """d/dg <vjp(g), tangent>: the transpose of the vjp."""
+    level = _highest(primals)
+    create = thread.grad_enabled and followed((*primals, *tangents), ())
     with enable_grad():
-        leaves = [_leaf(p) if t is not None else p for p, t in zip(primals, tangents, strict=True)]
+        leaves = [
+            p if t is None else _leaf(p, level) for p, t in zip(primals, tangents, strict=True)
+        ]
         wanted = [x for x, t in zip(leaves, tangents, strict=True) if t is not None]
         given = [t for t in tangents if t is not None]
         result = prim(*leaves, **params)
-        outs = [o for o in (result if isinstance(result, tuple) else (result,))]
+        outs = result if isinstance(result, tuple) else (result,)
         live = [o for o in outs if o.requires_grad]
-        seeds = [_leaf(o.detach() * 0) for o in live]
+        if not live:
+            return None
+        seeds = [(o.detach() * 0).requires_grad_() for o in live]
+        leave_private((*wanted, *seeds))
         rows = grad(live, wanted, seeds, create_graph=True, allow_unused=True)
-        used = [(r, t) for r, t in zip(rows, given, strict=True) if r is not None]
+        used = [
+            (r, t) for r, t in zip(rows, given, strict=True) if r is not None and r.requires_grad
+        ]
+        if not used:
+            return None
         moved = grad(
-            [r for r, _ in used], seeds, [t for _, t in used], create_graph=True,
+            [r for r, _ in used], seeds, [t for _, t in used], create_graph=create,
             materialize_grads=True,
         )  # fmt: skip
     by_id = {id(o): m for o, m in zip(live, moved, strict=True)}
-    if isinstance(result, tuple):
-        return tuple(by_id.get(id(o)) for o in outs)
-    return moved[0]
+    return tuple(by_id.get(id(o)) for o in outs) if isinstance(result, tuple) else moved[0]
 
 
-def _leaf(value: Tensor) -> Tensor:
-    """A value that the tape follows: itself if it does already, else a fresh leaf."""
-    return value if value.requires_grad else value.detach().requires_grad_()
+def _highest(values: tuple) -> Any:
+    """The highest level among ``values``, where the tape of an operation on them is."""
+    levels = [v.interp for v in values if isinstance(v, Tracer)]
+    return max(levels, key=lambda i: i.level) if levels else None
+
+
+def _leaf(value: Tensor, level: Any) -> Tensor:
+    """An alias of ``value`` at ``level`` that the tape follows, connected to what made it."""
+    if level is not None and not level.owns(value):
+        value = level.lift(value)
+    if value.requires_grad:
+        return reshape(value, shape=tuple(value.meta()[0]))
+    alias = value.alias() if isinstance(value, Tracer) else value.detach()
+    return alias.requires_grad_()
 
 
 def jvp(
@@ -153,7 +181,7 @@ def jvp(
                 f"jvp: tangent {i} has shape {list(t.shape)}, its primal {list(p.shape)}"
             )
     level = Forward()
-    with context.interpreter(level):
+    with level.running():
         inputs = [level.wrap(p, t) for p, t in zip(leaves, given, strict=True)]
         result = func(*rebuild(inputs))
     aux = None

@@ -7,10 +7,13 @@ among its arguments. Knows no transform.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from .. import context
 from ..core.gate import Tracer
+from ..core.node import AccumulateGrad, Output
 from ..core.tensor import Tensor
 from ..errors import CaptureError
 
@@ -21,6 +24,8 @@ class Level:
     """One active vmap or jvp. Higher levels are nearer to the code that runs."""
 
     dynamic = False
+    draws = False  # whether it wants to see random numbers drawn from no argument
+    over = False
     name = "transform"
 
     def __init__(self) -> None:
@@ -44,8 +49,35 @@ class Level:
                 out.__dict__[name] = value
         return out
 
+    def detached(self, tracer: Tracer) -> Tracer:
+        """The same value, cut off from this level's derivatives and from those of lower ones."""
+        raise NotImplementedError
+
     def process(self, prim: Any, args: tuple, params: dict) -> Any:
         raise NotImplementedError
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """The level is on the stack; its values are dead after that."""
+        self.level = len(context.thread.stack)
+        with context.interpreter(self):
+            try:
+                yield
+            finally:
+                self.over = True
+
+    @contextmanager
+    def below(self) -> Iterator[None]:
+        """As if the block ran outside of this level (draws from no argument belong to no value)."""
+        thread = context.thread
+        before = thread.stack
+        thread.stack = before[: before.index(self)]
+        thread.refresh()
+        try:
+            yield
+        finally:
+            thread.stack = before
+            thread.refresh()
 
 
 def innermost() -> Level | None:
@@ -56,9 +88,57 @@ def innermost() -> Level | None:
     return None
 
 
-def refuse_mutation(level: Level, prim: Any) -> None:
+def check(level: Level, prim: Any) -> None:
+    """Refuse what a level cannot do: write to the world outside, or outlive its function."""
+    if level.over:
+        raise CaptureError(
+            f"{prim.name}: a value from inside {level} is used after the transform returned; "
+            "return it from the transformed function instead of keeping it elsewhere"
+        )
     if prim.mutates:
         raise CaptureError(
             f"{prim.name}: writes to a tensor inside {level}, which may not change values of the "
             "world outside; use the out-of-place form"
         )
+
+
+def followed(values: Sequence[Any], own: Sequence[Tensor]) -> bool:
+    """Whether the tape of a world outside may want what was computed from ``values``: whether it
+    depends on more than the leaves ``own``, or lives inside another transform that records."""
+    leaves = {id(x.graph_node()) for x in own}
+    seen: set = set()
+    stack: list = []
+    for value in values:
+        if not isinstance(value, Tensor):
+            continue
+        node = value.graph_node()
+        if node is not None:
+            stack.append(node.node if node.__class__ is Output else node)
+        if isinstance(value, Tracer) and followed(_below(value), ()):
+            return True
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if node.__class__ is AccumulateGrad:
+            if id(node) not in leaves and not node.private:
+                return True
+            continue
+        for e in node.edges:
+            if e is not None:
+                stack.append(e.node if e.__class__ is Output else e)
+    return False
+
+
+def _below(tracer: Tracer) -> tuple:
+    """What a tracer holds of the level below it."""
+    return (tracer.inner, getattr(tracer, "tangent", None))
+
+
+def leave_private(inputs: Sequence[Tensor]) -> None:
+    """Say that the leaves among ``inputs`` are a transform's own: nobody outside asks for them."""
+    for x in inputs:
+        node = x.graph_node()
+        if node.__class__ is AccumulateGrad:
+            node.private = True

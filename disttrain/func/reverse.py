@@ -1,4 +1,4 @@
-"""grad, vjp and what is built on them. Reverse mode needs no level of its own: it is the tape.
+"""grad and vjp. Reverse mode needs no level of its own: it is the tape.
 
 The function runs on aliases of its inputs, made at the level that the caller runs in. An input that
 the tape follows already stays connected to it, so derivatives of derivatives see it.
@@ -11,17 +11,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import tree
+from ..context import thread
 from ..core.autograd import grad as tape_grad
 from ..core.gate import Tracer
 from ..core.grad_mode import enable_grad
 from ..core.tensor import Tensor
 from ..errors import AutogradError, ConfigError
 from ..ops import create
-from ..ops import shape as shaping
 from ..ops.views import reshape
-from .jvp import jvp
-from .levels import innermost
-from .vmap import vmap
+from .levels import followed, innermost, leave_private
 
 
 def _alias(value: Any) -> Any:
@@ -31,70 +29,90 @@ def _alias(value: Any) -> Any:
     level = innermost()
     if level is not None and not level.owns(value):
         value = level.lift(value)
-    if value.requires_grad:
+    if value.requires_grad and thread.grad_enabled:
         return reshape(value, shape=tuple(value.meta()[0]))
     out = value.alias() if isinstance(value, Tracer) else value.detach()
     return out.requires_grad_()
 
 
-def _follows(value: Tensor) -> bool:
-    """Whether an outer derivative may want the graph of ``value``."""
-    return value.requires_grad or isinstance(value, Tracer)
+def _cut(out: Any) -> Any:
+    """``out`` without its place in the graph of its own level."""
+    if not isinstance(out, Tensor) or out.graph_node() is None:
+        return out
+    return out.alias() if isinstance(out, Tracer) else out.detach()
 
 
-def _argnums(argnums: int | Sequence[int], count: int) -> tuple[int, ...]:
+def _argnums(where: str, argnums: int | Sequence[int], count: int) -> tuple[int, ...]:
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     for n in numbers:
         if not -count <= n < count:
-            raise ConfigError(f"grad: argnums={argnums} given for {count} arguments")
+            raise ConfigError(f"{where}: argnums={argnums} given for {count} arguments")
     return tuple(n % count for n in numbers)
+
+
+def chosen(
+    where: str, func: Callable, argnums: int | Sequence[int], args: tuple, kwargs: dict
+) -> tuple[tuple, Callable]:
+    """The arguments ``argnums`` of ``args``, and ``func`` as a function of those alone."""
+    numbers = _argnums(where, argnums, len(args))
+
+    def of(*values: Any) -> Any:
+        full = list(args)
+        for n, value in zip(numbers, values, strict=True):
+            full[n] = value
+        return func(*full, **kwargs)
+
+    return tuple(args[n] for n in numbers), of
 
 
 def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
     """(``func(*primals)``, a function from cotangents to the inputs' cotangents)."""
     leaves, rebuild = tree.flatten(primals)
-    keep = any(_follows(x) for x in leaves)
     inputs = [_alias(x) for x in leaves]
+    recording = thread.grad_enabled
     with enable_grad():
         result = func(*rebuild(inputs))
     aux = None
+    leave_private(inputs)
     if has_aux:
         result, aux = result
     outs, unflatten = tree.flatten(result)
+    outs = [_output("vjp", o) for o in outs]
+    keep = recording and followed(outs, inputs)
 
     def pull(*cotangents: Any) -> Any:
         given = tree.leaves(cotangents[0] if len(cotangents) == 1 else cotangents)
         if len(given) != len(outs):
             raise ConfigError(f"vjp: {len(given)} cotangents given for {len(outs)} results")
+        create = thread.grad_enabled and (keep or followed(given, ()))
         pairs = [(o, g) for o, g in zip(outs, given, strict=True) if o.requires_grad]
-        rows = _pull(pairs, inputs, True)
-        grads = rebuild([r if keep or _follows(r) and _outer(given) else r.detach() for r in rows])
-        return grads
+        return rebuild(_pull(pairs, inputs, create))
 
-    answer = unflatten([o if keep else _cut(o) for o in outs])
+    answer = unflatten(outs if keep else [_cut(o) for o in outs])
+    aux = aux if keep else tree.map(_cut, aux)
     return (answer, pull, aux) if has_aux else (answer, pull)
 
 
-def _outer(values: Sequence[Any]) -> bool:
-    return any(isinstance(v, Tensor) and _follows(v) for v in values)
+def _output(where: str, out: Any) -> Tensor:
+    if not isinstance(out, Tensor):
+        raise AutogradError(
+            f"{where}: the function returned a {type(out).__name__}; it must return tensors"
+        )
+    return out
 
 
-def _cut(out: Tensor) -> Tensor:
-    return out if isinstance(out, Tracer) else out.detach()
-
-
-def _pull(pairs: list, inputs: list, create_graph: bool) -> list:
+def _pull(pairs: list, inputs: list, create: bool) -> list:
     if not pairs:
         return [_zeros(x) for x in inputs]
     rows = tape_grad(
         [o for o, _ in pairs], inputs, [g for _, g in pairs], retain_graph=True,
-        create_graph=create_graph, allow_unused=True,
+        create_graph=create, allow_unused=True,
     )  # fmt: skip
     return [_zeros(x) if r is None else r for x, r in zip(inputs, rows, strict=True)]
 
 
 def _zeros(x: Tensor) -> Tensor:
-    return x.detach() * 0 if isinstance(x, Tracer) else create.zeros_like(x)
+    return create.zeros(*x.shape, dtype=x.dtype, device=x.device)
 
 
 def grad_and_value(
@@ -104,15 +122,13 @@ def grad_and_value(
 
     @functools.wraps(func)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        numbers = _argnums(argnums, len(args))
-        leaves, rebuild = tree.flatten(tuple(args[n] for n in numbers))
-        outer = any(_follows(x) for x in tree.leaves(args) if isinstance(x, Tensor))
+        picked, of = chosen("grad", func, argnums, args, kwargs)
+        leaves, rebuild = tree.flatten(picked)
         inputs = [_alias(x) for x in leaves]
-        full = list(args)
-        for n, value in zip(numbers, rebuild(inputs), strict=True):
-            full[n] = value
+        recording = thread.grad_enabled
         with enable_grad():
-            value = func(*full, **kwargs)
+            value = of(*rebuild(inputs))
+        leave_private(inputs)
         aux = None
         if has_aux:
             value, aux = value
@@ -121,10 +137,10 @@ def grad_and_value(
             raise AutogradError(
                 f"grad: the function must return a scalar tensor; it returned {what}"
             )
-        rows = _scalar_rows(value, inputs)
-        if not outer:
-            rows = [r.detach() if not isinstance(r, Tracer) else r for r in rows]
-            value = _cut(value)
+        keep = recording and followed([value], inputs)
+        rows = _scalar_rows(value, inputs, keep)
+        if not keep:
+            value, aux = _cut(value), tree.map(_cut, aux)
         grads = rebuild(rows)
         grads = grads[0] if isinstance(argnums, int) else grads
         return grads, (value, aux) if has_aux else value
@@ -132,10 +148,10 @@ def grad_and_value(
     return wrapped
 
 
-def _scalar_rows(value: Tensor, inputs: list) -> list:
+def _scalar_rows(value: Tensor, inputs: list, create: bool) -> list:
     if not value.requires_grad:
         return [_zeros(x) for x in inputs]
-    rows = tape_grad([value], inputs, create_graph=True, allow_unused=True)
+    rows = tape_grad([value], inputs, create_graph=create, allow_unused=True)
     return [_zeros(x) if r is None else r for x, r in zip(inputs, rows, strict=True)]
 
 
@@ -157,87 +173,3 @@ def value_and_grad(
     """As ``grad_and_value``, the value first."""
     both = grad_and_value(func, argnums, has_aux)
     return functools.wraps(func)(lambda *args, **kwargs: both(*args, **kwargs)[::-1])
-
-
-def _basis(x: Tensor) -> Tensor:
-    """All unit tensors of the shape of ``x``: [numel, *shape]."""
-    n = x.shape.numel()
-    return shaping.reshape(create.eye(n, dtype=x.dtype), (n, *x.meta()[0]))
-
-
-def jacrev(func: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable:
-    """The Jacobian, a row per element of the result: [*result, *input] per argument."""
-
-    @functools.wraps(func)
-    def wrapped(*args: Any) -> Any:
-        numbers = _argnums(argnums, len(args))
-
-        def of(*chosen: Any) -> Any:
-            full = list(args)
-            for n, value in zip(numbers, chosen, strict=True):
-                full[n] = value
-            return func(*full)
-
-        out, pull, *aux = vjp(of, *[args[n] for n in numbers], has_aux=has_aux)
-        rows = vmap(pull)(_basis(out))
-        shape = tuple(out.meta()[0])
-        parts = [shaping.reshape(r, (*shape, *r.meta()[0][1:])) for r in rows]
-        answer = parts[0] if isinstance(argnums, int) else tuple(parts)
-        return (answer, aux[0]) if has_aux else answer
-
-    return wrapped
-
-
-def jacfwd(
-    func: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False,
-    *, randomness: str = "error",
-) -> Callable:  # fmt: skip
-    """The Jacobian, a column per element of the input: [*result, *input] per argument."""
-
-    @functools.wraps(func)
-    def wrapped(*args: Any) -> Any:
-        numbers = _argnums(argnums, len(args))
-        parts, extra = [], None
-        for n in numbers:
-            x = args[n]
-
-            def along(direction: Tensor, n: int = n, x: Tensor = x) -> Any:
-                def of(value: Tensor) -> Any:
-                    return func(*args[:n], value, *args[n + 1 :])
-
-                return jvp(of, (x,), (direction,), has_aux=has_aux)[1:]
-
-            moved = vmap(along, out_dims=-1, randomness=randomness)(_basis(x))
-            column, *aux = moved
-            extra = aux[0] if aux else None
-            parts.append(shaping.reshape(column, (*column.meta()[0][:-1], *x.meta()[0])))
-        answer = parts[0] if isinstance(argnums, int) else tuple(parts)
-        return (answer, extra) if has_aux else answer
-
-    return wrapped
-
-
-def hessian(func: Callable, argnums: int = 0) -> Callable:
-    """The matrix of second derivatives of a scalar function: forward over reverse."""
-    return jacfwd(jacrev(func, argnums), argnums)
-
-
-def functional_call(module: Any, parameters: dict, args: Any = (), kwargs: Any = None) -> Any:
-    """``module(*args)`` with other parameters and buffers, by name. The module is as before after it."""
-    args = args if isinstance(args, tuple) else (args,)
-    before = []
-    try:
-        for name, value in parameters.items():
-            path, _, leaf = name.rpartition(".")
-            owner = module.get_submodule(path) if path else module
-            table = owner._parameters if leaf in owner._parameters else owner._buffers
-            if leaf not in table:
-                raise ConfigError(
-                    f"functional_call: the module has no parameter or buffer {name!r}"
-                )
-            before.append((table, leaf, table[leaf]))
-            table[leaf] = value
-        return module(*args, **(kwargs or {}))
-    finally:
-        for table, leaf, value in reversed(before):
-            table[leaf] = value

@@ -11,14 +11,14 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from .. import context, tree
-from ..core.gate import Primitive, Tracer
+from .. import tree
+from ..core.gate import Primitive, Tracer, gate
 from ..core.tensor import Tensor
 from ..errors import CaptureError, ConfigError, ShapeError
 from ..ops import shape as shaping
 from ..ops.batching import front
 from ..ops.views import expand, permute, reshape
-from .levels import Level, refuse_mutation
+from .levels import Level, check
 
 _new = object.__new__
 
@@ -38,6 +38,7 @@ class BatchTracer(Tracer):
 class Batch(Level):
     """One active vmap over ``size`` examples."""
 
+    draws = True
     name = "vmap"
 
     def __init__(self, size: int, randomness: str) -> None:
@@ -52,8 +53,11 @@ class Batch(Level):
     def lift(self, value: Tensor) -> BatchTracer:
         return self.wrap(value, None)
 
+    def detached(self, tracer: BatchTracer) -> BatchTracer:
+        return self.wrap(tracer.inner.detach(), tracer.bdim)
+
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
-        refuse_mutation(self, prim)
+        check(self, prim)
         inners = tuple(a.inner if self.owns(a) else a for a in args)
         dims = tuple(a.bdim if self.owns(a) else None for a in args)
         if prim.random:
@@ -76,10 +80,25 @@ class Batch(Level):
                 f"{prim.name}: random numbers inside vmap; say whether every example gets its own "
                 "(randomness='different') or all the same (randomness='same')"
             )
-        if self.randomness == "same" and all(d is None for d in dims):
-            return self._wrapped(prim(*inners, **params), None)
-        out, dim = per_example(prim)(inners, dims, params, self.size)
+        run: Any = _Draw(prim, self.randomness == "same")
+        with self.below():
+            if run.same and all(d is None for d in dims):
+                return self._wrapped(run(*inners, **params), None)
+            out, dim = per_example(run)(inners, dims, params, self.size)
         return self._wrapped(out, dim)
+
+
+class _Draw:
+    """A drawing primitive, called as others are; ``same``: with the same numbers every time."""
+
+    def __init__(self, prim: Primitive, same: bool) -> None:
+        self.prim, self.multi, self.same, self.state = prim, prim.multi, same, None
+
+    def __call__(self, *args: Any, generator: Any, **params: Any) -> Any:
+        if self.same:
+            self.state = generator.get_state() if self.state is None else self.state
+            generator.set_state(self.state)
+        return gate(self.prim, args, {**params, "generator": generator})
 
 
 def batch_rule(prim: Primitive) -> Callable:
@@ -194,7 +213,8 @@ def _size(leaves: list, dims: list) -> int:
             continue
         if leaf.ndim == 0 or not -leaf.ndim <= d < leaf.ndim:
             raise ShapeError(
-                f"vmap: argument leaf {i} of shape {list(leaf.shape)} has no dimension {d} to map over"
+                f"vmap: argument leaf {i} of shape {list(leaf.shape)} has no dimension {d} to map "
+                "over"
             )
         dims[i] = d % leaf.ndim
         found[i] = leaf.shape[dims[i]]
@@ -211,16 +231,30 @@ def _run(
     randomness: str, kwargs: dict,
 ) -> Any:  # fmt: skip
     level = Batch(size, randomness)
-    with context.interpreter(level):
+    with level.running():
         inputs = [x if d is None else level.wrap(x, d) for x, d in zip(leaves, dims, strict=True)]
         result = func(*rebuild(inputs), **kwargs)
     outs, unflatten = tree.flatten(result)
-    places = (
-        [out_dims] * len(outs)
-        if isinstance(out_dims, (int, type(None)))
-        else tree.leaves(list(out_dims))
-    )
+    places = _places(out_dims, result)
     return unflatten([_leave(level, o, d) for o, d in zip(outs, places, strict=True)])
+
+
+def _places(out_dims: Any, result: Any) -> list:
+    """One entry of ``out_dims`` per leaf of ``result``."""
+    if out_dims is None or isinstance(out_dims, int):
+        return [out_dims] * len(tree.leaves(result))
+    if not isinstance(result, (tuple, list)) and len(out_dims) == 1:
+        result = (result,)
+    out: list = []
+    try:
+        if len(out_dims) != len(result):
+            raise ValueError("other structure")
+        _spread_into(out_dims, result, out)
+    except (TypeError, ValueError, KeyError):
+        raise ConfigError(
+            f"vmap: out_dims={out_dims!r} does not have the structure of the function's result"
+        ) from None
+    return out
 
 
 def _leave(level: Batch, out: Any, place: int | None) -> Any:
@@ -255,5 +289,10 @@ def _in_chunks(
         parts.append(_run(func, piece, rebuild, dims, n, out_dims, randomness, kwargs))
     columns = [tree.leaves(p) for p in parts]
     unflatten = tree.flatten(parts[0])[1]
-    place = out_dims if isinstance(out_dims, int) else 0
-    return unflatten([shaping.cat(list(c), place) for c in zip(*columns, strict=True)])
+    places = _places(out_dims, parts[0])
+    return unflatten(
+        [
+            c[0] if place is None else shaping.cat(list(c), place)
+            for c, place in zip(zip(*columns, strict=True), places, strict=True)
+        ]
+    )

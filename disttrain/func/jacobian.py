@@ -1,0 +1,101 @@
+"""jacrev, jacfwd, hessian: whole Jacobians, by vmap over vjp or jvp with all unit tensors."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import tree
+from ..core.tensor import Tensor
+from ..ops import create
+from ..ops.views import permute, reshape
+from .jvp import jvp
+from .reverse import chosen, vjp
+from .vmap import vmap
+
+
+def _basis(x: Tensor) -> Tensor:
+    """All unit tensors of the shape of ``x``: [numel, *shape]."""
+    n = x.shape.numel()
+    return reshape(create.eye(n, dtype=x.dtype), shape=(n, *x.meta()[0]))
+
+
+def _directions(leaves: list, at: int) -> list:
+    """Unit tensors for leaf ``at``, zeros for the others; each with the batch in front."""
+    n = leaves[at].shape.numel()
+    return [
+        _basis(x) if i == at else create.zeros(n, *x.shape, dtype=x.dtype)
+        for i, x in enumerate(leaves)
+    ]
+
+
+def jacrev(
+    func: Callable,
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    *,
+    chunk_size: int | None = None,
+) -> Callable:
+    """The Jacobian, a row per element of the result: [*result, *input] per argument.
+
+    Results and arguments may be trees: the answer is a tree of results of trees of arguments.
+    """
+
+    @functools.wraps(func)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        picked, of = chosen("jacrev", func, argnums, args, kwargs)
+        out, pull, *aux = vjp(of, *picked, has_aux=has_aux)
+        outs, unflatten = tree.flatten(out)
+        answers = []
+        for i, o in enumerate(outs):
+            rows = vmap(lambda *g: pull(list(g)), chunk_size=chunk_size)(*_directions(outs, i))
+            rows = tree.map(lambda r, o=o: reshape(r, shape=(*o.shape, *r.shape[1:])), rows)
+            answers.append(rows[0] if isinstance(argnums, int) else rows)
+        answer = unflatten(answers)
+        return (answer, aux[0]) if has_aux else answer
+
+    return wrapped
+
+
+def jacfwd(
+    func: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False,
+    *, randomness: str = "error",
+) -> Callable:  # fmt: skip
+    """The Jacobian, a column per element of the input: [*result, *input] per argument.
+
+    Results and arguments may be trees: the answer is a tree of results of trees of arguments.
+    """
+
+    @functools.wraps(func)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        picked, of = chosen("jacfwd", func, argnums, args, kwargs)
+        leaves, rebuild = tree.flatten(picked)
+
+        def along(*directions: Tensor) -> Any:
+            return jvp(of, picked, rebuild(list(directions)), has_aux=has_aux)[1:]
+
+        columns: list = []
+        moved: Any = None
+        for i, x in enumerate(leaves):
+            over = vmap(along, out_dims=(0, None) if has_aux else (0,), randomness=randomness)
+            moved = over(*_directions(leaves, i))
+            columns.append([_last(c, x) for c in tree.leaves(moved[0])])
+        unflatten = tree.flatten(moved[0])[1]
+        answers = [rebuild(list(row)) for row in zip(*columns, strict=True)]
+        answer = unflatten([a[0] if isinstance(argnums, int) else a for a in answers])
+        return (answer, moved[1]) if has_aux else answer
+
+    return wrapped
+
+
+def _last(columns: Tensor, x: Tensor) -> Tensor:
+    """[numel, *result] as [*result, *input]."""
+    n = len(columns.shape)
+    moved = permute(columns, dims=(*range(1, n), 0))
+    return reshape(moved, shape=(*moved.shape[:-1], *x.shape))
+
+
+def hessian(func: Callable, argnums: int | Sequence[int] = 0) -> Callable:
+    """The matrix of second derivatives of a scalar function: forward over reverse."""
+    return jacfwd(jacrev(func, argnums), argnums)

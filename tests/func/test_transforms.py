@@ -1,0 +1,185 @@
+"""grad, vjp, jvp, vmap and functional_call: their arguments, results and refusals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import disttrain as dt
+from disttrain import errors, func, ops
+from disttrain.core import wrap
+from disttrain.core.grad_mode import no_grad
+
+A = np.arange(12.0).reshape(3, 4)
+
+
+def close(got, want):
+    np.testing.assert_allclose(got.numpy(), want, rtol=1e-9, atol=1e-12)
+
+
+def test_grad_of_trees_and_argnums_and_aux():
+    def loss(p, x, scale=1.0):
+        value = ((p["w"] * x).sum() + p["b"] * 3) * scale
+        return value, {"seen": p["b"] * 2}
+
+    p = {"w": wrap(A[0]), "b": wrap(np.array(5.0))}
+    (gp, gx), aux = func.grad(loss, argnums=(0, 1), has_aux=True)(p, wrap(A[1]), scale=2.0)
+    close(gp["w"], 2 * A[1])
+    close(gp["b"], 6.0)
+    close(gx, 2 * A[0])
+    close(aux["seen"], 10.0)
+    assert not aux["seen"].requires_grad
+    value, grads = func.value_and_grad(lambda x: (x * x).sum())(wrap(A))
+    close(value, (A * A).sum())
+    close(grads, 2 * A)
+
+
+def test_an_unused_input_has_a_zero_gradient():
+    close(func.grad(lambda x: wrap(np.array(1.0)))(wrap(A)), np.zeros_like(A))
+    got = func.grad(lambda x, y: (x * 2).sum(), argnums=(0, 1))(wrap(A), wrap(A))
+    close(got[1], np.zeros_like(A))
+
+
+def test_grad_works_under_no_grad_and_leaves_the_mode_alone():
+    x = wrap(A.copy()).requires_grad_()
+    with no_grad():
+        got = func.grad(lambda x: (x * x).sum())(x)
+    close(got, 2 * A)
+    assert not got.requires_grad and x.grad is None
+
+
+def test_vjp_and_jvp_of_trees():
+    out, pull = func.vjp(lambda d: {"s": d["a"] + d["b"], "p": d["a"] * d["b"]},
+                         {"a": wrap(A), "b": wrap(A + 1)})  # fmt: skip
+    (g,) = pull({"s": wrap(np.ones_like(A)), "p": wrap(np.ones_like(A))})
+    close(out["p"], A * (A + 1))
+    close(g["a"], A + 2)
+    again = pull({"s": wrap(np.ones_like(A)), "p": wrap(np.zeros_like(A))})
+    close(again[0]["b"], np.ones_like(A))
+    out, moved = func.jvp(lambda x, y: (x * y, x), (wrap(A), wrap(A)), (wrap(A), wrap(A * 0)))
+    close(moved[0], A * A)
+    close(moved[1], A)
+
+
+def test_jacobians_of_two_arguments_and_of_trees():
+    x, y = wrap(A[0]), wrap(A[1])
+    for jac in (func.jacrev, func.jacfwd):
+        jx, jy = jac(lambda x, y: x * y + x.sum(), argnums=(0, 1))(x, y)
+        close(jx, np.diag(A[1]) + 1)
+        close(jy, np.diag(A[0]))
+        both = jac(lambda x: {"d": x * 2, "s": x.sum()})(x)
+        close(both["d"], 2 * np.eye(4))
+        close(both["s"], np.ones(4))
+
+
+def test_vmap_dims():
+    x, y = wrap(A), wrap(A.T.copy())
+    close(func.vmap(lambda a, b: a * b, in_dims=(0, 1))(x, y), A * A)
+    close(func.vmap(lambda a: a * 2, in_dims=1, out_dims=-1)(x), 2 * A)
+    close(func.vmap(lambda a: a * 2, in_dims=-1)(x), 2 * A.T)
+    got = func.vmap(lambda p, c: p["u"] + c, in_dims=({"u": 0, "v": None}, None))(
+        {"u": x, "v": y}, wrap(np.array(1.0))
+    )
+    close(got, A + 1)
+    one, two = func.vmap(lambda a: (a, {"s": a.sum()}), out_dims=(1, {"s": 0}))(x)
+    close(one, A.T)
+    close(two["s"], A.sum(1))
+    constant = func.vmap(lambda a: wrap(np.array(3.0)))(x)
+    close(constant, np.full(3, 3.0))
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 5])
+def test_chunks_are_the_whole(chunk):
+    close(func.vmap(lambda a: a.cumsum(0), chunk_size=chunk)(wrap(A)), A.cumsum(1))
+    close(func.vmap(lambda a: a * 2, out_dims=1, chunk_size=chunk)(wrap(A)), 2 * A.T)
+
+
+def test_vmap_refusals():
+    x = wrap(A)
+    with pytest.raises(errors.ConfigError, match="entries"):
+        func.vmap(lambda a, b: a, in_dims=(0,))(x, x)
+    with pytest.raises(errors.ShapeError, match="different sizes"):
+        func.vmap(lambda a, b: a, in_dims=(0, 1))(x, x)
+    with pytest.raises(errors.ConfigError, match="at least one"):
+        func.vmap(lambda a: a, in_dims=None)(x)
+    with pytest.raises(errors.ShapeError, match="no dimension 2"):
+        func.vmap(lambda a: a, in_dims=2)(x)
+    with pytest.raises(errors.ConfigError, match="depends on the batch"):
+        func.vmap(lambda a: a, out_dims=None)(x)
+    with pytest.raises(errors.ConfigError, match="structure"):
+        func.vmap(lambda a: (a, a), out_dims=(0, 0, 0))(x)
+    with pytest.raises(errors.CaptureError, match="such as"):
+        func.vmap(lambda a: a if a.sum() > 0 else -a)(x)
+    with pytest.raises(errors.AutogradError, match="scalar"):
+        func.grad(lambda a: a * 2)(x)
+
+
+def test_a_value_kept_from_a_finished_transform_is_refused():
+    kept = []
+    func.vmap(lambda a: kept.append(a * 2) or a)(wrap(A))
+    with pytest.raises(errors.CaptureError, match="after the transform returned"):
+        kept[0] + 1
+
+
+def test_randomness():
+    def noisy(a):
+        return a * 0 + ops.rand(4, dtype=dt.float64)
+
+    x = wrap(A)
+    with pytest.raises(errors.CaptureError, match="randomness"):
+        func.vmap(noisy)(x)
+    same = func.vmap(noisy, randomness="same")(x).numpy()
+    assert (same == same[0]).all()
+    different = func.vmap(noisy, randomness="different")(x).numpy()
+    assert len(np.unique(different)) == 12
+    ones = wrap(np.ones((3, 64)))
+    kept = func.vmap(lambda a: ops.dropout(a, 0.5, True), randomness="same")(ones).numpy()
+    assert (kept == kept[0]).all() and 0 < (kept == 0).sum() < kept.size
+    kept = func.vmap(lambda a: ops.dropout(a, 0.5, True), randomness="different")(ones).numpy()
+    assert (kept != kept[0]).any()
+
+
+def test_in_place_operations_on_values_of_a_transform():
+    def steps(a):
+        h = a * 2
+        h.add_(1).mul_(a)
+        h += a
+        return h
+
+    want = (A * 2 + 1) * A + A
+    close(func.vmap(steps)(wrap(A)), want)
+    close(func.grad(lambda x: func.vmap(steps)(x).sum())(wrap(A)), 4 * A + 2)
+    close(func.jvp(steps, (wrap(A),), (wrap(A),))[1], (4 * A + 2) * A)
+
+    def through_a_view(a):
+        h = a * 2
+        h.reshape(2, 2).add_(1)
+        return h
+
+    with pytest.raises(errors.CaptureError, match="shares memory"):
+        func.vmap(through_a_view)(wrap(A))
+    outside = wrap(np.zeros(4))
+    with pytest.raises(errors.CaptureError, match="in-place"):
+        func.vmap(lambda a: outside.add_(a))(wrap(A))
+
+
+def test_functional_call_and_per_sample_gradients():
+    net = dt.nn.Sequential(dt.nn.Linear(4, 3), dt.nn.Tanh(), dt.nn.Linear(3, 1)).double()
+    params = {k: v.detach() for k, v in net.named_parameters()}
+    x = wrap(np.random.default_rng(0).normal(size=(5, 4)))
+
+    def loss(p, row):
+        return (func.functional_call(net, p, (row,)) ** 2).sum()
+
+    per = func.vmap(func.grad(loss), in_dims=(None, 0))(params, x)
+    for i in range(5):
+        net.zero_grad()
+        (net(x[i]) ** 2).sum().backward()
+        for k, v in net.named_parameters():
+            np.testing.assert_allclose(per[k][i].numpy(), v.grad.numpy(), rtol=1e-9, atol=1e-12)
+    before = {k: id(v) for k, v in net.named_parameters()}
+    zeros = {k: v * 0 for k, v in params.items()}
+    close(func.functional_call(net, zeros, (x,)), np.zeros((5, 1)))
+    assert before == {k: id(v) for k, v in net.named_parameters()}
+    with pytest.raises(errors.ConfigError, match="no parameter"):
+        func.functional_call(net, {"0.nothing": x}, (x,))

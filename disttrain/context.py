@@ -119,7 +119,7 @@ class _Thread(threading.local):
     def __init__(self) -> None:
         self.rank: Rank = _process_rank
         self.grad_enabled = True
-        self.inference = False
+        self.inference = False  # only told: inference mode records nothing, like no_grad
         self.anomaly = False
         self.walk: Any = None  # the backward pass that is running
         self.stack: list[Any] = []
@@ -129,7 +129,7 @@ class _Thread(threading.local):
 
     def refresh(self) -> None:
         """Recompute ``mode`` after one of the other fields changed."""
-        if self.stack or self.anomaly or self.inference:
+        if self.stack or self.anomaly:
             self.mode = SLOW
         else:
             self.mode = RECORD if self.grad_enabled else PLAIN

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from disttrain import context
-from disttrain.comm.control import Segment
+from disttrain.comm.control import JOB_SLOT, Segment
 from disttrain.errors import DisttrainError
 
 from .env import JOB_FD, worker_env
@@ -27,7 +27,6 @@ from .plan import Plan
 from .processes import die_with_parent
 
 COMPAT = "disttrain.compat.torch"
-JOB_SLOT = "comm.job"  # where the rank's parts find the job segment
 
 
 def become_rank(plan: Plan, segment: Segment, rank: int, restart: int, agent: int) -> None:

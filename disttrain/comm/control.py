@@ -35,6 +35,7 @@ _FAILURE_AT = 128  # cause and traceback, length-prefixed
 _PID, _STATE, _STEP, _SEQ = 0, 8, 16, 24
 _TEXT_AT, _ERROR_AT = 64, 4096
 
+JOB_SLOT = "comm.job"  # the slot of a rank's context where its job segment is
 STATES = ("starting", "running", "finished", "failed")
 
 

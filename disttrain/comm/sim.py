@@ -22,7 +22,7 @@ from typing import Any
 
 from .. import context
 from ..errors import ConfigError, Deadlock, LaunchError, PeerFailed, WaitTimeout
-from .control import Segment
+from .control import JOB_SLOT, Segment
 
 # A rank that waits also moves its share of what is in flight, piece by piece, so one round in which
 # nobody's wait ends does not prove that nobody can go on. So many in a row do.
@@ -31,7 +31,6 @@ ROUNDS_IN_VAIN = 2000
 # time moves for it. Longer deadlines are safety nets, and nobody going on is a deadlock.
 PROBE_SECONDS = 5.0
 SIM_ARENA_BYTES = 1 << 30  # addresses; pages exist once they are touched
-JOB_SLOT = "comm.job"  # where ``init_process_group`` finds the segment of a rank's job
 
 
 @dataclass

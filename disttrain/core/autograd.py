@@ -11,7 +11,7 @@ from ..context import SLOW, thread
 from ..errors import AutogradError, ShapeError
 from .engine import Algebra, Walk, accumulate
 from .gate import Tracer
-from .grad_mode import _set
+from .grad_mode import set_state
 from .node import Output
 from .tensor import Tensor, wrap
 
@@ -126,20 +126,18 @@ def _walk(
 
 def _drive(walk: Walk, roots: tuple, cotangents: tuple, create_graph: bool) -> None:
     before = thread.grad_enabled
-    _set({"grad_enabled": create_graph})
+    set_state({"grad_enabled": create_graph})
     try:
         for t, g in zip(roots, cotangents, strict=True):
             walk.feed(t._node, g if walk.tensors else g.array)
         walk.run()
     finally:
-        _set({"grad_enabled": before})
+        set_state({"grad_enabled": before})
 
 
 def _as_tensors(roots: tuple, cotangents: tuple, create_graph: bool) -> bool:
     """Whether gradients must travel as Tensors, because something looks at the operations."""
-    if create_graph or any(
-        t.__class__ is Tracer or isinstance(t, Tracer) for t in roots + cotangents
-    ):
+    if create_graph or any(isinstance(t, Tracer) for t in roots + cotangents):
         return True
     if thread.mode == SLOW and thread.stack:
         return True

@@ -34,6 +34,7 @@ class Algebra:
     sum_to: Callable
     cast: Callable
     zeros: Callable
+    ones_like: Callable
 
 
 def sum_to_array(g: Any, shape: tuple) -> Any:

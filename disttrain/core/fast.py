@@ -21,7 +21,10 @@ ndarray = np.ndarray
 
 
 def binary(prim: Primitive) -> Callable[[Any, Any], Any]:
-    """A function of two operands that runs ``prim`` as the gate would."""
+    """A function of two operands that runs ``prim`` as the gate would.
+
+    One long body on purpose: small operations are all overhead, and calls are most of that.
+    """
     forward = prim.forward
     differentiable = prim.differentiable
     rule_a_reads, rule_b_reads = (prim.save_bits + [0, 0])[:2]

@@ -23,11 +23,11 @@ class _Mode:
 
     def __enter__(self) -> _Mode:
         self._before.append({k: getattr(thread, k) for k in self.fields})
-        _set(self.fields)
+        set_state(self.fields)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        _set(self._before.pop())
+        set_state(self._before.pop())
 
     def __call__(self, fn: Callable) -> Callable:
         if inspect.isgeneratorfunction(fn):
@@ -53,7 +53,8 @@ class _Mode:
         return wrapped
 
 
-def _set(fields: dict[str, bool]) -> None:
+def set_state(fields: dict[str, bool]) -> None:
+    """Set fields of this thread's state, and what follows from them."""
     for name, value in fields.items():
         setattr(thread, name, value)
     thread.refresh()
@@ -87,7 +88,7 @@ class inference_mode(_Mode):  # noqa: N801
     def __init__(self, mode: bool | Callable = True) -> None:
         super().__init__()
         self.enabled = bool(mode)
-        self.fields = {"grad_enabled": False} if self.enabled else {}
+        self.fields = {"grad_enabled": False, "inference": True} if self.enabled else {}
 
     def __new__(cls, mode: bool | Callable = True) -> Any:
         out = object.__new__(cls)
@@ -107,20 +108,20 @@ class set_grad_enabled(_Mode):  # noqa: N801
         super().__init__()
         self.fields = {"grad_enabled": bool(mode)}
         self._at_call = thread.grad_enabled
-        _set(self.fields)
+        set_state(self.fields)
 
     def _fresh(self) -> set_grad_enabled:
         return set_grad_enabled(self.fields["grad_enabled"])
 
     def __enter__(self) -> set_grad_enabled:
-        _set(self.fields)
+        set_state(self.fields)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        _set({"grad_enabled": self._at_call})
+        set_state({"grad_enabled": self._at_call})
 
     def __call__(self, fn: Callable) -> Callable:
-        _set({"grad_enabled": self._at_call})
+        set_state({"grad_enabled": self._at_call})
         return super().__call__(fn)
 
 
@@ -130,6 +131,7 @@ def is_grad_enabled() -> bool:
 
 
 def is_inference_mode_enabled() -> bool:
+    """Whether this thread is inside ``inference_mode``."""
     return thread.inference
 
 
@@ -140,13 +142,13 @@ class set_detect_anomaly(_Mode):  # noqa: N801
         super().__init__()
         self.fields = {"anomaly": bool(mode)}
         self._at_call = thread.anomaly
-        _set(self.fields)
+        set_state(self.fields)
 
     def _fresh(self) -> set_detect_anomaly:
         return set_detect_anomaly(self.fields["anomaly"])
 
     def __exit__(self, *exc: object) -> None:
-        _set({"anomaly": self._at_call})
+        set_state({"anomaly": self._at_call})
 
 
 class detect_anomaly(_Mode):  # noqa: N801

@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import context
 from ..comm import shm
-from ..comm.control import Segment
+from ..comm.control import JOB_SLOT, Segment
 from ..comm.group import ProcessGroup
 from ..comm.worker_env import WorkerEnv, read_worker_env
 from ..errors import CommError, ConfigError
@@ -17,7 +17,6 @@ from .stores import store_for
 
 BACKENDS = ("shm", "gloo", "cpu:shm", "cpu:gloo", "sim")
 SLOT = "distributed"
-JOB_SLOT = "comm.job"
 
 
 @dataclass

@@ -9,15 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .views import expand, permute, reshape
-
-
-def front(x: Any, dim: int | None) -> Any:
-    """``x`` with its batch dimension in front; ``x`` itself when it has none."""
-    if dim is None or dim == 0:
-        return x
-    n = len(x.shape)
-    return permute(x, dims=(dim, *(i for i in range(n) if i != dim)))
+from .views import expand, front, reshape
 
 
 def fronted(x: Any, dim: int | None, size: int) -> Any:

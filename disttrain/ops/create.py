@@ -133,23 +133,16 @@ def frombuffer(
 
 def zeros(
     *size: Any, dtype: Any = None, layout: Any = None, device: Any = None,
-    requires_grad: bool = False, out: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """Zeros of this shape."""
-    return _filled(np.zeros, as_size(_named(size, out), "zeros"), dtype, device, requires_grad)
-
-
-def _named(size: tuple, extra: Any) -> tuple:
-    return size if size or extra is None else (extra,)
+    return _filled(np.zeros, as_size(size, "zeros"), dtype, device, requires_grad)
 
 
 def ones(
-    *size: Any,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
+    *size: Any, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Ones of this shape."""
     return _filled(np.ones, as_size(size, "ones"), dtype, device, requires_grad)
 

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from ..core.gate import Primitive
-from .promotion import compare_args, float_args, same_type_args
+from .promotion import float_args, same_type_args
 
 REGISTRY: dict[str, Primitive] = {}
 
@@ -84,7 +84,7 @@ def unary(
     floating: bool = False,
     out_bool: bool = False,
     samples: Callable | None = None,
-) -> Callable:
+) -> Primitive:
     """Declare an elementwise function of one tensor; ``d`` is its vjp rule. ``floating``: integer
     input is converted to the default floating type."""
     prim = primitive(
@@ -114,7 +114,6 @@ def binary(
 ) -> Primitive:
     """Declare an elementwise function of two tensors (or a tensor and a scalar), broadcasting."""
     rules = {k: r for k, r in (("a", da), ("b", db)) if r}
-    promote = float_args if floating else compare_args if out_bool else same_type_args
     prim = primitive(
         name,
         forward,
@@ -122,7 +121,7 @@ def binary(
         vjp=rules or None,
         shape=lambda a, b: (broadcast(a, b), np.dtype(bool) if out_bool else type_of(a, b)),
         expr=expr,
-        promote=promote,
+        promote=float_args if floating else same_type_args,
         samples=samples,
     )
     prim.elementwise = True

@@ -11,9 +11,9 @@ from ..backends import expr as ex
 from ..backends import fused_elementwise as kernels
 from ..core import dtypes
 from .declare import binary, broadcast, primitive, type_of, unary
-from .promotion import _convert, result_type, scalar
+from .promotion import convert, result_type, scalar
 
-_SQRT_HALF_PI_INV = 2.0 / math.sqrt(math.pi)
+_TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
 
 
 def H(x: Any) -> Any:  # noqa: N802  (the adjoint's usual letter)
@@ -118,7 +118,7 @@ relu_backward = binary(
 
 
 erf = unary(
-    "erf", kernels.erf, lambda g, a: g * (exp(-(a * a)) * _SQRT_HALF_PI_INV),
+    "erf", kernels.erf, lambda g, a: g * (exp(-(a * a)) * _TWO_OVER_SQRT_PI),
     expr=lambda a: ex.erf(a), floating=True,
 )  # fmt: skip
 floor = unary("floor", np.floor, lambda g: g * 0, expr=lambda a: ex.floor(a))
@@ -175,19 +175,13 @@ pow_ = binary(
 
 def _tie(g: Any, a: Any, b: Any, wins: Any) -> Any:
     """The share of ``g`` that goes to the side that wins; half where both are equal."""
-    return (
-        g * (wins + (a == b) * 0.5)
-        if _plain_numbers(g)
-        else g * _as(g, wins) + g * 0.5 * _as(g, a == b)
-    )
+    if _plain_numbers(g):
+        return g * (wins + (a == b) * 0.5)
+    return g * cast_like(wins, g) + g * 0.5 * cast_like(a == b, g)
 
 
 def _plain_numbers(g: Any) -> bool:
     return isinstance(g, np.ndarray) and g.dtype == np.float64
-
-
-def _as(g: Any, mask: Any) -> Any:
-    return cast_like(mask, g)
 
 
 maximum = binary(
@@ -240,7 +234,7 @@ right_shift = binary("right_shift", np.right_shift, samples=_integers)
 def _where_args(args: tuple) -> tuple:
     condition, a, b = args
     a, b = (x if hasattr(x, "_node") else scalar(x) for x in (a, b))
-    return (condition, *_convert((a, b), result_type(a, b)))
+    return (condition, *convert((a, b), result_type(a, b)))
 
 
 where = primitive(

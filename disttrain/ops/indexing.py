@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..core.gate import Tracer, check_inplace
-from ..core.tensor import Tensor
+from ..core.tensor import Tensor, wrap
 from ..errors import DimError
 from . import views
 from .index import index_get, index_put
@@ -136,9 +136,7 @@ def _squeezed(value: Tensor, ndim: int) -> Tensor:
 
 
 def _as_tensor(value: Any, like: Tensor) -> Tensor:
-    out = object.__new__(Tensor)
-    out.array = np.asarray(value, dtype=like.meta()[1])
-    return out
+    return wrap(np.asarray(value, dtype=like.meta()[1]))
 
 
 def iterate(self: Tensor) -> Any:

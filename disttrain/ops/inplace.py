@@ -15,11 +15,12 @@ import numpy as np
 
 from ..context import SLOW, thread
 from ..core.gate import Tracer, attach, check_inplace, gate, touched
-from ..core.tensor import Tensor
+from ..core.tensor import Tensor, wrap
 from ..errors import CaptureError, DTypeError, ShapeError
 from . import elementwise as el
+from .batching import fronted
 from .declare import primitive
-from .views import expand
+from .views import expand, getitem
 
 ndarray = np.ndarray
 
@@ -49,10 +50,25 @@ def _view_write_base(g: Any, chain: tuple) -> Any:
     return view_write(g, _through(g, chain) * 0, chain=chain)
 
 
+def _view_write_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
+    """Write through the same indices behind the batch dimension."""
+    chain = []
+    for prim, how in params["chain"]:
+        if prim is not getitem:
+            raise CaptureError(
+                f"a write through a view made by {prim.name} inside vmap is not supported; use an "
+                "index, or an out-of-place form"
+            )
+        chain.append((prim, {"index": (slice(None), *how["index"])}))
+    base, value = (fronted(a, d, size) for a, d in zip(args, dims, strict=True))
+    return view_write(base, value, chain=tuple(chain)), 0
+
+
 view_write = primitive(
     "view_write", _view_write, "base value",
     vjp={"base": _view_write_base, "value": lambda g, chain: _through(g, chain)},
     jvp="linear", shape=lambda base, value, chain: (base.shape, base.dtype),
+    batch=_view_write_batch,
 )  # fmt: skip
 
 
@@ -211,8 +227,7 @@ def fill_(self: Tensor, value: Any) -> Tensor:
     if recording:
         check_inplace(self, "fill_")
     if thread.mode == SLOW or recording or self.array.__class__ is not ndarray:
-        constant = object.__new__(Tensor)
-        constant.array = np.asarray(value, dtype=self.meta()[1])
+        constant = wrap(np.asarray(value, dtype=self.meta()[1]))
         write("fill_", self, expand(constant, shape=self.meta()[0]), recording)
         return self
     self.array.fill(value)

@@ -10,7 +10,7 @@ from .declare import primitive, type_of
 from .elementwise import H
 from .promotion import same_type_args
 from .reduce import sum_
-from .views import _batched, in_front, permute, reshape
+from .views import batched, front, permute, reshape
 
 
 def swap(a: Any) -> Any:
@@ -51,7 +51,7 @@ def _matmul_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
     aligned = []
     for a, d, r in zip(args, dims, ranks, strict=True):
         if d is not None:
-            a = in_front(a, d)
+            a = front(a, d)
             shape = tuple(a.shape)
             a = reshape(a, shape=(size, *(1,) * (max(ranks) - r), *shape[1:]))
         aligned.append(a)
@@ -122,7 +122,7 @@ def _linear_jvp(primals: tuple, tangents: tuple, params: dict) -> Any:
 
 
 def _linear_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
-    x, w, b = (a if d is None else in_front(a, d) for a, d in zip(args, dims, strict=True))
+    x, w, b = (a if d is None else front(a, d) for a, d in zip(args, dims, strict=True))
     if dims[1] is None and dims[2] is None:
         return linear(x, w, b), 0
     rank = len(x.shape) - (dims[0] is not None)
@@ -157,7 +157,7 @@ inv = primitive(
     vjp={"a": lambda g, out: -matmul(matmul(swap(H(out)), g), swap(H(out)))},
     shape=lambda a: (a.shape, a.dtype),
     samples=lambda rng: [((rng.normal(size=(3, 3)) + 3 * np.eye(3),), {})],
-    batch=_batched(lambda: inv, lambda p, n: {}),
+    batch=batched(lambda: inv, lambda p, n: {}),
 )  # fmt: skip
 
 
@@ -169,5 +169,5 @@ def _det_rule(g: Any, a: Any, out: Any) -> Any:
 det = primitive(
     "det", np.linalg.det, "a", vjp={"a": _det_rule}, shape=lambda a: (a.shape[:-2], a.dtype),
     samples=lambda rng: [((rng.normal(size=(3, 3)) + 3 * np.eye(3),), {})],
-    batch=_batched(lambda: det, lambda p, n: {}),
+    batch=batched(lambda: det, lambda p, n: {}),
 )  # fmt: skip

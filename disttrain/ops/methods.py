@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import core
+from ..backends.null import NullArray
 from ..core import dtypes
 from ..core.device import device, usable
 from ..core.tensor import Tensor, note_read, wrap
@@ -183,7 +184,7 @@ def _move(self: Tensor, where: device) -> Tensor:
     if where.type == self.device.type:
         return self
     if where.type == "meta":
-        return wrap(core.tensor.NullArray(*self.meta()))
+        return wrap(NullArray(*self.meta()))
     raise DeviceError(
         f"to('{where}'): a tensor of shape {list(self.shape)} on the meta device has no data to "
         "copy; use empty_like(t, device='cpu') or Module.to_empty(device='cpu') and load values"
@@ -233,7 +234,8 @@ def _real(self: Tensor) -> Tensor:
     return el.real(self) if self.dtype.is_complex else self
 
 
-def requires_grad_type(self: Tensor, other: Tensor) -> Tensor:
+def type_as(self: Tensor, other: Tensor) -> Tensor:
+    """The tensor in the type of ``other``."""
     return to(self, other.dtype)
 
 
@@ -275,7 +277,7 @@ def map_(self: Tensor, fn: Callable[[float], float]) -> Tensor:
 
 Tensor.to, Tensor.type, Tensor.cuda, Tensor.size = to, type_, cuda, size
 Tensor.cpu = lambda self, *a, **k: to(self, "cpu")
-Tensor.type_as = requires_grad_type
+Tensor.type_as = type_as
 Tensor.set_, Tensor.resize_, Tensor.unfold = set_, resize_, unfold
 Tensor.detach_, Tensor.apply_ = detach_, map_
 Tensor.real = property(_real)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from .. import context
@@ -38,7 +41,7 @@ def text(self: Tensor, *, tensor_contents: object = None) -> str:
     if self.is_meta:
         parts.append("device='meta'")
         parts.append(f"size={tuple(self.shape)}")
-    if self.shape.numel() == 0 and self.ndim > 1:
+    elif self.shape.numel() == 0 and self.ndim > 1:
         parts.append(f"size={tuple(self.shape)}")
     if kind not in usual:
         parts.append(f"dtype={kind!r}")
@@ -68,7 +71,7 @@ def _values(self: Tensor) -> str:
     )  # fmt: skip
 
 
-def _float_format(array: np.ndarray, options: dict):
+def _float_format(array: np.ndarray, options: dict) -> Callable[[Any], str]:
     """Torch's choice: whole numbers as '1.', scientific when the range is wide, else fixed."""
     digits = options["precision"]
     finite = np.abs(array[np.isfinite(array)].astype(np.float64))
@@ -85,7 +88,7 @@ def _float_format(array: np.ndarray, options: dict):
     return _padded(array, lambda v: format(v, style))
 
 
-def _padded(array: np.ndarray, form):
+def _padded(array: np.ndarray, form: Callable[[Any], str]) -> Callable[[Any], str]:
     shown = array.reshape(-1)
     shown = shown if shown.size <= 1000 else np.concatenate([shown[:500], shown[-500:]])
     width = max(len(form(v)) for v in shown)

@@ -71,7 +71,8 @@ def _scalar_type(a: Any) -> dtypes.dtype:
     )
 
 
-def _convert(args: tuple, kind: dtypes.dtype) -> tuple:
+def convert(args: tuple, kind: dtypes.dtype) -> tuple:
+    """Tensors and scalars as ``kind``."""
     out = []
     for a in args:
         if isinstance(a, Tensor):
@@ -91,7 +92,9 @@ def _fit_scalar(value: Any, kind: dtypes.dtype) -> Any:
         return complex(value)
     if kind is dtypes.bool:
         return bool(value)
-    return int(value) if not (not kind.is_signed and value < 0) else kind.np.type(np.int64(value))
+    if value < 0 and not kind.is_signed:
+        return kind.np.type(np.int64(value))
+    return int(value)
 
 
 def same_type_args(args: tuple) -> tuple:
@@ -100,12 +103,7 @@ def same_type_args(args: tuple) -> tuple:
     if isinstance(a, Tensor) and isinstance(b, Tensor) and a.meta()[1] == b.meta()[1]:
         return args
     args = (_scalar_or_tensor(a), _scalar_or_tensor(b))
-    return _convert(args, result_type(*args))
-
-
-def compare_args(args: tuple) -> tuple:
-    """As ``same_type_args``; a scalar beyond an integer type's range stays comparable."""
-    return same_type_args(args)
+    return convert(args, result_type(*args))
 
 
 def _scalar_or_tensor(a: Any) -> Any:
@@ -119,9 +117,9 @@ def float_args(args: tuple) -> tuple:
     first = args[0]
     if len(args) == 1:
         kind = first.meta()[1].kind
-        return args if kind in "fcV" else _convert(args, dtypes.get_default_dtype())
+        return args if kind in "fcV" else convert(args, dtypes.get_default_dtype())
     args = tuple(_scalar_or_tensor(a) for a in args)
     kind = result_type(*args)
     if not (kind.is_floating_point or kind.is_complex):
         kind = dtypes.get_default_dtype()
-    return _convert(args, kind)
+    return convert(args, kind)

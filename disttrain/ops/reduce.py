@@ -10,13 +10,9 @@ import numpy as np
 
 from .declare import primitive
 from .elementwise import H, cast_like, eq, exp
-from .views import _batched, _up, cat, expand, flip, getitem, reshape
+from .views import batched, cat, expand, flip, getitem, matrix_samples, reshape, up
 
 _WIDE = {"b": np.dtype(np.int64), "i": np.dtype(np.int64), "u": np.dtype(np.int64)}
-
-
-def _matrix(**params: Any) -> Any:
-    return lambda rng: [((rng.normal(size=(3, 4)),), params)]
 
 
 def reduced(shape: tuple, dims: tuple, keepdim: bool) -> tuple:
@@ -47,8 +43,8 @@ def _sum_shape(a: Any, dims: tuple, keepdim: bool) -> tuple:
 sum_ = primitive(
     "sum", _sum, "a",
     vjp={"a": lambda g, dims, keepdim, a_shape: _spread(g, a_shape, dims, keepdim)},
-    jvp="linear", shape=_sum_shape, samples=_matrix(dims=(1,), keepdim=False),
-    batch=_batched(lambda: sum_, _up("dims")),
+    jvp="linear", shape=_sum_shape, samples=matrix_samples(dims=(1,), keepdim=False),
+    batch=batched(lambda: sum_, up("dims")),
 )  # fmt: skip
 
 
@@ -70,8 +66,8 @@ mean = primitive(
         )
     },
     jvp="linear", shape=lambda a, dims, keepdim: (reduced(a.shape, dims, keepdim), a.dtype),
-    samples=_matrix(dims=(0,), keepdim=True),
-    batch=_batched(lambda: mean, _up("dims")),
+    samples=matrix_samples(dims=(0,), keepdim=True),
+    batch=batched(lambda: mean, up("dims")),
 )  # fmt: skip
 
 
@@ -88,13 +84,13 @@ def _same_type(a: Any, dims: tuple, keepdim: bool) -> tuple:
 
 amax = primitive(
     "amax", lambda a, dims, keepdim: a.max(axis=dims, keepdims=keepdim), "a",
-    vjp={"a": _extreme_rule}, shape=_same_type, samples=_matrix(dims=(1,), keepdim=False),
-    batch=_batched(lambda: amax, _up("dims")),
+    vjp={"a": _extreme_rule}, shape=_same_type, samples=matrix_samples(dims=(1,), keepdim=False),
+    batch=batched(lambda: amax, up("dims")),
 )  # fmt: skip
 amin = primitive(
     "amin", lambda a, dims, keepdim: a.min(axis=dims, keepdims=keepdim), "a",
-    vjp={"a": _extreme_rule}, shape=_same_type, samples=_matrix(dims=(1,), keepdim=False),
-    batch=_batched(lambda: amin, _up("dims")),
+    vjp={"a": _extreme_rule}, shape=_same_type, samples=matrix_samples(dims=(1,), keepdim=False),
+    batch=batched(lambda: amin, up("dims")),
 )  # fmt: skip
 
 
@@ -119,16 +115,16 @@ prod = primitive(
     "a",
     vjp={"a": _prod_rule},
     shape=lambda a, dim, keepdim: _sum_shape(a, (dim,), keepdim),
-    samples=_matrix(dim=1, keepdim=False),
-    batch=_batched(lambda: prod, _up("dim")),
+    samples=matrix_samples(dim=1, keepdim=False),
+    batch=batched(lambda: prod, up("dim")),
 )
 
 cumsum = primitive(
     "cumsum", lambda a, dim: np.cumsum(a, dim, dtype=_WIDE.get(a.dtype.kind)), "a",
     vjp={"a": lambda g, dim: flip(cumsum(flip(g, dims=(dim,)), dim=dim), dims=(dim,))},
     jvp="linear", shape=lambda a, dim: (a.shape, _WIDE.get(a.dtype.kind, a.dtype)),
-    samples=_matrix(dim=1),
-    batch=_batched(lambda: cumsum, _up("dim")),
+    samples=matrix_samples(dim=1),
+    batch=batched(lambda: cumsum, up("dim")),
 )  # fmt: skip
 
 
@@ -141,7 +137,7 @@ cumprod = primitive(
     "cumprod", lambda a, dim: np.cumprod(a, dim, dtype=_WIDE.get(a.dtype.kind)), "a",
     vjp={"a": _cumprod_rule}, shape=lambda a, dim: (a.shape, _WIDE.get(a.dtype.kind, a.dtype)),
     samples=lambda rng: [((rng.uniform(0.5, 2, (3, 4)),), {"dim": 1})],
-    batch=_batched(lambda: cumprod, _up("dim")),
+    batch=batched(lambda: cumprod, up("dim")),
 )  # fmt: skip
 
 
@@ -160,8 +156,8 @@ def _logsumexp_rule(g: Any, a: Any, out: Any, dims: tuple, keepdim: bool) -> Any
 
 logsumexp = primitive(
     "logsumexp", _logsumexp, "a", vjp={"a": _logsumexp_rule}, shape=_same_type,
-    samples=_matrix(dims=(1,), keepdim=False),
-    batch=_batched(lambda: logsumexp, _up("dims")),
+    samples=matrix_samples(dims=(1,), keepdim=False),
+    batch=batched(lambda: logsumexp, up("dims")),
 )  # fmt: skip
 
 
@@ -171,13 +167,13 @@ def _flag_shape(a: Any, dims: tuple, keepdim: bool) -> tuple:
 
 any_ = primitive(
     "any", lambda a, dims, keepdim: a.any(axis=dims, keepdims=keepdim), "a", shape=_flag_shape,
-    samples=_matrix(dims=(1,), keepdim=False),
-    batch=_batched(lambda: any_, _up("dims")),
+    samples=matrix_samples(dims=(1,), keepdim=False),
+    batch=batched(lambda: any_, up("dims")),
 )  # fmt: skip
 all_ = primitive(
     "all", lambda a, dims, keepdim: a.all(axis=dims, keepdims=keepdim), "a", shape=_flag_shape,
-    samples=_matrix(dims=(1,), keepdim=False),
-    batch=_batched(lambda: all_, _up("dims")),
+    samples=matrix_samples(dims=(1,), keepdim=False),
+    batch=batched(lambda: all_, up("dims")),
 )  # fmt: skip
 
 
@@ -187,11 +183,11 @@ def _arg_shape(a: Any, dim: int, keepdim: bool) -> tuple:
 
 argmax = primitive(
     "argmax", lambda a, dim, keepdim: a.argmax(dim, keepdims=keepdim), "a", shape=_arg_shape,
-    samples=_matrix(dim=1, keepdim=False),
-    batch=_batched(lambda: argmax, _up("dim")),
+    samples=matrix_samples(dim=1, keepdim=False),
+    batch=batched(lambda: argmax, up("dim")),
 )  # fmt: skip
 argmin = primitive(
     "argmin", lambda a, dim, keepdim: a.argmin(dim, keepdims=keepdim), "a", shape=_arg_shape,
-    samples=_matrix(dim=1, keepdim=False),
-    batch=_batched(lambda: argmin, _up("dim")),
+    samples=matrix_samples(dim=1, keepdim=False),
+    batch=batched(lambda: argmin, up("dim")),
 )  # fmt: skip

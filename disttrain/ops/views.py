@@ -13,30 +13,30 @@ import numpy as np
 from .declare import primitive
 
 
-def _matrix(**params: Any) -> Any:
+def matrix_samples(**params: Any) -> Any:
     """Samples for the tests of all rules: one 3 x 4 matrix and these parameters."""
     return lambda rng: [((rng.normal(size=(3, 4)),), params)]
 
 
-def in_front(a: Any, dim: int | None) -> Any:
+def front(a: Any, dim: int | None) -> Any:
     """``a`` with its batch dimension (where it has one) in front."""
     if not dim:
         return a
     return permute(a, dims=(dim, *(i for i in range(len(a.shape)) if i != dim)))
 
 
-def _batched(prim_of: Any, shift: Any) -> Any:
+def batched(prim_of: Any, shift: Any) -> Any:
     """The batch rule of a primitive of one tensor: batch dimension in front, ``shift(params,
     size)`` for what the parameters become."""
 
     def rule(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
-        out = prim_of()(in_front(args[0], dims[0]), **{**params, **shift(params, size)})
+        out = prim_of()(front(args[0], dims[0]), **{**params, **shift(params, size)})
         return out, (0,) * len(out) if isinstance(out, tuple) else 0
 
     return rule
 
 
-def _up(*names: str) -> Any:
+def up(*names: str) -> Any:
     """Dimension numbers one higher."""
 
     def shift(params: dict, size: int) -> dict:
@@ -60,8 +60,8 @@ def _reshaped(a: Any, shape: tuple) -> tuple:
 reshape = primitive(
     "reshape", lambda a, shape: a.reshape(shape), "a",
     vjp={"a": lambda g, a_shape: reshape(g, shape=a_shape)},
-    jvp="linear", shape=_reshaped, view=True, samples=_matrix(shape=(2, 6)),
-    batch=_batched(lambda: reshape, lambda p, n: {"shape": (n, *p["shape"])}),
+    jvp="linear", shape=_reshaped, view=True, samples=matrix_samples(shape=(2, 6)),
+    batch=batched(lambda: reshape, lambda p, n: {"shape": (n, *p["shape"])}),
 )  # fmt: skip
 
 
@@ -74,12 +74,12 @@ permute = primitive(
     vjp={"a": lambda g, dims: permute(g, dims=_inverse(dims))},
     jvp="linear", shape=lambda a, dims: (tuple(a.shape[d] for d in dims), a.dtype), view=True,
     samples=lambda rng: [((rng.normal(size=(2, 3, 4)),), {"dims": (2, 0, 1)})],
-    batch=_batched(lambda: permute, lambda p, n: {"dims": (0, *(d + 1 for d in p["dims"]))}),
+    batch=batched(lambda: permute, lambda p, n: {"dims": (0, *(d + 1 for d in p["dims"]))}),
 )  # fmt: skip
 
 
 def _expand_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
-    a, shape = in_front(args[0], dims[0]), params["shape"]
+    a, shape = front(args[0], dims[0]), params["shape"]
     own = tuple(a.shape)[1:]
     aligned = reshape(a, shape=(size, *(1,) * (len(shape) - len(own)), *own))
     return expand(aligned, shape=(size, *shape)), 0
@@ -106,8 +106,8 @@ def _indexed(a: Any, index: tuple) -> tuple:
 getitem = primitive(
     "getitem", _getitem, "a",
     vjp={"a": lambda g, index, a_shape: embed(g, index=index, shape=a_shape)},
-    jvp="linear", shape=_indexed, view=True, samples=_matrix(index=(slice(0, 2), 1)),
-    batch=_batched(lambda: getitem, lambda p, n: {"index": (slice(None), *p["index"])}),
+    jvp="linear", shape=_indexed, view=True, samples=matrix_samples(index=(slice(0, 2), 1)),
+    batch=batched(lambda: getitem, lambda p, n: {"index": (slice(None), *p["index"])}),
 )  # fmt: skip
 
 
@@ -123,7 +123,7 @@ embed = primitive(
     samples=lambda rng: [
         ((rng.normal(size=(2,)),), {"index": (slice(0, 2), 1), "shape": (3, 4)})
     ],
-    batch=_batched(
+    batch=batched(
         lambda: embed,
         lambda p, n: {"index": (slice(None), *p["index"]), "shape": (n, *p["shape"])},
     ),
@@ -132,23 +132,24 @@ embed = primitive(
 flip = primitive(
     "flip", lambda a, dims: np.ascontiguousarray(np.flip(a, dims)), "a",
     vjp={"a": lambda g, dims: flip(g, dims=dims)},
-    jvp="linear", shape=lambda a, dims: (a.shape, a.dtype), samples=_matrix(dims=(1,)),
-    batch=_batched(lambda: flip, _up("dims")),
+    jvp="linear", shape=lambda a, dims: (a.shape, a.dtype), samples=matrix_samples(dims=(1,)),
+    batch=batched(lambda: flip, up("dims")),
 )  # fmt: skip
 
 roll = primitive(
     "roll", lambda a, shifts, dims: np.roll(a, shifts, dims), "a",
     vjp={"a": lambda g, shifts, dims: roll(g, shifts=tuple(-s for s in shifts), dims=dims)},
     jvp="linear", shape=lambda a, shifts, dims: (a.shape, a.dtype),
-    samples=_matrix(shifts=(1,), dims=(1,)),
-    batch=_batched(lambda: roll, _up("dims")),
+    samples=matrix_samples(shifts=(1,), dims=(1,)),
+    batch=batched(lambda: roll, up("dims")),
 )  # fmt: skip
 
 tri = primitive(
     "tri", lambda a, k, upper: np.triu(a, k) if upper else np.tril(a, k), "a",
     vjp={"a": lambda g, k, upper: tri(g, k=k, upper=upper)},
-    jvp="linear", shape=lambda a, k, upper: (a.shape, a.dtype), samples=_matrix(k=0, upper=False),
-    batch=_batched(lambda: tri, lambda p, n: {}),
+    jvp="linear", shape=lambda a, k, upper: (a.shape, a.dtype),
+    samples=matrix_samples(k=0, upper=False),
+    batch=batched(lambda: tri, lambda p, n: {}),
 )  # fmt: skip
 
 
@@ -164,8 +165,8 @@ pad_constant = primitive(
         tuple(n + lo + hi for n, (lo, hi) in zip(a.shape, widths, strict=True)),
         a.dtype,
     ),
-    samples=_matrix(widths=((1, 0), (0, 2))),
-    batch=_batched(lambda: pad_constant, lambda p, n: {"widths": ((0, 0), *p["widths"])}),
+    samples=matrix_samples(widths=((1, 0), (0, 2))),
+    batch=batched(lambda: pad_constant, lambda p, n: {"widths": ((0, 0), *p["widths"])}),
 )  # fmt: skip
 
 
@@ -181,8 +182,8 @@ diagonal = primitive(
             g, offset=offset, dim1=dim1, dim2=dim2, shape=a_shape
         )
     },
-    jvp="linear", shape=_diagonal_shape, samples=_matrix(offset=1, dim1=0, dim2=1),
-    batch=_batched(lambda: diagonal, _up("dim1", "dim2")),
+    jvp="linear", shape=_diagonal_shape, samples=matrix_samples(offset=1, dim1=0, dim2=1),
+    batch=batched(lambda: diagonal, up("dim1", "dim2")),
 )  # fmt: skip
 
 
@@ -203,9 +204,9 @@ diagonal_embed = primitive(
     samples=lambda rng: [
         ((rng.normal(size=(3,)),), {"offset": 1, "dim1": 0, "dim2": 1, "shape": (3, 4)})
     ],
-    batch=_batched(
+    batch=batched(
         lambda: diagonal_embed,
-        lambda p, n: {**_up("dim1", "dim2")(p, n), "shape": (n, *p["shape"])},
+        lambda p, n: {**up("dim1", "dim2")(p, n), "shape": (n, *p["shape"])},
     ),
 )  # fmt: skip
 
@@ -231,7 +232,7 @@ def _cat_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
         if d is None:
             shape = tuple(a.shape)
             a = expand(reshape(a, shape=(1, *shape)), shape=(size, *shape))
-        parts.append(in_front(a, d))
+        parts.append(front(a, d))
     return cat(*parts, dim=params["dim"] + 1, sizes=params["sizes"]), 0
 
 
@@ -260,8 +261,8 @@ split = primitive(
     shape=lambda a, dim, sizes: [
         ((*a.shape[:dim], n, *a.shape[dim + 1 :]), a.dtype) for n in sizes
     ],
-    samples=_matrix(dim=1, sizes=(1, 3)),
-    batch=_batched(lambda: split, _up("dim")),
+    samples=matrix_samples(dim=1, sizes=(1, 3)),
+    batch=batched(lambda: split, up("dim")),
 )  # fmt: skip
 
 
@@ -279,6 +280,6 @@ def _unbind_rule(g: Any, dim: int) -> tuple:
 unbind = primitive(
     "unbind", _unbound, "a", vjp=_unbind_rule, jvp="linear", multi=True, view=True,
     shape=lambda a, dim: [(a.shape[:dim] + a.shape[dim + 1 :], a.dtype)] * a.shape[dim],
-    samples=_matrix(dim=1),
-    batch=_batched(lambda: unbind, _up("dim")),
+    samples=matrix_samples(dim=1),
+    batch=batched(lambda: unbind, up("dim")),
 )  # fmt: skip

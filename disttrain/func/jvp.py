@@ -78,9 +78,14 @@ def push(prim: Primitive, primals: tuple, tangents: tuple, params: dict, out: An
         return total
     if callable(prim.jvp):
         return prim.jvp(primals, tangents, params)
-    if prim.elementwise and prim.rules:
+    if prim.elementwise and prim.rules and _one_field(tangents, out):
         return _diagonal(prim, primals, tangents, params, out)
     return _transposed(prim, primals, tangents, params)
+
+
+def _one_field(tangents: tuple, out: Any) -> bool:
+    """Whether the tangents and the result are all real, or all complex (as of abs they are not)."""
+    return all(t is None or t.dtype.is_complex == out.dtype.is_complex for t in tangents)
 
 
 def _dense(primal: Any, tangent: Tensor | None) -> Any:

@@ -183,3 +183,28 @@ def test_functional_call_and_per_sample_gradients():
     assert before == {k: id(v) for k, v in net.named_parameters()}
     with pytest.raises(errors.ConfigError, match="no parameter"):
         func.functional_call(net, {"0.nothing": x}, (x,))
+
+
+@pytest.mark.parametrize(
+    "fn", [ops.exp, lambda z: z * z / (z + 2), lambda z: z.abs(), lambda z: z.conj() * z]
+)
+def test_jvp_of_complex_functions(fn):
+    rng = np.random.default_rng(5)
+    z, t = (rng.normal(size=3) + 1j * rng.normal(size=3) for _ in range(2))
+    got = func.jvp(fn, (wrap(z),), (wrap(t),))[1].numpy()
+    want = (fn(wrap(z + 1e-6 * t)).numpy() - fn(wrap(z - 1e-6 * t)).numpy()) / 2e-6
+    np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-7)
+
+
+def test_writing_by_index_inside_a_transform():
+    def steps(a):
+        h = a * 2
+        h[0] = a[1]
+        h[1:3] = a[:2] * a[1]
+        return h
+
+    rows = [steps(wrap(r)).numpy() for r in A]
+    close(func.vmap(steps)(wrap(A)), rows)
+    x = A[1]
+    want = [x[1], 1 + x[0] + 2 * x[1], 0, 2]
+    close(func.grad(lambda a: steps(a).sum())(wrap(x)), want)

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..context import SLOW, thread
 from ..core.gate import Tracer, attach, check_inplace, gate, touched
-from ..core.tensor import Tensor
+from ..core.tensor import Tensor, wrap
 from ..errors import CaptureError, DTypeError, ShapeError
 from . import elementwise as el
 from .batching import fronted
@@ -227,8 +227,7 @@ def fill_(self: Tensor, value: Any) -> Tensor:
     if recording:
         check_inplace(self, "fill_")
     if thread.mode == SLOW or recording or self.array.__class__ is not ndarray:
-        constant = object.__new__(Tensor)
-        constant.array = np.asarray(value, dtype=self.meta()[1])
+        constant = wrap(np.asarray(value, dtype=self.meta()[1]))
         write("fill_", self, expand(constant, shape=self.meta()[0]), recording)
         return self
     self.array.fill(value)

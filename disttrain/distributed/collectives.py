@@ -191,7 +191,7 @@ def gather(
     if g.rank == root and gather_list is None:
         raise ConfigError("gather: gather_list is needed on the destination rank")
     outs = _arrays("gather", gather_list, True) if g.rank == root and gather_list else None
-    work = g.gather(outs, _array("gather", tensor, False), root, async_op=async_op)
+    work = g.gather(_array("gather", tensor, False), outs, root, async_op=async_op)
     return _handed(work, async_op)
 
 

@@ -136,6 +136,7 @@ _boundary = primitive(
     "",
     vjp=lambda g: g,
     jvp="linear",
+    batch=lambda args, dims, params, size: (_boundary(*args), dims),
     shape=lambda *arrays: [(a.shape, a.dtype) for a in arrays],
     multi=True,
     samples=lambda rng: [((rng.normal(size=(3, 4)), rng.normal(size=(2,))), {})],

@@ -20,7 +20,7 @@ from ..errors import CaptureError, DTypeError, ShapeError
 from . import elementwise as el
 from .batching import fronted
 from .declare import primitive
-from .views import expand, getitem
+from .views import expand, getitem, permute, reshape
 
 ndarray = np.ndarray
 
@@ -50,18 +50,20 @@ def _view_write_base(g: Any, chain: tuple) -> Any:
     return view_write(g, _through(g, chain) * 0, chain=chain)
 
 
+# How the parameters of a view change when a batch dimension of some size comes in front.
+_BEHIND_BATCH: dict[Any, Callable[[dict, int], dict]] = {
+    getitem: lambda how, size: {"index": (slice(None), *how["index"])},
+    permute: lambda how, size: {"dims": (0, *(d + 1 for d in how["dims"]))},
+    reshape: lambda how, size: {"shape": (size, *how["shape"])},
+    expand: lambda how, size: {"shape": (size, *how["shape"])},
+}
+
+
 def _view_write_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
-    """Write through the same indices behind the batch dimension."""
-    chain = []
-    for prim, how in params["chain"]:
-        if prim is not getitem:
-            raise CaptureError(
-                f"a write through a view made by {prim.name} inside vmap is not supported; use an "
-                "index, or an out-of-place form"
-            )
-        chain.append((prim, {"index": (slice(None), *how["index"])}))
+    """Write through the same views, behind the batch dimension."""
+    chain = tuple((prim, _BEHIND_BATCH[prim](how, size)) for prim, how in params["chain"])
     base, value = (fronted(a, d, size) for a, d in zip(args, dims, strict=True))
-    return view_write(base, value, chain=tuple(chain)), 0
+    return view_write(base, value, chain=chain), 0
 
 
 view_write = primitive(

@@ -17,6 +17,7 @@ from .. import tree
 from ..context import thread
 from ..core import Tensor
 from ..core.node import HookDict, HookHandle
+from ..ops.batching import fronted
 from ..ops.declare import primitive
 
 FORWARD_PRE, FORWARD = "forward_pre", "forward"
@@ -136,7 +137,10 @@ _boundary = primitive(
     "",
     vjp=lambda g: g,
     jvp="linear",
-    batch=lambda args, dims, params, size: (_boundary(*args), dims),
+    batch=lambda args, dims, params, size: (
+        _boundary(*[fronted(a, d, size) for a, d in zip(args, dims, strict=True)]),
+        (0,) * len(args),
+    ),
     shape=lambda *arrays: [(a.shape, a.dtype) for a in arrays],
     multi=True,
     samples=lambda rng: [((rng.normal(size=(3, 4)), rng.normal(size=(2,))), {})],

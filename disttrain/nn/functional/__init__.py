@@ -33,7 +33,7 @@ from .activation import (
     tanhshrink,
     threshold,
 )
-from .conv import (
+from ...ops.conv import (
     conv1d,
     conv2d,
     conv3d,

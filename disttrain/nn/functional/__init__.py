@@ -3,6 +3,16 @@
 A thin layer over ``ops``: argument checks, reductions, and what composes from primitives.
 """
 
+from ...ops.conv import (
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+    fold,
+    unfold,
+)
 from .activation import (
     celu,
     elu,
@@ -32,16 +42,6 @@ from .activation import (
     tanh,
     tanhshrink,
     threshold,
-)
-from ...ops.conv import (
-    conv1d,
-    conv2d,
-    conv3d,
-    conv_transpose1d,
-    conv_transpose2d,
-    conv_transpose3d,
-    fold,
-    unfold,
 )
 from .distance import (
     cosine_embedding_loss,

@@ -6,6 +6,7 @@ import fcntl
 import io
 import os
 import pty
+import select
 import struct
 import termios
 
@@ -53,6 +54,14 @@ def test_nothing_to_do_is_all_done():
     assert "100%" in Progress(0, stream=io.StringIO()).line()
 
 
+def everything(master: int) -> str:
+    """What a terminal has shown. It may hand it over in pieces."""
+    data = b""
+    while select.select([master], [], [], 0.2)[0]:
+        data += os.read(master, 65536)
+    return data.decode()
+
+
 def test_bar_on_a_terminal():
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
@@ -62,7 +71,7 @@ def test_bar_on_a_terminal():
             progress.title("epoch 1/1")
             progress.say("a line above")
         terminal.flush()
-        shown = os.read(master, 65536).decode()
+        shown = everything(master)
     os.close(master)
     assert "epoch 1/1" in shown and "loss 0.125" in shown and "a line above" in shown
     assert "\r" in shown and "100%" in shown

@@ -21,6 +21,7 @@ import numpy as np
 from . import windows as win
 from .batching import front, fronted, merge, split
 from .declare import primitive
+from .elementwise import H
 from .reduce import sum_
 from .views import permute, reshape
 
@@ -165,9 +166,9 @@ def _conv_rule(
     how = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     dx = dw = db = None
     if needs[0]:
-        dx = conv_input_grad(g, w, **how, size=tuple(x.shape)[2:])
+        dx = conv_input_grad(g, H(w), **how, size=tuple(x.shape)[2:])
     if needs[1]:
-        dw = conv_weight_grad(g, x, **how, kernel=tuple(w.shape)[2:])
+        dw = conv_weight_grad(g, H(x), **how, kernel=tuple(w.shape)[2:])
     if len(needs) > 2 and needs[2]:
         db = sum_(g, dims=(0, *range(2, len(g.shape))), keepdim=False)
     return (dx, dw, db)[: len(needs)]
@@ -268,10 +269,10 @@ conv_input_grad = primitive(
     "conv_input_grad", _wide(_input_grad), "g_out w",
     vjp={
         "g_out": lambda g, w, stride, padding, dilation, groups: conv(
-            g, w, None, stride=stride, padding=padding, dilation=dilation, groups=groups
+            g, H(w), None, stride=stride, padding=padding, dilation=dilation, groups=groups
         ),
         "w": lambda g, g_out, w_shape, stride, padding, dilation, groups: conv_weight_grad(
-            g_out, g, stride=stride, padding=padding, dilation=dilation, groups=groups,
+            H(g_out), g, stride=stride, padding=padding, dilation=dilation, groups=groups,
             kernel=tuple(w_shape)[2:],
         ),
     },
@@ -284,10 +285,10 @@ conv_weight_grad = primitive(
     "conv_weight_grad", _wide(_weight_grad), "g_out x",
     vjp={
         "g_out": lambda g, x, stride, padding, dilation, groups: conv(
-            x, g, None, stride=stride, padding=padding, dilation=dilation, groups=groups
+            H(x), g, None, stride=stride, padding=padding, dilation=dilation, groups=groups
         ),
         "x": lambda g, g_out, x_shape, stride, padding, dilation, groups: conv_input_grad(
-            g_out, g, stride=stride, padding=padding, dilation=dilation, groups=groups,
+            H(g_out), g, stride=stride, padding=padding, dilation=dilation, groups=groups,
             size=tuple(x_shape)[2:],
         ),
     },

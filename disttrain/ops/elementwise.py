@@ -44,26 +44,36 @@ real = primitive(
 )  # fmt: skip
 real.elementwise = True
 absolute = unary("abs", np.absolute, lambda g, a: g * sign(a), expr=lambda a: ex.abs(a))
-sign = unary("sign", np.sign, lambda g: g * 0)
+
+
+def _sign_rule(g: Any, a: Any, out: Any) -> Any:
+    """Zero for real numbers. Complex ones turn on the unit circle: g without its part along out."""
+    if _real(g):
+        return g * 0
+    size = absolute(a)
+    return (g - out * real(H(out) * g)) / where(size == 0, 1.0, size)
+
+
+sign = unary("sign", np.sign, _sign_rule)
 exp = unary("exp", np.exp, lambda g, out: g * H(out), expr=lambda a: ex.exp(a), floating=True)
-exp2 = unary("exp2", np.exp2, lambda g, out: g * out * math.log(2.0), floating=True)
-expm1 = unary("expm1", np.expm1, lambda g, out: g * (out + 1), floating=True)
+exp2 = unary("exp2", np.exp2, lambda g, out: g * H(out) * math.log(2.0), floating=True)
+expm1 = unary("expm1", np.expm1, lambda g, out: g * (H(out) + 1), floating=True)
 log = unary(
     "log", np.log, lambda g, a: g / H(a), expr=lambda a: ex.log(a), floating=True, samples=_positive
 )
 log2 = unary(
-    "log2", np.log2, lambda g, a: g / (a * math.log(2.0)), floating=True, samples=_positive
+    "log2", np.log2, lambda g, a: g / (H(a) * math.log(2.0)), floating=True, samples=_positive
 )
 log10 = unary(
-    "log10", np.log10, lambda g, a: g / (a * math.log(10.0)), floating=True, samples=_positive
+    "log10", np.log10, lambda g, a: g / (H(a) * math.log(10.0)), floating=True, samples=_positive
 )
-log1p = unary("log1p", np.log1p, lambda g, a: g / (a + 1), floating=True, samples=_positive)
+log1p = unary("log1p", np.log1p, lambda g, a: g / (H(a) + 1), floating=True, samples=_positive)
 sqrt = unary(
     "sqrt", np.sqrt, lambda g, out: g * 0.5 / H(out), expr=lambda a: ex.sqrt(a), floating=True,
     samples=_positive,
 )  # fmt: skip
 rsqrt = unary(
-    "rsqrt", lambda a: 1 / np.sqrt(a), lambda g, out: g * -0.5 * out * out * out,
+    "rsqrt", lambda a: 1 / np.sqrt(a), lambda g, out: g * -0.5 * H(out * out * out),
     expr=lambda a: ex.rsqrt(a), floating=True, samples=_positive,
 )  # fmt: skip
 square = unary("square", np.square, lambda g, a: g * 2 * H(a), expr=lambda a: a * a)
@@ -73,18 +83,18 @@ reciprocal = unary(
 )  # fmt: skip
 sin = unary("sin", np.sin, lambda g, a: g * H(cos(a)), expr=lambda a: ex.sin(a), floating=True)
 cos = unary("cos", np.cos, lambda g, a: -g * H(sin(a)), expr=lambda a: ex.cos(a), floating=True)
-tan = unary("tan", np.tan, lambda g, out: g * (1 + out * out), floating=True, samples=_unit)
-asin = unary("asin", np.arcsin, lambda g, a: g * rsqrt(1 - a * a), floating=True, samples=_unit)
-acos = unary("acos", np.arccos, lambda g, a: -g * rsqrt(1 - a * a), floating=True, samples=_unit)
-atan = unary("atan", np.arctan, lambda g, a: g / (1 + a * a), floating=True)
-sinh = unary("sinh", np.sinh, lambda g, a: g * cosh(a), floating=True)
-cosh = unary("cosh", np.cosh, lambda g, a: g * sinh(a), floating=True)
-asinh = unary("asinh", np.arcsinh, lambda g, a: g * rsqrt(a * a + 1), floating=True)
+tan = unary("tan", np.tan, lambda g, out: g * (1 + H(out * out)), floating=True, samples=_unit)
+asin = unary("asin", np.arcsin, lambda g, a: g * H(rsqrt(1 - a * a)), floating=True, samples=_unit)
+acos = unary("acos", np.arccos, lambda g, a: -g * H(rsqrt(1 - a * a)), floating=True, samples=_unit)
+atan = unary("atan", np.arctan, lambda g, a: g / (1 + H(a * a)), floating=True)
+sinh = unary("sinh", np.sinh, lambda g, a: g * H(cosh(a)), floating=True)
+cosh = unary("cosh", np.cosh, lambda g, a: g * H(sinh(a)), floating=True)
+asinh = unary("asinh", np.arcsinh, lambda g, a: g * H(rsqrt(a * a + 1)), floating=True)
 acosh = unary(
-    "acosh", np.arccosh, lambda g, a: g * rsqrt(a * a - 1), floating=True,
+    "acosh", np.arccosh, lambda g, a: g * H(rsqrt(a - 1) * rsqrt(a + 1)), floating=True,
     samples=lambda rng: [((rng.uniform(1.5, 3.0, (3, 4)),), {})],
 )  # fmt: skip
-atanh = unary("atanh", np.arctanh, lambda g, a: g / (1 - a * a), floating=True, samples=_unit)
+atanh = unary("atanh", np.arctanh, lambda g, a: g / (1 - H(a * a)), floating=True, samples=_unit)
 tanh = unary(
     "tanh", np.tanh, lambda g, out: g * (1 - H(out * out)), expr=lambda a: ex.tanh(a), floating=True
 )
@@ -96,7 +106,7 @@ def _sigmoid(a: Any) -> Any:
 
 
 sigmoid = unary(
-    "sigmoid", _sigmoid, lambda g, out: g * (out - out * out), expr=lambda a: ex.sigmoid(a),
+    "sigmoid", _sigmoid, lambda g, out: g * H(out - out * out), expr=lambda a: ex.sigmoid(a),
     floating=True,
 )  # fmt: skip
 
@@ -157,15 +167,16 @@ def _pow_a(g: Any, a: Any, b: Any) -> Any:
     if not hasattr(b, "dtype"):
         if b == 0:
             return g * 0
-        return g * (b * pow_(a, b - 1) if b != 2 else a * 2)
-    return g * b * where(b == 0, a * 0, pow_(a, b - 1))
+        return g * H(b * pow_(a, b - 1) if b != 2 else a * 2)
+    return g * H(b * where(b == 0, a * 0, pow_(a, b - 1)))
 
 
 def _pow_b(g: Any, out: Any, a: Any) -> Any:
     if not hasattr(a, "dtype"):
         return g * out * math.log(a) if a > 0 else g * 0
-    safe = where(a > 0, a, a * 0 + 1)
-    return g * out * where(a > 0, log(safe), a * 0)
+    there = a > 0 if _real(a) else a != 0
+    safe = where(there, a, a * 0 + 1)
+    return g * H(out * where(there, log(safe), a * 0))
 
 
 pow_ = binary(
@@ -261,7 +272,8 @@ def _real(g: Any) -> bool:
 
 
 def _clip(a: Any, low: Any = None, high: Any = None) -> Any:
-    return np.clip(a, low, high)
+    out = np.clip(a, low, high)
+    return out.astype(a.dtype) if a.dtype.kind == "V" else out  # numpy widens those
 
 
 def _clip_rule(g: Any, a: Any, low: Any, high: Any) -> Any:

@@ -10,7 +10,7 @@ from .declare import primitive, type_of
 from .elementwise import H
 from .promotion import same_type_args
 from .reduce import sum_
-from .views import batched, front, permute, reshape
+from .views import batched, expand, front, permute, reshape
 
 
 def swap(a: Any) -> Any:
@@ -109,13 +109,15 @@ def _linear_rule(g: Any, x: Any, w: Any, needs: tuple) -> tuple:
 
 
 def _linear_jvp(primals: tuple, tangents: tuple, params: dict) -> Any:
-    (x, w, b), (dx, dw, db) = primals, tangents
+    (x, w, _), (dx, dw, db) = primals, tangents
     parts = [
         linear(dx, w, None) if dx is not None else None,
         linear(x, dw, None) if dw is not None else None,
     ]
+    if db is not None:
+        parts.append(expand(db, shape=(*tuple(x.shape)[:-1], w.shape[0])))
     total = None
-    for part in (*parts, db if b is not None else None):
+    for part in parts:
         if part is not None:
             total = part if total is None else total + part
     return total
@@ -162,8 +164,8 @@ inv = primitive(
 
 
 def _det_rule(g: Any, a: Any, out: Any) -> Any:
-    scale = reshape(g * out, shape=(*tuple(a.shape)[:-2], 1, 1))
-    return scale * swap(inv(a))
+    scale = reshape(g * H(out), shape=(*tuple(a.shape)[:-2], 1, 1))
+    return scale * swap(H(inv(a)))
 
 
 det = primitive(

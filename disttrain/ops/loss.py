@@ -19,10 +19,10 @@ from . import gathering
 from .args import tensor as as_input
 from .batching import front, fronted, merge, split
 from .declare import primitive
-from .elementwise import cast_like, exp, ne
+from .elementwise import cast_like, ne
 from .places import visible
 from .reduce import sum_
-from .softmax import log_softmax, softmax_backward
+from .softmax import log_softmax, softmax_, softmax_backward
 from .views import expand, permute, reshape
 
 _REDUCTIONS = ("none", "mean", "sum")
@@ -148,7 +148,7 @@ def _backward_rule(
                 else _columns(sum_(weight, dims=(0,), keepdim=False))
             )
             share = share * (1 - smoothing) + ones * (total * (smoothing / classes))
-        p = exp(a - _columns(cast_like(lse, a)))
+        p = softmax_(a, dim=1)  # not by lse, which the next derivative would take as constant
         da = softmax_backward(g * (_columns(cast_like(scale, a)) * _columns(share)), p, dim=1)
     return dscale, da, None, None, None
 

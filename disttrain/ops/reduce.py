@@ -129,14 +129,30 @@ cumsum = primitive(
 
 
 def _cumprod_rule(g: Any, a: Any, out: Any, dim: int) -> Any:
-    total = flip(cumsum(flip(g * out, dims=(dim,)), dim=dim), dims=(dim,))
-    return total / a
+    if isinstance(a, np.ndarray) and a.all():
+        total = flip(cumsum(flip(g * H(out), dims=(dim,)), dim=dim), dims=(dim,))
+        return total / H(a)
+    # Right for zeros too: what stands left of element k, times what g gets from k on without it.
+    n = tuple(a.shape)[dim]
+    ahead = (slice(None),) * dim
+    at = [(*ahead, slice(i, i + 1)) for i in range(n)]
+    rest: list = [None] * n
+    for i in reversed(range(n)):
+        rest[i] = getitem(g, index=at[i])
+        if i + 1 < n:
+            rest[i] = rest[i] + H(getitem(a, index=at[i + 1])) * rest[i + 1]
+    left = [H(getitem(out, index=at[i])) for i in range(n - 1)]
+    parts = [r if i == 0 else r * left[i - 1] for i, r in enumerate(rest)]
+    return cat(*parts, dim=dim, sizes=(1,) * n) if n else g
 
 
 cumprod = primitive(
     "cumprod", lambda a, dim: np.cumprod(a, dim, dtype=_WIDE.get(a.dtype.kind)), "a",
     vjp={"a": _cumprod_rule}, shape=lambda a, dim: (a.shape, _WIDE.get(a.dtype.kind, a.dtype)),
-    samples=lambda rng: [((rng.uniform(0.5, 2, (3, 4)),), {"dim": 1})],
+    samples=lambda rng: [
+        ((rng.uniform(0.5, 2, (3, 4)),), {"dim": 1}),
+        ((np.array([[1.5, 0.0, 2.0], [0.0, 3.0, 0.0]]),), {"dim": 1}),
+    ],
     batch=batched(lambda: cumprod, up("dim")),
 )  # fmt: skip
 
@@ -151,7 +167,7 @@ def _logsumexp(a: Any, dims: tuple, keepdim: bool) -> Any:
 
 def _logsumexp_rule(g: Any, a: Any, out: Any, dims: tuple, keepdim: bool) -> Any:
     shape = tuple(a.shape)
-    return _spread(g, shape, dims, keepdim) * exp(a - _spread(out, shape, dims, keepdim))
+    return _spread(g, shape, dims, keepdim) * H(exp(a - _spread(out, shape, dims, keepdim)))
 
 
 logsumexp = primitive(

@@ -10,7 +10,8 @@ from typing import Any
 from .capture import capture
 from .compiled import Compiled
 from .compiled import compile as _compile
-from .graph import Graph, Instruction, Var
+from .graph import Graph
+from .instruction import Instruction, Var
 from .passes import dead_code
 
 

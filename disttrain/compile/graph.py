@@ -4,43 +4,25 @@ Values have names: ``%0`` inputs and results, ``c0`` tensors that the program fo
 (parameters, optimizer state, constants), kept by reference, because a replay reads their present
 values and writes to them. Instructions run in order; one that writes to its arguments is marked
 ``!``. Plain numbers are part of the instruction and stay what they were at capture.
+
+A tensor from outside that is the ``.grad`` of another (``owners``) is looked up anew by each
+replay. ``grads`` is what the program left in ``.grad``; a replay leaves its own values there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
-from ..core.gate import Primitive, finish, touched
-from ..core.tensor import Tensor, wrap
+import numpy as np
+
+from ..backends.null import NullArray
+from ..core.tensor import Tensor
 from ..errors import CaptureError
-
-
-@dataclass(frozen=True)
-class Var:
-    """A value's name; ``kind`` is 'v' (input or result) or 'c' (from outside)."""
-
-    kind: str
-    number: int
-
-    def __str__(self) -> str:
-        return f"%{self.number}" if self.kind == "v" else f"c{self.number}"
-
-
-@dataclass(frozen=True)
-class Instruction:
-    """``outputs = prim(*args, **params)``; ``args`` are Vars and plain values."""
-
-    prim: Primitive
-    args: tuple
-    params: dict[str, Any]
-    outputs: tuple[Var, ...]
-
-    @property
-    def effect(self) -> bool:
-        """Whether it must run even when nobody uses its outputs."""
-        return bool(self.prim.mutates) or self.prim.random
+from .instruction import Instruction, Var, describe
+from .replay import Program
 
 
 @dataclass(frozen=True)
@@ -53,79 +35,103 @@ class Graph:
     instructions: tuple[Instruction, ...]
     outputs: tuple[Any, ...]  # Vars and plain values
     metas: dict[Var, tuple]
+    grads: tuple[tuple[Var, Var | None], ...] = ()
+    owners: dict[Var, Var] = field(default_factory=dict)
+    reads: tuple[tuple[Tensor, int], ...] = ()  # numbers that were read, and their version
 
     def __str__(self) -> str:
-        head = ", ".join(f"{v}: {_meta(self.metas[v])}" for v in self.inputs)
+        head = ", ".join(f"{v}: {describe(self.metas[v])}" for v in self.inputs)
         lines = [f"graph({head}):"]
-        for i, name in enumerate(self.names):
-            lines.append(f"  c{i}: {_meta(self.metas[Var('c', i)])}  # {name}")
+        for var, name in zip(self.outside(), self.names, strict=True):
+            lines.append(f"  {var}: {describe(self.metas[var])}  # {name}")
         lines += [f"  {self._line(ins)}" for ins in self.instructions]
+        lines += [f"  {leaf}.grad = {var}" for leaf, var in self.grads]
         lines.append(f"  return {', '.join(str(o) for o in self.outputs)}")
         return "\n".join(lines)
 
     def _line(self, ins: Instruction) -> str:
-        parts = [str(a) if isinstance(a, Var) else repr(a) for a in ins.args]
-        parts += [f"{k}={v!r}" for k, v in ins.params.items()]
+        parts = [str(a) if isinstance(a, Var) else _text(a) for a in ins.args]
+        parts += [f"{k}={_text(v)}" for k, v in ins.params.items()]
         call = f"{ins.prim.name}{'!' if ins.prim.mutates else ''}({', '.join(parts)})"
         if ins.prim.mutates:
             return call
-        left = ", ".join(f"{o}: {_meta(self.metas[o])}" for o in ins.outputs)
+        left = ", ".join(f"{o}: {describe(self.metas[o])}" for o in ins.outputs)
         return f"{left} = {call}"
 
+    # --- parts ------------------------------------------------------------------------------
+    def outside(self) -> tuple[Var, ...]:
+        """The names of the tensors from outside."""
+        return tuple(Var("c", i) for i in range(len(self.captured)))
+
+    def results(self) -> set[Var]:
+        """The values that are wanted when all instructions have run."""
+        kept = {o for o in self.outputs if isinstance(o, Var)}
+        return kept | {var for _, var in self.grads if var is not None}
+
+    # --- checks -----------------------------------------------------------------------------
     def verify(self) -> Graph:
-        """Raise ``CaptureError`` unless every value is defined once, before its use."""
-        known = {*self.inputs, *(Var("c", i) for i in range(len(self.captured)))}
+        """Raise ``CaptureError`` unless every value is defined once, before its use, and has the
+        shape and type that its primitive's shape rule says."""
+        known = {*self.inputs, *self.outside()}
         for i, ins in enumerate(self.instructions):
+            where = f"graph: instruction {i} ({ins.prim.name})"
             for a in ins.args:
                 if isinstance(a, Var) and a not in known:
-                    raise CaptureError(
-                        f"graph: instruction {i} ({ins.prim.name}) uses {a} undefined"
-                    )
+                    raise CaptureError(f"{where} uses {a} undefined")
             for o in ins.outputs:
                 if o in known:
-                    raise CaptureError(
-                        f"graph: instruction {i} ({ins.prim.name}) defines {o} again"
-                    )
+                    raise CaptureError(f"{where} defines {o} again")
                 known.add(o)
-        for o in self.outputs:
-            if isinstance(o, Var) and o not in known:
+            self._verify_shapes(where, ins)
+        for o in self.results():
+            if o not in known:
                 raise CaptureError(f"graph: the output {o} is not defined")
         return self
 
+    def _verify_shapes(self, where: str, ins: Instruction) -> None:
+        if ins.prim.shape is None or not ins.outputs:
+            return
+        given = [NullArray(*self.metas[a]) if isinstance(a, Var) else a for a in ins.args]
+        said = ins.prim.shape(*given, **ins.params)
+        for o, (shape, kind) in zip(ins.outputs, said if ins.prim.multi else [said], strict=True):
+            have = self.metas[o]
+            if (tuple(shape), np.dtype(kind)) != (tuple(have[0]), have[1]):
+                raise CaptureError(
+                    f"{where} gives {o} as {describe(have)}; its shape rule says "
+                    f"{describe((shape, kind))}"
+                )
+
+    def current(self) -> bool:
+        """Whether the numbers that the program read are still what they were."""
+        return all(t._version == version for t, version in self.reads)
+
+    # --- use --------------------------------------------------------------------------------
     def with_instructions(self, instructions: Sequence[Instruction]) -> Graph:
         """The same graph with other instructions (what a pass returns)."""
         return replace(self, instructions=tuple(instructions)).verify()
 
-    def run(self, *inputs: Any) -> tuple:
-        """Replay on other inputs of the same shapes: the outputs, and the effects."""
+    @cached_property
+    def program(self) -> Program:
+        """The graph laid out for running."""
+        return Program(self)
+
+    def run(self, *inputs: Tensor) -> tuple:
+        """Replay on other inputs of the same shapes: the outputs, and the effects.
+
+        Writes reach the tensors from outside, random numbers are drawn anew, ``.grad`` is set as
+        the captured run left it. Nothing is recorded for backward.
+        """
         if len(inputs) != len(self.inputs):
             raise CaptureError(f"graph: {len(inputs)} inputs given; {len(self.inputs)} are needed")
-        arrays: dict[Var, Any] = {Var("c", i): t.array for i, t in enumerate(self.captured)}
-        for v, t in zip(self.inputs, inputs, strict=True):
-            if t.meta() != self.metas[v]:
-                raise CaptureError(
-                    f"graph: input {v} is {_meta(t.meta())}; captured with {_meta(self.metas[v])}"
-                )
-            arrays[v] = t.array
-        for ins in self.instructions:
-            self._step(ins, arrays)
-        return tuple(wrap(arrays[o]) if isinstance(o, Var) else o for o in self.outputs)
-
-    def _step(self, ins: Instruction, arrays: dict[Var, Any]) -> None:
-        given = [arrays[a] if isinstance(a, Var) else a for a in ins.args]
-        result = ins.prim.compute(given, ins.params)
-        if ins.prim.mutates:
-            for i in ins.prim.mutates:
-                a = ins.args[i]
-                if isinstance(a, Var) and a.kind == "c":
-                    touched(self.captured[a.number])
-        elif ins.prim.multi:
-            for o, r in zip(ins.outputs, result, strict=True):
-                arrays[o] = finish(r)
-        else:
-            arrays[ins.outputs[0]] = finish(result)
+        if not self.current():
+            raise CaptureError(
+                "graph: the program read a number from a tensor that has been written to since; "
+                "capture it again"
+            )
+        return self.program.run(inputs)
 
 
-def _meta(meta: tuple) -> str:
-    shape, kind = meta
-    return f"{kind}{list(shape)}"
+def _text(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"<{describe((value.shape, value.dtype))}>"
+    return repr(value)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,8 +46,10 @@ def dims(dim: Any, ndim: int, where: str) -> tuple[int, ...]:
 _SEQUENCES = (Sequence, np.ndarray)
 
 
-def size(args: tuple, where: str) -> tuple[int, ...]:
-    """``f(2, 3)`` and ``f((2, 3))`` alike: a tuple of integers."""
+def size(args: tuple, where: str, named: Any = None) -> tuple[int, ...]:
+    """``f(2, 3)``, ``f((2, 3))`` and ``f(size=(2, 3))`` alike: a tuple of integers."""
+    if named is not None:
+        args = (named,)
     if len(args) == 1 and args[0].__class__ is not int and isinstance(args[0], _SEQUENCES):
         args = tuple(args[0])
     for n in args:
@@ -72,3 +75,17 @@ def tensor(value: Any, where: str, name: str = "input") -> Tensor:
             "convert it with dt.tensor(...) or dt.as_tensor(...)"
         )
     return value
+
+
+def numpy_names(fn: Callable) -> Callable:
+    """Let ``fn`` also take numpy's ``axis`` for ``dim`` and ``keepdims`` for ``keepdim``."""
+
+    @functools.wraps(fn)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if "axis" in kwargs:
+            kwargs["dim"] = kwargs.pop("axis")
+        if "keepdims" in kwargs:
+            kwargs["keepdim"] = kwargs.pop("keepdims")
+        return fn(*args, **kwargs)
+
+    return run

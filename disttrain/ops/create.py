@@ -132,27 +132,27 @@ def frombuffer(
 
 
 def zeros(
-    *size: Any, dtype: Any = None, layout: Any = None, device: Any = None,
+    *sizes: Any, size: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """Zeros of this shape."""
-    return _filled(np.zeros, as_size(size, "zeros"), dtype, device, requires_grad)
+    return _filled(np.zeros, as_size(sizes, "zeros", size), dtype, device, requires_grad)
 
 
 def ones(
-    *size: Any, dtype: Any = None, layout: Any = None, device: Any = None,
+    *sizes: Any, size: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """Ones of this shape."""
-    return _filled(np.ones, as_size(size, "ones"), dtype, device, requires_grad)
+    return _filled(np.ones, as_size(sizes, "ones", size), dtype, device, requires_grad)
 
 
 def empty(
-    *size: Any, dtype: Any = None, layout: Any = None, device: Any = None,
+    *sizes: Any, size: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
     """Memory of this shape that holds anything."""
-    return _filled(np.empty, as_size(size, "empty"), dtype, device, requires_grad)
+    return _filled(np.empty, as_size(sizes, "empty", size), dtype, device, requires_grad)
 
 
 def full(

@@ -10,6 +10,7 @@ from ..core.tensor import Tensor
 from ..errors import ShapeError
 from . import elementwise as el
 from . import linalg
+from .args import numpy_names
 from .args import tensor as as_input
 from .math import abs, sqrt, square
 from .reductions import amax, amin, count_nonzero, sum, typed
@@ -110,6 +111,7 @@ def t(input: Tensor) -> Tensor:
     return permute(input, dims=tuple(reversed(range(input.ndim))))
 
 
+@numpy_names
 def norm(
     input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
 ) -> Tensor:

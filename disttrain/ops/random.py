@@ -83,22 +83,24 @@ def _needs_float(where: str, dtype: Any) -> None:
 
 
 def rand(
-    *size: Any, generator: Generator | None = None, out: Any = None, dtype: Any = None,
-    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    *sizes: Any, size: Any = None, generator: Generator | None = None, out: Any = None,
+    dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Uniform on [0, 1)."""
     _needs_float("rand", dtype)
-    shape = as_size(size, "rand")
+    shape = as_size(sizes, "rand", size)
     return _new(draw_uniform, shape, dtype, device, requires_grad, generator)
 
 
 def randn(
-    *size: Any, generator: Generator | None = None, out: Any = None, dtype: Any = None,
-    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    *sizes: Any, size: Any = None, generator: Generator | None = None, out: Any = None,
+    dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Normal with mean 0 and variance 1."""
     _needs_float("randn", dtype)
-    shape = as_size(size, "randn")
+    shape = as_size(sizes, "randn", size)
     return _new(draw_normal, shape, dtype, device, requires_grad, generator)
 
 

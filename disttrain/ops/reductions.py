@@ -10,7 +10,7 @@ from ..core.tensor import Tensor
 from ..errors import DTypeError, ShapeError
 from . import elementwise as el
 from . import reduce
-from .args import dims, one_dim
+from .args import dims, numpy_names, one_dim
 from .args import tensor as as_input
 from .gathering import gather
 from .math import isnan, sqrt, square
@@ -25,20 +25,30 @@ def typed(input: Tensor, dtype: Any) -> Tensor:
     return el.cast(input, dtype=dtypes.as_dtype(dtype).np)
 
 
-def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:  # noqa: A001
-    """The sum over ``dim`` (None: all)."""
+def sum(  # noqa: A001
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None,
+    axis: Any = None, keepdims: bool = False,
+) -> Tensor:  # fmt: skip
+    """The sum over ``dim`` (None: all). ``axis`` and ``keepdims`` are numpy's names."""
     input = typed(as_input(input, "sum"), dtype)
+    dim, keepdim = dim if axis is None else axis, keepdim or keepdims
     return reduce.sum_(input, dims=dims(dim, input.ndim, "sum"), keepdim=keepdim)
 
 
+@numpy_names
 def nansum(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """The sum, nan counted as zero."""
     return sum(el.where(isnan(input), 0.0, input), dim, keepdim)
 
 
-def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """The mean over ``dim`` (None: all). Integer tensors need ``dtype``."""
+def mean(
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None,
+    axis: Any = None, keepdims: bool = False,
+) -> Tensor:  # fmt: skip
+    """The mean over ``dim`` (None: all). Integer tensors need ``dtype``. ``axis`` and ``keepdims``
+    are numpy's names."""
     input = typed(as_input(input, "mean"), dtype)
+    dim, keepdim = dim if axis is None else axis, keepdim or keepdims
     _needs_floating("mean", input)
     return reduce.mean(input, dims=dims(dim, input.ndim, "mean"), keepdim=keepdim)
 
@@ -52,6 +62,7 @@ def _needs_floating(where: str, input: Tensor) -> None:
         )
 
 
+@numpy_names
 def var(
     input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False,
     *, correction: int | None = None,
@@ -68,6 +79,7 @@ def var(
     return total * (1.0 / (n - less) if n > less else _math.nan)
 
 
+@numpy_names
 def std(
     input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False,
     *, correction: int | None = None,
@@ -76,20 +88,24 @@ def std(
     return sqrt(var(input, dim, unbiased, keepdim, correction=correction))
 
 
+@numpy_names
 def var_mean(input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False) -> tuple:
     return var(input, dim, unbiased, keepdim), mean(input, dim, keepdim)
 
 
+@numpy_names
 def std_mean(input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False) -> tuple:
     return std(input, dim, unbiased, keepdim), mean(input, dim, keepdim)
 
 
+@numpy_names
 def amax(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """The largest value over ``dim``; its gradient is shared among equals."""
     _not_empty("amax", input)
     return reduce.amax(input, dims=dims(dim, input.ndim, "amax"), keepdim=keepdim)
 
 
+@numpy_names
 def amin(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """The smallest value over ``dim``; its gradient is shared among equals."""
     _not_empty("amin", input)
@@ -101,6 +117,7 @@ def _not_empty(where: str, input: Tensor) -> None:
         raise ShapeError(f"{where}: the tensor is empty (shape {list(input.shape)}); it has none")
 
 
+@numpy_names
 def max(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:  # noqa: A001
     """The largest element; along ``dim`` with its indices; or, given two tensors, elementwise."""
     if isinstance(dim, Tensor):
@@ -110,6 +127,7 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:  # noqa: 
     return _with_indices("max", argmax, input, dim, keepdim)
 
 
+@numpy_names
 def min(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:  # noqa: A001
     """The smallest element; along ``dim`` with its indices; or, given two tensors, elementwise."""
     if isinstance(dim, Tensor):
@@ -124,18 +142,20 @@ def _with_indices(where: str, arg: Any, input: Tensor, dim: int, keepdim: bool) 
     if input.ndim == 0:
         return ValuesIndices(input, arg(input))
     at = arg(input, d, True)
-    values = gather(input, d, at)
+    values = gather(input, at, dim=d)
     if keepdim:
         return ValuesIndices(values, at)
     shape = reduce.reduced(tuple(input.shape), (d,), False)
     return ValuesIndices(reshape(values, shape=shape), reshape(at, shape=shape))
 
 
+@numpy_names
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """The index of the largest element (of the flattened tensor when ``dim`` is None)."""
     return _arg("argmax", reduce.argmax, input, dim, keepdim)
 
 
+@numpy_names
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """The index of the smallest element (of the flattened tensor when ``dim`` is None)."""
     return _arg("argmin", reduce.argmin, input, dim, keepdim)
@@ -148,6 +168,7 @@ def _arg(where: str, prim: Any, input: Tensor, dim: int | None, keepdim: bool) -
     return prim(input, dim=one_dim(dim, input.ndim, where), keepdim=keepdim)
 
 
+@numpy_names
 def prod(
     input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
@@ -158,31 +179,37 @@ def prod(
     return reduce.prod(input, dim=one_dim(dim, input.ndim, "prod"), keepdim=keepdim)
 
 
+@numpy_names
 def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:  # noqa: A001
     """Whether any element is true (non-zero)."""
     return reduce.any_(input, dims=dims(dim, input.ndim, "any"), keepdim=keepdim)
 
 
+@numpy_names
 def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:  # noqa: A001
     """Whether all elements are true (non-zero)."""
     return reduce.all_(input, dims=dims(dim, input.ndim, "all"), keepdim=keepdim)
 
 
+@numpy_names
 def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """Running sums along ``dim``."""
     return reduce.cumsum(typed(input, dtype), dim=one_dim(dim, input.ndim, "cumsum"))
 
 
+@numpy_names
 def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """Running products along ``dim``."""
     return reduce.cumprod(typed(input, dtype), dim=one_dim(dim, input.ndim, "cumprod"))
 
 
+@numpy_names
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """``log(sum(exp(input)))`` without overflow."""
     return reduce.logsumexp(input, dims=dims(dim, input.ndim, "logsumexp"), keepdim=keepdim)
 
 
+@numpy_names
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     """How many elements are not zero."""
     return sum(input != 0, dim)

@@ -208,6 +208,7 @@ def broadcast_tensors(*tensors: Tensor) -> tuple:
     return tuple(expand(t, shape) for t in tensors)
 
 
+@check.numpy_names
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Join tensors along an existing dimension."""
     tensors = tuple(tensors)
@@ -242,6 +243,7 @@ def _check_cat(tensors: Sequence[Tensor], d: int) -> None:
             )
 
 
+@check.numpy_names
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Join tensors of one shape along a new dimension."""
     tensors = tuple(tensors)

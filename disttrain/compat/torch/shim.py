@@ -71,7 +71,8 @@ def _lacking(full: str, parent: Any) -> str:
     near = difflib.get_close_matches(last, vars(parent), n=3, cutoff=0.75)
     where = getattr(parent, "__name__", ROOT)
     there = f"near it: {', '.join(near)}" if near else f"dir({where}) lists what there is"
-    return f"{full} is not part of disttrain's stand-in for {ROOT} in this version ({there}). {_ADVICE}"
+    lacks = f"{full} is not part of disttrain's stand-in for {ROOT} in this version"
+    return f"{lacks} ({there}). {_ADVICE}"
 
 
 class Finder:

@@ -11,11 +11,10 @@ from typing import Any
 from .. import tree
 from ..context import thread
 from ..core.tensor import Tensor
-from ..nn.module import Module
 from .capture import record
 from .graph import Graph
 from .passes import dead_code
-from .reach import Reach
+from .reach import Reach, is_module
 
 _LIMIT = 32  # captures of one function; one more, and it runs eagerly
 
@@ -204,7 +203,7 @@ def _changed(before: tuple, after: tuple) -> str | None:
 class _Forward:
     """A module's own forward, as something that can be copied and pickled with the module."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Any) -> None:
         self.module = module
         self.__qualname__ = type(module).__name__
 
@@ -221,7 +220,7 @@ def compile(fn: Callable | None = None, **ignored: Any) -> Any:  # noqa: A001  (
     """
     if fn is None:
         return lambda f: compile(f)
-    if isinstance(fn, Module):
+    if is_module(fn):
         if "forward" not in fn.__dict__:
             fn.__dict__["forward"] = Compiled(_Forward(fn))
         return fn

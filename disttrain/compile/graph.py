@@ -25,7 +25,7 @@ from .instruction import Instruction, Var, describe
 from .replay import Program
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Graph:
     """A captured program."""
 
@@ -48,6 +48,8 @@ class Graph:
         lines += [f"  {leaf}.grad = {var}" for leaf, var in self.grads]
         lines.append(f"  return {', '.join(str(o) for o in self.outputs)}")
         return "\n".join(lines)
+
+    __repr__ = __str__
 
     def _line(self, ins: Instruction) -> str:
         parts = [str(a) if isinstance(a, Var) else _text(a) for a in ins.args]

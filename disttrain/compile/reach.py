@@ -3,7 +3,8 @@
 A replay repeats tensor operations, not Python. So what Python decided must still hold: this file
 finds the things that can decide, by following closures, named globals, bound objects, attributes
 and containers. It cannot see what only runs of code reach (files, clocks, attributes of attributes
-behind ``__slots__``).
+behind ``__slots__``). Modules and optimizers, which are built above this package, are known by
+what they offer.
 """
 
 from __future__ import annotations
@@ -14,19 +15,27 @@ from typing import Any
 
 from ..core.random import Generator
 from ..core.tensor import Tensor
-from ..nn.module import Module
-from ..optim.optimizer import Optimizer
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _DEPTH = 4  # objects behind objects; modules inside modules do not count
+
+
+def is_module(x: Any) -> bool:
+    """Whether ``x`` has parameters and submodules."""
+    return hasattr(type(x), "named_modules") and hasattr(type(x), "named_parameters")
+
+
+def is_optimizer(x: Any) -> bool:
+    """Whether ``x`` updates groups of parameters by planned rules."""
+    return hasattr(type(x), "plan") and hasattr(type(x), "add_param_group")
 
 
 class Reach:
     """One look around ``fn`` and its arguments."""
 
     def __init__(self, fn: Callable, args: Any = ()) -> None:
-        self.modules: list[Module] = []
-        self.optimizers: list[Optimizer] = []
+        self.modules: list[Any] = []
+        self.optimizers: list[Any] = []
         self.plain: dict[str, Any] = {}  # where it was found -> value
         self._seen: set[int] = set()
         self._visit(fn, "", 0)
@@ -51,10 +60,10 @@ class Reach:
             yield "", x.__func__
         elif isinstance(x, types.FunctionType):
             yield from _of_function(x)
-        elif isinstance(x, Module):
+        elif is_module(x):
             for path, m in x.named_modules():
                 self._module(m, path)
-        elif isinstance(x, Optimizer):
+        elif is_optimizer(x):
             self.optimizers.append(x)
         elif isinstance(x, dict):
             yield from ((f"[{k!r}]", v) for k, v in x.items() if type(k) in PLAIN)
@@ -63,7 +72,7 @@ class Reach:
         elif _followed(type(x)):
             yield from ((f".{k}", v) for k, v in getattr(x, "__dict__", {}).items())
 
-    def _module(self, m: Module, path: str) -> None:
+    def _module(self, m: Any, path: str) -> None:
         if any(m is known for known in self.modules):
             return
         self.modules.append(m)

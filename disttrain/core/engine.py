@@ -35,6 +35,7 @@ class Algebra:
     cast: Callable
     zeros: Callable
     ones_like: Callable
+    clone: Callable
 
 
 def sum_to_array(g: Any, shape: tuple) -> Any:
@@ -65,6 +66,7 @@ class Walk:
         self.ready: list[tuple[int, int, Any]] = []
         self.callbacks: list[Callable[[], None]] = []
         self.captures: dict[Any, dict[int, Any]] = {}
+        self.stored: dict[int, Tensor] = {}  # gradients that some leaf has already been given
         order = self._count(roots)
         self.needed = None if targets is None else _needed(order, targets)
         if self.needed is not None:
@@ -439,6 +441,19 @@ def accumulate(acc: AccumulateGrad, g: Any) -> None:
             hook(leaf)
 
 
+def _owned(g: Tensor) -> Tensor:
+    """``g``, or a copy where other tensors share its memory: gradients are written to in place.
+    One that is recorded or traced is left as it is; writes to it go through the graph."""
+    if g._node is not None or "array" not in g.__dict__ or g.array.__class__ is not ndarray:
+        return g
+    walk = thread.walk
+    if g.array.base is None and (walk is None or id(g) not in walk.stored):
+        if walk is not None:
+            walk.stored[id(g)] = g
+        return g
+    return Algebra.clone(g)
+
+
 def store_grad(leaf: Tensor, g: Any) -> None:
     """``leaf.grad = g``, or ``+= g`` when there is one already."""
     tensors = isinstance(g, Tensor)
@@ -447,7 +462,7 @@ def store_grad(leaf: Tensor, g: Any) -> None:
         if not tensors and g.__class__ is ndarray:
             owned = g.base is None and sys.getrefcount(g) <= 5 and g.flags.c_contiguous
             g = g if owned else g.copy()
-        leaf._grad = g if tensors else wrap(g)
+        leaf._grad = _owned(g) if tensors else wrap(g)
     elif tensors:
         leaf._grad = Algebra.add(old, g)
     elif old.array.__class__ is ndarray:

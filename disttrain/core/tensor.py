@@ -248,6 +248,7 @@ class Tensor:
 
     @data.setter
     def data(self, value: Tensor) -> None:
+        note_read(value)
         self.set_array(value.array)
 
     def set_array(self, array: Any) -> None:
@@ -286,6 +287,7 @@ class Tensor:
         return np.asarray(self.array)
 
     def __reduce_ex__(self, protocol: int) -> tuple:
+        note_read(self)
         keeps = self.is_leaf and self._node is not None
         return (_rebuild, (type(self), np.ascontiguousarray(self.array), self.array.shape, keeps))
 
@@ -295,6 +297,7 @@ class Tensor:
                 "deepcopy: only leaves can be copied with their role; this tensor was made by "
                 f"{self.grad_fn.name()}; copy t.detach().clone() instead"
             )
+        note_read(self)
         array = self.array if self.is_meta else self.array.copy()
         out = memo[id(self)] = _rebuild(type(self), array, array.shape, self._node is not None)
         for name, value in self.__dict__.items():

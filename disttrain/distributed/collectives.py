@@ -16,7 +16,7 @@ from ..comm.group import ProcessGroup
 from ..comm.reduce_ops import ReduceOp
 from ..comm.work import Done, Work
 from ..core.gate import touched
-from ..core.tensor import Tensor
+from ..core.tensor import Tensor, note_read
 from ..errors import ConfigError, DeviceError, WaitTimeout
 from . import objects
 from .state import GroupMember, group_or_default
@@ -27,6 +27,7 @@ def _array(where: str, t: Any, written: bool = True) -> np.ndarray:
         raise TypeError(f"{where}: a Tensor is needed, {type(t).__name__} given")
     if t.is_meta:
         raise DeviceError(f"{where}: a tensor on the meta device has no data to communicate")
+    note_read(t)
     if written:
         touched(t)
     return t.array

@@ -22,3 +22,4 @@ Algebra.sum_to = _sum_to
 Algebra.cast = lambda g, kind: elementwise.cast(g, dtype=kind)
 Algebra.zeros = lambda shape, kind: create.zeros(*shape, dtype=kind)
 Algebra.ones_like = lambda t: t.detach() * 0 + 1
+Algebra.clone = elementwise.copy

@@ -11,7 +11,9 @@ import numpy as np
 from ... import ops
 from ...context import thread
 from ...core import Tensor, no_grad, wrap
+from ...core.gate import Tracer
 from ...errors import AutogradError, ConfigError
+from ...ops.declare import primitive
 
 
 def _tensors(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
@@ -101,22 +103,50 @@ def clip_grad_norm_(
     """
     params = _tensors(parameters)
     if thread.stack:
-        return _clip_by_operations(params, float(max_norm), float(norm_type))
+        return _clip_by_operations(params, float(max_norm), float(norm_type), error_if_nonfinite)
     total = get_total_norm(_grads(params), norm_type, error_if_nonfinite)
     clip_grads_with_norm_(params, max_norm, total)
     return total
 
 
-def _clip_by_operations(params: list[Tensor], max_norm: float, norm_type: float) -> Tensor:
-    """As ``clip_grad_norm_``, in tensor operations alone, for interpreters to see."""
+def _clip_by_operations(
+    params: list[Tensor], max_norm: float, norm_type: float, strict: bool
+) -> Any:
+    """As ``clip_grad_norm_``, in tensor operations alone, for interpreters to see. Where all are
+    plain tensors the norm is one operation, the same arithmetic as without interpreters."""
     with no_grad():
         grads = _grads(params)
-        norms = ops.stack([ops.norm(g.detach(), norm_type) for g in grads])
-        total = ops.norm(norms, norm_type)
-        scale = ops.clamp(max_norm / (total + 1e-6), max=1.0)
+        if not grads:
+            return get_total_norm(grads, norm_type)
+        if any(isinstance(g, Tracer) for g in grads):
+            norms = ops.stack([ops.norm(g.detach(), norm_type) for g in grads])
+            total = ops.norm(norms, norm_type)
+            scale = ops.clamp(max_norm / (total + 1e-6), max=1.0)
+        else:
+            total = total_norm(*grads, norm_type=norm_type, strict=strict)
+            scale = clip_scale(total, max_norm=max_norm)
         for g in grads:
             g.mul_(scale)
     return total
+
+
+def _total_norm(*arrays: Any, norm_type: float, strict: bool) -> Any:
+    return get_total_norm([wrap(a) for a in arrays], norm_type, strict).array
+
+
+def _total_type(*arrays: Any, norm_type: float, strict: bool) -> tuple:
+    wide = any(a.dtype.itemsize == 8 for a in arrays)
+    return (), np.dtype(np.float64 if wide else np.float32)
+
+
+def _clip_scale(total: Any, max_norm: float) -> Any:
+    return np.asarray(min(max_norm / (float(total) + 1e-6), 1.0), total.dtype)
+
+
+total_norm = primitive("total_norm", _total_norm, "", shape=_total_type)
+clip_scale = primitive(
+    "clip_scale", _clip_scale, "total", shape=lambda total, max_norm: ((), total.dtype)
+)
 
 
 def clip_grad_value_(

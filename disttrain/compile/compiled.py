@@ -25,16 +25,15 @@ class Entry:
 
     graph: Graph
     rebuild: Callable[[list], Any]
-    places: list[tuple[dict, dict]]  # dicts of modules and optimizers, and what was in them
+    places: list[dict]  # which tensors and modules play which role
     groups: list[dict[str, Any]]  # hyperparameters of all optimizers
 
     def stale(self, around: Reach) -> str | None:
         """Why the capture no longer stands for the function."""
         if not self.graph.current():
             return "a number that it read was written to"
-        for place, then in self.places:
-            if len(place) != len(then) or any(place.get(k) is not v for k, v in then.items()):
-                return "a parameter, buffer, module or optimizer state was replaced"
+        if not _same(self.places, around.places()):
+            return "a parameter, buffer, module or optimizer state was replaced"
         groups = _groups(around)
         if groups != self.groups and not self._renumber(around):
             return "an optimizer's update rule changed"
@@ -122,7 +121,7 @@ class Compiled:
             self.eager.add(guard)
             self.reasons[-1] += "; runs eagerly, because its result takes part in a graph"
         else:
-            places = [(place, dict(place)) for place in after.places()]
+            places = [dict(place) for place in after.places()]
             self.graphs[guard] = Entry(dead_code(graph), rebuild, places, _groups(after))
         return result
 
@@ -148,6 +147,15 @@ class Compiled:
         """How often it was captured, and why each time."""
         lines = [f"{self._name()}: {len(self.graphs)} captured, {len(self.eager)} eager"]
         return "\n".join([*lines, *(f"  {i}: {r}" for i, r in enumerate(self.reasons))])
+
+
+def _same(then: list[dict], now: list[dict]) -> bool:
+    """Whether the same objects are in the same places. (What one optimizer keeps per parameter are
+    dicts of their own in the list, so a dict among the values only has to be there.)"""
+    return len(then) == len(now) and all(
+        len(a) == len(b) and all(b.get(k) is v or isinstance(v, dict) for k, v in a.items())
+        for a, b in zip(then, now, strict=True)
+    )
 
 
 def _guard(around: Reach, args: tuple, kwargs: dict) -> tuple:
@@ -204,7 +212,7 @@ class _Forward:
     """A module's own forward, as something that can be copied and pickled with the module."""
 
     def __init__(self, module: Any) -> None:
-        self.module = module
+        self.module = self.__wrapped__ = module
         self.__qualname__ = type(module).__name__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -65,6 +65,8 @@ class Reach:
                 self._module(m, path)
         elif is_optimizer(x):
             self.optimizers.append(x)
+        elif hasattr(x, "__wrapped__"):  # what stands around a function refers to it
+            yield "", x.__wrapped__
         elif isinstance(x, dict):
             yield from ((f"[{k!r}]", v) for k, v in x.items() if type(k) in PLAIN)
         elif isinstance(x, (list, tuple)):

@@ -361,7 +361,9 @@ def attach(prim: Primitive, edges: tuple, bits: int, args: tuple, params: dict, 
             if i not in prim.nondiff_outputs and o.meta()[1].kind in "fcV":
                 o._node = Output(node, i)
         if prim.saves_out:
-            node.out = tuple(o.alias() for o in out)
+            # Statistics for the rule, where there are any, and not what the program goes on with.
+            keep = prim.nondiff_outputs or range(len(out))
+            node.out = tuple(o.alias() if i in keep else None for i, o in enumerate(out))
     else:
         shape, kind = out.meta()
         if kind.kind not in "fcV":
@@ -458,6 +460,8 @@ def touched(t: Tensor) -> None:
 def poison(node: Any, site: str | None) -> None:
     """A node whose rule reads its own result can no longer run: the result was written to."""
     if node.__class__ is Output:
+        if node.node.out is not None and node.node.out[node.index] is None:
+            return
         node = node.node
     if node.__class__ is Node and node.out is not None:
         node.poison = site or "an unknown place"

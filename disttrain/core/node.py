@@ -176,7 +176,8 @@ class Node(GraphNode):
                 "through a graph twice, pass retain_graph=True the first time" + self.made_at()
             )
         if self.poison is not None:
-            raise AutogradError(self._changed("its result", self.shape, self.poison))
+            shape = () if self.shape is None else self.shape
+            raise AutogradError(self._changed("its result", shape, self.poison))
         versions = self.versions
         for i, t in enumerate(self.saved):
             st = getattr(t, "_st", None)
@@ -209,7 +210,10 @@ class Node(GraphNode):
             values = self._arrays()
             out = self.out
             if out is not None:
-                out = tuple([o.array for o in out]) if out.__class__ is tuple else out.array
+                if out.__class__ is tuple:
+                    out = tuple([None if o is None else o.array for o in out])
+                else:
+                    out = out.array
         prim = self.prim
         if prim.vjp_all is not None:
             needs = wanted or tuple([e is not None for e in self.edges])
@@ -258,9 +262,10 @@ class Node(GraphNode):
     def _out_tensor(self) -> Any:
         """The saved result with its place in the graph (kept apart to avoid a reference cycle)."""
         if self.out.__class__ is tuple:
-            outs = tuple(o.alias() for o in self.out)
+            outs = tuple(None if o is None else o.alias() for o in self.out)
             for i, o in enumerate(outs):
-                o._node = Output(self, i)
+                if o is not None:
+                    o._node = Output(self, i)
             return outs
         out = self.out.alias()
         out._node = self

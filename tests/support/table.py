@@ -17,19 +17,23 @@ from disttrain.core import Tensor, wrap
 from disttrain.core.gate import Primitive
 from disttrain.ops.declare import REGISTRY
 
-EXEMPT = {
-    name: "writes to its arguments; tested in tests/optim and tests/core"
-    for name, prim in REGISTRY.items()
-    if prim.mutates
-} | {
-    name: "draws random numbers; tested in tests/ops/test_random.py"
-    for name, prim in REGISTRY.items()
-    if prim.random and not prim.samples
-} | {
-    name: "makes a tensor from no tensor: it has no derivative and nothing to batch"
-    for name, prim in REGISTRY.items()
-    if not prim.args and not prim.samples and not prim.random and not prim.mutates
-}
+EXEMPT = (
+    {
+        name: "writes to its arguments; tested in tests/optim and tests/core"
+        for name, prim in REGISTRY.items()
+        if prim.mutates
+    }
+    | {
+        name: "draws random numbers; tested in tests/ops/test_random.py"
+        for name, prim in REGISTRY.items()
+        if prim.random and not prim.samples
+    }
+    | {
+        name: "makes a tensor from no tensor: it has no derivative and nothing to batch"
+        for name, prim in REGISTRY.items()
+        if not prim.args and not prim.samples and not prim.random and not prim.mutates
+    }
+)
 
 NAMES = sorted(set(REGISTRY) - set(EXEMPT))
 

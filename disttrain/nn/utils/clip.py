@@ -140,13 +140,19 @@ def _total_type(*arrays: Any, norm_type: float, strict: bool) -> tuple:
 
 
 def _clip_scale(total: Any, max_norm: float) -> Any:
-    return np.asarray(min(max_norm / (float(total) + 1e-6), 1.0), total.dtype)
+    wide = np.asarray(total, np.float64)
+    return np.asarray(np.minimum(max_norm / (wide + 1e-6), 1.0), total.dtype)
 
 
 total_norm = primitive("total_norm", _total_norm, "", shape=_total_type)
 clip_scale = primitive(
-    "clip_scale", _clip_scale, "total", shape=lambda total, max_norm: ((), total.dtype)
+    "clip_scale",
+    _clip_scale,
+    "total",
+    shape=lambda total, max_norm: (total.shape, total.dtype),
+    samples=lambda rng: [((rng.uniform(0.5, 2.0, 3),), {"max_norm": 1.0})],
 )
+clip_scale.elementwise = True
 
 
 def clip_grad_value_(

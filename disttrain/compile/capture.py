@@ -15,13 +15,15 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import context, trace, tree
+from ..backends.null import NullArray
 from ..core.gate import Primitive
-from ..core.node import AccumulateGrad
-from ..core.tensor import Tensor
+from ..core.node import AccumulateGrad, Node
+from ..core.tensor import Tensor, wrap
 from ..errors import CaptureError
 from ..ops.declare import primitive
 from .graph import Graph
 from .instruction import Instruction, Var
+from .pull import Rule, backward_of
 from .reach import Reach
 
 # A tensor that the program makes from Python numbers (dt.zeros ...): every run starts with a copy.
@@ -118,6 +120,25 @@ class Capture:
             results = tuple(self._define(o) for o in outs)
         self.instructions.append(Instruction(prim, names, params, results))
         return out
+
+    def pull(self, node: Node, g: Any, wanted: tuple | None) -> tuple:
+        """Run the derivative rules of ``node`` on arrays, as one instruction."""
+        node.check()
+        needs = wanted or tuple(e is not None for e in node.edges)
+        gs = g if isinstance(g, tuple) else (g,)
+        outs = node.out if isinstance(node.out, tuple) else (node.out,)
+        given = (*gs, *(node.saved or ()), *(outs if node.out is not None else ()))
+        rule = Rule(node, len(gs), None if node.out is None else len(outs), needs)
+        names = tuple(self.var(a) if isinstance(a, Tensor) else a for a in given)
+        arrays = tuple(a.array if isinstance(a, Tensor) else a for a in given)
+        if any(a.__class__ is NullArray for a in arrays):
+            return node.run(g, True, wanted)
+        found = [None if r is None else wrap(r) for r in rule.run(arrays)]
+        results = tuple(self._define(t) for t in found if t is not None)
+        self.instructions.append(
+            Instruction(backward_of(node.prim), names, {"rule": rule}, results)
+        )
+        return tuple(found)
 
     # --- the end ----------------------------------------------------------------------------
     def graph(self, outputs: list) -> Graph:

@@ -21,7 +21,7 @@ import numpy as np
 
 from ..context import thread
 from ..errors import AnomalyError, AutogradError, ShapeError
-from .node import AccumulateGrad, Output
+from .node import AccumulateGrad, Node, Output
 from .tensor import Tensor, wrap
 
 ndarray = np.ndarray
@@ -66,7 +66,10 @@ class Walk:
         self.ready: list[tuple[int, int, Any]] = []
         self.callbacks: list[Callable[[], None]] = []
         self.captures: dict[Any, dict[int, Any]] = {}
-        self.stored: dict[int, Tensor] = {}  # gradients that some leaf has already been given
+        # An interpreter alone on the stack may run whole rules itself, where nothing records them.
+        alone = tensors and len(thread.stack) == 1
+        self.pull = getattr(thread.stack[0], "pull", None) if alone else None
+        self.stored: dict[int, Any] = {}  # arrays that a leaf, or the caller, already has
         order = self._count(roots)
         self.needed = None if targets is None else _needed(order, targets)
         if self.needed is not None:
@@ -113,6 +116,8 @@ class Walk:
         node, index = (root.node, root.index) if root.__class__ is Output else (root, 0)
         if self.needed is not None and node not in self.needed:
             return
+        if self.tensors and "array" in g.__dict__:
+            self.stored[id(g.array)] = g.array
         self._add(node, index, g)
         if not self.pending[node]:
             self._push(node)
@@ -211,7 +216,10 @@ class Walk:
     def _run_node(self, node: Any, g: Any) -> tuple:
         if node.pre_hooks:
             g = _run_pre_hooks(self, node, g)
-        results = node.run(g, self.tensors, self._wanted(node))
+        if self.pull is not None and not thread.grad_enabled and isinstance(node, Node):
+            results = self.pull(node, g, self._wanted(node))
+        else:
+            results = node.run(g, self.tensors, self._wanted(node))
         if node.post_hooks:
             results = _run_post_hooks(self, node, results, g)
         if thread.anomaly:
@@ -447,9 +455,11 @@ def _owned(g: Tensor) -> Tensor:
     if g._node is not None or "array" not in g.__dict__ or g.array.__class__ is not ndarray:
         return g
     walk = thread.walk
-    if g.array.base is None and (walk is None or id(g) not in walk.stored):
+    array = g.array
+    fit = array.base is None and array.flags.c_contiguous
+    if fit and (walk is None or id(array) not in walk.stored):
         if walk is not None:
-            walk.stored[id(g)] = g
+            walk.stored[id(array)] = array
         return g
     return Algebra.clone(g)
 

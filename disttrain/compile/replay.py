@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core import no_grad
 from ..core.gate import Primitive, finish, touched
 from ..core.tensor import Tensor, wrap
 from ..errors import CaptureError
@@ -17,13 +18,12 @@ from .instruction import Instruction, Var, describe
 class Step:
     """One instruction with slots for names."""
 
-    __slots__ = ("given", "gone", "made", "params", "prim", "written")
+    __slots__ = ("given", "gone", "made", "params", "prim")
 
     def __init__(self, prim: Primitive, params: dict[str, Any]) -> None:
         self.prim, self.params = prim, params
         self.given: list[int] = []
         self.made: list[int] = []
-        self.written: tuple[Var, ...] = ()  # inputs and tensors from outside, also through views
         self.gone: tuple[int, ...] = ()
 
 
@@ -34,7 +34,8 @@ class Program:
         self.graph = graph
         self.slots: dict[Var, int] = {}
         self.start: list[Any] = []
-        self.base: dict[Var, Var] = {}
+        self.base: dict[Var, Var] = {}  # view -> what it is a view of
+        self.written: dict[Var, None] = {}  # inputs and tensors from outside, also through views
         self.given = (*graph.inputs, *graph.outside())
         for var in self.given:
             self._slot(var)
@@ -55,7 +56,7 @@ class Program:
         step.given = [self._slot(a) for a in ins.args]
         step.made = [self._slot(o) for o in ins.outputs]
         targets = [base.get(ins.args[i], ins.args[i]) for i in ins.prim.mutates]
-        step.written = tuple(t for t in targets if t in self.given)
+        self.written.update((t, None) for t in targets if t in self.given)
         if ins.prim.view:
             source = ins.args[0]
             base.update(dict.fromkeys(ins.outputs, base.get(source, source)))
@@ -97,6 +98,9 @@ class Program:
         tensors, values = self._bind(inputs), list(self.start)
         for var, t in tensors.items():
             values[self.slots[var]] = t.array
+        with no_grad():
+            for var in self.written:
+                touched(tensors[var])
         for step in self.steps:
             result = step.prim.compute([values[i] for i in step.given], step.params)
             made = step.made
@@ -105,8 +109,6 @@ class Program:
                     values[slot] = finish(r)
             elif made:
                 values[made[0]] = finish(result)
-            for var in step.written:
-                touched(tensors[var])
             for slot in step.gone:
                 values[slot] = None
 

@@ -125,6 +125,9 @@ def _clip_by_operations(
         else:
             total = total_norm(*grads, norm_type=norm_type, strict=strict)
             scale = clip_scale(total, max_norm=max_norm)
+            for g in grads:
+                scale_gradient(g, scale)
+            return total
         for g in grads:
             g.mul_(scale)
     return total
@@ -144,6 +147,14 @@ def _clip_scale(total: Any, max_norm: float) -> Any:
     return np.asarray(np.minimum(max_norm / (wide + 1e-6), 1.0), total.dtype)
 
 
+def _scale_gradient(g: Any, scale: Any) -> Any:
+    factor = float(scale)
+    if not factor >= 1.0:
+        np.multiply(g, g.dtype.type(factor), out=g)
+    return g
+
+
+scale_gradient = primitive("scale_gradient", _scale_gradient, "g scale", mutates=(0,))
 total_norm = primitive("total_norm", _total_norm, "", shape=_total_type)
 clip_scale = primitive(
     "clip_scale",

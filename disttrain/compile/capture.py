@@ -222,7 +222,9 @@ class Capture:
     def _settle(self, fresh: set, texts: list, outs: tuple, grads: tuple, owners: dict) -> Graph:
         """Turn fresh tensors into constants, and number the others anew."""
         names: dict[Var, Var] = {}
-        first, captured, kept = [], [], []
+        first: list[Instruction] = []
+        captured: list[Tensor] = []
+        kept: list[str] = []
         for i, t in enumerate(self.captured):
             old = Var("c", i)
             if i in fresh:

@@ -42,7 +42,7 @@ class Entry:
 
     def _renumber(self, around: Reach) -> bool:
         """Give the update instructions the numbers that their optimizers plan now."""
-        plans = {}
+        plans: dict[int, tuple] = {}
         for optimizer in around.optimizers:
             for group in optimizer.param_groups:
                 rule, _, numbers = optimizer.plan(group)
@@ -84,6 +84,7 @@ class Compiled:
         self.eager: set[Any] = set()
         self.reasons: list[str] = []
         self._last: Any = None
+        self._warned = False
 
     def __reduce__(self) -> tuple:
         return (Compiled, (self.fn,))
@@ -126,7 +127,9 @@ class Compiled:
         return result
 
     def _give_up(self, guard: Any, why: str) -> None:
-        warnings.warn(f"compile: {self._name()} runs eagerly: {why}", stacklevel=4)
+        if not self._warned:
+            warnings.warn(f"compile: {self._name()} runs eagerly: {why}", stacklevel=4)
+        self._warned = True
         self.reasons[-1] += f"; runs eagerly: {why}"
         self.graphs.pop(guard, None)
         self.eager.add(guard)
@@ -186,7 +189,8 @@ def _key(x: Any) -> Any:
 
 
 def _shown(x: Any) -> str:
-    return str(x[1]) if isinstance(x, tuple) and len(x) == 2 else str(x)
+    text = str(x[1]) if isinstance(x, tuple) and len(x) == 2 else str(x)
+    return text if len(text) < 60 else f"{text[:56]} ..."
 
 
 def _groups(around: Reach) -> list[dict[str, Any]]:

@@ -37,11 +37,11 @@ class Rule:
     def run(self, arrays: tuple) -> list:
         """The gradients per argument, None where there is none."""
         ends = len(arrays) - (self.results or 0)
-        g, values, out = arrays[: self.gradients], arrays[self.gradients : ends], arrays[ends:]
+        g, out = arrays[: self.gradients], arrays[ends:]
+        values = list(arrays[self.gradients : ends])
         prim, node = self.node.prim, self.node
         one_g: Any = tuple(g) if self.several else g[0]
         one_out: Any = None if self.results is None else tuple(out) if self.several else out[0]
-        values = list(values)
         if prim.vjp_all is not None:
             found = prim.vjp_all(one_g, one_out, values, node, self.needs)
         else:

@@ -120,6 +120,13 @@ def test_python_state_that_the_function_changes_is_not_frozen():
         assert [run(dt.ones(1)).item() for _ in range(3)] == [1.0, 2.0, 3.0]
 
 
+def test_without_end_of_new_captures_it_runs_eagerly():
+    run = dt.compile(lambda x, n: x * n)
+    with pytest.warns(UserWarning, match="captured 32 times") as seen:
+        assert [run(dt.ones(1), n).item() for n in range(40)] == list(range(40))
+    assert len(seen) == 1 and len(run.graphs) == 32
+
+
 class Trainer:
     def __init__(self):
         self.model, self.scale = nn.Linear(3, 1), 2.0

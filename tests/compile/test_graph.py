@@ -84,5 +84,5 @@ def test_a_gradient_that_the_program_uses_must_be_there():
     graph.run()
     assert p.grad.tolist() == [2.0, 2.0]
     p.grad = None
-    with pytest.raises(CaptureError, match="has no .grad now"):
+    with pytest.raises(CaptureError, match=r"has no \.grad now"):
         graph.run()

@@ -182,6 +182,8 @@ def test_values_that_leave_for_python_are_refused():
         lambda t: t.detach().tolist(),
         lambda t: copy.deepcopy(t),
         lambda t: t.__array__(),
+        lambda t: dt.tensor([t, 1.0]),
+        lambda t: dt.tensor(t),
     ):
         with pytest.raises(CaptureError, match="is read at"):
             capture(lambda x, leave=leave: leave(x.sum()))(dt.ones(3))

@@ -10,7 +10,7 @@ import numpy as np
 from ..backends.null import NullArray
 from ..core import dtypes
 from ..core.device import usable
-from ..core.tensor import Tensor, wrap
+from ..core.tensor import Tensor, note_read, wrap
 from ..errors import DTypeError, ShapeError
 from .args import size as as_size
 
@@ -46,12 +46,13 @@ def tensor(
 def _array_of(data: Any, dtype: Any, copy: bool) -> np.ndarray:
     kind = None if dtype is None else dtypes.as_dtype(dtype)
     if isinstance(data, Tensor):
+        note_read(data)
         array = data.array
     elif isinstance(data, (np.ndarray, np.generic)):
         array = np.asarray(data)
     else:
         array = _from_python(data)
-        if kind is None:
+        if kind is None and not hasattr(_first(data), "dtype"):
             kind = _python_type(array)
     np_kind = array.dtype if kind is None else kind.np
     dtypes.of(np_kind)
@@ -59,6 +60,13 @@ def _array_of(data: Any, dtype: Any, copy: bool) -> np.ndarray:
         raise DTypeError("tensor: complex data given for a real dtype; take .real first")
     out = array.astype(np_kind.newbyteorder("="), copy=copy)
     return np.array(out, order="C", copy=True) if copy and out is array else out
+
+
+def _first(data: Any) -> Any:
+    """The first number in nested sequences; numpy's numbers and tensors bring their type along."""
+    while isinstance(data, (list, tuple)) and data:
+        data = data[0]
+    return data
 
 
 def _python_type(array: np.ndarray) -> dtypes.dtype | None:
@@ -88,7 +96,8 @@ def _from_python(data: Any) -> np.ndarray:
 def _plain(data: Any) -> Any:
     """Nested sequences with tensors inside as nested lists."""
     if isinstance(data, Tensor):
-        return data.array if data.ndim else data.array.item()
+        note_read(data)
+        return data.array if data.ndim else data.array[()]
     if isinstance(data, (list, tuple, range)):
         return [_plain(x) for x in data]
     return data

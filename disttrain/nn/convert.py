@@ -78,6 +78,12 @@ class Convert:
         kind = dtypes.as_dtype(dst_type)
         return self._apply(lambda t: t.to(kind))
 
+    def share_memory(self) -> Any:
+        """Move parameters and buffers to memory that processes forked from this one share."""
+        for t in [*self.parameters(), *self.buffers()]:
+            t.share_memory_()
+        return self
+
     def float(self) -> Any:
         """Floating-point parameters and buffers become float32."""
         return self._floats(dtypes.float32)

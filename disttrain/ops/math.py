@@ -74,6 +74,9 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     """``input`` where ``condition`` holds, else ``other``; with one argument, the indices."""
     if input is None and other is None:
         return tuple(wrap(a) for a in np.nonzero(condition.array))
+    if not isinstance(input, Tensor) and not isinstance(other, Tensor):
+        kind = _result_type(input, other).np
+        input, other = wrap(np.asarray(input, kind)), wrap(np.asarray(other, kind))
     return el.where(condition, input, other)
 
 

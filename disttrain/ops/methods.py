@@ -3,6 +3,7 @@ them for type checkers; a test holds the two equal."""
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +30,15 @@ def _reflected(fn: Callable) -> Callable:
     return run
 
 
+def _swapped(fn: Callable) -> Callable:
+    """A reflected operator where the order does not matter. Sequences repeat themselves."""
+
+    def run(self: Tensor, other: Any) -> Any:
+        return NotImplemented if isinstance(other, (str, bytes, list, tuple)) else fn(self, other)
+
+    return run
+
+
 def _operator(fn: Callable) -> Callable:
     """``a <op> b`` for operands that are no numbers gives Python the chance to try the other."""
 
@@ -48,9 +58,9 @@ def _rsub(other: Any, self: Tensor) -> Tensor:
 
 # The commonest operators are the fast path itself.
 Tensor.__add__ = math.fast_add
-Tensor.__radd__ = lambda self, other: math.fast_add(self, other)
+Tensor.__radd__ = _swapped(math.fast_add)
 Tensor.__mul__ = math.fast_mul
-Tensor.__rmul__ = lambda self, other: math.fast_mul(self, other)
+Tensor.__rmul__ = _swapped(math.fast_mul)
 Tensor.__sub__ = math.fast_sub
 Tensor.__truediv__ = math.fast_div
 Tensor.__neg__ = math.neg
@@ -207,6 +217,8 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     if dtype is None:
         name = _LEGACY.get(self.dtype.name, "Tensor")
         return f"{dtypes.dtype.namespace}.{name}"
+    if isinstance(dtype, type) and dtype.__name__ in _LEGACY.values():  # FloatTensor itself
+        dtype = dtype.__name__
     if isinstance(dtype, str):
         legacy = {v: k for k, v in _LEGACY.items()}
         dtype = legacy.get(dtype.rpartition(".")[2], dtype)
@@ -237,6 +249,25 @@ def _real(self: Tensor) -> Tensor:
 def type_as(self: Tensor, other: Tensor) -> Tensor:
     """The tensor in the type of ``other``."""
     return to(self, other.dtype)
+
+
+def share_memory_(self: Tensor) -> Tensor:
+    """Move the data to memory that processes forked from this one share; returns self."""
+    if not is_shared(self):
+        old = self.array
+        memory = np.frombuffer(mmap.mmap(-1, max(1, old.nbytes)), np.uint8, old.nbytes)
+        new = memory.view(old.dtype).reshape(old.shape)
+        new[...] = old
+        self.set_array(new)
+    return self
+
+
+def is_shared(self: Tensor) -> bool:
+    """Whether the data lies in memory that ``share_memory_`` made."""
+    owner = self.array
+    while isinstance(owner, (np.ndarray, memoryview)):
+        owner = owner.obj if isinstance(owner, memoryview) else owner.base
+    return isinstance(owner, mmap.mmap)
 
 
 def set_(self: Tensor, source: Tensor | None = None) -> Tensor:
@@ -296,8 +327,7 @@ Tensor.get_device = lambda self: -1
 Tensor.is_pinned = lambda self: False
 Tensor.is_inference = lambda self: False
 Tensor.pin_memory = lambda self: self
-Tensor.share_memory_ = lambda self: self
-Tensor.is_shared = lambda self: False
+Tensor.share_memory_, Tensor.is_shared = share_memory_, is_shared
 Tensor.storage_offset = lambda self: 0
 Tensor.new_tensor = lambda self, data, **o: create.tensor(
     data, dtype=o.pop("dtype", None) or self.dtype, device=o.pop("device", None) or self.device, **o

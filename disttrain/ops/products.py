@@ -12,8 +12,8 @@ from . import elementwise as el
 from . import linalg
 from .args import numpy_names
 from .args import tensor as as_input
-from .math import abs, sqrt, square
-from .reductions import amax, amin, count_nonzero, sum, typed
+from .math import abs, square
+from .reductions import amax, amin, count_nonzero, root, sum, typed
 from .views import permute, reshape
 
 _fast_matmul = fast.binary(linalg.matmul)
@@ -119,7 +119,7 @@ def norm(
     input = typed(input, dtype)
     p = 2.0 if p in ("fro", None) else float(p)
     if p == 2.0:
-        return sqrt(sum(square(abs(input)), dim, keepdim))
+        return root(sum(square(abs(input)), dim, keepdim))
     if p == _math.inf:
         return amax(abs(input), dim, keepdim)
     if p == -_math.inf:
@@ -128,7 +128,7 @@ def norm(
         return el.cast(count_nonzero(input, dim), dtype=input.dtype.np)
     if p == 1.0:
         return sum(abs(input), dim, keepdim)
-    return sum(abs(input) ** p, dim, keepdim) ** (1.0 / p)
+    return root(sum(abs(input) ** p, dim, keepdim), p)
 
 
 def vector_norm(

@@ -85,7 +85,16 @@ def std(
     *, correction: int | None = None,
 ) -> Tensor:  # fmt: skip
     """The square root of ``var``."""
-    return sqrt(var(input, dim, unbiased, keepdim, correction=correction))
+    return root(var(input, dim, unbiased, keepdim, correction=correction))
+
+
+def root(total: Tensor, p: float = 2.0) -> Tensor:
+    """The ``p``-th root of sums that are 0 or more. Its gradient at 0 is 0, as PyTorch has it for
+    norms and deviations, and not infinite."""
+    zero = total == 0 if total.requires_grad else None
+    base = total if zero is None else el.where(zero, 1.0, total)
+    out = sqrt(base) if p == 2.0 else base ** (1.0 / p)
+    return out if zero is None else el.where(zero, 0.0, out)
 
 
 @numpy_names

@@ -61,8 +61,8 @@ from .core.random import (
     set_rng_state,
 )
 from .ops.api import *
+from .ops.functions.random import dropout
 from .ops.printing import set_printoptions
-from .ops.random import dropout
 from .serialize import load, save
 
 __version__ = "0.1.0"

@@ -1,6 +1,6 @@
 """``dt.linalg``: norms, products, inverses."""
 
-from .ops.linalg import det, inv
-from .ops.products import matmul, norm, vector_norm
+from .ops.functions.linalg import matmul, norm, vector_norm
+from .ops.primitives.linalg import det, inv
 
 __all__ = ["det", "inv", "matmul", "norm", "vector_norm"]

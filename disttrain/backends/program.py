@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from ..errors import DTypeError, ShapeError
-from .expr import walk
-from .interpret import run, storage
-from .kernel import COMPUTE, Array, Kernel, Loop, Reduce, check
-from .llvm import default_access
-from .native import Built, Unavailable, build
-from .wrap import DESC_ARRAY, DESC_HEAD, MAX_DIMS
+from .lang.expr import walk
+from .lang.interpret import run, storage
+from .lang.kernel import COMPUTE, Array, Kernel, Loop, Reduce, check
+from .llvm.ir import default_access
+from .llvm.native import Built, Unavailable, build
+from .llvm.wrap import DESC_ARRAY, DESC_HEAD, MAX_DIMS
 
 
 class Program:

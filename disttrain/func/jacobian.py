@@ -8,8 +8,8 @@ from typing import Any
 
 from .. import tree
 from ..core.tensor import Tensor
-from ..ops import create
-from ..ops.views import permute, reshape
+from ..ops.functions import create
+from ..ops.primitives.views import permute, reshape
 from .jvp import jvp
 from .reverse import chosen, vjp
 from .vmap import vmap

@@ -16,9 +16,9 @@ from ..core.gate import Primitive, Tracer
 from ..core.grad_mode import enable_grad
 from ..core.tensor import Tensor
 from ..errors import CaptureError, ConfigError, ShapeError
-from ..ops import create
-from ..ops.elementwise import conj
-from ..ops.views import expand, reshape
+from ..ops.functions import create
+from ..ops.primitives.elementwise import conj
+from ..ops.primitives.views import expand, reshape
 from .levels import Level, check, followed, leave_private
 
 _new = object.__new__

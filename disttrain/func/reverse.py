@@ -17,8 +17,8 @@ from ..core.gate import Tracer
 from ..core.grad_mode import enable_grad
 from ..core.tensor import Tensor
 from ..errors import AutogradError, ConfigError
-from ..ops import create
-from ..ops.views import reshape
+from ..ops.functions import create
+from ..ops.primitives.views import reshape
 from .levels import followed, innermost, leave_private
 
 

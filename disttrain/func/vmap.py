@@ -15,9 +15,9 @@ from .. import tree
 from ..core.gate import Primitive, Tracer, gate
 from ..core.tensor import Tensor
 from ..errors import CaptureError, ConfigError, ShapeError
-from ..ops import shape as shaping
-from ..ops.batching import front
-from ..ops.views import expand, permute, reshape
+from ..ops.functions import views as shaping
+from ..ops.primitives.batching import front
+from ..ops.primitives.views import expand, permute, reshape
 from .levels import Level, check
 
 _new = object.__new__

@@ -17,8 +17,8 @@ from .. import tree
 from ..context import thread
 from ..core import Tensor
 from ..core.node import HookDict, HookHandle
-from ..ops.batching import fronted
 from ..ops.declare import primitive
+from ..ops.primitives.batching import fronted
 
 FORWARD_PRE, FORWARD = "forward_pre", "forward"
 BACKWARD_PRE, BACKWARD = "full_backward_pre", "full_backward"

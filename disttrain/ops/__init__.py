@@ -1,10 +1,12 @@
 """The vocabulary: every primitive with all its rules, and the public functions over them."""
 
 from ..core import Algebra
-from . import api, create, elementwise, methods, reduce, views
+from . import api, methods
 from .api import *
 from .declare import REGISTRY, primitive
-from .random import dropout
+from .functions import create
+from .functions.random import dropout
+from .primitives import elementwise, reduce, views
 
 
 def _sum_to(g, shape):

@@ -15,9 +15,14 @@ from ..core import dtypes
 from ..core.device import device, usable
 from ..core.tensor import Tensor, note_read, wrap
 from ..errors import DeviceError, ShapeError
-from . import api, comparing, create, indexing, inplace, math, products, shape
-from . import elementwise as el
-from . import random as sampling
+from . import api
+from .functions import comparing, create, inplace
+from .functions import elementwise as math
+from .functions import linalg as products
+from .functions import random as sampling
+from .functions import subscript as indexing
+from .functions import views as shape
+from .primitives import elementwise as el
 from .printing import text
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backends import fused_updates as fused
+from ..backends.fused import updates as fused
 from ..ops.declare import primitive
 
 

@@ -6,9 +6,9 @@ import sys
 import numpy as np
 import pytest
 
-from disttrain.backends import expr as E
-from disttrain.backends.expr import const, trace, var
-from disttrain.backends.interpret import interpret
+from disttrain.backends.lang import expr as E
+from disttrain.backends.lang.expr import const, trace, var
+from disttrain.backends.lang.interpret import interpret
 
 
 def test_operators_build_the_tree_they_spell():

@@ -7,13 +7,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from disttrain.backends import fused_cross_entropy as ce
-from disttrain.backends import fused_elementwise as fe
-from disttrain.backends import fused_norms as fn
-from disttrain.backends import fused_softmax as fs
-from disttrain.backends import fused_updates as fu
-from disttrain.backends.interpret import storage
-from disttrain.backends.kernel import Array
+from disttrain.backends.fused import cross_entropy as ce
+from disttrain.backends.fused import elementwise as fe
+from disttrain.backends.fused import norms as fn
+from disttrain.backends.fused import softmax as fs
+from disttrain.backends.fused import updates as fu
+from disttrain.backends.lang.interpret import storage
+from disttrain.backends.lang.kernel import Array
 from disttrain.backends.program import Family, Program
 from disttrain.errors import ConfigError, DimError, DTypeError, ShapeError
 

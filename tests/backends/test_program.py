@@ -9,9 +9,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from disttrain.backends import expr as E
-from disttrain.backends.expr import cast, index, load, var, where
-from disttrain.backends.kernel import (
+from disttrain.backends.lang import expr as E
+from disttrain.backends.lang.expr import cast, index, load, var, where
+from disttrain.backends.lang.kernel import (
     Array,
     Kernel,
     Let,

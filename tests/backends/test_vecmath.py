@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from disttrain.backends import expr as E
-from disttrain.backends.interpret import FUNCTIONS, interpret
-from disttrain.backends.kernel import Array, elementwise
+from disttrain.backends.lang import expr as E
+from disttrain.backends.lang.interpret import FUNCTIONS, interpret
+from disttrain.backends.lang.kernel import Array, elementwise
 from disttrain.backends.program import Program
 
 RANGES = {
@@ -104,8 +104,8 @@ def test_pow_matches_numpy():
 
 def test_functions_without_vector_form_are_called_per_lane():
     """The code for a processor without libmvec gives the same values."""
-    from disttrain.backends.emit import Target
-    from disttrain.backends.llvm import default_access, module
+    from disttrain.backends.llvm.emit import Target
+    from disttrain.backends.llvm.ir import default_access, module
 
     kernel = elementwise("wave", lambda x: E.sin(x) + E.exp(x), (Array("x", "float64"),), "float64")
     text = module(kernel, default_access(kernel), Target(128, ()))
@@ -120,9 +120,9 @@ def test_functions_without_vector_form_are_called_per_lane():
 @pytest.mark.parametrize("name", ["exp", "log", "tanh", "erf", "sigmoid"])
 def test_digits_do_not_depend_on_the_width_of_registers(name):
     """Code for a processor without AVX-512 gives the same bits."""
-    from disttrain.backends.emit import Target
-    from disttrain.backends.llvm import default_access
-    from disttrain.backends.native import build
+    from disttrain.backends.llvm.emit import Target
+    from disttrain.backends.llvm.ir import default_access
+    from disttrain.backends.llvm.native import build
 
     best = program(name, "float32")
     plain = build(best.kernel, default_access(best.kernel), Target(128, ()))
@@ -135,9 +135,9 @@ def test_digits_do_not_depend_on_the_width_of_registers(name):
 
 
 def test_functions_of_the_c_library_are_found():
-    from disttrain.backends.emit import Target
-    from disttrain.backends.llvm import default_access
-    from disttrain.backends.native import build
+    from disttrain.backends.llvm.emit import Target
+    from disttrain.backends.llvm.ir import default_access
+    from disttrain.backends.llvm.native import build
 
     for dtype in ("float32", "float64"):
         kernel = elementwise(

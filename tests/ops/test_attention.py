@@ -8,8 +8,8 @@ import pytest
 from disttrain.core import dtypes, grad, wrap
 from disttrain.core import random as source
 from disttrain.errors import ConfigError, DTypeError, ShapeError
-from disttrain.ops import attention
-from disttrain.ops.attention import scaled_dot_product_attention as sdpa
+from disttrain.ops.functions.attention import scaled_dot_product_attention as sdpa
+from disttrain.ops.primitives import attention
 from support.numeric import check_gradients
 
 RNG = np.random.default_rng(0)

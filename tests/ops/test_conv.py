@@ -10,7 +10,8 @@ import pytest
 from disttrain import ops
 from disttrain.core import wrap
 from disttrain.errors import ConfigError, DTypeError, ShapeError
-from disttrain.ops import conv, windows
+from disttrain.ops.functions import conv
+from disttrain.ops.primitives import windows
 from support.numeric import check_gradients
 
 RNG = np.random.default_rng(0)

@@ -8,7 +8,7 @@ import pytest
 from disttrain import ops  # noqa: F401  (attaches the operators)
 from disttrain.core import wrap
 from disttrain.errors import ShapeError
-from disttrain.ops.einsum import einsum
+from disttrain.ops.functions.einsum import einsum
 from support.numeric import check_gradients
 
 RNG = np.random.default_rng(0)

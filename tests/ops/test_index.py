@@ -8,7 +8,8 @@ import pytest
 from disttrain import ops
 from disttrain.core import dtypes, wrap
 from disttrain.errors import DimError, DTypeError, ShapeError
-from disttrain.ops import gathering, index
+from disttrain.ops.functions import gathering as index
+from disttrain.ops.primitives import gathering
 from support.numeric import check_gradients
 
 RNG = np.random.default_rng(0)

@@ -8,7 +8,7 @@ import pytest
 from disttrain import ops
 from disttrain.core import backward, wrap
 from disttrain.errors import ConfigError, ShapeError
-from disttrain.ops.norm import (
+from disttrain.ops.functions.norm import (
     batch_norm,
     group_norm,
     instance_norm,

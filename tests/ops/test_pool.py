@@ -10,7 +10,8 @@ import pytest
 from disttrain import ops
 from disttrain.core import wrap
 from disttrain.errors import ConfigError, ShapeError
-from disttrain.ops import pool
+from disttrain.ops.functions import pool
+from disttrain.ops.primitives.pool import pooled_sizes
 from support.numeric import check_gradients
 
 RNG = np.random.default_rng(0)
@@ -58,7 +59,7 @@ def _windows(x, how):
     stride = _each(how.get("stride", kernel), n)
     padding, dilation = _each(how.get("padding", 0), n), _each(how.get("dilation", 1), n)
     size = x.shape[2:]
-    out = pool.pooled_sizes(size, kernel, stride, padding, dilation, how.get("ceil_mode", False))
+    out = pooled_sizes(size, kernel, stride, padding, dilation, how.get("ceil_mode", False))
     for at in itertools.product(*map(range, out)):
         axes = [
             [a * s - p + t * d for t in range(k)]

@@ -9,7 +9,7 @@ from disttrain import context
 from disttrain.core import backward, dtypes
 from disttrain.core import random as source
 from disttrain.errors import AutogradError, ConfigError, DTypeError, ShapeError
-from disttrain.ops import create, random
+from disttrain.ops.functions import create, random
 
 
 @pytest.fixture(autouse=True)

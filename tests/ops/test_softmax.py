@@ -10,7 +10,7 @@ import pytest
 from disttrain import ops  # noqa: F401  (attaches the operators)
 from disttrain.core import dtypes, grad, wrap
 from disttrain.errors import ConfigError, DimError, DTypeError
-from disttrain.ops.softmax import gelu, log_softmax, silu, softmax, softmin
+from disttrain.ops.functions.softmax import gelu, log_softmax, silu, softmax, softmin
 from support.numeric import check_gradients
 
 RNG = np.random.default_rng(0)

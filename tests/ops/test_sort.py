@@ -7,7 +7,7 @@ import pytest
 
 from disttrain.core import dtypes, wrap
 from disttrain.errors import DTypeError, ShapeError
-from disttrain.ops.sort import (
+from disttrain.ops.functions.sort import (
     argsort,
     bincount,
     histc,

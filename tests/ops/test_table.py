@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from disttrain import func
-from disttrain.backends import expr as ex
-from disttrain.backends.interpret import interpret
+from disttrain.backends.lang import expr as ex
+from disttrain.backends.lang.interpret import interpret
 from disttrain.backends.null import NullArray
 from disttrain.core import Tensor, dtypes, grad, wrap
 from disttrain.ops.declare import REGISTRY

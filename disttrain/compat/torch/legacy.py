@@ -9,7 +9,7 @@ from ...autograd import Variable
 from ...core import dtypes
 from ...core.tensor import Tensor
 from ...errors import DeviceError
-from ...ops import create
+from ...ops.functions import create
 
 KINDS = {
     "FloatTensor": dtypes.float32,

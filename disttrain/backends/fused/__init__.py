@@ -1,0 +1,1 @@
+"""Fused kernels: functions on arrays that would be several passes over memory otherwise."""

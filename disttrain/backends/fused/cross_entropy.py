@@ -1,0 +1,153 @@
+"""Cross entropy of rows of logits and class numbers, on arrays.
+
+    cross_entropy(logits, target, weight=None, ignore_index=-100, label_smoothing=0.0)
+        -> losses, lse, total, count
+    cross_entropy_backward(g, logits, target, lse, weight=None, ignore_index=-100,
+                           label_smoothing=0.0) -> dlogits
+
+Arrays are float32, float64, float16 or bfloat16 of any layout; the last two are computed in
+float32. Every row is read from memory once: it stays in the cache for the later passes.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from ...errors import DimError
+from ..lang.expr import eq, exp, index, load, log, ne, var, where
+from ..lang.kernel import Array, Kernel, Let, Loop, Put, Reduce, Scalar, Store, wide_type
+from ..program import Family
+
+_X, _G, _MAX = var("x"), var("g"), var("max")
+
+
+def _cross_entropy(dtype: str, weighted: bool, smooth: bool) -> Kernel:
+    """Per row: lse - x[t], or with smoothing e: (1-e) w[t] (lse - x[t]) + e/C sum(w (lse - x))."""
+    wide, t, lse = wide_type(dtype), var("target"), var("lse")
+    own = lse - load("x", t)
+    weight = load("weight", t) if weighted else None
+    each = var("weight") * (lse - _X) if weighted else lse - _X
+    loss = weight * own if weight is not None else own
+    rest = (Loop((Reduce("rest", "sum", each),)),) if smooth else ()
+    if smooth:
+        loss = (1 - var("smoothing")) * loss + var("smoothing") * var("share") * var("rest")
+    counted = ne(t, var("ignore"))
+    params = (
+        Array("x", dtype),
+        Array("target", "int64", "row"),
+        *((Array("weight", dtype, "col"),) if weighted else ()),
+        Scalar("ignore", "int64"),
+        *((Scalar("smoothing", wide), Scalar("share", wide)) if smooth else ()),
+        Array("losses", wide, "row", writes=True),
+        Array("lses", wide, "row", writes=True),
+        Array("totals", "float64", "one", writes=True),
+        Array("counts", "float64", "one", writes=True),
+    )
+    steps = (
+        Loop((Reduce("max", "maxnum", _X),)),
+        Loop((Reduce("sum", "sum", exp(_X - _MAX)),)),
+        Let("lse", _MAX + log(var("sum"))),
+        *rest,
+        Let("loss", where(counted, loss, 0.0)),
+        Put("losses", var("loss")),
+        Put("lses", lse),
+        Put("totals", var("loss"), add=True),
+        Put("counts", where(counted, 1.0 if weight is None else weight, 0.0), add=True),
+    )
+    return Kernel("cross_entropy", params, steps)
+
+
+def _cross_entropy_backward(dtype: str, weighted: bool, smooth: bool, each: bool) -> Kernel:
+    wide, t, lse = wide_type(dtype), var("target"), var("lse")
+    p, hit = exp(_X - lse), where(eq(index(), t), 1.0, 0.0)
+    value = p - hit
+    if weighted:
+        value = load("weight", t) * value
+    if smooth:
+        spread = var("weight_sum") * p - (var("weight") if weighted else 1.0)
+        value = (1 - var("smoothing")) * value + var("smoothing") * var("share") * spread
+    params = (
+        Array("g", wide, "row") if each else Scalar("g", wide),
+        Array("x", dtype),
+        Array("target", "int64", "row"),
+        Array("lse", wide, "row"),
+        *((Array("weight", dtype, "col"),) if weighted else ()),
+        Scalar("ignore", "int64"),
+        *([Scalar(n, wide) for n in ("smoothing", "share", "weight_sum")] if smooth else ()),
+        Array("out", dtype, writes=True),
+    )
+    steps = (
+        Let("scale", where(ne(t, var("ignore")), _G, 0.0)),
+        Loop((Store("out", where(eq(var("scale"), 0.0), 0.0, var("scale") * value)),)),
+    )
+    return Kernel("cross_entropy_backward", params, steps)
+
+
+_FLAGS = [(w, s) for w in (False, True) for s in (False, True)]
+_CROSS_ENTROPY = {(w, s): Family(partial(_cross_entropy, weighted=w, smooth=s)) for w, s in _FLAGS}
+_CROSS_ENTROPY_BACKWARD = {
+    (w, s, e): Family(partial(_cross_entropy_backward, weighted=w, smooth=s, each=e))
+    for w, s in _FLAGS
+    for e in (False, True)
+}
+
+
+def cross_entropy(
+    logits: np.ndarray,
+    target: np.ndarray,
+    weight: np.ndarray | None = None,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+) -> tuple[np.ndarray, np.ndarray, float, float]:
+    """Losses per row of (N, C) logits for (N,) int64 targets.
+
+    Returns the N losses (0 where ignored), the N log-sum-exps that the backward function needs,
+    the sum of the losses, and the sum of the weights of the rows that count (their number without
+    ``weight``): the mean loss is sum / weights. Raises ``DimError`` for a target out of range.
+    """
+    smooth = label_smoothing != 0.0
+    n, c = logits.shape
+    wide = np.float64 if logits.dtype == np.float64 else np.float32
+    losses, lse = np.empty((2, n), wide)
+    sums = np.zeros((2, 1))
+    args = [logits, target, *(() if weight is None else (weight,)), float(ignore_index)]
+    args += [float(label_smoothing), 1.0 / max(c, 1)] if smooth else []
+    _CROSS_ENTROPY[weight is not None, smooth][logits.dtype](*args, losses, lse, sums[0], sums[1])
+    total, count = float(sums[0, 0]), float(sums[1, 0])
+    if total != total or count != count:
+        _check_targets(target, ignore_index, c)
+    return losses, lse, total, count
+
+
+def _check_targets(target: np.ndarray, ignore_index: int, c: int) -> None:
+    wrong = target[((target < 0) | (target >= c)) & (target != ignore_index)]
+    if wrong.size:
+        raise DimError(
+            f"cross_entropy: target {wrong[0]} is out of range; with {c} classes it must be in "
+            f"0..{c - 1}, or equal ignore_index ({ignore_index}) to be passed over"
+        )
+
+
+def cross_entropy_backward(
+    g: np.ndarray | float,
+    logits: np.ndarray,
+    target: np.ndarray,
+    lse: np.ndarray,
+    weight: np.ndarray | None = None,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+) -> np.ndarray:
+    """The gradient of the logits. ``g`` is the gradient of each loss: N values, or one number for
+    all (for the mean loss: its gradient divided by the count that ``cross_entropy`` returned)."""
+    smooth, c = label_smoothing != 0.0, logits.shape[-1]
+    each = isinstance(g, np.ndarray) and g.ndim > 0
+    out = np.empty(logits.shape, logits.dtype)
+    args = [logits, target, lse, *(() if weight is None else (weight,)), float(ignore_index)]
+    if smooth:
+        weights = c if weight is None else weight.sum(dtype=np.float64)
+        args += [float(label_smoothing), 1.0 / max(c, 1), float(weights)]
+    program = _CROSS_ENTROPY_BACKWARD[weight is not None, smooth, each][logits.dtype]
+    program(g if each else float(g), *args, out)
+    return out

@@ -1,0 +1,1 @@
+"""How kernels become machine code: LLVM text, the compiler, object files and their cache."""

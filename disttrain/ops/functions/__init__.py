@@ -1,0 +1,1 @@
+"""Functions that programs call, with torch's names: they check arguments and compose primitives."""

@@ -1,0 +1,79 @@
+"""Public questions about whole tensors: closeness, kinds of types, sizes. Torch's names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...core import dtypes
+from ...core.tensor import Tensor, wrap
+from ..promotion import result_type as _result_type
+
+
+def equal(input: Tensor, other: Tensor) -> bool:
+    """Whether shapes and all elements are equal."""
+    return tuple(input.shape) == tuple(other.shape) and bool(
+        np.array_equal(input.array, other.array)
+    )
+
+
+def isclose(
+    input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Tensor:
+    """Elementwise ``|input - other| <= atol + rtol * |other|``."""
+    return wrap(np.isclose(_wide(input), _wide(other), rtol, atol, equal_nan))
+
+
+def allclose(
+    input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> bool:
+    """Whether all elements are close."""
+    return bool(np.allclose(_wide(input), _wide(other), rtol, atol, equal_nan))
+
+
+def _wide(t: Tensor) -> np.ndarray:
+    return t.array.astype(np.float32) if t.array.dtype.kind == "V" else t.array
+
+
+def is_tensor(obj: Any) -> bool:
+    return isinstance(obj, Tensor)
+
+
+def is_floating_point(input: Tensor) -> bool:
+    return input.dtype.is_floating_point
+
+
+def is_complex(input: Tensor) -> bool:
+    return input.dtype.is_complex
+
+
+def is_nonzero(input: Tensor) -> bool:
+    return bool(input)
+
+
+def numel(input: Tensor) -> int:
+    return input.shape.numel()
+
+
+def result_type(a: Any, b: Any) -> dtypes.dtype:
+    """The type that an operation on both computes in."""
+    return _result_type(a, b)
+
+
+def can_cast(from_: dtypes.dtype, to: dtypes.dtype) -> bool:
+    return dtypes.category(from_) <= dtypes.category(to)
+
+
+__all__ = [
+    "allclose",
+    "can_cast",
+    "equal",
+    "is_complex",
+    "is_floating_point",
+    "is_nonzero",
+    "is_tensor",
+    "isclose",
+    "numel",
+    "result_type",
+]

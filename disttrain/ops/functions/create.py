@@ -1,0 +1,305 @@
+"""Public functions that make tensors from data or from nothing. Torch's names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...backends.null import NullArray
+from ...core import dtypes
+from ...core.device import usable
+from ...core.tensor import Tensor, note_read, wrap
+from ...errors import DTypeError, ShapeError
+from .args import size as as_size
+
+
+def _place(array: np.ndarray, device: Any, requires_grad: bool) -> Tensor:
+    where = usable(device)
+    out = wrap(NullArray(array.shape, array.dtype) if where.type == "meta" else array)
+    return out.requires_grad_() if requires_grad else out
+
+
+def _filled(make: Any, shape: tuple, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
+    kind = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    if usable(device).type == "meta":
+        out = wrap(NullArray(shape, kind.np))
+    else:
+        if any(n < 0 for n in shape):
+            raise ShapeError(f"shape {list(shape)} given; sizes cannot be negative")
+        out = wrap(make(shape, kind.np))
+    return out.requires_grad_() if requires_grad else out
+
+
+def tensor(
+    data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """A new tensor with a copy of ``data`` (numbers, nested sequences, arrays, tensors).
+
+    Python floats become the default type, integers int64. ``pin_memory`` has no effect on CPU.
+    """
+    return _place(_array_of(data, dtype, copy=True), device, requires_grad)
+
+
+def _array_of(data: Any, dtype: Any, copy: bool) -> np.ndarray:
+    kind = None if dtype is None else dtypes.as_dtype(dtype)
+    if isinstance(data, Tensor):
+        note_read(data)
+        array = data.array
+    elif isinstance(data, (np.ndarray, np.generic)):
+        array = np.asarray(data)
+    else:
+        array = _from_python(data)
+        if kind is None and not hasattr(_first(data), "dtype"):
+            kind = _python_type(array)
+    np_kind = array.dtype if kind is None else kind.np
+    dtypes.of(np_kind)
+    if array.dtype != np_kind and array.dtype.kind == "c" and np_kind.kind != "c":
+        raise DTypeError("tensor: complex data given for a real dtype; take .real first")
+    out = array.astype(np_kind.newbyteorder("="), copy=copy)
+    return np.array(out, order="C", copy=True) if copy and out is array else out
+
+
+def _first(data: Any) -> Any:
+    """The first number in nested sequences; numpy's numbers and tensors bring their type along."""
+    while isinstance(data, (list, tuple)) and data:
+        data = data[0]
+    return data
+
+
+def _python_type(array: np.ndarray) -> dtypes.dtype | None:
+    if array.dtype.kind == "f" and array.dtype == np.float64:
+        return dtypes.get_default_dtype()
+    if array.dtype.kind == "c":
+        return dtypes.get_default_dtype().to_complex()
+    return None
+
+
+def _from_python(data: Any) -> np.ndarray:
+    if hasattr(data, "__array__") and not isinstance(data, (list, tuple)):
+        return np.asarray(data)
+    try:
+        array = np.array(_plain(data))
+    except ValueError as error:
+        raise ShapeError(
+            f"tensor: the nested sequences have different lengths at one level: {error}"
+        ) from None
+    if array.dtype.kind in "OUS":
+        raise DTypeError(
+            f"tensor: numbers are needed, but the data holds {_first_odd(data)}; convert it first"
+        )
+    return np.zeros(array.shape, np.float64) if array.size == 0 else array
+
+
+def _plain(data: Any) -> Any:
+    """Nested sequences with tensors inside as nested lists."""
+    if isinstance(data, Tensor):
+        note_read(data)
+        return data.array if data.ndim else data.array[()]
+    if isinstance(data, (list, tuple, range)):
+        return [_plain(x) for x in data]
+    return data
+
+
+def _first_odd(data: Any) -> str:
+    if isinstance(data, (list, tuple)):
+        for x in data:
+            if not isinstance(x, (int, float, bool, complex, np.generic)):
+                return _first_odd(x)
+    return f"{type(data).__name__} {data!r}"[:80]
+
+
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    """``data`` as a tensor, sharing memory with arrays and tensors where the type allows."""
+    if isinstance(data, Tensor):
+        kind = data.dtype if dtype is None else dtypes.as_dtype(dtype)
+        return data if kind is data.dtype and device is None else data.to(device=device, dtype=kind)
+    return _place(_array_of(data, dtype, copy=False), device, False)
+
+
+asarray = as_tensor
+
+
+def from_numpy(array: np.ndarray) -> Tensor:
+    """A tensor over the memory of a numpy array."""
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"from_numpy: a numpy array is needed, {type(array).__name__} given")
+    dtypes.of(array.dtype)
+    if not array.dtype.isnative:
+        raise DTypeError("from_numpy: the array's byte order is foreign; use array.astype first")
+    return wrap(array)
+
+
+def frombuffer(
+    buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False
+) -> Tensor:
+    """A tensor over the memory of a bytes-like object."""
+    array = np.frombuffer(buffer, dtypes.as_dtype(dtype).np, count, offset)
+    return _place(array, None, requires_grad)
+
+
+def zeros(
+    *sizes: Any, size: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """Zeros of this shape."""
+    return _filled(np.zeros, as_size(sizes, "zeros", size), dtype, device, requires_grad)
+
+
+def ones(
+    *sizes: Any, size: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """Ones of this shape."""
+    return _filled(np.ones, as_size(sizes, "ones", size), dtype, device, requires_grad)
+
+
+def empty(
+    *sizes: Any, size: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    """Memory of this shape that holds anything."""
+    return _filled(np.empty, as_size(sizes, "empty", size), dtype, device, requires_grad)
+
+
+def full(
+    size: Any, fill_value: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """This shape filled with one value, whose type decides when ``dtype`` is None."""
+    if isinstance(fill_value, Tensor):
+        fill_value = fill_value.item()
+    if dtype is None:
+        builtin = {bool: dtypes.bool, int: dtypes.int64, complex: dtypes.complex64}
+        dtype = builtin.get(type(fill_value), dtypes.get_default_dtype())
+    shape = as_size((size,), "full")
+    return _filled(lambda s, k: np.full(s, fill_value, k), shape, dtype, device, requires_grad)
+
+
+def _like(make: Any, input: Tensor, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
+    kind = input.dtype if dtype is None else dtypes.as_dtype(dtype)
+    where = input.device if device is None else device
+    return _filled(make, tuple(input.shape), kind, where, requires_grad)
+
+
+def zeros_like(
+    input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    return _like(np.zeros, input, dtype, device, requires_grad)
+
+
+def ones_like(
+    input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    return _like(np.ones, input, dtype, device, requires_grad)
+
+
+def empty_like(
+    input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    return _like(np.empty, input, dtype, device, requires_grad)
+
+
+def full_like(
+    input: Tensor, fill_value: Any, *, dtype: Any = None, device: Any = None,
+    requires_grad: bool = False, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    return _like(lambda s, k: np.full(s, fill_value, k), input, dtype, device, requires_grad)
+
+
+def arange(
+    start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """Numbers from ``start`` to before ``end``; integers when all of them are."""
+    if end is None:
+        start, end = 0, start
+    start, end, step = (x.item() if isinstance(x, Tensor) else x for x in (start, end, step))
+    if step == 0:
+        raise ValueError("arange: step 0 given; it must not be zero")
+    if dtype is None:
+        whole = all(isinstance(x, (int, np.integer)) for x in (start, end, step))
+        dtype = dtypes.int64 if whole else dtypes.get_default_dtype()
+    return _place(
+        np.arange(start, end, step).astype(dtypes.as_dtype(dtype).np), device, requires_grad
+    )
+
+
+def linspace(
+    start: float, end: float, steps: int, *, dtype: Any = None, device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """``steps`` numbers from ``start`` to ``end``, both included."""
+    start, end = (x.item() if isinstance(x, Tensor) else x for x in (start, end))
+    kind = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    return _place(np.linspace(start, end, int(steps)).astype(kind.np), device, requires_grad)
+
+
+def logspace(
+    start: float, end: float, steps: int, base: float = 10.0, *, dtype: Any = None,
+    device: Any = None, requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    kind = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    array = np.logspace(start, end, int(steps), base=base).astype(kind.np)
+    return _place(array, device, requires_grad)
+
+
+def eye(
+    n: int, m: int | None = None, *, dtype: Any = None, device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """Ones on the diagonal."""
+    columns = n if m is None else m
+    return _filled(lambda s, k: np.eye(*s, dtype=k), (n, columns), dtype, device, requires_grad)
+
+
+def complex(real: Tensor, imag: Tensor) -> Tensor:  # noqa: A001
+    """A complex tensor from two real ones (not differentiable)."""
+    return wrap(real.array + 1j * imag.array)
+
+
+def new_like(make: Any, input: Tensor, size: Sequence, **options: Any) -> Tensor:
+    """``x.new_zeros(...)`` and its kin: the type and device of ``input`` unless given."""
+    options.setdefault("dtype", None)
+    options["dtype"] = options["dtype"] or input.dtype
+    options["device"] = options.get("device") or input.device
+    return make(*size, **options)
+
+
+def construct(kind: dtypes.dtype, args: tuple) -> Tensor:
+    """``T()``, ``T(2, 3)`` (sizes) or ``T([1, 2])`` (data)."""
+    if not args:
+        return empty(0, dtype=kind)
+    first = args[0]
+    if len(args) == 1 and isinstance(first, (list, tuple, np.ndarray, Tensor)):
+        if type(first).__name__ == "Size":
+            return empty(*first, dtype=kind)
+        return tensor(first, dtype=kind)
+    return empty(*args, dtype=kind)
+
+
+__all__ = [
+    "arange",
+    "as_tensor",
+    "asarray",
+    "complex",
+    "empty",
+    "empty_like",
+    "eye",
+    "from_numpy",
+    "frombuffer",
+    "full",
+    "full_like",
+    "linspace",
+    "logspace",
+    "ones",
+    "ones_like",
+    "tensor",
+    "zeros",
+    "zeros_like",
+]

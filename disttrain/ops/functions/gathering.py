@@ -1,0 +1,350 @@
+"""Public functions that read and write by index. Torch's names.
+
+``places`` has ``x[...]``; the primitives are in ``gathering``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...core.tensor import Tensor, wrap
+from ...errors import ConfigError, DTypeError, ShapeError
+from ..primitives import elementwise as el
+from ..primitives import gathering as prim
+from ..primitives import views
+from .args import one_dim
+from .args import tensor as as_input
+from .index_arrays import as_values, bounded, index_get, index_put, integers, masked
+
+_ALL = slice(None)
+
+
+# --- along one dimension -----------------------------------------------------------------------
+def _along(where: str, input: Tensor, dim: int, index: Tensor) -> tuple[int, Tensor]:
+    """``dim`` and ``index`` of gather and scatter, checked."""
+    as_input(input, where)
+    as_input(index, where, "index")
+    d = one_dim(dim, input.ndim, where)
+    shape, given = tuple(input.shape), tuple(index.shape)
+    if len(given) != len(shape):
+        raise ShapeError(
+            f"{where}: index of shape {list(given)} for an input of shape {list(shape)}; both need "
+            "the same number of dimensions"
+        )
+    for i, (n, m) in enumerate(zip(shape, given, strict=True)):
+        if i != d and m > n:
+            raise ShapeError(
+                f"{where}: index of shape {list(given)} is larger than the input of shape "
+                f"{list(shape)} in dimension {i}; only dimension {d} may be larger"
+            )
+    return d, bounded(where, index, d, shape[d] if shape else 1)
+
+
+def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
+    """``out[i][j] = input[index[i][j]][j]`` for ``dim=0``, and so on; the shape is index's."""
+    d, index = _along("gather", input, dim, index)
+    if input.ndim == 0:
+        return prim.take(views.reshape(input, shape=(1,)), index, dim=0)
+    return prim.gather(input, index, dim=d)
+
+
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+    """``gather`` with the other dimensions broadcast; the flattened input without ``dim``."""
+    if dim is None:
+        return take(input, views.reshape(indices, shape=(-1,)))
+    d = one_dim(dim, input.ndim, "take_along_dim")
+    common = np.broadcast_shapes(
+        *(tuple(1 if i == d else n for i, n in enumerate(t.shape)) for t in (input, indices))
+    )
+    sizes = [(*common[:d], t.shape[d], *common[d + 1 :]) for t in (input, indices)]
+    return gather(views.expand(input, shape=sizes[0]), d, views.expand(indices, shape=sizes[1]))
+
+
+def _source(where: str, input: Tensor, index: Tensor, src: Any) -> Any:
+    """What is scattered, cut to the shape of ``index``."""
+    kind = input.meta()[1]
+    if not isinstance(src, Tensor):
+        return src
+    if src.meta()[1] != kind:
+        raise DTypeError(
+            f"{where}: src is {src.dtype!r}, the input {input.dtype!r}; they must be the same"
+        )
+    shape, need = tuple(src.shape), tuple(index.shape)
+    if len(shape) != len(need) or any(n > m for n, m in zip(need, shape, strict=True)):
+        raise ShapeError(
+            f"{where}: src of shape {list(shape)} given; it must be at least as large as the "
+            f"index, of shape {list(need)}"
+        )
+    return src if shape == need else views.getitem(src, index=tuple(slice(n) for n in need))
+
+
+def scatter(
+    input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None,
+    reduce: str | None = None,
+) -> Tensor:  # fmt: skip
+    """A copy of ``input`` with ``out[index[i][j]][j] = src[i][j]`` for ``dim=0``, and so on.
+
+    ``src``: a tensor or a number. ``reduce="add"`` adds instead, ``"multiply"`` multiplies.
+    """
+    src = value if src is None else src
+    d, index = _along("scatter", input, dim, index)
+    src = _source("scatter", input, index, src)
+    if reduce is None:
+        return prim.scatter(input, index, src, dim=d)
+    if not isinstance(src, Tensor):
+        src = wrap(np.full(tuple(index.shape), src, input.meta()[1]))
+    if reduce == "add":
+        return input + prim.put_along(src, index, dim=d, shape=tuple(input.shape))
+    if reduce == "multiply":
+        return scatter_reduce(input, d, index, src, "prod")
+    raise ConfigError(f"scatter: reduce={reduce!r} given; needed None, 'add' or 'multiply'")
+
+
+def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    """A copy of ``input`` with ``out[index[i][j]][j] += src[i][j]`` for ``dim=0``, and so on."""
+    d, index = _along("scatter_add", input, dim, index)
+    src = _source("scatter_add", input, index, as_input(src, "scatter_add", "src"))
+    return input + prim.put_along(src, index, dim=d, shape=tuple(input.shape))
+
+
+def scatter_reduce(
+    input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    """``scatter_add`` with another reduction: sum, mean, prod, amax or amin.
+
+    prod, amax and amin have no gradient. ``include_self=False`` starts from the neutral element at
+    every place that is written.
+    """
+    d, index = _along("scatter_reduce", input, dim, index)
+    src = _source("scatter_reduce", input, index, as_input(src, "scatter_reduce", "src"))
+    shape = tuple(input.shape)
+    if reduce in ("sum", "mean"):
+        ones = el.cast(el.eq(index, index), dtype=input.meta()[1])
+        hits = prim.put_along(ones, index, dim=d, shape=shape)
+        start = input if include_self else el.where(el.gt(hits, 0), 0.0, input)
+        total = start + prim.put_along(src, index, dim=d, shape=shape)
+        if reduce == "sum":
+            return total
+        return total / el.maximum(hits + (1.0 if include_self else 0.0), 1.0)
+    if reduce not in _REDUCTIONS:
+        raise ConfigError(
+            f"scatter_reduce: reduce={reduce!r} given; needed sum, mean, prod, amax or amin"
+        )
+    out = input.detach().array.copy()
+    at = list(np.indices(tuple(index.shape), sparse=True))
+    at[d] = index.array
+    if not include_self:
+        np.put_along_axis(out, index.array, _neutral(reduce, out.dtype), d)
+    _REDUCTIONS[reduce].at(out, tuple(at), src.detach().array)
+    return wrap(out)
+
+
+_REDUCTIONS = {"prod": np.multiply, "amax": np.maximum, "amin": np.minimum}
+
+
+def _neutral(reduce: str, kind: np.dtype) -> Any:
+    if reduce == "prod":
+        return 1
+    if kind.kind in "iu":
+        return np.iinfo(kind).min if reduce == "amax" else np.iinfo(kind).max
+    return -np.inf if reduce == "amax" else np.inf
+
+
+def _one_dimensional(where: str, input: Tensor, dim: int, index: Tensor) -> tuple[int, Tensor]:
+    as_input(input, where)
+    as_input(index, where, "index")
+    if index.ndim > 1:
+        raise ShapeError(f"{where}: index of shape {list(index.shape)} given; needed one dimension")
+    if index.ndim == 0:
+        index = views.reshape(index, shape=(1,))
+    d = one_dim(dim, input.ndim, where)
+    return d, bounded(where, index, d, input.shape[d] if input.ndim else 1)
+
+
+def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
+    """The slices of ``input`` along ``dim`` that ``index`` (1-d) names."""
+    d, index = _one_dimensional("index_select", input, dim, index)
+    if input.ndim == 0:
+        return input
+    return prim.take(input, index, dim=d)
+
+
+def index_add(
+    input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1
+) -> Tensor:
+    """A copy of ``input`` with slice i of ``source`` (times ``alpha``) added to slice index[i]."""
+    d, index = _one_dimensional("index_add", input, dim, index)
+    shape = tuple(input.shape)
+    need = (*shape[:d], index.shape[0], *shape[d + 1 :])
+    if tuple(source.shape) != need:
+        raise ShapeError(
+            f"index_add: source of shape {list(source.shape)} given; needed {list(need)}"
+        )
+    added = prim.spread(source, index, dim=d, shape=shape)
+    return input + (added if alpha == 1 else added * alpha)
+
+
+def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """A copy of ``input`` with slice i of ``source`` written over slice index[i]."""
+    d, index = _one_dimensional("index_copy", input, dim, index)
+    return index_put(input, (_ALL,) * d + (index,), source)
+
+
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    """A copy of ``input`` with ``value`` written over the slices that ``index`` names."""
+    d, index = _one_dimensional("index_fill", input, dim, index)
+    hits = el.cast(el.eq(index, index), dtype=np.dtype(np.float32))
+    hits = prim.spread(hits, index, dim=0, shape=(input.shape[d],))
+    mask = views.reshape(el.gt(hits, 0), shape=(-1, *(1,) * (input.ndim - d - 1)))
+    return masked_fill(input, mask, value)
+
+
+def take(input: Tensor, index: Tensor) -> Tensor:
+    """Elements of the flattened input, in the shape of ``index``."""
+    flat = views.reshape(as_input(input, "take"), shape=(-1,))
+    return prim.take(flat, bounded("take", index, 0, flat.shape[0], negative=True), dim=0)
+
+
+# --- masks -------------------------------------------------------------------------------------
+def _bool_mask(where: str, mask: Tensor) -> Tensor:
+    as_input(mask, where, "mask")
+    if mask.meta()[1].kind != "b":
+        raise DTypeError(f"{where}: a mask of {mask.dtype!r} given; masks are boolean: use .bool()")
+    return mask
+
+
+def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """``value`` (a number or a 0-d tensor) where ``mask`` holds, ``input`` elsewhere."""
+    mask = _bool_mask("masked_fill", mask)
+    if isinstance(value, Tensor) and value.ndim:
+        raise ShapeError(
+            f"masked_fill: a value of shape {list(value.shape)} given; needed a number or a 0-d "
+            "tensor; use where for more"
+        )
+    return el.where(mask, as_values(value, input.meta()[1]), input)
+
+
+def masked_select(input: Tensor, mask: Tensor) -> Tensor:
+    """The elements where ``mask`` (broadcast) holds, as one dimension."""
+    mask = _bool_mask("masked_select", mask)
+    shape = np.broadcast_shapes(tuple(input.shape), tuple(mask.shape))
+    flat = views.reshape(views.expand(input, shape=shape), shape=(-1,))
+    return masked(flat, np.broadcast_to(mask.array, shape).reshape(-1))
+
+
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """A copy of ``input`` with the elements of ``source``, in order, where ``mask`` holds."""
+    mask = _bool_mask("masked_scatter", mask)
+    shape = np.broadcast_shapes(tuple(input.shape), tuple(mask.shape))
+    array = np.broadcast_to(mask.array, shape)
+    n = int(array.sum())
+    flat = views.reshape(source, shape=(-1,))
+    if flat.shape[0] < n:
+        raise ShapeError(
+            f"masked_scatter: source has {flat.shape[0]} elements, the mask {n} places to fill"
+        )
+    values = views.getitem(flat, index=(slice(n),))
+    return index_put(views.expand(input, shape=shape), (array,), values)
+
+
+# --- whole numbers as results ------------------------------------------------------------------
+def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
+    """Where ``input`` is not zero: one row of indices per element, or a tensor per dimension."""
+    if as_tuple:
+        return tuple(wrap(a) for a in np.nonzero(np.atleast_1d(input.array)))
+    return wrap(np.argwhere(input.array))
+
+
+def argwhere(input: Tensor) -> Tensor:
+    """``nonzero`` as one row of indices per element."""
+    return nonzero(input)
+
+
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+    """Class numbers (...) as rows (..., C) of zeros with a one; -1: as many classes as needed."""
+    index = integers("one_hot", tensor)
+    if num_classes == -1:
+        num_classes = int(index.array.max(initial=-1)) + 1
+    index = bounded("one_hot", index, 0, num_classes)
+    classes = wrap(np.arange(num_classes))
+    hit = el.eq(views.reshape(index, shape=(*index.shape, 1)), classes)
+    return el.cast(hit, dtype=np.dtype(np.int64))
+
+
+def searchsorted(
+    sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False,
+    side: str | None = None, sorter: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Where each value would go to keep the last dimension of ``sorted_sequence`` in order."""
+    side = side or ("right" if right else "left")
+    edges = sorted_sequence.array
+    if sorter is not None:
+        edges = np.take_along_axis(edges, sorter.array, -1)
+    values = input.array if isinstance(input, Tensor) else np.asarray(input)
+    if edges.ndim == 1:
+        out = np.searchsorted(edges, values, side)
+    else:
+        if edges.shape[:-1] != values.shape[:-1]:
+            raise ShapeError(
+                f"searchsorted: sequences of shape {list(edges.shape)} and values of shape "
+                f"{list(values.shape)} given; all but the last dimension must be equal"
+            )
+        rows = zip(edges.reshape(-1, edges.shape[-1]), values.reshape(-1, values.shape[-1]),
+                   strict=True)  # fmt: skip
+        out = np.array([np.searchsorted(e, v, side) for e, v in rows]).reshape(values.shape)
+    return wrap(np.asarray(out, np.int32 if out_int32 else np.int64))
+
+
+def bucketize(
+    input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
+) -> Tensor:
+    """The number of the interval between ``boundaries`` that each value lies in."""
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right)
+
+
+def repeat_interleave(
+    input: Any, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
+) -> Tensor:
+    """Each element (or slice along ``dim``) ``repeats`` times in a row."""
+    if repeats is None:
+        counts = input.array
+        return wrap(np.repeat(np.arange(len(counts)), counts))
+    if dim is None:
+        input, dim = views.reshape(input, shape=(-1,)), 0
+    d = one_dim(dim, input.ndim, "repeat_interleave")
+    counts = repeats.array if isinstance(repeats, Tensor) else np.asarray(repeats)
+    n = input.shape[d]
+    if counts.size not in (1, n):
+        raise ShapeError(
+            f"repeat_interleave: {counts.size} repeats given for dimension {d} of size {n}; needed "
+            f"1 or {n}"
+        )
+    places = np.repeat(np.arange(n), counts.reshape(-1) if counts.size > 1 else int(counts.item()))
+    return prim.take(input, wrap(places), dim=d)
+
+
+__all__ = [
+    "argwhere",
+    "bucketize",
+    "gather",
+    "index_add",
+    "index_copy",
+    "index_fill",
+    "index_get",
+    "index_put",
+    "index_select",
+    "masked_fill",
+    "masked_scatter",
+    "masked_select",
+    "nonzero",
+    "one_hot",
+    "repeat_interleave",
+    "scatter",
+    "scatter_add",
+    "scatter_reduce",
+    "searchsorted",
+    "take",
+    "take_along_dim",
+]

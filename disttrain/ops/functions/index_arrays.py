@@ -1,0 +1,253 @@
+"""``x[...]`` with tensors and masks as indices, and the checks of indices that all functions share.
+
+Indices are checked and made non-negative here; the primitives (``gathering``) rely on it. Values
+inside a transform cannot be looked at, so there they are only made non-negative.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...backends.null import NullArray
+from ...core.gate import Tracer
+from ...core.tensor import Tensor, wrap
+from ...errors import DimError, DTypeError, ShapeError
+from ..primitives import elementwise as el
+from ..primitives import gathering as prim
+from ..primitives import views
+
+_ALL = slice(None)
+
+
+# --- indices -----------------------------------------------------------------------------------
+def visible(t: Any) -> bool:
+    """Whether ``t`` holds numbers that can be looked at now."""
+    return not isinstance(t, Tracer) and t.array.__class__ is np.ndarray
+
+
+def integers(where: str, index: Any) -> Tensor:
+    """``index`` as a Tensor of integers."""
+    if not isinstance(index, Tensor):
+        array = np.asarray(index)
+        index = wrap(array.astype(np.int64) if array.size == 0 else array)
+    kind = index.meta()[1]
+    if kind.kind not in "iu":
+        raise DTypeError(
+            f"{where}: an index of type {index.dtype!r} given; indices are integers: use .long()"
+        )
+    return index
+
+
+def _out_of_range(where: str, bad: int, dim: int, size: int) -> DimError:
+    return DimError(
+        f"{where}: index {bad} is out of range for dimension {dim} of size {size}; it must lie in "
+        f"0..{size - 1}"
+    )
+
+
+def bounded(where: str, index: Tensor, dim: int, size: int, negative: bool = False) -> Tensor:
+    """``index`` checked against ``size``; counted from the end where it may be negative."""
+    index = integers(where, index)
+    if not visible(index):
+        if index.is_meta or not negative:
+            return index
+        return el.where(el.lt(index, 0), index + size, index)
+    array = index.array
+    if not array.size:
+        return index
+    low, high = int(array.min()), int(array.max())
+    if high >= size or low < (-size if negative else 0):
+        if negative and low < -size:
+            raise _out_of_range(where, low, dim, size)
+        raise _out_of_range(where, high if high >= size else low, dim, size)
+    if low < 0:
+        return wrap(np.where(array < 0, array + size, array))
+    return index
+
+
+# --- x[...] with tensors and masks -------------------------------------------------------------
+def _arrays_of(item: Any, shape: tuple, dim: int, place: int) -> list:
+    """The index tensors (one per dimension it covers) that one item of an index stands for."""
+    if not isinstance(item, Tensor):
+        array = np.asarray([np.asarray(i) for i in item] if isinstance(item, list) else item)
+        item = wrap(
+            array.astype(np.int64) if array.size == 0 and array.dtype.kind == "f" else array
+        )
+    given, kind = item.meta()
+    if kind.kind == "b" or kind == np.uint8:
+        if tuple(given) != tuple(shape[dim : dim + len(given)]):
+            raise DimError(
+                f"index: the shape of the mask {list(given)} at index {place} does not match the "
+                f"shape of the indexed tensor {list(shape)} at that place"
+            )
+        return [wrap(a) for a in np.nonzero(item.array)]
+    if kind.kind not in "iu":
+        raise DimError(
+            f"index: tensors used as indices must be integers or booleans, not {item.dtype!r}"
+        )
+    if dim >= len(shape):
+        raise DimError(f"index: too many indices for a tensor with {len(shape)} dimensions")
+    return [bounded("index", item, dim, shape[dim], negative=True)]
+
+
+def _covers(item: Any) -> int:
+    """How many dimensions an item of an index covers."""
+    if item is None:
+        return 0
+    shape, kind = None, None
+    if isinstance(item, Tensor):
+        shape, kind = item.meta()
+    elif isinstance(item, np.ndarray):
+        shape, kind = item.shape, item.dtype
+    elif isinstance(item, list):
+        probe = np.asarray([np.asarray(i) for i in item])
+        shape, kind = probe.shape, probe.dtype
+    masks = kind is not None and (kind.kind == "b" or kind == np.uint8)
+    return len(shape) if masks and shape is not None else 1
+
+
+def _plan(shape: tuple, items: tuple) -> tuple[tuple, list[tuple[int, Tensor]]]:
+    """Split a mixed index: what is basic, and (dimension of the basic result, index tensor)s."""
+    used = sum(_covers(i) for i in items if i is not Ellipsis)
+    if used > len(shape):
+        raise DimError(
+            f"index: {used} indices given for a tensor with {len(shape)} dimensions (shape "
+            f"{list(shape)})"
+        )
+    if not any(i is Ellipsis for i in items):
+        items = (*items, Ellipsis)
+    basic: list = []
+    arrays: list[tuple[int, Tensor]] = []
+    dim = out_dim = 0
+    for place, item in enumerate(items):
+        if item is Ellipsis:
+            n = len(shape) - used
+            basic += [_ALL] * n
+            dim, out_dim = dim + n, out_dim + n
+        elif item is None:
+            basic.append(None)
+            out_dim += 1
+        elif isinstance(item, (int, np.integer)) and not isinstance(item, (bool, np.bool_)):
+            if not -shape[dim] <= item < shape[dim]:
+                raise _out_of_range("index", int(item), dim, shape[dim])
+            basic.append(int(item))
+            dim += 1
+        elif isinstance(item, slice):
+            if item.step is not None and item.step <= 0:
+                raise DimError(f"index: step {item.step} given; slices need a positive step")
+            basic.append(item)
+            dim, out_dim = dim + 1, out_dim + 1
+        elif _covers(item) == 0:  # a mask without dimensions adds one
+            basic.append(None)
+            hit = bool(item.array if isinstance(item, Tensor) else item)
+            arrays.append((out_dim, wrap(np.zeros(int(hit), np.int64))))
+            out_dim += 1
+        else:
+            found = _arrays_of(item, shape, dim, place)
+            arrays += [(out_dim + k, a) for k, a in enumerate(found)]
+            basic += [_ALL] * len(found)
+            dim, out_dim = dim + len(found), out_dim + len(found)
+    return tuple(basic), arrays
+
+
+def index_get(a: Tensor, items: tuple) -> Tensor:
+    """``a[items]`` for a tuple of slices, None, integers, Ellipsis, index tensors and masks."""
+    if len(items) == 1 and _is_mask(items[0]):
+        return masked(a, items[0])
+    basic, arrays = _plan(tuple(a.meta()[0]), items)
+    if any(i != _ALL for i in basic):
+        a = views.getitem(a, index=basic)
+    if not arrays:
+        return a
+    if len(arrays) == 1:
+        return prim.take(a, arrays[0][1], dim=arrays[0][0])
+    places = [p for p, _ in arrays]
+    if places != list(range(places[0], places[0] + len(places))):
+        rest = [i for i in range(len(a.shape)) if i not in places]
+        a = views.permute(a, dims=(*places, *rest))
+        places = list(range(len(places)))
+    return _take_merged(a, places[0], [t for _, t in arrays])
+
+
+def _take_merged(a: Tensor, first: int, indices: list[Tensor]) -> Tensor:
+    """Index ``len(indices)`` neighbouring dimensions at once: as one, by one index."""
+    shape = tuple(a.meta()[0])
+    sizes = shape[first : first + len(indices)]
+    flat: Any = None
+    for t, n in zip(indices, sizes, strict=True):
+        try:
+            flat = t if flat is None else flat * n + t
+        except ValueError:
+            shapes = ", ".join(str(list(i.shape)) for i in indices)
+            raise DimError(
+                f"index: the index tensors have shapes {shapes}, which cannot be broadcast together"
+            ) from None
+    merged = (*shape[:first], math.prod(sizes), *shape[first + len(indices) :])
+    return prim.take(views.reshape(a, shape=merged), flat, dim=first)
+
+
+def _is_mask(item: Any) -> bool:
+    if isinstance(item, Tensor):
+        shape, kind = item.meta()
+        return len(shape) > 0 and kind.kind == "b"
+    return isinstance(item, np.ndarray) and item.ndim > 0 and item.dtype.kind == "b"
+
+
+def masked(a: Tensor, mask: Any) -> Tensor:
+    """``a[mask]``: the elements (or slices) where the mask holds, in order."""
+    array = mask.array if isinstance(mask, Tensor) else mask
+    shape, given = tuple(a.meta()[0]), tuple(array.shape)
+    if given != shape[: len(given)]:
+        raise DimError(
+            f"index: the shape of the mask {list(given)} at index 0 does not match the shape of "
+            f"the indexed tensor {list(shape)} at that place"
+        )
+    if array.__class__ is NullArray:
+        raise DimError("index: a mask on the meta device has no data, so no result shape")
+    if len(given) > 1:
+        a = views.reshape(a, shape=(math.prod(given), *shape[len(given) :]))
+    return prim.take(a, wrap(np.flatnonzero(array)), dim=0)
+
+
+def index_put(a: Tensor, items: tuple, values: Any, accumulate: bool = False) -> Tensor:
+    """A copy of ``a`` with ``a[items] = values`` (or ``+=``, counting repeated places)."""
+    items = tuple(items)
+    shape, kind = a.meta()
+    values = as_values(values, kind)
+    mask = items[0] if len(items) == 1 else None
+    if _is_mask(mask) and not accumulate and len(values.shape) == 0:
+        mask = mask if isinstance(mask, Tensor) else wrap(mask)
+        covered = tuple(mask.shape)
+        if covered == tuple(shape[: len(covered)]):
+            mask = views.reshape(mask, shape=(*covered, *(1,) * (len(shape) - len(covered))))
+            return el.where(mask, values, a)
+    numbers = np.arange(math.prod(shape)).reshape(shape)
+    places = index_get(wrap(numbers), items)
+    return prim.put(a, places, _fitted(values, places), accumulate=bool(accumulate))
+
+
+def as_values(values: Any, kind: np.dtype) -> Tensor:
+    if not isinstance(values, Tensor):
+        return wrap(np.asarray(values, dtype=kind))
+    return values if values.meta()[1] == kind else el.cast(values, dtype=kind)
+
+
+def _fitted(values: Tensor, places: Tensor) -> Tensor:
+    """``values`` in the shape of the places that are written."""
+    have, need = tuple(values.shape), tuple(places.shape)
+    while len(have) > len(need) and have[0] == 1:
+        have = have[1:]
+    if have != tuple(values.shape):
+        values = views.reshape(values, shape=have)
+    if have == need:
+        return values
+    try:
+        return views.expand(values, shape=need)
+    except ValueError:
+        raise ShapeError(
+            f"index_put: values of shape {list(have)} cannot be broadcast to the indexed places, "
+            f"of shape {list(need)}"
+        ) from None

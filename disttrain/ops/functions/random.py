@@ -1,0 +1,349 @@
+"""Random tensors: samplers, dropout, and the in-place forms that initialisation uses.
+
+The primitives are in ``draws``. Draws are not differentiable in their parameters, except by
+composition (``normal(mean, std)`` is ``mean + std * draw``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...backends.null import NullArray
+from ...context import SLOW, thread
+from ...core import dtypes
+from ...core.device import usable
+from ...core.gate import check_inplace, gate, touched
+from ...core.random import Generator, default_generator
+from ...core.tensor import Tensor, wrap
+from ...errors import ConfigError, DTypeError, ShapeError
+from ..primitives import elementwise as el
+from ..primitives.random import (
+    draw_bernoulli,
+    draw_exponential,
+    draw_integers,
+    draw_multinomial,
+    draw_normal,
+    draw_permutation,
+    draw_poisson,
+    draw_uniform,
+    dropout_mask,
+    masked_scale,
+)
+from .args import size as as_size
+from .args import tensor as as_input
+from .inplace import records, write
+
+
+def dropout(
+    input: Tensor, p: float = 0.5, training: bool = True, generator: Generator | None = None
+) -> Tensor:
+    """Zero each element with probability ``p`` and scale the rest by 1 / (1 - p)."""
+    if not 0 <= p <= 1:
+        raise ConfigError(f"dropout: p={p} given; a probability lies in [0, 1]")
+    if not training or p == 0:
+        return input
+    mask = gate(dropout_mask, (input,), {"p": float(p), "generator": _source(generator)})
+    return masked_scale(input, mask, scale=1.0 / (1.0 - p) if p < 1 else 0.0)
+
+
+# --- new tensors -------------------------------------------------------------------------------
+def _source(generator: Generator | None) -> Generator:
+    if generator is None:
+        return default_generator
+    if not isinstance(generator, Generator):
+        raise TypeError(f"generator: a Generator is needed, {type(generator).__name__} given")
+    return generator
+
+
+def _new(
+    prim: Any, shape: tuple, dtype: Any, device: Any, requires_grad: bool,
+    generator: Generator | None, **params: Any,
+) -> Tensor:  # fmt: skip
+    kind = (dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)).np
+    if any(n < 0 for n in shape):
+        raise ShapeError(f"{prim.name}: shape {list(shape)} given; sizes cannot be negative")
+    if usable(device).type == "meta":
+        out = wrap(NullArray(shape, kind))
+    else:
+        params = {"shape": shape, "dtype": kind, "generator": _source(generator), **params}
+        out = gate(prim, (), params)
+    return out.requires_grad_() if requires_grad else out
+
+
+def _needs_float(where: str, dtype: Any) -> None:
+    if dtype is None:
+        return
+    kind = dtypes.as_dtype(dtype)
+    if not (kind.is_floating_point or kind.is_complex):
+        raise DTypeError(
+            f"{where}: dtype={kind!r} given; needed a floating-point type (randint draws integers)"
+        )
+
+
+def rand(
+    *sizes: Any, size: Any = None, generator: Generator | None = None, out: Any = None,
+    dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """Uniform on [0, 1)."""
+    _needs_float("rand", dtype)
+    shape = as_size(sizes, "rand", size)
+    return _new(draw_uniform, shape, dtype, device, requires_grad, generator)
+
+
+def randn(
+    *sizes: Any, size: Any = None, generator: Generator | None = None, out: Any = None,
+    dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """Normal with mean 0 and variance 1."""
+    _needs_float("randn", dtype)
+    shape = as_size(sizes, "randn", size)
+    return _new(draw_normal, shape, dtype, device, requires_grad, generator)
+
+
+def randint(
+    *args: Any, low: int | None = None, high: int | None = None, size: Any = None,
+    generator: Generator | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """``randint([low,] high, size)``: integers in [low, high); ``low`` is 0 unless given."""
+    given = list(args)
+    if given and not isinstance(given[-1], (int, np.integer)) and size is None:
+        size = given.pop()
+    if given and high is None:
+        high = given.pop()
+    if given and low is None:
+        low = given.pop()
+    low = 0 if low is None else int(low)
+    if size is None or high is None or given:
+        raise TypeError("randint: needed randint(high, size) or randint(low, high, size)")
+    return _randint(as_size((size,), "randint"), low, int(high), dtype, device, requires_grad,
+                    generator)  # fmt: skip
+
+
+def _randint(
+    shape: tuple, low: int, high: int, dtype: Any, device: Any, requires_grad: bool,
+    generator: Generator | None,
+) -> Tensor:  # fmt: skip
+    if low >= high:
+        raise ConfigError(f"randint: low={low}, high={high} given; low must be below high")
+    kind = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype)
+    if kind.np.kind in "iu":
+        info = np.iinfo(kind.np)
+        if low < info.min or high - 1 > info.max:
+            raise ConfigError(
+                f"randint: values from {low} to {high - 1} do not fit into {kind!r}; needed a "
+                "wider dtype"
+            )
+    return _new(draw_integers, shape, kind, device, requires_grad, generator, low=low, high=high)
+
+
+def randperm(
+    n: int, *, generator: Generator | None = None, out: Any = None, dtype: Any = None,
+    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """The numbers from 0 to ``n - 1`` in random order."""
+    kind = dtypes.int64 if dtype is None else dtype
+    return _new(draw_permutation, (int(n),), kind, device, requires_grad, generator)
+
+
+def _like(input: Tensor, options: dict) -> dict:
+    as_input(input, "a function of random numbers")
+    return {
+        "dtype": options.get("dtype") or input.dtype,
+        "device": options.get("device") or input.device,
+        "requires_grad": options.get("requires_grad", False),
+        "generator": options.get("generator"),
+    }
+
+
+def rand_like(input: Tensor, **options: Any) -> Tensor:
+    """``rand`` in the shape, type and place of ``input``."""
+    return rand(*input.shape, **_like(input, options))
+
+
+def randn_like(input: Tensor, **options: Any) -> Tensor:
+    """``randn`` in the shape, type and place of ``input``."""
+    return randn(*input.shape, **_like(input, options))
+
+
+def randint_like(input: Tensor, *args: Any, **options: Any) -> Tensor:
+    """``randint_like(input, [low,] high)``: integers in the shape and type of ``input``."""
+    low, high = (0, args[0]) if len(args) == 1 else args
+    o = _like(input, options)
+    return _randint(tuple(input.shape), int(low), int(high), o["dtype"], o["device"],
+                    o["requires_grad"], o["generator"])  # fmt: skip
+
+
+def normal(
+    mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Generator | None = None,
+    out: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """Normal with ``mean`` and ``std``: numbers with a ``size``, or tensors."""
+    if not isinstance(std, Tensor) and std < 0:
+        raise ConfigError(f"normal: std={std} given; it must not be negative")
+    like = mean if isinstance(mean, Tensor) else std
+    if size is not None:
+        shape = as_size((size,), "normal")
+    elif isinstance(like, Tensor):
+        shape = np.broadcast_shapes(*(tuple(getattr(v, "shape", ())) for v in (mean, std)))
+        dtype, device = dtype or like.dtype, device or like.device
+    else:
+        raise TypeError("normal: size is needed where mean and std are numbers")
+    out = _new(draw_normal, shape, dtype, device, False, generator) * std + mean
+    return out.requires_grad_() if requires_grad else out
+
+
+def bernoulli(
+    input: Tensor, p: float | None = None, *, generator: Generator | None = None, out: Any = None
+) -> Tensor:
+    """1 with the probability that ``input`` says (or ``p``), else 0."""
+    probabilities = input if p is None else input.detach() * 0 + float(p)
+    if not probabilities.dtype.is_floating_point:
+        raise DTypeError(f"bernoulli: {input.dtype!r} given; probabilities are floating-point")
+    return gate(draw_bernoulli, (probabilities.detach(),), {"generator": _source(generator)})
+
+
+def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
+    """Poisson counts with the rates that ``input`` says."""
+    return gate(draw_poisson, (input.detach(),), {"generator": _source(generator)})
+
+
+def multinomial(
+    input: Tensor, num_samples: int, replacement: bool = False, *,
+    generator: Generator | None = None, out: Any = None,
+) -> Tensor:  # fmt: skip
+    """``num_samples`` class numbers per row of weights (need not sum to 1): (C) or (N, C)."""
+    if input.ndim not in (1, 2) or input.shape[-1] == 0:
+        raise ShapeError(
+            f"multinomial: input of shape {list(input.shape)} given; needed weights (C) or (N, C)"
+        )
+    if not input.dtype.is_floating_point:
+        raise DTypeError(f"multinomial: {input.dtype!r} given; weights are floating-point")
+    if num_samples < 1:
+        raise ConfigError(f"multinomial: num_samples={num_samples} given; needed at least 1")
+    if not replacement and num_samples > input.shape[-1]:
+        raise ConfigError(
+            f"multinomial: cannot take {num_samples} of {input.shape[-1]} classes without "
+            "replacement; pass replacement=True"
+        )
+    params = {"num_samples": int(num_samples), "replacement": bool(replacement)}
+    return gate(draw_multinomial, (input.detach(),), {**params, "generator": _source(generator)})
+
+
+# --- in place ----------------------------------------------------------------------------------
+def _fill(name: str, self: Tensor, prim: Any, generator: Any, then: Any = None, **params: Any):
+    """Write fresh draws, changed by ``then``, into ``self``. Nothing happens on the meta device."""
+    source = _source(generator)
+    if self.is_meta:
+        return self
+    recording = records(self)
+    if recording:
+        check_inplace(self, name)
+    shape, kind = self.meta()
+    if kind.kind not in "fVc" and prim is not draw_integers:
+        kind = np.dtype(np.float32)
+    params = {"shape": tuple(shape), "dtype": kind, "generator": source, **params}
+    if thread.mode == SLOW or recording:
+        value = gate(prim, (), params)
+        value = value if then is None else then(value)
+        write(name, self, el.cast(value, dtype=self.meta()[1]), recording)
+        return self
+    value = prim.forward(**params)
+    if then is not None:
+        value = then(value)
+    np.copyto(self.array, value, casting="unsafe")
+    touched(self)
+    return self
+
+
+def normal_(
+    self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None
+) -> Tensor:
+    """Fill with normal draws."""
+    if std < 0:
+        raise ConfigError(f"normal_: std={std} given; it must not be negative")
+    plain = mean == 0 and std == 1
+    return _fill("normal_", self, draw_normal, generator, None if plain else _affine(std, mean))
+
+
+def _affine(scale: float, shift: float) -> Any:
+    scale, shift = float(scale), float(shift)
+    return lambda x: x * scale + shift if shift else x * scale
+
+
+def uniform_(
+    self: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: Generator | None = None,
+    **kwargs: float,
+) -> Tensor:  # fmt: skip
+    """Fill with draws from [from, to)."""
+    low = float(kwargs.pop("from", from_))
+    if kwargs:
+        raise TypeError(f"uniform_: unexpected arguments {sorted(kwargs)}")
+    if low > to:
+        raise ConfigError(f"uniform_: from={low}, to={to} given; from must not be above to")
+    plain = low == 0 and to == 1
+    change = None if plain else _affine(to - low, low)
+    return _fill("uniform_", self, draw_uniform, generator, change)
+
+
+def random_(
+    self: Tensor, from_: int | None = None, to: int | None = None, *,
+    generator: Generator | None = None, **kwargs: Any,
+) -> Tensor:  # fmt: skip
+    """``random_()``, ``random_(to)``, ``random_(from, to)``: integers below ``to``."""
+    from_ = kwargs.pop("from", from_)
+    if kwargs:
+        raise TypeError(f"random_: unexpected arguments {sorted(kwargs)}")
+    if to is None and from_ is not None:
+        from_, to = 0, from_
+    low = 0 if from_ is None else int(from_)
+    high = _all_values(self.dtype) if to is None else int(to)
+    if low >= high:
+        raise ConfigError(f"random_: from={low}, to={high} given; from must be below to")
+    return _fill("random_", self, draw_integers, generator, low=low, high=high)
+
+
+def _all_values(kind: dtypes.dtype) -> int:
+    """One more than the largest integer that ``random_()`` draws for this type."""
+    if kind is dtypes.bool:
+        return 2
+    if kind.np.kind in "iu":
+        return int(np.iinfo(kind.np).max) + (0 if kind.itemsize == 8 else 1)
+    digits = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}.get(kind.name, 24)
+    return (1 << digits) + 1
+
+
+def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
+    """Fill with 1 (probability ``p``, a number or a tensor) and 0."""
+    if isinstance(p, Tensor):
+        p = p.array
+    elif not 0 <= p <= 1:
+        raise ConfigError(f"bernoulli_: p={p} given; a probability lies in [0, 1]")
+    return _fill("bernoulli_", self, draw_uniform, generator, lambda x: x < p)
+
+
+def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+    """Fill with exponential draws of rate ``lambd``."""
+    if lambd <= 0:
+        raise ConfigError(f"exponential_: lambd={lambd} given; it must be positive")
+    change = None if lambd == 1 else _affine(1.0 / lambd, 0.0)
+    return _fill("exponential_", self, draw_exponential, generator, change)
+
+
+__all__ = [
+    "bernoulli",
+    "multinomial",
+    "normal",
+    "poisson",
+    "rand",
+    "rand_like",
+    "randint",
+    "randint_like",
+    "randn",
+    "randn_like",
+    "randperm",
+]

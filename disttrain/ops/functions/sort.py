@@ -1,0 +1,211 @@
+"""Order: sort, topk, median, unique, counts. Gradients go through ``gather`` at what was found."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...core.tensor import Tensor, wrap
+from ...errors import ConfigError, DTypeError, ShapeError
+from ..primitives.gathering import gather
+from ..primitives.sort import argsort_, sortable, top_places
+from ..primitives.views import getitem, reshape
+from .args import one_dim
+from .args import tensor as as_input
+
+
+class ValuesIndices(NamedTuple):
+    """What functions along a dimension return."""
+
+    values: Tensor
+    indices: Tensor
+
+
+# --- along a dimension -------------------------------------------------------------------------
+def _line(where: str, input: Tensor, dim: int) -> tuple[Tensor, int]:
+    """The input with at least one dimension, and ``dim`` from 0 on."""
+    d = one_dim(dim, as_input(input, where).ndim, where)
+    return (input if input.ndim else reshape(input, shape=(1,))), d
+
+
+def _shaped(input: Tensor, values: Tensor, places: Tensor) -> ValuesIndices:
+    if input.ndim:
+        return ValuesIndices(values, places)
+    return ValuesIndices(reshape(values, shape=()), reshape(places, shape=()))
+
+
+def sort(
+    input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False
+) -> ValuesIndices:
+    """Sorted values along ``dim`` and where they were. Always stable; nan is the largest."""
+    x, d = _line("sort", input, dim)
+    places = argsort_(x, dim=d, descending=bool(descending))
+    return _shaped(input, gather(x, places, dim=d), places)
+
+
+def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
+    """Where the elements in order along ``dim`` are."""
+    x, d = _line("argsort", input, dim)
+    places = argsort_(x, dim=d, descending=bool(descending))
+    return places if input.ndim else reshape(places, shape=())
+
+
+def msort(input: Tensor) -> Tensor:
+    """``sort`` along the first dimension, values only."""
+    return sort(input, 0).values
+
+
+def topk(
+    input: Tensor,
+    k: int,
+    dim: int = -1,
+    largest: bool = True,
+    sorted: bool = True,  # noqa: A002
+) -> ValuesIndices:
+    """The ``k`` largest (or smallest) values along ``dim``, best first, and where they are."""
+    x, d = _line("topk", input, dim)
+    if not 0 <= k <= x.shape[d]:
+        raise ShapeError(
+            f"topk: k={k} given for dimension {d} of size {x.shape[d]}; it must lie in "
+            f"0..{x.shape[d]}"
+        )
+    places = top_places(x, k=int(k), dim=d, largest=bool(largest))
+    return _shaped(input, gather(x, places, dim=d), places)
+
+
+def _kth(input: Tensor, k: int, dim: int, keepdim: bool) -> ValuesIndices:
+    """The k-th smallest value along ``dim``, counted from 1."""
+    where = (slice(None),) * dim + (slice(k - 1, k),)
+    places = getitem(argsort_(input, dim=dim, descending=False), index=where)
+    values = gather(input, places, dim=dim)
+    if keepdim:
+        return ValuesIndices(values, places)
+    shape = tuple(n for i, n in enumerate(values.shape) if i != dim)
+    return ValuesIndices(reshape(values, shape=shape), reshape(places, shape=shape))
+
+
+def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
+    """The ``k``-th smallest value along ``dim`` (counted from 1), and where it is."""
+    x, d = _line("kthvalue", input, dim)
+    if not 1 <= k <= x.shape[d]:
+        raise ShapeError(
+            f"kthvalue: k={k} given for dimension {d} of size {x.shape[d]}; it must lie in "
+            f"1..{x.shape[d]}"
+        )
+    out = _kth(x, k, d, keepdim)
+    return out if input.ndim else _shaped(input, *out)
+
+
+def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The lower median of all elements; along ``dim`` with its places."""
+    if as_input(input, "median").shape.numel() == 0:
+        raise ShapeError(f"median: the tensor is empty (shape {list(input.shape)}); it has none")
+    if dim is None:
+        flat = reshape(input, shape=(-1,))
+        return _kth(flat, (flat.shape[0] + 1) // 2, 0, False).values
+    x, d = _line("median", input, dim)
+    out = _kth(x, (x.shape[d] + 1) // 2, d, keepdim)
+    return out if input.ndim else _shaped(input, *out)
+
+
+def quantile(input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """The value below which the share ``q`` (in [0, 1]) of the elements lies, interpolated."""
+    share = float(q)
+    if not 0 <= share <= 1:
+        raise ConfigError(f"quantile: q={q} given; it must lie in [0, 1]")
+    if dim is None:
+        input, dim = reshape(input, shape=(-1,)), 0
+        keepdim = False
+    x, d = _line("quantile", input, dim)
+    n = x.shape[d]
+    place = share * (n - 1)
+    low = int(place)
+    below = _kth(x, low + 1, d, keepdim).values
+    if place == low:
+        return below
+    above = _kth(x, low + 2, d, keepdim).values
+    return below + (above - below) * (place - low)
+
+
+# --- counting ----------------------------------------------------------------------------------
+def unique(
+    input: Tensor, sorted: bool = True, return_inverse: bool = False,  # noqa: A002
+    return_counts: bool = False, dim: int | None = None,
+) -> Any:  # fmt: skip
+    """The distinct elements (or slices along ``dim``) in order, and when asked for: which of them
+    each element is, and how often each stands."""
+    array = as_input(input, "unique").array
+    if dim is not None:
+        dim = one_dim(dim, input.ndim, "unique")
+    found, inverse, counts = np.unique(
+        sortable(array), return_inverse=True, return_counts=True, axis=dim
+    )
+    found = found.astype(array.dtype, copy=False)
+    inverse = inverse.reshape(array.shape if dim is None else -1)
+    out = [wrap(found)]
+    out += [wrap(inverse.astype(np.int64, copy=False))] if return_inverse else []
+    out += [wrap(counts.astype(np.int64, copy=False))] if return_counts else []
+    return out[0] if len(out) == 1 else tuple(out)
+
+
+def unique_consecutive(
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False
+) -> Any:
+    """The flattened input with runs of equal elements as one."""
+    flat = as_input(input, "unique_consecutive").array.reshape(-1)
+    starts = np.flatnonzero(np.concatenate(([True], flat[1:] != flat[:-1]))) if flat.size else (
+        np.zeros(0, np.int64)
+    )  # fmt: skip
+    counts = np.diff(np.append(starts, flat.size))
+    out = [wrap(flat[starts])]
+    if return_inverse:
+        out.append(wrap(np.repeat(np.arange(len(starts)), counts).reshape(input.shape)))
+    if return_counts:
+        out.append(wrap(counts))
+    return out[0] if len(out) == 1 else tuple(out)
+
+
+def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
+    """How often each number from 0 on stands in ``input`` (or the sums of ``weights`` there)."""
+    array = as_input(input, "bincount").array
+    if array.dtype.kind not in "iu" or array.ndim != 1:
+        raise DTypeError(
+            f"bincount: {input.dtype!r} of shape {list(input.shape)} given; needed one dimension "
+            "of integers"
+        )
+    if array.size and array.min() < 0:
+        raise ShapeError(f"bincount: {int(array.min())} given; numbers must not be negative")
+    if weights is None:
+        return wrap(np.bincount(array, minlength=minlength))
+    given = weights.array
+    out = np.bincount(array, given, minlength)
+    return wrap(out.astype(given.dtype) if given.dtype.kind == "f" else out)
+
+
+def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:  # noqa: A002
+    """How many elements lie in each of ``bins`` equal intervals of [min, max]; of the input's own
+    range when both are 0."""
+    array = as_input(input, "histc").array
+    low, high = float(min), float(max)
+    if low == high == 0 and array.size:
+        low, high = float(array.min()), float(array.max())
+    if low == high:
+        low, high = low - 1, high + 1
+    counts, _ = np.histogram(array.astype(np.float64), bins, (low, high))
+    return wrap(counts.astype(array.dtype))
+
+
+__all__ = [
+    "argsort",
+    "bincount",
+    "histc",
+    "kthvalue",
+    "median",
+    "msort",
+    "quantile",
+    "sort",
+    "topk",
+    "unique",
+    "unique_consecutive",
+]

@@ -1,0 +1,147 @@
+"""``x[...]`` and ``x[...] = v``: basic indices are views, tensors and masks gather and scatter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...core.gate import Tracer, check_inplace
+from ...core.tensor import Tensor, wrap
+from ...errors import DimError
+from ..primitives import views
+from ..primitives.write import view_write
+from .gathering import index_get, index_put
+from .inplace import copy_, fill_, records, write
+
+_BASIC = (int, slice, type(None), type(Ellipsis))
+
+
+def _items(key: Any) -> tuple[tuple, bool]:
+    """The index as a tuple, and whether it is basic (a view)."""
+    items = key if isinstance(key, tuple) else (key,)
+    basic = True
+    out = []
+    for item in items:
+        if item.__class__ in _BASIC:
+            out.append(_plain_slice(item) if item.__class__ is slice else item)
+        elif isinstance(item, (bool, np.bool_)):
+            out.append(np.asarray(item))
+            basic = False
+        elif isinstance(item, np.integer) or _is_scalar_index(item):
+            out.append(int(item))
+        else:
+            out.append(item)
+            basic = False
+    return tuple(out), basic
+
+
+def _is_scalar_index(item: Any) -> bool:
+    return (
+        isinstance(item, Tensor)
+        and not hasattr(item, "interp")
+        and item.array.ndim == 0
+        and item.array.dtype.kind in "iu"
+    )
+
+
+def _plain_slice(s: slice) -> slice:
+    if isinstance(s.start, Tensor) or isinstance(s.stop, Tensor) or isinstance(s.step, Tensor):
+        return slice(*(int(x) if isinstance(x, Tensor) else x for x in (s.start, s.stop, s.step)))
+    return s
+
+
+def _check(self: Tensor, items: tuple) -> None:
+    """Index errors that name the dimension and its size."""
+    used = sum(1 for i in items if i is not None and i is not Ellipsis)
+    if used > self.ndim:
+        raise DimError(
+            f"index: {used} indices given for a tensor with {self.ndim} dimensions (shape "
+            f"{list(self.shape)})"
+        )
+    if sum(1 for i in items if i is Ellipsis) > 1:
+        raise DimError("index: '...' may stand only once")
+    dim, shape = 0, self.meta()[0]
+    for item in items:
+        if item is None:
+            continue
+        if item is Ellipsis:
+            dim += len(shape) - used
+            continue
+        if item.__class__ is int and not -shape[dim] <= item < shape[dim]:
+            raise DimError(
+                f"index {item} is out of range for dimension {dim} of size {shape[dim]} (shape "
+                f"{list(shape)})"
+            )
+        if item.__class__ is slice and item.step is not None and item.step <= 0:
+            raise DimError(f"index: step {item.step} given; slices need a positive step; use flip")
+        dim += 1
+
+
+def getitem(self: Tensor, key: Any) -> Tensor:
+    """``self[key]``."""
+    if key.__class__ is int:
+        shape = self.meta()[0]
+        if shape and -shape[0] <= key < shape[0]:
+            return views.getitem(self, index=(key,))
+    items, basic = _items(key)
+    if not basic:
+        return index_get(self, items)
+    _check(self, items)
+    return views.getitem(self, index=items)
+
+
+def setitem(self: Tensor, key: Any, value: Any) -> None:
+    """``self[key] = value``."""
+    items, basic = _items(key)
+    if basic:
+        _check(self, items)
+        if isinstance(self, Tracer) or isinstance(value, Tracer):
+            _write_traced(self, items, value)
+            return
+        region = views.getitem(self, index=items)
+        if isinstance(value, Tensor):
+            copy_(region, _squeezed(value, region.ndim))
+        elif isinstance(value, (int, float, bool, complex)):
+            fill_(region, value)
+        else:
+            copy_(region, _as_tensor(value, region))
+        return
+    if not isinstance(value, Tensor):
+        value = _as_tensor(value, self)
+    recording = records(self, value)
+    if recording:
+        check_inplace(self, "setitem")
+    write("setitem", self, index_put(self, items, value), recording)
+
+
+def _write_traced(self: Tensor, items: tuple, value: Any) -> None:
+    """Inside a transform: the whole tensor, with the region replaced."""
+    region = ((views.getitem, {"index": items}),)
+    was_viewed = getattr(self, "viewed", False)
+    old = views.getitem(self, index=items)
+    if not isinstance(value, Tensor):
+        value = _as_tensor(value, old)
+    value = views.expand(_squeezed(value, old.ndim), shape=tuple(old.shape))
+    if isinstance(self, Tracer):
+        self.viewed = was_viewed  # ``old`` is ours alone
+    write("setitem", self, view_write(self, value, chain=region), records(self, value))
+
+
+def _squeezed(value: Tensor, ndim: int) -> Tensor:
+    """Drop leading dimensions of size 1 that the region does not have."""
+    shape = tuple(value.shape)
+    while len(shape) > ndim and shape[0] == 1:
+        shape = shape[1:]
+    return value if len(shape) == value.ndim else views.reshape(value, shape=shape)
+
+
+def _as_tensor(value: Any, like: Tensor) -> Tensor:
+    return wrap(np.asarray(value, dtype=like.meta()[1]))
+
+
+def iterate(self: Tensor) -> Any:
+    """The elements along the first dimension, as views."""
+    if self.ndim == 0:
+        raise TypeError("iteration over a 0-d tensor; use .item() for its value")
+    return iter([views.getitem(self, index=(i,)) for i in range(self.meta()[0][0])])

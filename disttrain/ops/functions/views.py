@@ -1,0 +1,498 @@
+"""Public functions that rearrange: reshape, transpose, join, split, repeat. Torch's names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ...core import dtypes
+from ...core.tensor import Size, Tensor
+from ...errors import DimError, ShapeError
+from ..primitives import elementwise as el
+from ..primitives import views
+from ..promotion import result_type
+from . import args as check
+
+
+def reshape(input: Tensor, *shape: Any) -> Tensor:
+    """The same elements in another shape; one size may be -1. Shares memory where possible."""
+    return _reshape("reshape", input, check.size(shape, "reshape"))
+
+
+def _reshape(where: str, input: Tensor, sizes: tuple) -> Tensor:
+    try:
+        return views.reshape(input, shape=sizes)
+    except ValueError:
+        _check_reshape(where, input, sizes)
+        raise
+
+
+def _check_reshape(where: str, input: Tensor, sizes: tuple) -> None:
+    total = input.shape.numel()
+    known = math.prod(n for n in sizes if n != -1)
+    holes = sizes.count(-1)
+    fits = known == total if not holes else (known > 0 and total % known == 0)
+    if holes > 1 or not fits or any(n < -1 for n in sizes):
+        raise ShapeError(
+            f"{where}: shape {list(input.shape)} has {total} elements and cannot become "
+            f"{list(sizes)}; the sizes must multiply to {total}, with at most one -1"
+        )
+
+
+def view(input: Tensor, *shape: Any) -> Tensor:
+    """As ``reshape``, but always sharing memory; a dtype reinterprets the bytes."""
+    if len(shape) == 1 and not isinstance(shape[0], (int, np.integer, Sequence, Tensor)):
+        return _view_dtype(input, shape[0])
+    sizes = check.size(shape, "view")
+    out = _reshape("view", input, sizes)
+    if out._st is None and out.__class__ is Tensor and not input.is_meta and input.shape.numel():
+        raise ShapeError(
+            f"view: a tensor of shape {list(input.shape)} and strides {stride(input)} cannot be "
+            f"seen as {list(sizes)} without a copy; use reshape, or .contiguous() first"
+        )
+    return out
+
+
+def _view_dtype(input: Tensor, dtype: Any) -> Tensor:
+    from_kind = input.dtype
+    kind = dtypes.as_dtype(dtype)
+    if kind is from_kind:
+        return views.reshape(input, shape=tuple(input.shape))
+    out = input.detach()
+    out.array = input.array.view(kind.np)
+    return out
+
+
+def view_as(input: Tensor, other: Tensor) -> Tensor:
+    return view(input, tuple(other.shape))
+
+
+def reshape_as(input: Tensor, other: Tensor) -> Tensor:
+    return reshape(input, tuple(other.shape))
+
+
+def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """Join dimensions ``start_dim`` to ``end_dim`` into one."""
+    n = input.ndim
+    if n == 0:
+        return views.reshape(input, shape=(1,))
+    first = check.one_dim(start_dim, n, "flatten")
+    last = check.one_dim(end_dim, n, "flatten")
+    if first > last:
+        raise ShapeError(f"flatten: start_dim {start_dim} comes after end_dim {end_dim}")
+    shape = tuple(input.shape)
+    joined = (math.prod(shape[first : last + 1]),)
+    return views.reshape(input, shape=shape[:first] + joined + shape[last + 1 :])
+
+
+def ravel(input: Tensor) -> Tensor:
+    return views.reshape(input, shape=(-1,))
+
+
+def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
+    """Split dimension ``dim`` into ``sizes`` (one may be -1)."""
+    d = check.one_dim(dim, input.ndim, "unflatten")
+    shape = tuple(input.shape)
+    return reshape(input, (*shape[:d], *_fill_hole(sizes, shape[d]), *shape[d + 1 :]))
+
+
+def _fill_hole(sizes: Sequence[int], total: int) -> tuple:
+    known = math.prod(n for n in sizes if n != -1)
+    return tuple(total // max(known, 1) if n == -1 else n for n in sizes)
+
+
+def permute(input: Tensor, *dims: Any) -> Tensor:
+    """Reorder the dimensions."""
+    order = check.size(dims, "permute")
+    if len(order) != input.ndim:
+        raise DimError(
+            f"permute: {list(order)} given for a tensor with {input.ndim} dimensions; name each "
+            "dimension once"
+        )
+    order = tuple(check.one_dim(d, input.ndim, "permute") for d in order)
+    if len(set(order)) != len(order):
+        raise DimError(f"permute: {list(order)} names a dimension twice")
+    return views.permute(input, dims=order)
+
+
+def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
+    """Swap two dimensions."""
+    n = input.ndim
+    a, b = check.one_dim(dim0, n, "transpose"), check.one_dim(dim1, n, "transpose")
+    order = list(range(n))
+    if n:
+        order[a], order[b] = b, a
+    return views.permute(input, dims=tuple(order))
+
+
+swapaxes = swapdims = transpose
+
+
+def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
+    """Move dimensions to other places, the rest keeping their order."""
+    n = input.ndim
+    src = check.dims(source, n, "movedim")
+    dst = check.dims(destination, n, "movedim")
+    rest = iter([d for d in range(n) if d not in src])
+    place = dict(zip(dst, src, strict=True))
+    return views.permute(
+        input, dims=tuple(place[i] if i in place else next(rest) for i in range(n))
+    )
+
+
+moveaxis = movedim
+
+
+def squeeze(input: Tensor, dim: Any = None) -> Tensor:
+    """Drop dimensions of size 1 (all, or those named that have size 1)."""
+    shape = tuple(input.shape)
+    drop = check.dims(dim, input.ndim, "squeeze")
+    return views.reshape(
+        input, shape=tuple(n for i, n in enumerate(shape) if not (i in drop and n == 1))
+    )
+
+
+def unsqueeze(input: Tensor, dim: int) -> Tensor:
+    """Add a dimension of size 1 at ``dim``."""
+    d = check.one_dim(dim, input.ndim + 1, "unsqueeze")
+    shape = tuple(input.shape)
+    return views.reshape(input, shape=(*shape[:d], 1, *shape[d:]))
+
+
+def expand(input: Tensor, *sizes: Any) -> Tensor:
+    """Repeat dimensions of size 1 without a copy; -1 keeps a size."""
+    target = check.size(sizes, "expand")
+    shape = tuple(input.shape)
+    lead = len(target) - len(shape)
+    if lead < 0:
+        raise ShapeError(
+            f"expand: {list(target)} has fewer dimensions than the tensor's {list(shape)}"
+        )
+    full = tuple(shape[i - lead] if n == -1 and i >= lead else n for i, n in enumerate(target))
+    for have, want in zip(shape, full[lead:], strict=True):
+        if have not in (want, 1):
+            raise ShapeError(
+                f"expand: shape {list(shape)} cannot become {list(target)}; only dimensions of "
+                "size 1 can grow"
+            )
+    return views.expand(input, shape=full)
+
+
+def expand_as(input: Tensor, other: Tensor) -> Tensor:
+    return expand(input, tuple(other.shape))
+
+
+def broadcast_to(input: Tensor, shape: Sequence[int]) -> Tensor:
+    return expand(input, tuple(shape))
+
+
+def broadcast_shapes(*shapes: Sequence[int]) -> Any:
+    """The common shape that all broadcast to."""
+    try:
+        return Size(np.broadcast_shapes(*[tuple(s) for s in shapes]))
+    except ValueError as error:
+        raise ShapeError(
+            f"broadcast_shapes: {[list(s) for s in shapes]} do not fit: {error}"
+        ) from None
+
+
+def broadcast_tensors(*tensors: Tensor) -> tuple:
+    """All tensors expanded to their common shape."""
+    if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
+        tensors = tuple(tensors[0])
+    shape = broadcast_shapes(*[t.shape for t in tensors])
+    return tuple(expand(t, shape) for t in tensors)
+
+
+@check.numpy_names
+def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """Join tensors along an existing dimension."""
+    tensors = tuple(tensors)
+    if not tensors:
+        raise ShapeError("cat: no tensors given; at least one is needed")
+    for i, t in enumerate(tensors):
+        check.tensor(t, "cat", f"element {i}")
+    # An empty vector joins anything, as programs that grow a tensor from nothing expect.
+    full = [t for t in tensors if not (t.ndim == 1 and t.shape[0] == 0)] or [tensors[0]]
+    d = check.one_dim(dim, full[0].ndim, "cat")
+    _check_cat(full, d)
+    kind = full[0].meta()[1]
+    if any(t.meta()[1] != kind for t in full):
+        kind = result_type(*full).np
+        full = [t if t.meta()[1] == kind else el.cast(t, dtype=kind) for t in full]
+    return views.cat(*full, dim=d, sizes=tuple(t.meta()[0][d] for t in full))
+
+
+concat = concatenate = cat
+
+
+def _check_cat(tensors: Sequence[Tensor], d: int) -> None:
+    first = tensors[0].meta()[0]
+    if not first:
+        raise ShapeError("cat: 0-d tensors cannot be joined; use stack")
+    for i, t in enumerate(tensors):
+        shape = t.meta()[0]
+        if len(shape) != len(first) or shape[:d] + shape[d + 1 :] != first[:d] + first[d + 1 :]:
+            raise ShapeError(
+                f"cat: tensor {i} has shape {list(shape)}, tensor 0 has {list(first)}; all sizes "
+                f"but that of dimension {d} must be equal"
+            )
+
+
+@check.numpy_names
+def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """Join tensors of one shape along a new dimension."""
+    tensors = tuple(tensors)
+    if not tensors:
+        raise ShapeError("stack: no tensors given; at least one is needed")
+    shape = tensors[0].meta()[0]
+    for i, t in enumerate(tensors):
+        if t.meta()[0] != shape:
+            raise ShapeError(
+                f"stack: tensor {i} has shape {list(t.shape)}, tensor 0 has {list(shape)}; all "
+                "must be equal"
+            )
+    d = check.one_dim(dim, len(shape) + 1, "stack")
+    return cat([unsqueeze(t, d) for t in tensors], d)
+
+
+def vstack(tensors: Sequence[Tensor]) -> Tensor:
+    return cat([reshape(t, (1, -1)) if t.ndim < 2 else t for t in tensors], 0)
+
+
+def hstack(tensors: Sequence[Tensor]) -> Tensor:
+    parts = [reshape(t, (1,)) if t.ndim == 0 else t for t in tensors]
+    return cat(parts, 0 if parts[0].ndim == 1 else 1)
+
+
+def _slice(input: Tensor, d: int, start: int, stop: int, step: int = 1) -> Tensor:
+    return views.getitem(input, index=(slice(None),) * d + (slice(start, stop, step),))
+
+
+def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
+    """``length`` elements from ``start`` on along ``dim``."""
+    d = check.one_dim(dim, input.ndim, "narrow")
+    n = input.shape[d]
+    start = int(start) + n if int(start) < 0 else int(start)
+    if not (0 <= start and 0 <= length and start + length <= n):
+        raise DimError(
+            f"narrow: elements {start} to {start + length} of dimension {dim} wanted; it has {n}"
+        )
+    return _slice(input, d, start, start + length)
+
+
+def select(input: Tensor, dim: int, index: int) -> Tensor:
+    """Element ``index`` along ``dim``, which disappears."""
+    d = check.one_dim(dim, input.ndim, "select")
+    n = input.shape[d]
+    if not -n <= index < n:
+        raise DimError(f"select: index {index} is out of range for dimension {dim} of size {n}")
+    return views.getitem(input, index=(slice(None),) * d + (int(index),))
+
+
+def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple:
+    """Pieces of one size (the last may be smaller), or of the sizes given."""
+    d = check.one_dim(dim, tensor.ndim, "split")
+    n = tensor.shape[d]
+    if isinstance(split_size_or_sections, (int, np.integer)):
+        size = int(split_size_or_sections)
+        if size <= 0:
+            raise ShapeError(f"split: size {size} given; a positive number is needed")
+        sizes = [min(size, n - i) for i in range(0, n, size)] or [0]
+    else:
+        sizes = [int(s) for s in split_size_or_sections]
+        if sum(sizes) != n or any(s < 0 for s in sizes):
+            raise ShapeError(
+                f"split: sizes {sizes} sum to {sum(sizes)}; dimension {dim} has {n} elements"
+            )
+    return views.split(tensor, dim=d, sizes=tuple(sizes))
+
+
+def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple:
+    """At most ``chunks`` pieces of equal size (the last may be smaller)."""
+    if chunks <= 0:
+        raise ShapeError(f"chunk: {chunks} chunks wanted; at least one is needed")
+    n = input.shape[check.one_dim(dim, input.ndim, "chunk")]
+    return split(input, max(-(-n // chunks), 1), dim)
+
+
+def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple:
+    """As numpy's ``array_split``."""
+    d = check.one_dim(dim, input.ndim, "tensor_split")
+    n = input.shape[d]
+    if isinstance(indices_or_sections, int):
+        q, r = divmod(n, indices_or_sections)
+        sizes = [q + 1] * r + [q] * (indices_or_sections - r)
+        ends = np.cumsum([0, *sizes]).tolist()
+    else:
+        ends = [0, *[min(int(i), n) for i in indices_or_sections], n]
+    return tuple(_slice(input, d, a, b) for a, b in pairwise(ends))
+
+
+def unbind(input: Tensor, dim: int = 0) -> tuple:
+    """All elements along ``dim``, as views."""
+    d = check.one_dim(dim, input.ndim, "unbind")
+    return views.unbind(input, dim=d)
+
+
+def repeat(input: Tensor, *sizes: Any) -> Tensor:
+    """Copies side by side: ``sizes`` copies along each dimension."""
+    times = check.size(sizes, "repeat")
+    shape = tuple(input.shape)
+    lead = len(times) - len(shape)
+    if lead < 0:
+        raise ShapeError(f"repeat: {list(times)} has fewer numbers than the shape {list(shape)}")
+    shape = (1,) * lead + shape
+    out = views.reshape(input, shape=tuple(x for n in shape for x in (1, n)))
+    out = views.expand(
+        out, shape=tuple(x for n, r in zip(shape, times, strict=True) for x in (r, n))
+    )
+    final = tuple(n * r for n, r in zip(shape, times, strict=True))
+    out = views.reshape(out, shape=final)
+    return el.copy(out) if math.prod(times) == 1 else out
+
+
+def tile(input: Tensor, dims: Sequence[int]) -> Tensor:
+    dims = tuple(dims)
+    return repeat(input, (1,) * (input.ndim - len(dims)) + dims)
+
+
+def flip(input: Tensor, *dims: Any) -> Tensor:
+    """Reverse the order along dimensions."""
+    order = check.size(dims, "flip")
+    return views.flip(input, dims=tuple(check.one_dim(d, input.ndim, "flip") for d in order))
+
+
+def fliplr(input: Tensor) -> Tensor:
+    return flip(input, 1)
+
+
+def flipud(input: Tensor) -> Tensor:
+    return flip(input, 0)
+
+
+def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
+    """Shift around the end; the flattened tensor when ``dims`` is None."""
+    shifts = (shifts,) if isinstance(shifts, int) else tuple(shifts)
+    if dims is None:
+        flat = views.roll(views.reshape(input, shape=(-1,)), shifts=shifts, dims=(0,))
+        return views.reshape(flat, shape=tuple(input.shape))
+    return views.roll(input, shifts=shifts, dims=check.dims(dims, input.ndim, "roll"))
+
+
+def tril(input: Tensor, diagonal: int = 0) -> Tensor:
+    """The lower triangle; zeros above."""
+    return views.tri(input, k=diagonal, upper=False)
+
+
+def triu(input: Tensor, diagonal: int = 0) -> Tensor:
+    """The upper triangle; zeros below."""
+    return views.tri(input, k=diagonal, upper=True)
+
+
+def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """The diagonal over two dimensions, as the last dimension."""
+    a = check.one_dim(dim1, input.ndim, "diagonal")
+    b = check.one_dim(dim2, input.ndim, "diagonal")
+    return views.diagonal(input, offset=offset, dim1=a, dim2=b)
+
+
+def diag(input: Tensor, diagonal: int = 0) -> Tensor:
+    """A matrix with this diagonal, or the diagonal of this matrix."""
+    if input.ndim == 2:
+        return views.diagonal(input, offset=diagonal, dim1=0, dim2=1)
+    if input.ndim != 1:
+        raise ShapeError(f"diag: shape {list(input.shape)} given; a vector or a matrix is needed")
+    n = input.shape[0] + abs(diagonal)
+    return views.diagonal_embed(input, offset=diagonal, dim1=0, dim2=1, shape=(n, n))
+
+
+def trace(input: Tensor) -> Tensor:
+    return diag(input).sum()
+
+
+def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple:
+    """Coordinates of a grid."""
+    if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
+        tensors = tuple(tensors[0])
+    if indexing == "xy" and len(tensors) > 1:
+        swapped = meshgrid(tensors[1], tensors[0], *tensors[2:])
+        return (swapped[1], swapped[0], *swapped[2:])
+    shape = tuple(t.shape.numel() for t in tensors)
+    return tuple(
+        views.expand(
+            views.reshape(t, shape=tuple(n if i == j else 1 for j, n in enumerate(shape))),
+            shape=shape,
+        )
+        for i, t in enumerate(tensors)
+    )
+
+
+def stride(input: Tensor, dim: int | None = None) -> Any:
+    """Steps between neighbours, in elements."""
+    item = input.array.itemsize
+    steps = tuple(s // item for s in input.array.strides)
+    return steps if dim is None else steps[dim]
+
+
+def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
+    """A copy with its own memory, recorded."""
+    return el.copy(input)
+
+
+def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
+    """The tensor itself if its memory is in order, else a copy."""
+    return input if is_contiguous(input) else el.copy(input)
+
+
+def is_contiguous(input: Tensor, memory_format: Any = None) -> bool:
+    if input.is_meta or (input.__class__ is not Tensor and hasattr(input, "interp")):
+        return True
+    return input.array.flags.c_contiguous
+
+
+__all__ = [
+    "broadcast_shapes",
+    "broadcast_tensors",
+    "broadcast_to",
+    "cat",
+    "chunk",
+    "clone",
+    "concat",
+    "concatenate",
+    "diag",
+    "diagonal",
+    "flatten",
+    "flip",
+    "fliplr",
+    "flipud",
+    "hstack",
+    "meshgrid",
+    "moveaxis",
+    "movedim",
+    "narrow",
+    "permute",
+    "ravel",
+    "reshape",
+    "roll",
+    "select",
+    "split",
+    "squeeze",
+    "stack",
+    "swapaxes",
+    "swapdims",
+    "tensor_split",
+    "tile",
+    "trace",
+    "transpose",
+    "tril",
+    "triu",
+    "unbind",
+    "unflatten",
+    "unsqueeze",
+    "vstack",
+]

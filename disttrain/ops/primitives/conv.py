@@ -1,0 +1,360 @@
+"""Primitives of convolution, in any number of dimensions, and of unfold / fold.
+
+Three primitives, each bilinear, whose derivatives are each other:
+
+    conv(x, w, b)                 x (N, C, ...), w (O, C / groups, ...) -> (N, O, ...)
+    conv_input_grad(g, w; size)   the adjoint in x; also the transposed convolution
+    conv_weight_grad(g, x)        the adjoint in w
+
+A convolution unfolds its input into columns, a few samples at a time so that they stay in the
+cache, and multiplies matrices. (Unfolding a whole batch, one product per kernel position and long
+rows without cropping were measured too; they lose nearly everywhere.)
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..declare import primitive
+from . import windows as win
+from .batching import front, fronted, merge, split
+from .elementwise import H
+from .reduce import sum_
+from .views import permute, reshape
+
+
+def _wide(fn: Any) -> Any:
+    """Compute 16-bit floats in float32."""
+
+    def forward(a: Any, b: Any, *rest: Any, **params: Any) -> Any:
+        kind = a.dtype
+        if kind.kind == "V" or kind == np.float16:
+            rest = tuple(r if r is None else r.astype(np.float32) for r in rest)
+            return fn(a.astype(np.float32), b.astype(np.float32), *rest, **params).astype(kind)
+        return fn(a, b, *rest, **params)
+
+    return forward
+
+
+# --- on arrays ---------------------------------------------------------------------------------
+def _conv(
+    x: Any, w: Any, b: Any = None, *, stride: tuple, padding: tuple, dilation: tuple, groups: int
+) -> Any:
+    kernel = w.shape[2:]
+    out = win.out_sizes(x.shape[2:], kernel, stride, padding, dilation)
+    n, channels = x.shape[0], w.shape[0]
+    y = np.empty((n, channels, *out), np.result_type(x, w))
+    flat = y.reshape(n, groups, channels // groups, math.prod(out))
+    x = win.padded(x, padding)
+    bias = None if b is None else b.reshape(groups, channels // groups, 1)
+    if w.shape[1] == 1 and groups > 1:
+        _depthwise(x, w, y, out, stride, dilation)
+        if bias is not None:
+            flat += bias
+        return y
+    rows = np.ascontiguousarray(w).reshape(groups, channels // groups, -1)
+    for part, columns in win.unfolded(x, kernel, out, stride, dilation, groups):
+        region = flat[part]
+        np.matmul(rows, columns, out=region)
+        if bias is not None:
+            region += bias
+    return y
+
+
+def _depthwise(x: Any, w: Any, y: Any, out: tuple, stride: tuple, dilation: tuple) -> None:
+    """One input channel per group: a sum of scaled shifts."""
+    n, c = x.shape[:2]
+    y = y.reshape(n, c, -1, *out)
+    w = w.reshape(c, -1, 1, *w.shape[2:])
+    spread = (slice(None),) * 3
+    term: Any = None
+    for i, (tap, where) in enumerate(win.taps(w.shape[3:], out, stride, dilation)):
+        scale = w[(*spread, *tap)].reshape(c, -1, *(1,) * len(out))
+        shifted = x[(slice(None), slice(None), None, *where)]
+        if i == 0:
+            np.multiply(shifted, scale, out=y)
+        else:
+            term = np.multiply(shifted, scale, out=term)
+            y += term
+
+
+def _input_grad(
+    g: Any, w: Any, *, stride: tuple, padding: tuple, dilation: tuple, groups: int, size: tuple
+) -> Any:
+    kernel, out = w.shape[2:], g.shape[2:]
+    if groups == 1 or w.shape[1] == 1:
+        back = tuple(d * (k - 1) - p for d, k, p in zip(dilation, kernel, padding, strict=True))
+        # Unfolding g costs what g has channels, folding back what x has.
+        cheaper = 2 * w.shape[0] <= 3 * w.shape[1] * groups
+        if all(s == 1 for s in stride) and min(back) >= 0 and cheaper:
+            return _conv(g, _flipped(w, groups), stride=stride, padding=back, dilation=dilation,
+                         groups=groups)  # fmt: skip
+    n, channels = g.shape[0], w.shape[1] * groups
+    shape = tuple(s + 2 * p for s, p in zip(size, padding, strict=True))
+    full = np.zeros((n, groups, w.shape[1], *shape), np.result_type(g, w))
+    count, places = math.prod(kernel), math.prod(out)
+    # Rows of the matrix by kernel position, then channel, so that one position's rows are together.
+    rows = w.reshape(groups, -1, w.shape[1], count).transpose(0, 3, 2, 1)
+    rows = np.ascontiguousarray(rows).reshape(groups, count * w.shape[1], -1)
+    flat = g.reshape(n, groups, -1, places)
+    for part in win.chunks(n, channels * count * places):
+        columns = np.matmul(rows, flat[part])
+        columns = columns.reshape(len(columns), groups, count, w.shape[1], *out)
+        win.fold_into(full[part], columns, kernel, out, stride, dilation)
+    full = full.reshape(n, channels, *shape)
+    return np.ascontiguousarray(full[win.inside(size, padding)]) if any(padding) else full
+
+
+def _flipped(w: Any, groups: int) -> Any:
+    """The weights of the convolution that is the adjoint at stride 1."""
+    channels, each = w.shape[:2]
+    w = w.reshape(groups, channels // groups, each, *w.shape[2:])
+    w = np.flip(w.swapaxes(1, 2), tuple(range(3, w.ndim)))
+    return np.ascontiguousarray(w).reshape(groups * each, channels // groups, *w.shape[3:])
+
+
+def _weight_grad(
+    g: Any, x: Any, *, stride: tuple, padding: tuple, dilation: tuple, groups: int, kernel: tuple
+) -> Any:
+    n, channels = g.shape[:2]
+    out = g.shape[2:]
+    each = x.shape[1] // groups
+    x = win.padded(x, padding)
+    if each == 1 and groups > 1:
+        return _depthwise_grad(g, x, kernel, stride, dilation)
+    flat = g.reshape(n, groups, channels // groups, math.prod(out))
+    total: Any = None
+    for part, columns in win.unfolded(x, kernel, out, stride, dilation, groups):
+        products = np.matmul(flat[part], columns.swapaxes(-1, -2))
+        term = products[0] if len(products) == 1 else products.sum(axis=0)
+        if total is None:
+            total = term
+        else:
+            total += term
+    if total is None:
+        total = np.zeros((channels, each * math.prod(kernel)), np.result_type(g, x))
+    return total.reshape(channels, each, *kernel)
+
+
+def _depthwise_grad(g: Any, x: Any, kernel: tuple, stride: tuple, dilation: tuple) -> Any:
+    out = g.shape[2:]
+    n, c = x.shape[:2]
+    g = g.reshape(n, c, -1, *out)
+    dw = np.empty((c, g.shape[2], *kernel), np.result_type(g, x))
+    dims = (0, *range(3, g.ndim))
+    for tap, where in win.taps(kernel, out, stride, dilation):
+        shifted = x[(slice(None), slice(None), None, *where)]
+        dw[(slice(None), slice(None), *tap)] = (g * shifted).sum(axis=dims)
+    return dw.reshape(-1, 1, *kernel)
+
+
+# --- the primitives ----------------------------------------------------------------------------
+def _conv_shape(
+    x: Any, w: Any, b: Any = None, *, stride: tuple, padding: tuple, dilation: tuple, groups: int
+) -> tuple:
+    out = win.out_sizes(x.shape[2:], w.shape[2:], stride, padding, dilation)
+    return (x.shape[0], w.shape[0], *out), x.dtype
+
+
+def _conv_rule(
+    g: Any, x: Any, w: Any, needs: tuple, stride: tuple, padding: tuple, dilation: tuple,
+    groups: int,
+) -> tuple:  # fmt: skip
+    how = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    dx = dw = db = None
+    if needs[0]:
+        dx = conv_input_grad(g, H(w), **how, size=tuple(x.shape)[2:])
+    if needs[1]:
+        dw = conv_weight_grad(g, H(x), **how, kernel=tuple(w.shape)[2:])
+    if len(needs) > 2 and needs[2]:
+        db = sum_(g, dims=(0, *range(2, len(g.shape))), keepdim=False)
+    return (dx, dw, db)[: len(needs)]
+
+
+def _conv_jvp(primals: tuple, tangents: tuple, params: dict) -> Any:
+    x, w = primals[:2]
+    dx, dw, db = (*tangents, None)[:3]
+    parts = []
+    if dx is not None:
+        parts.append(conv(dx, w, None, **params))
+    if dw is not None:
+        parts.append(conv(x, dw, None, **params))
+    total = None
+    for part in parts:
+        total = part if total is None else total + part
+    if db is None:
+        return total
+    column = reshape(db, shape=(-1, *(1,) * (len(x.shape) - 2)))
+    if total is None:
+        total = conv(x, w, None, **params) * 0
+    return total + column
+
+
+def _channels(x: Any, dim: int | None, size: int) -> Any:
+    """A batch dimension folded into the channels: (N, B C, ...)."""
+    x = fronted(x, dim, size)
+    return merge(permute(x, dims=(1, 0, *range(2, len(x.shape)))), 1)
+
+
+def _grouped(params: dict, size: int) -> dict:
+    return {**params, "groups": params["groups"] * size}
+
+
+def _conv_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
+    x, w = args[:2]
+    b, b_dim = (args[2], dims[2]) if len(args) > 2 else (None, None)
+    if dims[1] is None and b_dim is None:
+        out = conv(merge(front(x, dims[0])), w, b, **params)
+        return split(out, size), 0
+    w = merge(fronted(w, dims[1], size))
+    if b is not None:
+        b = merge(fronted(b, b_dim, size))
+    out = conv(_channels(x, dims[0], size), w, b, **_grouped(params, size))
+    return split(out, size, 1), 1
+
+
+def _input_grad_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
+    g, w = args
+    if dims[1] is None:
+        return split(conv_input_grad(merge(front(g, dims[0])), w, **params), size), 0
+    w = merge(fronted(w, dims[1], size))
+    out = conv_input_grad(_channels(g, dims[0], size), w, **_grouped(params, size))
+    return split(out, size, 1), 1
+
+
+def _weight_grad_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
+    g, x = (_channels(a, d, size) for a, d in zip(args, dims, strict=True))
+    return split(conv_weight_grad(g, x, **_grouped(params, size)), size), 0
+
+
+def _how(stride: int = 1, padding: int = 0, dilation: int = 1, groups: int = 1, n: int = 2) -> dict:
+    return {"stride": (stride,) * n, "padding": (padding,) * n, "dilation": (dilation,) * n,
+            "groups": groups}  # fmt: skip
+
+
+def _conv_samples(rng: np.random.Generator) -> list:
+    x, w, b = rng.normal(size=(2, 2, 5, 4)), rng.normal(size=(4, 2, 3, 2)), rng.normal(size=4)
+    return [
+        ((x, w, b), _how()),
+        ((x, w[:, :1], None), _how(2, 1, 1, 2)),
+        ((x, w[:2], b[:2]), _how(1, 2, 2)),
+        ((x[:, :, 0], w[:, :, 0], None), _how(n=1)),
+    ]
+
+
+def _input_grad_samples(rng: np.random.Generator) -> list:
+    g, w = rng.normal(size=(2, 4, 3, 2)), rng.normal(size=(4, 2, 3, 2))
+    return [
+        ((g, w), {**_how(2, 1), "size": (5, 3)}),
+        ((g, w[:, :1]), {**_how(1, 0, 1, 2), "size": (5, 3)}),
+    ]
+
+
+def _weight_grad_samples(rng: np.random.Generator) -> list:
+    g, x = rng.normal(size=(2, 4, 3, 2)), rng.normal(size=(2, 2, 5, 3))
+    return [
+        ((g, x), {**_how(2, 1), "kernel": (3, 2)}),
+        ((g, x), {**_how(1, 0, 1, 2), "kernel": (3, 2)}),
+    ]
+
+
+conv = primitive(
+    "conv", _wide(_conv), "x w b", vjp=_conv_rule, jvp=_conv_jvp, batch=_conv_batch,
+    shape=_conv_shape, samples=_conv_samples,
+)  # fmt: skip
+conv_input_grad = primitive(
+    "conv_input_grad", _wide(_input_grad), "g_out w",
+    vjp={
+        "g_out": lambda g, w, stride, padding, dilation, groups: conv(
+            g, H(w), None, stride=stride, padding=padding, dilation=dilation, groups=groups
+        ),
+        "w": lambda g, g_out, w_shape, stride, padding, dilation, groups: conv_weight_grad(
+            H(g_out), g, stride=stride, padding=padding, dilation=dilation, groups=groups,
+            kernel=tuple(w_shape)[2:],
+        ),
+    },
+    jvp="multilinear", batch=_input_grad_batch, samples=_input_grad_samples,
+    shape=lambda g_out, w, groups, size, **rest: (
+        (g_out.shape[0], w.shape[1] * groups, *size), g_out.dtype
+    ),
+)  # fmt: skip
+conv_weight_grad = primitive(
+    "conv_weight_grad", _wide(_weight_grad), "g_out x",
+    vjp={
+        "g_out": lambda g, x, stride, padding, dilation, groups: conv(
+            H(x), g, None, stride=stride, padding=padding, dilation=dilation, groups=groups
+        ),
+        "x": lambda g, g_out, x_shape, stride, padding, dilation, groups: conv_input_grad(
+            H(g_out), g, stride=stride, padding=padding, dilation=dilation, groups=groups,
+            size=tuple(x_shape)[2:],
+        ),
+    },
+    jvp="multilinear", batch=_weight_grad_batch, samples=_weight_grad_samples,
+    shape=lambda g_out, x, groups, kernel, **rest: (
+        (g_out.shape[1], x.shape[1] // groups, *kernel), x.dtype
+    ),
+)  # fmt: skip
+
+
+# --- windows as columns ------------------------------------------------------------------------
+def _unfold(x: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple) -> Any:
+    out = win.out_sizes(x.shape[2:], kernel, stride, padding, dilation)
+    view = win.windows(win.padded(x, padding), kernel, out, stride, dilation)
+    return view.reshape(x.shape[0], x.shape[1] * math.prod(kernel), math.prod(out))
+
+
+def _fold(
+    columns: Any, size: tuple, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple
+) -> Any:
+    out = win.out_sizes(size, kernel, stride, padding, dilation)
+    n, count = columns.shape[0], math.prod(kernel)
+    channels = columns.shape[1] // count
+    shape = tuple(s + 2 * p for s, p in zip(size, padding, strict=True))
+    full = np.zeros((n, 1, channels, *shape), columns.dtype)
+    columns = columns.reshape(n, 1, channels, count, *out).swapaxes(2, 3)
+    win.fold_into(full, columns, kernel, out, stride, dilation)
+    return np.ascontiguousarray(full[:, 0][win.inside(size, padding)])
+
+
+def _fold_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
+    return split(fold_columns(merge(front(args[0], dims[0])), **params), size), 0
+
+
+def _unfold_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
+    return split(unfold_columns(merge(front(args[0], dims[0])), **params), size), 0
+
+
+def _unfold_shape(x: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple) -> tuple:
+    out = win.out_sizes(x.shape[2:], kernel, stride, padding, dilation)
+    return (x.shape[0], x.shape[1] * math.prod(kernel), math.prod(out)), x.dtype
+
+
+_WINDOW = {"kernel": (3, 2), "stride": (2, 1), "padding": (1, 0), "dilation": (1, 2)}
+
+unfold_columns = primitive(
+    "unfold", _unfold, "x",
+    vjp={
+        "x": lambda g, x_shape, kernel, stride, padding, dilation: fold_columns(
+            g, size=tuple(x_shape)[2:], kernel=kernel, stride=stride, padding=padding,
+            dilation=dilation,
+        )
+    },
+    jvp="linear", batch=_unfold_batch, shape=_unfold_shape,
+    samples=lambda rng: [((rng.normal(size=(2, 2, 5, 4)),), dict(_WINDOW))],
+)  # fmt: skip
+fold_columns = primitive(
+    "fold", _fold, "columns",
+    vjp={
+        "columns": lambda g, kernel, stride, padding, dilation: unfold_columns(
+            g, kernel=kernel, stride=stride, padding=padding, dilation=dilation
+        )
+    },
+    jvp="linear", batch=_fold_batch,
+    shape=lambda columns, size, kernel, **rest: (
+        (columns.shape[0], columns.shape[1] // math.prod(kernel), *size), columns.dtype
+    ),
+    samples=lambda rng: [((rng.normal(size=(2, 12, 6)),), {**_WINDOW, "size": (5, 4)})],
+)  # fmt: skip

@@ -1,0 +1,320 @@
+"""Elementwise primitives: one number in, one number out, broadcasting."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...backends.fused import elementwise as kernels
+from ...backends.lang import expr as ex
+from ...core import dtypes
+from ..declare import binary, broadcast, primitive, type_of, unary
+from ..promotion import convert, result_type, scalar
+
+_TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
+
+
+def H(x: Any) -> Any:  # noqa: N802  (the adjoint's usual letter)
+    """The conjugate of ``x`` where it is complex (gradients are conjugate Wirtinger ones)."""
+    if not hasattr(x, "dtype"):
+        return x.conjugate() if isinstance(x, complex) else x
+    if isinstance(x.dtype, dtypes.dtype):
+        return conj(x) if x.dtype.is_complex else x
+    return x.conj() if x.dtype.kind == "c" else x
+
+
+def _positive(rng: np.random.Generator) -> list:
+    return [((rng.uniform(0.5, 2.0, (3, 4)),), {})]
+
+
+def _unit(rng: np.random.Generator) -> list:
+    return [((rng.uniform(-0.9, 0.9, (3, 4)),), {})]
+
+
+# --- one tensor -------------------------------------------------------------------------------
+neg = unary("neg", np.negative, lambda g: -g, expr=lambda a: -a)
+conj = unary("conj", np.conjugate, lambda g: conj(g))
+real = primitive(
+    "real", lambda a: a.real.copy(), "a", vjp={"a": lambda g: g},
+    shape=lambda a: (
+        a.shape, np.dtype(f"f{a.dtype.itemsize // (2 if a.dtype.kind == 'c' else 1)}")
+    ),
+)  # fmt: skip
+real.elementwise = True
+absolute = unary("abs", np.absolute, lambda g, a: g * sign(a), expr=lambda a: ex.abs(a))
+
+
+def _sign_rule(g: Any, a: Any, out: Any) -> Any:
+    """Zero for real numbers. Complex ones turn on the unit circle: g without its part along out."""
+    if _real(g):
+        return g * 0
+    size = absolute(a)
+    return (g - out * real(H(out) * g)) / where(size == 0, 1.0, size)
+
+
+sign = unary("sign", np.sign, _sign_rule)
+exp = unary("exp", np.exp, lambda g, out: g * H(out), expr=lambda a: ex.exp(a), floating=True)
+exp2 = unary("exp2", np.exp2, lambda g, out: g * H(out) * math.log(2.0), floating=True)
+expm1 = unary("expm1", np.expm1, lambda g, out: g * (H(out) + 1), floating=True)
+log = unary(
+    "log", np.log, lambda g, a: g / H(a), expr=lambda a: ex.log(a), floating=True, samples=_positive
+)
+log2 = unary(
+    "log2", np.log2, lambda g, a: g / (H(a) * math.log(2.0)), floating=True, samples=_positive
+)
+log10 = unary(
+    "log10", np.log10, lambda g, a: g / (H(a) * math.log(10.0)), floating=True, samples=_positive
+)
+log1p = unary("log1p", np.log1p, lambda g, a: g / (H(a) + 1), floating=True, samples=_positive)
+sqrt = unary(
+    "sqrt", np.sqrt, lambda g, out: g * 0.5 / H(out), expr=lambda a: ex.sqrt(a), floating=True,
+    samples=_positive,
+)  # fmt: skip
+rsqrt = unary(
+    "rsqrt", lambda a: 1 / np.sqrt(a), lambda g, out: g * -0.5 * H(out * out * out),
+    expr=lambda a: ex.rsqrt(a), floating=True, samples=_positive,
+)  # fmt: skip
+square = unary("square", np.square, lambda g, a: g * 2 * H(a), expr=lambda a: a * a)
+reciprocal = unary(
+    "reciprocal", lambda a: 1 / a, lambda g, out: -g * H(out * out), expr=lambda a: 1.0 / a,
+    floating=True, samples=_positive,
+)  # fmt: skip
+sin = unary("sin", np.sin, lambda g, a: g * H(cos(a)), expr=lambda a: ex.sin(a), floating=True)
+cos = unary("cos", np.cos, lambda g, a: -g * H(sin(a)), expr=lambda a: ex.cos(a), floating=True)
+tan = unary("tan", np.tan, lambda g, out: g * (1 + H(out * out)), floating=True, samples=_unit)
+asin = unary("asin", np.arcsin, lambda g, a: g * H(rsqrt(1 - a * a)), floating=True, samples=_unit)
+acos = unary("acos", np.arccos, lambda g, a: -g * H(rsqrt(1 - a * a)), floating=True, samples=_unit)
+atan = unary("atan", np.arctan, lambda g, a: g / (1 + H(a * a)), floating=True)
+sinh = unary("sinh", np.sinh, lambda g, a: g * H(cosh(a)), floating=True)
+cosh = unary("cosh", np.cosh, lambda g, a: g * H(sinh(a)), floating=True)
+asinh = unary("asinh", np.arcsinh, lambda g, a: g * H(rsqrt(a * a + 1)), floating=True)
+acosh = unary(
+    "acosh", np.arccosh, lambda g, a: g * H(rsqrt(a - 1) * rsqrt(a + 1)), floating=True,
+    samples=lambda rng: [((rng.uniform(1.5, 3.0, (3, 4)),), {})],
+)  # fmt: skip
+atanh = unary("atanh", np.arctanh, lambda g, a: g / (1 - H(a * a)), floating=True, samples=_unit)
+tanh = unary(
+    "tanh", np.tanh, lambda g, out: g * (1 - H(out * out)), expr=lambda a: ex.tanh(a), floating=True
+)
+
+
+def _sigmoid(a: Any) -> Any:
+    half = np.tanh(a * a.dtype.type(0.5))
+    return half * a.dtype.type(0.5) + a.dtype.type(0.5)
+
+
+sigmoid = unary(
+    "sigmoid", _sigmoid, lambda g, out: g * H(out - out * out), expr=lambda a: ex.sigmoid(a),
+    floating=True,
+)  # fmt: skip
+
+
+def _floating(fused: Any, other: Any) -> Any:
+    """``fused`` for the floating types that it knows, ``other`` for the rest."""
+    return lambda a: fused(a) if a.dtype.kind in "fV" else other(a)
+
+
+relu = unary(
+    "relu", _floating(kernels.relu, lambda a: np.maximum(a, 0)),
+    lambda g, out: relu_backward(g, out), expr=lambda a: ex.max(a, 0.0),
+)  # fmt: skip
+# Where the result is zero the gradient is: one pass instead of a mask and a product.
+relu_backward = binary(
+    "relu_backward", kernels.relu_backward, lambda g, b: relu_backward(g, b),
+    expr=lambda a, b: ex.where(b > 0, a, 0.0),
+)  # fmt: skip
+
+
+erf = unary(
+    "erf", kernels.erf, lambda g, a: g * (exp(-(a * a)) * _TWO_OVER_SQRT_PI),
+    expr=lambda a: ex.erf(a), floating=True,
+)  # fmt: skip
+floor = unary("floor", np.floor, lambda g: g * 0, expr=lambda a: ex.floor(a))
+ceil = unary("ceil", np.ceil, lambda g: g * 0, expr=lambda a: ex.ceil(a))
+round_ = unary("round", np.round, lambda g: g * 0)
+trunc = unary("trunc", np.trunc, lambda g: g * 0)
+isnan = unary("isnan", np.isnan, out_bool=True)
+isinf = unary("isinf", np.isinf, out_bool=True)
+isfinite = unary("isfinite", np.isfinite, out_bool=True)
+logical_not = unary("logical_not", np.logical_not, out_bool=True)
+bitwise_not = unary("bitwise_not", np.invert)
+
+# --- two ---------------------------------------------------------------------------------------
+
+
+def _both_positive(rng: np.random.Generator) -> list:
+    return [((rng.uniform(0.5, 2.0, (3, 4)), rng.uniform(0.5, 2.0, (4,))), {})]
+
+
+def _integers(rng: np.random.Generator) -> list:
+    return [((rng.integers(0, 9, (3, 4)), rng.integers(1, 9, (4,))), {})]
+
+
+add = binary("add", np.add, lambda g: g, lambda g: g, expr=lambda a, b: a + b)
+sub = binary("sub", np.subtract, lambda g: g, lambda g: -g, expr=lambda a, b: a - b)
+mul = binary(
+    "mul", np.multiply, lambda g, b: g * H(b), lambda g, a: g * H(a), expr=lambda a, b: a * b
+)
+div = binary(
+    "div", np.true_divide, lambda g, b: g / H(b), lambda g, a, b: -g * H(a / (b * b)),
+    expr=lambda a, b: a / b, floating=True, samples=_both_positive,
+)  # fmt: skip
+
+
+def _pow_a(g: Any, a: Any, b: Any) -> Any:
+    if not hasattr(b, "dtype"):
+        if b == 0:
+            return g * 0
+        return g * H(b * pow_(a, b - 1) if b != 2 else a * 2)
+    return g * H(b * where(b == 0, a * 0, pow_(a, b - 1)))
+
+
+def _pow_b(g: Any, out: Any, a: Any) -> Any:
+    if not hasattr(a, "dtype"):
+        return g * out * math.log(a) if a > 0 else g * 0
+    there = a > 0 if _real(a) else a != 0
+    safe = where(there, a, a * 0 + 1)
+    return g * H(out * where(there, log(safe), a * 0))
+
+
+pow_ = binary(
+    "pow", np.power, _pow_a, _pow_b, expr=lambda a, b: ex.pow(a, b), samples=_both_positive
+)
+
+
+def _tie(g: Any, a: Any, b: Any, wins: Any) -> Any:
+    """The share of ``g`` that goes to the side that wins; half where both are equal."""
+    if _plain_numbers(g):
+        return g * (wins + (a == b) * 0.5)
+    return g * cast_like(wins, g) + g * 0.5 * cast_like(a == b, g)
+
+
+def _plain_numbers(g: Any) -> bool:
+    return isinstance(g, np.ndarray) and g.dtype == np.float64
+
+
+maximum = binary(
+    "maximum", np.maximum,
+    lambda g, a, b: _tie(g, a, b, a > b), lambda g, a, b: _tie(g, a, b, b > a),
+    expr=lambda a, b: ex.max(a, b),
+)  # fmt: skip
+minimum = binary(
+    "minimum", np.minimum,
+    lambda g, a, b: _tie(g, a, b, a < b), lambda g, a, b: _tie(g, a, b, b < a),
+    expr=lambda a, b: ex.min(a, b),
+)  # fmt: skip
+remainder = binary(
+    "remainder", np.mod, lambda g: g, lambda g, a, b: -g * floor(a / b), samples=_both_positive
+)
+fmod = binary(
+    "fmod", np.fmod, lambda g: g, lambda g, a, b: -g * trunc(a / b), samples=_both_positive
+)
+floor_divide = binary(
+    "floor_divide", np.floor_divide, lambda g: g * 0, lambda g: g * 0, samples=_both_positive
+)
+atan2 = binary(
+    "atan2", np.arctan2, lambda g, a, b: g * b / (a * a + b * b),
+    lambda g, a, b: -g * a / (a * a + b * b), floating=True, samples=_both_positive,
+)  # fmt: skip
+logaddexp = binary(
+    "logaddexp", np.logaddexp,
+    lambda g, a, out: g * exp(a - out), lambda g, b, out: g * exp(b - out),
+    floating=True,
+)  # fmt: skip
+
+eq = binary("eq", np.equal, out_bool=True)
+ne = binary("ne", np.not_equal, out_bool=True)
+lt = binary("lt", np.less, out_bool=True, expr=lambda a, b: a < b)
+le = binary("le", np.less_equal, out_bool=True, expr=lambda a, b: a <= b)
+gt = binary("gt", np.greater, out_bool=True, expr=lambda a, b: a > b)
+ge = binary("ge", np.greater_equal, out_bool=True, expr=lambda a, b: a >= b)
+logical_and = binary("logical_and", np.logical_and, out_bool=True)
+logical_or = binary("logical_or", np.logical_or, out_bool=True)
+logical_xor = binary("logical_xor", np.logical_xor, out_bool=True)
+bitwise_and = binary("bitwise_and", np.bitwise_and, samples=_integers)
+bitwise_or = binary("bitwise_or", np.bitwise_or, samples=_integers)
+bitwise_xor = binary("bitwise_xor", np.bitwise_xor, samples=_integers)
+left_shift = binary("left_shift", np.left_shift, samples=_integers)
+right_shift = binary("right_shift", np.right_shift, samples=_integers)
+
+# --- three -------------------------------------------------------------------------------------
+
+
+def _where_args(args: tuple) -> tuple:
+    condition, a, b = args
+    a, b = (x if hasattr(x, "_node") else scalar(x) for x in (a, b))
+    return (condition, *convert((a, b), result_type(a, b)))
+
+
+where = primitive(
+    "where",
+    np.where,
+    "condition a b",
+    vjp={
+        "a": lambda g, condition: where(condition, g, 0.0 if _real(g) else 0j),
+        "b": lambda g, condition: where(condition, 0.0 if _real(g) else 0j, g),
+    },
+    shape=lambda condition, a, b: (broadcast(condition, a, b), type_of(a, b)),
+    expr=lambda c, a, b: ex.where(c, a, b),
+    promote=_where_args,
+    samples=lambda rng: [
+        ((rng.random((3, 4)) > 0.5, rng.normal(size=(3, 4)), rng.normal(size=(4,))), {})
+    ],
+)
+where.elementwise = True
+
+
+def _real(g: Any) -> bool:
+    kind = g.dtype
+    return not kind.is_complex if isinstance(kind, dtypes.dtype) else kind.kind != "c"
+
+
+def _clip(a: Any, low: Any = None, high: Any = None) -> Any:
+    out = np.clip(a, low, high)
+    return out.astype(a.dtype) if a.dtype.kind == "V" else out  # numpy widens those
+
+
+def _clip_rule(g: Any, a: Any, low: Any, high: Any) -> Any:
+    inside = (a >= low) if low is not None else None
+    if high is not None:
+        below = a <= high
+        inside = below if inside is None else logical_and(inside, below)
+    return where(inside, g, 0.0)
+
+
+clip = primitive(
+    "clip", _clip, "a", vjp={"a": _clip_rule}, shape=lambda a, low, high: (a.shape, a.dtype),
+    samples=lambda rng: [((rng.normal(size=(3, 4)),), {"low": -0.5, "high": 0.5})],
+)  # fmt: skip
+clip.elementwise = True
+
+# --- types -------------------------------------------------------------------------------------
+
+
+def _cast(a: Any, dtype: np.dtype) -> Any:
+    if a.dtype.kind == "c" and dtype.kind != "c":
+        a = a.real
+    return a.astype(dtype)
+
+
+cast = primitive(
+    "cast", _cast, "a", vjp={"a": lambda g: g}, jvp="linear",
+    shape=lambda a, dtype: (a.shape, dtype),
+    samples=lambda rng: [((rng.normal(size=(3, 4)),), {"dtype": np.dtype("f8")})],
+)  # fmt: skip
+cast.elementwise = True
+
+
+def cast_like(mask: Any, g: Any) -> Any:
+    """``mask`` in the type of ``g``; both raw, or both Tensors."""
+    kind = g.meta()[1] if hasattr(g, "meta") else g.dtype
+    return cast(mask, dtype=kind)
+
+
+copy = primitive(
+    "clone", lambda a: np.array(a, order="C", copy=True), "a", vjp={"a": lambda g: g}, jvp="linear",
+    shape=lambda a: (a.shape, a.dtype),
+)  # fmt: skip
+copy.elementwise = True

@@ -1,0 +1,205 @@
+"""Primitives of normalisation: layer and rms over rows (fused kernels), batch over channels.
+
+A fused backward is a primitive whose own derivative is composed of others, so that gradients of
+gradients are right too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...backends.fused import norms as fused
+from ..declare import primitive
+from . import elementwise as el
+from .batching import fronted, merge, split
+from .elementwise import rsqrt, square
+from .reduce import mean, sum_
+from .softmax import dense
+from .views import permute, reshape
+
+
+# --- layer norm and rms norm, over the last dimension of (rows, columns) -----------------------
+def _layer_norm(x: Any, weight: Any, bias: Any, eps: float) -> tuple:
+    return fused.layer_norm(dense(x), weight, bias, eps)
+
+
+def _statistics_type(kind: np.dtype) -> np.dtype:
+    return np.dtype(np.float64 if kind == np.float64 else np.float32)
+
+
+def _layer_shape(x: Any, weight: Any, bias: Any, eps: float) -> list:
+    rows = (x.shape[:-1], _statistics_type(x.dtype))
+    return [(x.shape, x.dtype), rows, rows]
+
+
+def _mean(x: Any) -> Any:
+    return mean(x, dims=(len(x.shape) - 1,), keepdim=True)
+
+
+def _standardised(x: Any, eps: float, centre: bool = True) -> tuple:
+    """x less its mean (unless told not to) over its root mean square, and one over that."""
+    centred = x - _mean(x) if centre else x
+    rstd = rsqrt(_mean(square(centred)) + eps)
+    return centred * rstd, rstd
+
+
+def _rows_sum(x: Any) -> Any:
+    return sum_(x, dims=tuple(range(len(x.shape) - 1)), keepdim=False)
+
+
+def _pull(g: Any, x: Any, weight: Any, eps: float, centre: bool, bias: bool) -> tuple:
+    """The gradients of x, weight and bias, composed (differentiable again)."""
+    normal, rstd = _standardised(x, eps, centre)
+    inner = g if weight is None else g * weight
+    dx = inner - normal * _mean(inner * normal)
+    if centre:
+        dx = dx - _mean(inner)
+    dweight = None if weight is None else _rows_sum(g * normal)
+    return dx * rstd, dweight, _rows_sum(g) if bias else None
+
+
+def _layer_rule(g: Any, x: Any, weight: Any, out: Any, eps: float, needs: tuple) -> tuple:
+    """The kernel on arrays; on Tensors the same thing composed, so that it can be derived again."""
+    g = g[0]
+    if not isinstance(g, np.ndarray):
+        dx, dweight, dbias = _pull(g, x, weight, eps, True, needs[2])
+        return dx, dweight if needs[1] else None, dbias
+    _, centre, rstd = out
+    dx, dweight, dbias = fused.layer_norm_backward(dense(g), dense(x), centre, rstd, weight)
+    if needs[2] and dbias is None:
+        dbias = _rows_sum(g)
+    return dx, dweight, dbias
+
+
+def _rms_rule(g: Any, x: Any, weight: Any, out: Any, eps: float, needs: tuple) -> tuple:
+    g = g[0]
+    if not isinstance(g, np.ndarray):
+        return _pull(g, x, weight, eps, False, False)[:2]
+    return fused.rms_norm_backward(dense(g), dense(x), out[1], weight)
+
+
+def _norm_batch(args: tuple, dims: tuple, params: dict, size: int, prim: Any) -> Any:
+    x = fronted(args[0], dims[0], size)
+    if all(d is None for d in dims[1:]):
+        outs = prim(x, *args[1:], **params)
+        return outs, (0,) * len(outs)
+    normal = prim(x, *(None,) * (len(args) - 1), **params)
+    between = (1,) * (len(x.shape) - 2)
+    out = normal[0]
+    for a, d, join in zip(args[1:], dims[1:], (el.mul, el.add), strict=False):
+        if a is not None:
+            a = fronted(a, d, size)
+            out = join(out, reshape(a, shape=(size, *between, a.shape[-1])))
+    return (out, *normal[1:]), (0,) * len(normal)
+
+
+def _layer_samples(rng: np.random.Generator) -> list:
+    x = rng.normal(size=(3, 5))
+    return [
+        ((x, rng.normal(size=5), rng.normal(size=5)), {"eps": 1e-5}),
+        ((x, None, None), {"eps": 1e-5}),
+    ]
+
+
+layer_norm_rows = primitive(
+    "layer_norm", _layer_norm, "x weight bias", vjp=_layer_rule, multi=True,
+    nondiff_outputs=(1, 2), shape=_layer_shape, samples=_layer_samples,
+    batch=lambda *a: _norm_batch(*a, layer_norm_rows),
+)  # fmt: skip
+rms_norm_rows = primitive(
+    "rms_norm", fused.rms_norm, "x weight", vjp=_rms_rule, multi=True, nondiff_outputs=(1,),
+    shape=lambda x, weight, eps: [
+        (x.shape, x.dtype), (x.shape[:-1], _statistics_type(x.dtype))
+    ],
+    samples=lambda rng: [((rng.normal(size=(3, 5)), rng.normal(size=5)), {"eps": 1e-5})],
+    batch=lambda *a: _norm_batch(*a, rms_norm_rows),
+)  # fmt: skip
+
+
+# --- batch norm, over all but the channels of (N, C, places) -----------------------------------
+def _batch_norm(x: Any, weight: Any, bias: Any, eps: float) -> tuple:
+    """(out, mean, variance), the latter two per channel."""
+    kind = x.dtype
+    if kind.kind == "V" or kind == np.float16:
+        wide = [None if a is None else a.astype(np.float32) for a in (x, weight, bias)]
+        out, centre, variance = _batch_norm(*wide, eps)
+        return out.astype(kind), centre, variance
+    centre = _channel_sum(x) / kind.type(x.shape[0] * x.shape[2])
+    out = x - centre[:, None]
+    variance = _channel_sum(out, out) / kind.type(x.shape[0] * x.shape[2])
+    rstd = 1 / np.sqrt(variance + kind.type(eps))
+    out *= (rstd if weight is None else rstd * weight)[:, None]
+    if bias is not None:
+        out += bias[:, None]
+    return out, centre, variance
+
+
+def _channel_sum(a: np.ndarray, b: np.ndarray | None = None) -> np.ndarray:
+    """The sum of ``a`` (or of ``a * b``) over all but dimension 1, added up in blocks."""
+    if b is None:
+        return a.sum(axis=2).sum(axis=0) if a.shape[2] > 1 else a[:, :, 0].sum(axis=0)
+    if a.shape[2] > 1:
+        return np.einsum("ncp,ncp->nc", a, b).sum(axis=0)
+    return (a[:, :, 0] * b[:, :, 0]).sum(axis=0)
+
+
+def _batch_rule(g: Any, x: Any, weight: Any, out: Any, eps: float, needs: tuple) -> tuple:
+    g = g[0]
+    if not isinstance(g, np.ndarray):
+        return _batch_pull(g, x, weight, eps, needs)
+    kind = g.dtype
+    if kind.kind == "V" or kind == np.float16:
+        g, x, weight = (None if a is None else a.astype(np.float32) for a in (g, x, weight))
+    _, centre, variance = out
+    rstd = 1 / np.sqrt(variance + variance.dtype.type(eps))
+    dbias = _channel_sum(g)
+    normal = (x - centre[:, None]) * rstd[:, None]
+    dweight = _channel_sum(g, normal)
+    dx = None
+    if needs[0]:
+        share = g.dtype.type(1.0 / (x.shape[0] * x.shape[2]))
+        normal *= (dweight * share)[:, None]
+        normal += (dbias * share)[:, None]
+        dx = np.subtract(g, normal, out=normal)
+        dx *= (rstd if weight is None else rstd * weight)[:, None]
+    return dx, dweight if needs[1] else None, dbias if needs[2] else None
+
+
+def _over(x: Any) -> Any:
+    return mean(x, dims=(0, 2), keepdim=True)
+
+
+def _batch_pull(g: Any, x: Any, weight: Any, eps: float, needs: tuple) -> tuple:
+    centred = x - _over(x)
+    rstd = rsqrt(_over(square(centred)) + eps)
+    normal = centred * rstd
+    inner = g if weight is None else g * reshape(weight, shape=(-1, 1))
+    dx = (inner - _over(inner) - normal * _over(inner * normal)) * rstd
+    dweight = sum_(g * normal, dims=(0, 2), keepdim=False) if needs[1] else None
+    return dx, dweight, sum_(g, dims=(0, 2), keepdim=False) if needs[2] else None
+
+
+def _channels_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
+    """Every sample of the batch has channels of its own."""
+    x = fronted(args[0], dims[0], size)
+    x = merge(permute(x, dims=(1, 0, 2, 3)), 1)
+    affine = [None if a is None else merge(fronted(a, d, size)) for a, d in
+              zip(args[1:], dims[1:], strict=True)]  # fmt: skip
+    out, centre, variance = batch_norm_channels(x, *affine, **params)
+    return (split(out, size, 1), split(centre, size), split(variance, size)), (1, 0, 0)
+
+
+def _channels_shape(x: Any, weight: Any, bias: Any, eps: float) -> list:
+    each = (x.shape[1:2], _statistics_type(x.dtype))
+    return [(x.shape, x.dtype), each, each]
+
+
+batch_norm_channels = primitive(
+    "batch_norm", _batch_norm, "x weight bias", vjp=_batch_rule, multi=True,
+    nondiff_outputs=(1, 2), shape=_channels_shape, batch=_channels_batch,
+    samples=lambda rng: [
+        ((rng.normal(size=(3, 2, 4)), rng.normal(size=2), rng.normal(size=2)), {"eps": 1e-5})
+    ],
+)  # fmt: skip

@@ -1,0 +1,329 @@
+"""Pooling over windows in one to three dimensions.
+
+    max_pool(a)                                              the largest value of each window
+    max_pool_spread(g, a, out), max_pool_pick(h, a, out)     its derivative, and that one's adjoint
+    avg_pool(a), avg_pool_spread(g; size)                    linear, adjoint of each other
+
+A window's largest value is where the input equals the result, at the first such place; nothing is
+saved but input and result. Both kinds of window are done one dimension after the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..declare import primitive
+from .batching import fronted, merge, split
+from .windows import inside, taps
+
+
+# --- sizes and padding -------------------------------------------------------------------------
+def pooled_sizes(
+    size: tuple, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple, ceil_mode: bool
+) -> tuple[int, ...]:
+    """How many windows there are. In ``ceil_mode`` the last may stick out behind, but must start
+    in the input or in the padding before it."""
+    out = []
+    for n, k, s, p, d in zip(size, kernel, stride, padding, dilation, strict=True):
+        room = n + 2 * p - d * (k - 1) - 1
+        count = (-(-room // s) if ceil_mode else room // s) + 1
+        out.append(count - 1 if ceil_mode and (count - 1) * s >= n + p else count)
+    return tuple(out)
+
+
+def _padded(
+    x: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple, out: tuple, value: Any
+) -> Any:
+    """``x`` with ``value`` around it, as far as the windows reach."""
+    size = x.shape[2:]
+    reach = tuple(
+        max(n + p, (m - 1) * s + d * (k - 1) + 1)
+        for n, m, k, s, p, d in zip(
+            size, out, kernel, stride, _twice(padding), dilation, strict=True
+        )
+    )
+    if reach == size:
+        return x
+    wide = np.full((*x.shape[:2], *reach), value, x.dtype)
+    wide[inside(size, padding)] = x
+    return wide
+
+
+def _twice(padding: tuple) -> tuple:
+    return tuple(2 * p for p in padding)
+
+
+def _lowest(kind: np.dtype) -> Any:
+    return np.iinfo(kind).min if kind.kind in "iu" else -np.inf
+
+
+def _along(ufunc: Any, x: Any, axis: int, k: int, s: int, d: int, n: int) -> Any:
+    """``ufunc`` over the windows along one axis."""
+
+    def tap(t: int) -> Any:
+        where = [slice(None)] * x.ndim
+        where[axis] = slice(t * d, t * d + (n - 1) * s + 1, s)
+        return x[tuple(where)]
+
+    if k == 1:
+        return tap(0)
+    out = ufunc(tap(0), tap(1))
+    for t in range(2, k):
+        ufunc(out, tap(t), out=out)
+    return out
+
+
+# --- the largest -------------------------------------------------------------------------------
+def _max_pool(
+    a: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple, ceil_mode: bool
+) -> Any:
+    out = pooled_sizes(a.shape[2:], kernel, stride, padding, dilation, ceil_mode)
+    x = _padded(a, kernel, stride, padding, dilation, out, _lowest(a.dtype))
+    for i in range(len(kernel)):
+        x = _along(np.maximum, x, 2 + i, kernel[i], stride[i], dilation[i], out[i])
+    return np.ascontiguousarray(x)
+
+
+def _hits(x: Any, best: Any, kernel: tuple, stride: tuple, dilation: tuple) -> Any:
+    """Each kernel position with its slices and where it holds its window's first largest value."""
+    free = np.ones(best.shape, bool)
+    for _, where in taps(kernel, best.shape[2:], stride, dilation):
+        hit = x[(Ellipsis, *where)] == best
+        hit &= free
+        free ^= hit
+        yield (Ellipsis, *where), hit
+
+
+def _max_spread(
+    g: Any, a: Any, best: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple,
+    ceil_mode: bool,
+) -> Any:  # fmt: skip
+    out = best.shape[2:]
+    x = _padded(a, kernel, stride, padding, dilation, out, _lowest(a.dtype))
+    full = np.zeros(x.shape, g.dtype)
+    apart = all(s >= d * (k - 1) + 1 for s, k, d in zip(stride, kernel, dilation, strict=True))
+    for where, hit in _hits(x, best, kernel, stride, dilation):
+        region = full[where]
+        if apart:
+            np.multiply(g, hit, out=region)
+        else:
+            region += g * hit
+    return full[inside(a.shape[2:], padding)]
+
+
+def _max_pick(
+    h: Any, a: Any, best: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple,
+    ceil_mode: bool,
+) -> Any:  # fmt: skip
+    out = best.shape[2:]
+    x = _padded(a, kernel, stride, padding, dilation, out, _lowest(a.dtype))
+    h = _padded(h, kernel, stride, padding, dilation, out, 0)
+    total = np.zeros(best.shape, h.dtype)
+    for where, hit in _hits(x, best, kernel, stride, dilation):
+        total += h[where] * hit
+    return total
+
+
+def _max_indices(
+    a: Any, best: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple,
+    ceil_mode: bool,
+) -> Any:  # fmt: skip
+    size, out = a.shape[2:], best.shape[2:]
+    x = _padded(a, kernel, stride, padding, dilation, out, _lowest(a.dtype))
+    places = np.full((1, 1, *size), 0, np.int64)
+    places[0, 0] = np.arange(math.prod(size)).reshape(size)
+    places = _padded(places, kernel, stride, padding, dilation, out, 0)
+    found = np.zeros(best.shape, np.int64)
+    for where, hit in _hits(x, best, kernel, stride, dilation):
+        np.copyto(found, places[where], where=hit)
+    return found
+
+
+def _max_shape(
+    a: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple, ceil_mode: bool
+) -> tuple:
+    out = pooled_sizes(a.shape[2:], kernel, stride, padding, dilation, ceil_mode)
+    return (*a.shape[:2], *out), a.dtype
+
+
+def _folded(prim: Callable) -> Callable:
+    """The batch rule of what treats all samples alike."""
+
+    def rule(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
+        merged = [merge(fronted(x, d, size)) for x, d in zip(args, dims, strict=True)]
+        return split(prim()(*merged, **params), size), 0
+
+    return rule
+
+
+def _max_rule(
+    g: Any, a: Any, out: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple,
+    ceil_mode: bool,
+) -> Any:  # fmt: skip
+    return max_pool_spread(
+        g, a, out, kernel=kernel, stride=stride, padding=padding, dilation=dilation,
+        ceil_mode=ceil_mode,
+    )  # fmt: skip
+
+
+def _spread_rule(
+    g: Any, a: Any, best: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple,
+    ceil_mode: bool,
+) -> Any:  # fmt: skip
+    return max_pool_pick(
+        g, a, best, kernel=kernel, stride=stride, padding=padding, dilation=dilation,
+        ceil_mode=ceil_mode,
+    )  # fmt: skip
+
+
+def _pick_rule(
+    g: Any, a: Any, best: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple,
+    ceil_mode: bool,
+) -> Any:  # fmt: skip
+    return _max_rule(g, a, best, kernel, stride, padding, dilation, ceil_mode)
+
+
+_SQUARE = {"kernel": (2, 2), "stride": (2, 2), "padding": (0, 0), "dilation": (1, 1),
+           "ceil_mode": False}  # fmt: skip
+_GENERAL = {"kernel": (3, 2), "stride": (2, 1), "padding": (1, 0), "dilation": (1, 2),
+            "ceil_mode": True}  # fmt: skip
+
+
+def _pool_samples(rng: np.random.Generator) -> list:
+    return [((rng.normal(size=(2, 2, 5, 5)),), dict(how)) for how in (_SQUARE, _GENERAL)]
+
+
+max_pool = primitive(
+    "max_pool", _max_pool, "a", vjp={"a": _max_rule}, shape=_max_shape, samples=_pool_samples,
+    batch=_folded(lambda: max_pool),
+    jvp=lambda primals, tangents, params: max_pool_pick(
+        tangents[0], primals[0], max_pool(primals[0], **params), **params
+    ),
+)  # fmt: skip
+max_pool_spread = primitive(
+    "max_pool_spread", _max_spread, "g_out a best", vjp={"g_out": _spread_rule},
+    shape=lambda g_out, a, best, **how: (a.shape, g_out.dtype),
+    batch=_folded(lambda: max_pool_spread),
+)  # fmt: skip
+max_pool_pick = primitive(
+    "max_pool_pick", _max_pick, "h a best", vjp={"h": _pick_rule},
+    shape=lambda h, a, best, **how: (best.shape, h.dtype), batch=_folded(lambda: max_pool_pick),
+)  # fmt: skip
+max_pool_indices = primitive(
+    "max_pool_indices", _max_indices, "a best",
+    shape=lambda a, best, **how: (best.shape, np.dtype(np.int64)),
+    batch=_folded(lambda: max_pool_indices),
+)  # fmt: skip
+
+
+# --- the mean ----------------------------------------------------------------------------------
+def _counts(
+    size: tuple, out: tuple, kernel: tuple, stride: tuple, padding: tuple, include: bool,
+    divisor: int | None, kind: np.dtype,
+) -> Any:  # fmt: skip
+    """By what each window's sum is multiplied, shaped to broadcast over (N, C, *out)."""
+    if divisor is not None:
+        return kind.type(1.0 / divisor)
+    total: Any = np.ones((), np.float64)
+    for n, m, k, s, p in zip(size, out, kernel, stride, padding, strict=True):
+        first = np.arange(m) * s - p
+        low, high = (first, n + p) if include else (np.maximum(first, 0), n)
+        total = total[..., None] * (np.minimum(first + k, high) - low)
+    scale = 1.0 / total
+    if (scale == scale.flat[0]).all():
+        return kind.type(scale.flat[0])
+    return scale.astype(kind)
+
+
+def _avg_pool(
+    a: Any, kernel: tuple, stride: tuple, padding: tuple, ceil_mode: bool, include: bool,
+    divisor: int | None,
+) -> Any:  # fmt: skip
+    kind = a.dtype
+    if kind.kind == "V" or kind == np.float16:
+        a = a.astype(np.float32)
+    ones = (1,) * len(kernel)
+    out = pooled_sizes(a.shape[2:], kernel, stride, padding, ones, ceil_mode)
+    scale = _counts(a.shape[2:], out, kernel, stride, padding, include, divisor, a.dtype)
+    x = _padded(a, kernel, stride, padding, ones, out, 0)
+    for i in range(len(kernel)):
+        x = _along(np.add, x, 2 + i, kernel[i], stride[i], 1, out[i])
+    return (x * scale).astype(kind, copy=False)
+
+
+def _spread_along(x: Any, axis: int, k: int, s: int, reach: int) -> Any:
+    """The adjoint of ``_along(np.add, ...)``."""
+    n = x.shape[axis]
+    shape = list(x.shape)
+    shape[axis] = reach
+    out = np.zeros(shape, x.dtype)
+    for t in range(k):
+        where = [slice(None)] * x.ndim
+        where[axis] = slice(t, t + (n - 1) * s + 1, s)
+        region = out[tuple(where)]
+        if s >= k:
+            region[...] = x
+        else:
+            region += x
+    return out
+
+
+def _avg_spread(
+    g: Any, size: tuple, kernel: tuple, stride: tuple, padding: tuple, ceil_mode: bool,
+    include: bool, divisor: int | None,
+) -> Any:  # fmt: skip
+    kind = g.dtype
+    if kind.kind == "V" or kind == np.float16:
+        g = g.astype(np.float32)
+    out = g.shape[2:]
+    x = g * _counts(size, out, kernel, stride, padding, include, divisor, g.dtype)
+    for i in reversed(range(len(kernel))):
+        reach = max(size[i] + 2 * padding[i], (out[i] - 1) * stride[i] + kernel[i])
+        x = _spread_along(x, 2 + i, kernel[i], stride[i], reach)
+    return np.ascontiguousarray(x[inside(size, padding)]).astype(kind, copy=False)
+
+
+def _avg_shape(
+    a: Any, kernel: tuple, stride: tuple, padding: tuple, ceil_mode: bool, **rest: Any
+) -> tuple:
+    return _max_shape(a, kernel, stride, padding, (1,) * len(kernel), ceil_mode)
+
+
+def _avg_rule(
+    g: Any, a_shape: Any, kernel: tuple, stride: tuple, padding: tuple, ceil_mode: bool,
+    include: bool, divisor: int | None,
+) -> Any:  # fmt: skip
+    return avg_pool_spread(
+        g, size=tuple(a_shape)[2:], kernel=kernel, stride=stride, padding=padding,
+        ceil_mode=ceil_mode, include=include, divisor=divisor,
+    )  # fmt: skip
+
+
+def _avg_spread_rule(
+    g: Any, kernel: tuple, stride: tuple, padding: tuple, ceil_mode: bool, include: bool,
+    divisor: int | None,
+) -> Any:  # fmt: skip
+    return avg_pool(
+        g, kernel=kernel, stride=stride, padding=padding, ceil_mode=ceil_mode, include=include,
+        divisor=divisor,
+    )  # fmt: skip
+
+
+_MEAN = {"kernel": (3, 2), "stride": (2, 1), "padding": (1, 0), "ceil_mode": True,
+         "include": False, "divisor": None}  # fmt: skip
+
+avg_pool = primitive(
+    "avg_pool", _avg_pool, "a", vjp={"a": _avg_rule}, jvp="linear", shape=_avg_shape,
+    batch=_folded(lambda: avg_pool),
+    samples=lambda rng: [((rng.normal(size=(2, 2, 4, 5)),), dict(_MEAN))],
+)  # fmt: skip
+avg_pool_spread = primitive(
+    "avg_pool_spread", _avg_spread, "g_out", vjp={"g_out": _avg_spread_rule}, jvp="linear",
+    shape=lambda g_out, size, **how: ((*g_out.shape[:2], *size), g_out.dtype),
+    batch=_folded(lambda: avg_pool_spread),
+    samples=lambda rng: [((rng.normal(size=(2, 2, 3, 4)),), {**_MEAN, "size": (4, 5)})],
+)  # fmt: skip

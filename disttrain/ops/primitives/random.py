@@ -1,0 +1,175 @@
+"""Primitives that draw random arrays. Each takes its generator as a parameter, so that a captured
+program draws anew each time it runs."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...backends.fused import elementwise as fused
+from ...core.random import Generator
+from ...errors import ConfigError
+from ..declare import primitive
+from .batching import front
+
+_FUSED_FROM = 4096  # elements from which a kernel beats numpy's passes
+_NATIVE = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+def _floats(draw: Any, shape: tuple, dtype: np.dtype) -> np.ndarray:
+    """``draw(shape, type)`` in the nearest type that numpy draws."""
+    if dtype in _NATIVE:
+        return draw(shape, dtype)
+    if dtype.kind == "c":
+        part = np.dtype(f"f{dtype.itemsize // 2}")
+        return (draw(shape, part) + 1j * draw(shape, part)).astype(dtype)
+    return draw(shape, np.dtype(np.float32)).astype(dtype)
+
+
+def _shape_rule(shape: tuple, dtype: np.dtype, **rest: Any) -> tuple:
+    return shape, dtype
+
+
+def _uniform(shape: tuple, dtype: np.dtype, generator: Generator) -> np.ndarray:
+    if dtype.kind == "V" or (dtype.itemsize == 2 and dtype.kind == "f"):
+        steps = 11 if dtype.kind == "f" else 8  # rounding a float32 could give 1
+        raw = generator.rng.integers(0, 1 << steps, shape, np.uint16)
+        return (raw.astype(np.float32) * np.float32(2.0**-steps)).astype(dtype)
+    return _floats(lambda s, k: generator.rng.random(s, k), shape, dtype)
+
+
+def _normal(shape: tuple, dtype: np.dtype, generator: Generator) -> np.ndarray:
+    out = _floats(lambda s, k: generator.rng.standard_normal(s, k), shape, dtype)
+    return out * dtype.type(math.sqrt(0.5)) if dtype.kind == "c" else out
+
+
+def _exponential(shape: tuple, dtype: np.dtype, generator: Generator) -> np.ndarray:
+    return _floats(lambda s, k: generator.rng.standard_exponential(s, k), shape, dtype)
+
+
+def _integers(
+    shape: tuple, dtype: np.dtype, low: int, high: int, generator: Generator
+) -> np.ndarray:
+    if dtype.kind in "iu":
+        return generator.rng.integers(low, high, shape, dtype)
+    return generator.rng.integers(low, high, shape).astype(dtype)
+
+
+def _permutation(shape: tuple, dtype: np.dtype, generator: Generator) -> np.ndarray:
+    return generator.rng.permutation(shape[0]).astype(dtype, copy=False)
+
+
+draw_uniform = primitive("rand", _uniform, "", random=True, shape=_shape_rule)
+draw_normal = primitive("randn", _normal, "", random=True, shape=_shape_rule)
+draw_exponential = primitive("rand_exponential", _exponential, "", random=True, shape=_shape_rule)
+draw_integers = primitive("randint", _integers, "", random=True, shape=_shape_rule)
+draw_permutation = primitive("randperm", _permutation, "", random=True, shape=_shape_rule)
+
+
+def _bernoulli(a: Any, generator: Generator) -> Any:
+    if a.size and not (a.min() >= 0 and a.max() <= 1):
+        raise ConfigError("bernoulli: probabilities must lie in [0, 1]")
+    kind = a.dtype if a.dtype in _NATIVE else np.dtype(np.float32)
+    return (generator.rng.random(a.shape, kind) < a).astype(a.dtype)
+
+
+draw_bernoulli = primitive(
+    "bernoulli", _bernoulli, "a", random=True, shape=lambda a, generator: (a.shape, a.dtype)
+)
+draw_bernoulli.elementwise = True
+
+
+def _poisson(a: Any, generator: Generator) -> Any:
+    return generator.rng.poisson(a.astype(np.float64)).astype(a.dtype)
+
+
+draw_poisson = primitive(
+    "poisson", _poisson, "a", random=True, shape=lambda a, generator: (a.shape, a.dtype)
+)
+draw_poisson.elementwise = True
+
+
+def _multinomial(a: Any, num_samples: int, replacement: bool, generator: Generator) -> Any:
+    weights = a.astype(np.float64).reshape(-1, a.shape[-1])
+    total = weights.sum(axis=1)
+    if not (np.isfinite(total).all() and (weights >= 0).all() and (total > 0).all()):
+        raise ConfigError(
+            "multinomial: probabilities must be finite, not negative, and not all zero in a row"
+        )
+    if replacement or num_samples == 1:
+        out = _with_replacement(weights, total, num_samples, generator.rng)
+    else:
+        out = _without_replacement(weights, num_samples, generator.rng)
+    return out.reshape(*a.shape[:-1], num_samples)
+
+
+def _with_replacement(
+    weights: np.ndarray, total: np.ndarray, n: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Where uniform draws fall in each row's distribution function."""
+    rows, classes = weights.shape
+    cdf = np.cumsum(weights, axis=1)
+    keys = rng.random((rows, n)) * cdf[:, -1:]
+    last = classes - 1 - np.argmax(weights[:, ::-1] > 0, axis=1)
+    if rows == 1:
+        out = np.searchsorted(cdf[0], keys[0], "right")[None]
+    else:
+        out = (cdf[:, None, :] <= keys[:, :, None]).sum(axis=2)
+    return np.minimum(out, last[:, None])
+
+
+def _without_replacement(weights: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+    """The first ``n`` arrivals of exponential clocks whose rates are the weights."""
+    if n > int((weights > 0).sum(axis=1).min()):
+        raise ConfigError(
+            f"multinomial: {n} samples without replacement were asked for, more than a row has "
+            "entries above zero; pass replacement=True, or fewer samples"
+        )
+    with np.errstate(divide="ignore"):
+        arrivals = rng.standard_exponential(weights.shape) / weights
+    return np.argsort(arrivals, axis=1)[:, :n]
+
+
+def _multinomial_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
+    return draw_multinomial(front(args[0], dims[0]), **params), 0
+
+
+draw_multinomial = primitive(
+    "multinomial", _multinomial, "a", random=True, batch=_multinomial_batch,
+    shape=lambda a, num_samples, **rest: ((*a.shape[:-1], num_samples), np.dtype(np.int64)),
+)  # fmt: skip
+
+
+# --- dropout -----------------------------------------------------------------------------------
+def _dropout_mask(a: Any, p: float, generator: Generator) -> Any:
+    """True where an element is kept: 32 random bits each, compared with p."""
+    n = a.size
+    bits = generator.rng.bit_generator.random_raw((n + 1) // 2).view(np.uint32)[:n]
+    threshold = round(p * 2.0**32)
+    if threshold >> 32:
+        return np.zeros(a.shape, bool)
+    return (bits >= np.uint32(threshold)).reshape(a.shape)
+
+
+dropout_mask = primitive(
+    "dropout_mask", _dropout_mask, "a", random=True,
+    shape=lambda a, p, generator: (a.shape, np.dtype(bool)),
+)  # fmt: skip
+dropout_mask.elementwise = True
+
+
+def _masked_scale(a: Any, mask: Any, scale: float) -> Any:
+    if a.dtype.kind != "c" and a.size >= _FUSED_FROM and a.shape == mask.shape:
+        return fused.dropout(np.ascontiguousarray(a), mask, scale)
+    return np.where(mask, a * a.dtype.type(scale), a.dtype.type(0))
+
+
+masked_scale = primitive(
+    "masked_scale", _masked_scale, "a mask",
+    vjp={"a": lambda g, mask, scale: masked_scale(g, mask, scale=scale)},
+    shape=lambda a, mask, scale: (a.shape, a.dtype),
+    samples=lambda rng: [((rng.normal(size=(3, 4)), rng.random((3, 4)) > 0.5), {"scale": 2.0})],
+)  # fmt: skip
+masked_scale.elementwise = True

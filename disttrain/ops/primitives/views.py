@@ -1,0 +1,285 @@
+"""Primitives that rearrange: reshape, permute, expand, slicing, joining, padding.
+
+A result shares memory with its input where numpy can; the gate notes it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..declare import primitive
+
+
+def matrix_samples(**params: Any) -> Any:
+    """Samples for the tests of all rules: one 3 x 4 matrix and these parameters."""
+    return lambda rng: [((rng.normal(size=(3, 4)),), params)]
+
+
+def front(a: Any, dim: int | None) -> Any:
+    """``a`` with its batch dimension (where it has one) in front."""
+    if not dim:
+        return a
+    return permute(a, dims=(dim, *(i for i in range(len(a.shape)) if i != dim)))
+
+
+def batched(prim_of: Any, shift: Any) -> Any:
+    """The batch rule of a primitive of one tensor: batch dimension in front, ``shift(params,
+    size)`` for what the parameters become."""
+
+    def rule(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
+        out = prim_of()(front(args[0], dims[0]), **{**params, **shift(params, size)})
+        return out, (0,) * len(out) if isinstance(out, tuple) else 0
+
+    return rule
+
+
+def up(*names: str) -> Any:
+    """Dimension numbers one higher."""
+
+    def shift(params: dict, size: int) -> dict:
+        return {
+            n: tuple(d + 1 for d in params[n]) if isinstance(params[n], tuple) else params[n] + 1
+            for n in names
+        }
+
+    return shift
+
+
+def _reshaped(a: Any, shape: tuple) -> tuple:
+    if -1 in shape:
+        known = math.prod(n for n in shape if n != -1)
+        shape = tuple(math.prod(a.shape) // max(known, 1) if n == -1 else n for n in shape)
+    if math.prod(shape) != math.prod(a.shape):
+        raise ValueError(f"cannot reshape {math.prod(a.shape)} elements into {shape}")
+    return tuple(shape), a.dtype
+
+
+reshape = primitive(
+    "reshape", lambda a, shape: a.reshape(shape), "a",
+    vjp={"a": lambda g, a_shape: reshape(g, shape=a_shape)},
+    jvp="linear", shape=_reshaped, view=True, samples=matrix_samples(shape=(2, 6)),
+    batch=batched(lambda: reshape, lambda p, n: {"shape": (n, *p["shape"])}),
+)  # fmt: skip
+
+
+def _inverse(dims: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted(range(len(dims)), key=dims.__getitem__))
+
+
+permute = primitive(
+    "permute", lambda a, dims: a.transpose(dims), "a",
+    vjp={"a": lambda g, dims: permute(g, dims=_inverse(dims))},
+    jvp="linear", shape=lambda a, dims: (tuple(a.shape[d] for d in dims), a.dtype), view=True,
+    samples=lambda rng: [((rng.normal(size=(2, 3, 4)),), {"dims": (2, 0, 1)})],
+    batch=batched(lambda: permute, lambda p, n: {"dims": (0, *(d + 1 for d in p["dims"]))}),
+)  # fmt: skip
+
+
+def _expand_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
+    a, shape = front(args[0], dims[0]), params["shape"]
+    own = tuple(a.shape)[1:]
+    aligned = reshape(a, shape=(size, *(1,) * (len(shape) - len(own)), *own))
+    return expand(aligned, shape=(size, *shape)), 0
+
+
+expand = primitive(
+    "expand", lambda a, shape: np.broadcast_to(a, shape), "a",
+    vjp={"a": lambda g: g},  # the engine sums over what was broadcast
+    jvp="linear", shape=lambda a, shape: (tuple(shape), a.dtype), view=True,
+    samples=lambda rng: [((rng.normal(size=(3, 1)),), {"shape": (2, 3, 4)})],
+    batch=_expand_batch,
+)  # fmt: skip
+
+
+def _getitem(a: Any, index: tuple) -> Any:
+    # A trailing Ellipsis makes numpy give a 0-d view where it would give a scalar.
+    return a[index] if Ellipsis in index else a[(*index, Ellipsis)]
+
+
+def _indexed(a: Any, index: tuple) -> tuple:
+    return np.broadcast_to(np.zeros((), np.int8), a.shape)[index].shape, a.dtype
+
+
+getitem = primitive(
+    "getitem", _getitem, "a",
+    vjp={"a": lambda g, index, a_shape: embed(g, index=index, shape=a_shape)},
+    jvp="linear", shape=_indexed, view=True, samples=matrix_samples(index=(slice(0, 2), 1)),
+    batch=batched(lambda: getitem, lambda p, n: {"index": (slice(None), *p["index"])}),
+)  # fmt: skip
+
+
+def _embed(a: Any, index: tuple, shape: tuple) -> Any:
+    out = np.zeros(shape, a.dtype)
+    out[index] = a
+    return out
+
+
+embed = primitive(
+    "embed", _embed, "a", vjp={"a": lambda g, index: getitem(g, index=index)},
+    jvp="linear", shape=lambda a, index, shape: (tuple(shape), a.dtype),
+    samples=lambda rng: [
+        ((rng.normal(size=(2,)),), {"index": (slice(0, 2), 1), "shape": (3, 4)})
+    ],
+    batch=batched(
+        lambda: embed,
+        lambda p, n: {"index": (slice(None), *p["index"]), "shape": (n, *p["shape"])},
+    ),
+)  # fmt: skip
+
+flip = primitive(
+    "flip", lambda a, dims: np.ascontiguousarray(np.flip(a, dims)), "a",
+    vjp={"a": lambda g, dims: flip(g, dims=dims)},
+    jvp="linear", shape=lambda a, dims: (a.shape, a.dtype), samples=matrix_samples(dims=(1,)),
+    batch=batched(lambda: flip, up("dims")),
+)  # fmt: skip
+
+roll = primitive(
+    "roll", lambda a, shifts, dims: np.roll(a, shifts, dims), "a",
+    vjp={"a": lambda g, shifts, dims: roll(g, shifts=tuple(-s for s in shifts), dims=dims)},
+    jvp="linear", shape=lambda a, shifts, dims: (a.shape, a.dtype),
+    samples=matrix_samples(shifts=(1,), dims=(1,)),
+    batch=batched(lambda: roll, up("dims")),
+)  # fmt: skip
+
+tri = primitive(
+    "tri", lambda a, k, upper: np.triu(a, k) if upper else np.tril(a, k), "a",
+    vjp={"a": lambda g, k, upper: tri(g, k=k, upper=upper)},
+    jvp="linear", shape=lambda a, k, upper: (a.shape, a.dtype),
+    samples=matrix_samples(k=0, upper=False),
+    batch=batched(lambda: tri, lambda p, n: {}),
+)  # fmt: skip
+
+
+def _inside(widths: tuple, padded: tuple) -> tuple:
+    return tuple(slice(lo, n - hi) for (lo, hi), n in zip(widths, padded, strict=True))
+
+
+pad_constant = primitive(
+    "pad_constant", lambda a, widths, value=0.0: np.pad(a, widths, constant_values=value), "a",
+    vjp={"a": lambda g, widths: getitem(g, index=_inside(widths, tuple(g.shape)))},
+    jvp=lambda primals, tangents, params: pad_constant(tangents[0], **{**params, "value": 0.0}),
+    shape=lambda a, widths, value=0.0: (
+        tuple(n + lo + hi for n, (lo, hi) in zip(a.shape, widths, strict=True)),
+        a.dtype,
+    ),
+    samples=matrix_samples(widths=((1, 0), (0, 2))),
+    batch=batched(lambda: pad_constant, lambda p, n: {"widths": ((0, 0), *p["widths"])}),
+)  # fmt: skip
+
+
+def _diagonal_shape(a: Any, offset: int, dim1: int, dim2: int) -> tuple:
+    dummy = np.broadcast_to(np.zeros((), np.int8), a.shape)
+    return dummy.diagonal(offset, dim1, dim2).shape, a.dtype
+
+
+diagonal = primitive(
+    "diagonal", lambda a, offset, dim1, dim2: a.diagonal(offset, dim1, dim2).copy(), "a",
+    vjp={
+        "a": lambda g, offset, dim1, dim2, a_shape: diagonal_embed(
+            g, offset=offset, dim1=dim1, dim2=dim2, shape=a_shape
+        )
+    },
+    jvp="linear", shape=_diagonal_shape, samples=matrix_samples(offset=1, dim1=0, dim2=1),
+    batch=batched(lambda: diagonal, up("dim1", "dim2")),
+)  # fmt: skip
+
+
+def _diagonal_embed(a: Any, offset: int, dim1: int, dim2: int, shape: tuple) -> Any:
+    out = np.zeros(shape, a.dtype)
+    view = out.diagonal(offset, dim1, dim2)
+    view.flags.writeable = True  # numpy marks diagonals read-only; this memory is our own
+    view[...] = a
+    return out
+
+
+diagonal_embed = primitive(
+    "diagonal_embed", _diagonal_embed, "a",
+    vjp={
+        "a": lambda g, offset, dim1, dim2: diagonal(g, offset=offset, dim1=dim1, dim2=dim2)
+    },
+    jvp="linear", shape=lambda a, offset, dim1, dim2, shape: (tuple(shape), a.dtype),
+    samples=lambda rng: [
+        ((rng.normal(size=(3,)),), {"offset": 1, "dim1": 0, "dim2": 1, "shape": (3, 4)})
+    ],
+    batch=batched(
+        lambda: diagonal_embed,
+        lambda p, n: {**up("dim1", "dim2")(p, n), "shape": (n, *p["shape"])},
+    ),
+)  # fmt: skip
+
+
+def _cat_rule(g: Any, dim: int, sizes: tuple, needs: tuple) -> tuple:
+    grads, start = [], 0
+    for size, need in zip(sizes, needs, strict=True):
+        index = (slice(None),) * dim + (slice(start, start + size),)
+        grads.append(getitem(g, index=index) if need else None)
+        start += size
+    return tuple(grads)
+
+
+def _cat_shape(*arrays: Any, dim: int, sizes: tuple) -> tuple:
+    shape = list(arrays[0].shape)
+    shape[dim] = sum(sizes)
+    return tuple(shape), arrays[0].dtype
+
+
+def _cat_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
+    parts = []
+    for a, d in zip(args, dims, strict=True):
+        if d is None:
+            shape = tuple(a.shape)
+            a = expand(reshape(a, shape=(1, *shape)), shape=(size, *shape))
+        parts.append(front(a, d))
+    return cat(*parts, dim=params["dim"] + 1, sizes=params["sizes"]), 0
+
+
+cat = primitive(
+    "cat", lambda *arrays, dim, sizes: np.concatenate(arrays, dim), "", vjp=_cat_rule,
+    jvp="linear", shape=_cat_shape,
+    samples=lambda rng: [
+        ((rng.normal(size=(3, 2)), rng.normal(size=(3, 4))), {"dim": 1, "sizes": (2, 4)})
+    ],
+    batch=_cat_batch,
+)  # fmt: skip
+
+
+def _pieces(a: Any, dim: int, sizes: tuple) -> tuple:
+    ahead, out, start = (slice(None),) * dim, [], 0
+    for n in sizes:
+        out.append(a[(*ahead, slice(start, start + n))])
+        start += n
+    return tuple(out)
+
+
+split = primitive(
+    "split", _pieces, "a",
+    vjp=lambda g, dim, sizes: (cat(*g, dim=dim, sizes=sizes),),
+    jvp="linear", multi=True, view=True,
+    shape=lambda a, dim, sizes: [
+        ((*a.shape[:dim], n, *a.shape[dim + 1 :]), a.dtype) for n in sizes
+    ],
+    samples=matrix_samples(dim=1, sizes=(1, 3)),
+    batch=batched(lambda: split, up("dim")),
+)  # fmt: skip
+
+
+def _unbound(a: Any, dim: int) -> tuple:
+    ahead = (slice(None),) * dim
+    return tuple(a[(*ahead, i, Ellipsis)] for i in range(a.shape[dim]))
+
+
+def _unbind_rule(g: Any, dim: int) -> tuple:
+    shape = tuple(g[0].shape)
+    rows = [reshape(x, shape=(*shape[:dim], 1, *shape[dim:])) for x in g]
+    return (cat(*rows, dim=dim, sizes=(1,) * len(rows)),)
+
+
+unbind = primitive(
+    "unbind", _unbound, "a", vjp=_unbind_rule, jvp="linear", multi=True, view=True,
+    shape=lambda a, dim: [(a.shape[:dim] + a.shape[dim + 1 :], a.dtype)] * a.shape[dim],
+    samples=matrix_samples(dim=1),
+    batch=batched(lambda: unbind, up("dim")),
+)  # fmt: skip

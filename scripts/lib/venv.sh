@@ -2,11 +2,13 @@
 # when it is missing and keeps it in step with pyproject.toml. Needs only python3 (3.11 or newer).
 #
 #   ensure_venv [EXTRA ...]    then: "$VENV/bin/python" ...
+#   ensure_peers               the same for .venv-peers, which has PyTorch and safetensors too
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 ROOT=$PWD
 VENV=$ROOT/.venv
+PYTORCH_CPU_INDEX=https://download.pytorch.org/whl/cpu
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -27,7 +29,7 @@ find_python() {
 make_venv() {
     local python
     python=$(find_python)
-    say "making .venv with $("$python" --version) ..."
+    say "making ${VENV##*/} with $("$python" --version) ..."
     rm -rf "$VENV"
     if ! "$python" -m venv "$VENV"; then
         rm -rf "$VENV"
@@ -42,18 +44,38 @@ fingerprint() {
 }
 
 install_extra() {
-    local extra=$1 stamp=$VENV/.installed-$1 target=. log=$VENV/install.log
+    local extra=$1 stamp=$VENV/.installed-$1 target=. log=$VENV/install.log options=()
     if [[ -f $stamp && $(cat "$stamp") == "$(fingerprint "$extra")" ]]; then
         return
     fi
     if [[ $extra != base ]]; then target=".[$extra]"; fi
-    say "installing $target into .venv ..."
-    if ! "$VENV/bin/python" -m pip install -q --disable-pip-version-check -e "$target" >"$log" 2>&1; then
+    say "installing $target into ${VENV##*/} ..."
+    if [[ $extra == peers ]] && pytorch_would_be_cuda; then options=(--extra-index-url "$PYTORCH_CPU_INDEX"); fi
+    if ! "$VENV/bin/python" -m pip install -q --disable-pip-version-check "${options[@]}" -e "$target" >"$log" 2>&1; then
         cat "$log" >&2
         say "scripts: the installation failed (above; also in $log). Is the package index reachable? Run the same command again to go on."
         exit 1
     fi
+    if [[ $extra == peers ]]; then refuse_cuda; fi
     fingerprint "$extra" >"$stamp"
+}
+
+# Whether the package index would give a PyTorch that brings gigabytes of CUDA along, as PyPI does on
+# Linux. Asked of the wheel's metadata alone, before anything is fetched.
+pytorch_would_be_cuda() {
+    local wanted
+    wanted=$(grep -o 'torch==[0-9.]*' pyproject.toml)
+    "$VENV/bin/python" -m pip install -q --disable-pip-version-check --dry-run --no-deps --report - "$wanted" 2>/dev/null |
+        "$VENV/bin/python" -c 'import json, re, sys
+needs = [n for part in json.load(sys.stdin)["install"] for n in part["metadata"].get("requires_dist", [])]
+sys.exit(not any(re.match("nvidia|cuda|triton", n) for n in needs))' 2>/dev/null
+}
+
+refuse_cuda() {
+    if ! "$VENV/bin/python" -c 'import sys, torch; sys.exit(torch.version.cuda is not None)'; then
+        say "scripts: the PyTorch in ${VENV##*/} is not the CPU build. Remove ${VENV##*/} and run again with PIP_EXTRA_INDEX_URL=$PYTORCH_CPU_INDEX"
+        exit 1
+    fi
 }
 
 ensure_venv() {
@@ -63,4 +85,9 @@ ensure_venv() {
     "$VENV/bin/python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || make_venv
     for extra in base "$@"; do install_extra "$extra"; done
     exec 9<&-
+}
+
+ensure_peers() {
+    VENV=$ROOT/.venv-peers
+    ensure_venv test peers
 }

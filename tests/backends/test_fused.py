@@ -1,6 +1,5 @@
 """Fused functions against formulas in double precision, and against PyTorch where installed."""
 
-import importlib.util
 import math
 
 import ml_dtypes
@@ -375,10 +374,7 @@ def test_types_without_a_kernel_are_refused():
         fs.softmax(np.ones(3, np.complex64))
 
 
-torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch")
-
-
-@torch
+@pytest.mark.peer
 def test_values_are_those_of_pytorch():
     import torch
     import torch.nn.functional as F

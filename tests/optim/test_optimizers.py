@@ -1,6 +1,5 @@
 """Optimizers against their formulas in numpy, and against PyTorch where installed."""
 
-import importlib.util
 import math
 import pickle
 
@@ -109,7 +108,7 @@ def test_steps_follow_the_formula(name, args):
 
 
 @named
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch")
+@pytest.mark.peer
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_steps_and_state_are_those_of_pytorch(name, args, dtype):
     import torch

@@ -1,6 +1,5 @@
 """Schedules against closed forms, and against PyTorch where installed."""
 
-import importlib.util
 import math
 import pickle
 
@@ -117,7 +116,7 @@ PAIRS = {
 }
 
 
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch")
+@pytest.mark.peer
 @pytest.mark.parametrize("name", PAIRS)
 @pytest.mark.parametrize("kind", ["SGD", "AdamW"])
 def test_rates_are_those_of_pytorch(name, kind):

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from support.dtrun import until
+
 ROOT = Path(__file__).parents[2]
 VERBS = ("demo", "test", "lint", "bench")
 
@@ -87,3 +89,80 @@ def test_a_newer_python_beside_an_old_one_is_found(tmp_path):
     path = f"{tmp_path / 'bin'}:/usr/bin:/bin"
     done = bash(f". {ROOT}/scripts/lib/venv.sh; find_python", tmp_path, PATH=path)
     assert done.stdout.strip() == str(newer)
+
+
+def test_peers_have_an_environment_of_their_own(checkout):
+    (checkout / ".venv-peers" / "bin").mkdir(parents=True)
+    (checkout / ".venv-peers" / "bin" / "python").symlink_to(sys.executable)
+    stamp = 'fingerprint "$extra" > "$VENV/.installed-$extra"'
+    done = bash(
+        ". scripts/lib/venv.sh; VENV=$ROOT/.venv-peers\n"
+        f"for extra in base test peers; do {stamp}; done\n"
+        "ensure_peers; echo $VENV",
+        checkout,
+    )
+    assert (done.stdout, done.stderr) == (f"{checkout}/.venv-peers\n", "")
+
+
+WHEEL = '{{"install": [{{"metadata": {{"name": "torch", "requires_dist": ["{}"]}}}}]}}'
+
+
+@pytest.mark.parametrize(
+    "needs, options",
+    [("nvidia-cublas", "--extra-index-url https://download.pytorch.org/whl/cpu "), ("sympy", "")],
+)
+def test_the_cpu_build_is_asked_for_where_the_index_offers_cuda(checkout, needs, options):
+    """A fake python that answers pip's dry run, and writes down how it was asked to install."""
+    (checkout / "pyproject.toml").write_text('peers = ["torch==2.13.0"]\n')
+    python = checkout / ".venv-peers" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(
+        f"""#!/bin/bash
+case "$*" in
+    *--dry-run*torch==2.13.0) echo '{WHEEL.format(needs)}' ;;
+    *"pip install"*) echo "$*" >> asked ;;
+    *torch.version.cuda*) exit 0 ;;
+    *) exec {sys.executable} "$@" ;;
+esac
+"""
+    )
+    python.chmod(0o755)
+    done = bash(". scripts/lib/venv.sh; ensure_peers", checkout)
+    assert done.returncode == 0, done.stderr
+    last = (checkout / "asked").read_text().splitlines()[-1]
+    assert last == f"-m pip install -q --disable-pip-version-check {options}-e .[peers]"
+
+
+def test_a_build_with_cuda_is_refused(checkout):
+    fake = 'VENV=.venv-peers; mkdir -p $VENV/bin; printf "#!/bin/sh\\nexit 1\\n" > $VENV/bin/python'
+    done = bash(f". scripts/lib/venv.sh; {fake}; chmod +x $VENV/bin/python; refuse_cuda", checkout)
+    assert done.returncode == 1
+    assert "not the CPU build. Remove .venv-peers and run again with PIP_EXTRA_IND" in done.stderr
+
+
+def runs(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_busy_processes_end_with_the_command_and_with_their_parent():
+    loaded = [sys.executable, ROOT / "scripts" / "lib" / "loaded.py", "2"]
+    children = "import os; p = os.getppid(); print(open(f'/proc/{p}/task/{p}/children').read())"
+    done = subprocess.run(
+        [*loaded, sys.executable, "-c", f"{children}; raise SystemExit(3)"],
+        capture_output=True, text=True, timeout=50,
+    )  # fmt: skip
+    busy = done.stdout.split()[:2]
+    assert done.returncode == 3 and len(done.stdout.split()) == 3
+    assert not any(map(runs, busy))
+    waiting = subprocess.Popen([*loaded, "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    waiting.stdin.write(b"x\n")
+    waiting.stdin.flush()
+    assert waiting.stdout.read(1) == b"x"
+    path = Path(f"/proc/{waiting.pid}/task/{waiting.pid}/children")
+    busy = path.read_text().split()[:2]
+    waiting.kill()
+    waiting.communicate()
+    until(lambda: not any(map(runs, busy)), "the busy ones to end")

@@ -129,8 +129,10 @@ def test_archives_are_named_with_the_way_to_convert_them(tmp_path):
     refused(tmp_path, f.getvalue(), r"zip archive, as torch.save.*Convert it once")
 
 
+@pytest.mark.peer
 def test_files_of_pytorch_are_named(tmp_path):
-    torch = pytest.importorskip("torch")
+    import torch
+
     for new in (True, False):
         f = io.BytesIO()
         torch.save({"a": torch.ones(2)}, f, _use_new_zipfile_serialization=new)

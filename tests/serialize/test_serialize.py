@@ -189,8 +189,10 @@ def test_expanded_tensors_stay_small(path):
 # --- other tools ----------------------------------------------------------------------------------
 
 
+@pytest.mark.peer
 def test_other_tools_read_a_flat_dict(path):
-    tools = pytest.importorskip("safetensors.numpy")
+    import safetensors.numpy as tools
+
     state = {"a.weight": tensor([[1.0, 2.0]]), "b": tensor([3], dtypes.int64), "": tensor([4])}
     save(state, path)
     got = tools.load_file(path)
@@ -199,16 +201,20 @@ def test_other_tools_read_a_flat_dict(path):
         np.testing.assert_array_equal(got[name], t.array)
 
 
+@pytest.mark.peer
 def test_nested_files_satisfy_other_tools_too(path):
-    tools = pytest.importorskip("safetensors")
+    import safetensors as tools
+
     w = np.arange(12.0)
     save({"a": {"b": [tensor([1.0])], 3: wrap(w[2:]), "v": wrap(w)}, "e": tensor([])}, path)
     with tools.safe_open(path, "numpy") as f:
         assert {"a.b.0", "a.v", "e"} == set(f.keys())
 
 
+@pytest.mark.peer
 def test_files_of_other_tools_load_as_flat_dicts(path):
-    tools = pytest.importorskip("safetensors.numpy")
+    import safetensors.numpy as tools
+
     state = {"half": np.ones(3, np.float16), "w": np.arange(6.0).reshape(2, 3), "e": np.zeros(0)}
     tools.save_file(state, path, metadata={"format": "np"})
     got = load(path)

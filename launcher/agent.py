@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 
 from disttrain.comm.control import Segment
+from disttrain.lifetime import adopt_orphans, die_with_parent
 
 from . import worker
 from .env import JOB_FD, worker_env
@@ -24,7 +25,7 @@ from .options import streams_of
 from .output import Console, Stream, consoles
 from .plan import Plan
 from .policy import REAP, Exit, Policy, Signal, root_cause
-from .processes import adopt_orphans, die_with_parent, held_back, kill_descendants, reap
+from .processes import held_back, kill_descendants, reap
 from .report import RankReport, cause_of, headline, write_report
 
 LISTEN = 30.0  # seconds for a slow reader to take the last outputs of a job

@@ -16,12 +16,13 @@ import traceback
 from typing import Any
 
 from disttrain.errors import LaunchError
+from disttrain.lifetime import adopt_orphans
 
 from .agent import Agent, say, tell
 from .env import worker_env
 from .options import Options
 from .plan import Plan, describe, make_plan, reserve_port
-from .processes import adopt_orphans, held_back, kill_descendants
+from .processes import held_back, kill_descendants
 from .worker import COMPAT
 
 

@@ -1,34 +1,12 @@
-"""Processes of Linux as the launcher needs them: parent-death signals, orphans, whole trees."""
+"""Processes of Linux as the launcher needs them: held-back signals, whole trees, reaping."""
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
-
-
-def _prctl(option: int, value: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(option, value, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), f"prctl({option})")
-
-
-def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when ``parent`` (its parent) ends."""
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before the call
-        os._exit(128 + signal.SIGKILL)
-
-
-def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent ends."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 @contextmanager

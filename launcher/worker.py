@@ -21,10 +21,10 @@ from typing import Any
 from disttrain import context
 from disttrain.comm.control import JOB_SLOT, Segment
 from disttrain.errors import DisttrainError
+from disttrain.lifetime import die_with_parent
 
 from .env import JOB_FD, worker_env
 from .plan import Plan
-from .processes import die_with_parent
 
 COMPAT = "disttrain.compat.torch"
 

@@ -24,6 +24,7 @@ from typing import Any
 from .. import context
 from ..core import dtypes
 from ..errors import WorkerFailed
+from ..lifetime import shows
 from .fetch import Plan
 from .transfer import BATCH, END, ERROR, LENGTH, Receiver
 from .worker import RESET, TASK, Failure, Job, run
@@ -203,7 +204,8 @@ class Pool:
 
     def _died(self, worker: _Worker) -> WorkerFailed:
         """Say how a worker ended."""
-        worker.process.join(_GRACE)
+        if shows(worker.pidfd, _GRACE):
+            worker.process.join()
         code = worker.process.exitcode
         if code is not None and code < 0:
             known = -code in set(signal.Signals)
@@ -247,7 +249,8 @@ def _end(workers: list[_Worker], pid: int) -> None:
                 os.kill(worker.process.pid, sign)
         deadline = time.monotonic() + _GRACE
         for worker in started:
-            worker.process.join(max(0.0, deadline - time.monotonic()))
+            if worker.pidfd >= 0 and shows(worker.pidfd, deadline - time.monotonic()):
+                worker.process.join()
     for worker in started:
         if worker.pidfd >= 0:
             os.close(worker.pidfd)

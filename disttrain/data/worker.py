@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
-import os
 import pickle
 import random
-import select
 import signal
 import socket
-import threading
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,11 +17,11 @@ import numpy as np
 from .. import context
 from ..core import dtypes
 from ..core.random import manual_seed
+from ..lifetime import die_with
 from .fetch import Plan, fetcher
 from .info import WorkerInfo, set_worker_info
 from .transfer import BATCH, ERROR, LENGTH, Sender
 
-_PR_SET_PDEATHSIG = 1
 TASK, RESET = "task", "reset"
 
 
@@ -68,7 +64,7 @@ def _settle(job: Job, worker_id: int) -> None:
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets it, too, and ends its workers
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    _die_with(job)
+    die_with(job.parent, job.is_child)
     me = context.current()
     me.rank, me.world_size, me.local_rank, me.local_world_size = job.numbers
     me.waiter = context.Waiter()  # looks after no peers, and keeps real time
@@ -78,29 +74,6 @@ def _settle(job: Job, worker_id: int) -> None:
     random.seed(seed)
     np.random.seed(np.random.SeedSequence([job.base_seed, worker_id]).generate_state(4))
     set_worker_info(WorkerInfo(worker_id, job.num_workers, seed, job.plan.dataset))
-
-
-def _die_with(job: Job) -> None:
-    """End when the parent ends, in whatever way, and whatever this process does then.
-
-    The kernel's signal comes at the end of the *thread* that forked, which may be a short-lived
-    one; then a thread here waits for the process.
-    """
-    if job.is_child:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != job.parent:
-            os._exit(1)
-        return
-    try:
-        parent = os.pidfd_open(job.parent)
-    except ProcessLookupError:
-        os._exit(1)
-    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
-
-
-def _watch(parent: int) -> None:
-    select.select([parent], [], [])  # until the end of the process that is waited for
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _serve(job: Job, worker_id: int, sock: socket.socket) -> None:

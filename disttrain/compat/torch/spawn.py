@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import pickle
+import select
 import signal
 import sys
+import threading
 import traceback
+import weakref
 from collections.abc import Callable
-from multiprocessing.connection import Connection, wait
-
-from launcher.processes import die_with_parent
+from typing import Any
 
 from ... import context
 from ...errors import ConfigError, DisttrainError
+from ...lifetime import die_with, shows
 from .shim import Shim
 
 _GRACE = 5.0  # seconds between asking processes to end and killing them
@@ -48,67 +49,141 @@ class ProcessExitedException(ProcessException):
         self.exit_code, self.signal_name = exit_code, signal_name
 
 
-def _run(fn: Callable, index: int, args: tuple, failure: Connection, parent: int) -> None:
-    """The body of a started process."""
-    die_with_parent(parent)
+class _Started:
+    """A started process and what it says of its end.
+
+    Its end shows on a pidfd: a sentinel of ``multiprocessing`` stays silent as long as anything
+    that the process has started keeps a copy of the other end. An exception is told at once, as
+    the process may still wait for its threads; the text is in a file in memory, which holds any
+    length without a reader.
+    """
+
+    def __init__(self, fork: Any, fn: Callable, index: int, args: tuple, daemon: bool) -> None:
+        self.index = index
+        self.failure = os.memfd_create("disttrain-failure", os.MFD_CLOEXEC)
+        self.told = os.eventfd(0, os.EFD_CLOEXEC)
+        weakref.finalize(self, _close, self.failure, self.told)
+        starter = os.getpid()
+        is_child = threading.current_thread() is threading.main_thread()
+        body = (fn, index, args, self.failure, self.told, starter, is_child)
+        self.process = fork.Process(target=_run, args=body, daemon=daemon)
+        self.process.start()
+        self.ended = os.pidfd_open(self.process.pid)
+        weakref.finalize(self, _close, self.ended)
+
+    @property
+    def raised(self) -> str:
+        """The traceback of what it raised, so far as it has."""
+        return os.pread(self.failure, os.fstat(self.failure).st_size, 0).decode()
+
+
+def _close(*fds: int) -> None:
+    for fd in fds:
+        os.close(fd)
+
+
+def _run(
+    fn: Callable, index: int, args: tuple, failure: int, told: int, parent: int, is_child: bool
+) -> None:
+    """The body of a started process. ``is_child``: of the main thread of ``parent``?"""
+    die_with(parent, is_child)
+    me = os.getpid()
     try:
         fn(index, *args)
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
     except Exception:
-        failure.send_bytes(pickle.dumps(traceback.format_exc()))
+        if os.getpid() != me:  # a process that fn has forked speaks for itself alone
+            raise
+        os.write(failure, traceback.format_exc().encode(errors="replace"))
+        os.eventfd_write(told, 1)
         sys.exit(1)
 
 
 class ProcessContext:
     """Started processes, to be joined."""
 
-    def __init__(self, processes: list, failures: list[Connection]) -> None:
-        self.processes, self._failures = processes, failures
+    def __init__(self, started: list[_Started]) -> None:
+        self.processes = [s.process for s in started]
+        self._started = started
+        self._running = list(started)
 
     def pids(self) -> list[int]:
         return [p.pid for p in self.processes]
 
-    def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
-        """True once all have ended well; False when ``timeout`` seconds were not enough.
+    @property
+    def sentinels(self) -> dict[int, int]:
+        """Descriptor -> index, of what has not been seen to end."""
+        return {s.process.sentinel: s.index for s in self._running}
 
-        When one fails, the others are asked to end, killed after ``grace_period`` seconds, and
-        ``ProcessRaisedException`` or ``ProcessExitedException`` tells of the first.
+    def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
+        """True once all have ended well; False when some still run: ``timeout`` seconds have
+        passed (None: for ever), or another one has ended.
+
+        When one fails, the others get ``grace_period`` seconds (if given) to end by themselves,
+        are asked to, and after as long again are killed; ``ProcessRaisedException`` or
+        ``ProcessExitedException`` tells of the first.
         """
-        running = {p.sentinel: i for i, p in enumerate(self.processes) if p.exitcode is None}
-        wait(list(running), timeout)
-        failed = next((i for i, p in enumerate(self.processes) if p.exitcode), None)
-        if failed is None:
-            return all(p.exitcode == 0 for p in self.processes)
-        self._stop(_GRACE if grace_period is None else grace_period)
-        self._report(failed)
+        if not self._running:
+            return True
+        self._wait(timeout)
+        told = [s for s in self._running if shows(s.told)]
+        ended = [s for s in self._running if shows(s.ended)]
+        for s in ended:
+            s.process.join()
+        failed = [*told, *(s for s in ended if s.process.exitcode != 0)]
+        if not failed:
+            self._running = [s for s in self._running if s not in ended]
+            return not self._running
+        self._stop(grace_period)
+        self._report(failed[0])
         raise AssertionError("a report raises")
 
-    def _stop(self, grace: float) -> None:
-        """End what still runs."""
-        deadline = context.now() + grace
-        for p in self.processes:
-            p.terminate()
-        for p in self.processes:
-            p.join(max(0.0, deadline - context.now()))
-            if p.exitcode is None:
-                p.kill()
-                p.join()
+    def _wait(self, timeout: float | None) -> None:
+        """Until one ends or tells of an exception."""
+        poll = select.poll()
+        for s in self._running:
+            poll.register(s.ended, select.POLLIN)
+            poll.register(s.told, select.POLLIN)
+        poll.poll(None if timeout is None else max(0.0, timeout) * 1000)
 
-    def _report(self, index: int) -> None:
-        """Raise what became of process ``index``."""
-        p = self.processes[index]
-        if self._failures[index].poll():
-            text = pickle.loads(self._failures[index].recv_bytes())  # written by our own fork
+    def _stop(self, grace: float | None) -> None:
+        """End what still runs: by waiting for ``grace`` seconds, if given; then by signals."""
+        if grace is not None:
+            self._let_end(grace)
+        for s in self._running:
+            s.process.terminate()
+        self._let_end(_GRACE if grace is None else grace)
+        for s in self._running:
+            s.process.kill()
+            s.process.join()
+        self._running = []
+
+    def _let_end(self, seconds: float) -> None:
+        deadline = context.now() + seconds
+        for s in self._running:
+            shows(s.ended, deadline - context.now())
+
+    def _report(self, failed: _Started) -> None:
+        """Raise what became of a process."""
+        p, index, text = failed.process, failed.index, failed.raised
+        if text:
             raise ProcessRaisedException(
                 f"\n\n-- Process {index} terminated with the following error:\n{text}", index, p.pid
             )
-        if p.exitcode < 0:
-            name = signal.Signals(-p.exitcode).name
+        if p.exitcode is not None and p.exitcode < 0:
+            name = _signal_name(-p.exitcode)
             message = f"process {index} terminated with signal {name}"
         else:
             name, message = None, f"process {index} terminated with exit code {p.exitcode}"
         raise ProcessExitedException(message, index, p.pid, p.exitcode, name)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
 
 
 def spawn(
@@ -125,15 +200,14 @@ def spawn(
         raise ConfigError(f"spawn: nprocs={nprocs}; 1 or more is needed")
     if start_method not in _METHODS:
         raise ConfigError(f"spawn: start_method={start_method!r}; needed one of {_METHODS}")
-    fork, processes, failures = multiprocessing.get_context("fork"), [], []
-    for i in range(nprocs):
-        reader, writer = fork.Pipe(duplex=False)
-        p = fork.Process(target=_run, args=(fn, i, args, writer, os.getpid()), daemon=daemon)
-        p.start()
-        writer.close()
-        processes.append(p)
-        failures.append(reader)
-    started = ProcessContext(processes, failures)
+    fork, running = multiprocessing.get_context("fork"), []
+    try:
+        for i in range(nprocs):
+            running.append(_Started(fork, fn, i, args, daemon))
+    except BaseException:
+        ProcessContext(running)._stop(0.0)
+        raise
+    started = ProcessContext(running)
     if not join:
         return started
     while not started.join():

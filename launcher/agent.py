@@ -26,7 +26,7 @@ from .output import Console, Stream, consoles
 from .plan import Plan
 from .policy import REAP, Exit, Policy, Signal, root_cause
 from .processes import held_back, kill_descendants, reap
-from .report import RankReport, cause_of, headline, write_report
+from .report import VANISHED, RankReport, cause_of, headline, write_report
 
 LISTEN = 30.0  # seconds for a slow reader to take the last outputs of a job
 LISTEN_FAILED = 0.5  # ... that has failed, and whose end must not wait
@@ -137,11 +137,13 @@ class Agent:
             self._execute(rank, restart, agent)
         worker.become_rank(self.plan, self.segment, rank, restart, agent)
         if self.body is not None:
-            body = self.body
+            body, me = self.body, os.getpid()
             worker.forget_exit_handlers()
 
             def run() -> None:
-                _write(result, body(rank))
+                data = body(rank)
+                if os.getpid() == me:  # and no process that the body has forked
+                    _write(result, data)
 
             return worker.run_rank(self.plan, self.segment, rank, restart, run)
         os.close(result)
@@ -239,9 +241,11 @@ class Agent:
         del self.pids[rank]
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
         code = 128 + number if number else os.WEXITSTATUS(status)
+        cause, text = self.segment.slot(rank).error
+        if cause and number and rank in self.stopped:
+            number, code = 0, 1  # its exception ended it; our signal only cut its farewell short
         event = Exit(rank, code, now, number)
         if event.failed:
-            cause, text = self.segment.slot(rank).error
             self.segment.publish_failure(rank, cause_of(event, cause), text)
         self._perform(self.policy.exited(event))
         return True
@@ -305,8 +309,8 @@ class Agent:
     def _outcome(self) -> Attempt:
         reports = {e.rank: self._rank_report(e) for e in self.policy.exits}
         echoes = {r.rank for r in reports.values() if r.echo}
-        first = root_cause(self.policy.exits, echoes)
-        code = first.code if first is not None else 0
+        vanished = {r.rank for r in reports.values() if r.vanished}
+        first, code = root_cause(self.policy.exits, echoes, vanished)
         if self.policy.stopped_by:
             code = 128 + self.policy.stopped_by
         ranks = [reports[rank] for rank in sorted(reports)]
@@ -320,8 +324,10 @@ class Agent:
     def _rank_report(self, e: Exit) -> RankReport:
         slot = self.segment.slot(e.rank)
         cause, text = slot.error
+        vanished = not e.failed and slot.state == "running"
         return RankReport(
-            rank=e.rank, pid=slot.pid, code=e.code, signal=e.signal, cause=cause_of(e, cause),
+            rank=e.rank, pid=slot.pid, code=e.code, signal=e.signal,
+            cause=VANISHED if vanished else cause_of(e, cause), vanished=vanished,
             traceback=text, doing=slot.doing if e.failed else "",
             echo=cause.startswith("PeerFailed"), stopped=e.rank in self.stopped,
             error_file=self._error_file(e.rank) if cause else "",

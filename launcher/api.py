@@ -57,6 +57,12 @@ def launch(
         attempt = run_in_agent(plan, body)
     if attempt.code:
         raise LaunchError(_failure(attempt, name))
+    without = [rank for rank, data in enumerate(attempt.results) if not data]
+    if without:
+        raise LaunchError(
+            f"launch({name}): ranks {without} have ended with exit code 0, but not by returning "
+            "from the function (os._exit, or an exec); return, so that there is a result"
+        )
     return [pickle.loads(data) for data in attempt.results]  # from our own forked children
 
 

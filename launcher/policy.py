@@ -8,6 +8,7 @@ ranks get ``shutdown_timeout`` seconds; a second SIGINT kills at once.
 from __future__ import annotations
 
 import signal
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 GRACE = 0.3  # for the others to notice a failure and say so
@@ -91,7 +92,20 @@ class Policy:
         return bool(self.stopped_by) or any(e.failed for e in self.exits)
 
 
-def root_cause(exits: list[Exit], echoes: set[int]) -> Exit | None:
-    """The first failure that is not only the echo of another (a rank that raised PeerFailed)."""
+def root_cause(
+    exits: list[Exit], echoes: set[int], vanished: Collection[int] = ()
+) -> tuple[Exit | None, int]:
+    """What the others failed of, and the exit code of the job.
+
+    It is the first failure that is not only the echo of another (a rank that raised PeerFailed).
+    Where all are echoes, it is a rank that has ``vanished``: that ended with code 0 in the middle
+    of its program. That alone is no failure; a program may end so when it is done.
+    """
     failed = sorted((e for e in exits if e.failed), key=lambda e: e.at)
-    return next((e for e in failed if e.rank not in echoes), failed[0] if failed else None)
+    if not failed:
+        return None, 0
+    own = [e for e in failed if e.rank not in echoes]
+    if own:
+        return own[0], own[0].code
+    gone = sorted((e for e in exits if e.rank in vanished), key=lambda e: e.at)
+    return (gone or failed)[0], failed[0].code

@@ -12,6 +12,7 @@ from typing import Any
 from .policy import Exit
 
 BAR = "=" * 60
+VANISHED = "ended with exit code 0 in the middle of its program (os._exit, or an exec)"
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class RankReport:
     doing: str
     echo: bool  # its error only says that another rank failed
     stopped: bool  # the launcher stopped it
+    vanished: bool = False  # it ended with code 0, but not at the end of its program
     error_file: str = ""  # where its exception stands as JSON
 
 

@@ -27,6 +27,7 @@ from .env import JOB_FD, worker_env
 from .plan import Plan
 
 COMPAT = "disttrain.compat.torch"
+FAREWELL = 3.0  # seconds that a failed rank has for its threads and exit handlers
 
 
 def become_rank(plan: Plan, segment: Segment, rank: int, restart: int, agent: int) -> None:
@@ -75,31 +76,65 @@ def forget_exit_handlers() -> None:
 
 
 def run_rank(plan: Plan, segment: Segment, rank: int, restart: int, body: Callable[[], Any]) -> int:
-    """Run ``body`` and give the exit code; an exception is printed, recorded and published."""
-    slot = segment.slot(rank)
+    """Run ``body`` and give the exit code; an exception is printed, recorded and published.
+
+    A process that ``body`` has forked comes back from it, too, when nothing else ends it. It ends
+    like any Python process, and says nothing of the rank.
+    """
+    slot, me = segment.slot(rank), os.getpid()
+    error, code = None, 0
     try:
         body()
-        code = 0
     except SystemExit as stop:
         code = _exit_code(stop)
     except KeyboardInterrupt:
         code = 128 + signal.SIGINT
-    except BaseException as error:
-        code = 1
-        _report(plan, segment, rank, restart, error)
+    except BaseException as raised:
+        error, code = raised, 1
+    is_rank = os.getpid() == me
+    if error is not None:
+        sys.stdout.flush()
+        sys.stderr.write(format_error(error))
+    if code and is_rank:
+        if error is not None:
+            _report(plan, segment, rank, restart, error)
+        slot.state = "failed"
+        _end_within(FAREWELL, code)
+    code = _finish(code)
+    if is_rank:
+        slot.state = "failed" if code else "finished"
+    return code
+
+
+def _finish(code: int) -> int:
+    """What Python does at the end of a program: threads, exit handlers, outputs. The exit code."""
     try:
         threading._shutdown()  # type: ignore[attr-defined]  # wait for the program's threads
         atexit._run_exitfuncs()
     except BaseException:
         traceback.print_exc()
         code = code or 1
-    slot.state = "failed" if code else "finished"
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except (OSError, ValueError):
             code = code or 1
     return code
+
+
+def _end_within(seconds: float, code: int) -> None:
+    """End this process after that time: a rank that has failed is not kept by a thread, an exit
+    handler or a child that never ends. (One that succeeds waits for them, as Python does.)"""
+    me = os.getpid()
+
+    def end() -> None:
+        time.sleep(seconds)
+        threads = [t.name for t in threading.enumerate() if not t.daemon and t.is_alive()]
+        said = f"dtrun: process {me} has failed and is ended, though it still waits; its threads: "
+        os.write(2, f"{said}{', '.join(threads)}\n".encode(errors="replace"))
+        os._exit(code)
+
+    threading.Thread(target=end, daemon=True).start()
 
 
 def _exit_code(stop: SystemExit) -> int:
@@ -114,8 +149,6 @@ def _exit_code(stop: SystemExit) -> int:
 def _report(plan: Plan, segment: Segment, rank: int, restart: int, error: BaseException) -> None:
     text = format_error(error)
     cause = f"{type(error).__name__}: {error}"
-    sys.stdout.flush()
-    sys.stderr.write(text)
     segment.slot(rank).record_error(cause, text)
     if type(error).__name__ != "PeerFailed":
         segment.publish_failure(rank, cause, text)

@@ -181,6 +181,70 @@ def test_peers_in_a_collective_learn_of_a_death(tmp_path, death):
     assert set(os.listdir("/dev/shm")) == before
 
 
+THREAD = "import threading; threading.Thread(target=time.sleep, args=(600,)).start()"
+CHILD = "import multiprocessing as m; m.Process(target=time.sleep, args=(600,)).start()"
+HANDLER = "import atexit; atexit.register(time.sleep, 600)"
+
+
+@pytest.mark.parametrize("beside", [THREAD, CHILD, HANDLER])
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_raise_ends_the_job_whatever_lives_beside_it(tmp_path, beside, ranks):
+    script = FAIL.format(f"{beside}; raise ValueError('boom')").replace("'1'", f"'{ranks - 1}'")
+    ended = dtrun(tmp_path, script, "--nproc-per-node", str(ranks))
+    assert ended.code == 1 and "cause     : ValueError: boom" in ended.err
+    assert "exitcode  : 1 " in ended.err and "Traceback" in ended.err
+
+
+def test_a_thread_may_end_its_work_after_a_success(tmp_path):
+    script = (
+        "import threading, time\n"
+        "def work():\n    time.sleep(0.5)\n    print('done')\n"
+        "threading.Thread(target=work).start()\n"
+    )
+    assert dtrun(tmp_path, script).out == "done\n"
+
+
+FORKED = """
+import os, sys
+child = os.fork()
+if child == 0:
+    {}
+else:
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    from disttrain import context
+    segment = context.current().slots["comm.job"]
+    slot = segment.slot(int(os.environ["RANK"]))
+    print(code, slot.state, slot.error, segment.failure())
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "code"), [("raise ValueError('child')", 1), ("sys.exit(4)", 4), ("pass", 0)]
+)
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_process_that_a_rank_forks_does_not_speak_for_it(tmp_path, end, code, method):
+    ended = dtrun(tmp_path, FORKED.format(end), *TWO, "--start-method", method)
+    assert ended.code == 0 and ended.err.count("ValueError: child") == (2 if code == 1 else 0)
+    assert sorted(ended.out.splitlines()) == [
+        f"[rank {r}] {code} running ('', '') None" for r in (0, 1)
+    ]
+
+
+def test_a_rank_that_vanishes_is_the_cause_of_what_it_makes_others_fail_of(tmp_path):
+    script = (
+        "import os\nfrom disttrain.errors import PeerFailed\n"
+        "if os.environ['RANK'] == '1': os._exit(0)\n"
+        "raise PeerFailed(1, 'it has ended')\n"
+    )
+    ended = dtrun(tmp_path, script, *TWO)
+    headline = ended.err[ended.err.index("Root Cause") :]
+    assert ended.code == 1 and "rank      : 1 " in headline
+    assert "cause     : ended with exit code 0 in the middle of its program" in headline
+    assert "rank 0: PeerFailed: rank 1 failed: it has ended" in headline
+    alone = "import os\nif os.environ['RANK'] == '1': os._exit(0)"
+    assert dtrun(tmp_path, alone, *TWO).code == 0  # it may have been done
+
+
 DAEMONS = """
 import os, subprocess, sys, time
 subprocess.Popen(["setsid", "sleep", "60"])

@@ -55,6 +55,29 @@ def test_a_death_is_told(death, cause):
         launch(dying, 2)
 
 
+def test_a_rank_that_vanishes_has_no_result():
+    def vanish():
+        if os.environ["RANK"] == "1":
+            os._exit(0)
+
+    with pytest.raises(LaunchError, match=r"ranks \[1\] have ended with exit code 0, but not by"):
+        launch(vanish, 2)
+
+
+def test_a_process_that_a_rank_forks_has_no_say():
+    def fork_two():
+        for end in ("raise", "return"):
+            pid = os.fork()
+            if pid == 0:
+                if end == "raise":
+                    raise ValueError("of the child")
+                return "the child's"
+            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == (end == "raise")
+        return "the rank's"
+
+    assert launch(fork_two, 2) == ["the rank's"] * 2
+
+
 def test_a_result_that_cannot_be_pickled_is_told():
     with pytest.raises(LaunchError, match=r"(?i)pickle"):
         launch(lambda: lambda: None, 1)

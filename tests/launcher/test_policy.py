@@ -57,10 +57,17 @@ def test_ranks_of_a_dead_front_are_killed():
 
 def test_the_root_cause_is_the_first_failure_that_is_no_echo():
     exits = [Exit(2, 1, at=3.0), Exit(0, 1, at=1.0), Exit(1, 139, at=2.0), Exit(3, 0, at=0.5)]
-    assert root_cause(exits, echoes={0, 2}).rank == 1
-    assert root_cause(exits, echoes=set()).rank == 0
-    assert root_cause(exits, echoes={0, 1, 2}).rank == 0
-    assert root_cause([Exit(0, 0, at=1.0)], set()) is None
+    assert root_cause(exits, echoes={0, 2}) == (exits[2], 139)
+    assert root_cause(exits, echoes=set()) == (exits[1], 1)
+    assert root_cause(exits, echoes={0, 1, 2}) == (exits[1], 1)
+    assert root_cause([Exit(0, 0, at=1.0)], set()) == (None, 0)
+
+
+def test_a_rank_that_vanished_is_the_cause_where_the_others_only_echo():
+    exits = [Exit(2, 0, at=1.0), Exit(0, 1, at=2.0), Exit(1, 1, at=3.0)]
+    assert root_cause(exits, echoes={0, 1}, vanished={2}) == (exits[0], 1)
+    assert root_cause(exits, echoes={0}, vanished={2}) == (exits[2], 1)
+    assert root_cause(exits[:1], set(), vanished={2}) == (None, 0)
 
 
 # --- the command line ----------------------------------------------------------------------------

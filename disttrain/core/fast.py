@@ -1,7 +1,9 @@
-"""The gate's fast path for the commonest forms: one or two plain operands of one element type.
+"""The gate's fast path for the commonest forms: one or two plain operands of one element type, a
+reduction, a view whose memory is already at hand.
 
 Same meaning as ``gate.gate`` for them, with the generality taken out: everything that is not a
-plain float array under RECORD or PLAIN mode goes to the gate itself.
+plain float array under RECORD or PLAIN mode goes to the gate itself. Bodies are long and nodes are
+filled in place on purpose: small operations are all overhead, and Python's calls are most of that.
 """
 
 from __future__ import annotations
@@ -13,18 +15,15 @@ import numpy as np
 
 from ..context import SLOW, thread
 from .gate import Primitive, finish, gate
-from .node import Node
-from .tensor import Tensor
+from .node import Node, next_seq
+from .tensor import Storage, Tensor
 
 _new = object.__new__
 ndarray = np.ndarray
 
 
 def binary(prim: Primitive) -> Callable[[Any, Any], Any]:
-    """A function of two operands that runs ``prim`` as the gate would.
-
-    One long body on purpose: small operations are all overhead, and calls are most of that.
-    """
+    """A function of two operands that runs ``prim`` as the gate would."""
     forward = prim.forward
     differentiable = prim.differentiable
     rule_a_reads, rule_b_reads = (prim.save_bits + [0, 0])[:2]
@@ -81,9 +80,14 @@ def binary(prim: Primitive) -> Callable[[Any, Any], Any]:
         else:
             keep = rule_a_reads if node_b is None else rule_a_reads | rule_b_reads
         saved = (a if keep & 1 else None, b if keep & 2 or other is None else None)
-        out._node = node = Node(
-            prim, (node_a, node_b), saved, no_params, result.shape, result.dtype
-        )
+        out._node = node = _new(Node)
+        node.prim = prim
+        node.edges = (node_a, node_b)
+        node.saved = saved
+        node.params = no_params
+        node.shape = result.shape
+        node.dtype = result.dtype
+        node.seq = next_seq()
         if version_a or version_b:
             node.versions = (version_a, version_b)
         return out
@@ -92,22 +96,26 @@ def binary(prim: Primitive) -> Callable[[Any, Any], Any]:
     return run
 
 
-def unary(prim: Primitive) -> Callable[[Any], Any]:
-    """A function of one operand that runs ``prim`` as the gate would."""
+def unary(prim: Primitive) -> Callable[..., Any]:
+    """A function of one operand that runs ``prim`` as the gate would; it may be given the
+    parameters as a dict, which must not be changed afterwards."""
     forward = prim.forward
     differentiable = prim.differentiable
     reads = prim.save_bits[0] if prim.save_bits else 0
     saves_out = prim.saves_out
     no_params: dict = {}
 
-    def run(a: Any) -> Any:
+    def run(a: Any, params: dict = no_params) -> Any:
         mode = thread.mode
         if mode == SLOW or not isinstance(a, Tensor):
-            return gate(prim, (a,), no_params) if isinstance(a, Tensor) else prim(a)
+            return gate(prim, (a,), params) if isinstance(a, Tensor) else prim(a, **params)
         x = a.array
         if x.__class__ is not ndarray or x.dtype.kind != "f":
-            return gate(prim, (a,), no_params)
-        result = forward(x)
+            return gate(prim, (a,), params)
+        try:
+            result = forward(x, **params) if params else forward(x)
+        except ValueError:
+            return gate(prim, (a,), params)
         if result.__class__ is not ndarray:
             result = finish(result)
         out = _new(Tensor)
@@ -123,8 +131,14 @@ def unary(prim: Primitive) -> Callable[[Any], Any]:
         node_a = a._node
         if node_a is None:
             return out
-        saved = (a,) if reads else (None,)
-        out._node = node = Node(prim, (node_a,), saved, no_params, result.shape, result.dtype)
+        out._node = node = _new(Node)
+        node.prim = prim
+        node.edges = (node_a,)
+        node.saved = (a,) if reads else _NOTHING
+        node.params = params
+        node.shape = result.shape
+        node.dtype = result.dtype
+        node.seq = next_seq()
         if version:
             node.versions = (version,)
         if saves_out:
@@ -134,3 +148,35 @@ def unary(prim: Primitive) -> Callable[[Any], Any]:
 
     run.__name__ = run.__qualname__ = prim.name
     return run
+
+
+_NOTHING = (None,)
+
+
+def viewed(prim: Primitive, source: Any, array: Any, params: dict, mode: int) -> Any:
+    """The tensor over ``array``, a view of the memory of ``source`` that ``prim`` has made, or
+    would make, with ``params``; recorded as the gate would. ``mode`` is RECORD or PLAIN."""
+    out = _new(Tensor)
+    out.array = array
+    st = source._st
+    if st is None:
+        st = source._st = Storage()
+    elif st.gen != source._gen:
+        source._refresh_node()
+    out._st = st
+    out._gen = st.gen
+    if mode:
+        out._view = (source, None, (), {})
+        return out
+    out._view = (source, prim, (), params)
+    before = source._node
+    if before is not None:
+        out._node = node = _new(Node)
+        node.prim = prim
+        node.edges = (before,)
+        node.saved = _NOTHING
+        node.params = params
+        node.shape = array.shape
+        node.dtype = array.dtype
+        node.seq = next_seq()
+    return out

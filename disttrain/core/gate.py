@@ -35,7 +35,7 @@ from ..errors import (
     DTypeError,
     ShapeError,
 )
-from .node import AccumulateGrad, Node, Output
+from .node import AccumulateGrad, Node, Output, next_seq
 from .tensor import Size, Storage, Tensor, wrap
 
 _new = object.__new__
@@ -247,7 +247,14 @@ def _gate_simple(prim: Primitive, a: Tensor, params: dict) -> Any:
     if kind.kind not in "fcV":
         return out
     saved = (a,) if prim.save_bits[0] else _NOTHING
-    out._node = node = Node(prim, (before,), saved, params, result.shape, kind)
+    out._node = node = _new(Node)
+    node.prim = prim
+    node.edges = (before,)
+    node.saved = saved
+    node.params = params
+    node.shape = result.shape
+    node.dtype = kind
+    node.seq = next_seq()
     if version:
         node.versions = (version,)
     if prim.saves_out:

@@ -53,12 +53,9 @@ class Storage:
     base, so that views know that their node is stale. ``site`` is where the last write happened.
     """
 
-    __slots__ = ("gen", "site", "version")
-
-    def __init__(self) -> None:
-        self.version = 0
-        self.gen = 0
-        self.site: str | None = None
+    version = 0
+    gen = 0
+    site: str | None = None
 
 
 class Tensor:

@@ -6,6 +6,7 @@ import math as _math
 from typing import Any
 
 from ...core import dtypes
+from ...core.fast import unary
 from ...core.tensor import Tensor
 from ...errors import DTypeError, ShapeError
 from ..primitives import elementwise as el
@@ -30,9 +31,19 @@ def sum(  # noqa: A001
     axis: Any = None, keepdims: bool = False,
 ) -> Tensor:  # fmt: skip
     """The sum over ``dim`` (None: all). ``axis`` and ``keepdims`` are numpy's names."""
-    input = typed(as_input(input, "sum"), dtype)
-    dim, keepdim = dim if axis is None else axis, keepdim or keepdims
-    return reduce.sum_(input, dims=dims(dim, input.ndim, "sum"), keepdim=keepdim)
+    input = as_input(input, "sum")
+    if dtype is not None:
+        input = typed(input, dtype)
+    if axis is not None:
+        dim = axis
+    keepdim = keepdim or keepdims
+    if dim is None and not keepdim:
+        return _sum(input, _TOTAL[input.ndim])
+    return _sum(input, {"dims": dims(dim, input.ndim, "sum"), "keepdim": keepdim})
+
+
+_sum = unary(reduce.sum_)
+_TOTAL = [{"dims": tuple(range(n)), "keepdim": False} for n in range(65)]  # numpy's limit is 64
 
 
 @numpy_names

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ...context import SLOW, thread
+from ...core.fast import viewed
 from ...core.gate import Tracer, check_inplace
 from ...core.tensor import Tensor, wrap
 from ...errors import DimError
@@ -15,6 +17,8 @@ from .gathering import index_get, index_put
 from .inplace import copy_, fill_, records, write
 
 _BASIC = (int, slice, type(None), type(Ellipsis))
+_BOUNDS = (int, type(None))
+ndarray = np.ndarray
 
 
 def _items(key: Any) -> tuple[tuple, bool]:
@@ -78,12 +82,35 @@ def _check(self: Tensor, items: tuple) -> None:
         dim += 1
 
 
+def _is_plain(items: tuple) -> bool:
+    """Whether all of ``items`` are what numpy makes a view of as we would."""
+    for item in items:
+        if item.__class__ is slice:
+            step = item.step
+            if step is not None and (step.__class__ is not int or step <= 0):
+                return False
+            if not (item.start.__class__ in _BOUNDS and item.stop.__class__ in _BOUNDS):
+                return False
+        elif item.__class__ not in _BASIC:
+            return False
+    return True
+
+
 def getitem(self: Tensor, key: Any) -> Tensor:
     """``self[key]``."""
-    if key.__class__ is int:
-        shape = self.meta()[0]
-        if shape and -shape[0] <= key < shape[0]:
-            return views.getitem(self, index=(key,))
+    mode = thread.mode
+    if mode != SLOW:
+        x = self.array
+        items = key if key.__class__ is tuple else (key,)
+        if x.__class__ is ndarray and (key.__class__ is int or _is_plain(items)):
+            try:
+                array = x[key]
+                if array.__class__ is not ndarray:
+                    array = x[(*items, Ellipsis)]  # numpy gave a number; this is its place
+            except IndexError:
+                pass
+            else:
+                return viewed(views.getitem, self, array, {"index": items}, mode)
     items, basic = _items(key)
     if not basic:
         return index_get(self, items)

@@ -9,13 +9,17 @@ from typing import Any
 
 import numpy as np
 
+from ...context import SLOW, thread
 from ...core import dtypes
+from ...core.fast import viewed
 from ...core.tensor import Size, Tensor
 from ...errors import DimError, ShapeError
 from ..primitives import elementwise as el
 from ..primitives import views
 from ..promotion import result_type
 from . import args as check
+
+ndarray = np.ndarray
 
 
 def reshape(input: Tensor, *shape: Any) -> Tensor:
@@ -24,6 +28,18 @@ def reshape(input: Tensor, *shape: Any) -> Tensor:
 
 
 def _reshape(where: str, input: Tensor, sizes: tuple) -> Tensor:
+    mode = thread.mode
+    if mode != SLOW:
+        x = input.array
+        if x.__class__ is ndarray:
+            try:
+                array = x.reshape(sizes)
+            except ValueError:
+                pass
+            else:
+                base = array.base
+                if base is x or (base is not None and base is x.base):
+                    return viewed(views.reshape, input, array, {"shape": sizes}, mode)
     try:
         return views.reshape(input, shape=sizes)
     except ValueError:
@@ -84,13 +100,13 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     last = check.one_dim(end_dim, n, "flatten")
     if first > last:
         raise ShapeError(f"flatten: start_dim {start_dim} comes after end_dim {end_dim}")
-    shape = tuple(input.shape)
+    shape = input.meta()[0]
     joined = (math.prod(shape[first : last + 1]),)
-    return views.reshape(input, shape=shape[:first] + joined + shape[last + 1 :])
+    return _reshape("flatten", input, shape[:first] + joined + shape[last + 1 :])
 
 
 def ravel(input: Tensor) -> Tensor:
-    return views.reshape(input, shape=(-1,))
+    return _reshape("ravel", input, (-1,))
 
 
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
@@ -108,6 +124,16 @@ def _fill_hole(sizes: Sequence[int], total: int) -> tuple:
 def permute(input: Tensor, *dims: Any) -> Tensor:
     """Reorder the dimensions."""
     order = check.size(dims, "permute")
+    mode = thread.mode
+    if mode != SLOW:
+        x = input.array
+        if x.__class__ is ndarray and min(order, default=-1) >= 0:
+            try:
+                array = x.transpose(order)
+            except ValueError:
+                pass
+            else:
+                return viewed(views.permute, input, array, {"dims": order}, mode)
     if len(order) != input.ndim:
         raise DimError(
             f"permute: {list(order)} given for a tensor with {input.ndim} dimensions; name each "
@@ -122,6 +148,18 @@ def permute(input: Tensor, *dims: Any) -> Tensor:
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Swap two dimensions."""
     n = input.ndim
+    mode = thread.mode
+    if mode != SLOW:
+        x = input.array
+        order = list(range(n))
+        try:
+            order[dim0], order[dim1] = order[dim1], order[dim0]
+        except (IndexError, TypeError):
+            pass
+        else:
+            if x.__class__ is ndarray:
+                how = {"dims": tuple(order)}
+                return viewed(views.permute, input, x.transpose(order), how, mode)
     a, b = check.one_dim(dim0, n, "transpose"), check.one_dim(dim1, n, "transpose")
     order = list(range(n))
     if n:
@@ -149,18 +187,17 @@ moveaxis = movedim
 
 def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """Drop dimensions of size 1 (all, or those named that have size 1)."""
-    shape = tuple(input.shape)
-    drop = check.dims(dim, input.ndim, "squeeze")
-    return views.reshape(
-        input, shape=tuple(n for i, n in enumerate(shape) if not (i in drop and n == 1))
-    )
+    shape = input.meta()[0]
+    drop = check.dims(dim, len(shape), "squeeze")
+    kept = tuple([n for i, n in enumerate(shape) if n != 1 or i not in drop])
+    return _reshape("squeeze", input, kept)
 
 
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """Add a dimension of size 1 at ``dim``."""
     d = check.one_dim(dim, input.ndim + 1, "unsqueeze")
-    shape = tuple(input.shape)
-    return views.reshape(input, shape=(*shape[:d], 1, *shape[d:]))
+    shape = input.meta()[0]
+    return _reshape("unsqueeze", input, (*shape[:d], 1, *shape[d:]))
 
 
 def expand(input: Tensor, *sizes: Any) -> Tensor:

@@ -15,6 +15,7 @@ from .. import tree
 from ..core.gate import Primitive, Tracer, gate
 from ..core.tensor import Tensor
 from ..errors import CaptureError, ConfigError, ShapeError
+from ..ops.functions import join
 from ..ops.functions import views as shaping
 from ..ops.primitives.batching import front
 from ..ops.primitives.views import expand, permute, reshape
@@ -141,9 +142,9 @@ def per_example(prim: Primitive) -> Callable:
             ]
             rows.append(prim(*one, **params))
         if prim.multi:
-            outs = tuple(shaping.stack(column) for column in zip(*rows, strict=True))
+            outs = tuple(join.stack(column) for column in zip(*rows, strict=True))
             return outs, (0,) * len(outs)
-        return shaping.stack(rows), 0
+        return join.stack(rows), 0
 
     return rule
 
@@ -292,7 +293,7 @@ def _in_chunks(
     places = _places(out_dims, parts[0])
     return unflatten(
         [
-            c[0] if place is None else shaping.cat(list(c), place)
+            c[0] if place is None else join.cat(list(c), place)
             for c, place in zip(zip(*columns, strict=True), places, strict=True)
         ]
     )

@@ -8,6 +8,7 @@ from .functions.einsum import *
 from .functions.elementwise import *
 from .functions.embedding import *
 from .functions.gathering import *
+from .functions.join import *
 from .functions.linalg import *
 from .functions.loss import *
 from .functions.norm import *

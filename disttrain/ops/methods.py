@@ -363,9 +363,9 @@ xlogy nan_to_num sum nansum mean var std amax amin max min argmax argmin prod an
 logsumexp count_nonzero norm matmul mm bmm mv dot inner outer addmm t equal isclose allclose"""
 _SHAPE = """reshape view view_as reshape_as flatten ravel unflatten permute transpose swapaxes
 swapdims movedim moveaxis squeeze unsqueeze expand expand_as broadcast_to narrow select split chunk
-tensor_split unbind repeat tile flip fliplr flipud roll tril triu diagonal diag trace stride clone
+tensor_split unbind flip fliplr flipud roll tril triu diagonal diag trace stride clone
 contiguous is_contiguous"""
-_OTHERS = """gather scatter scatter_add index_select index_add index_fill masked_select masked_fill
+_OTHERS = """repeat tile gather scatter scatter_add index_select index_add index_fill masked_select masked_fill
 nonzero take argwhere repeat_interleave softmax log_softmax multinomial bernoulli sort argsort topk
 unique median bincount kthvalue quantile"""
 for _name in _MATH.split():

@@ -15,15 +15,14 @@ from .args import numpy_names
 from .args import tensor as as_input
 from .elementwise import abs, square
 from .reduce import amax, amin, count_nonzero, root, sum, typed
+from .views import transpose
 
 _fast_matmul = fast.binary(linalg.matmul)
 
 
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """The matrix product; vectors and batches as in numpy."""
-    as_input(input, "matmul")
-    as_input(other, "matmul", "other")
-    n, m = input.ndim, other.ndim
+    n, m = as_input(input, "matmul").ndim, as_input(other, "matmul", "other").ndim
     if n >= 2 and m >= 2:
         return _fast_matmul(input, other)
     if n == 0 or m == 0:
@@ -103,12 +102,15 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 def t(input: Tensor) -> Tensor:
     """The transpose of a matrix (a vector stays)."""
-    if input.ndim > 2:
+    n = input.ndim
+    if n == 2:
+        return transpose(input, 0, 1)
+    if n > 2:
         raise ShapeError(
             f"t: shape {list(input.shape)} given; at most 2 dimensions are allowed; use "
             "transpose(dim0, dim1) or .mT"
         )
-    return permute(input, dims=tuple(reversed(range(input.ndim))))
+    return permute(input, dims=(0,) * n)
 
 
 @numpy_names

@@ -16,7 +16,6 @@ from ...core.tensor import Size, Tensor
 from ...errors import DimError, ShapeError
 from ..primitives import elementwise as el
 from ..primitives import views
-from ..promotion import result_type
 from . import args as check
 
 ndarray = np.ndarray
@@ -245,67 +244,6 @@ def broadcast_tensors(*tensors: Tensor) -> tuple:
     return tuple(expand(t, shape) for t in tensors)
 
 
-@check.numpy_names
-def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """Join tensors along an existing dimension."""
-    tensors = tuple(tensors)
-    if not tensors:
-        raise ShapeError("cat: no tensors given; at least one is needed")
-    for i, t in enumerate(tensors):
-        check.tensor(t, "cat", f"element {i}")
-    # An empty vector joins anything, as programs that grow a tensor from nothing expect.
-    full = [t for t in tensors if not (t.ndim == 1 and t.shape[0] == 0)] or [tensors[0]]
-    d = check.one_dim(dim, full[0].ndim, "cat")
-    _check_cat(full, d)
-    kind = full[0].meta()[1]
-    if any(t.meta()[1] != kind for t in full):
-        kind = result_type(*full).np
-        full = [t if t.meta()[1] == kind else el.cast(t, dtype=kind) for t in full]
-    return views.cat(*full, dim=d, sizes=tuple(t.meta()[0][d] for t in full))
-
-
-concat = concatenate = cat
-
-
-def _check_cat(tensors: Sequence[Tensor], d: int) -> None:
-    first = tensors[0].meta()[0]
-    if not first:
-        raise ShapeError("cat: 0-d tensors cannot be joined; use stack")
-    for i, t in enumerate(tensors):
-        shape = t.meta()[0]
-        if len(shape) != len(first) or shape[:d] + shape[d + 1 :] != first[:d] + first[d + 1 :]:
-            raise ShapeError(
-                f"cat: tensor {i} has shape {list(shape)}, tensor 0 has {list(first)}; all sizes "
-                f"but that of dimension {d} must be equal"
-            )
-
-
-@check.numpy_names
-def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """Join tensors of one shape along a new dimension."""
-    tensors = tuple(tensors)
-    if not tensors:
-        raise ShapeError("stack: no tensors given; at least one is needed")
-    shape = tensors[0].meta()[0]
-    for i, t in enumerate(tensors):
-        if t.meta()[0] != shape:
-            raise ShapeError(
-                f"stack: tensor {i} has shape {list(t.shape)}, tensor 0 has {list(shape)}; all "
-                "must be equal"
-            )
-    d = check.one_dim(dim, len(shape) + 1, "stack")
-    return cat([unsqueeze(t, d) for t in tensors], d)
-
-
-def vstack(tensors: Sequence[Tensor]) -> Tensor:
-    return cat([reshape(t, (1, -1)) if t.ndim < 2 else t for t in tensors], 0)
-
-
-def hstack(tensors: Sequence[Tensor]) -> Tensor:
-    parts = [reshape(t, (1,)) if t.ndim == 0 else t for t in tensors]
-    return cat(parts, 0 if parts[0].ndim == 1 else 1)
-
-
 def _slice(input: Tensor, d: int, start: int, stop: int, step: int = 1) -> Tensor:
     return views.getitem(input, index=(slice(None),) * d + (slice(start, stop, step),))
 
@@ -374,28 +312,6 @@ def unbind(input: Tensor, dim: int = 0) -> tuple:
     """All elements along ``dim``, as views."""
     d = check.one_dim(dim, input.ndim, "unbind")
     return views.unbind(input, dim=d)
-
-
-def repeat(input: Tensor, *sizes: Any) -> Tensor:
-    """Copies side by side: ``sizes`` copies along each dimension."""
-    times = check.size(sizes, "repeat")
-    shape = tuple(input.shape)
-    lead = len(times) - len(shape)
-    if lead < 0:
-        raise ShapeError(f"repeat: {list(times)} has fewer numbers than the shape {list(shape)}")
-    shape = (1,) * lead + shape
-    out = views.reshape(input, shape=tuple(x for n in shape for x in (1, n)))
-    out = views.expand(
-        out, shape=tuple(x for n, r in zip(shape, times, strict=True) for x in (r, n))
-    )
-    final = tuple(n * r for n, r in zip(shape, times, strict=True))
-    out = views.reshape(out, shape=final)
-    return el.copy(out) if math.prod(times) == 1 else out
-
-
-def tile(input: Tensor, dims: Sequence[int]) -> Tensor:
-    dims = tuple(dims)
-    return repeat(input, (1,) * (input.ndim - len(dims)) + dims)
 
 
 def flip(input: Tensor, *dims: Any) -> Tensor:
@@ -496,18 +412,14 @@ __all__ = [
     "broadcast_shapes",
     "broadcast_tensors",
     "broadcast_to",
-    "cat",
     "chunk",
     "clone",
-    "concat",
-    "concatenate",
     "diag",
     "diagonal",
     "flatten",
     "flip",
     "fliplr",
     "flipud",
-    "hstack",
     "meshgrid",
     "moveaxis",
     "movedim",
@@ -519,11 +431,9 @@ __all__ = [
     "select",
     "split",
     "squeeze",
-    "stack",
     "swapaxes",
     "swapdims",
     "tensor_split",
-    "tile",
     "trace",
     "transpose",
     "tril",
@@ -531,5 +441,4 @@ __all__ = [
     "unbind",
     "unflatten",
     "unsqueeze",
-    "vstack",
 ]

@@ -79,11 +79,10 @@ def binary(prim: Primitive) -> Callable[[Any, Any], Any]:
             keep = rule_b_reads
         else:
             keep = rule_a_reads if node_b is None else rule_a_reads | rule_b_reads
-        saved = (a if keep & 1 else None, b if keep & 2 or other is None else None)
         out._node = node = _new(Node)
         node.prim = prim
         node.edges = (node_a, node_b)
-        node.saved = saved
+        node.saved = (a if keep & 1 else None, b if keep & 2 or other is None else None)
         node.params = no_params
         node.shape = result.shape
         node.dtype = result.dtype

@@ -366,8 +366,8 @@ swapdims movedim moveaxis squeeze unsqueeze expand expand_as broadcast_to narrow
 tensor_split unbind flip fliplr flipud roll tril triu diagonal diag trace stride clone
 contiguous is_contiguous"""
 _OTHERS = """repeat tile gather scatter scatter_add index_select index_add index_fill masked_select
-masked_fill nonzero take argwhere repeat_interleave softmax log_softmax multinomial bernoulli sort argsort topk
-unique median bincount kthvalue quantile"""
+masked_fill nonzero take argwhere repeat_interleave softmax log_softmax multinomial bernoulli sort
+argsort topk unique median bincount kthvalue quantile"""
 for _name in _MATH.split():
     setattr(Tensor, _name, getattr(api, _name))
 for _name in _SHAPE.split():

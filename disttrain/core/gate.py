@@ -47,7 +47,8 @@ class Primitive:
 
     forward(*arrays, **params) -> array or tuple of arrays
     rules[i](g, out, values, node) -> gradient for argument i; or vjp_all(..., needs) for all
-    saves[i]: which arguments rule i reads; saves_out: whether any rule reads the result
+    saves[i]: which arguments rule i reads; saves_out, out_bits: whether any rule reads the
+    result, and which
     jvp, batch: see ``func``; shape(*metas, **params) -> (shape, dtype) or a list of them
     expr: scalar expression for kernels; view: the result shares memory with argument 0
     """
@@ -59,6 +60,7 @@ class Primitive:
         self.saves: tuple[tuple[int, ...], ...] = ()
         self.save_bits: list[int] = []
         self.saves_out = False
+        self.out_bits = 0  # the arguments whose rules read the result
         self.differentiable = False
         self.multi = False
         self.jvp: Any = None
@@ -305,7 +307,8 @@ def _share(prim: Primitive | None, args: tuple, params: dict, out: Tensor) -> No
     array, given = out.array, source.array
     if array.__class__ is ndarray:
         base = array.base
-        if base is None or not (base is given or base is given.base or array is given):
+        known = base is given or array is given or (base is not None and base is given.base)
+        if not known and (base is None or not np.may_share_memory(array, given)):
             return
         if array is given:
             out.array = given.view()
@@ -367,7 +370,7 @@ def attach(prim: Primitive, edges: tuple, bits: int, args: tuple, params: dict, 
         for i, o in enumerate(out):
             if i not in prim.nondiff_outputs and o.meta()[1].kind in "fcV":
                 o._node = Output(node, i)
-        if prim.saves_out:
+        if bits & prim.out_bits:
             # Statistics for the rule, where there are any, and not what the program goes on with.
             keep = prim.nondiff_outputs or range(len(out))
             node.out = tuple(o.alias() if i in keep else None for i, o in enumerate(out))
@@ -376,7 +379,7 @@ def attach(prim: Primitive, edges: tuple, bits: int, args: tuple, params: dict, 
         if kind.kind not in "fcV":
             return
         out._node = node = Node(prim, edges, tuple(saved), params, shape, kind)
-        if prim.saves_out:
+        if bits & prim.out_bits:
             node.out = out.alias()
     if versions is not None:
         node.versions = tuple(versions)

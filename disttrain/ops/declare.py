@@ -145,6 +145,7 @@ def _set_vjp(prim: Primitive, vjp: dict[str, Callable] | Callable) -> None:
         saves = tuple(i for i, a in enumerate(prim.args) if a in names)
         prim.saves = (saves,) * len(prim.args)
         prim.saves_out = "out" in names
+        prim.out_bits = -1 if prim.saves_out else 0
         prim.vjp_all = _adapt(prim, vjp, names)
     else:
         rules, saves = [], []
@@ -154,6 +155,7 @@ def _set_vjp(prim: Primitive, vjp: dict[str, Callable] | Callable) -> None:
             rules.append(_adapt(prim, rule, names) if rule else _no_gradient)
             saves.append(tuple(i for i, b in enumerate(prim.args) if b in names))
             prim.saves_out = prim.saves_out or "out" in names
+            prim.out_bits |= ("out" in names) << len(saves) - 1
         prim.rules, prim.saves = tuple(rules), tuple(saves)
     prim.save_bits = [sum(1 << j for j in s) for s in prim.saves]
 

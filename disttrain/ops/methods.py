@@ -22,6 +22,7 @@ from .functions import linalg as products
 from .functions import random as sampling
 from .functions import subscript as indexing
 from .functions import views as shape
+from .primitives import aliases
 from .primitives import elementwise as el
 from .printing import text
 
@@ -248,7 +249,7 @@ def size(self: Tensor, dim: int | None = None) -> Any:
 
 
 def _real(self: Tensor) -> Tensor:
-    return el.real(self) if self.dtype.is_complex else self
+    return aliases.real(self) if self.dtype.is_complex else self
 
 
 def type_as(self: Tensor, other: Tensor) -> Tensor:

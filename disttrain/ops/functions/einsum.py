@@ -12,9 +12,10 @@ from typing import Any
 
 from ...core.tensor import Tensor
 from ...errors import ShapeError
+from ..primitives.aliases import diagonal
 from ..primitives.linalg import matmul
 from ..primitives.reduce import sum_
-from ..primitives.views import diagonal, expand, permute, reshape
+from ..primitives.views import expand, permute, reshape
 from .args import tensor as as_input
 
 

@@ -14,8 +14,8 @@ from ...core import dtypes
 from ...core.fast import viewed
 from ...core.tensor import Size, Tensor
 from ...errors import DimError, ShapeError
+from ..primitives import aliases, views
 from ..primitives import elementwise as el
-from ..primitives import views
 from . import args as check
 
 ndarray = np.ndarray
@@ -351,17 +351,17 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
     """The diagonal over two dimensions, as the last dimension."""
     a = check.one_dim(dim1, input.ndim, "diagonal")
     b = check.one_dim(dim2, input.ndim, "diagonal")
-    return views.diagonal(input, offset=offset, dim1=a, dim2=b)
+    return aliases.diagonal(input, offset=offset, dim1=a, dim2=b)
 
 
 def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     """A matrix with this diagonal, or the diagonal of this matrix."""
     if input.ndim == 2:
-        return views.diagonal(input, offset=diagonal, dim1=0, dim2=1)
+        return el.copy(aliases.diagonal(input, offset=diagonal, dim1=0, dim2=1))
     if input.ndim != 1:
         raise ShapeError(f"diag: shape {list(input.shape)} given; a vector or a matrix is needed")
     n = input.shape[0] + abs(diagonal)
-    return views.diagonal_embed(input, offset=diagonal, dim1=0, dim2=1, shape=(n, n))
+    return aliases.diagonal_embed(input, offset=diagonal, dim1=0, dim2=1, shape=(n, n))
 
 
 def trace(input: Tensor) -> Tensor:

@@ -335,7 +335,7 @@ def _unfold_shape(x: Any, kernel: tuple, stride: tuple, padding: tuple, dilation
 _WINDOW = {"kernel": (3, 2), "stride": (2, 1), "padding": (1, 0), "dilation": (1, 2)}
 
 unfold_columns = primitive(
-    "unfold", _unfold, "x",
+    "im2col", _unfold, "x",
     vjp={
         "x": lambda g, x_shape, kernel, stride, padding, dilation: fold_columns(
             g, size=tuple(x_shape)[2:], kernel=kernel, stride=stride, padding=padding,
@@ -346,7 +346,7 @@ unfold_columns = primitive(
     samples=lambda rng: [((rng.normal(size=(2, 2, 5, 4)),), dict(_WINDOW))],
 )  # fmt: skip
 fold_columns = primitive(
-    "fold", _fold, "columns",
+    "col2im", _fold, "columns",
     vjp={
         "columns": lambda g, kernel, stride, padding, dilation: unfold_columns(
             g, kernel=kernel, stride=stride, padding=padding, dilation=dilation

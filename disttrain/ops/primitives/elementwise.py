@@ -12,6 +12,7 @@ from ...backends.lang import expr as ex
 from ...core import dtypes
 from ..declare import binary, broadcast, primitive, type_of, unary
 from ..promotion import convert, result_type, scalar
+from .aliases import real
 
 _TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
 
@@ -36,13 +37,6 @@ def _unit(rng: np.random.Generator) -> list:
 # --- one tensor -------------------------------------------------------------------------------
 neg = unary("neg", np.negative, lambda g: -g, expr=lambda a: -a)
 conj = unary("conj", np.conjugate, lambda g: conj(g))
-real = primitive(
-    "real", lambda a: a.real.copy(), "a", vjp={"a": lambda g: g},
-    shape=lambda a: (
-        a.shape, np.dtype(f"f{a.dtype.itemsize // (2 if a.dtype.kind == 'c' else 1)}")
-    ),
-)  # fmt: skip
-real.elementwise = True
 absolute = unary("abs", np.absolute, lambda g, a: g * sign(a), expr=lambda a: ex.abs(a))
 
 
@@ -218,9 +212,10 @@ atan2 = binary(
     "atan2", np.arctan2, lambda g, a, b: g * b / (a * a + b * b),
     lambda g, a, b: -g * a / (a * a + b * b), floating=True, samples=_both_positive,
 )  # fmt: skip
+# From the inputs: a result that was written to afterwards is of no consequence.
 logaddexp = binary(
     "logaddexp", np.logaddexp,
-    lambda g, a, out: g * exp(a - out), lambda g, b, out: g * exp(b - out),
+    lambda g, a, b: g / (exp(b - a) + 1), lambda g, a, b: g / (exp(a - b) + 1),
     floating=True,
 )  # fmt: skip
 

@@ -33,6 +33,7 @@ def batched(prim_of: Any, shift: Any) -> Any:
         out = prim_of()(front(args[0], dims[0]), **{**params, **shift(params, size)})
         return out, (0,) * len(out) if isinstance(out, tuple) else 0
 
+    rule.shift = shift
     return rule
 
 
@@ -167,47 +168,6 @@ pad_constant = primitive(
     ),
     samples=matrix_samples(widths=((1, 0), (0, 2))),
     batch=batched(lambda: pad_constant, lambda p, n: {"widths": ((0, 0), *p["widths"])}),
-)  # fmt: skip
-
-
-def _diagonal_shape(a: Any, offset: int, dim1: int, dim2: int) -> tuple:
-    dummy = np.broadcast_to(np.zeros((), np.int8), a.shape)
-    return dummy.diagonal(offset, dim1, dim2).shape, a.dtype
-
-
-diagonal = primitive(
-    "diagonal", lambda a, offset, dim1, dim2: a.diagonal(offset, dim1, dim2).copy(), "a",
-    vjp={
-        "a": lambda g, offset, dim1, dim2, a_shape: diagonal_embed(
-            g, offset=offset, dim1=dim1, dim2=dim2, shape=a_shape
-        )
-    },
-    jvp="linear", shape=_diagonal_shape, samples=matrix_samples(offset=1, dim1=0, dim2=1),
-    batch=batched(lambda: diagonal, up("dim1", "dim2")),
-)  # fmt: skip
-
-
-def _diagonal_embed(a: Any, offset: int, dim1: int, dim2: int, shape: tuple) -> Any:
-    out = np.zeros(shape, a.dtype)
-    view = out.diagonal(offset, dim1, dim2)
-    view.flags.writeable = True  # numpy marks diagonals read-only; this memory is our own
-    view[...] = a
-    return out
-
-
-diagonal_embed = primitive(
-    "diagonal_embed", _diagonal_embed, "a",
-    vjp={
-        "a": lambda g, offset, dim1, dim2: diagonal(g, offset=offset, dim1=dim1, dim2=dim2)
-    },
-    jvp="linear", shape=lambda a, offset, dim1, dim2, shape: (tuple(shape), a.dtype),
-    samples=lambda rng: [
-        ((rng.normal(size=(3,)),), {"offset": 1, "dim1": 0, "dim2": 1, "shape": (3, 4)})
-    ],
-    batch=batched(
-        lambda: diagonal_embed,
-        lambda p, n: {**up("dim1", "dim2")(p, n), "shape": (n, *p["shape"])},
-    ),
 )  # fmt: skip
 
 

@@ -9,15 +9,34 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.null import NullArray
+from ...errors import CaptureError
 from ..declare import primitive
+from .aliases import as_strided, own_place, view_as_complex
 from .batching import fronted
-from .views import expand, getitem, permute, reshape
+from .views import expand, reshape
 
 ndarray = np.ndarray
 
 
+OVERLAP = (
+    "unsupported operation: more than one element of the written-to tensor (shape {}) refers to a "
+    "single memory location. Please clone() the tensor before performing the operation."
+)
+
+
+def writeable(dst: Any) -> Any:
+    """``dst``, made writeable where numpy refuses only because it is an expanded view. Raises
+    ``ValueError`` where two of its elements are one."""
+    if dst.__class__ is ndarray and not dst.flags.writeable:
+        if any(s == 0 and n > 1 for s, n in zip(dst.strides, dst.shape, strict=True)):
+            raise ValueError(OVERLAP.format(list(dst.shape)))
+        dst.flags.writeable = True
+    return dst
+
+
 def _assign(dst: Any, src: Any) -> Any:
-    np.copyto(dst, src, casting="unsafe")
+    np.copyto(writeable(dst), src, casting="unsafe")
     return dst
 
 
@@ -30,36 +49,69 @@ def _through(array: Any, chain: tuple) -> Any:
     return array
 
 
+# How a region that numpy had to copy goes back to where it was taken from.
+_BACK: dict[Any, Callable[[ndarray, ndarray, dict], ndarray]] = {
+    reshape: lambda region, dst, params: region.reshape(dst.shape),
+    view_as_complex: lambda region, dst, params: region.view(dst.dtype).reshape(dst.shape),
+    as_strided: lambda region, dst, params: own_place(region, dst.shape, params["layout"]),
+}
+
+
+def _put(dst: ndarray, value: Any, chain: tuple) -> None:
+    """Write ``value`` to the part of ``dst`` that ``chain`` leads to. No layout is presumed: where
+    a view has become a copy (numpy's reshape of other strides), the copy is written back."""
+    copies = []
+    region = dst
+    for prim, params in chain:
+        source, region = region, prim.forward(region, **params)
+        if prim in _BACK and not np.may_share_memory(source, region):
+            copies.append((prim, params, region, source))
+    writeable(region)[...] = value
+    for prim, params, part, source in reversed(copies):
+        source[...] = _BACK[prim](part, source, params)
+
+
 def _view_write(base: Any, value: Any, chain: tuple) -> Any:
-    out = base.copy(order="K")
-    region = _through(out, chain)
-    region[...] = value
+    out = base.copy()
+    _put(out, value, chain)
     return out
 
 
-def _view_write_base(g: Any, chain: tuple) -> Any:
-    return view_write(g, _through(g, chain) * 0, chain=chain)
-
-
-# How the parameters of a view change when a batch dimension of some size comes in front.
-_BEHIND_BATCH: dict[Any, Callable[[dict, int], dict]] = {
-    getitem: lambda how, size: {"index": (slice(None), *how["index"])},
-    permute: lambda how, size: {"dims": (0, *(d + 1 for d in how["dims"]))},
-    reshape: lambda how, size: {"shape": (size, *how["shape"])},
-    expand: lambda how, size: {"shape": (size, *how["shape"])},
-}
+def _behind_batch(chain: tuple, shape: tuple, size: int) -> tuple:
+    """The same views of an array of ``shape`` that has a batch dimension in front."""
+    out: list = []
+    now = NullArray(shape, np.dtype(np.float32))
+    for prim, params in chain:
+        own, now = now.shape, NullArray(*prim.shape(now, **params))
+        if prim is expand:
+            missing = len(now.shape) - len(own)
+            out.append((reshape, {"shape": (size, *(1,) * missing, *own)}))
+            params = {"shape": (size, *now.shape)}
+        elif getattr(prim.batch, "shift", None) is None:
+            raise CaptureError(
+                f"vmap: a write through {prim.name} is not possible there; use the out-of-place "
+                "form, or .clone() the view first"
+            )
+        else:
+            params = {**params, **prim.batch.shift(params, size)}
+        out.append((prim, params))
+    return tuple(out)
 
 
 def _view_write_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
     """Write through the same views, behind the batch dimension."""
-    chain = tuple((prim, _BEHIND_BATCH[prim](how, size)) for prim, how in params["chain"])
-    base, value = (fronted(a, d, size) for a, d in zip(args, dims, strict=True))
+    base = fronted(args[0], dims[0], size)
+    value = fronted(args[1], dims[1], size) if hasattr(args[1], "shape") else args[1]
+    chain = _behind_batch(params["chain"], tuple(base.shape)[1:], size)
     return view_write(base, value, chain=chain), 0
 
 
 view_write = primitive(
     "view_write", _view_write, "base value",
-    vjp={"base": _view_write_base, "value": lambda g, chain: _through(g, chain)},
+    vjp={
+        "base": lambda g, chain: view_write(g, 0, chain=chain),
+        "value": lambda g, chain: _through(g, chain),
+    },
     jvp="linear", shape=lambda base, value, chain: (base.shape, base.dtype),
     batch=_view_write_batch,
 )  # fmt: skip

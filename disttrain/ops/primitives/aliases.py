@@ -1,0 +1,263 @@
+"""Primitives that see the same memory in another way: diagonals, windows, complex parts, strides.
+
+    diagonal(a; offset, dim1, dim2)     diagonal_embed      adjoint of each other
+    unfold(a; dim, size, step)          fold_windows        adjoint of each other
+    real, imag, view_as_real, view_as_complex               between complex and real numbers
+    as_strided(a; size, stride, offset, layout)  unstride   adjoint of each other
+
+Every one is a view where numpy can make one, and a function of values in any case: given an array
+with other strides it computes the same elements, in new memory if it must.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..declare import primitive
+from .views import batched, matrix_samples, up
+
+ndarray = np.ndarray
+
+
+def _shape_of(forward: Any) -> Any:
+    """The shape rule of a view: what it does to an array of this shape that has no memory."""
+
+    def rule(a: Any, **params: Any) -> tuple:
+        return forward(np.broadcast_to(np.zeros((), np.int8), a.shape), **params).shape, a.dtype
+
+    return rule
+
+
+# --- diagonals ---------------------------------------------------------------------------------
+def _diagonal(a: Any, offset: int, dim1: int, dim2: int) -> Any:
+    out = a.diagonal(offset, dim1, dim2)
+    if a.flags.writeable:
+        out.flags.writeable = True  # numpy marks diagonals read-only
+    return out
+
+
+diagonal = primitive(
+    "diagonal", _diagonal, "a",
+    vjp={
+        "a": lambda g, offset, dim1, dim2, a_shape: diagonal_embed(
+            g, offset=offset, dim1=dim1, dim2=dim2, shape=a_shape
+        )
+    },
+    jvp="linear", shape=_shape_of(_diagonal), view=True,
+    samples=matrix_samples(offset=1, dim1=0, dim2=1),
+    batch=batched(lambda: diagonal, up("dim1", "dim2")),
+)  # fmt: skip
+
+
+def _diagonal_embed(a: Any, offset: int, dim1: int, dim2: int, shape: tuple) -> Any:
+    out = np.zeros(shape, a.dtype)
+    _diagonal(out, offset, dim1, dim2)[...] = a
+    return out
+
+
+diagonal_embed = primitive(
+    "diagonal_embed", _diagonal_embed, "a",
+    vjp={
+        "a": lambda g, offset, dim1, dim2: diagonal(g, offset=offset, dim1=dim1, dim2=dim2)
+    },
+    jvp="linear", shape=lambda a, offset, dim1, dim2, shape: (tuple(shape), a.dtype),
+    samples=lambda rng: [
+        ((rng.normal(size=(3,)), ), {"offset": 1, "dim1": 0, "dim2": 1, "shape": (3, 4)})
+    ],
+    batch=batched(
+        lambda: diagonal_embed,
+        lambda p, n: {**up("dim1", "dim2")(p, n), "shape": (n, *p["shape"])},
+    ),
+)  # fmt: skip
+
+
+# --- windows -----------------------------------------------------------------------------------
+def _unfold(a: Any, dim: int, size: int, step: int) -> Any:
+    """Windows of ``size`` every ``step`` along ``dim``, as a new last dimension."""
+    if not a.ndim:
+        a = a.reshape(1)
+    count = (a.shape[dim] - size) // step + 1
+    shape = (*a.shape[:dim], count, *a.shape[dim + 1 :], size)
+    along = a.strides[dim]
+    strides = (*a.strides[:dim], along * step, *a.strides[dim + 1 :], along)
+    return np.lib.stride_tricks.as_strided(a, shape, strides, writeable=a.flags.writeable)
+
+
+def _fold_windows(g: Any, dim: int, size: int, step: int, shape: tuple) -> Any:
+    """Add windows up where they came from."""
+    out = np.zeros(shape or (1,), g.dtype)
+    count = g.shape[dim]
+    ahead = (slice(None),) * dim
+    for i in range(size):
+        out[(*ahead, slice(i, i + (count - 1) * step + 1, step))] += g[..., i]
+    return out.reshape(shape)
+
+
+unfold = primitive(
+    "unfold", _unfold, "a",
+    vjp={
+        "a": lambda g, dim, size, step, a_shape: fold_windows(
+            g, dim=dim, size=size, step=step, shape=tuple(a_shape)
+        )
+    },
+    jvp="linear", shape=_shape_of(_unfold), view=True,
+    samples=matrix_samples(dim=1, size=2, step=1), batch=batched(lambda: unfold, up("dim")),
+)  # fmt: skip
+
+fold_windows = primitive(
+    "fold_windows", _fold_windows, "g",
+    vjp={"g": lambda g, dim, size, step: unfold(g, dim=dim, size=size, step=step)},
+    jvp="linear", shape=lambda g, dim, size, step, shape: (tuple(shape), g.dtype),
+    samples=lambda rng: [
+        ((rng.normal(size=(3, 3, 2)),), {"dim": 1, "size": 2, "step": 1, "shape": (3, 4)})
+    ],
+    batch=batched(
+        lambda: fold_windows, lambda p, n: {**up("dim")(p, n), "shape": (n, *p["shape"])}
+    ),
+)  # fmt: skip
+
+
+# --- complex numbers and their parts -----------------------------------------------------------
+def _part_type(kind: np.dtype) -> np.dtype:
+    return np.dtype(f"f{kind.itemsize // 2}") if kind.kind == "c" else kind
+
+
+def _complex_type(kind: np.dtype) -> np.dtype:
+    return np.dtype(f"c{kind.itemsize * 2}")
+
+
+def _complex_samples(rng: np.random.Generator) -> list:
+    return [((rng.normal(size=(3, 4)) + 1j * rng.normal(size=(3, 4)),), {})]
+
+
+real = primitive(
+    "real", lambda a: a.real, "a", vjp={"a": lambda g: g},
+    shape=lambda a: (a.shape, _part_type(a.dtype)), view=True, jvp="linear",
+)  # fmt: skip
+real.elementwise = True
+imag = primitive(
+    "imag", lambda a: a.imag, "a", vjp={"a": lambda g: g * 1j},
+    shape=lambda a: (a.shape, _part_type(a.dtype)), view=True, jvp="linear",
+    samples=_complex_samples,
+)  # fmt: skip
+imag.elementwise = True
+
+
+def _view_as_real(a: Any) -> Any:
+    part = _part_type(a.dtype)
+    if a.ndim and a.strides[-1] == a.itemsize:
+        return a.view(part).reshape(*a.shape, 2)
+    return np.lib.stride_tricks.as_strided(
+        a.real, (*a.shape, 2), (*a.strides, part.itemsize), writeable=a.flags.writeable
+    )
+
+
+def _view_as_complex(a: Any) -> Any:
+    if a.strides[-1] != a.itemsize or any(s % (2 * a.itemsize) for s in a.strides[:-1]):
+        a = np.ascontiguousarray(a)
+    return a.view(_complex_type(a.dtype))[..., 0]
+
+
+view_as_real = primitive(
+    "view_as_real", _view_as_real, "a", vjp={"a": lambda g: view_as_complex(g)},
+    jvp="linear", shape=lambda a: ((*a.shape, 2), _part_type(a.dtype)), view=True,
+    samples=_complex_samples, batch=batched(lambda: view_as_real, lambda p, n: {}),
+)  # fmt: skip
+view_as_complex = primitive(
+    "view_as_complex", _view_as_complex, "a", vjp={"a": lambda g: view_as_real(g)},
+    jvp="linear", shape=lambda a: (a.shape[:-1], _complex_type(a.dtype)), view=True,
+    samples=lambda rng: [((rng.normal(size=(3, 2)),), {})],
+    batch=batched(lambda: view_as_complex, lambda p, n: {}),
+)  # fmt: skip
+
+
+# --- strides -----------------------------------------------------------------------------------
+class Layout(NamedTuple):
+    """How a tensor lies in its storage, in elements: where it begins, its strides, the storage."""
+
+    first: int
+    stride: tuple[int, ...]
+    total: int
+
+
+def storage_of(a: ndarray) -> ndarray:
+    """The whole memory that ``a`` lies in, as one dimension of bytes."""
+    owner: Any = a
+    while hasattr(owner.base, "base") and hasattr(owner.base, "__array_interface__"):
+        owner = owner.base
+        while not isinstance(owner, ndarray):  # what numpy's own as_strided puts between
+            owner = owner.base
+    return owner.ravel("K").view(np.uint8)
+
+
+def layout_of(a: ndarray) -> Layout:
+    """The layout of ``a``."""
+    item = a.itemsize
+    memory = storage_of(a)
+    first = a.__array_interface__["data"][0] - memory.__array_interface__["data"][0]
+    return Layout(first // item, tuple(s // item for s in a.strides), memory.size // item)
+
+
+def _strided(cells: ndarray, size: tuple, stride: tuple, offset: int) -> ndarray:
+    steps = tuple(s * cells.itemsize for s in stride)
+    return np.lib.stride_tricks.as_strided(cells[offset:], size, steps)
+
+
+def _cells(a: Any, layout: Layout) -> ndarray:
+    """The storage of ``a`` if it lies as ``layout`` says, else a new one where it does."""
+    if layout_of(a) == layout:
+        memory = storage_of(a)
+        return memory[: layout.total * a.itemsize].view(a.dtype)
+    cells = np.zeros(layout.total, a.dtype)
+    _strided(cells, a.shape, layout.stride, layout.first)[...] = a
+    return cells
+
+
+def own_place(region: ndarray, shape: tuple, layout: Layout) -> ndarray:
+    """The tensor that ``region`` was taken from by ``as_strided``, in the storage of ``region``."""
+    cells = storage_of(region).view(region.dtype)
+    return _strided(cells, shape, layout.stride, layout.first)
+
+
+def _as_strided(a: Any, size: tuple, stride: tuple, offset: int, layout: Layout) -> Any:
+    return _strided(_cells(a, layout), size, stride, offset)
+
+
+def _unstride(g: Any, size: tuple, stride: tuple, offset: int, layout: Layout, shape: tuple) -> Any:
+    cells = np.zeros(layout.total, g.dtype)
+    places = _strided(np.arange(layout.total), size, stride, offset)
+    np.add.at(cells, places, g)
+    return _strided(cells, shape, layout.stride, layout.first).copy()
+
+
+def _strided_samples(rng: np.random.Generator) -> list:
+    how = {"size": (2, 2), "stride": (1, 3), "offset": 1, "layout": Layout(0, (4, 1), 12)}
+    return [((rng.normal(size=(3, 4)),), how)]
+
+
+as_strided = primitive(
+    "as_strided", _as_strided, "a",
+    vjp={
+        "a": lambda g, size, stride, offset, layout, a_shape: unstride(
+            g, size=size, stride=stride, offset=offset, layout=layout, shape=tuple(a_shape)
+        )
+    },
+    jvp="linear", shape=lambda a, size, stride, offset, layout: (tuple(size), a.dtype), view=True,
+    samples=_strided_samples,
+)  # fmt: skip
+
+unstride = primitive(
+    "unstride", _unstride, "g",
+    vjp={
+        "g": lambda g, size, stride, offset, layout: as_strided(
+            g, size=size, stride=stride, offset=offset, layout=layout
+        )
+    },
+    jvp="linear",
+    shape=lambda g, size, stride, offset, layout, shape: (tuple(shape), g.dtype),
+    samples=lambda rng: [
+        ((rng.normal(size=(2, 2)),), {**_strided_samples(rng)[0][1], "shape": (3, 4)})
+    ],
+)  # fmt: skip

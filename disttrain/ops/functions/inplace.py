@@ -4,6 +4,9 @@ Every write goes through one mutating primitive, ``assign``. When gradients are 
 written tensor takes over the graph position of the computed value; a write through a view gives
 the view's base a ``view_write`` node, and the other views of that base find their new place from
 it when they are next asked (``Storage.gen``).
+
+The rules of the operation may need the value that is overwritten. The nodes it made are known (they
+are the newest), so those that keep the old memory get a copy of it before the write.
 """
 
 from __future__ import annotations
@@ -15,18 +18,22 @@ import numpy as np
 
 from ...context import SLOW, thread
 from ...core.gate import Tracer, attach, check_inplace, gate, touched
+from ...core.grad_mode import no_grad
+from ...core.node import Node, Output, next_seq
 from ...core.tensor import Tensor, wrap
 from ...errors import CaptureError, DTypeError, ShapeError
 from ..primitives import elementwise as el
 from ..primitives.views import expand
-from ..primitives.write import assign, ndarray, view_write
+from ..primitives.write import OVERLAP, assign, ndarray, overlaps_itself, unlock, view_write
 
 
 def records(*args: Any) -> bool:
     """Whether an operation on ``args`` would be recorded now."""
-    return thread.grad_enabled and any(
-        isinstance(a, Tensor) and a.graph_node() is not None for a in args
-    )
+    if thread.grad_enabled:
+        for a in args:
+            if isinstance(a, Tensor) and a.graph_node() is not None:
+                return True
+    return False
 
 
 def inplace(name: str, prim: Callable, ufunc: Any = None) -> Callable:
@@ -36,15 +43,23 @@ def inplace(name: str, prim: Callable, ufunc: Any = None) -> Callable:
         quick = ufunc is not None and thread.mode != SLOW and not params and len(args) < 2
         if quick and _quick(self, args, ufunc):
             return self
-        recording = records(self, *args)
-        if recording:
-            check_inplace(self, name)
-        write(name, self, prim(self, *args, **params), recording)
-        return self
+        return overwrite(name, self, prim, *args, **params)
 
     run.__name__ = run.__qualname__ = name
     run.__doc__ = f"In-place form of ``{name.rstrip('_')}``."
     return run
+
+
+def overwrite(name: str, self: Tensor, compute: Callable, *args: Any, **params: Any) -> Tensor:
+    """Write ``compute(self, *args, **params)`` over ``self``, and give ``self``."""
+    recording = records(self, *args, *params.values())
+    if recording:
+        check_inplace(self, name)
+    for a in args:
+        _check_overlap(name, self, a)
+    since = next_seq()
+    write(name, self, compute(self, *args, **params), recording, since)
+    return self
 
 
 def _quick(self: Tensor, args: tuple, ufunc: Any) -> bool:
@@ -57,6 +72,8 @@ def _quick(self: Tensor, args: tuple, ufunc: Any) -> bool:
         y = args[0]
         if isinstance(y, Tensor):
             if (not thread.mode and y.graph_node() is not None) or y.array.dtype is not x.dtype:
+                return False
+            if y._st is not None and y._st is self._st:
                 return False
             y = y.array
             if y.ndim > x.ndim:
@@ -76,34 +93,132 @@ def _quick(self: Tensor, args: tuple, ufunc: Any) -> bool:
     return True
 
 
-def write(name: str, target: Tensor, value: Tensor, recording: bool) -> None:
-    """Write ``value`` into ``target``'s memory; move the graph when ``recording``."""
-    shape, kind = target.meta()
-    have, have_kind = value.meta()
-    if have != shape:
-        raise ShapeError(
-            f"{name}: the result has shape {list(have)}, the tensor written to has {list(shape)}; "
-            "an in-place operation cannot change the shape; use the out-of-place form"
-        )
-    if have_kind != kind:
-        if _rank(have_kind) > _rank(kind):
-            raise DTypeError(
-                f"{name}: the result is {have_kind}, which cannot be written to a tensor of "
-                f"{kind}; use the out-of-place form, or convert the tensor first"
-            )
-        value = el.cast(value, dtype=kind)
+def write(
+    name: str, target: Tensor, value: Tensor, recording: bool, since: int | None = None,
+    whole: bool = False,
+) -> None:  # fmt: skip
+    """Write ``value`` into ``target``'s memory; move the graph when ``recording``.
+
+    ``since``: nodes made after this number belong to the operation. ``whole``: ``value`` does not
+    come from ``target``, whose old value then gets a gradient of zeros, as in PyTorch.
+    """
+    value = _fitted(name, target, value)
     if isinstance(target, Tracer) or isinstance(value, Tracer):
         _replace_inner(name, target, value)
         return
+    if recording and since is not None:
+        _keep_old(target, value.graph_node(), since)
     gate(assign, (target, value.detach() if recording else value), {})
     if recording:
-        _move_graph(target, value)
+        _move_graph(target, value, whole)
+
+
+def _fitted(name: str, target: Tensor, value: Tensor) -> Tensor:
+    """``value`` in the type of ``target``; raises where it cannot be written there."""
+    shape, kind = target.meta()
+    have, have_kind = value.meta()
+    if have != shape:
+        if np.broadcast_shapes(have, shape) != shape:
+            raise ShapeError(
+                f"{name}: output with shape {list(shape)} doesn't match the broadcast shape "
+                f"{list(have)}; an in-place operation cannot change the shape: use the "
+                "out-of-place form"
+            )
+        value = expand(value, shape=shape)
+    check_writeable(name, target)
+    if have_kind != kind:
+        if _rank(have_kind) > _rank(kind):
+            raise DTypeError(
+                f"{name}: result type {value.dtype!r} can't be cast to the desired output type "
+                f"{target.dtype!r}; use the out-of-place form, or convert the tensor first"
+            )
+        value = el.cast(value, dtype=kind)
+    return value
+
+
+def check_writeable(name: str, target: Tensor) -> None:
+    """Refuse to write to an expanded tensor, of which several elements are one."""
+    array = None if isinstance(target, Tracer) else target.array
+    if array.__class__ is ndarray and not array.flags.writeable and overlaps_itself(array):
+        raise ShapeError(f"{name}: {OVERLAP.format(list(array.shape))}")
 
 
 def _rank(kind: np.dtype) -> int:
     return {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2, "c": 3}[kind.kind]
 
 
+# --- memory that is both read and written ------------------------------------------------------
+def _check_overlap(name: str, target: Tensor, source: Any) -> None:
+    """Refuse, as PyTorch does, to read what is being written when the two lie shifted."""
+    if not isinstance(source, Tensor) or source._st is None or source._st is not target._st:
+        return
+    a, b = target.array, source.array
+    if a is b or a.__class__ is not ndarray or not a.size or not b.size:
+        return
+    if not (_is_dense(a) and _is_dense(b)) or not np.may_share_memory(a, b):
+        return
+    same = a.__array_interface__["data"] == b.__array_interface__["data"]
+    if not same or a.nbytes != b.nbytes or a.strides != b.strides:
+        raise ShapeError(
+            f"{name}: unsupported operation: some elements of the input tensor (shape "
+            f"{list(b.shape)}) and the written-to tensor (shape {list(a.shape)}) refer to a single "
+            "memory location. Please clone() the tensor before performing the operation."
+        )
+
+
+def _is_dense(a: Any) -> bool:
+    """Whether the elements of ``a`` fill a stretch of memory without holes, in any order."""
+    expected = a.itemsize
+    for step, n in sorted((s, n) for s, n in zip(a.strides, a.shape, strict=True) if n != 1):
+        if step != expected:
+            return False
+        expected *= n
+    return True
+
+
+def _keep_old(target: Tensor, node: Any, since: int) -> None:
+    """Give the nodes made since then their own copy of what lies in the memory of ``target``."""
+    copies: dict[int, Tensor] = {}
+    seen = set()
+    stack = [node]
+    while stack:
+        node = stack.pop()
+        if node.__class__ is Output:
+            node = node.node
+        if node.__class__ is not Node or node.seq < since or id(node) in seen:
+            continue
+        seen.add(id(node))
+        stack.extend(node.edges)
+        for i, t in enumerate(node.saved or ()):
+            if isinstance(t, Tensor) and _lies_in(t, target):
+                if id(t) not in copies:
+                    copies[id(t)] = _old_value(t)
+                _replace_saved(node, i, copies[id(t)])
+
+
+def _lies_in(t: Tensor, target: Tensor) -> bool:
+    if isinstance(t, Tracer) or t.array.__class__ is not ndarray:
+        return False
+    return t is target or np.may_share_memory(t.array, target.array)
+
+
+def _old_value(t: Tensor) -> Tensor:
+    node = t.graph_node()
+    with no_grad():
+        copy = el.copy(t)
+    copy._node = node
+    return copy
+
+
+def _replace_saved(node: Node, i: int, value: Tensor) -> None:
+    saved = list(node.saved or ())
+    saved[i] = value
+    node.saved = tuple(saved)
+    if node.versions is not None:
+        node.versions = tuple(0 if j == i else v for j, v in enumerate(node.versions))
+
+
+# --- the graph ---------------------------------------------------------------------------------
 def _replace_inner(name: str, target: Tensor, value: Tensor) -> None:
     if not isinstance(target, Tracer) or target.viewed:
         raise CaptureError(
@@ -121,9 +236,13 @@ def _replace_inner(name: str, target: Tensor, value: Tensor) -> None:
     target.__dict__.update({k: v for k, v in value.__dict__.items() if k != "_view"})
 
 
-def _move_graph(target: Tensor, value: Tensor) -> None:
+def _move_graph(target: Tensor, value: Tensor, whole: bool) -> None:
     if target._view is None:
-        target._node = value._node
+        old = target.graph_node()
+        if old is not None and (whole or value.graph_node() is None):
+            _attach_write(target, old, value, ())
+        else:
+            target._node = value.graph_node()
         st = target._st
         if st is not None:
             st.gen += 1
@@ -134,18 +253,22 @@ def _move_graph(target: Tensor, value: Tensor) -> None:
         base, prim, _, params = base._view
         chain.append((prim, params))
     chain.reverse()
-    edges = (base.graph_node(), value._node)
-    bits = (edges[0] is not None) | (edges[1] is not None) << 1
-    base._node = None
-    if bits:
-        attach(view_write, edges, bits, (base, value), {"chain": tuple(chain)}, base)
+    _attach_write(base, base.graph_node(), value, tuple(chain))
     base._st.gen += 1
     base._gen = base._st.gen
 
 
-def _copy_value(self: Tensor, src: Any) -> Tensor:
-    if not isinstance(src, Tensor):
-        src = el.cast(self * 0 + src, dtype=self.meta()[1])
+def _attach_write(base: Tensor, old: Any, value: Tensor, chain: tuple) -> None:
+    """``base`` becomes what it was, with ``value`` written to the place that ``chain`` names."""
+    edges = (old, value.graph_node())
+    bits = (old is not None) | (edges[1] is not None) << 1
+    base._node = None
+    if bits:
+        attach(view_write, edges, bits, (base, value), {"chain": chain}, base)
+
+
+# --- copies and constants ----------------------------------------------------------------------
+def _copy_value(self: Tensor, src: Tensor) -> Tensor:
     shape, kind = self.meta()
     if src.meta()[1] != kind:
         src = el.cast(src, dtype=kind)
@@ -159,27 +282,36 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     recording = records(self, src)
     if recording:
         check_inplace(self, "copy_")
+    _check_overlap("copy_", self, src)
     try:
         value = _copy_value(self, src)
     except ValueError:
         raise ShapeError(
             f"copy_: shape {list(src.shape)} cannot be broadcast to {list(self.shape)}"
         ) from None
-    write("copy_", self, value, recording)
+    write("copy_", self, value, recording, whole=True)
     return self
 
 
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Write one value everywhere."""
     if isinstance(value, Tensor):
+        if value.ndim:
+            raise ShapeError(
+                f"fill_: a value of shape {list(value.shape)} given; a number or a 0-d tensor is "
+                "needed; use copy_ for more"
+            )
         return copy_(self, value)
     recording = records(self)
     if recording:
         check_inplace(self, "fill_")
     if thread.mode == SLOW or recording or self.array.__class__ is not ndarray:
         constant = wrap(np.asarray(value, dtype=self.meta()[1]))
-        write("fill_", self, expand(constant, shape=self.meta()[0]), recording)
+        value = expand(constant, shape=self.meta()[0])
+        write("fill_", self, value, recording, whole=True)
         return self
+    if not self.array.flags.writeable:
+        unlock(self.array)
     self.array.fill(value)
     touched(self)
     return self

@@ -250,7 +250,7 @@ def _fill(name: str, self: Tensor, prim: Any, generator: Any, then: Any = None, 
     if thread.mode == SLOW or recording:
         value = gate(prim, (), params)
         value = value if then is None else then(value)
-        write(name, self, el.cast(value, dtype=self.meta()[1]), recording)
+        write(name, self, el.cast(value, dtype=self.meta()[1]), recording, whole=True)
         return self
     value = prim.forward(**params)
     if then is not None:

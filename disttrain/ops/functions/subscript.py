@@ -8,13 +8,13 @@ import numpy as np
 
 from ...context import SLOW, thread
 from ...core.fast import viewed
-from ...core.gate import Tracer, check_inplace
+from ...core.gate import Tracer
 from ...core.tensor import Tensor, wrap
 from ...errors import DimError
 from ..primitives import views
 from ..primitives.write import view_write
 from .gathering import index_get, index_put
-from .inplace import copy_, fill_, records, write
+from .inplace import check_writeable, copy_, fill_, overwrite, records, write
 
 _BASIC = (int, slice, type(None), type(Ellipsis))
 _BOUNDS = (int, type(None))
@@ -130,16 +130,14 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
         if isinstance(value, Tensor):
             copy_(region, _squeezed(value, region.ndim))
         elif isinstance(value, (int, float, bool, complex)):
+            check_writeable("setitem", region)
             fill_(region, value)
         else:
             copy_(region, _as_tensor(value, region))
         return
     if not isinstance(value, Tensor):
         value = _as_tensor(value, self)
-    recording = records(self, value)
-    if recording:
-        check_inplace(self, "setitem")
-    write("setitem", self, index_put(self, items, value), recording)
+    overwrite("setitem", self, index_put, items, value)
 
 
 def _write_traced(self: Tensor, items: tuple, value: Any) -> None:

@@ -140,9 +140,8 @@ real.elementwise = True
 imag = primitive(
     "imag", lambda a: a.imag, "a", vjp={"a": lambda g: g * 1j},
     shape=lambda a: (a.shape, _part_type(a.dtype)), view=True, jvp="linear",
-    samples=_complex_samples,
+    samples=_complex_samples, batch=batched(lambda: imag, lambda p, n: {}),
 )  # fmt: skip
-imag.elementwise = True
 
 
 def _view_as_real(a: Any) -> Any:
@@ -155,6 +154,8 @@ def _view_as_real(a: Any) -> Any:
 
 
 def _view_as_complex(a: Any) -> Any:
+    if a.dtype.kind != "f":
+        raise TypeError(f"pairs of floating-point numbers are needed, not {a.dtype}")
     if a.strides[-1] != a.itemsize or any(s % (2 * a.itemsize) for s in a.strides[:-1]):
         a = np.ascontiguousarray(a)
     return a.view(_complex_type(a.dtype))[..., 0]
@@ -237,6 +238,17 @@ def _strided_samples(rng: np.random.Generator) -> list:
     return [((rng.normal(size=(3, 4)),), how)]
 
 
+def _rows(p: dict, n: int) -> dict:
+    """The parameters for ``n`` storages in a row."""
+    first, stride, total = p["layout"]
+    more = {
+        "size": (n, *p["size"]),
+        "stride": (total, *p["stride"]),
+        "layout": Layout(first, (total, *stride), total * n),
+    }
+    return {**more, "shape": (n, *p["shape"])} if "shape" in p else more
+
+
 as_strided = primitive(
     "as_strided", _as_strided, "a",
     vjp={
@@ -245,7 +257,7 @@ as_strided = primitive(
         )
     },
     jvp="linear", shape=lambda a, size, stride, offset, layout: (tuple(size), a.dtype), view=True,
-    samples=_strided_samples,
+    samples=_strided_samples, batch=batched(lambda: as_strided, _rows),
 )  # fmt: skip
 
 unstride = primitive(
@@ -260,4 +272,5 @@ unstride = primitive(
     samples=lambda rng: [
         ((rng.normal(size=(2, 2)),), {**_strided_samples(rng)[0][1], "shape": (3, 4)})
     ],
+    batch=batched(lambda: unstride, _rows),
 )  # fmt: skip

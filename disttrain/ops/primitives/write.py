@@ -25,14 +25,29 @@ OVERLAP = (
 )
 
 
+def overlaps_itself(a: ndarray) -> bool:
+    """Whether ``a`` was expanded, so that several of its elements are one."""
+    return any(s == 0 and n > 1 for s, n in zip(a.strides, a.shape, strict=True))
+
+
 def writeable(dst: Any) -> Any:
     """``dst``, made writeable where numpy refuses only because it is an expanded view. Raises
     ``ValueError`` where two of its elements are one."""
     if dst.__class__ is ndarray and not dst.flags.writeable:
-        if any(s == 0 and n > 1 for s, n in zip(dst.strides, dst.shape, strict=True)):
+        if overlaps_itself(dst):
             raise ValueError(OVERLAP.format(list(dst.shape)))
-        dst.flags.writeable = True
+        unlock(dst)
     return dst
+
+
+def unlock(dst: ndarray) -> None:
+    """Allow writes to a view that numpy made read-only."""
+    try:
+        dst.flags.writeable = True
+    except ValueError:
+        raise ValueError(
+            "the tensor lies in memory of a numpy array that is not writeable; .clone() it first"
+        ) from None
 
 
 def _assign(dst: Any, src: Any) -> Any:

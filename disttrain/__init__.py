@@ -3,10 +3,14 @@
     import disttrain as dt
 
 Everything a training script names is here: tensors and functions, ``dt.nn``, ``dt.optim``,
-``dt.data``, ``dt.distributed``, ``dt.func``, ``dt.compile``.
+``dt.data``, ``dt.distributed``, ``dt.func``, ``dt.compile``. Tensors and the functions on them are
+imported here; a package is loaded when it is first asked for.
 """
 
-from . import autograd, compile, core, data, distributed, func, linalg, nn, optim, serialize
+import importlib
+from typing import Any
+
+from . import core
 from .core import (
     Size,
     Tensor,
@@ -63,6 +67,23 @@ from .core.random import (
 from .ops.api import *
 from .ops.functions.random import dropout
 from .ops.printing import set_printoptions
-from .serialize import load, save
 
 __version__ = "0.1.0"
+
+_PACKAGES = ("autograd", "compile", "data", "distributed", "func", "linalg", "metrics", "nn",
+             "optim", "serialize")  # fmt: skip
+_ELSEWHERE = {"load": "serialize", "save": "serialize"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return importlib.import_module(f".{name}", __name__)
+    if name in _ELSEWHERE:
+        found = getattr(importlib.import_module(f".{_ELSEWHERE[name]}", __name__), name)
+        globals()[name] = found
+        return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list:
+    return sorted({*globals(), *_PACKAGES, *_ELSEWHERE})

@@ -8,6 +8,7 @@ can outlive the job.
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import os
 import selectors
@@ -45,6 +46,9 @@ class Attempt:
     stopped_by: int
 
 
+WARM = ("disttrain.data", "disttrain.distributed", "disttrain.optim")  # loaded once for all ranks
+
+
 class Agent:
     """Runs attempts of ``plan``. ``front`` is a descriptor that ends when our starter does."""
 
@@ -59,6 +63,9 @@ class Agent:
     def run(self) -> Attempt:
         """All attempts: the last one's outcome."""
         adopt_orphans()
+        if not self.plan.spawn:
+            for package in WARM:
+                importlib.import_module(package)
         self._listen_for_signals()
         for restart in range(self.plan.max_restarts + 1):
             attempt = self._attempt(restart)

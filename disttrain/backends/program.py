@@ -19,7 +19,7 @@ import numpy as np
 from ..errors import DTypeError, ShapeError
 from .lang.expr import walk
 from .lang.interpret import run, storage
-from .lang.kernel import COMPUTE, Array, Kernel, Loop, Reduce, check
+from .lang.kernel import Array, Kernel, Loop, Reduce, check
 from .llvm.ir import default_access
 from .llvm.native import Built, Unavailable, build
 from .llvm.wrap import DESC_ARRAY, DESC_HEAD, MAX_DIMS
@@ -218,20 +218,3 @@ def _merge(views: list[np.ndarray], axes: list[int]) -> Plan:
             for s, step in zip(strides, steps):
                 s.append(step)
     return dims, strides
-
-
-class Family(dict):
-    """Programs by element type, made when first asked for: ``family[x.dtype].fast(x, out)``."""
-
-    def __init__(self, make: Callable[[str], Kernel]) -> None:
-        super().__init__()
-        self.make = make
-
-    def __missing__(self, dtype: np.dtype) -> Program:
-        name = np.dtype(dtype).name
-        if name not in COMPUTE:
-            raise DTypeError(
-                f"there is no kernel for arrays of {name}; convert to one of {', '.join(COMPUTE)}"
-            )
-        program = self[dtype] = Program(self.make(name))
-        return program

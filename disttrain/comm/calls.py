@@ -12,11 +12,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .. import trace
 from .header import RAGGED, Call, Site, describe_array, hash64
 from .reduce_ops import ReduceOp, check_op
 
-_PACKAGE = os.path.dirname(os.path.abspath(trace.__file__)) + os.sep
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _MAX_CALLS = 4096
 
 

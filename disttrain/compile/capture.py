@@ -14,13 +14,14 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from .. import context, trace, tree
+from .. import context, tree
 from ..backends.null import NullArray
 from ..core.gate import Primitive
 from ..core.node import AccumulateGrad, Node
 from ..core.tensor import Tensor, wrap
 from ..errors import CaptureError
 from ..ops.declare import primitive
+from ..trace import call_site
 from .graph import Graph
 from .instruction import Instruction, Var
 from .pull import Rule, backward_of
@@ -101,7 +102,7 @@ class Capture:
             return
         self._refuse(
             f"capture: the value of a tensor of shape {list(t.shape)} is read at "
-            f"{trace.call_site(3)} (item(), bool(), numpy() or the like); a replay would use "
+            f"{call_site(3)} (item(), bool(), numpy() or the like); a replay would use "
             "today's value for ever. Use tensor operations such as dt.where, or read it outside"
         )
 

@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 
-from .. import trace
 from ..backends.null import NullArray
 from ..context import PLAIN, SLOW, thread
 from ..errors import (
@@ -35,6 +34,7 @@ from ..errors import (
     DTypeError,
     ShapeError,
 )
+from ..trace import call_site
 from .node import AccumulateGrad, Node, Output, next_seq
 from .tensor import Size, Storage, Tensor, wrap
 
@@ -384,7 +384,7 @@ def attach(prim: Primitive, edges: tuple, bits: int, args: tuple, params: dict, 
     if versions is not None:
         node.versions = tuple(versions)
     if thread.anomaly:
-        node.site = trace.call_site()
+        node.site = call_site()
 
 
 def _slow(prim: Primitive, args: tuple, params: dict) -> Any:
@@ -457,7 +457,7 @@ def touched(t: Tensor) -> None:
         st = t._st = Storage()
     st.version += 1
     if thread.mode != PLAIN:
-        st.site = trace.call_site(2)
+        st.site = call_site(2)
     node = t._node
     while t._view is not None:
         t = t._view[0]

@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from disttrain.backends.family import Family
 from disttrain.backends.fused import cross_entropy as ce
 from disttrain.backends.fused import elementwise as fe
 from disttrain.backends.fused import norms as fn
@@ -13,7 +14,7 @@ from disttrain.backends.fused import softmax as fs
 from disttrain.backends.fused import updates as fu
 from disttrain.backends.lang.interpret import storage
 from disttrain.backends.lang.kernel import Array
-from disttrain.backends.program import Family, Program
+from disttrain.backends.program import Program
 from disttrain.errors import ConfigError, DimError, DTypeError, ShapeError
 
 BF16 = np.dtype(ml_dtypes.bfloat16)

@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from disttrain.backends.family import Family
 from disttrain.backends.lang import expr as E
 from disttrain.backends.lang.expr import cast, index, load, var, where
 from disttrain.backends.lang.kernel import (
@@ -23,7 +24,7 @@ from disttrain.backends.lang.kernel import (
     check,
     elementwise,
 )
-from disttrain.backends.program import Family, Program
+from disttrain.backends.program import Program
 from disttrain.errors import DTypeError, ShapeError
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")

@@ -16,9 +16,9 @@ from functools import partial
 import numpy as np
 
 from ...errors import DimError
+from ..family import Family
 from ..lang.expr import eq, exp, index, load, log, ne, var, where
 from ..lang.kernel import Array, Kernel, Let, Loop, Put, Reduce, Scalar, Store, wide_type
-from ..program import Family
 
 _X, _G, _MAX = var("x"), var("g"), var("max")
 

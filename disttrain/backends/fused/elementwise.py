@@ -24,10 +24,10 @@ from functools import partial
 import numpy as np
 
 from ...errors import ConfigError, ShapeError
+from ..family import Family
 from ..lang import expr as E
 from ..lang.expr import Expr, cast, exp, sigmoid, var, where
 from ..lang.kernel import COMPUTE, Array, Kernel, Loop, Put, Reduce, Scalar, Store, elementwise
-from ..program import Family
 
 _MAX_TERMS = 8  # arrays that one kernel adds
 

@@ -16,9 +16,9 @@ from functools import partial
 
 import numpy as np
 
+from ..family import Family
 from ..lang.expr import Expr, rsqrt, var
 from ..lang.kernel import Array, Kernel, Let, Loop, Put, Reduce, Scalar, Store, wide_type
-from ..program import Family
 
 _X, _G = var("x"), var("g")
 _BLOCK = 512  # rows whose parameter gradients are added up before they join the total

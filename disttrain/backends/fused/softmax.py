@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..family import Family
 from ..lang.expr import exp, log, var
 from ..lang.kernel import Array, Kernel, Let, Loop, Reduce, Store, wide_type
-from ..program import Family
 
 _X, _G, _OUT, _MAX = var("x"), var("g"), var("out"), var("max")
 

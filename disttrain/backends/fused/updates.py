@@ -19,9 +19,9 @@ from functools import partial
 
 import numpy as np
 
+from ..family import Family
 from ..lang.expr import Expr, max, sqrt, var
 from ..lang.kernel import Array, Kernel, Loop, Scalar, Store, wide_type
-from ..program import Family
 
 _P, _G, _M, _V = var("p"), var("g"), var("m"), var("v")
 _ADAM_SCALARS = (

@@ -67,7 +67,8 @@ def _top() -> Shim:
         .give(**facade.settings())
         .give(
             __version__=VERSION, pi=math.pi, inf=math.inf, nan=math.nan, e=math.e, newaxis=None,
-            compile=dt.compile, vmap=dt.func.vmap, autocast=amp.autocast, cfloat=dtypes.complex64,
+            compile=dt.compile, load=dt.load, save=dt.save, vmap=dt.func.vmap,
+            autocast=amp.autocast, cfloat=dtypes.complex64,
             cdouble=dtypes.complex128, typename=_typename, is_storage=lambda obj: False,
         )
     )  # fmt: skip

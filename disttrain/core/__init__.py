@@ -1,10 +1,11 @@
 """Tensor, the gate, the graph and the engine. Knows no operation by name (see ``ops``)."""
 
 from . import dtypes
+from .algebra import Algebra
 from .autograd import backward, grad
 from .checkpoint import checkpoint, checkpoint_sequential
 from .device import device
-from .engine import Algebra, Walk, accumulate, store_grad
+from .engine import Walk
 from .function import Function
 from .gate import Primitive, Tracer, gate
 from .grad_mode import (
@@ -17,7 +18,9 @@ from .grad_mode import (
     set_detect_anomaly,
     set_grad_enabled,
 )
-from .node import AccumulateGrad, HookHandle, Node
+from .hooks import HookHandle
+from .node import AccumulateGrad, Node
+from .sink import accumulate, store_grad
 from .tensor import Size, Storage, Tensor, wrap
 
 __all__ = [

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from ..context import SLOW, thread
-from ..errors import AutogradError, ShapeError
-from .engine import Algebra, Walk, accumulate
+from ..errors import AutogradError, DTypeError, ShapeError
+from .algebra import Algebra
+from .engine import Walk, discard
 from .gate import Tracer
 from .grad_mode import set_state
 from .node import Output
+from .sink import accumulate
 from .tensor import Tensor, wrap
 
 
@@ -36,20 +38,30 @@ def backward(
             raise AutogradError(
                 "backward: inputs= was given but is empty; name a tensor, or drop it"
             )
-        _to_inputs(roots, cotangents, inputs, retain_graph, create_graph)
-        return
-    tensors_walk = _as_tensors(roots, cotangents, create_graph)
-    walk = _walk(roots, accumulate, retain_graph, create_graph, tensors_walk, None)
+    targets = None if inputs is None else _to_inputs(inputs)
+    tensors_walk = _as_tensors(roots + (inputs or ()), cotangents, create_graph)
+    walk = _walk(roots, accumulate, retain_graph, create_graph, tensors_walk, targets)
     _drive(walk, roots, cotangents, create_graph)
 
 
-def _to_inputs(
-    roots: tuple, cotangents: tuple, inputs: tuple, keep: bool | None, create_graph: bool
-) -> None:
-    grads = grad(roots, inputs, cotangents, keep, create_graph, allow_unused=True)
-    for t, g in zip(inputs, grads, strict=True):
-        if g is not None:
-            t._grad = g if t._grad is None else Algebra.add(t._grad, g)
+def _to_inputs(inputs: tuple) -> set:
+    """The nodes of ``inputs``; those that are no leaves keep their gradients."""
+    targets = set()
+    for i, t in enumerate(inputs):
+        targets.add(_place("backward", i, t)[0])
+        t.retain_grad()
+    return targets
+
+
+def _place(where: str, i: int, t: Tensor) -> tuple[Any, int]:
+    """The node of ``t``, and which of its outputs it is."""
+    node = t.graph_node()
+    if node is None:
+        raise AutogradError(
+            f"{where}: input {i} of shape {list(t.shape)} does not require grad; call "
+            "requires_grad_() on it before it is used"
+        )
+    return (node.node, node.index) if node.__class__ is Output else (node, 0)
 
 
 def grad(
@@ -60,7 +72,6 @@ def grad(
     create_graph: bool = False,
     only_inputs: bool = True,
     allow_unused: bool | None = None,
-    is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> tuple:
     """The gradients of ``outputs`` with respect to ``inputs``, one per input, ``.grad`` untouched.
@@ -70,21 +81,16 @@ def grad(
     """
     roots = (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
     wanted = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
-    if is_grads_batched:
-        raise AutogradError("grad: is_grads_batched is not supported; use func.vmap over func.vjp")
+    if allow_unused is False and materialize_grads:
+        raise ValueError(
+            "grad: allow_unused=False and materialize_grads=True contradict each other: zeros "
+            "stand for the gradients of unused inputs; drop one of the two"
+        )
     cotangents = _cotangents("grad", roots, grad_outputs)
-    places = []
-    for i, t in enumerate(wanted):
-        node = t.graph_node()
-        if node is None:
-            raise AutogradError(
-                f"grad: input {i} of shape {list(t.shape)} does not require grad; call "
-                "requires_grad_() on it before it is used"
-            )
-        places.append((node.node, node.index) if node.__class__ is Output else (node, 0))
+    places = [_place("grad", i, t) for i, t in enumerate(wanted)]
     tensors_walk = _as_tensors(roots + wanted, cotangents, create_graph)
     walk = _walk(
-        roots, _discard, retain_graph, create_graph, tensors_walk, {node for node, _ in places}
+        roots, discard, retain_graph, create_graph, tensors_walk, {node for node, _ in places}
     )
     for node, index in places:
         walk.captures.setdefault(node, {})[index] = None
@@ -93,10 +99,6 @@ def grad(
         _result(i, t, walk.captures[node][index], allow_unused, materialize_grads)
         for i, (t, (node, index)) in enumerate(zip(wanted, places, strict=True))
     )
-
-
-def _discard(acc: Any, g: Any) -> None:
-    """The sink of ``grad``: what is wanted was captured on the way."""
 
 
 def _result(i: int, t: Tensor, g: Any, allow_unused: bool | None, materialize: bool) -> Any:
@@ -145,9 +147,9 @@ def _as_tensors(roots: tuple, cotangents: tuple, create_graph: bool) -> bool:
 
 
 def _cotangents(where: str, roots: tuple, given: Any) -> tuple:
-    if given is None or isinstance(given, Tensor):
-        given = (given,) * (len(roots) if given is None else 1)
-    given = tuple(given)
+    if given is None:
+        given = (None,) * len(roots)
+    given = tuple(given) if isinstance(given, (tuple, list)) else (given,)
     if len(given) != len(roots):
         raise AutogradError(f"{where}: {len(given)} gradients given for {len(roots)} tensors")
     return tuple(
@@ -162,8 +164,13 @@ def _cotangent(where: str, i: int, t: Tensor, g: Any) -> Tensor:
             "nothing that does; call requires_grad_() on the inputs, and check that the forward "
             "did not run under no_grad() or through .detach(), .data or .numpy()"
         )
+    shape, kind = t.meta()
     if g is None:
-        shape, kind = t.meta()
+        if kind.kind == "c":
+            raise AutogradError(
+                f"{where}: tensor {i} is {t.dtype!r}; grad can be implicitly created only for real "
+                "scalar outputs: pass the gradient argument, or take .real or .abs() first"
+            )
         if t.shape.numel() != 1:
             raise AutogradError(
                 f"{where}: the gradient of a tensor of shape {list(shape)} is wanted, but only a "
@@ -179,5 +186,10 @@ def _cotangent(where: str, i: int, t: Tensor, g: Any) -> Tensor:
         raise ShapeError(
             f"{where}: gradient {i} has shape {list(g.shape)}, the tensor has {list(t.shape)}; "
             "they must be equal"
+        )
+    if (g.meta()[1].kind == "c") != (kind.kind == "c"):
+        raise DTypeError(
+            f"{where}: gradient {i} is {g.dtype!r}, the tensor is {t.dtype!r}; both must be real, "
+            "or both complex"
         )
     return g

@@ -13,29 +13,19 @@ Gradients travel as raw arrays, or as Tensors when the walk itself is to be reco
 from __future__ import annotations
 
 import heapq
-import sys
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from ..context import thread
-from ..errors import AnomalyError, AutogradError, ShapeError
+from ..errors import AutogradError, ShapeError
+from .algebra import Algebra
+from .hook_calls import check_nan, run_post_hooks, run_pre_hooks, run_tensor_hooks
 from .node import AccumulateGrad, Node, Output
-from .tensor import Tensor, wrap
 
 ndarray = np.ndarray
-
-
-class Algebra:
-    """The few operations that the engine needs on gradients. ``ops`` provides those on Tensors."""
-
-    add: Callable
-    sum_to: Callable
-    cast: Callable
-    zeros: Callable
-    ones_like: Callable
-    clone: Callable
 
 
 def sum_to_array(g: Any, shape: tuple) -> Any:
@@ -64,6 +54,7 @@ class Walk:
         self.grads: dict[Any, Any] = {}
         self.owned: set = set()
         self.ready: list[tuple[int, int, Any]] = []
+        self.turn = itertools.count().__next__  # leaves run in the order in which they are complete
         self.callbacks: list[Callable[[], None]] = []
         self.captures: dict[Any, dict[int, Any]] = {}
         # An interpreter alone on the stack may run whole rules itself, where nothing records them.
@@ -123,7 +114,7 @@ class Walk:
             self._push(node)
 
     def _push(self, node: Any) -> None:
-        heapq.heappush(self.ready, (-node.seq, id(node), node))
+        heapq.heappush(self.ready, (-node.seq, self.turn(), node))
 
     def run(self) -> None:
         """Run everything that is ready, then what was asked for by ``on_finish``."""
@@ -148,7 +139,7 @@ class Walk:
         """The loop of a plain backward (arrays, no targets): ``_run_general``, spelled out."""
         ready, grads = self.ready, self.grads
         keep, pending, owned, sink = self.keep, self.pending, self.owned, self.sink
-        pop, push = heapq.heappop, heapq.heappush
+        pop, push, turn = heapq.heappop, heapq.heappush, self.turn
         while ready:
             node = pop(ready)[2]
             g = grads.pop(node, None)
@@ -156,9 +147,12 @@ class Walk:
                 continue
             owned.discard(node)
             if node.tensor_hooks is not None:
-                g = self._tensor_hooks(node, g)
+                g = run_tensor_hooks(self, node, g)
             if node.__class__ is AccumulateGrad:
-                sink(node, g)
+                if node.pre_hooks or node.post_hooks:
+                    self._run_leaf(node, g)
+                else:
+                    sink(node, g)
                 continue
             if g.__class__ is list:
                 g = self._materialize(node, g)
@@ -187,9 +181,10 @@ class Walk:
                 pending[e] = left
                 if not left:
                     if e in grads:
-                        push(ready, (-e.seq, id(e), e))
+                        push(ready, (-e.seq, turn(), e))
                     else:
                         self._skip(e)
+            results = r = None  # so that a leaf can tell whether its gradient is its own
 
     def _run_general(self) -> None:
         ready, grads = self.ready, self.grads
@@ -200,12 +195,12 @@ class Walk:
             g = grads.pop(node)
             self.owned.discard(node)
             if node.tensor_hooks is not None:
-                g = self._tensor_hooks(node, g)
+                g = run_tensor_hooks(self, node, g)
             if node in self.captures:
                 self._capture(node, g)
             if node.__class__ is AccumulateGrad:
                 if self.needed is None or node in self.needed:
-                    self.sink(node, g)
+                    self._run_leaf(node, g)
                 continue
             if self.needed is not None and not self.needed[node]:
                 continue
@@ -213,17 +208,26 @@ class Walk:
                 g = self._materialize(node, g)
             self._deliver(node, self._run_node(node, g))
 
+    def _run_leaf(self, node: AccumulateGrad, g: Any) -> None:
+        if self.sink is discard:
+            return
+        if node.pre_hooks:
+            g = run_pre_hooks(self, node, g)
+        self.sink(node, g)
+        if node.post_hooks:
+            run_post_hooks(self, node, (), g)
+
     def _run_node(self, node: Any, g: Any) -> tuple:
         if node.pre_hooks:
-            g = _run_pre_hooks(self, node, g)
+            g = run_pre_hooks(self, node, g)
         if self.pull is not None and not thread.grad_enabled and isinstance(node, Node):
             results = self.pull(node, g, self._wanted(node))
         else:
             results = node.run(g, self.tensors, self._wanted(node))
         if node.post_hooks:
-            results = _run_post_hooks(self, node, results, g)
+            results = run_post_hooks(self, node, results, g)
         if thread.anomaly:
-            _check_nan(node, results)
+            check_nan(node, results)
         if not self.keep:
             node.release()
         return results
@@ -304,32 +308,21 @@ class Walk:
         return total if total.__class__ is ndarray else np.asarray(total)
 
     def _materialize(self, node: Any, slots: list) -> tuple:
+        if node.wants_none:
+            return tuple(slots)
         zeros = Algebra.zeros if self.tensors else _zeros_array
         return tuple(
             zeros(*node.shapes[i]) if g is None and node.shapes[i][1].kind in "fcV" else g
             for i, g in enumerate(slots)
         )
 
-    def _tensor_hooks(self, node: Any, g: Any) -> Any:
-        for index, hooks in node.tensor_hooks.items():
-            current = g[index] if g.__class__ is list else g
-            if current is None:
-                continue
-            for hook in list(hooks.values()):
-                given = current if self.tensors else wrap(current)
-                new = hook(given)
-                if new is not None:
-                    _check_hook_result(new, given)
-                    current = new if self.tensors else new.array
-            if g.__class__ is list:
-                g[index] = current
-            else:
-                g = current
-        return g
-
     def _capture(self, node: Any, g: Any) -> None:
         for index in self.captures[node]:
             self.captures[node][index] = g[index] if g.__class__ is list else g
+
+
+def discard(acc: Any, g: Any) -> None:
+    """The sink of ``grad()``: what is wanted was captured on the way."""
 
 
 def on_finish(callback: Callable[[], None]) -> None:
@@ -386,96 +379,3 @@ def _check_reducible(node: Any, have: tuple, want: tuple) -> None:
             f"backward: a gradient of shape {list(have)} reached {node.name()}, whose result has "
             f"shape {list(want)}; a rule or hook returned the wrong shape"
         )
-
-
-def _check_hook_result(new: Any, given: Tensor) -> None:
-    if not isinstance(new, Tensor) or new.meta()[0] != given.meta()[0]:
-        what = list(new.shape) if isinstance(new, Tensor) else type(new).__name__
-        raise AutogradError(
-            f"hook: returned {what}; a tensor hook returns None or a gradient of the same shape "
-            f"{list(given.shape)}"
-        )
-
-
-def _as_tensors(walk: Walk, values: Any) -> tuple:
-    values = values if isinstance(values, (tuple, list)) else (values,)
-    return tuple(v if v is None or walk.tensors else wrap(v) for v in values)
-
-
-def _back(walk: Walk, values: Any) -> tuple:
-    values = values if isinstance(values, (tuple, list)) else (values,)
-    return tuple(v if v is None or walk.tensors else v.array for v in values)
-
-
-def _run_pre_hooks(walk: Walk, node: Any, g: Any) -> Any:
-    several = g.__class__ is tuple
-    for hook in list(node.pre_hooks.values()):
-        new = hook(_as_tensors(walk, g))
-        if new is not None:
-            new = _back(walk, new)
-            g = new if several else new[0]
-    return g
-
-
-def _run_post_hooks(walk: Walk, node: Any, results: tuple, g: Any) -> tuple:
-    for hook in list(node.post_hooks.values()):
-        new = hook(_as_tensors(walk, results), _as_tensors(walk, g))
-        if new is not None:
-            results = _back(walk, new)
-    return results
-
-
-def _check_nan(node: Any, results: tuple) -> None:
-    for i, r in enumerate(results):
-        array = r.array if isinstance(r, Tensor) else r
-        if array.__class__ is ndarray and array.dtype.kind in "fc" and np.isnan(array).any():
-            raise AnomalyError(
-                f"backward: {node.name()} gave nan in the gradient of its input {i}"
-                f"{node.made_at() if node.site else ''}"
-            )
-
-
-def accumulate(acc: AccumulateGrad, g: Any) -> None:
-    """The sink of ``backward()``: write ``g`` into the leaf's ``.grad``, then run its hooks."""
-    leaf = acc.variable
-    if leaf is None:
-        return
-    if acc.store is not None:
-        acc.store(leaf, g)
-    else:
-        store_grad(leaf, g)
-    if acc.accumulate_hooks:
-        for hook in list(acc.accumulate_hooks.values()):
-            hook(leaf)
-
-
-def _owned(g: Tensor) -> Tensor:
-    """``g``, or a copy where other tensors share its memory: gradients are written to in place.
-    One that is recorded or traced is left as it is; writes to it go through the graph."""
-    if g._node is not None or "array" not in g.__dict__ or g.array.__class__ is not ndarray:
-        return g
-    walk = thread.walk
-    array = g.array
-    fit = array.base is None and array.flags.c_contiguous
-    if fit and (walk is None or id(array) not in walk.stored):
-        if walk is not None:
-            walk.stored[id(array)] = array
-        return g
-    return Algebra.clone(g)
-
-
-def store_grad(leaf: Tensor, g: Any) -> None:
-    """``leaf.grad = g``, or ``+= g`` when there is one already."""
-    tensors = isinstance(g, Tensor)
-    old = leaf._grad
-    if old is None:
-        if not tensors and g.__class__ is ndarray:
-            owned = g.base is None and sys.getrefcount(g) <= 5 and g.flags.c_contiguous
-            g = g if owned else g.copy()
-        leaf._grad = _owned(g) if tensors else wrap(g)
-    elif tensors:
-        leaf._grad = Algebra.add(old, g)
-    elif old.array.__class__ is ndarray:
-        np.add(old.array, g, out=old.array)
-        if old._st is not None:
-            old._st.version += 1

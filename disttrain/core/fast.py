@@ -82,7 +82,7 @@ def binary(prim: Primitive) -> Callable[[Any, Any], Any]:
         out._node = node = _new(Node)
         node.prim = prim
         node.edges = (node_a, node_b)
-        node.saved = (a if keep & 1 else None, b if keep & 2 or other is None else None)
+        node.saved = (a if keep & 1 else None, b if keep & 2 else None)
         node.params = no_params
         node.shape = result.shape
         node.dtype = result.dtype

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..context import thread
 from ..errors import AutogradError, CaptureError
-from .engine import Algebra
+from .algebra import Algebra
 from .gate import Tracer, describe
 from .grad_mode import no_grad
 from .node import GraphNode, Output, next_seq

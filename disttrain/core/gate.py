@@ -173,6 +173,9 @@ class Tracer(Tensor):
     def alias(self) -> Tensor:
         return self.interp.lift_like(self)
 
+    def _data(self) -> Tensor:
+        return self.detach()
+
     def __reduce_ex__(self, protocol: int) -> Any:
         raise CaptureError("a traced value cannot be pickled")
 
@@ -355,11 +358,9 @@ def attach(prim: Primitive, edges: tuple, bits: int, args: tuple, params: dict, 
     versions = None
     saved = []
     for i, a in enumerate(args):
-        if not isinstance(a, Tensor):
+        if keep >> i & 1:
             saved.append(a)
-        elif keep >> i & 1:
-            saved.append(a)
-            if a._st is not None and a._st.version:
+            if isinstance(a, Tensor) and a._st is not None and a._st.version:
                 versions = versions or [0] * len(args)
                 versions[i] = a._st.version
         else:
@@ -455,26 +456,10 @@ def touched(t: Tensor) -> None:
     st = t._st
     if st is None:
         st = t._st = Storage()
+    t.watch_results(st)
     st.version += 1
     if thread.mode != PLAIN:
         st.site = call_site(2)
-    node = t._node
-    while t._view is not None:
-        t = t._view[0]
-        if t._node is not None:
-            poison(t._node, st.site)
-    if node is not None:
-        poison(node, st.site)
-
-
-def poison(node: Any, site: str | None) -> None:
-    """A node whose rule reads its own result can no longer run: the result was written to."""
-    if node.__class__ is Output:
-        if node.node.out is not None and node.node.out[node.index] is None:
-            return
-        node = node.node
-    if node.__class__ is Node and node.out is not None:
-        node.poison = site or "an unknown place"
 
 
 def check_inplace(t: Tensor, name: str) -> None:
@@ -485,6 +470,9 @@ def check_inplace(t: Tensor, name: str) -> None:
             f"{name}: a leaf of shape {list(t.shape)} that requires grad is changed in place while "
             "gradients are recorded; do it under no_grad(), or use the out-of-place form"
         )
+    if t._view is not None and getattr(node, "tensor_hooks", None) is not None:
+        t._gen = -1  # hooks belong to the value that is overwritten: go on from a node without any
+        t.graph_node()
     source = t
     while source._view is not None:
         source, prim, _, _ = source._view

@@ -8,41 +8,15 @@ None. ``seq`` numbers nodes in order of creation, which the engine's order is de
 from __future__ import annotations
 
 import itertools
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 from ..errors import AutogradError
+from .hooks import HookDict, HookHandle
 
 next_seq = itertools.count(1).__next__
-
-
-class HookHandle:
-    """Takes a hook away again: ``handle.remove()``, or leaving a ``with`` block."""
-
-    _ids = itertools.count(1)
-
-    def __init__(self, hooks: dict[int, Any], hook: Any) -> None:
-        self.id = next(HookHandle._ids)
-        self._hooks = weakref.ref(hooks) if isinstance(hooks, HookDict) else lambda: hooks
-        hooks[self.id] = hook
-
-    def remove(self) -> None:
-        hooks = self._hooks()
-        if hooks is not None:
-            hooks.pop(self.id, None)
-
-    def __enter__(self) -> HookHandle:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.remove()
-
-
-class HookDict(dict):
-    """Hooks by id. A dict that can be weakly referred to."""
-
-    __slots__ = ("__weakref__",)
 
 
 class GraphNode:
@@ -51,6 +25,8 @@ class GraphNode:
     edges: tuple = ()
     num_outputs = 1
     tensor_hooks: dict[int, HookDict] | None = None  # by output number
+    retained: dict[int, weakref.ref] | None = None  # tensors that keep their gradient, likewise
+    wants_none = False  # whether a missing gradient reaches ``run`` as None, not as zeros
     pre_hooks: HookDict | None = None
     post_hooks: HookDict | None = None
     site: str | None = None
@@ -68,13 +44,35 @@ class GraphNode:
             for e in self.edges
         )
 
+    @property
+    def metadata(self) -> dict:
+        """A dict for the user's own notes about this node."""
+        return self.__dict__.setdefault("_metadata", {})
+
     def _sequence_nr(self) -> int:
         return self.seq
 
-    def add_tensor_hook(self, index: int, hook: Callable) -> HookHandle:
+    def watch(self, storage: Any, index: int = 0) -> None:
+        """Result ``index`` is about to be shared: writes to it will count in ``storage``."""
+
+    def add_tensor_hook(self, hook: Callable, index: int = 0) -> HookHandle:
         if self.tensor_hooks is None:
             self.tensor_hooks = {}
         return HookHandle(self.tensor_hooks.setdefault(index, HookDict()), hook)
+
+    def retain(self, tensor: Any, index: int = 0) -> None:
+        """Keep the gradient of output ``index`` in ``tensor.grad``, after all hooks."""
+        if self.tensor_hooks is None:
+            self.tensor_hooks = {}
+        if self.retained is None:
+            self.retained = {}
+        self.retained[index] = weakref.ref(tensor)
+
+    def forget(self, tensor: Any, index: int = 0) -> None:
+        """Undo ``retain``."""
+        kept = None if self.retained is None else self.retained.get(index)
+        if kept is not None and kept() is tensor:
+            del self.retained[index]  # type: ignore[union-attr]
 
     def register_prehook(self, hook: Callable) -> HookHandle:
         """``hook(grad_outputs)`` before this node runs; it may return other gradients."""
@@ -99,6 +97,7 @@ class AccumulateGrad(GraphNode):
 
     def __init__(self, variable: Any) -> None:
         self._variable = weakref.ref(variable)
+        self.lock = threading.Lock()  # several threads may bring gradients at once
         self.shape, self.dtype = variable.meta()
 
     @property
@@ -128,13 +127,24 @@ class Output:
     def name(self) -> str:
         return self.node.name()
 
+    def watch(self, storage: Any) -> None:
+        self.node.watch(storage, self.index)
+
+    def retain(self, tensor: Any) -> None:
+        self.node.retain(tensor, self.index)
+
+    def forget(self, tensor: Any) -> None:
+        self.node.forget(tensor, self.index)
+
+    def add_tensor_hook(self, hook: Callable) -> HookHandle:
+        return self.node.add_tensor_hook(hook, self.index)
+
 
 class Node(GraphNode):
     """One recorded run of a primitive."""
 
     versions: tuple | None = None
     out: Any = None
-    poison: str | None = None
     shapes: tuple | None = None  # (shape, dtype) per output where there are several
 
     def __init__(
@@ -159,6 +169,11 @@ class Node(GraphNode):
     def __repr__(self) -> str:
         return f"<{self.name()} object at {hex(id(self))}>"
 
+    def watch(self, storage: Any, index: int = 0) -> None:
+        out = self.out[index] if self.out.__class__ is tuple else self.out
+        if out is not None and out._st is None:
+            out._st, out._seen = storage, storage.version
+
     def release(self) -> None:
         """Drop what the rules needed; a later run is an error."""
         for t in self.saved or ():
@@ -172,12 +187,13 @@ class Node(GraphNode):
         """Raise unless the saved tensors are there and unchanged."""
         if self.saved is None:
             raise AutogradError(
-                f"backward: {self.name()} was already run and its saved tensors were freed; to go "
-                "through a graph twice, pass retain_graph=True the first time" + self.made_at()
+                f"backward: {self.name()} was already run and its saved tensors were freed; to "
+                "backward through the graph a second time, pass retain_graph=True the first time"
+                + self.made_at()
             )
-        if self.poison is not None:
-            shape = () if self.shape is None else self.shape
-            raise AutogradError(self._changed("its result", shape, self.poison))
+        for o in self.out if self.out.__class__ is tuple else (self.out,):
+            if o is not None and o._st is not None and o._st.version != o._seen:
+                raise AutogradError(self._changed("its result", o.meta()[0], o._st.site))
         versions = self.versions
         for i, t in enumerate(self.saved):
             st = getattr(t, "_st", None)
@@ -190,8 +206,9 @@ class Node(GraphNode):
     def _changed(self, what: str, shape: tuple, site: str | None) -> str:
         return (
             f"backward: {what} of {self.name()}, a tensor of shape {list(shape)}, is needed for "
-            f"the gradient but was changed by an in-place operation{f' at {site}' if site else ''};"
-            " use the out-of-place form there, or .clone() the tensor first" + self.made_at()
+            "the gradient but has been modified by an inplace operation"
+            f"{f' at {site}' if site else ''}; use the out-of-place form there, or .clone() the "
+            f"tensor first{self.made_at()}"
         )
 
     def made_at(self) -> str:
@@ -211,8 +228,11 @@ class Node(GraphNode):
             out = self.out
             if out is not None:
                 if out.__class__ is tuple:
+                    self.check()
                     out = tuple([None if o is None else o.array for o in out])
                 else:
+                    if out._st is not None and out._st.version != out._seen:
+                        self.check()
                     out = out.array
         prim = self.prim
         if prim.vjp_all is not None:
@@ -234,7 +254,7 @@ class Node(GraphNode):
     def _arrays(self) -> list:
         """The arrays of the saved tensors (and the static values), checked as by ``check``."""
         saved = self.saved
-        if saved is None or self.poison is not None:
+        if saved is None:
             self.check()
         versions = self.versions
         values = []
@@ -262,11 +282,16 @@ class Node(GraphNode):
     def _out_tensor(self) -> Any:
         """The saved result with its place in the graph (kept apart to avoid a reference cycle)."""
         if self.out.__class__ is tuple:
-            outs = tuple(None if o is None else o.alias() for o in self.out)
-            for i, o in enumerate(outs):
-                if o is not None:
-                    o._node = Output(self, i)
-            return outs
-        out = self.out.alias()
-        out._node = self
-        return out
+            return tuple(
+                None if o is None else _placed(o, Output(self, i)) for i, o in enumerate(self.out)
+            )
+        return _placed(self.out, self)
+
+
+def _placed(saved: Any, place: Any) -> Any:
+    """An alias of a saved result, at its place in the graph."""
+    out = saved.alias()
+    out._node = place
+    if saved._st is not None:
+        out._st, out._gen = saved._st, saved._st.gen
+    return out

@@ -18,10 +18,11 @@ import numpy as np
 
 from .. import context
 from ..backends.null import NullArray
-from ..errors import AutogradError, DTypeError, ShapeError
+from ..errors import AutogradError, DeviceError, DTypeError, ShapeError
 from . import dtypes
 from .device import CPU, META, device
-from .node import AccumulateGrad, HookHandle, Output
+from .hooks import HookHandle
+from .node import AccumulateGrad, Output
 
 _new = object.__new__
 
@@ -68,6 +69,9 @@ class Tensor:
     _gen = 0
     _grad: Tensor | None = None
     _retains = False
+    _idle: Any = None  # the accumulator of a leaf that does not require grad for now
+    _seen = 0  # in a node's alias of its result: the version when the result was first shared
+    copies_grad = True  # by deepcopy
     is_sparse = False
     is_quantized = False
     is_mkldnn = False
@@ -123,11 +127,14 @@ class Tensor:
         return self._node
 
     def _refresh_node(self) -> None:
+        before = self._node
         if self._view is not None and self._view[1] is not None:
             source, prim, args, params = self._view
             source.graph_node()
             with context_recording():
                 self._node = prim(source, *args, **params)._node
+            if self._retains:
+                self.retain_again(before)
         self._gen = self._st.gen
 
     @property
@@ -146,7 +153,12 @@ class Tensor:
                     "requires_grad = False: only a leaf can change it, and this tensor was made "
                     f"by {node.name()}; use .detach() to cut it off"
                 )
+            if node is not None:
+                self._idle = node  # with its hooks, for when gradients are wanted again
             self._node = None
+        elif node is None and self._idle is not None:
+            self._node, self._idle = self._idle, None
+            self._node.shape, self._node.dtype = self.meta()
         elif node is None:
             kind = self.dtype
             if not (kind.is_floating_point or kind.is_complex):
@@ -187,6 +199,16 @@ class Tensor:
                     f".grad: shape {list(value.shape)} given for a tensor of shape "
                     f"{list(self.shape)}; they must be equal"
                 )
+            if value.meta()[1] != self.meta()[1]:
+                raise DTypeError(
+                    f".grad: a gradient of {value.dtype!r} given for a tensor of {self.dtype!r}; "
+                    "the types must be equal: convert it with .to(tensor.dtype)"
+                )
+            if value.device != self.device:
+                raise DeviceError(
+                    f".grad: a gradient on {value.device} given for a tensor on {self.device}; "
+                    "move it with .to(tensor.device)"
+                )
         self._grad = value
 
     @property
@@ -201,8 +223,7 @@ class Tensor:
                 "register_hook: this tensor does not require grad, so no gradient will reach it; "
                 "call requires_grad_() first"
             )
-        target, index = (node.node, node.index) if node.__class__ is Output else (node, 0)
-        return target.add_tensor_hook(index, hook)
+        return node.add_tensor_hook(hook)
 
     def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> HookHandle:
         """Call ``hook(self)`` after a backward pass has written ``.grad`` of this leaf."""
@@ -214,15 +235,23 @@ class Tensor:
         return self._node.add_post_hook(hook)
 
     def retain_grad(self) -> None:
-        """Keep ``.grad`` of this tensor in backward although it is no leaf."""
-        if self.is_leaf or self._retains:
-            return
-        self._retains = True
+        """Keep ``.grad`` of this tensor in backward although it is no leaf: the gradient of its
+        last value, after all hooks."""
+        if not self.requires_grad:
+            raise AutogradError(
+                "retain_grad: this tensor does not require grad, so no gradient will reach it "
+                "(can't retain_grad on Tensor that has requires_grad=False)"
+            )
+        if not self.is_leaf and not self._retains:
+            self._retains = True
+            self.retain_again(None)
 
-        def keep(grad: Tensor) -> None:
-            self._grad = grad if self._grad is None else self._grad + grad
-
-        self.register_hook(keep)
+    def retain_again(self, before: Any) -> None:
+        """``retain_grad`` for the place that the tensor has now; it was at ``before``."""
+        if before is not None:
+            before.forget(self)
+        if self._node is not None:
+            self._node.retain(self)
 
     # --- memory -----------------------------------------------------------------------------
     def storage_cell(self) -> Storage:
@@ -232,21 +261,38 @@ class Tensor:
             st = self._st = Storage()
         return st
 
+    def watch_results(self, st: Storage) -> None:
+        """Let the nodes that keep this tensor, or what it is a view of, as their result notice
+        writes, which ``st`` counts."""
+        t = self
+        while True:
+            if t._node is not None:
+                t._node.watch(st)
+            if t._view is None:
+                return
+            t = t._view[0]
+
     def detach(self) -> Tensor:
-        """A tensor over the same memory that is no part of the graph."""
+        """A tensor over the same memory that is no part of the graph. Writes to either count for
+        both, so that a gradient that needs the old value is refused."""
         out = wrap(self.array)
-        out._st = self.storage_cell()
-        out._gen = out._st.gen
+        st = out._st = self.storage_cell()
+        out._gen = st.gen
+        self.watch_results(st)
         return out
 
     @property
     def data(self) -> Tensor:
-        return self.detach()
+        """The same memory, with versions of its own: writes to it go unnoticed by autograd."""
+        return self._data()
 
     @data.setter
     def data(self, value: Tensor) -> None:
         note_read(value)
         self.set_array(value.array)
+
+    def _data(self) -> Tensor:
+        return wrap(self.array)
 
     def set_array(self, array: Any) -> None:
         """Make this tensor a view of other memory, keeping its identity and its place."""
@@ -295,8 +341,10 @@ class Tensor:
                 f"{self.grad_fn.name()}; copy t.detach().clone() instead"
             )
         note_read(self)
-        array = self.array if self.is_meta else self.array.copy()
+        array = self.array if self.is_meta else self.array.copy(order="K")
         out = memo[id(self)] = _rebuild(type(self), array, array.shape, self._node is not None)
+        if self._grad is not None and self.copies_grad:
+            out._grad = self._grad.__deepcopy__(memo)
         for name, value in self.__dict__.items():
             if not name.startswith("_") and name != "array":
                 out.__dict__[name] = value

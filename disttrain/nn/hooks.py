@@ -16,7 +16,7 @@ import numpy as np
 from .. import tree
 from ..context import thread
 from ..core import Tensor
-from ..core.node import HookDict, HookHandle
+from ..core.hooks import HookDict, HookHandle
 from ..ops.declare import primitive
 from ..ops.primitives.batching import fronted
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core import Tensor
-from ..core.node import HookHandle
+from ..core.hooks import HookHandle
 from ..errors import ModuleError, ModuleNameError, ShapeError
 from . import hooks
 from .convert import Convert

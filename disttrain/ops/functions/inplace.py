@@ -243,6 +243,8 @@ def _move_graph(target: Tensor, value: Tensor, whole: bool) -> None:
             _attach_write(target, old, value, ())
         else:
             target._node = value.graph_node()
+        if target._retains:
+            target.retain_again(old)
         st = target._st
         if st is not None:
             st.gen += 1
@@ -253,9 +255,14 @@ def _move_graph(target: Tensor, value: Tensor, whole: bool) -> None:
         base, prim, _, params = base._view
         chain.append((prim, params))
     chain.reverse()
-    _attach_write(base, base.graph_node(), value, tuple(chain))
+    before = base.graph_node()
+    _attach_write(base, before, value, tuple(chain))
     base._st.gen += 1
     base._gen = base._st.gen
+    if base._retains:
+        base.retain_again(before)
+    if target._retains:
+        target.graph_node()
 
 
 def _attach_write(base: Tensor, old: Any, value: Tensor, chain: tuple) -> None:

@@ -1,0 +1,35 @@
+"""Where hooks are kept: by id, in order of registration, until their handle takes them away."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from typing import Any
+
+
+class HookHandle:
+    """Takes a hook away again: ``handle.remove()``, or leaving a ``with`` block."""
+
+    _ids = itertools.count(1)
+
+    def __init__(self, hooks: dict[int, Any], hook: Any) -> None:
+        self.id = next(HookHandle._ids)
+        self._hooks = weakref.ref(hooks) if isinstance(hooks, HookDict) else lambda: hooks
+        hooks[self.id] = hook
+
+    def remove(self) -> None:
+        hooks = self._hooks()
+        if hooks is not None:
+            hooks.pop(self.id, None)
+
+    def __enter__(self) -> HookHandle:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.remove()
+
+
+class HookDict(dict):
+    """Hooks by id. A dict that can be weakly referred to."""
+
+    __slots__ = ("__weakref__",)

@@ -1,0 +1,70 @@
+"""Where a backward pass ends: gradients are written into ``.grad`` of the leaves."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from ..context import thread
+from ..errors import AutogradError
+from .algebra import Algebra
+from .node import AccumulateGrad
+from .tensor import Tensor, wrap
+
+ndarray = np.ndarray
+
+
+def accumulate(acc: AccumulateGrad, g: Any) -> None:
+    """The sink of ``backward()``: write ``g`` into the leaf's ``.grad``, then run its hooks."""
+    leaf = acc.variable
+    if leaf is None or leaf._node is None:  # gone, or frozen since
+        return
+    if acc.store is not None:
+        acc.store(leaf, g)
+    else:
+        with acc.lock:
+            store_grad(leaf, g)
+    if acc.accumulate_hooks:
+        for hook in list(acc.accumulate_hooks.values()):
+            if hook(leaf) is not None:
+                raise AutogradError(
+                    "post accumulate grad hooks should return None: change tensor.grad instead"
+                )
+
+
+def store_grad(leaf: Tensor, g: Any) -> None:
+    """``leaf.grad = g``, or ``+= g`` when there is one already."""
+    tensors = isinstance(g, Tensor)
+    old = leaf._grad
+    if old is None:
+        if tensors:
+            leaf._grad = _owned(g)
+        else:
+            # Held here, in accumulate, in the walk's loop and as the argument: by nobody else.
+            alone = g.__class__ is not ndarray or (
+                sys.getrefcount(g) <= 4 and g.base is None and g.flags.c_contiguous
+            )
+            leaf._grad = wrap(g if alone else g.copy())
+    elif tensors:
+        leaf._grad = Algebra.add(old, g)
+    elif old.array.__class__ is ndarray:
+        np.add(old.array, g, out=old.array)
+        if old._st is not None:
+            old._st.version += 1
+
+
+def _owned(g: Tensor) -> Tensor:
+    """``g``, or a copy where other tensors share its memory: gradients are written to in place.
+    One that is recorded or traced is left as it is; writes to it go through the graph."""
+    if g._node is not None or "array" not in g.__dict__ or g.array.__class__ is not ndarray:
+        return g
+    walk = thread.walk
+    array = g.array
+    fit = array.base is None and array.flags.c_contiguous
+    if fit and (walk is None or id(array) not in walk.stored):
+        if walk is not None:
+            walk.stored[id(array)] = array
+        return g
+    return Algebra.clone(g)

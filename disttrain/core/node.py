@@ -206,8 +206,8 @@ class Node(GraphNode):
     def _changed(self, what: str, shape: tuple, site: str | None) -> str:
         return (
             f"backward: {what} of {self.name()}, a tensor of shape {list(shape)}, is needed for "
-            "the gradient but has been modified by an inplace operation"
-            f"{f' at {site}' if site else ''}; use the out-of-place form there, or .clone() the "
+            "the gradient but was changed in-place (modified by an inplace operation"
+            f"{f' at {site}' if site else ''}); use the out-of-place form there, or .clone() the "
             f"tensor first{self.made_at()}"
         )
 

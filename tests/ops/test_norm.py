@@ -105,7 +105,7 @@ def test_running_statistics_change_in_place_and_count_as_a_write():
     y = (x * mean.reshape(1, 4, 1)).sum()
     batch_norm(x, mean, var, training=True)
     assert mean.array.any() and not mean.requires_grad
-    with pytest.raises(RuntimeError, match="inplace"):
+    with pytest.raises(RuntimeError, match="in-place"):
         backward(y)
 
 

@@ -15,8 +15,7 @@ from .. import tree
 from ..core.gate import Primitive, Tracer, gate
 from ..core.tensor import Tensor
 from ..errors import CaptureError, ConfigError, ShapeError
-from ..ops.functions import join
-from ..ops.functions import views as shaping
+from ..ops.functions import join, split
 from ..ops.primitives.batching import front
 from ..ops.primitives.views import expand, permute, reshape
 from .levels import Level, check
@@ -138,7 +137,7 @@ def per_example(prim: Primitive) -> Callable:
         rows = []
         for i in range(size):
             one = [
-                a if d is None else shaping.select(a, d, i) for a, d in zip(args, dims, strict=True)
+                a if d is None else split.select(a, d, i) for a, d in zip(args, dims, strict=True)
             ]
             rows.append(prim(*one, **params))
         if prim.multi:
@@ -284,7 +283,7 @@ def _in_chunks(
     for start in range(0, size, chunk):
         n = min(chunk, size - start)
         piece = [
-            x if d is None else shaping.narrow(x, d, start, n)
+            x if d is None else split.narrow(x, d, start, n)
             for x, d in zip(leaves, dims, strict=True)
         ]
         parts.append(_run(func, piece, rebuild, dims, n, out_dims, randomness, kwargs))

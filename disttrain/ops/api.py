@@ -18,4 +18,5 @@ from .functions.random import *
 from .functions.reduce import *
 from .functions.softmax import *
 from .functions.sort import *
+from .functions.split import *
 from .functions.views import *

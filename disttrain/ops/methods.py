@@ -363,12 +363,12 @@ subtract mul multiply div divide true_divide pow clamp clip clamp_min clamp_max 
 xlogy nan_to_num sum nansum mean var std amax amin max min argmax argmin prod any all cumsum cumprod
 logsumexp count_nonzero norm matmul mm bmm mv dot inner outer addmm t equal isclose allclose"""
 _SHAPE = """reshape view view_as reshape_as flatten ravel unflatten permute transpose swapaxes
-swapdims movedim moveaxis squeeze unsqueeze expand expand_as broadcast_to narrow select split chunk
-tensor_split unbind flip fliplr flipud roll tril triu diagonal diag trace stride clone
-contiguous is_contiguous"""
-_OTHERS = """repeat tile gather scatter scatter_add index_select index_add index_fill masked_select
-masked_fill nonzero take argwhere repeat_interleave softmax log_softmax multinomial bernoulli sort
-argsort topk unique median bincount kthvalue quantile"""
+swapdims movedim moveaxis squeeze unsqueeze expand expand_as broadcast_to flip fliplr
+flipud roll tril triu diagonal diag trace stride clone contiguous is_contiguous"""
+_OTHERS = """narrow select split chunk tensor_split unbind repeat tile gather scatter scatter_add
+index_select index_add index_fill masked_select masked_fill nonzero take argwhere
+repeat_interleave softmax log_softmax multinomial bernoulli sort argsort topk unique
+median bincount kthvalue quantile"""
 for _name in _MATH.split():
     setattr(Tensor, _name, getattr(api, _name))
 for _name in _SHAPE.split():

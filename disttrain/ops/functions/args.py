@@ -82,6 +82,8 @@ def numpy_names(fn: Callable) -> Callable:
 
     @functools.wraps(fn)
     def run(*args: Any, **kwargs: Any) -> Any:
+        if not kwargs:
+            return fn(*args)
         if "axis" in kwargs:
             kwargs["dim"] = kwargs.pop("axis")
         if "keepdims" in kwargs:

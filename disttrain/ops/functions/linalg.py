@@ -10,12 +10,11 @@ from ...core.tensor import Tensor
 from ...errors import ShapeError
 from ..primitives import elementwise as el
 from ..primitives import linalg
-from ..primitives.views import permute, reshape
+from ..primitives.views import reshape
 from .args import numpy_names
 from .args import tensor as as_input
 from .elementwise import abs, square
 from .reduce import amax, amin, count_nonzero, root, sum, typed
-from .views import transpose
 
 _fast_matmul = fast.binary(linalg.matmul)
 
@@ -100,19 +99,6 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return linalg.linear(input, weight, bias)
 
 
-def t(input: Tensor) -> Tensor:
-    """The transpose of a matrix (a vector stays)."""
-    n = input.ndim
-    if n == 2:
-        return transpose(input, 0, 1)
-    if n > 2:
-        raise ShapeError(
-            f"t: shape {list(input.shape)} given; at most 2 dimensions are allowed; use "
-            "transpose(dim0, dim1) or .mT"
-        )
-    return permute(input, dims=(0,) * n)
-
-
 @numpy_names
 def norm(
     input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
@@ -151,5 +137,4 @@ __all__ = [
     "mv",
     "norm",
     "outer",
-    "t",
 ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,24 +20,37 @@ from . import args as check
 ndarray = np.ndarray
 
 
+def _seen(input: Tensor, sizes: tuple) -> Tensor | None:
+    """The same memory in another shape, where nothing needs a check, a copy or the gate."""
+    mode = thread.mode
+    if mode == SLOW:
+        return None
+    for n in sizes:
+        if n.__class__ is not int:
+            return None
+    x = input.array
+    if x.__class__ is not ndarray:
+        return None
+    try:
+        array = x.reshape(sizes)
+    except ValueError:
+        return None
+    base = array.base
+    if base is x or (base is not None and base is x.base):
+        return viewed(views.reshape, input, array, {"shape": sizes}, mode)
+    return None
+
+
 def reshape(input: Tensor, *shape: Any) -> Tensor:
     """The same elements in another shape; one size may be -1. Shares memory where possible."""
-    return _reshape("reshape", input, check.size(shape, "reshape"))
+    out = _seen(input, shape)
+    return _reshape("reshape", input, check.size(shape, "reshape")) if out is None else out
 
 
 def _reshape(where: str, input: Tensor, sizes: tuple) -> Tensor:
-    mode = thread.mode
-    if mode != SLOW:
-        x = input.array
-        if x.__class__ is ndarray:
-            try:
-                array = x.reshape(sizes)
-            except ValueError:
-                pass
-            else:
-                base = array.base
-                if base is x or (base is not None and base is x.base):
-                    return viewed(views.reshape, input, array, {"shape": sizes}, mode)
+    out = _seen(input, sizes)
+    if out is not None:
+        return out
     try:
         return views.reshape(input, shape=sizes)
     except ValueError:
@@ -60,6 +72,9 @@ def _check_reshape(where: str, input: Tensor, sizes: tuple) -> None:
 
 def view(input: Tensor, *shape: Any) -> Tensor:
     """As ``reshape``, but always sharing memory; a dtype reinterprets the bytes."""
+    out = _seen(input, shape)
+    if out is not None:
+        return out
     if len(shape) == 1 and not isinstance(shape[0], (int, np.integer, Sequence, Tensor)):
         return _view_dtype(input, shape[0])
     sizes = check.size(shape, "view")
@@ -94,7 +109,11 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Join dimensions ``start_dim`` to ``end_dim`` into one."""
     n = input.ndim
     if n == 0:
-        return views.reshape(input, shape=(1,))
+        return _reshape("flatten", input, (1,))
+    if end_dim == -1 and 0 <= start_dim < n:
+        out = _seen(input, (*input.meta()[0][:start_dim], -1))
+        if out is not None:
+            return out
     first = check.one_dim(start_dim, n, "flatten")
     last = check.one_dim(end_dim, n, "flatten")
     if first > last:
@@ -122,17 +141,19 @@ def _fill_hole(sizes: Sequence[int], total: int) -> tuple:
 
 def permute(input: Tensor, *dims: Any) -> Tensor:
     """Reorder the dimensions."""
-    order = check.size(dims, "permute")
+    order = dims if len(dims) > 1 else check.size(dims, "permute")
     mode = thread.mode
     if mode != SLOW:
         x = input.array
-        if x.__class__ is ndarray and min(order, default=-1) >= 0:
+        if x.__class__ is ndarray:
             try:
                 array = x.transpose(order)
-            except ValueError:
-                pass
-            else:
+                negative = min(order) < 0
+            except (ValueError, TypeError):
+                negative = True
+            if not negative:
                 return viewed(views.permute, input, array, {"dims": order}, mode)
+    order = check.size(dims, "permute")
     if len(order) != input.ndim:
         raise DimError(
             f"permute: {list(order)} given for a tensor with {input.ndim} dimensions; name each "
@@ -146,11 +167,10 @@ def permute(input: Tensor, *dims: Any) -> Tensor:
 
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Swap two dimensions."""
-    n = input.ndim
     mode = thread.mode
     if mode != SLOW:
         x = input.array
-        order = list(range(n))
+        order = list(range(x.ndim))
         try:
             order[dim0], order[dim1] = order[dim1], order[dim0]
         except (IndexError, TypeError):
@@ -159,6 +179,7 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
             if x.__class__ is ndarray:
                 how = {"dims": tuple(order)}
                 return viewed(views.permute, input, x.transpose(order), how, mode)
+    n = input.ndim
     a, b = check.one_dim(dim0, n, "transpose"), check.one_dim(dim1, n, "transpose")
     order = list(range(n))
     if n:
@@ -167,6 +188,25 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
 
 
 swapaxes = swapdims = transpose
+
+
+def t(input: Tensor) -> Tensor:
+    """The transpose of a matrix (a vector stays)."""
+    mode = thread.mode
+    if mode != SLOW:
+        x = input.array
+        if x.__class__ is ndarray and x.ndim == 2:
+            return viewed(views.permute, input, x.T, _SWAP, mode)
+    n = input.ndim
+    if n > 2:
+        raise ShapeError(
+            f"t: shape {list(input.shape)} given; at most 2 dimensions are allowed; use "
+            "transpose(dim0, dim1) or .mT"
+        )
+    return views.permute(input, dims=(1, 0) if n == 2 else (0,) * n)
+
+
+_SWAP = {"dims": (1, 0)}
 
 
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
@@ -194,14 +234,24 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
 
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """Add a dimension of size 1 at ``dim``."""
-    d = check.one_dim(dim, input.ndim + 1, "unsqueeze")
     shape = input.meta()[0]
+    d = check.one_dim(dim, len(shape) + 1, "unsqueeze")
     return _reshape("unsqueeze", input, (*shape[:d], 1, *shape[d:]))
 
 
 def expand(input: Tensor, *sizes: Any) -> Tensor:
     """Repeat dimensions of size 1 without a copy; -1 keeps a size."""
     target = check.size(sizes, "expand")
+    mode = thread.mode
+    if mode != SLOW:
+        x = input.array
+        if x.__class__ is ndarray and min(target, default=0) >= 0:
+            try:
+                array = views.expand.forward(x, target)
+            except ValueError:
+                pass
+            else:
+                return viewed(views.expand, input, array, {"shape": target}, mode)
     shape = tuple(input.shape)
     lead = len(target) - len(shape)
     if lead < 0:
@@ -242,76 +292,6 @@ def broadcast_tensors(*tensors: Tensor) -> tuple:
         tensors = tuple(tensors[0])
     shape = broadcast_shapes(*[t.shape for t in tensors])
     return tuple(expand(t, shape) for t in tensors)
-
-
-def _slice(input: Tensor, d: int, start: int, stop: int, step: int = 1) -> Tensor:
-    return views.getitem(input, index=(slice(None),) * d + (slice(start, stop, step),))
-
-
-def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
-    """``length`` elements from ``start`` on along ``dim``."""
-    d = check.one_dim(dim, input.ndim, "narrow")
-    n = input.shape[d]
-    start = int(start) + n if int(start) < 0 else int(start)
-    if not (0 <= start and 0 <= length and start + length <= n):
-        raise DimError(
-            f"narrow: elements {start} to {start + length} of dimension {dim} wanted; it has {n}"
-        )
-    return _slice(input, d, start, start + length)
-
-
-def select(input: Tensor, dim: int, index: int) -> Tensor:
-    """Element ``index`` along ``dim``, which disappears."""
-    d = check.one_dim(dim, input.ndim, "select")
-    n = input.shape[d]
-    if not -n <= index < n:
-        raise DimError(f"select: index {index} is out of range for dimension {dim} of size {n}")
-    return views.getitem(input, index=(slice(None),) * d + (int(index),))
-
-
-def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple:
-    """Pieces of one size (the last may be smaller), or of the sizes given."""
-    d = check.one_dim(dim, tensor.ndim, "split")
-    n = tensor.shape[d]
-    if isinstance(split_size_or_sections, (int, np.integer)):
-        size = int(split_size_or_sections)
-        if size <= 0:
-            raise ShapeError(f"split: size {size} given; a positive number is needed")
-        sizes = [min(size, n - i) for i in range(0, n, size)] or [0]
-    else:
-        sizes = [int(s) for s in split_size_or_sections]
-        if sum(sizes) != n or any(s < 0 for s in sizes):
-            raise ShapeError(
-                f"split: sizes {sizes} sum to {sum(sizes)}; dimension {dim} has {n} elements"
-            )
-    return views.split(tensor, dim=d, sizes=tuple(sizes))
-
-
-def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple:
-    """At most ``chunks`` pieces of equal size (the last may be smaller)."""
-    if chunks <= 0:
-        raise ShapeError(f"chunk: {chunks} chunks wanted; at least one is needed")
-    n = input.shape[check.one_dim(dim, input.ndim, "chunk")]
-    return split(input, max(-(-n // chunks), 1), dim)
-
-
-def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple:
-    """As numpy's ``array_split``."""
-    d = check.one_dim(dim, input.ndim, "tensor_split")
-    n = input.shape[d]
-    if isinstance(indices_or_sections, int):
-        q, r = divmod(n, indices_or_sections)
-        sizes = [q + 1] * r + [q] * (indices_or_sections - r)
-        ends = np.cumsum([0, *sizes]).tolist()
-    else:
-        ends = [0, *[min(int(i), n) for i in indices_or_sections], n]
-    return tuple(_slice(input, d, a, b) for a, b in pairwise(ends))
-
-
-def unbind(input: Tensor, dim: int = 0) -> tuple:
-    """All elements along ``dim``, as views."""
-    d = check.one_dim(dim, input.ndim, "unbind")
-    return views.unbind(input, dim=d)
 
 
 def flip(input: Tensor, *dims: Any) -> Tensor:
@@ -412,7 +392,6 @@ __all__ = [
     "broadcast_shapes",
     "broadcast_tensors",
     "broadcast_to",
-    "chunk",
     "clone",
     "diag",
     "diagonal",
@@ -423,22 +402,18 @@ __all__ = [
     "meshgrid",
     "moveaxis",
     "movedim",
-    "narrow",
     "permute",
     "ravel",
     "reshape",
     "roll",
-    "select",
-    "split",
     "squeeze",
     "swapaxes",
     "swapdims",
-    "tensor_split",
+    "t",
     "trace",
     "transpose",
     "tril",
     "triu",
-    "unbind",
     "unflatten",
     "unsqueeze",
 ]

@@ -329,11 +329,6 @@ class Tensor:
         note_read(self)
         return np.asarray(self.array)
 
-    def __reduce_ex__(self, protocol: int) -> tuple:
-        note_read(self)
-        keeps = self.is_leaf and self._node is not None
-        return (_rebuild, (type(self), np.ascontiguousarray(self.array), self.array.shape, keeps))
-
     def __deepcopy__(self, memo: dict) -> Tensor:
         if not self.is_leaf:
             raise AutogradError(
@@ -342,7 +337,7 @@ class Tensor:
             )
         note_read(self)
         array = self.array if self.is_meta else self.array.copy(order="K")
-        out = memo[id(self)] = _rebuild(type(self), array, array.shape, self._node is not None)
+        out = memo[id(self)] = rebuild(type(self), array, array.shape, self._node is not None)
         if self._grad is not None and self.copies_grad:
             out._grad = self._grad.__deepcopy__(memo)
         for name, value in self.__dict__.items():
@@ -354,7 +349,8 @@ class Tensor:
         return id(self)
 
 
-def _rebuild(kind: type, array: Any, shape: tuple, requires_grad: bool) -> Tensor:
+def rebuild(kind: type, array: Any, shape: tuple, requires_grad: bool) -> Tensor:
+    """A tensor of class ``kind`` over ``array``: a leaf."""
     out = _new(kind)
     out.array = array.reshape(shape) if isinstance(array, np.ndarray) else array
     if requires_grad:

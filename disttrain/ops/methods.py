@@ -3,7 +3,6 @@ them for type checkers; a test holds the two equal."""
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from .. import core
 from ..backends.null import NullArray
-from ..core import dtypes
+from ..core import dtypes, sharing
 from ..core.device import device, usable
 from ..core.tensor import Tensor, note_read, wrap
 from ..errors import DeviceError, ShapeError
@@ -258,22 +257,10 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
 
 
 def share_memory_(self: Tensor) -> Tensor:
-    """Move the data to memory that processes forked from this one share; returns self."""
-    if not is_shared(self):
-        old = self.array
-        memory = np.frombuffer(mmap.mmap(-1, max(1, old.nbytes)), np.uint8, old.nbytes)
-        new = memory.view(old.dtype).reshape(old.shape)
-        new[...] = old
-        self.set_array(new)
+    """Move the data to memory that other processes can see (see ``core.sharing``), together with
+    every view of it; returns self."""
+    sharing.share([self])
     return self
-
-
-def is_shared(self: Tensor) -> bool:
-    """Whether the data lies in memory that ``share_memory_`` made."""
-    owner = self.array
-    while isinstance(owner, (np.ndarray, memoryview)):
-        owner = owner.obj if isinstance(owner, memoryview) else owner.base
-    return isinstance(owner, mmap.mmap)
 
 
 def set_(self: Tensor, source: Tensor | None = None) -> Tensor:
@@ -333,7 +320,7 @@ Tensor.get_device = lambda self: -1
 Tensor.is_pinned = lambda self: False
 Tensor.is_inference = lambda self: False
 Tensor.pin_memory = lambda self: self
-Tensor.share_memory_, Tensor.is_shared = share_memory_, is_shared
+Tensor.share_memory_, Tensor.is_shared = share_memory_, sharing.is_shared
 Tensor.storage_offset = lambda self: 0
 Tensor.new_tensor = lambda self, data, **o: create.tensor(
     data, dtype=o.pop("dtype", None) or self.dtype, device=o.pop("device", None) or self.device, **o

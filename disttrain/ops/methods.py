@@ -15,13 +15,12 @@ from ..core.device import device, usable
 from ..core.tensor import Tensor, note_read, wrap
 from ..errors import DeviceError, ShapeError
 from . import api
-from .functions import comparing, create, inplace
+from .functions import aliases, comparing, create, inplace
 from .functions import elementwise as math
 from .functions import linalg as products
 from .functions import random as sampling
 from .functions import subscript as indexing
 from .functions import views as shape
-from .primitives import aliases
 from .primitives import elementwise as el
 from .printing import text
 
@@ -247,10 +246,6 @@ def size(self: Tensor, dim: int | None = None) -> Any:
     return full if dim is None else full[shape.check.one_dim(dim, self.ndim, "size")]
 
 
-def _real(self: Tensor) -> Tensor:
-    return aliases.real(self) if self.dtype.is_complex else self
-
-
 def type_as(self: Tensor, other: Tensor) -> Tensor:
     """The tensor in the type of ``other``."""
     return to(self, other.dtype)
@@ -278,15 +273,6 @@ def resize_(self: Tensor, *sizes: Any) -> Tensor:
     return self
 
 
-def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
-    """Windows of ``size`` every ``step`` along ``dimension``, as a new last dimension."""
-    d = shape.check.one_dim(dimension, self.ndim, "unfold")
-    n = (self.shape[d] - size) // step + 1
-    starts = np.arange(n)[:, None] * step + np.arange(size)
-    items = (slice(None),) * d + (wrap(starts),)
-    return shape.movedim(api.index_get(self, items), d + 1, -1)
-
-
 def detach_(self: Tensor) -> Tensor:
     """Cut this tensor off the graph, in place."""
     self._node = None
@@ -302,12 +288,12 @@ def map_(self: Tensor, fn: Callable[[float], float]) -> Tensor:
 Tensor.to, Tensor.type, Tensor.cuda, Tensor.size = to, type_, cuda, size
 Tensor.cpu = lambda self, *a, **k: to(self, "cpu")
 Tensor.type_as = type_as
-Tensor.set_, Tensor.resize_, Tensor.unfold = set_, resize_, unfold
+Tensor.set_, Tensor.resize_, Tensor.unfold = set_, resize_, aliases.windows
 Tensor.detach_, Tensor.apply_ = detach_, map_
-Tensor.real = property(_real)
+Tensor.real, Tensor.imag = property(aliases.real), property(aliases.imag)
 Tensor.T = property(lambda self: shape.permute(self, *reversed(range(self.ndim))))
 Tensor.mT = property(lambda self: shape.transpose(self, -2, -1))
-Tensor.H = property(lambda self: el.H(shape.transpose(self, -2, -1)))
+Tensor.H = Tensor.mH = property(aliases.adjoint)
 Tensor.backward = lambda self, gradient=None, retain_graph=None, create_graph=False, inputs=None: (
     core.backward(self, gradient, retain_graph, create_graph, inputs)
 )
@@ -321,7 +307,8 @@ Tensor.is_pinned = lambda self: False
 Tensor.is_inference = lambda self: False
 Tensor.pin_memory = lambda self: self
 Tensor.share_memory_, Tensor.is_shared = share_memory_, sharing.is_shared
-Tensor.storage_offset = lambda self: 0
+Tensor.storage_offset, Tensor.untyped_storage = aliases.storage_offset, aliases.untyped_storage
+Tensor._is_view = lambda self: self._base is not None
 Tensor.new_tensor = lambda self, data, **o: create.tensor(
     data, dtype=o.pop("dtype", None) or self.dtype, device=o.pop("device", None) or self.device, **o
 )
@@ -352,7 +339,11 @@ logsumexp count_nonzero norm matmul mm bmm mv dot inner outer addmm t equal iscl
 _SHAPE = """reshape view view_as reshape_as flatten ravel unflatten permute transpose swapaxes
 swapdims movedim moveaxis squeeze unsqueeze expand expand_as broadcast_to flip fliplr
 flipud roll tril triu diagonal diag trace stride clone contiguous is_contiguous"""
+_ALIASES = """adjoint as_strided as_strided_scatter diag_embed diagflat diagonal_scatter dsplit
+hsplit narrow_copy positive resolve_conj resolve_neg rot90 select_scatter slice_scatter
+split_with_sizes sum_to_size unsafe_chunk unsafe_split vsplit"""
 _OTHERS = """narrow select split chunk tensor_split unbind repeat tile gather scatter scatter_add
+scatter_reduce index_copy masked_scatter take_along_dim
 index_select index_add index_fill masked_select masked_fill nonzero take argwhere
 repeat_interleave softmax log_softmax multinomial bernoulli sort argsort topk unique
 median bincount kthvalue quantile"""
@@ -360,7 +351,7 @@ for _name in _MATH.split():
     setattr(Tensor, _name, getattr(api, _name))
 for _name in _SHAPE.split():
     setattr(Tensor, _name, getattr(shape, _name))
-for _name in _OTHERS.split():
+for _name in (*_OTHERS.split(), *_ALIASES.split()):
     setattr(Tensor, _name, getattr(api, _name))
 Tensor.where = lambda self, condition, other: math.where(condition, self, other)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..context import SLOW, thread
 from .gate import Primitive, finish, gate
-from .node import Node, next_seq
+from .node import NOTHING, Node, next_seq
 from .tensor import Storage, Tensor
 
 _new = object.__new__
@@ -133,7 +133,7 @@ def unary(prim: Primitive) -> Callable[..., Any]:
         out._node = node = _new(Node)
         node.prim = prim
         node.edges = (node_a,)
-        node.saved = (a,) if reads else _NOTHING
+        node.saved = (a,) if reads else NOTHING
         node.params = params
         node.shape = result.shape
         node.dtype = result.dtype
@@ -147,9 +147,6 @@ def unary(prim: Primitive) -> Callable[..., Any]:
 
     run.__name__ = run.__qualname__ = prim.name
     return run
-
-
-_NOTHING = (None,)
 
 
 def viewed(prim: Primitive, source: Any, array: Any, params: dict, mode: int) -> Any:
@@ -173,7 +170,7 @@ def viewed(prim: Primitive, source: Any, array: Any, params: dict, mode: int) ->
         out._node = node = _new(Node)
         node.prim = prim
         node.edges = (before,)
-        node.saved = _NOTHING
+        node.saved = NOTHING
         node.params = params
         node.shape = array.shape
         node.dtype = array.dtype

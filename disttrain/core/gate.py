@@ -35,7 +35,7 @@ from ..errors import (
     ShapeError,
 )
 from ..trace import call_site
-from .node import AccumulateGrad, Node, Output, next_seq
+from .node import NOTHING, AccumulateGrad, Node, Output, next_seq
 from .tensor import Size, Storage, Tensor, wrap
 
 _new = object.__new__
@@ -251,7 +251,7 @@ def _gate_simple(prim: Primitive, a: Tensor, params: dict) -> Any:
     kind = result.dtype
     if kind.kind not in "fcV":
         return out
-    saved = (a,) if prim.save_bits[0] else _NOTHING
+    saved = (a,) if prim.save_bits[0] else NOTHING
     out._node = node = _new(Node)
     node.prim = prim
     node.edges = (before,)
@@ -265,9 +265,6 @@ def _gate_simple(prim: Primitive, a: Tensor, params: dict) -> Any:
     if prim.saves_out:
         node.out = wrap(result)
     return out
-
-
-_NOTHING = (None,)
 
 
 def explain(prim: Primitive, args: Any, params: dict, error: Exception) -> Exception:

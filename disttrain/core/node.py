@@ -17,6 +17,7 @@ from ..errors import AutogradError
 from .hooks import HookDict, HookHandle
 
 next_seq = itertools.count(1).__next__
+NOTHING = (None,)  # what a node of one input saves where its rules read nothing
 
 
 class GraphNode:
@@ -224,7 +225,9 @@ class Node(GraphNode):
             values: Any = self.saved
             out = self._out_tensor() if self.out is not None else None
         else:
-            values = self._arrays()
+            values = self.saved
+            if values is not NOTHING:
+                values = self._arrays()
             out = self.out
             if out is not None:
                 if out.__class__ is tuple:
@@ -241,6 +244,14 @@ class Node(GraphNode):
         rules = prim.rules
         edges = self.edges
         if wanted is None:
+            if len(edges) == 1:
+                return (rules[0](g, out, values, self),)
+            if len(edges) == 2:
+                a, b = edges
+                return (
+                    None if a is None else rules[0](g, out, values, self),
+                    None if b is None else rules[1](g, out, values, self),
+                )
             return tuple(
                 [None if e is None else rule(g, out, values, self) for e, rule in zip(edges, rules)]
             )

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..context import SLOW, thread
 from .gate import Primitive, finish, gate
-from .node import NOTHING, Node, next_seq
+from .node import NOTHING, Node, Output, next_seq
 from .tensor import Storage, Tensor
 
 _new = object.__new__
@@ -176,3 +176,31 @@ def viewed(prim: Primitive, source: Any, array: Any, params: dict, mode: int) ->
         node.dtype = array.dtype
         node.seq = next_seq()
     return out
+
+
+def pieces(prim: Primitive, source: Any, params: dict) -> Any:
+    """``prim(source, **params)`` for a primitive that gives several views of one tensor."""
+    mode = thread.mode
+    if mode == SLOW or source.array.__class__ is not ndarray:
+        return gate(prim, (source,), params)
+    st = source._st
+    if st is None:
+        st = source._st = Storage()
+    elif st.gen != source._gen:
+        source._refresh_node()
+    place, gen = (source, None, (), {}), st.gen
+    outs = []
+    for array in prim.forward(source.array, **params):
+        out = _new(Tensor)
+        out.array = array
+        out._st = st
+        out._gen = gen
+        out._view = place
+        outs.append(out)
+    before = source._node
+    if before is not None and not mode:
+        node = Node(prim, (before,), NOTHING, params, None, None)
+        node.shapes = tuple([(out.array.shape, out.array.dtype) for out in outs])
+        for i, out in enumerate(outs):
+            out._node = Output(node, i)
+    return tuple(outs)

@@ -10,6 +10,7 @@
       |    `- ModuleNameError (KeyError)            a name that a module cannot register
       |- StateDictError (RuntimeError)              a state dict that does not fit its module
       |- ConfigError (ValueError)                   a wrong setting, key or argument of a component
+      |    `- MissingSetting (KeyError)             a setting that must be there and is not
       |- SerializationError (ValueError)            a file that is not what it should be
       |    `- WriteError (OSError)                  a file that could not be written
       |- WorkerFailed (RuntimeError)                a worker process of a DataLoader died
@@ -73,6 +74,12 @@ class StateDictError(DisttrainError, RuntimeError):
 
 class ConfigError(DisttrainError, ValueError):
     """A setting, key or argument with no meaning."""
+
+
+class MissingSetting(ConfigError, KeyError):
+    """A setting that must be there and is not."""
+
+    __str__ = Exception.__str__  # KeyError's would quote the message
 
 
 class SerializationError(DisttrainError, ValueError):

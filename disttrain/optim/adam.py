@@ -58,13 +58,8 @@ class Adam(Optimizer):
         name, betas = type(self).__name__, values["betas"]
         if isinstance(betas[0], Tensor) != isinstance(betas[1], Tensor):
             raise ConfigError(f"{name}: betas must be either both floats or both Tensors")
-        given = {"lr": values["lr"], "betas[0]": betas[0], "betas[1]": betas[1]}
-        for label, value in given.items():
-            if not isinstance(value, Tensor):
-                continue
-            if value.numel() != 1:
-                raise ConfigError(f"{name}: Tensor {label} must be 1-element")
-            if values["foreach"] and not values["capturable"]:
+        if values["foreach"] and not values["capturable"]:
+            for label, _ in self._tensors_among(values):
                 raise ConfigError(
                     f"{name}: {label} as a Tensor is not supported for capturable=False and "
                     "foreach=True; leave foreach out, which changes nothing here"

@@ -108,7 +108,8 @@ class Adagrad(Optimizer):
         """Put the state into memory that child processes share."""
         for group in self.param_groups:
             for p in group["params"]:
-                self._state_of(p, ("sum", "step"), group)[0].share_memory_()
+                total: Any = self._state_of(p, ("sum", "step"), group)[0]
+                total.share_memory_()
 
     def choose(self, group: dict[str, Any]) -> Choice:
         hyper = take(group, "lr", "lr_decay", "eps", "weight_decay", "maximize")
@@ -118,7 +119,8 @@ class Adagrad(Optimizer):
         value = super().initial(name, p, group)
         if name == "sum" and not p.is_meta:
             start = group["initial_accumulator_value"]
-            value.array[...] = complex(start, start) if value.is_complex() else start
+            complex_ = value.array.dtype.kind == "c"
+            value.array[...] = complex(start, start) if complex_ else start
         return value
 
 
@@ -238,7 +240,7 @@ class Rprop(Optimizer):
         value = super().initial(name, p, group)
         if name == "step_size" and not p.is_meta:
             lr = float(group["lr"])
-            value.array[...] = complex(lr, lr) if value.is_complex() else lr
+            value.array[...] = complex(lr, lr) if value.array.dtype.kind == "c" else lr
         return value
 
 

@@ -36,7 +36,7 @@ def _where(condition: Any, a: Any, b: Any) -> Any:
 
 
 def differentiable_update(
-    prim: Primitive, p: Tensor, g: Tensor, state: list[Tensor], hyper: Mapping[str, Any]
+    prim: Primitive, p: Any, g: Any, state: list[Any], hyper: Mapping[str, Any]
 ) -> None:
     """Do to ``p`` and ``state`` (in the order of the rule) what the rule says, recorded.
 
@@ -59,16 +59,11 @@ def differentiable_update(
         values = numbers(t, **hyper)
     targets = dict(zip(("p", *update.state), (p, *arrays)))
     names = dict(zip(update.scalars, values))
-    names.update((k, _real(v.clone())) for k, v in targets.items())
-    names["g"] = _real(g)
+    names.update((k, v.clone()) for k, v in targets.items())
+    names["g"] = g
     results = [(s.array, evaluate(s.value, names)) for s in update.stores]
     for name, value in results:
-        target = targets[name]
-        target.copy_(ops.view_as_complex(value) if target.is_complex() else value)
-
-
-def _real(t: Tensor) -> Tensor:
-    return ops.view_as_real(t) if t.is_complex() else t
+        targets[name].copy_(value)
 
 
 def evaluate(expr: Expr, names: Mapping[str, Any]) -> Any:

@@ -45,14 +45,15 @@ class Groups:
     def check(self, values: dict[str, Any]) -> None:
         """Raise ``ConfigError`` where a hyperparameter among the defaults has no meaning."""
         name = type(self).__name__
-        lr = values.get("lr")
-        if isinstance(lr, Tensor) and lr.numel() != 1:
-            raise ConfigError(
-                f"{name}: Tensor lr must be 1-element; one of shape {list(lr.shape)} was given"
-            )
+        for label, t in self._tensors_among(values):
+            if math.prod(t.meta()[0]) != 1:
+                raise ConfigError(
+                    f"{name}: Tensor {label} must be 1-element; one of shape {list(t.shape)} was "
+                    "given"
+                )
         for key, (label, low, high) in _BOUNDS.items():
-            value = values.get(key, low)
-            if isinstance(value, (int, float, Tensor)) and not low <= value <= high:
+            value: Any = values.get(key, low)
+            if value.__class__ is not tuple and not low <= value <= high:
                 wanted = f"at least {low}" if high == math.inf else f"in {low}..{high}"
                 raise ConfigError(f"{name}: Invalid {label}: {value}; it must be {wanted}")
         for k, beta in enumerate(values.get("betas", ())):
@@ -61,6 +62,13 @@ class Groups:
                     f"{name}: Invalid beta parameter at index {k}: {beta}; it must be in [0, 1)"
                 )
         self._check_flags(values)
+
+    @staticmethod
+    def _tensors_among(values: dict[str, Any]) -> list[tuple[str, Tensor]]:
+        """The hyperparameters that were given as Tensors, with their names."""
+        first = {"lr": values.get("lr"), "weight_decay": values.get("weight_decay")}
+        both = {f"betas[{i}]": beta for i, beta in enumerate(values.get("betas", ()))}
+        return [(k, v) for k, v in {**first, **both}.items() if isinstance(v, Tensor)]
 
     def _check_flags(self, values: dict[str, Any]) -> None:
         name = type(self).__name__

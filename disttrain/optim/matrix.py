@@ -99,7 +99,10 @@ class Adafactor(Optimizer):
         super().check(values)
         eps1, eps2 = values["eps"]
         for wrong, text in (
-            (values["beta2_decay"] > 0, f"beta2_decay should be <= 0 but is: {values['beta2_decay']}"),
+            (
+                values["beta2_decay"] > 0,
+                f"beta2_decay should be <= 0 but is: {values['beta2_decay']}",
+            ),
             (eps1 is not None and eps1 < 0, f"epsilon1 should be >= 0 but is: {eps1}"),
             (eps2 < 0, f"epsilon2 should be >= 0 but is: {eps2}"),
             (values["d"] < 1, f"Clipping threshold d should be >= 1 but is: {values['d']}"),
@@ -134,7 +137,7 @@ class Adafactor(Optimizer):
 
 def _refuse_complex(optimizer: Optimizer, group: dict[str, Any]) -> None:
     for p in group["params"]:
-        if p._grad is not None and p.is_complex():
+        if p._grad is not None and p.meta()[1].kind == "c":
             raise DTypeError(
                 f"{type(optimizer).__name__} does not support complex parameters; use Adam for them"
             )

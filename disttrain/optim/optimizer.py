@@ -26,7 +26,14 @@ from ..errors import ConfigError, DeviceError
 from .differentiable import differentiable_update
 from .groups import as_groups, required
 from .rules import prepared
-from .state import EVERYWHERE, STEP_POST, STEP_PRE, State
+from .state import (
+    EVERYWHERE,
+    STEP_POST,
+    STEP_PRE,
+    State,
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 
 ndarray = np.ndarray
 
@@ -79,7 +86,7 @@ class Optimizer(State):
 
     def __init__(self, params: Iterable, defaults: dict[str, Any]) -> None:
         self.defaults = defaults
-        self.state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)
+        self.state = defaultdict(dict)
         self.param_groups: list[dict[str, Any]] = []
         self._hooks: dict[str, dict[int, Callable]] = {}
         self._stepping = False
@@ -152,6 +159,7 @@ class Optimizer(State):
 
     def _state_of(self, p: Tensor, names: tuple[str, ...], group: dict[str, Any]) -> list[Tensor]:
         """The state tensors of ``p``, made when they are first asked for."""
+        self._refuse_fused(p, group)
         state = self.state[p] if names else {}
         for name in sorted(names, key="step".__ne__):
             if name not in state:
@@ -160,7 +168,8 @@ class Optimizer(State):
 
     def _update(self, group: dict[str, Any]) -> None:
         rule, names, numbers = self.plan(group)
-        direct, run, states = thread.mode != SLOW, prepared(rule, numbers), self.state
+        direct, run = thread.mode != SLOW, prepared(rule, numbers)
+        states: Any = self.state
         for p in group["params"]:
             grad = p._grad
             if grad is None:
@@ -177,12 +186,15 @@ class Optimizer(State):
                 run(p.array, grad.array, *[t.array for t in tensors])
                 touched(p)
             else:
-                if group.get("fused") and p.is_meta:
-                    raise DeviceError(
-                        f"{type(self).__name__}: `fused=True` requires all the params to be "
-                        "floating point Tensors with memory; one is on the meta device"
-                    )
+                self._refuse_fused(p, group)
                 rule(p, grad, *tensors, **numbers)
+
+    def _refuse_fused(self, p: Tensor, group: dict[str, Any]) -> None:
+        if group.get("fused") and p.is_meta:
+            raise DeviceError(
+                f"{type(self).__name__}: `fused=True` requires all the params to be floating point "
+                "Tensors of supported devices; one is on the meta device, which has no memory"
+            )
 
     def _update_sparse(self, p: Tensor, grad: Any, group: dict[str, Any]) -> None:
         """One step with a gradient that has few rows. To be defined where that has a meaning."""
@@ -229,4 +241,10 @@ def _plain(value: Any) -> Any:
     return value if kind is float or kind is bool else float(value)
 
 
-__all__ = ["Optimizer", "required", "single"]
+__all__ = [
+    "Optimizer",
+    "register_optimizer_step_post_hook",
+    "register_optimizer_step_pre_hook",
+    "required",
+    "single",
+]

@@ -89,7 +89,8 @@ def _plain(rule: Rule, hyper: dict[str, Any]) -> Callable[..., None]:
 
 
 def _counted(rule: Rule, hyper: dict[str, Any]) -> Callable[..., None]:
-    programs, known = rule.update.programs, {}
+    programs = rule.update.programs
+    known: dict[int, tuple] = {}
 
     def run(p: Any, g: Any, *state: Any) -> None:
         *arrays, step = state

@@ -24,7 +24,8 @@ EVERYWHERE = "optim.state.hooks"  # the rank's slot for hooks of all optimizers
 
 
 def _everywhere(kind: str) -> dict[int, Callable]:
-    return thread.rank.slot(EVERYWHERE, dict).setdefault(kind, {})
+    hooks: dict[str, dict[int, Callable]] = thread.rank.slot(EVERYWHERE, dict)
+    return hooks.setdefault(kind, {})
 
 
 def register_optimizer_step_pre_hook(hook: Callable) -> HookHandle:

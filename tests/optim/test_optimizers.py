@@ -108,7 +108,7 @@ def radam(a, lr, p, g, s, t):
 
 
 def asgd(a, lr, p, g, s, t):
-    lambd, t0 = a.get("lambd", 1e-4), a.get("t0", 1e6)
+    lambd = a.get("lambd", 1e-4)
     eta = float(np.float32(s.get("eta", lr)))
     p = p * (1 - lambd * eta) - eta * g
     s["eta"] = lr / (1 + lambd * lr * t) ** a.get("alpha", 0.75)

@@ -83,8 +83,7 @@ RADAM = Update(  # Liu et al. 2020; ``rectified`` is 1 once the variance can be 
     "radam",
     "m v",
     f"{_MOMENTS} eps step_size rectified",
-    p=_KEPT
-    - var("step_size") * _MEAN / where(var("rectified") > 0.5, sqrt(_SQUARE) + _EPS, 1.0),
+    p=_KEPT - var("step_size") * _MEAN / where(var("rectified") > 0.5, sqrt(_SQUARE) + _EPS, 1.0),
     m=_MEAN,
     v=_SQUARE,
 )

@@ -54,7 +54,6 @@ class Adam(Optimizer):
         super().__init__(params, defaults)
 
     def check(self, values: dict[str, Any]) -> None:
-        super().check(values)
         name, betas = type(self).__name__, values["betas"]
         if isinstance(betas[0], Tensor) != isinstance(betas[1], Tensor):
             raise ConfigError(f"{name}: betas must be either both floats or both Tensors")
@@ -64,6 +63,7 @@ class Adam(Optimizer):
                     f"{name}: {label} as a Tensor is not supported for capturable=False and "
                     "foreach=True; leave foreach out, which changes nothing here"
                 )
+        super().check(values)
 
     def choose(self, group: dict[str, Any]) -> Choice:
         hyper = {**_of_moments(group), "decoupled": group["decoupled_weight_decay"]}

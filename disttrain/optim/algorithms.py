@@ -70,8 +70,14 @@ class SGD(Optimizer):
         zeros = super().initial(name, p, group)
         if not group["dampening"] or p.is_meta or p.grad is None:
             return zeros
-        g = (-p.grad.array if group["maximize"] else p.grad.array) + group["weight_decay"] * p.array
-        return wrap(np.asarray(g * (group["dampening"] / group["momentum"]), p.array.dtype))
+        share = group["dampening"] / group["momentum"]
+        if group["differentiable"]:
+            given: Any = p.grad
+            given = -given if group["maximize"] else given
+            return (given + group["weight_decay"] * p) * share
+        g = -p.grad.array if group["maximize"] else p.grad.array
+        g = (g + float(group["weight_decay"]) * p.array) * share
+        return wrap(np.asarray(g, p.array.dtype))
 
 
 class Adagrad(Optimizer):

@@ -47,22 +47,31 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     def step(self, epoch: float | None = None) -> None:
         """Go on by one epoch, or to ``epoch``, which may be a fraction."""
         self._step_count += 1
-        epoch = self.last_epoch + 1 if epoch is None else epoch
+        if epoch is None and self.last_epoch >= 0:
+            epoch = self.last_epoch + 1
+            self.T_cur += 1
+            if self.T_cur >= self.T_i:
+                self.T_cur, self.T_i = self.T_cur % self.T_i, self.T_i * self.T_mult
+        else:
+            epoch = epoch or 0
+            self._go_to(epoch)
+        self.last_epoch = math.floor(epoch)
+        with self._within_step():
+            values = self.get_lr()
+        self.set_rates(values)
+
+    def _go_to(self, epoch: float) -> None:
+        """Find the cycle in which ``epoch`` lies."""
         if epoch < 0:
             raise ConfigError(
                 f"CosineAnnealingWarmRestarts: Expected non-negative epoch, but got {epoch}"
             )
-        start: float = 0
+        start: float = epoch // self.T_0 * self.T_0 if self.T_mult == 1 else 0
         self.T_i = self.T_0
-        if self.T_mult == 1:
-            start = epoch // self.T_0 * self.T_0
         while epoch >= start + self.T_i:
             start += self.T_i
             self.T_i *= self.T_mult
-        self.T_cur, self.last_epoch = epoch - start, math.floor(epoch)
-        with self._within_step():
-            values = self.get_lr()
-        self.set_rates(values)
+        self.T_cur = epoch - start
 
 
 class _WithMomentum(LRScheduler):

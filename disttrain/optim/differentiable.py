@@ -12,6 +12,7 @@ from typing import Any
 from .. import ops
 from ..backends.lang.expr import Expr, walk
 from ..core import Primitive, Tensor
+from ..ops.primitives.aliases import view_as_complex, view_as_real
 from .rules import BEHIND
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -27,12 +28,6 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "max": ops.maximum,
     "min": ops.minimum,
 }
-
-
-def _where(condition: Any, a: Any, b: Any) -> Any:
-    if isinstance(condition, Tensor):
-        return ops.where(condition, a, b)
-    return a if condition else b
 
 
 def differentiable_update(
@@ -52,18 +47,25 @@ def differentiable_update(
     arrays = state[: len(update.state)]
     if rule.moving:
         singles = state[len(arrays) : len(arrays) + len(rule.moving)]
-        values, after = numbers(t, [s.clone() for s in singles], **hyper)
+        moving = [s.clone() if s.requires_grad else s.array[()] for s in singles]
+        values, after = numbers(t, moving, **hyper)
         for s, value in zip(singles, after):
             s.copy_(value if isinstance(value, Tensor) else ops.full_like(s, value))
     else:
         values = numbers(t, **hyper)
     targets = dict(zip(("p", *update.state), (p, *arrays)))
     names = dict(zip(update.scalars, values))
-    names.update((k, v.clone()) for k, v in targets.items())
-    names["g"] = g
+    names.update((k, _real(v.clone())) for k, v in targets.items())
+    names["g"] = _real(g)
     results = [(s.array, evaluate(s.value, names)) for s in update.stores]
     for name, value in results:
-        targets[name].copy_(value)
+        target = targets[name]
+        target.copy_(view_as_complex(value) if target.is_complex() else value)
+
+
+def _real(t: Any) -> Any:
+    """Complex numbers as pairs of reals, which the updates see one by one."""
+    return view_as_real(t) if t.is_complex() else t
 
 
 def evaluate(expr: Expr, names: Mapping[str, Any]) -> Any:
@@ -74,7 +76,15 @@ def evaluate(expr: Expr, names: Mapping[str, Any]) -> Any:
             done[node] = names[node.attr]
         elif node.op == "const":
             done[node] = node.attr
+        elif node.op == "where":
+            done[node] = _where(names["p"], *[done[a] for a in node.args])
         else:
-            function = _where if node.op == "where" else _FUNCTIONS[node.op]
-            done[node] = function(*[done[a] for a in node.args])
+            done[node] = _FUNCTIONS[node.op](*[done[a] for a in node.args])
     return done[expr]
+
+
+def _where(like: Any, condition: Any, a: Any, b: Any) -> Any:
+    """``a`` or ``b``; numbers get the type of the parameter, as in the kernels."""
+    if not isinstance(condition, Tensor):
+        return a if condition else b
+    return ops.where(condition, a if isinstance(a, Tensor) else ops.full_like(like, a), b)

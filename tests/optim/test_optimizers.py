@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
+from optim_cases import CASES
 
 from disttrain import optim
 from disttrain.core import no_grad, wrap
@@ -12,41 +13,6 @@ from disttrain.errors import ConfigError
 
 SHAPES = [(4, 3), (5,), (), (2, 1, 6)]
 
-# Each: the class, its arguments. The same names serve for PyTorch.
-CASES = [
-    ("SGD", {"lr": 0.1}),
-    ("SGD", {"lr": 0.1, "momentum": 0.9}),
-    ("SGD", {"lr": 0.1, "momentum": 0.9, "dampening": 0.3, "weight_decay": 0.01}),
-    ("SGD", {"lr": 0.1, "momentum": 0.8, "nesterov": True, "weight_decay": 0.1}),
-    ("SGD", {"lr": 0.1, "momentum": 0.8, "dampening": 0.2, "maximize": True}),
-    ("Adam", {}),
-    ("Adam", {"lr": 0.02, "betas": (0.8, 0.95), "eps": 1e-6, "weight_decay": 0.1}),
-    ("Adam", {"lr": 0.02, "amsgrad": True, "maximize": True}),
-    ("AdamW", {"lr": 0.01}),
-    ("AdamW", {"lr": 0.01, "weight_decay": 0.3, "amsgrad": True}),
-    ("AdamW", {"lr": 0.01, "maximize": True, "foreach": True}),
-    ("Adagrad", {"lr": 0.1, "lr_decay": 0.1, "initial_accumulator_value": 0.2}),
-    ("Adagrad", {"lr": 0.1, "weight_decay": 0.1, "maximize": True}),
-    ("Adadelta", {"lr": 0.5, "weight_decay": 0.1}),
-    ("Adadelta", {"rho": 0.7, "eps": 1e-5, "maximize": True}),
-    ("RMSprop", {"lr": 0.01}),
-    ("RMSprop", {"lr": 0.01, "momentum": 0.9, "weight_decay": 0.1}),
-    ("RMSprop", {"lr": 0.01, "centered": True, "alpha": 0.9}),
-    ("RMSprop", {"lr": 0.01, "centered": True, "momentum": 0.5, "maximize": True}),
-    ("Adamax", {"lr": 0.02}),
-    ("Adamax", {"betas": (0.7, 0.9), "weight_decay": 0.1, "maximize": True}),
-    ("NAdam", {"lr": 0.02}),
-    ("NAdam", {"betas": (0.7, 0.9), "weight_decay": 0.1, "momentum_decay": 6e-3}),
-    ("NAdam", {"weight_decay": 0.1, "decoupled_weight_decay": True, "maximize": True}),
-    ("RAdam", {"lr": 0.02}),
-    ("RAdam", {"betas": (0.7, 0.6), "weight_decay": 0.1, "eps": 1e-5}),
-    ("RAdam", {"weight_decay": 0.1, "decoupled_weight_decay": True, "maximize": True}),
-    ("ASGD", {"lr": 0.1}),
-    ("ASGD", {"lr": 0.1, "lambd": 0.1, "t0": 1, "alpha": 0.6, "weight_decay": 0.1}),
-    ("ASGD", {"t0": 2, "maximize": True}),
-    ("Rprop", {"lr": 0.1}),
-    ("Rprop", {"etas": (0.4, 1.7), "step_sizes": (0.01, 0.012), "maximize": True}),
-]
 named = pytest.mark.parametrize("name, args", CASES, ids=lambda v: v if isinstance(v, str) else "")
 
 
@@ -173,8 +139,8 @@ def formula(name, a, p, g, s, t):
 def test_steps_follow_the_formula(name, args):
     params = parameters()
     want, state = [p.array.copy() for p in params], [{} for _ in params]
-    train(getattr(optim, name)(params, **args), params, 4)
-    for t in range(1, 5):
+    train(getattr(optim, name)(params, **args), params, 9)
+    for t in range(1, 10):
         for k, g in enumerate(gradients(t - 1)):
             want[k] = formula(name, args, want[k], g, state[k], t)
     for p, w in zip(params, want):
@@ -187,11 +153,11 @@ def test_steps_follow_the_formula(name, args):
 def test_steps_and_state_are_those_of_pytorch(name, args, dtype):
     import torch
 
-    params = parameters(dtype)
+    params, steps = parameters(dtype), 9
     theirs = [torch.nn.Parameter(torch.from_numpy(p.array.copy())) for p in params]
     opt, other = getattr(optim, name)(params, **args), getattr(torch.optim, name)(theirs, **args)
-    train(opt, params, 4, dtype)
-    for k in range(4):
+    train(opt, params, steps, dtype)
+    for k in range(steps):
         for p, g in zip(theirs, gradients(k, dtype)):
             p.grad = torch.from_numpy(g)
         other.step()

@@ -162,9 +162,9 @@ def viewed(prim: Primitive, source: Any, array: Any, params: dict, mode: int) ->
     out._st = st
     out._gen = st.gen
     if mode:
-        out._view = (source, None, (), {})
+        out._view = (source, None, False, params)
         return out
-    out._view = (source, prim, (), params)
+    out._view = (source, prim, False, params)
     before = source._node
     if before is not None:
         out._node = node = _new(Node)

@@ -65,7 +65,7 @@ class Tensor:
     array: Any
     _node: Any = None
     _st: Storage | None = None
-    _view: Any = None  # (source tensor, primitive, args after the source, params)
+    _view: Any = None  # (source tensor, primitive or None, one of several?, params)
     _gen = 0
     _grad: Tensor | None = None
     _retains = False
@@ -129,10 +129,10 @@ class Tensor:
     def _refresh_node(self) -> None:
         before = self._node
         if self._view is not None and self._view[1] is not None:
-            source, prim, args, params = self._view
+            source, prim, _, params = self._view
             source.graph_node()
             with context_recording():
-                self._node = prim(source, *args, **params)._node
+                self._node = prim(source, **params)._node
             if self._retains:
                 self.retain_again(before)
         self._gen = self._st.gen

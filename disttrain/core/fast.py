@@ -162,9 +162,9 @@ def viewed(prim: Primitive, source: Any, array: Any, params: dict, mode: int) ->
     out._st = st
     out._gen = st.gen
     if mode:
-        out._view = (source, None, False, params)
+        out._view = (source, None, None, params)
         return out
-    out._view = (source, prim, False, params)
+    out._view = (source, prim, None, params)
     before = source._node
     if before is not None:
         out._node = node = _new(Node)
@@ -188,14 +188,15 @@ def pieces(prim: Primitive, source: Any, params: dict) -> Any:
         st = source._st = Storage()
     elif st.gen != source._gen:
         source._refresh_node()
-    place, gen = (source, None, (), {}), st.gen
-    outs = []
+    gen = st.gen
+    how = None if mode else prim
+    outs: list = []
     for array in prim.forward(source.array, **params):
         out = _new(Tensor)
         out.array = array
         out._st = st
         out._gen = gen
-        out._view = place
+        out._view = (source, how, len(outs), params)
         outs.append(out)
     before = source._node
     if before is not None and not mode:

@@ -65,7 +65,7 @@ class Tensor:
     array: Any
     _node: Any = None
     _st: Storage | None = None
-    _view: Any = None  # (source tensor, primitive or None, one of several?, params)
+    _view: Any = None  # (source tensor, primitive or None, its output's number or None, params)
     _gen = 0
     _grad: Tensor | None = None
     _retains = False
@@ -129,7 +129,9 @@ class Tensor:
     def _refresh_node(self) -> None:
         before = self._node
         if self._view is not None and self._view[1] is not None:
-            source, prim, _, params = self._view
+            source, prim, part, params = self._view
+            if part is not None:
+                prim, params = prim.part(params, part)
             source.graph_node()
             with context_recording():
                 self._node = prim(source, **params)._node

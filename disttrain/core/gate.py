@@ -297,10 +297,12 @@ def describe(a: Any) -> str:
     return repr(a)
 
 
-def _share(prim: Primitive, source: Tensor, params: dict, out: Tensor, part: bool = False) -> None:
+def _share(
+    prim: Primitive, source: Tensor, params: dict, out: Tensor, part: int | None = None
+) -> None:
     """Note that ``out`` shares memory with ``source``, if it does, and how to make it again.
 
-    One of several outputs (``part``), like a view made under no_grad (for which the primitive is
+    One of several outputs (number ``part``), like a view made under no_grad (for which the primitive is
     None), cannot be changed in place while gradients are recorded.
     """
     array, given = out.array, source.array
@@ -323,8 +325,7 @@ def _share(prim: Primitive, source: Tensor, params: dict, out: Tensor, part: boo
 
 def _share_parts(prim: Primitive, source: Tensor, params: dict, outs: tuple) -> None:
     for i, o in enumerate(outs):
-        one, how = prim.part(params, i)
-        _share(one, source, how, o, True)
+        _share(prim, source, params, o, i)
 
 
 def record(prim: Primitive, args: tuple, params: dict, out: Any, level: Any = None) -> None:
@@ -475,10 +476,10 @@ def check_inplace(t: Tensor, name: str) -> None:
     source = t
     while source._view is not None:
         source, prim, part, _ = source._view
-        if prim is None or part:
+        if prim is None or part is not None:
             how = (
                 "is the output of a function that returns multiple views"
-                if part
+                if part is not None
                 else ("was created in no_grad mode")
             )
             raise AutogradError(

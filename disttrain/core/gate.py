@@ -302,8 +302,8 @@ def _share(
 ) -> None:
     """Note that ``out`` shares memory with ``source``, if it does, and how to make it again.
 
-    One of several outputs (number ``part``), like a view made under no_grad (for which the primitive is
-    None), cannot be changed in place while gradients are recorded.
+    One of several outputs (number ``part``), and a view made under no_grad (without a primitive),
+    cannot be changed in place while gradients are recorded.
     """
     array, given = out.array, source.array
     if array.__class__ is ndarray:
@@ -480,7 +480,7 @@ def check_inplace(t: Tensor, name: str) -> None:
             how = (
                 "is the output of a function that returns multiple views"
                 if part is not None
-                else ("was created in no_grad mode")
+                else "was created in no_grad mode"
             )
             raise AutogradError(
                 f"{name}: this tensor of shape {list(t.shape)} is a view that {how}, and is being "

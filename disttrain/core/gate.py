@@ -36,6 +36,7 @@ from ..errors import (
 )
 from ..trace import call_site
 from .node import NOTHING, AccumulateGrad, Node, Output, next_seq
+from .saved import pack_node
 from .tensor import Size, Storage, Tensor, wrap
 
 _new = object.__new__
@@ -384,6 +385,8 @@ def attach(prim: Primitive, edges: tuple, bits: int, args: tuple, params: dict, 
             node.out = out.alias()
     if versions is not None:
         node.versions = tuple(versions)
+    if thread.saving:
+        pack_node(node)
     if thread.anomaly:
         node.site = call_site()
 

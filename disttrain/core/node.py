@@ -61,6 +61,11 @@ class GraphNode:
             self.tensor_hooks = {}
         return HookHandle(self.tensor_hooks.setdefault(index, HookDict()), hook)
 
+    def made_at(self) -> str:
+        if self.site:
+            return f". The operation ran at {self.site}"
+        return ". (autograd.set_detect_anomaly(True) names the forward line.)"
+
     def retain(self, tensor: Any, index: int = 0) -> None:
         """Keep the gradient of output ``index`` in ``tensor.grad``, after all hooks."""
         if self.tensor_hooks is None:
@@ -211,11 +216,6 @@ class Node(GraphNode):
             f"{f' at {site}' if site else ''}); use the out-of-place form there, or .clone() the "
             f"tensor first{self.made_at()}"
         )
-
-    def made_at(self) -> str:
-        if self.site:
-            return f". The operation ran at {self.site}"
-        return ". (autograd.set_detect_anomaly(True) names the forward line.)"
 
     def run(self, g: Any, tensors: bool, wanted: tuple | None = None) -> tuple:
         """The gradients for ``edges``, given the gradient ``g`` (a tuple when there are several

@@ -98,6 +98,10 @@ class CaptureError(DisttrainError, RuntimeError):
     """A program that cannot be captured, replayed or transformed."""
 
 
+class FutureError(DisttrainError, RuntimeError):
+    """A ``Future`` was completed twice or asked too early, or a callback of it raised."""
+
+
 class CommError(DisttrainError, RuntimeError):
     """Communication between ranks failed."""
 

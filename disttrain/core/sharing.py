@@ -150,8 +150,8 @@ def _by_place(carried: Carried) -> tuple:
     t = carried.tensor
     if not t.is_leaf:
         raise AutogradError(
-            f"sending a tensor to another process: this one was made by {t.grad_fn.name()}, and "
-            "no graph goes to another process; send t.detach()"
+            "sending a tensor to another process: this one requires_grad and is no leaf (it was "
+            f"made by {t.grad_fn.name()}), and no graph goes to another process; send t.detach()"
         )
     if isinstance(t.array, NullArray) or not t.nbytes:
         return carried.__reduce__()

@@ -164,6 +164,7 @@ def _others() -> dict[str, Shim]:
     seeds = "manual_seed seed initial_seed get_rng_state set_rng_state fork_rng default_generator"
     return {
         **_module("torch.random", dt, *seeds.split()),
+        **_module("torch.futures", dt.futures),
         **_module("torch.linalg", dt.linalg),
         "torch.special": Shim("torch.special").give(
             expit=dt.sigmoid, logsumexp=dt.logsumexp, erf=dt.erf, xlogy=dt.xlogy,

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from typing import Any
 
 from ..errors import CollectiveMismatch
 from .header import SIZE as FINGERPRINT
@@ -38,17 +39,33 @@ RING = 3  # in a ring of chunks that is filled as the operation goes on
 _WHERE = struct.Struct("<QQQ")
 
 
+def last_word(buffer: Any, block: int) -> int:
+    """The largest word that the flags of a control block have had."""
+    words = [struct.unpack_from("<Q", buffer, block + f) for f in (POSTED, FILLED, DONE, FINISHED)]
+    return max(words)[0]
+
+
 class Channel:
     """One group's flags and headers, seen from member ``me``."""
 
-    def __init__(self, hub: Hub, ranks: Sequence[int], me: int, blocks: Sequence[int], name: str):
-        """``ranks``: world ranks of the members; ``blocks``: offsets of their control blocks."""
+    def __init__(
+        self,
+        hub: Hub,
+        ranks: Sequence[int],
+        me: int,
+        blocks: Sequence[int],
+        name: str,
+        start: int,
+    ) -> None:
+        """``ranks``: world ranks of the members; ``blocks``: offsets of their control blocks;
+        ``start``: the position before the first operation, the same on all members and beyond
+        whatever stands in their flags."""
         self.hub, self.ranks, self.me, self.name = hub, list(ranks), me, name
         self.blocks = list(blocks)
-        self.seq = 0
+        self.start = self.seq = start
         self._words, self._buffer = hub.words, hub.buffer
-        self._base, self._box = hub.base, hub.segment.slot(hub.rank)
-        self._room = NUM_HEADERS  # up to here the header slots are known to be free
+        self._box = hub.segment.slot(hub.rank)
+        self._room = start + NUM_HEADERS  # up to here the header slots are known to be free
         others = [i for i in range(len(ranks)) if i != me]
         self.peers = others
         self._peer_ranks = [ranks[i] for i in others]
@@ -73,7 +90,11 @@ class Channel:
 
     def value(self, seq: int, chunk: int = 0) -> int:
         """The word that says: operation ``seq`` has come to ``chunk``."""
-        return self._base + (seq << CHUNK_BITS) + chunk
+        return (seq << CHUNK_BITS) + chunk
+
+    def number(self, seq: int) -> int:
+        """Which operation of the group ``seq`` is, for people."""
+        return seq - self.start
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -90,22 +111,21 @@ class Channel:
         slot = self.headers[seq % NUM_HEADERS][0]
         header = print_ + _WHERE.pack(offset, mode, sizes) + call.told
         self._buffer[slot : slot + len(header)] = header
-        self._words[self.own[POSTED]] = self._base + (seq << CHUNK_BITS)
+        self._words[self.own[POSTED]] = seq << CHUNK_BITS
         self.hub.entered += 1
         self._box.progress(self.hub.entered)
         return print_
 
     def publish(self, field: int, seq: int, chunk: int = 0) -> None:
-        self._words[self.own[field]] = self._base + (seq << CHUNK_BITS) + chunk
+        self._words[self.own[field]] = (seq << CHUNK_BITS) + chunk
 
     def _make_room(self, seq: int) -> None:
         """A header slot is free again when every member has finished what it was used for."""
-        if seq - NUM_HEADERS > 0:
+        if seq - NUM_HEADERS > self.start:
             need = self.need(FINISHED, seq - NUM_HEADERS, own=True)
             self.hub.wait(need, None)
         words = [self._words[i] for i in (*self._idxs[FINISHED], self.own[FINISHED])]
-        done = min(words) - self._base >> CHUNK_BITS
-        self._room = max(0, done) + NUM_HEADERS
+        self._room = max(self.start, min(words) >> CHUNK_BITS) + NUM_HEADERS
 
     # -- waiting ------------------------------------------------------------------------------
 
@@ -131,9 +151,10 @@ class Channel:
             mine = told_text(self._buffer[slot : slot + HEADER_BYTES - FINGERPRINT - _WHERE.size])
             have = "has" if len(missing) == 1 else "have"
             who = f"{name_ranks(missing)} {have} not {verb}" if missing else "all have arrived"
-            return f"{mine} (operation {seq} of group {self.name}); {who}"
+            return f"{mine} (operation {self.number(seq)} of group {self.name}); {who}"
 
-        return Flags(self._words, idxs, ranks, self.value(seq, chunk), text)
+        value = self.value(seq, chunk)
+        return Flags(self._words, idxs, ranks, value, text, past_is_fine=field == FINISHED)
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -147,6 +168,7 @@ class Channel:
 
     def verify(self, seq: int) -> None:
         """Compare the headers of all members, which have arrived. Raises on every member alike."""
+        self.need(POSTED, seq)()  # raises where a member has left for a later group
         slots = [self._slot(i, seq) for i in range(len(self.blocks))]
         field = difference([self._buffer[s : s + FINGERPRINT] for s in slots])
         if field:
@@ -155,7 +177,7 @@ class Channel:
     def mismatch(self, seq: int, field: str, detail: str = "") -> None:
         """Finish operation ``seq`` and raise ``CollectiveMismatch`` with everybody's call."""
         calls = {self.ranks[i]: self._told(i, seq) for i in range(len(self.blocks))}
-        text = mismatch_text(f"group {self.name}", seq, field, calls)
+        text = mismatch_text(f"group {self.name}", self.number(seq), field, calls)
         raise CollectiveMismatch(f"{text}\n{detail}" if detail else text)
 
     def where(self, seq: int) -> list[tuple[int, int, int]]:

@@ -17,6 +17,7 @@ import mmap
 import os
 import struct
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import CommError
 
@@ -144,6 +145,7 @@ class Segment:
         self.num_ranks, self.epoch, self.arena_bytes = ranks, epoch, arena
         self._slots = [Slot(self.buffer, PAGE + r * SLOT_BYTES) for r in range(ranks)]
         self._failed = memoryview(self.buffer)[_FAILED_AT : _FAILED_AT + 4].cast("i")
+        self.kept: dict[int, Any] = {}  # per rank: what it keeps of its arena over all its groups
 
     @classmethod
     def create(cls, num_ranks: int, arena_bytes: int = ARENA_BYTES, epoch: int = 1) -> Segment:
@@ -223,6 +225,7 @@ class Segment:
         for slot in self._slots:
             slot.close()
         self._failed.release()
+        self.kept.clear()
         try:
             self.buffer.close()
         except BufferError:

@@ -9,8 +9,11 @@ stopped, slow, or about to notice its flag is never accused.
 
 One record per rank, written by it alone (a sequence lock, so readers see it whole or not at all):
 
-    version u64 (odd: being written) | state u64 | beat u64 | count u64
+    version u64 (odd: being written) | state u64 | beat u64 | start u64 | count u64
     | count x (rank, word, value) | at 2 KiB: length u64, text
+
+``start`` is where the writer's default group begins: who has left an earlier one may still come to
+this one.
 
 Knows words and texts; no operations.
 """
@@ -24,7 +27,8 @@ from ..errors import CollectiveMismatch
 from .header import name_ranks
 
 RECORD_BYTES = 4096
-_TEXT_AT, _TEXT_BYTES, _MAX_EDGES = 2048, 2000, 80
+_EDGES_AT, _MAX_EDGES = 5, 80  # in words
+_TEXT_AT, _TEXT_BYTES = 2048, 2000
 IDLE, WAITING, LEFT = 0, 1, 2
 LOOK_EVERY = 0.05
 _ALWAYS = 1 << 62  # the beat of a rank that will not come back
@@ -33,8 +37,11 @@ _ALWAYS = 1 << 62  # the beat of a rank that will not come back
 class Detective:
     """Publishes the waits of one rank and judges those of all."""
 
-    def __init__(self, words: memoryview, buffer: Any, segment: Any, rank: int, size: int) -> None:
-        self._words, self._buffer, self._rank = words, buffer, rank
+    def __init__(
+        self, words: memoryview, buffer: Any, segment: Any, rank: int, size: int, start: int
+    ) -> None:
+        """``start``: where the default group begins."""
+        self._words, self._buffer, self._rank, self._start = words, buffer, rank, start
         self._boxes = [segment.slot(r) for r in range(size)]
         areas = [segment.comm_area(r) for r in range(size)]
         self._at = [offset + nbytes - RECORD_BYTES for offset, nbytes in areas]
@@ -101,9 +108,11 @@ class Detective:
         i = at // 8
         version = words[i] | 1
         words[i] = version
-        words[i + 1], words[i + 2], words[i + 3] = state, beat or self._beat, len(edges)
+        words[i + 1], words[i + 2] = state, beat or self._beat
+        words[i + 3], words[i + 4] = self._start, len(edges)
         for k, edge in enumerate(edges):
-            words[i + 4 + 3 * k], words[i + 5 + 3 * k], words[i + 6 + 3 * k] = edge
+            at_edge = i + _EDGES_AT + 3 * k
+            words[at_edge], words[at_edge + 1], words[at_edge + 2] = edge
         data = text.encode()[:_TEXT_BYTES]
         words[(at + _TEXT_AT) // 8] = len(data)
         self._buffer[at + _TEXT_AT + 8 : at + _TEXT_AT + 8 + len(data)] = data
@@ -113,12 +122,15 @@ class Detective:
         """(version, state, beat, edges) of a rank; version 0 while it is being written."""
         words, i = self._words, self._at[rank] // 8
         version = words[i]
-        state, beat, count = words[i + 1], words[i + 2], min(words[i + 3], _MAX_EDGES)
-        raw = words[i + 4 : i + 4 + 3 * count].tolist()
+        state, beat, start = words[i + 1 : i + 4].tolist()
+        count = min(words[i + 4], _MAX_EDGES)
+        raw = words[i + _EDGES_AT : i + _EDGES_AT + 3 * count].tolist()
         if version & 1 or words[i] != version:
             return 0, IDLE, 0, []
         if state != LEFT and self._boxes[rank].state == "finished":
             return version, LEFT, _ALWAYS, []
+        if state == LEFT and start < self._start:
+            return version, IDLE, 0, []
         return version, state, beat, [tuple(raw[k : k + 3]) for k in range(0, 3 * count, 3)]
 
     def _judge(self) -> None:

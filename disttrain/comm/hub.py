@@ -1,11 +1,14 @@
 """A rank's end of the job's shared segment: memory, flags, and waiting for flags.
 
-One ``Hub`` per rank and segment; the transports of all its groups share it. A flag is one aligned
-64-bit word that a single rank writes and that only grows:
+One ``Hub`` per rank and default group; the transports of all its groups share it. A flag is one
+aligned 64-bit word that a single rank writes and that only grows, as long as the memory lives:
 
-    epoch (12 bits) | operation (32 bits) | chunk (20 bits)
+    position (44 bits) | chunk (20 bits)
 
-so "has the peer come this far" is one comparison, and words left by an earlier epoch are small.
+so "has the peer come this far" is one comparison. Positions count operations. A group that uses
+flags which others have used before begins at a round number beyond all of theirs
+(``next_start``), so that nothing which an earlier group left, and nothing that a peer writes for a
+later one, can pass for a flag of this group: the beginning is the group's fencing token.
 
 Memory order: a rank writes data, then the flag; a peer reads the flag, then the data. x86 keeps
 stores in order and loads in order (TSO), and every access goes through a C function that the
@@ -25,12 +28,15 @@ from typing import Any, Protocol
 import numpy as np
 
 from .. import context
-from ..errors import PeerFailed
+from ..errors import CommError, PeerFailed
 from .arena import Arena
 from .bootstrap import Watch
 from .deadlock import Detective
 
-CHUNK_BITS, SEQ_BITS = 20, 32
+CHUNK_BITS = 20
+CELL = 1 << 24  # groups begin at multiples of so many operations
+LEAD = 1 << 20  # no peer is that many operations ahead: such a word belongs to a later group
+_LEAD_WORD = LEAD << CHUNK_BITS
 
 Edge = tuple[int, int, int]  # awaited rank, index of a word, value that the word must reach
 
@@ -49,11 +55,24 @@ class Need(Protocol):
         ...
 
 
+def next_start(last_word: int) -> int:
+    """Where a group may begin on flags whose largest word so far is ``last_word``.
+
+    A rank that broke an operation off may be some operations from its peers: they still find the
+    same beginning, and one that is further from all that they have done than ``LEAD``.
+    """
+    return ((last_word >> CHUNK_BITS) + CELL // 2) // CELL * CELL + CELL
+
+
 class Flags:
     """A ``Need``: every word of ``idxs`` (written by the rank at the same place of ``ranks``)
-    has reached ``value``."""
+    has reached ``value``.
 
-    __slots__ = ("_text", "idxs", "ranks", "value", "words")
+    A word that is far beyond it belongs to a later group, so its rank has left this one. That is
+    as good where the rank only had to be done (``past_is_fine``), and an error elsewhere.
+    """
+
+    __slots__ = ("_text", "beyond", "idxs", "ranks", "value", "words")
 
     def __init__(
         self,
@@ -62,16 +81,28 @@ class Flags:
         ranks: Sequence[int],
         value: int,
         text: Callable[[list[int]], str],
+        past_is_fine: bool = False,
     ) -> None:
         self.words, self.idxs, self.ranks, self.value = words, idxs, ranks, value
+        self.beyond = 1 << 64 if past_is_fine else value + _LEAD_WORD
         self._text = text
 
     def __call__(self) -> bool:
-        words, value = self.words, self.value
-        for i in self.idxs:  # noqa: SIM110  (all() with a generator takes four times as long)
-            if words[i] < value:
+        words, value, beyond = self.words, self.value, self.beyond
+        for i in self.idxs:
+            word = words[i]
+            if word < value:
                 return False
+            if word >= beyond:
+                self._overtaken(i)
         return True
+
+    def _overtaken(self, idx: int) -> None:
+        rank = self.ranks[list(self.idxs).index(idx)]
+        raise CommError(
+            f"{self._text([rank])}: it has left this group and joined a later one. Every rank of a "
+            "group must make the same calls before it leaves."
+        )
 
     def what(self) -> str:
         return self._text([rank for rank, _, _ in self.edges()])
@@ -92,20 +123,29 @@ class Hub:
     ``advance()`` that never blocks).
     """
 
-    def __init__(self, segment: Any, rank: int, size: int, epoch: int, reserved: int) -> None:
-        """``reserved``: bytes at the start of each arena which the allocator leaves alone."""
+    def __init__(
+        self, segment: Any, rank: int, size: int, epoch: int, reserved: int, last_word: int
+    ) -> None:
+        """``reserved``: bytes at the start of each arena which the allocator leaves alone.
+        ``last_word``: the largest flag of this rank's earlier default groups on the segment.
+
+        What the allocator has given out outlives the groups that it was made for, so it belongs to
+        the segment.
+        """
         self.segment, self.rank, self.size, self.epoch = segment, rank, size, epoch
         self.buffer = segment.buffer
         self.words = memoryview(self.buffer).cast("Q")
         self.bytes = np.frombuffer(self.buffer, np.uint8)
-        start, nbytes = segment.arena(rank)
-        self.arena = Arena(self.buffer, start + reserved, nbytes - reserved)
+        if rank not in segment.kept:
+            start, nbytes = segment.arena(rank)
+            segment.kept[rank] = Arena(self.buffer, start + reserved, nbytes - reserved)
+        self.arena: Arena = segment.kept[rank]
         self.address = self.bytes.__array_interface__["data"][0]
-        self.base = (epoch & 0xFFF) << (SEQ_BITS + CHUNK_BITS)
+        self.start = next_start(last_word)
         self.pending: list[Any] = []
         self.entered = 0  # collectives of all groups, for the black box
         self.lock = threading.RLock()
-        self.detective = Detective(self.words, self.buffer, segment, rank, size)
+        self.detective = Detective(self.words, self.buffer, segment, rank, size, self.start)
         self._needs: list[Need] = []  # what this rank's threads wait for now
         self._watch: Watch | None = None
         self._rank_context = context.current()

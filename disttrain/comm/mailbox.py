@@ -103,6 +103,7 @@ class Mailbox:
 
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
+        self._base = hub.start << CHUNK_BITS
         n = hub.size
         self._starts = [hub.segment.arena(r)[0] for r in range(n)]
         self.sent = [0] * n  # number of the last message posted to each peer
@@ -170,7 +171,8 @@ class Mailbox:
     # -- places -------------------------------------------------------------------------------
 
     def value(self, number: int) -> int:
-        return self.hub.base + (number << CHUNK_BITS)
+        """The word of message ``number``; one more says that it was refused."""
+        return self._base + 2 * number
 
     def slot(self, src: int, dst: int, number: int) -> int:
         pair = self._starts[src] + dst * PAIR_BYTES

@@ -115,15 +115,19 @@ class PeerFailed(CommError):
 
     ``rank`` is its global rank, ``cause`` one line that says what happened to it (``"killed by
     SIGKILL"``, ``"ValueError: ..."``), ``traceback`` its Python traceback where it had one.
+    ``ended``: nothing says that it failed, but its process is gone.
     """
 
-    def __init__(self, rank: int, cause: str, traceback: str = "", where: str = "") -> None:
+    def __init__(
+        self, rank: int, cause: str, traceback: str = "", where: str = "", ended: bool = False
+    ) -> None:
         self.rank, self.cause, self.traceback, self.where = rank, cause, traceback, where
-        text = f"rank {rank} failed: {cause}"
+        self.ended = ended
+        text = f"rank {rank} {'has ended' if ended else 'failed'}: {cause}"
         super().__init__(f"{where}: {text}" if where else text)
 
     def __reduce__(self) -> tuple:
-        return (PeerFailed, (self.rank, self.cause, self.traceback, self.where))
+        return (PeerFailed, (self.rank, self.cause, self.traceback, self.where, self.ended))
 
 
 class WaitTimeout(CommError, TimeoutError):

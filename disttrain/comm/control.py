@@ -37,7 +37,8 @@ _PID, _STATE, _STEP, _SEQ = 0, 8, 16, 24
 _TEXT_AT, _ERROR_AT = 64, 4096
 
 JOB_SLOT = "comm.job"  # the slot of a rank's context where its job segment is
-STATES = ("starting", "running", "finished", "failed")
+# "vanished": its process ended with status 0, but not at the end of its program
+STATES = ("starting", "running", "finished", "failed", "vanished")
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,9 @@ Knows segments and words; no operations, no arrays.
 
 from __future__ import annotations
 
+import atexit
 import os
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -31,14 +33,14 @@ from .. import context
 from ..errors import CommError, PeerFailed
 from .arena import Arena
 from .bootstrap import Watch
-from .deadlock import Detective
+from .deadlock import Detective, Edge
+from .threads import others_may_move
 
+HUBS = "comm.hubs"  # the slot of a rank's context where its hubs are
 CHUNK_BITS = 20
 CELL = 1 << 24  # groups begin at multiples of so many operations
 LEAD = 1 << 20  # no peer is that many operations ahead: such a word belongs to a later group
 _LEAD_WORD = LEAD << CHUNK_BITS
-
-Edge = tuple[int, int, int]  # awaited rank, index of a word, value that the word must reach
 
 
 class Need(Protocol):
@@ -146,10 +148,15 @@ class Hub:
         self.entered = 0  # collectives of all groups, for the black box
         self.lock = threading.RLock()
         self.detective = Detective(self.words, self.buffer, segment, rank, size, self.start)
-        self._needs: list[Need] = []  # what this rank's threads wait for now
+        self.open: list[Any] = []  # the transports of all groups that were not left
+        self.owns_segment = False  # nobody else in this process uses it
+        self._needs: dict[int, Need] = {}  # what each thread of this rank waits for now
         self._watch: Watch | None = None
         self._rank_context = context.current()
         self._rank_context.waiter.interrupts.append(self.check)
+        self._rank_context.slot(HUBS, list).append(self)
+        atexit.unregister(end_program)
+        atexit.register(end_program)
         if size > len(os.sched_getaffinity(0)):
             # A rank that spins keeps the processor from the one it waits for: 4 ranks on 2 cores
             # reduce 4 KB in 220 us with 200 spins, in 40 us when they yield at once.
@@ -185,11 +192,16 @@ class Hub:
 
         if ready():
             return
-        self._needs.append(need)
+        thread = threading.get_ident()
+        outer = self._needs.get(thread)
+        self._needs[thread] = need
         try:
             context.wait_until(ready, need.what, timeout)
         finally:
-            self._needs.remove(need)
+            if outer is None:
+                del self._needs[thread]
+            else:  # what was waited for inside a callback
+                self._needs[thread] = outer
             self.detective.relax()
 
     def check(self) -> None:
@@ -197,13 +209,17 @@ class Hub:
         if self._watch is not None:
             self._watch()
         failure = self.segment.failure()
-        need = self._needs[-1] if self._needs else None
+        need = self._needs.get(threading.get_ident())
         if failure is not None and failure.rank != self.rank:
             self._end_wait(need, failure)
-        elif len(self._needs) == 1:
-            self.detective.look(self._needs[0])
-        else:  # several threads wait: one of them may free the other
-            self.detective.relax()
+        elif need is not None:
+            self.detective.look(need, self._all_needs)
+
+    def _all_needs(self) -> list[Need]:
+        """What this rank waits for, of which anything would free it; empty while it does not wait,
+        since some thread of it may still do something."""
+        needs = dict(self._needs)
+        return [] if others_may_move(set(needs)) else list(needs.values())
 
     def _end_wait(self, need: Need | None, failure: Any) -> None:
         """A rank has failed. What it died of may be an error that this rank must raise itself:
@@ -212,23 +228,66 @@ class Hub:
             raise PeerFailed(failure.rank, failure.cause, failure.traceback)
         self.progress()
         if not need():
-            self.detective.join(failure.rank, need)
+            self.detective.join(failure.rank, need, self._all_needs)
             raise PeerFailed(failure.rank, failure.cause, failure.traceback, need.what())
 
     def watch_processes(self) -> None:
         """No launcher does it: notice the death of peers, whose pids are in their slots."""
-        self._watch = Watch(self.segment, self.rank, self.size, self.detective.has_left)
+        self._watch = Watch(self.segment, self.rank, self.size)
+        self.detective.has_ended = self._watch.has_ended
+        self.owns_segment = True
 
-    def close(self, left: bool) -> None:
-        """Stop watching. ``left``: for good, so that who waits for this rank need not.
+    def close(self, met: bool) -> None:
+        """Leave all groups. ``met``: in good order, after a last meeting.
 
         The memory stays mapped as long as arrays view it.
         """
-        interrupts = self._rank_context.waiter.interrupts
+        for transport in tuple(self.open):
+            transport.close(None)
+        self.detective.leave(met)
+        self._detach()
+        if self.owns_segment:
+            self.segment.close()
+
+    def _detach(self) -> None:
+        slots, interrupts = self._rank_context.slots, self._rank_context.waiter.interrupts
         if self.check in interrupts:
             interrupts.remove(self.check)
-        if left:
-            self.detective.leave()
+        if self in slots.get(HUBS, ()):
+            slots[HUBS].remove(self)
         if self._watch is not None:
             self._watch.close()
             self._watch = None
+
+    def end_program(self) -> None:
+        """The program ends without having left its groups. Nobody is waited for, except where all
+        have entered an operation; who is the last to end finds ranks that made other calls."""
+        if self.segment.failure() is not None or hasattr(sys, "last_type"):
+            return  # it ends with an error, which says more
+        for transport in self.open:
+            transport.part()
+        with self.lock:  # a full barrier: of two that end together, one sees the other's flag
+            pass
+        for transport in self.open:
+            transport.compare_counts()
+
+    def disown(self) -> None:
+        """In a process forked from this rank: it must not speak for it."""
+        for transport in self.open:
+            transport.disable("it belongs to the process that this one was forked from")
+        self._needs.clear()
+        self._detach()
+
+
+def end_program() -> None:
+    """The calling thread's rank has come to the end of its program."""
+    for hub in tuple(context.current().slots.get(HUBS, ())):
+        hub.end_program()
+
+
+def _after_fork() -> None:
+    for hub in tuple(context.current().slots.get(HUBS, ())):
+        hub.disown()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -34,9 +34,22 @@ import numpy as np
 from .. import context
 from ..errors import CollectiveMismatch, CommError, ConfigError
 from .bootstrap import share_segment
-from .channel import BLOCK_BYTES, CONTROL_BYTES, DONE, FILLED, FINISHED, POSTED, Channel, last_word
+from .channel import (
+    BLOCK_BYTES,
+    CONTROL_BYTES,
+    DONE,
+    FILLED,
+    FINISHED,
+    LEFT,
+    POSTED,
+    Channel,
+    LastMeeting,
+    last_word,
+)
+from .control import Segment
+from .deadlock import Edge
 from .header import Call, hash64
-from .hub import Edge, Hub, Need, next_start
+from .hub import Hub, Need, next_start
 from .mailbox import Mailbox
 from .reduce_ops import ReduceOp, make_reducer
 from .shm_steps import (
@@ -95,6 +108,13 @@ def connect_by_store(
     segment = share_segment(store, rank, world_size, timeout, f"shm/{epoch}")
     transport = connect(segment, rank, world_size, epoch, timeout)
     transport.hub.watch_processes()
+    return transport
+
+
+def connect_alone(timeout: float = context.DEFAULT_TIMEOUT) -> ShmTransport:
+    """The transport of a world of one rank."""
+    transport = connect(Segment.create(1), 0, 1, 1, timeout)
+    transport.hub.owns_segment = True
     return transport
 
 
@@ -161,6 +181,7 @@ class ShmTransport(Transport):
         self._key = (hash64(channel.name) & 0xFFFFFFFF) << 32
         for field in (POSTED, FILLED, DONE, FINISHED):
             channel.publish(field, channel.start)
+        self.hub.open.append(self)
 
     def allocate(self, nbytes: int) -> np.ndarray:
         """uint8 memory in this rank's arena, not initialized; freed by its last view.
@@ -290,17 +311,53 @@ class ShmTransport(Transport):
         return block, next_start(last_word(self.hub.buffer, block))
 
     def close(self, call: Call | None) -> None:
-        if call is not None and not self._broken:
-            op = self._enter(call, (), False)
-            self._run(meet(op), False, None)
-            self._wait_all(FINISHED, op.seq)
-            self._staging.close()
-            if not self._is_world:
-                self.hub.arena.spare_blocks.append(self.channel.blocks[self.rank])
+        met = False
+        try:
+            if call is not None and not self._broken:
+                self._meet_once_more(call)
+                met = True
+            else:
+                self.part()
+        finally:
+            self.disable("it was closed")
+            if self in self.hub.open:
+                self.hub.open.remove(self)
+            if self._is_world:
+                self.hub.close(met)
+
+    def _meet_once_more(self, call: Call) -> None:
+        """Meet the ranks that are there, compare how many calls each has made, give memory back."""
+        channel = self.channel
+        seq = self._enter(call, (), False).seq
+        self.wait(LastMeeting(channel, seq), None)
+        try:
+            channel.check_counts(seq - 1)
+            channel.verify(seq)
+        finally:
+            channel.publish(FINISHED, seq)
+        self.wait(channel.need(FINISHED, seq, members=channel.present(seq)), None)
+        self._staging.close()
+        if not self._is_world:
+            self.hub.arena.spare_blocks.append(channel.blocks[self.rank])
+
+    def part(self) -> None:
+        """Say that this rank leaves without meeting the others. What all of them have entered is
+        finished first, since they need this rank for it."""
+        if self._broken:
+            return
+        channel = self.channel
+        if self._queue and channel.need(POSTED, channel.seq)():
+            self.wait(self._queue[-1], None)
+        channel.publish(LEFT, channel.seq)
+
+    def compare_counts(self) -> None:
+        """At the end of the program: have others that have ended theirs made as many calls?"""
         if not self._broken:
-            self._broken = "it was closed"
-        if self._is_world:
-            self.hub.close(left=call is not None)
+            self.channel.check_counts(self.channel.seq)
+
+    def disable(self, why: str) -> None:
+        """Further calls say that the group cannot be used any more, since ``why``."""
+        self._broken = self._broken or why
 
     # -- how they run -------------------------------------------------------------------------
 
@@ -413,7 +470,10 @@ class ShmTransport(Transport):
 
     def head_need(self) -> Need:
         """What the first operation of the queue waits for."""
-        need = self._queue[0].need if self._queue else None
+        try:
+            need = self._queue[0].need
+        except IndexError:  # another thread has seen it end
+            need = None
         return self.channel.need(POSTED, self.channel.seq) if need is None else need
 
     def wait(self, need: Need, timeout: float | None) -> None:
@@ -427,8 +487,7 @@ class ShmTransport(Transport):
             raise
 
     def _break(self, error: BaseException) -> None:
-        if not self._broken:
-            self._broken = f"an operation ended in the middle ({type(error).__name__})"
+        self.disable(f"an operation ended in the middle ({type(error).__name__})")
 
     def _wait_all(self, field: int, seq: int) -> None:
         self.wait(self.channel.need(field, seq), None)

@@ -154,7 +154,8 @@ class Hub:
         self._watch: Watch | None = None
         self._rank_context = context.current()
         self._rank_context.waiter.interrupts.append(self.check)
-        self._rank_context.slot(HUBS, list).append(self)
+        hubs: list[Hub] = self._rank_context.slot(HUBS, list)
+        hubs.append(self)
         atexit.unregister(end_program)
         atexit.register(end_program)
         if size > len(os.sched_getaffinity(0)):

@@ -73,9 +73,7 @@ class Staging:
 
     def sweep(self) -> None:
         """Free what can be freed."""
-        if not self._blocks:
-            return
-        with self.hub.lock:  # another thread may bring the group's operations forward
+        if self._blocks:
             kept = []
             for seq, offset in self._blocks:
                 if self.channel.need(FINISHED, seq, own=True)():

@@ -14,4 +14,3 @@ class Algebra:
     zeros: Callable
     ones_like: Callable
     clone: Callable
-    move_graph: Callable

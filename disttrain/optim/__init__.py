@@ -1,27 +1,16 @@
 """Optimizers and learning-rate schedules, with PyTorch's names and meanings."""
 
 from . import lr_scheduler
-from .adam import Adam, Adamax, AdamW, NAdam, RAdam
-from .algorithms import ASGD, SGD, Adadelta, Adagrad, RMSprop, Rprop
-from .lbfgs import LBFGS
-from .matrix import Adafactor, Muon
+from .algorithms import SGD, Adadelta, Adagrad, Adam, AdamW, RMSprop
 from .optimizer import Optimizer
 
 __all__ = [
-    "ASGD",
-    "LBFGS",
     "SGD",
     "Adadelta",
-    "Adafactor",
     "Adagrad",
     "Adam",
     "AdamW",
-    "Adamax",
-    "Muon",
-    "NAdam",
     "Optimizer",
-    "RAdam",
     "RMSprop",
-    "Rprop",
     "lr_scheduler",
 ]

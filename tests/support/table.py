@@ -12,9 +12,7 @@ from typing import Any
 
 import numpy as np
 
-import disttrain.distributed
-import disttrain.nn
-import disttrain.optim  # noqa: F401  (these declare primitives of their own)
+import disttrain.optim  # noqa: F401  (declares the optimizers' primitives)
 from disttrain.core import Tensor, wrap
 from disttrain.core.gate import Primitive
 from disttrain.ops.declare import REGISTRY

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ...core.fast import pieces
 from ...core.tensor import Tensor
 from ...errors import DimError, ShapeError
 from ..primitives import views
@@ -41,9 +40,8 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
 
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple:
     """Pieces of one size (the last may be smaller), or of the sizes given."""
-    shape = tensor.meta()[0]
-    d = check.one_dim(dim, len(shape), "split")
-    n = shape[d]
+    d = check.one_dim(dim, tensor.ndim, "split")
+    n = tensor.shape[d]
     if isinstance(split_size_or_sections, (int, np.integer)):
         size = int(split_size_or_sections)
         if size <= 0:
@@ -55,7 +53,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple:
             raise ShapeError(
                 f"split: sizes {sizes} sum to {sum(sizes)}; dimension {dim} has {n} elements"
             )
-    return pieces(views.split, tensor, {"dim": d, "sizes": tuple(sizes)})
+    return views.split(tensor, dim=d, sizes=tuple(sizes))
 
 
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple:
@@ -82,7 +80,7 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
 def unbind(input: Tensor, dim: int = 0) -> tuple:
     """All elements along ``dim``, as views."""
     d = check.one_dim(dim, input.ndim, "unbind")
-    return pieces(views.unbind, input, {"dim": d})
+    return views.unbind(input, dim=d)
 
 
 __all__ = [

@@ -121,6 +121,9 @@ class _Thread(threading.local):
         self.grad_enabled = True
         self.inference = False  # only told: inference mode records nothing, like no_grad
         self.anomaly = False
+        self.check_nan = True  # under anomaly detection
+        self.saving: tuple = ()  # the hooks for saved tensors, innermost last
+        self.saving_refused: str | None = None  # why there may be none
         self.walk: Any = None  # the backward pass that is running
         self.stack: list[Any] = []
         self.mode = RECORD
@@ -129,7 +132,7 @@ class _Thread(threading.local):
 
     def refresh(self) -> None:
         """Recompute ``mode`` after one of the other fields changed."""
-        if self.stack or self.anomaly:
+        if self.stack or self.anomaly or self.saving:
             self.mode = SLOW
         else:
             self.mode = RECORD if self.grad_enabled else PLAIN

@@ -10,6 +10,7 @@
       |    `- ModuleNameError (KeyError)            a name that a module cannot register
       |- StateDictError (RuntimeError)              a state dict that does not fit its module
       |- ConfigError (ValueError)                   a wrong setting, key or argument of a component
+      |    `- MissingSetting (KeyError)             a setting that must be there and is not
       |- SerializationError (ValueError)            a file that is not what it should be
       |    `- WriteError (OSError)                  a file that could not be written
       |- WorkerFailed (RuntimeError)                a worker process of a DataLoader died
@@ -75,6 +76,12 @@ class ConfigError(DisttrainError, ValueError):
     """A setting, key or argument with no meaning."""
 
 
+class MissingSetting(ConfigError, KeyError):
+    """A setting that must be there and is not."""
+
+    __str__ = Exception.__str__  # KeyError's would quote the message
+
+
 class SerializationError(DisttrainError, ValueError):
     """A file that is damaged, hostile, or of another format."""
 
@@ -91,6 +98,10 @@ class CaptureError(DisttrainError, RuntimeError):
     """A program that cannot be captured, replayed or transformed."""
 
 
+class FutureError(DisttrainError, RuntimeError):
+    """A ``Future`` was completed twice or asked too early, or a callback of it raised."""
+
+
 class CommError(DisttrainError, RuntimeError):
     """Communication between ranks failed."""
 
@@ -104,15 +115,19 @@ class PeerFailed(CommError):
 
     ``rank`` is its global rank, ``cause`` one line that says what happened to it (``"killed by
     SIGKILL"``, ``"ValueError: ..."``), ``traceback`` its Python traceback where it had one.
+    ``ended``: nothing says that it failed, but its process is gone.
     """
 
-    def __init__(self, rank: int, cause: str, traceback: str = "", where: str = "") -> None:
+    def __init__(
+        self, rank: int, cause: str, traceback: str = "", where: str = "", ended: bool = False
+    ) -> None:
         self.rank, self.cause, self.traceback, self.where = rank, cause, traceback, where
-        text = f"rank {rank} failed: {cause}"
+        self.ended = ended
+        text = f"rank {rank} {'has ended' if ended else 'failed'}: {cause}"
         super().__init__(f"{where}: {text}" if where else text)
 
     def __reduce__(self) -> tuple:
-        return (PeerFailed, (self.rank, self.cause, self.traceback, self.where))
+        return (PeerFailed, (self.rank, self.cause, self.traceback, self.where, self.ended))
 
 
 class WaitTimeout(CommError, TimeoutError):

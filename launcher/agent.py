@@ -251,6 +251,8 @@ class Agent:
         cause, text = self.segment.slot(rank).error
         if cause and number and rank in self.stopped:
             number, code = 0, 1  # its exception ended it; our signal only cut its farewell short
+        if code == 0 and self.segment.slot(rank).state in ("starting", "running"):
+            self.segment.slot(rank).state = "vanished"  # who waits for it learns of it
         event = Exit(rank, code, now, number)
         if event.failed:
             self.segment.publish_failure(rank, cause_of(event, cause), text)
@@ -331,7 +333,7 @@ class Agent:
     def _rank_report(self, e: Exit) -> RankReport:
         slot = self.segment.slot(e.rank)
         cause, text = slot.error
-        vanished = not e.failed and slot.state == "running"
+        vanished = not e.failed and slot.state == "vanished"
         return RankReport(
             rank=e.rank, pid=slot.pid, code=e.code, signal=e.signal,
             cause=VANISHED if vanished else cause_of(e, cause), vanished=vanished,

@@ -40,6 +40,9 @@ class Arena:
         self._lock = threading.Lock()
         self._dropped: deque[int] = deque()  # filled by finalizers, which must not take the lock
         self._pid = os.getpid()
+        # Control blocks of groups that are over. Their flags only ever grow, so that who still
+        # looks at an old group sees that it is over: they serve for nothing but other groups.
+        self.spare_blocks: list[int] = []
 
     def allocate(self, nbytes: int) -> np.ndarray:
         """A 1-D uint8 array of ``nbytes``, not initialized; freed when its last view is gone."""

@@ -3,7 +3,7 @@
 Rank 0 makes the segment and hands its descriptor over a Unix socket with an abstract name, so no
 file is left anywhere. The name and a random token travel through the store; who connects must be
 of the same user (the kernel says so) and know the token. Since no launcher watches the processes,
-every rank holds a pidfd of every other one and announces a death itself.
+every rank holds a pidfd of every other one and notices an end itself.
 
 Knows stores, sockets and processes; no arrays.
 """
@@ -113,26 +113,31 @@ def _fetch(told: dict, rank: int, timeout: float) -> Segment:
 
 
 class Watch:
-    """Announces the death of peers; called while this rank waits."""
+    """Notices the end of peers' processes; called while this rank waits."""
 
-    def __init__(self, segment: Segment, rank: int, size: int, gone: Any) -> None:
-        """``gone(rank)``: has it left in good order?"""
-        self._segment, self._gone = segment, gone
-        self._peers = [r for r in range(size) if r != rank]
+    def __init__(self, segment: Segment, rank: int, size: int) -> None:
+        self._segment = segment
+        self._peers = {r for r in range(size) if r != rank}
+        self._ended: set[int] = set()
         self._fds: dict[int, int] = {}
         self._poll = select.poll()
         self._next = 0.0
+
+    def has_ended(self, rank: int) -> bool:
+        """Has the process of ``rank`` ended, as far as was noticed?"""
+        return rank in self._ended
 
     def __call__(self) -> None:
         now = context.now()
         if now < self._next:
             return
         self._next = now + _WATCH_EVERY
-        for rank in self._peers:
-            if rank not in self._fds.values():
-                self._open(rank)
+        for rank in self._peers - self._ended - set(self._fds.values()):
+            self._open(rank)
         for fd, _ in self._poll.poll(0):
-            self._ended(self._fds[fd])
+            self._poll.unregister(fd)
+            self._ended.add(self._fds.pop(fd))
+            os.close(fd)
 
     def _open(self, rank: int) -> None:
         pid = self._segment.slot(rank).pid
@@ -141,15 +146,10 @@ class Watch:
         try:
             fd = os.pidfd_open(pid)
         except ProcessLookupError:
-            self._ended(rank)
+            self._ended.add(rank)
             return
         self._fds[fd] = rank
         self._poll.register(fd, select.POLLIN)
-
-    def _ended(self, rank: int) -> None:
-        if not self._gone(rank):
-            cause = "its process ended without leaving the group"
-            self._segment.publish_failure(rank, cause)
 
     def close(self) -> None:
         for fd in self._fds:

@@ -12,18 +12,23 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .header import RAGGED, Call, Site, describe_array, hash64
+from .header import RAGGED, STRICT, Call, Site, describe_array
 from .reduce_ops import ReduceOp, check_op
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _MAX_CALLS = 4096
+_ANYWHERE = ("barrier", "split", "close", "send", "recv")  # whose lines differ by their nature
 
 
 class Calls:
     """Makes and keeps the ``Call`` of each line that uses a group."""
 
-    def __init__(self, name: str, epoch: int, rank: int, ranks: Sequence[int]) -> None:
+    def __init__(
+        self, name: str, epoch: int, rank: int, ranks: Sequence[int], strict: bool = False
+    ) -> None:
+        """``strict``: the calling line and the shape must agree between ranks, too."""
         self._name, self._epoch, self._rank, self._ranks = name, epoch, rank, ranks
+        self._strict = strict
         self._known: dict[tuple, tuple] = {}
 
     def get(
@@ -33,7 +38,6 @@ class Calls:
         *,
         op: ReduceOp | None = None,
         root: int = -1,
-        label: str | None = None,
         sizes: tuple = (),
         ragged: bool = False,
         shown: tuple = (),
@@ -41,18 +45,18 @@ class Calls:
         """The call that the innermost frame outside this package makes.
 
         ``sizes`` must agree between ranks; ``shown`` is for the reader only; with ``ragged`` the
-        shape of ``array`` is too.
+        size of ``array`` is too.
         """
         frame = sys._getframe(2)
         while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
             frame = frame.f_back
         code = frame.f_code
         what = None if array is None else (array.shape, array.dtype)
-        key = (verb, what, id(op), root, id(code), frame.f_lasti, label, sizes, shown, ragged)
+        key = (verb, what, id(op), root, id(code), frame.f_lasti, sizes, shown, ragged)
         entry = self._known.get(key)
         if entry is None:
             site = Site(code, frame.f_lineno)
-            call = self._make(verb, what, op, root, label, sizes, ragged, shown, site)
+            call = self._make(verb, what, op, root, sizes, ragged, shown, site)
             if len(self._known) > _MAX_CALLS:
                 self._known.clear()
             self._known[key] = entry = (call, code, op)  # kept alive, so that ids stay theirs
@@ -64,7 +68,6 @@ class Calls:
         what: tuple | None,
         op: ReduceOp | None,
         root: int,
-        label: str | None,
         sizes: tuple,
         ragged: bool,
         shown: tuple,
@@ -77,15 +80,11 @@ class Calls:
         args += [f"op={op}"] if op is not None else []
         args += [f"root={self._ranks[root]}"] if root >= 0 else []
         args += [f"sizes={sizes}"] if sizes else []
-        args += [f"label={label!r}"] if label else []
         args += [f"{s[0]}={s[1]}" if s and isinstance(s[0], str) else str(s) for s in shown]
         args += [f"group={self._name}"] if verb in ("send", "recv") else []
-        if label is None:
-            line = 0 if self._rank == root else site.line
-        else:
-            line = hash64(label) if label else 0
         if ragged or sizes:
             shape = None
+        strict = self._strict and verb not in _ANYWHERE
         return Call(
             "send" if verb == "recv" else verb,
             shown=verb,
@@ -93,9 +92,9 @@ class Calls:
             site=site.text,
             dtype=dtype,
             reduce_code=0 if op is None else op.code + 1,
-            flags=RAGGED if ragged else 0,
+            flags=(RAGGED if ragged else 0) | (STRICT if self._strict else 0),
             root=root,
             numel=0 if shape is None else int(np.prod(shape, dtype=object)),
-            common=f"{self._name} {self._epoch} {shape} {sizes} {op}",
-            line=line,
+            common=f"{self._name} {self._epoch} {shape if self._strict else ''} {sizes} {op}",
+            line=site.line if strict and self._rank != root else 0,
         )

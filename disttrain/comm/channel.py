@@ -6,6 +6,7 @@ Every member has one block of 64 KiB, written by it alone and read by its peers:
     0x0040  filled    chunks of its own data that lie in its ring
     0x0080  done      chunks of the operation that it has reduced or pulled
     0x00C0  finished  the last operation for which it reads nothing of others any more
+    0x0100  left      the last operation that it has entered, if it left without meeting the others
     0x1000  64 headers of 512 bytes, by operation number modulo 64:
             fingerprint 40 | where its data lies: offset u64, mode u64, sizes u64 | text
     0x9000  two payloads of 12 KiB, by parity of the operation number
@@ -17,15 +18,17 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from typing import Any
 
 from ..errors import CollectiveMismatch
+from .deadlock import Edge
 from .header import SIZE as FINGERPRINT
-from .header import Call, difference, mismatch_text, name_ranks, told_text
-from .hub import CHUNK_BITS, Flags, Hub
+from .header import Call, difference, list_calls, mismatch_text, name_ranks, told_text
+from .hub import CHUNK_BITS, LEAD, Flags, Hub
 
 BLOCK_BYTES = 64 << 10
 CONTROL_BYTES = 0x1000  # the flags; must be zero before a block is used
-POSTED, FILLED, DONE, FINISHED = 0x0, 0x40, 0x80, 0xC0
+POSTED, FILLED, DONE, FINISHED, LEFT = 0x0, 0x40, 0x80, 0xC0, 0x100
 HEADERS_AT, HEADER_BYTES, NUM_HEADERS = 0x1000, 512, 64
 PAYLOAD_AT, PAYLOAD_BYTES = 0x9000, 12 << 10
 
@@ -38,23 +41,39 @@ RING = 3  # in a ring of chunks that is filled as the operation goes on
 _WHERE = struct.Struct("<QQQ")
 
 
+def last_word(buffer: Any, block: int) -> int:
+    """The largest word that the flags of a control block have had."""
+    words = [struct.unpack_from("<Q", buffer, block + f) for f in (POSTED, FILLED, DONE, FINISHED)]
+    return max(words)[0]
+
+
 class Channel:
     """One group's flags and headers, seen from member ``me``."""
 
-    def __init__(self, hub: Hub, ranks: Sequence[int], me: int, blocks: Sequence[int], name: str):
-        """``ranks``: world ranks of the members; ``blocks``: offsets of their control blocks."""
+    def __init__(
+        self,
+        hub: Hub,
+        ranks: Sequence[int],
+        me: int,
+        blocks: Sequence[int],
+        name: str,
+        start: int,
+    ) -> None:
+        """``ranks``: world ranks of the members; ``blocks``: offsets of their control blocks;
+        ``start``: the position before the first operation, the same on all members and beyond
+        whatever stands in their flags."""
         self.hub, self.ranks, self.me, self.name = hub, list(ranks), me, name
         self.blocks = list(blocks)
-        self.seq = 0
+        self.start = self.seq = start
         self._words, self._buffer = hub.words, hub.buffer
-        self._base, self._box = hub.base, hub.segment.slot(hub.rank)
-        self._room = NUM_HEADERS  # up to here the header slots are known to be free
+        self._box = hub.segment.slot(hub.rank)
+        self._room = start + NUM_HEADERS  # up to here the header slots are known to be free
         others = [i for i in range(len(ranks)) if i != me]
         self.peers = others
         self._peer_ranks = [ranks[i] for i in others]
         self._idxs = {
             field: [(blocks[i] + field) // 8 for i in others]
-            for field in (POSTED, FILLED, DONE, FINISHED)
+            for field in (POSTED, FILLED, DONE, FINISHED, LEFT)
         }
         self.posted_idxs = self._idxs[POSTED]
         self.finished_idxs = self._idxs[FINISHED]
@@ -73,7 +92,11 @@ class Channel:
 
     def value(self, seq: int, chunk: int = 0) -> int:
         """The word that says: operation ``seq`` has come to ``chunk``."""
-        return self._base + (seq << CHUNK_BITS) + chunk
+        return (seq << CHUNK_BITS) + chunk
+
+    def number(self, seq: int) -> int:
+        """Which operation of the group ``seq`` is, for people."""
+        return seq - self.start
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -90,22 +113,21 @@ class Channel:
         slot = self.headers[seq % NUM_HEADERS][0]
         header = print_ + _WHERE.pack(offset, mode, sizes) + call.told
         self._buffer[slot : slot + len(header)] = header
-        self._words[self.own[POSTED]] = self._base + (seq << CHUNK_BITS)
+        self._words[self.own[POSTED]] = seq << CHUNK_BITS
         self.hub.entered += 1
         self._box.progress(self.hub.entered)
         return print_
 
     def publish(self, field: int, seq: int, chunk: int = 0) -> None:
-        self._words[self.own[field]] = self._base + (seq << CHUNK_BITS) + chunk
+        self._words[self.own[field]] = (seq << CHUNK_BITS) + chunk
 
     def _make_room(self, seq: int) -> None:
         """A header slot is free again when every member has finished what it was used for."""
-        if seq - NUM_HEADERS > 0:
+        if seq - NUM_HEADERS > self.start:
             need = self.need(FINISHED, seq - NUM_HEADERS, own=True)
             self.hub.wait(need, None)
         words = [self._words[i] for i in (*self._idxs[FINISHED], self.own[FINISHED])]
-        done = min(words) - self._base >> CHUNK_BITS
-        self._room = max(0, done) + NUM_HEADERS
+        self._room = max(self.start, min(words) >> CHUNK_BITS) + NUM_HEADERS
 
     # -- waiting ------------------------------------------------------------------------------
 
@@ -131,9 +153,10 @@ class Channel:
             mine = told_text(self._buffer[slot : slot + HEADER_BYTES - FINGERPRINT - _WHERE.size])
             have = "has" if len(missing) == 1 else "have"
             who = f"{name_ranks(missing)} {have} not {verb}" if missing else "all have arrived"
-            return f"{mine} (operation {seq} of group {self.name}); {who}"
+            return f"{mine} (operation {self.number(seq)} of group {self.name}); {who}"
 
-        return Flags(self._words, idxs, ranks, self.value(seq, chunk), text)
+        value = self.value(seq, chunk)
+        return Flags(self._words, idxs, ranks, value, text, past_is_fine=field == FINISHED)
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -147,16 +170,57 @@ class Channel:
 
     def verify(self, seq: int) -> None:
         """Compare the headers of all members, which have arrived. Raises on every member alike."""
-        slots = [self._slot(i, seq) for i in range(len(self.blocks))]
+        there = self.present(seq)
+        self.need(POSTED, seq, members=there)()  # raises where one has gone on to a later group
+        slots = [self._slot(i, seq) for i in (self.me, *there)]
         field = difference([self._buffer[s : s + FINGERPRINT] for s in slots])
         if field:
             self.mismatch(seq, field)
 
     def mismatch(self, seq: int, field: str, detail: str = "") -> None:
-        """Finish operation ``seq`` and raise ``CollectiveMismatch`` with everybody's call."""
-        calls = {self.ranks[i]: self._told(i, seq) for i in range(len(self.blocks))}
-        text = mismatch_text(f"group {self.name}", seq, field, calls)
-        raise CollectiveMismatch(f"{text}\n{detail}" if detail else text)
+        """Raise ``CollectiveMismatch`` with everybody's call, and where calls began to be apart."""
+        calls = {self.ranks[i]: self._call_at(i, seq) for i in range(len(self.blocks))}
+        text = mismatch_text(f"group {self.name}", self.number(seq), field, calls)
+        more = [part for part in (detail, self._first_apart(seq)) if part]
+        raise CollectiveMismatch("\n".join([text, *more]))
+
+    def _call_at(self, member: int, seq: int) -> str:
+        last = self.left_at(member)
+        if last is not None and last < seq:
+            return f"nothing more: it has left the group after {self.number(last)} operations"
+        if self._words[self._slot(member, seq) // 8] != seq:
+            return "nothing yet"
+        return self._told(member, seq)
+
+    def _first_apart(self, seq: int) -> str:
+        """The first operation on record that ranks called alike, but from different lines. That is
+        legal, and it is what a skipped or repeated call looks like."""
+        for past in range(max(self.start + 1, seq - NUM_HEADERS + 1), seq):
+            members = range(len(self.blocks))
+            if any(self._words[self._slot(i, past) // 8] != past for i in members):
+                continue  # written over since
+            calls = {self.ranks[i]: self._told(i, past) for i in members}
+            if len({text.rpartition(" at ")[2] for text in calls.values()}) > 1:
+                head = f"Before that, operation {self.number(past)} came from different lines:"
+                return "\n".join([head, *list_calls(calls)])
+        return ""
+
+    # -- leaving ------------------------------------------------------------------------------
+
+    def left_at(self, member: int) -> int | None:
+        """The last operation of a member that has left without meeting the others, else None."""
+        word = self._words[(self.blocks[member] + LEFT) // 8] >> CHUNK_BITS
+        return word if self.start <= word <= self.seq + LEAD else None
+
+    def present(self, seq: int) -> list[int]:
+        """The peers that have not left before operation ``seq`` without meeting the others."""
+        left = [(i, self.left_at(i)) for i in self.peers]
+        return [i for i, last in left if last is None or last >= seq]
+
+    def check_counts(self, seq: int) -> None:
+        """Who has left made as many calls as this rank, whose last one was ``seq``."""
+        if any(self.left_at(i) not in (None, seq) for i in self.peers):
+            self.mismatch(seq + 1, "number of calls")
 
     def where(self, seq: int) -> list[tuple[int, int, int]]:
         """(offset, mode, sizes) of every member's data."""
@@ -171,3 +235,22 @@ class Channel:
     def _told(self, member: int, seq: int) -> str:
         at = self._slot(member, seq) + FINGERPRINT + _WHERE.size
         return told_text(self._buffer[at : self._slot(member, seq) + HEADER_BYTES])
+
+
+class LastMeeting:
+    """A ``Need``: every peer has entered operation ``seq``, the last one, or has left before."""
+
+    def __init__(self, channel: Channel, seq: int) -> None:
+        self._channel, self._seq = channel, seq
+
+    def _flags(self) -> Flags:
+        return self._channel.need(POSTED, self._seq, members=self._channel.present(self._seq))
+
+    def __call__(self) -> bool:
+        return self._flags()()
+
+    def what(self) -> str:
+        return self._flags().what()
+
+    def edges(self) -> list[Edge]:
+        return self._flags().edges()

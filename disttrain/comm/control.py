@@ -17,6 +17,7 @@ import mmap
 import os
 import struct
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import CommError
 
@@ -36,7 +37,8 @@ _PID, _STATE, _STEP, _SEQ = 0, 8, 16, 24
 _TEXT_AT, _ERROR_AT = 64, 4096
 
 JOB_SLOT = "comm.job"  # the slot of a rank's context where its job segment is
-STATES = ("starting", "running", "finished", "failed")
+# "vanished": its process ended with status 0, but not at the end of its program
+STATES = ("starting", "running", "finished", "failed", "vanished")
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,7 @@ class Segment:
         self.num_ranks, self.epoch, self.arena_bytes = ranks, epoch, arena
         self._slots = [Slot(self.buffer, PAGE + r * SLOT_BYTES) for r in range(ranks)]
         self._failed = memoryview(self.buffer)[_FAILED_AT : _FAILED_AT + 4].cast("i")
+        self.kept: dict[int, Any] = {}  # per rank: what it keeps of its arena over all its groups
 
     @classmethod
     def create(cls, num_ranks: int, arena_bytes: int = ARENA_BYTES, epoch: int = 1) -> Segment:
@@ -223,6 +226,7 @@ class Segment:
         for slot in self._slots:
             slot.close()
         self._failed.release()
+        self.kept.clear()
         try:
             self.buffer.close()
         except BufferError:

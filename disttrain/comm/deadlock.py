@@ -1,84 +1,110 @@
 """Ranks that wait for each other in calls that do not belong together, found in shared memory.
 
-A rank that has waited for a while publishes which flags (words of other ranks) it awaits. A rank
-is *stuck* when it waits, and one of the flags it misses belongs to a rank that is stuck too: the
-largest such set is found by taking out, again and again, ranks that miss no flag of a member.
-Ranks that have left for good count as stuck from the start. A verdict needs two looks with the
-same waits, between which every member was alive and awake (its beat went on): a rank that is only
-stopped, slow, or about to notice its flag is never accused.
+A rank that has waited for a while, with every thread that could do something, publishes which flags
+(words of other ranks) each of its waits misses. A wait is *in vain* when a flag that it misses
+belongs to a rank that is stuck; a wait for whoever comes first, when all of them do. A rank is
+*stuck* when all its waits are in vain: the largest such set is found by taking out, again and
+again, ranks of which one wait is not. Ranks that have left for good, or whose process has ended,
+count as stuck from the start. A verdict needs two looks with the same waits, between which every
+member was alive and awake (its beat went on): a rank that is only stopped, slow, or about to notice
+its flag is never accused.
 
 One record per rank, written by it alone (a sequence lock, so readers see it whole or not at all):
 
-    version u64 (odd: being written) | state u64 | beat u64 | count u64
-    | count x (rank, word, value) | at 2 KiB: length u64, text
+    version u64 (odd: being written) | state u64 | beat u64 | start u64 | count u64
+    | count x (awaited rank and which wait, word, value) | at 2 KiB: length u64, text
+
+``start`` is where the writer's default group begins: who has left an earlier one may still come to
+this one.
 
 Knows words and texts; no operations.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .. import context
-from ..errors import CollectiveMismatch
+from ..errors import CollectiveMismatch, PeerFailed
 from .header import name_ranks
 
+Edge = tuple[int, int, int]  # awaited rank, index of a word, value that the word must reach
+
 RECORD_BYTES = 4096
-_TEXT_AT, _TEXT_BYTES, _MAX_EDGES = 2048, 2000, 80
-IDLE, WAITING, LEFT = 0, 1, 2
+_EDGES_AT, _MAX_EDGES = 5, 80  # in words
+_TEXT_AT, _TEXT_BYTES = 2048, 2000
+IDLE, WAITING, LEFT, DROPPED, ENDED = 0, 1, 2, 3, 4
 LOOK_EVERY = 0.05
+_LOOKS = 2  # between the two looks of a verdict
+# A rank that has dropped its groups is about to say what happened to it: its error comes first.
+_LOOKS_DROPPED = 20
 _ALWAYS = 1 << 62  # the beat of a rank that will not come back
+_GONE = (
+    "its process is gone, and it has not left its groups (os._exit, exec, or an end that no "
+    "launcher has seen). Let every rank make the same calls, then destroy_process_group()."
+)
+_WAIT_SHIFT, _ANY = 16, 1 << 40  # in the first word of an edge, above the rank
 
 
 class Detective:
     """Publishes the waits of one rank and judges those of all."""
 
-    def __init__(self, words: memoryview, buffer: Any, segment: Any, rank: int, size: int) -> None:
-        self._words, self._buffer, self._rank = words, buffer, rank
+    def __init__(
+        self, words: memoryview, buffer: Any, segment: Any, rank: int, size: int, start: int
+    ) -> None:
+        """``start``: where the default group begins."""
+        self._words, self._buffer, self._rank, self._start = words, buffer, rank, start
         self._boxes = [segment.slot(r) for r in range(size)]
         areas = [segment.comm_area(r) for r in range(size)]
         self._at = [offset + nbytes - RECORD_BYTES for offset, nbytes in areas]
-        self._version = 0
         self._beat = 0
         self._since: float | None = None
         self._next = 0.0
         self._published: tuple = ()
         self._before: dict[int, tuple[int, int]] = {}
         self._final = False
+        self.has_ended: Callable[[int], bool] = lambda rank: False  # is its process gone?
         self._write(IDLE, [], "")
 
-    def look(self, need: Any) -> None:
-        """Called again and again by a waiting rank. Raises ``CollectiveMismatch`` on a deadlock."""
+    def look(self, need: Any, waits: Callable[[], list]) -> None:
+        """Called again and again by a waiting rank. ``waits()``: all that it waits for, empty when
+        one of its threads may go on. Raises ``CollectiveMismatch`` on a deadlock, ``PeerFailed``
+        where it hangs on a process that has ended."""
         now = context.now()
         if self._since is None:
             self._since, self._next = now, now + LOOK_EVERY
         if now < self._next:
             return
         self._next = now + LOOK_EVERY
-        self._publish(need)
+        needs = waits()
+        self._publish(needs, need)
         self._beat += 1
         self._words[self._at[self._rank] // 8 + 2] = self._beat
-        self._judge()
+        if needs:
+            self._judge(need)
 
-    def join(self, accuser: int, need: Any) -> None:
+    def join(self, accuser: int, need: Any, waits: Callable[[], list]) -> None:
         """``accuser`` has failed. If it was of a deadlock that holds this rank too, raise that."""
         _, state, beat, _ = self._read(accuser)
         if state == WAITING and beat == _ALWAYS:
-            self._publish(need)
+            self._publish(waits(), need)
             stuck = self._stuck([self._read(r) for r in range(len(self._at))])
             if self._rank in stuck and accuser in stuck:
-                self._accuse(stuck)
+                self._accuse(stuck, need)
 
-    def _publish(self, need: Any) -> None:
-        edges = need.edges()[:_MAX_EDGES]
-        if (edges, id(need)) != self._published:
-            self._published = (edges, id(need))
-            text = need.what()
-            self._write(WAITING, edges, text)
-            self._boxes[self._rank].describe(f"waits in {text}")
+    def _publish(self, needs: list, need: Any) -> None:
+        """``need``: the wait of this thread, for the black box."""
+        edges = _edges_of(needs)
+        key = (edges, [id(n) for n in needs], id(need))
+        if key != self._published and not self._final:
+            self._published = key
+            texts = dict.fromkeys([need.what(), *[n.what() for n in needs]])
+            self._write(WAITING if edges else IDLE, edges, "\n    and in ".join(texts))
+            self._boxes[self._rank].describe(f"waits in {next(iter(texts))}")
 
     def relax(self) -> None:
-        """The wait is over."""
+        """A wait is over."""
         if self._since is not None:
             self._since, self._before = None, {}
             if self._published and not self._final:
@@ -86,24 +112,23 @@ class Detective:
                 self._write(IDLE, [], "")
                 self._boxes[self._rank].describe("")
 
-    def leave(self, text: str = "closed the group") -> None:
-        """This rank will take part in nothing more: who waits for it is stuck."""
+    def leave(self, met: bool) -> None:
+        """This rank will take part in nothing more: who waits for it is stuck. ``met``: it has met
+        the others a last time."""
         if not self._final:
             self._final = True
-            self._write(LEFT, [], text, _ALWAYS)
-
-    def has_left(self, rank: int) -> bool:
-        """Has ``rank`` left for good?"""
-        return self._read(rank)[1] == LEFT
+            self._write(LEFT if met else DROPPED, [], "closed the group", _ALWAYS)
 
     def _write(self, state: int, edges: list, text: str, beat: int = 0) -> None:
         at, words = self._at[self._rank], self._words
         i = at // 8
         version = words[i] | 1
         words[i] = version
-        words[i + 1], words[i + 2], words[i + 3] = state, beat or self._beat, len(edges)
+        words[i + 1], words[i + 2] = state, beat or self._beat
+        words[i + 3], words[i + 4] = self._start, len(edges)
         for k, edge in enumerate(edges):
-            words[i + 4 + 3 * k], words[i + 5 + 3 * k], words[i + 6 + 3 * k] = edge
+            at_edge = i + _EDGES_AT + 3 * k
+            words[at_edge], words[at_edge + 1], words[at_edge + 2] = edge
         data = text.encode()[:_TEXT_BYTES]
         words[(at + _TEXT_AT) // 8] = len(data)
         self._buffer[at + _TEXT_AT + 8 : at + _TEXT_AT + 8 + len(data)] = data
@@ -113,15 +138,22 @@ class Detective:
         """(version, state, beat, edges) of a rank; version 0 while it is being written."""
         words, i = self._words, self._at[rank] // 8
         version = words[i]
-        state, beat, count = words[i + 1], words[i + 2], min(words[i + 3], _MAX_EDGES)
-        raw = words[i + 4 : i + 4 + 3 * count].tolist()
+        state, beat, start = words[i + 1 : i + 4].tolist()
+        count = min(words[i + 4], _MAX_EDGES)
+        raw = words[i + _EDGES_AT : i + _EDGES_AT + 3 * count].tolist()
         if version & 1 or words[i] != version:
             return 0, IDLE, 0, []
-        if state != LEFT and self._boxes[rank].state == "finished":
-            return version, LEFT, _ALWAYS, []
+        if rank != self._rank:
+            box = self._boxes[rank].state
+            if box == "finished":
+                return version, LEFT, _ALWAYS, []
+            if box == "vanished" or self.has_ended(rank):
+                return version, ENDED, _ALWAYS, []
+        if state in (LEFT, DROPPED) and start < self._start:
+            return version, IDLE, 0, []
         return version, state, beat, [tuple(raw[k : k + 3]) for k in range(0, 3 * count, 3)]
 
-    def _judge(self) -> None:
+    def _judge(self, need: Any) -> None:
         records = [self._read(r) for r in range(len(self._at))]
         stuck = self._stuck(records)
         if self._rank not in stuck:
@@ -130,33 +162,47 @@ class Detective:
         before, self._before = self._before, {r: (records[r][0], records[r][2]) for r in stuck}
         if before.keys() != stuck:
             return
-        for r in stuck:
-            version, beat = before[r]
-            if version != records[r][0] or (records[r][2] < beat + 2 and beat < _ALWAYS):
-                if version == records[r][0]:
-                    self._before = before  # same waits, not yet two beats: keep the first look
-                return
-        self._accuse(stuck)
+        looks = _LOOKS_DROPPED if any(records[r][1] == DROPPED for r in stuck) else _LOOKS
+        if any(before[r][0] != records[r][0] for r in stuck):
+            return  # one of them waits for something else now
+        slow = any(b < _ALWAYS and records[r][2] < b + _LOOKS for r, (_, b) in before.items())
+        if slow or self._beat < before[self._rank][1] + looks:
+            self._before = before  # the same waits, too early to tell: keep the first look
+            return
+        self._accuse(stuck, need)
 
     def _stuck(self, records: list) -> set[int]:
-        """The largest set of waiting ranks of which each misses a flag of a member."""
+        """The largest set of waiting ranks all of whose waits are in vain."""
         stuck = {r for r, (_, state, _, _) in enumerate(records) if state != IDLE}
         while True:
             free = {
                 r
                 for r in stuck
-                if records[r][1] == WAITING
-                and not any(q in stuck and self._words[i] < v for q, i, v in records[r][3])
+                if records[r][1] == WAITING and not self._in_vain(records[r][3], stuck)
             }
             if not free:
                 return stuck
             stuck -= free
 
-    def _accuse(self, stuck: set[int]) -> None:
+    def _in_vain(self, edges: list, stuck: set[int]) -> bool:
+        """Is none of these waits met, and does each hang on a rank of ``stuck``?"""
+        waits: dict[int, list[bool]] = {}
+        for head, word, value in edges:
+            hangs = (head & 0xFFFF) in stuck and self._words[word] < value
+            waits.setdefault(head >> _WAIT_SHIFT, []).append(hangs)
+        return all(
+            all(hang) if wait & (_ANY >> _WAIT_SHIFT) else any(hang) for wait, hang in waits.items()
+        )
+
+    def _accuse(self, stuck: set[int], need: Any) -> None:
         """Raise, leaving the record in place so that the others reach the same verdict."""
         self._final = True
         i = self._at[self._rank] // 8
         self._words[i + 2] = _ALWAYS
+        ended = [r for r in stuck if self._read(r)[1] == ENDED]
+        if ended:  # first of all one that has not itself given such a verdict
+            rank = min(ended, key=lambda r: (self._words[self._at[r] // 8 + 2] == _ALWAYS, r))
+            raise PeerFailed(rank, _GONE, where=need.what(), ended=True)
         texts: dict[str, list[int]] = {}
         for r in sorted(stuck):
             at = self._at[r] + _TEXT_AT
@@ -171,3 +217,15 @@ class Detective:
             + "\n".join(lines)
             + "\nEvery rank of a group must make the same calls in one order, on the same groups."
         )
+
+
+def _edges_of(needs: list) -> list[Edge]:
+    """All flags that the waits miss; nothing where one of them cannot say."""
+    found: list[Edge] = []
+    for k, need in enumerate(needs):
+        mark = k << _WAIT_SHIFT | (_ANY if getattr(need, "any_of", False) else 0)
+        edges = need.edges()
+        found += [(rank | mark, word, value) for rank, word, value in edges]
+        if not edges or (len(found) > _MAX_EDGES and (k or mark & _ANY)):
+            return []
+    return found[:_MAX_EDGES]

@@ -5,9 +5,10 @@ the data is moved by a ``Transport``. ``root``, ``dst`` and ``src`` are ranks *i
 (``group.ranks[i]`` is the global rank of member i, ``group_rank`` the way back).
 
 All verbs work in place on the arrays they are given. With ``async_op=True`` they return ``Work``
-at once, and the arrays belong to the operation until it has ended. ``label=`` names a call for the
-check that all ranks make the same one: calls with different labels never meet, calls with equal
-labels may come from different lines, and ``label=""`` may meet any.
+at once, and the arrays belong to the operation until it has ended.
+
+Ranks must make the same calls: the same verb, element type, number of elements, operator and root.
+The lines they call from and the shapes may differ; a ``strict`` group wants these to be equal, too.
 
 A group is used by one thread at a time. Knows no tensors.
 """
@@ -26,16 +27,25 @@ from .calls import Calls
 from .reduce_ops import ReduceOp
 from .transport import Transport
 from .work import Together, Work
+from .worker_env import strict_wanted
 
 
 class ProcessGroup:
     """Ranks that make the same calls. ``ranks``: global rank of each member."""
 
-    def __init__(self, transport: Transport, ranks: Sequence[int] | None = None) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        ranks: Sequence[int] | None = None,
+        strict: bool | None = None,
+    ) -> None:
+        """``strict`` (alike on all members): lines and shapes must agree, too. None: what the
+        environment or the simulation says."""
         self.transport = transport
         self.ranks = list(range(transport.size)) if ranks is None else list(ranks)
         self.rank, self.size, self.name = transport.rank, transport.size, transport.name
-        self._calls = Calls(self.name, transport.epoch, self.rank, self.ranks)
+        self.strict = strict_wanted() if strict is None else strict
+        self._calls = Calls(self.name, transport.epoch, self.rank, self.ranks, self.strict)
         self._num_groups = 0
 
     def __repr__(self) -> str:
@@ -78,11 +88,10 @@ class ProcessGroup:
         op: ReduceOp = ReduceOp.SUM,
         *,
         async_op: bool = False,
-        label: str | None = None,
     ) -> Work | None:
         """Reduce ``array`` over all ranks, in place, in rank order. The work's result is it."""
         flat = check.flat("all_reduce", array, write=True)
-        call = self._calls.get("all_reduce", array, op=op, label=label)
+        call = self._calls.get("all_reduce", array, op=op)
         work = self.transport.all_reduce(call, flat, op, async_op=async_op)
         if work is None and flat is array:
             return None
@@ -95,24 +104,21 @@ class ProcessGroup:
         op: ReduceOp = ReduceOp.SUM,
         *,
         async_op: bool = False,
-        label: str | None = None,
     ) -> Work | None:
         """Reduce into ``array`` of ``root``; the others' arrays keep their values."""
         check.member("reduce", "root", root, self.size)
         flat = check.flat("reduce", array, write=self.rank == root)
-        call = self._calls.get("reduce", array, op=op, root=root, label=label)
+        call = self._calls.get("reduce", array, op=op, root=root)
         none = flat[:0]
         ins = [flat if i == root else none for i in range(self.size)]
         work = self.transport.reduce_scatter(call, ins[self.rank], ins, op, async_op=async_op)
         return self._back(work, [(array, flat)] if self.rank == root else [], array)
 
-    def broadcast(
-        self, array: np.ndarray, root: int, *, async_op: bool = False, label: str | None = None
-    ) -> Work | None:
+    def broadcast(self, array: np.ndarray, root: int, *, async_op: bool = False) -> Work | None:
         """Copy ``array`` of ``root`` into ``array`` of the others."""
         check.member("broadcast", "root", root, self.size)
         flat = check.flat("broadcast", array, write=self.rank != root)
-        call = self._calls.get("broadcast", array, root=root, label=label)
+        call = self._calls.get("broadcast", array, root=root)
         work = self.transport.broadcast(call, flat, root, async_op=async_op)
         return self._back(work, [(array, flat)] if self.rank != root else [], array)
 
@@ -122,7 +128,6 @@ class ProcessGroup:
         array: np.ndarray,
         *,
         async_op: bool = False,
-        label: str | None = None,
     ) -> Work | None:
         """``outs[r]`` becomes rank r's ``array``. Shapes may differ between ranks, when every
         rank gives them alike."""
@@ -130,11 +135,11 @@ class ProcessGroup:
         flat = check.flat("all_gather", array)
         flats = check.outputs("all_gather", outs, array.dtype)
         check.fit("all_gather", f"outs[{self.rank}]", outs[self.rank], array.shape)
-        shapes = tuple([out.shape for out in outs])
-        if shapes.count(array.shape) == self.size:
-            call = self._calls.get("all_gather", array, label=label)
+        sizes = tuple([out.size for out in outs])
+        if sizes.count(array.size) == self.size:
+            call = self._calls.get("all_gather", array)
         else:
-            call = self._calls.get("all_gather", array, label=label, sizes=shapes)
+            call = self._calls.get("all_gather", array, sizes=sizes)
         work = self.transport.all_gather(call, flats, flat, async_op=async_op)
         return self._back(work, list(zip(outs, flats, strict=True)), outs)
 
@@ -144,7 +149,6 @@ class ProcessGroup:
         array: np.ndarray,
         *,
         async_op: bool = False,
-        label: str | None = None,
     ) -> Work | None:
         """``out`` (size x as many elements) becomes all ranks' ``array`` one behind the other."""
         flat = check.flat("all_gather_single", array)
@@ -156,7 +160,7 @@ class ProcessGroup:
                 f"all_gather_single: out with {out.size} elements was given; needed are "
                 f"{n * self.size} ({self.size} ranks x {n} elements of array)."
             )
-        call = self._calls.get("all_gather", array, label=label)
+        call = self._calls.get("all_gather", array)
         outs = [into[i * n : (i + 1) * n] for i in range(self.size)]
         work = self.transport.all_gather(call, outs, flat, async_op=async_op)
         return self._back(work, [(out, into)], out)
@@ -168,7 +172,6 @@ class ProcessGroup:
         op: ReduceOp = ReduceOp.SUM,
         *,
         async_op: bool = False,
-        label: str | None = None,
     ) -> Work | None:
         """``out`` becomes the reduction of all ranks' ``ins[rank]``."""
         check.per_rank("reduce_scatter", "ins", ins, self.size)
@@ -177,8 +180,8 @@ class ProcessGroup:
         for i, a in enumerate(ins):
             check.same_dtype("reduce_scatter", f"ins[{i}]", a, out.dtype)
         check.fit("reduce_scatter", "out", out, ins[self.rank].shape)
-        shapes = tuple([a.shape for a in ins])
-        call = self._calls.get("reduce_scatter", out, op=op, label=label, sizes=shapes)
+        sizes = tuple([a.size for a in ins])
+        call = self._calls.get("reduce_scatter", out, op=op, sizes=sizes)
         work = self.transport.reduce_scatter(call, into, flats, op, async_op=async_op)
         return self._back(work, [(out, into)], out)
 
@@ -189,7 +192,6 @@ class ProcessGroup:
         op: ReduceOp = ReduceOp.SUM,
         *,
         async_op: bool = False,
-        label: str | None = None,
     ) -> Work | None:
         """``out`` becomes this rank's part (of ``size`` equal ones) of the reduced ``array``."""
         into = check.flat("reduce_scatter_single", out, write=True)
@@ -201,7 +203,7 @@ class ProcessGroup:
                 f"reduce_scatter_single: array with {array.size} elements was given; needed are "
                 f"{n * self.size} ({self.size} ranks x {n} elements of out). Pad it."
             )
-        call = self._calls.get("reduce_scatter", array, op=op, label=label)
+        call = self._calls.get("reduce_scatter", array, op=op)
         ins = [flat[i * n : (i + 1) * n] for i in range(self.size)]
         work = self.transport.reduce_scatter(call, into, ins, op, async_op=async_op)
         return self._back(work, [(out, into)], out)
@@ -212,7 +214,6 @@ class ProcessGroup:
         ins: Sequence[np.ndarray],
         *,
         async_op: bool = False,
-        label: str | None = None,
     ) -> Work | None:
         """``outs[r]`` becomes rank r's ``ins[rank]``; sizes may differ from pair to pair."""
         check.per_rank("all_to_all", "ins", ins, self.size)
@@ -222,7 +223,7 @@ class ProcessGroup:
             check.same_dtype("all_to_all", f"ins[{i}]", a, ins[0].dtype)
         into = check.outputs("all_to_all", outs, ins[0].dtype)
         shapes = tuple([a.shape for a in ins])
-        call = self._calls.get("all_to_all", ins[0], label=label, ragged=True, shown=shapes)
+        call = self._calls.get("all_to_all", ins[0], ragged=True, shown=shapes)
         work = self.transport.all_to_all(call, into, flats, ragged=True, async_op=async_op)
         return self._back(work, list(zip(outs, into, strict=True)), outs)
 
@@ -234,7 +235,6 @@ class ProcessGroup:
         in_splits: Sequence[int] | None = None,
         *,
         async_op: bool = False,
-        label: str | None = None,
     ) -> Work | None:
         """Send rows of ``array`` to all ranks and receive rows into ``out`` (along dimension 0).
 
@@ -249,10 +249,10 @@ class ProcessGroup:
         outs = check.pieces(verb, "out", out, into, out_splits, self.size)
         if ragged:
             shown = (tuple([a.size for a in ins]), tuple([a.size for a in outs]))
-            call = self._calls.get("all_to_all", array, label=label, ragged=True, shown=shown)
+            call = self._calls.get("all_to_all", array, ragged=True, shown=shown)
         else:
             check.fit(verb, "out", out, array.shape)
-            call = self._calls.get("all_to_all", array, label=label)
+            call = self._calls.get("all_to_all", array)
         work = self.transport.all_to_all(call, outs, ins, ragged=ragged, async_op=async_op)
         return self._back(work, [(out, into)], out)
 
@@ -263,7 +263,6 @@ class ProcessGroup:
         root: int,
         *,
         async_op: bool = False,
-        label: str | None = None,
     ) -> Work | None:
         """``outs[r]`` of ``root`` becomes rank r's ``array``. The others give ``outs=None``."""
         check.member("gather", "root", root, self.size)
@@ -274,7 +273,7 @@ class ProcessGroup:
             outs = check.per_rank("gather", "outs", outs, self.size, "on the root")
             into = check.outputs("gather", outs, array.dtype)
             back = list(zip(outs, into, strict=True))
-        call = self._calls.get("gather", array, root=root, label=label, ragged=True)
+        call = self._calls.get("gather", array, root=root, ragged=True)
         ins = [flat if i == root else none for i in range(self.size)]
         work = self.transport.all_to_all(call, into, ins, ragged=True, async_op=async_op)
         return self._back(work, back, outs)
@@ -286,7 +285,6 @@ class ProcessGroup:
         root: int,
         *,
         async_op: bool = False,
-        label: str | None = None,
     ) -> Work | None:
         """``out`` becomes ``ins[rank]`` of ``root``. The others give ``ins=None``."""
         check.member("scatter", "root", root, self.size)
@@ -298,14 +296,14 @@ class ProcessGroup:
             flats = [check.flat("scatter", a) for a in ins]
             for i, a in enumerate(ins):
                 check.same_dtype("scatter", f"ins[{i}]", a, out.dtype)
-        call = self._calls.get("scatter", out, root=root, label=label, ragged=True)
+        call = self._calls.get("scatter", out, root=root, ragged=True)
         outs = [into if i == root else none for i in range(self.size)]
         work = self.transport.all_to_all(call, outs, flats, ragged=True, async_op=async_op)
         return self._back(work, [(out, into)], out)
 
-    def barrier(self, *, async_op: bool = False, label: str | None = None) -> Work | None:
+    def barrier(self, *, async_op: bool = False) -> Work | None:
         """Wait until every rank has come."""
-        call = self._calls.get("barrier", None, label=label or "")
+        call = self._calls.get("barrier", None)
         return self.transport.barrier(call, async_op=async_op)
 
     # -- point to point -----------------------------------------------------------------------
@@ -328,7 +326,7 @@ class ProcessGroup:
         check.member("send", "dst", dst, self.size)
         check.tag(tag)
         flat = check.flat("send", array)
-        call = self._calls.get("send", array, label="", shown=(("dst", dst), ("tag", tag)))
+        call = self._calls.get("send", array, shown=(("dst", dst), ("tag", tag)))
         return self.transport.send(call, flat, dst, tag)
 
     def irecv(self, array: np.ndarray, src: int | None = None, tag: int = 0) -> Work:
@@ -337,7 +335,7 @@ class ProcessGroup:
             check.member("recv", "src", src, self.size)
         check.tag(tag)
         flat = check.flat("recv", array, write=True)
-        call = self._calls.get("recv", array, label="", shown=(("src", src), ("tag", tag)))
+        call = self._calls.get("recv", array, shown=(("src", src), ("tag", tag)))
         work = self.transport.recv(call, flat, src, tag)
         if np.may_share_memory(flat, array):
             return work
@@ -358,17 +356,18 @@ class ProcessGroup:
         table = np.empty((self.size, 2), np.int64)
         outs = [table[i] for i in range(self.size)]
         self._num_groups += 1
-        self.transport.all_gather(self._calls.get("split", mine, label=""), outs, mine)
+        self.transport.all_gather(self._calls.get("split", mine), outs, mine)
         order = sorted((int(k), i) for i, (c, k) in enumerate(table) if c == mine[0])
         members = None if color is None else [i for _, i in order]
         return self._subgroup(members, f"{self.name}/{self._num_groups}.{color}")
 
     def new_group(
-        self, ranks: Sequence[int], *, timeout: float | None = None
+        self, ranks: Sequence[int], *, timeout: float | None = None, strict: bool | None = None
     ) -> ProcessGroup | None:
         """A group of the members ``ranks`` (of this group), in that order.
 
         Every rank of this group calls it with the same list; who is not in it gets None.
+        ``strict``: see ``__init__``; None: as this group.
         """
         ranks = list(ranks)
         if not ranks or len(set(ranks)) != len(ranks):
@@ -377,26 +376,31 @@ class ProcessGroup:
             check.member("new_group", "ranks", r, self.size)
         self._num_groups += 1
         members = ranks if self.rank in ranks else None
-        group = self._subgroup(members, f"{self.name}/{self._num_groups}", tuple(ranks))
+        group = self._subgroup(members, f"{self.name}/{self._num_groups}", tuple(ranks), strict)
         if group is not None and timeout is not None:
             group.timeout = timeout
         return group
 
     def _subgroup(
-        self, members: list[int] | None, name: str, sizes: tuple = ()
+        self,
+        members: list[int] | None,
+        name: str,
+        sizes: tuple = (),
+        strict: bool | None = None,
     ) -> ProcessGroup | None:
-        call = self._calls.get("split", None, label="", sizes=sizes)
+        call = self._calls.get("split", None, sizes=sizes)
         transport = self.transport.split(call, members, name)
         if transport is None or members is None:
             return None
-        return ProcessGroup(transport, [self.ranks[i] for i in members])
+        strict = self.strict if strict is None else strict
+        return ProcessGroup(transport, [self.ranks[i] for i in members], strict)
 
     def close(self, abort: bool | None = None) -> None:
         """Leave the group. All ranks meet here once more, so that one which has made fewer calls
         is found; with ``abort`` (default: while an exception is being handled) they do not."""
         if abort is None:
             abort = sys.exc_info()[0] is not None
-        self.transport.close(None if abort else self._calls.get("close", None, label=""))
+        self.transport.close(None if abort else self._calls.get("close", None))
 
     def _back(self, work: Work | None, pairs: list[tuple], result: Any) -> Work | None:
         """Where an output had to be copied to be flat, copy it back when the work has ended."""

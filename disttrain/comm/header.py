@@ -5,10 +5,14 @@ moves:
 
     seq u64 | op u8, dtype u8, reduce op u8, flags u8, root i32 | numel u64 | shape u64 | line u64
 
-``shape`` hashes the shape, the group (name and epoch) and what else must agree. ``line`` hashes the
-calling line, or the caller's ``label=``: two lines with equal arguments that meet by accident (a
-skipped or swapped call) are told apart by it. It is 0, which fits everything, where ranks rightly
-call from different lines: the root of a rooted operation, a barrier, or ``label=""``.
+``shape`` hashes the group (name and epoch) and what else must agree. Which line a rank calls from,
+and how it has shaped its elements, is its own affair: equal calls from two branches are legal. Both
+stand in the text of the call, which is shown when something does differ.
+
+In a *strict* group ``shape`` hashes the shape, too, and ``line`` the calling line, so that two
+equal calls that meet by accident (a skipped or swapped one) are told apart at once. It is 0, which
+fits everything, where even then ranks call from different lines: the root of a rooted operation, a
+barrier, a message.
 
 This file knows bytes and texts: no transport, no shared memory.
 """
@@ -56,6 +60,7 @@ DTYPES = tuple(
 DTYPE_CODE = {d: i for i, d in enumerate(DTYPES)}
 
 RAGGED = 1  # flag: sizes differ between ranks and are checked pair by pair
+STRICT = 2  # flag: lines and shapes must agree
 
 _TAIL = struct.Struct("<BBBBiQQQ")
 TAIL_BYTES = _TAIL.size
@@ -163,11 +168,12 @@ def difference(fingerprints: Sequence[bytes]) -> str:
 
 
 _ADVICE = {
-    "line": "The arguments agree but the lines differ, so ranks have probably skipped or swapped "
-    'a call; if these lines are meant to meet, give both the same label="...".',
+    "line": "The group is strict: the arguments agree but the lines differ, so ranks have probably "
+    "skipped or swapped a call. If these lines are meant to meet, do not make the group strict.",
+    "kind": "Make the group strict on every rank or on none, and give sizes on all or on none.",
     "dtype": "Convert the arrays to one dtype.",
-    "numel": "Give arrays of one shape.",
-    "shape": "Give arrays of one shape (and the same group and arguments).",
+    "numel": "Give arrays of one size.",
+    "shape": "Give the same arguments on the same group (and one shape, if the group is strict).",
     "root": "Name the same root on every rank.",
     "reduce op": "Give the same op= on every rank.",
 }
@@ -179,14 +185,19 @@ def mismatch_text(where: str, seq: int, field: str, calls: dict[int, str]) -> st
     Ranks that called the same are named together; the smallest group of ranks, the likely
     culprit, comes last.
     """
+    lines = list_calls(calls)
+    advice = _ADVICE.get(field, "Every rank of a group must make the same calls in one order.")
+    head = f"{where}: ranks called operations that do not fit (operation {seq}, {field} differs):"
+    return "\n".join([head, *lines, advice])
+
+
+def list_calls(calls: dict[int, str]) -> list[str]:
+    """A line for each different call, the most frequent one first."""
     by_text: dict[str, list[int]] = {}
     for rank, text in sorted(calls.items()):
         by_text.setdefault(text, []).append(rank)
     parts = sorted(by_text.items(), key=lambda item: (-len(item[1]), item[1]))
-    lines = [f"  {name_ranks(ranks)} called {text}" for text, ranks in parts]
-    advice = _ADVICE.get(field, "Every rank of a group must make the same calls in one order.")
-    head = f"{where}: ranks called operations that do not fit (operation {seq}, {field} differs):"
-    return "\n".join([head, *lines, advice])
+    return [f"  {name_ranks(ranks)} called {text}" for text, ranks in parts]
 
 
 def name_ranks(ranks: Sequence[int]) -> str:

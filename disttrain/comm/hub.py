@@ -1,11 +1,14 @@
 """A rank's end of the job's shared segment: memory, flags, and waiting for flags.
 
-One ``Hub`` per rank and segment; the transports of all its groups share it. A flag is one aligned
-64-bit word that a single rank writes and that only grows:
+One ``Hub`` per rank and default group; the transports of all its groups share it. A flag is one
+aligned 64-bit word that a single rank writes and that only grows, as long as the memory lives:
 
-    epoch (12 bits) | operation (32 bits) | chunk (20 bits)
+    position (44 bits) | chunk (20 bits)
 
-so "has the peer come this far" is one comparison, and words left by an earlier epoch are small.
+so "has the peer come this far" is one comparison. Positions count operations. A group that uses
+flags which others have used before begins at a round number beyond all of theirs
+(``next_start``), so that nothing which an earlier group left, and nothing that a peer writes for a
+later one, can pass for a flag of this group: the beginning is the group's fencing token.
 
 Memory order: a rank writes data, then the flag; a peer reads the flag, then the data. x86 keeps
 stores in order and loads in order (TSO), and every access goes through a C function that the
@@ -17,7 +20,9 @@ Knows segments and words; no operations, no arrays.
 
 from __future__ import annotations
 
+import atexit
 import os
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -25,14 +30,17 @@ from typing import Any, Protocol
 import numpy as np
 
 from .. import context
-from ..errors import PeerFailed
+from ..errors import CommError, PeerFailed
 from .arena import Arena
 from .bootstrap import Watch
-from .deadlock import Detective
+from .deadlock import Detective, Edge
+from .threads import others_may_move
 
-CHUNK_BITS, SEQ_BITS = 20, 32
-
-Edge = tuple[int, int, int]  # awaited rank, index of a word, value that the word must reach
+HUBS = "comm.hubs"  # the slot of a rank's context where its hubs are
+CHUNK_BITS = 20
+CELL = 1 << 24  # groups begin at multiples of so many operations
+LEAD = 1 << 20  # no peer is that many operations ahead: such a word belongs to a later group
+_LEAD_WORD = LEAD << CHUNK_BITS
 
 
 class Need(Protocol):
@@ -49,11 +57,24 @@ class Need(Protocol):
         ...
 
 
+def next_start(last_word: int) -> int:
+    """Where a group may begin on flags whose largest word so far is ``last_word``.
+
+    A rank that broke an operation off may be some operations from its peers: they still find the
+    same beginning, and one that is further from all that they have done than ``LEAD``.
+    """
+    return ((last_word >> CHUNK_BITS) + CELL // 2) // CELL * CELL + CELL
+
+
 class Flags:
     """A ``Need``: every word of ``idxs`` (written by the rank at the same place of ``ranks``)
-    has reached ``value``."""
+    has reached ``value``.
 
-    __slots__ = ("_text", "idxs", "ranks", "value", "words")
+    A word that is far beyond it belongs to a later group, so its rank has left this one. That is
+    as good where the rank only had to be done (``past_is_fine``), and an error elsewhere.
+    """
+
+    __slots__ = ("_text", "beyond", "idxs", "ranks", "value", "words")
 
     def __init__(
         self,
@@ -62,16 +83,28 @@ class Flags:
         ranks: Sequence[int],
         value: int,
         text: Callable[[list[int]], str],
+        past_is_fine: bool = False,
     ) -> None:
         self.words, self.idxs, self.ranks, self.value = words, idxs, ranks, value
+        self.beyond = 1 << 64 if past_is_fine else value + _LEAD_WORD
         self._text = text
 
     def __call__(self) -> bool:
-        words, value = self.words, self.value
-        for i in self.idxs:  # noqa: SIM110  (all() with a generator takes four times as long)
-            if words[i] < value:
+        words, value, beyond = self.words, self.value, self.beyond
+        for i in self.idxs:
+            word = words[i]
+            if word < value:
                 return False
+            if word >= beyond:
+                self._overtaken(i)
         return True
+
+    def _overtaken(self, idx: int) -> None:
+        rank = self.ranks[list(self.idxs).index(idx)]
+        raise CommError(
+            f"{self._text([rank])}: it has left this group and joined a later one. Every rank of a "
+            "group must make the same calls before it leaves."
+        )
 
     def what(self) -> str:
         return self._text([rank for rank, _, _ in self.edges()])
@@ -92,24 +125,39 @@ class Hub:
     ``advance()`` that never blocks).
     """
 
-    def __init__(self, segment: Any, rank: int, size: int, epoch: int, reserved: int) -> None:
-        """``reserved``: bytes at the start of each arena which the allocator leaves alone."""
+    def __init__(
+        self, segment: Any, rank: int, size: int, epoch: int, reserved: int, last_word: int
+    ) -> None:
+        """``reserved``: bytes at the start of each arena which the allocator leaves alone.
+        ``last_word``: the largest flag of this rank's earlier default groups on the segment.
+
+        What the allocator has given out outlives the groups that it was made for, so it belongs to
+        the segment.
+        """
         self.segment, self.rank, self.size, self.epoch = segment, rank, size, epoch
         self.buffer = segment.buffer
         self.words = memoryview(self.buffer).cast("Q")
         self.bytes = np.frombuffer(self.buffer, np.uint8)
-        start, nbytes = segment.arena(rank)
-        self.arena = Arena(self.buffer, start + reserved, nbytes - reserved)
+        if rank not in segment.kept:
+            start, nbytes = segment.arena(rank)
+            segment.kept[rank] = Arena(self.buffer, start + reserved, nbytes - reserved)
+        self.arena: Arena = segment.kept[rank]
         self.address = self.bytes.__array_interface__["data"][0]
-        self.base = (epoch & 0xFFF) << (SEQ_BITS + CHUNK_BITS)
+        self.start = next_start(last_word)
         self.pending: list[Any] = []
         self.entered = 0  # collectives of all groups, for the black box
         self.lock = threading.RLock()
-        self.detective = Detective(self.words, self.buffer, segment, rank, size)
-        self._needs: list[Need] = []  # what this rank's threads wait for now
+        self.detective = Detective(self.words, self.buffer, segment, rank, size, self.start)
+        self.open: list[Any] = []  # the transports of all groups that were not left
+        self.owns_segment = False  # nobody else in this process uses it
+        self._needs: dict[int, Need] = {}  # what each thread of this rank waits for now
         self._watch: Watch | None = None
         self._rank_context = context.current()
         self._rank_context.waiter.interrupts.append(self.check)
+        hubs: list[Hub] = self._rank_context.slot(HUBS, list)
+        hubs.append(self)
+        atexit.unregister(end_program)
+        atexit.register(end_program)
         if size > len(os.sched_getaffinity(0)):
             # A rank that spins keeps the processor from the one it waits for: 4 ranks on 2 cores
             # reduce 4 KB in 220 us with 200 spins, in 40 us when they yield at once.
@@ -145,11 +193,16 @@ class Hub:
 
         if ready():
             return
-        self._needs.append(need)
+        thread = threading.get_ident()
+        outer = self._needs.get(thread)
+        self._needs[thread] = need
         try:
             context.wait_until(ready, need.what, timeout)
         finally:
-            self._needs.remove(need)
+            if outer is None:
+                del self._needs[thread]
+            else:  # what was waited for inside a callback
+                self._needs[thread] = outer
             self.detective.relax()
 
     def check(self) -> None:
@@ -157,13 +210,17 @@ class Hub:
         if self._watch is not None:
             self._watch()
         failure = self.segment.failure()
-        need = self._needs[-1] if self._needs else None
+        need = self._needs.get(threading.get_ident())
         if failure is not None and failure.rank != self.rank:
             self._end_wait(need, failure)
-        elif len(self._needs) == 1:
-            self.detective.look(self._needs[0])
-        else:  # several threads wait: one of them may free the other
-            self.detective.relax()
+        elif need is not None:
+            self.detective.look(need, self._all_needs)
+
+    def _all_needs(self) -> list[Need]:
+        """What this rank waits for, of which anything would free it; empty while it does not wait,
+        since some thread of it may still do something."""
+        needs = dict(self._needs)
+        return [] if others_may_move(set(needs)) else list(needs.values())
 
     def _end_wait(self, need: Need | None, failure: Any) -> None:
         """A rank has failed. What it died of may be an error that this rank must raise itself:
@@ -172,23 +229,66 @@ class Hub:
             raise PeerFailed(failure.rank, failure.cause, failure.traceback)
         self.progress()
         if not need():
-            self.detective.join(failure.rank, need)
+            self.detective.join(failure.rank, need, self._all_needs)
             raise PeerFailed(failure.rank, failure.cause, failure.traceback, need.what())
 
     def watch_processes(self) -> None:
         """No launcher does it: notice the death of peers, whose pids are in their slots."""
-        self._watch = Watch(self.segment, self.rank, self.size, self.detective.has_left)
+        self._watch = Watch(self.segment, self.rank, self.size)
+        self.detective.has_ended = self._watch.has_ended
+        self.owns_segment = True
 
-    def close(self, left: bool) -> None:
-        """Stop watching. ``left``: for good, so that who waits for this rank need not.
+    def close(self, met: bool) -> None:
+        """Leave all groups. ``met``: in good order, after a last meeting.
 
         The memory stays mapped as long as arrays view it.
         """
-        interrupts = self._rank_context.waiter.interrupts
+        for transport in tuple(self.open):
+            transport.close(None)
+        self.detective.leave(met)
+        self._detach()
+        if self.owns_segment:
+            self.segment.close()
+
+    def _detach(self) -> None:
+        slots, interrupts = self._rank_context.slots, self._rank_context.waiter.interrupts
         if self.check in interrupts:
             interrupts.remove(self.check)
-        if left:
-            self.detective.leave()
+        if self in slots.get(HUBS, ()):
+            slots[HUBS].remove(self)
         if self._watch is not None:
             self._watch.close()
             self._watch = None
+
+    def end_program(self) -> None:
+        """The program ends without having left its groups. Nobody is waited for, except where all
+        have entered an operation; who is the last to end finds ranks that made other calls."""
+        if self.segment.failure() is not None or hasattr(sys, "last_type"):
+            return  # it ends with an error, which says more
+        for transport in self.open:
+            transport.part()
+        with self.lock:  # a full barrier: of two that end together, one sees the other's flag
+            pass
+        for transport in self.open:
+            transport.compare_counts()
+
+    def disown(self) -> None:
+        """In a process forked from this rank: it must not speak for it."""
+        for transport in self.open:
+            transport.disable("it belongs to the process that this one was forked from")
+        self._needs.clear()
+        self._detach()
+
+
+def end_program() -> None:
+    """The calling thread's rank has come to the end of its program."""
+    for hub in tuple(context.current().slots.get(HUBS, ())):
+        hub.end_program()
+
+
+def _after_fork() -> None:
+    for hub in tuple(context.current().slots.get(HUBS, ())):
+        hub.disown()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -22,9 +22,10 @@ import numpy as np
 
 from ..errors import CollectiveMismatch
 from .channel import DIRECT, STAGED
+from .deadlock import Edge
 from .header import SIZE as FINGERPRINT
 from .header import Call, difference, mismatch_text, told_text
-from .hub import CHUNK_BITS, Edge, Hub
+from .hub import CHUNK_BITS, Hub
 from .work import Work
 
 NUM_SLOTS, SLOT_BYTES = 64, 2048
@@ -90,12 +91,22 @@ class _Recv(_Message):
         self.got, self.source = 0, -1  # bytes copied; the rank whose message it has claimed
         self.outcome: tuple = ()
 
+    @property
+    def any_of(self) -> bool:
+        """Whether one of the flags is enough."""
+        return self.peer is None
+
     def edges(self) -> list[Edge]:
-        if self.peer is None or self.number:
+        if self.number:
             return []
-        number = self.box.seen[self.peer] + 1
-        slot = self.box.slot(self.peer, self.box.hub.rank, number)
-        return [(self.peer, slot // 8, self.box.value(number))]
+        me = self.box.hub.rank
+        sources = range(self.box.hub.size) if self.peer is None else (self.peer,)
+        found = []
+        for src in sources:
+            number = self.box.seen[src] + 1
+            if src != me or self.peer == me:
+                found.append((src, self.box.slot(src, me, number) // 8, self.box.value(number)))
+        return found
 
 
 class Mailbox:
@@ -103,6 +114,7 @@ class Mailbox:
 
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
+        self._base = hub.start << CHUNK_BITS
         n = hub.size
         self._starts = [hub.segment.arena(r)[0] for r in range(n)]
         self.sent = [0] * n  # number of the last message posted to each peer
@@ -121,13 +133,13 @@ class Mailbox:
 
     def send(self, call: Call, array: np.ndarray, dst: int, key: int, timeout: float) -> Work:
         """Start sending ``array`` to world rank ``dst``."""
-        if self._inline[dst]:
-            self._look_back(dst)
-        if dst in self._refused:
-            raise CollectiveMismatch(self._refused.pop(dst))
         message = _Send(self, call, array, dst, key)
         message.timeout = timeout
         with self.hub.lock:
+            if self._inline[dst]:
+                self._look_back(dst)
+            if dst in self._refused:
+                raise CollectiveMismatch(self._refused.pop(dst))
             self._unsent[dst].append(message)
             self._go_on()
         return message
@@ -170,7 +182,8 @@ class Mailbox:
     # -- places -------------------------------------------------------------------------------
 
     def value(self, number: int) -> int:
-        return self.hub.base + (number << CHUNK_BITS)
+        """The word of message ``number``; one more says that it was refused."""
+        return self._base + 2 * number
 
     def slot(self, src: int, dst: int, number: int) -> int:
         pair = self._starts[src] + dst * PAIR_BYTES

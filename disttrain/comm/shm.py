@@ -34,9 +34,22 @@ import numpy as np
 from .. import context
 from ..errors import CollectiveMismatch, CommError, ConfigError
 from .bootstrap import share_segment
-from .channel import BLOCK_BYTES, CONTROL_BYTES, DONE, FILLED, FINISHED, POSTED, Channel
+from .channel import (
+    BLOCK_BYTES,
+    CONTROL_BYTES,
+    DONE,
+    FILLED,
+    FINISHED,
+    LEFT,
+    POSTED,
+    Channel,
+    LastMeeting,
+    last_word,
+)
+from .control import Segment
+from .deadlock import Edge
 from .header import Call, hash64
-from .hub import Edge, Hub, Need
+from .hub import Hub, Need, next_start
 from .mailbox import Mailbox
 from .reduce_ops import ReduceOp, make_reducer
 from .shm_steps import (
@@ -63,7 +76,8 @@ def connect(
 ) -> ShmTransport:
     """The transport of all ranks of ``segment`` (a ``comm.control.Segment``).
 
-    ``epoch`` counts restarts of the job: flags that an earlier epoch left mean nothing to this one.
+    ``epoch`` counts restarts of the job. Ranks may connect again and again: nothing that an earlier
+    group has left in the segment means anything to a later one (see ``hub``).
     """
     if platform.machine() not in ("x86_64", "AMD64", "i686"):
         raise CommError(
@@ -75,9 +89,11 @@ def connect(
             f"shm.connect: rank={rank}, world_size={world_size} were given; needed is "
             f"0 <= rank < world_size <= {segment.num_ranks}, the number of ranks of the segment."
         )
-    hub = Hub(segment, rank, world_size, epoch, Mailbox.reserved(world_size))
     blocks = [segment.comm_area(r)[0] for r in range(world_size)]
-    channel = Channel(hub, range(world_size), rank, blocks, "world")
+    reserved = Mailbox.reserved(segment.num_ranks)
+    before = last_word(segment.buffer, blocks[rank])
+    hub = Hub(segment, rank, world_size, epoch, reserved, before)
+    channel = Channel(hub, range(world_size), rank, blocks, "world", hub.start)
     return ShmTransport(channel, Mailbox(hub), timeout, is_world=True)
 
 
@@ -95,6 +111,13 @@ def connect_by_store(
     return transport
 
 
+def connect_alone(timeout: float = context.DEFAULT_TIMEOUT) -> ShmTransport:
+    """The transport of a world of one rank."""
+    transport = connect(Segment.create(1), 0, 1, 1, timeout)
+    transport.hub.owns_segment = True
+    return transport
+
+
 class _Task(Work):
     """An operation in a transport's queue: a generator of the needs it waits for, in turn."""
 
@@ -108,8 +131,10 @@ class _Task(Work):
 
     def advance(self) -> bool:
         """Go on until a need is not met; True when nothing is left to do."""
-        while self.need is None or self.need():
+        while True:
             try:
+                if self.need is not None and not self.need():
+                    return False
                 self.need = next(self.steps)
             except StopIteration:
                 return True
@@ -118,7 +143,6 @@ class _Task(Work):
                 if not isinstance(error, Exception):
                     raise  # KeyboardInterrupt is for the program, and ends this work too
                 return True
-        return False
 
     def _poll(self) -> None:
         self.owner.hub.progress()
@@ -156,7 +180,8 @@ class ShmTransport(Transport):
         self._words = self.hub.words
         self._key = (hash64(channel.name) & 0xFFFFFFFF) << 32
         for field in (POSTED, FILLED, DONE, FINISHED):
-            channel.publish(field, 0)
+            channel.publish(field, channel.start)
+        self.hub.open.append(self)
 
     def allocate(self, nbytes: int) -> np.ndarray:
         """uint8 memory in this rank's arena, not initialized; freed by its last view.
@@ -262,29 +287,77 @@ class ShmTransport(Transport):
         return work if self._is_world else work.then(ranks.index)
 
     def split(self, call: Call, members: Sequence[int] | None, name: str) -> ShmTransport | None:
-        block = 0
+        mine = np.zeros(2, np.int64)
         if members is not None:
-            block = self.hub.arena.take(BLOCK_BYTES)
-            self.hub.bytes[block : block + CONTROL_BYTES] = 0
-        table = [np.zeros(1, np.int64) for _ in range(self.size)]
-        self.all_gather(call, table, np.array([block], np.int64))
+            mine[:] = self._control_block()
+        table = np.zeros((self.size, 2), np.int64)
+        self.all_gather(call, list(table), mine)
         if members is None:
             return None
         ranks = [self.channel.ranks[i] for i in members]
-        blocks = [int(table[i][0]) for i in members]
-        channel = Channel(self.hub, ranks, list(members).index(self.rank), blocks, name)
+        blocks, starts = table[list(members)].T.tolist()
+        me = list(members).index(self.rank)
+        channel = Channel(self.hub, ranks, me, blocks, name, max(starts))
         return ShmTransport(channel, self.mailbox, self.timeout)
 
+    def _control_block(self) -> tuple[int, int]:
+        """A control block for a new group, and where the group may begin on its flags."""
+        spare = self.hub.arena.spare_blocks
+        if spare:
+            block = spare.pop()
+        else:
+            block = self.hub.arena.take(BLOCK_BYTES)
+            self.hub.bytes[block : block + CONTROL_BYTES] = 0
+        return block, next_start(last_word(self.hub.buffer, block))
+
     def close(self, call: Call | None) -> None:
-        if call is not None and not self._broken:
-            op = self._enter(call, (), False)
-            self._run(meet(op), False, None)
-            self._wait_all(FINISHED, op.seq)
-            self._staging.close()
+        met = False
+        try:
+            if call is not None and not self._broken:
+                self._meet_once_more(call)
+                met = True
+            else:
+                self.part()
+        finally:
+            self.disable("it was closed")
+            if self in self.hub.open:
+                self.hub.open.remove(self)
+            if self._is_world:
+                self.hub.close(met)
+
+    def _meet_once_more(self, call: Call) -> None:
+        """Meet the ranks that are there, compare how many calls each has made, give memory back."""
+        channel = self.channel
+        seq = self._enter(call, (), False).seq
+        self.wait(LastMeeting(channel, seq), None)
+        try:
+            channel.check_counts(seq - 1)
+            channel.verify(seq)
+        finally:
+            channel.publish(FINISHED, seq)
+        self.wait(channel.need(FINISHED, seq, members=channel.present(seq)), None)
+        self._staging.close()
+        if not self._is_world:
+            self.hub.arena.spare_blocks.append(channel.blocks[self.rank])
+
+    def part(self) -> None:
+        """Say that this rank leaves without meeting the others. What all of them have entered is
+        finished first, since they need this rank for it."""
+        if self._broken:
+            return
+        channel = self.channel
+        if self._queue and channel.need(POSTED, channel.seq)():
+            self.wait(self._queue[-1], None)
+        channel.publish(LEFT, channel.seq)
+
+    def compare_counts(self) -> None:
+        """At the end of the program: have others that have ended theirs made as many calls?"""
         if not self._broken:
-            self._broken = "it was closed"
-        if self._is_world:
-            self.hub.close(left=call is not None)
+            self.channel.check_counts(self.channel.seq)
+
+    def disable(self, why: str) -> None:
+        """Further calls say that the group cannot be used any more, since ``why``."""
+        self._broken = self._broken or why
 
     # -- how they run -------------------------------------------------------------------------
 
@@ -349,7 +422,7 @@ class ShmTransport(Transport):
             self.wait(self._queue[-1], None)
         channel, words = self.channel, self._words
         before = channel.seq - 1
-        if before > 0:
+        if before > channel.start:
             value = channel.value(before)
             for i in channel.finished_idxs:
                 if words[i] < value:
@@ -390,11 +463,17 @@ class ShmTransport(Transport):
             task = queue.popleft()
             if not queue and self in self.hub.pending:
                 self.hub.pending.remove(self)
+            error = task.outcome[1]
+            if error is not None and not isinstance(error, CollectiveMismatch):
+                self._break(error)
             task._end(*task.outcome)
 
     def head_need(self) -> Need:
         """What the first operation of the queue waits for."""
-        need = self._queue[0].need if self._queue else None
+        try:
+            need = self._queue[0].need
+        except IndexError:  # another thread has seen it end
+            need = None
         return self.channel.need(POSTED, self.channel.seq) if need is None else need
 
     def wait(self, need: Need, timeout: float | None) -> None:
@@ -408,8 +487,7 @@ class ShmTransport(Transport):
             raise
 
     def _break(self, error: BaseException) -> None:
-        if not self._broken:
-            self._broken = f"an operation ended in the middle ({type(error).__name__})"
+        self.disable(f"an operation ended in the middle ({type(error).__name__})")
 
     def _wait_all(self, field: int, seq: int) -> None:
         self.wait(self.channel.need(field, seq), None)

@@ -73,7 +73,9 @@ class Staging:
 
     def sweep(self) -> None:
         """Free what can be freed."""
-        if self._blocks:
+        if not self._blocks:
+            return
+        with self.hub.lock:  # another thread may bring the group's operations forward
             kept = []
             for seq, offset in self._blocks:
                 if self.channel.need(FINISHED, seq, own=True)():

@@ -23,6 +23,8 @@ from typing import Any
 from .. import context
 from ..errors import ConfigError, Deadlock, LaunchError, PeerFailed, WaitTimeout
 from .control import JOB_SLOT, Segment
+from .hub import end_program
+from .worker_env import STRICT_SLOT
 
 # A rank that waits also moves its share of what is in flight, piece by piece, so one round in which
 # nobody's wait ends does not prove that nobody can go on. So many in a row do.
@@ -174,23 +176,32 @@ def die() -> None:
 
 
 def simulate(
-    fn: Callable[..., Any], world_size: int, seed: int = 0, args: tuple = ()
+    fn: Callable[..., Any],
+    world_size: int,
+    seed: int = 0,
+    args: tuple = (),
+    strict: bool | None = None,
 ) -> Simulation:
     """Run ``fn(*args)`` on ``world_size`` simulated ranks and return their results.
 
     Inside, everything behaves as under the launcher: ``context.current()`` is the rank, and
-    ``init_process_group()`` needs no arguments. The first exception of a rank is raised as
+    ``init_process_group()`` needs no arguments. ``strict``: groups compare calling lines and
+    shapes, too (None: as the environment says). The first exception of a rank is raised as
     ``LaunchError`` with its traceback (the exception itself is its ``__cause__``), a deadlock as
     ``Deadlock``.
     """
-    scheduler = run_tasks(fn, world_size, seed, args)
+    scheduler = run_tasks(fn, world_size, seed, args, strict)
     _raise_first(scheduler.tasks)
     results = [t.result for t in scheduler.tasks]
     return Simulation(results, scheduler.schedule, scheduler.clock)
 
 
 def run_tasks(
-    fn: Callable[..., Any], world_size: int, seed: int = 0, args: tuple = ()
+    fn: Callable[..., Any],
+    world_size: int,
+    seed: int = 0,
+    args: tuple = (),
+    strict: bool | None = None,
 ) -> Scheduler:
     """As ``simulate``, but failed ranks raise nothing here: ``tasks`` of the result tell each
     rank's ``result``, ``error`` and traceback ``text``."""
@@ -201,7 +212,7 @@ def run_tasks(
     threads = [
         threading.Thread(
             target=_run,
-            args=(scheduler, task, segment, fn, args),
+            args=(scheduler, task, segment, fn, args, strict),
             name=f"rank-{task.rank}",
             daemon=True,
         )
@@ -218,15 +229,23 @@ def run_tasks(
 
 
 def _run(
-    scheduler: Scheduler, task: _Task, segment: Segment, fn: Callable[..., Any], args: tuple
+    scheduler: Scheduler,
+    task: _Task,
+    segment: Segment,
+    fn: Callable[..., Any],
+    args: tuple,
+    strict: bool | None,
 ) -> None:
     task.baton.acquire()
     n = len(scheduler.tasks)
     rank = context.Rank(task.rank, n, task.rank, n, SimWaiter(scheduler, task))
     rank.slots[JOB_SLOT] = segment
+    if strict is not None:
+        rank.slots[STRICT_SLOT] = strict
     try:
         with context.attach(rank):
             task.result = fn(*args)
+            end_program()
     except BaseException as error:
         task.error, task.text = error, tracebacks.format_exc()
         segment.publish_failure(task.rank, f"{type(error).__name__}: {error}", task.text)

@@ -10,7 +10,10 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .. import context
 from ..errors import ConfigError
+
+STRICT_SLOT = "comm.strict"  # of a rank: whether its groups are strict where nobody says
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,14 @@ def read_worker_env(env: Mapping[str, str] | None = None) -> WorkerEnv:
         ),
         family=name,
     )
+
+
+def strict_wanted(env: Mapping[str, str] | None = None) -> bool:
+    """Whether groups are to be strict where nobody says: ``DISTTRAIN_STRICT``, or the rank's slot
+    ``STRICT_SLOT`` (a simulation's)."""
+    env = os.environ if env is None else env
+    slots = context.current().slots
+    return slots.get(STRICT_SLOT, env.get("DISTTRAIN_STRICT", "0") not in ("", "0"))
 
 
 def _family(name: str, env: Mapping[str, str]) -> tuple[int, int, int, int] | None:

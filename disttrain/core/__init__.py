@@ -1,6 +1,6 @@
 """Tensor, the gate, the graph and the engine. Knows no operation by name (see ``ops``)."""
 
-from . import dtypes
+from . import dtypes, sharing
 from .algebra import Algebra
 from .autograd import backward, grad
 from .checkpoint import checkpoint, checkpoint_sequential
@@ -51,6 +51,7 @@ __all__ = [
     "no_grad",
     "set_detect_anomaly",
     "set_grad_enabled",
+    "sharing",
     "store_grad",
     "wrap",
 ]

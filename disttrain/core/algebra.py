@@ -14,3 +14,4 @@ class Algebra:
     zeros: Callable
     ones_like: Callable
     clone: Callable
+    move_graph: Callable

@@ -220,13 +220,13 @@ class Walk:
     def _run_node(self, node: Any, g: Any) -> tuple:
         if node.pre_hooks:
             g = run_pre_hooks(self, node, g)
-        if self.pull is not None and not thread.grad_enabled and isinstance(node, Node):
+        if self.pull is not None and not thread.grad_enabled and node.__class__ is Node:
             results = self.pull(node, g, self._wanted(node))
         else:
             results = node.run(g, self.tensors, self._wanted(node))
         if node.post_hooks:
             results = run_post_hooks(self, node, results, g)
-        if thread.anomaly:
+        if thread.anomaly and thread.check_nan:
             check_nan(node, results)
         if not self.keep:
             node.release()

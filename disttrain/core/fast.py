@@ -15,7 +15,7 @@ import numpy as np
 
 from ..context import SLOW, thread
 from .gate import Primitive, finish, gate
-from .node import Node, next_seq
+from .node import NOTHING, Node, Output, next_seq
 from .tensor import Storage, Tensor
 
 _new = object.__new__
@@ -133,7 +133,7 @@ def unary(prim: Primitive) -> Callable[..., Any]:
         out._node = node = _new(Node)
         node.prim = prim
         node.edges = (node_a,)
-        node.saved = (a,) if reads else _NOTHING
+        node.saved = (a,) if reads else NOTHING
         node.params = params
         node.shape = result.shape
         node.dtype = result.dtype
@@ -149,9 +149,6 @@ def unary(prim: Primitive) -> Callable[..., Any]:
     return run
 
 
-_NOTHING = (None,)
-
-
 def viewed(prim: Primitive, source: Any, array: Any, params: dict, mode: int) -> Any:
     """The tensor over ``array``, a view of the memory of ``source`` that ``prim`` has made, or
     would make, with ``params``; recorded as the gate would. ``mode`` is RECORD or PLAIN."""
@@ -165,17 +162,46 @@ def viewed(prim: Primitive, source: Any, array: Any, params: dict, mode: int) ->
     out._st = st
     out._gen = st.gen
     if mode:
-        out._view = (source, None, (), {})
+        out._view = (source, None, None, params)
         return out
-    out._view = (source, prim, (), params)
+    out._view = (source, prim, None, params)
     before = source._node
     if before is not None:
         out._node = node = _new(Node)
         node.prim = prim
         node.edges = (before,)
-        node.saved = _NOTHING
+        node.saved = NOTHING
         node.params = params
         node.shape = array.shape
         node.dtype = array.dtype
         node.seq = next_seq()
     return out
+
+
+def pieces(prim: Primitive, source: Any, params: dict) -> Any:
+    """``prim(source, **params)`` for a primitive that gives several views of one tensor."""
+    mode = thread.mode
+    if mode == SLOW or source.array.__class__ is not ndarray:
+        return gate(prim, (source,), params)
+    st = source._st
+    if st is None:
+        st = source._st = Storage()
+    elif st.gen != source._gen:
+        source._refresh_node()
+    gen = st.gen
+    how = None if mode else prim
+    outs: list = []
+    for array in prim.forward(source.array, **params):
+        out = _new(Tensor)
+        out.array = array
+        out._st = st
+        out._gen = gen
+        out._view = (source, how, len(outs), params)
+        outs.append(out)
+    before = source._node
+    if before is not None and not mode:
+        node = Node(prim, (before,), NOTHING, params, None, None)
+        node.shapes = tuple([(out.array.shape, out.array.dtype) for out in outs])
+        for i, out in enumerate(outs):
+            out._node = Output(node, i)
+    return tuple(outs)

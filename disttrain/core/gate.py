@@ -35,7 +35,8 @@ from ..errors import (
     ShapeError,
 )
 from ..trace import call_site
-from .node import AccumulateGrad, Node, Output, next_seq
+from .node import NOTHING, AccumulateGrad, Node, Output, next_seq
+from .saved import pack_node
 from .tensor import Size, Storage, Tensor, wrap
 
 _new = object.__new__
@@ -69,6 +70,7 @@ class Primitive:
         self.expr: Callable | None = None
         self.elementwise = False
         self.view = False
+        self.part: Any = None  # of several views: (params, i) -> (primitive, params) for number i
         self.promote: Callable | None = None
         self.mutates: tuple[int, ...] = ()
         self.nondiff_outputs: tuple[int, ...] = ()
@@ -205,13 +207,12 @@ def gate(prim: Primitive, args: tuple, params: dict) -> Any:
     if prim.multi:
         out = tuple([wrap(finish(r)) for r in result])
         if prim.view:
-            for o in out:
-                _share(None, args, params, o)
+            _share_parts(prim, args[0], params, out)
     else:
         out = _new(Tensor)
         out.array = result if result.__class__ is ndarray else finish(result)
         if prim.view:
-            _share(prim, args, params, out)
+            _share(prim, args[0], params, out)
     if mode or not prim.differentiable:
         return out
     record(prim, args, params, out)
@@ -235,7 +236,7 @@ def _gate_simple(prim: Primitive, a: Tensor, params: dict) -> Any:
     out = _new(Tensor)
     out.array = result if result.__class__ is ndarray else finish(result)
     if prim.view:
-        _share(prim, (a,), params, out)
+        _share(prim, a, params, out)
     if mode or not prim.differentiable:
         return out
     st = a._st
@@ -251,7 +252,7 @@ def _gate_simple(prim: Primitive, a: Tensor, params: dict) -> Any:
     kind = result.dtype
     if kind.kind not in "fcV":
         return out
-    saved = (a,) if prim.save_bits[0] else _NOTHING
+    saved = (a,) if prim.save_bits[0] else NOTHING
     out._node = node = _new(Node)
     node.prim = prim
     node.edges = (before,)
@@ -265,9 +266,6 @@ def _gate_simple(prim: Primitive, a: Tensor, params: dict) -> Any:
     if prim.saves_out:
         node.out = wrap(result)
     return out
-
-
-_NOTHING = (None,)
 
 
 def explain(prim: Primitive, args: Any, params: dict, error: Exception) -> Exception:
@@ -300,13 +298,14 @@ def describe(a: Any) -> str:
     return repr(a)
 
 
-def _share(prim: Primitive | None, args: tuple, params: dict, out: Tensor) -> None:
-    """Note that ``out`` shares memory with argument 0, if it does.
+def _share(
+    prim: Primitive, source: Tensor, params: dict, out: Tensor, part: int | None = None
+) -> None:
+    """Note that ``out`` shares memory with ``source``, if it does, and how to make it again.
 
-    ``prim`` is how to make the view again; None for one of several outputs, which, like a view
-    made under no_grad, cannot be changed in place while gradients are recorded.
+    One of several outputs (number ``part``), and a view made under no_grad (without a primitive),
+    cannot be changed in place while gradients are recorded.
     """
-    source = args[0]
     array, given = out.array, source.array
     if array.__class__ is ndarray:
         base = array.base
@@ -322,10 +321,12 @@ def _share(prim: Primitive | None, args: tuple, params: dict, out: Tensor) -> No
         source._refresh_node()
     out._st = st
     out._gen = st.gen
-    if thread.mode or prim is None:
-        out._view = (source, None, (), {})
-    else:
-        out._view = (source, prim, args[1:], params)
+    out._view = (source, prim if thread.grad_enabled else None, part, params)
+
+
+def _share_parts(prim: Primitive, source: Tensor, params: dict, outs: tuple) -> None:
+    for i, o in enumerate(outs):
+        _share(prim, source, params, o, i)
 
 
 def record(prim: Primitive, args: tuple, params: dict, out: Any, level: Any = None) -> None:
@@ -384,6 +385,8 @@ def attach(prim: Primitive, edges: tuple, bits: int, args: tuple, params: dict, 
             node.out = out.alias()
     if versions is not None:
         node.versions = tuple(versions)
+    if thread.saving:
+        pack_node(node)
     if thread.anomaly:
         node.site = call_site()
 
@@ -408,8 +411,8 @@ def _slow(prim: Primitive, args: tuple, params: dict) -> Any:
         out = _through(prim, args, params, len(thread.stack))
         if prim.mutates:
             return _mutated(prim, args)
-        if prim.view and not isinstance(out, tuple):
-            _share(prim, args, params, out)
+        if prim.view:
+            (_share_parts if prim.multi else _share)(prim, args[0], params, out)
     if thread.grad_enabled and prim.differentiable:
         record(prim, args, params, out, top)
     return out
@@ -475,12 +478,17 @@ def check_inplace(t: Tensor, name: str) -> None:
         t.graph_node()
     source = t
     while source._view is not None:
-        source, prim, _, _ = source._view
-        if prim is None and source.requires_grad:
+        source, prim, part, _ = source._view
+        if prim is None or part is not None:
+            how = (
+                "is the output of a function that returns multiple views"
+                if part is not None
+                else "was created in no_grad mode"
+            )
             raise AutogradError(
-                f"{name}: this tensor is a view, made under no_grad() or by split, chunk or "
-                "unbind, of one that requires grad; use an index such as x[a:b] while gradients "
-                "are recorded, or change it under no_grad()"
+                f"{name}: this tensor of shape {list(t.shape)} is a view that {how}, and is being "
+                "modified inplace while gradients are recorded; use an index such as x[a:b] "
+                "instead, change it under no_grad(), or change a .clone()"
             )
         if source.graph_node().__class__ is AccumulateGrad:
             raise AutogradError(

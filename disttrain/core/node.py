@@ -17,6 +17,7 @@ from ..errors import AutogradError
 from .hooks import HookDict, HookHandle
 
 next_seq = itertools.count(1).__next__
+NOTHING = (None,)  # what a node of one input saves where its rules read nothing
 
 
 class GraphNode:
@@ -59,6 +60,11 @@ class GraphNode:
         if self.tensor_hooks is None:
             self.tensor_hooks = {}
         return HookHandle(self.tensor_hooks.setdefault(index, HookDict()), hook)
+
+    def made_at(self) -> str:
+        if self.site:
+            return f". The operation ran at {self.site}"
+        return ". (autograd.set_detect_anomaly(True) names the forward line.)"
 
     def retain(self, tensor: Any, index: int = 0) -> None:
         """Keep the gradient of output ``index`` in ``tensor.grad``, after all hooks."""
@@ -211,11 +217,6 @@ class Node(GraphNode):
             f"tensor first{self.made_at()}"
         )
 
-    def made_at(self) -> str:
-        if self.site:
-            return f". The operation ran at {self.site}"
-        return ". (autograd.set_detect_anomaly(True) names the forward line.)"
-
     def run(self, g: Any, tensors: bool, wanted: tuple | None = None) -> tuple:
         """The gradients for ``edges``, given the gradient ``g`` (a tuple when there are several
         outputs) as raw arrays, or as Tensors when ``tensors``. ``wanted``: for which edges."""
@@ -224,7 +225,9 @@ class Node(GraphNode):
             values: Any = self.saved
             out = self._out_tensor() if self.out is not None else None
         else:
-            values = self._arrays()
+            values = self.saved
+            if values is not NOTHING:
+                values = self._arrays()
             out = self.out
             if out is not None:
                 if out.__class__ is tuple:
@@ -241,6 +244,14 @@ class Node(GraphNode):
         rules = prim.rules
         edges = self.edges
         if wanted is None:
+            if len(edges) == 1:
+                return (rules[0](g, out, values, self),)
+            if len(edges) == 2:
+                a, b = edges
+                return (
+                    None if a is None else rules[0](g, out, values, self),
+                    None if b is None else rules[1](g, out, values, self),
+                )
             return tuple(
                 [None if e is None else rule(g, out, values, self) for e, rule in zip(edges, rules)]
             )

@@ -65,7 +65,7 @@ class Tensor:
     array: Any
     _node: Any = None
     _st: Storage | None = None
-    _view: Any = None  # (source tensor, primitive, args after the source, params)
+    _view: Any = None  # (source tensor, primitive or None, its output's number or None, params)
     _gen = 0
     _grad: Tensor | None = None
     _retains = False
@@ -129,10 +129,12 @@ class Tensor:
     def _refresh_node(self) -> None:
         before = self._node
         if self._view is not None and self._view[1] is not None:
-            source, prim, args, params = self._view
+            source, prim, part, params = self._view
+            if part is not None:
+                prim, params = prim.part(params, part)
             source.graph_node()
             with context_recording():
-                self._node = prim(source, *args, **params)._node
+                self._node = prim(source, **params)._node
             if self._retains:
                 self.retain_again(before)
         self._gen = self._st.gen
@@ -329,11 +331,6 @@ class Tensor:
         note_read(self)
         return np.asarray(self.array)
 
-    def __reduce_ex__(self, protocol: int) -> tuple:
-        note_read(self)
-        keeps = self.is_leaf and self._node is not None
-        return (_rebuild, (type(self), np.ascontiguousarray(self.array), self.array.shape, keeps))
-
     def __deepcopy__(self, memo: dict) -> Tensor:
         if not self.is_leaf:
             raise AutogradError(
@@ -342,7 +339,7 @@ class Tensor:
             )
         note_read(self)
         array = self.array if self.is_meta else self.array.copy(order="K")
-        out = memo[id(self)] = _rebuild(type(self), array, array.shape, self._node is not None)
+        out = memo[id(self)] = rebuild(type(self), array, array.shape, self._node is not None)
         if self._grad is not None and self.copies_grad:
             out._grad = self._grad.__deepcopy__(memo)
         for name, value in self.__dict__.items():
@@ -354,7 +351,8 @@ class Tensor:
         return id(self)
 
 
-def _rebuild(kind: type, array: Any, shape: tuple, requires_grad: bool) -> Tensor:
+def rebuild(kind: type, array: Any, shape: tuple, requires_grad: bool) -> Tensor:
+    """A tensor of class ``kind`` over ``array``: a leaf."""
     out = _new(kind)
     out.array = array.reshape(shape) if isinstance(array, np.ndarray) else array
     if requires_grad:

@@ -13,56 +13,15 @@ A number from ``NUM_SLABS`` on is a slab that is used once, made when all others
 
 from __future__ import annotations
 
-import ctypes
-import mmap
 import os
 
 import numpy as np
 
+from ..backends.memory import Memory, make_memory
+
 FREE, BUSY, DEAD = 0, 1, 2
 NUM_SLABS = 4096
 _STEP = 1 << 16
-_FAILED = ctypes.c_void_p(-1).value
-
-
-class Memory:
-    """A shared mapping of a file; unmapped when nothing refers to it. (Python's ``mmap`` would keep
-    a descriptor open for each, and a program that keeps its batches would run out of them.)"""
-
-    def __init__(self, fd: int, size: int) -> None:
-        libc = ctypes.CDLL(None, use_errno=True)
-        self._unmap = libc.munmap
-        self._unmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
-        libc.mmap.restype = ctypes.c_void_p
-        libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
-        rights = mmap.PROT_READ | mmap.PROT_WRITE
-        self.size = size
-        self.address = libc.mmap(None, size, rights, mmap.MAP_SHARED, fd, 0)
-        if self.address == _FAILED:
-            self.address = None
-            raise MemoryError(f"mapping {size} bytes: {os.strerror(ctypes.get_errno())}")
-        self.__array_interface__ = {
-            "version": 3, "typestr": "|u1", "shape": (size,), "data": (self.address, False),
-        }  # fmt: skip
-
-    def __del__(self) -> None:
-        if getattr(self, "address", None):
-            self._unmap(self.address, self.size)
-
-    def array(self) -> np.ndarray:
-        """All bytes. The array holds the mapping."""
-        return np.asarray(self)
-
-
-def make_memory(name: str, num_bytes: int) -> int:
-    """A new file in memory, with room for ``num_bytes``. Returns its descriptor."""
-    fd = os.memfd_create(name, os.MFD_CLOEXEC)
-    try:
-        os.posix_fallocate(fd, 0, num_bytes)  # an error here, where SIGBUS would come later
-    except OSError as error:
-        os.close(fd)
-        raise MemoryError(f"{num_bytes} bytes of shared memory: {error.strerror}") from None
-    return fd
 
 
 class Shelf:

@@ -69,12 +69,15 @@ def init_process_group(
     group_name: str = "",
     pg_options: Any = None,
     device_id: Any = None,
+    strict: bool | None = None,
 ) -> None:
     """Join the default group.
 
     Under ``dtrun`` (or in a simulation) no argument is needed. Otherwise ranks meet through
     ``init_method`` ("env://", "tcp://host:port", "file:///path") or ``store``. Without any of it a
     single process is a group of one. ``backend`` "gloo" names the CPU default, shared memory.
+    Ranks must make the same calls; a ``strict`` group wants them to come from the same lines and
+    with the same shapes, too (None: what ``DISTTRAIN_STRICT`` says, by default not).
     Raises ``ConfigError`` for arguments that contradict each other, ``WaitTimeout`` when ranks stay
     away.
     """
@@ -95,7 +98,7 @@ def init_process_group(
         me.rank, me.world_size = place.rank, place.world_size
         me.local_rank, me.local_world_size = place.local_rank, place.local_world_size
         transport = _meet(place, init_method, store, seconds)
-    state.world = ProcessGroup(transport)
+    state.world = ProcessGroup(transport, strict=strict)
     state.backend = name
 
 
@@ -143,7 +146,7 @@ def _place(env: WorkerEnv, rank: int, world_size: int) -> WorkerEnv:
 
 def _meet(place: WorkerEnv, init_method: str | None, store: Any, seconds: float) -> Any:
     if place.world_size == 1:
-        return shm.connect(Segment.create(1), 0, 1, 1, seconds)
+        return shm.connect_alone(seconds)
     if place.job_fd is not None and store is None and init_method in (None, "env://"):
         segment = Segment.attach(place.job_fd)
         return shm.connect(segment, place.rank, place.world_size, segment.epoch, seconds)
@@ -193,12 +196,15 @@ def new_group(
     pg_options: Any = None,
     use_local_synchronization: bool = False,
     group_desc: str | None = None,
+    strict: bool | None = None,
 ) -> Any:
-    """A group of some ranks (None: all). Every rank of the world calls it, with the same list."""
+    """A group of some ranks (None: all). Every rank of the world calls it, with the same list.
+    ``strict`` as for ``init_process_group`` (None: as the default group)."""
     world = group_or_default()
     _backend(backend)
     members = list(range(world.size)) if ranks is None else list(ranks)
-    made = world.new_group(members, timeout=None if timeout is None else _seconds(timeout))
+    seconds = None if timeout is None else _seconds(timeout)
+    made = world.new_group(members, timeout=seconds, strict=strict)
     if made is None:
         return GroupMember.NON_GROUP_MEMBER
     _state().groups.append(made)

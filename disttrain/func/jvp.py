@@ -19,6 +19,7 @@ from ..errors import CaptureError, ConfigError, ShapeError
 from ..ops.functions import create
 from ..ops.primitives.elementwise import conj
 from ..ops.primitives.views import expand, reshape
+from .functions import push_function
 from .levels import Level, check, followed, leave_private
 
 _new = object.__new__
@@ -57,6 +58,9 @@ class Forward(Level):
         if all(t is None for t in tangents) or not prim.differentiable:
             return self._wrapped(out, None)
         return self._wrapped(out, push(prim, primals, tangents, params, out))
+
+    def apply_function(self, cls: Any, args: tuple, kwargs: dict) -> Any:
+        return push_function(self, cls, args, kwargs)
 
     def _wrapped(self, out: Any, tangents: Any) -> Any:
         if isinstance(out, tuple):

@@ -56,6 +56,10 @@ class Level:
     def process(self, prim: Any, args: tuple, params: dict) -> Any:
         raise NotImplementedError
 
+    def apply_function(self, cls: Any, args: tuple, kwargs: dict) -> Any:
+        """A custom ``autograd.Function`` with this level's values among its arguments."""
+        raise NotImplementedError
+
     @contextmanager
     def running(self) -> Iterator[None]:
         """The level is on the stack; its values are dead after that."""

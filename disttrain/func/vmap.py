@@ -18,6 +18,7 @@ from ..errors import CaptureError, ConfigError, ShapeError
 from ..ops.functions import join, split
 from ..ops.primitives.batching import front
 from ..ops.primitives.views import expand, permute, reshape
+from .functions import batch_function
 from .levels import Level, check
 
 _new = object.__new__
@@ -67,6 +68,13 @@ class Batch(Level):
             return self._wrapped(out, (None,) * len(out) if prim.multi else None)
         out, out_dims = batch_rule(prim)(inners, dims, params, self.size)
         return self._wrapped(out, out_dims)
+
+    def apply_function(self, cls: Any, args: tuple, kwargs: dict) -> Any:
+        return batch_function(self, cls, args, kwargs)
+
+    def leave(self, out: Tensor, place: int) -> Tensor:
+        """``out`` outside of the batch, with the batch as dimension ``place``."""
+        return _leave(self, out, place)
 
     def _wrapped(self, out: Any, dims: Any) -> Any:
         if isinstance(out, tuple):

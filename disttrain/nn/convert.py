@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..core import Tensor, dtypes, no_grad
+from ..core import Tensor, dtypes, no_grad, sharing
 from ..core.device import device as device_type
 from ..core.device import usable
 from ..errors import ConfigError, DeviceError, DTypeError
@@ -79,9 +79,9 @@ class Convert:
         return self._apply(lambda t: t.to(kind))
 
     def share_memory(self) -> Any:
-        """Move parameters and buffers to memory that processes forked from this one share."""
-        for t in [*self.parameters(), *self.buffers()]:
-            t.share_memory_()
+        """Move parameters and buffers to memory that other processes see, too, when the module is
+        given to them (by a fork, or as an argument of a process that is started afresh)."""
+        sharing.share([*self.parameters(), *self.buffers()])
         return self
 
     def float(self) -> Any:

@@ -4,7 +4,7 @@ from ..core import Algebra
 from . import api, methods
 from .api import *
 from .declare import REGISTRY, primitive
-from .functions import create
+from .functions import create, inplace
 from .functions.random import dropout
 from .primitives import elementwise, reduce, views
 
@@ -25,3 +25,4 @@ Algebra.cast = lambda g, kind: elementwise.cast(g, dtype=kind)
 Algebra.zeros = lambda shape, kind: create.zeros(*shape, dtype=kind)
 Algebra.ones_like = lambda t: t.detach() * 0 + 1
 Algebra.clone = elementwise.copy
+Algebra.move_graph = inplace.move_graph

@@ -1,5 +1,6 @@
 """The flat list of public functions: what ``dt.<name>`` and the Tensor methods are taken from."""
 
+from .functions.aliases import *
 from .functions.attention import *
 from .functions.comparing import *
 from .functions.conv import *

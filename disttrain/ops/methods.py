@@ -3,7 +3,6 @@ them for type checkers; a test holds the two equal."""
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Callable
 from typing import Any
 
@@ -11,18 +10,17 @@ import numpy as np
 
 from .. import core
 from ..backends.null import NullArray
-from ..core import dtypes
+from ..core import dtypes, sharing
 from ..core.device import device, usable
 from ..core.tensor import Tensor, note_read, wrap
 from ..errors import DeviceError, ShapeError
 from . import api
-from .functions import comparing, create, inplace
+from .functions import aliases, comparing, create, inplace
 from .functions import elementwise as math
 from .functions import linalg as products
 from .functions import random as sampling
 from .functions import subscript as indexing
 from .functions import views as shape
-from .primitives import aliases
 from .primitives import elementwise as el
 from .printing import text
 
@@ -248,32 +246,16 @@ def size(self: Tensor, dim: int | None = None) -> Any:
     return full if dim is None else full[shape.check.one_dim(dim, self.ndim, "size")]
 
 
-def _real(self: Tensor) -> Tensor:
-    return aliases.real(self) if self.dtype.is_complex else self
-
-
 def type_as(self: Tensor, other: Tensor) -> Tensor:
     """The tensor in the type of ``other``."""
     return to(self, other.dtype)
 
 
 def share_memory_(self: Tensor) -> Tensor:
-    """Move the data to memory that processes forked from this one share; returns self."""
-    if not is_shared(self):
-        old = self.array
-        memory = np.frombuffer(mmap.mmap(-1, max(1, old.nbytes)), np.uint8, old.nbytes)
-        new = memory.view(old.dtype).reshape(old.shape)
-        new[...] = old
-        self.set_array(new)
+    """Move the data to memory that other processes can see (see ``core.sharing``), together with
+    every view of it; returns self."""
+    sharing.share([self])
     return self
-
-
-def is_shared(self: Tensor) -> bool:
-    """Whether the data lies in memory that ``share_memory_`` made."""
-    owner = self.array
-    while isinstance(owner, (np.ndarray, memoryview)):
-        owner = owner.obj if isinstance(owner, memoryview) else owner.base
-    return isinstance(owner, mmap.mmap)
 
 
 def set_(self: Tensor, source: Tensor | None = None) -> Tensor:
@@ -291,15 +273,6 @@ def resize_(self: Tensor, *sizes: Any) -> Tensor:
     return self
 
 
-def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
-    """Windows of ``size`` every ``step`` along ``dimension``, as a new last dimension."""
-    d = shape.check.one_dim(dimension, self.ndim, "unfold")
-    n = (self.shape[d] - size) // step + 1
-    starts = np.arange(n)[:, None] * step + np.arange(size)
-    items = (slice(None),) * d + (wrap(starts),)
-    return shape.movedim(api.index_get(self, items), d + 1, -1)
-
-
 def detach_(self: Tensor) -> Tensor:
     """Cut this tensor off the graph, in place."""
     self._node = None
@@ -315,12 +288,12 @@ def map_(self: Tensor, fn: Callable[[float], float]) -> Tensor:
 Tensor.to, Tensor.type, Tensor.cuda, Tensor.size = to, type_, cuda, size
 Tensor.cpu = lambda self, *a, **k: to(self, "cpu")
 Tensor.type_as = type_as
-Tensor.set_, Tensor.resize_, Tensor.unfold = set_, resize_, unfold
+Tensor.set_, Tensor.resize_, Tensor.unfold = set_, resize_, aliases.windows
 Tensor.detach_, Tensor.apply_ = detach_, map_
-Tensor.real = property(_real)
+Tensor.real, Tensor.imag = property(aliases.real), property(aliases.imag)
 Tensor.T = property(lambda self: shape.permute(self, *reversed(range(self.ndim))))
 Tensor.mT = property(lambda self: shape.transpose(self, -2, -1))
-Tensor.H = property(lambda self: el.H(shape.transpose(self, -2, -1)))
+Tensor.H = Tensor.mH = property(aliases.adjoint)
 Tensor.backward = lambda self, gradient=None, retain_graph=None, create_graph=False, inputs=None: (
     core.backward(self, gradient, retain_graph, create_graph, inputs)
 )
@@ -333,8 +306,9 @@ Tensor.get_device = lambda self: -1
 Tensor.is_pinned = lambda self: False
 Tensor.is_inference = lambda self: False
 Tensor.pin_memory = lambda self: self
-Tensor.share_memory_, Tensor.is_shared = share_memory_, is_shared
-Tensor.storage_offset = lambda self: 0
+Tensor.share_memory_, Tensor.is_shared = share_memory_, sharing.is_shared
+Tensor.storage_offset, Tensor.untyped_storage = aliases.storage_offset, aliases.untyped_storage
+Tensor._is_view = lambda self: self._base is not None
 Tensor.new_tensor = lambda self, data, **o: create.tensor(
     data, dtype=o.pop("dtype", None) or self.dtype, device=o.pop("device", None) or self.device, **o
 )
@@ -365,7 +339,11 @@ logsumexp count_nonzero norm matmul mm bmm mv dot inner outer addmm t equal iscl
 _SHAPE = """reshape view view_as reshape_as flatten ravel unflatten permute transpose swapaxes
 swapdims movedim moveaxis squeeze unsqueeze expand expand_as broadcast_to flip fliplr
 flipud roll tril triu diagonal diag trace stride clone contiguous is_contiguous"""
+_ALIASES = """adjoint as_strided as_strided_scatter diag_embed diagflat diagonal_scatter dsplit
+hsplit narrow_copy positive resolve_conj resolve_neg rot90 select_scatter slice_scatter
+split_with_sizes sum_to_size unsafe_chunk unsafe_split vsplit"""
 _OTHERS = """narrow select split chunk tensor_split unbind repeat tile gather scatter scatter_add
+scatter_reduce index_copy masked_scatter take_along_dim
 index_select index_add index_fill masked_select masked_fill nonzero take argwhere
 repeat_interleave softmax log_softmax multinomial bernoulli sort argsort topk unique
 median bincount kthvalue quantile"""
@@ -373,7 +351,7 @@ for _name in _MATH.split():
     setattr(Tensor, _name, getattr(api, _name))
 for _name in _SHAPE.split():
     setattr(Tensor, _name, getattr(shape, _name))
-for _name in _OTHERS.split():
+for _name in (*_OTHERS.split(), *_ALIASES.split()):
     setattr(Tensor, _name, getattr(api, _name))
 Tensor.where = lambda self, condition, other: math.where(condition, self, other)
 

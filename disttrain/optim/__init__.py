@@ -1,16 +1,27 @@
 """Optimizers and learning-rate schedules, with PyTorch's names and meanings."""
 
 from . import lr_scheduler
-from .algorithms import SGD, Adadelta, Adagrad, Adam, AdamW, RMSprop
+from .adam import Adam, Adamax, AdamW, NAdam, RAdam
+from .algorithms import ASGD, SGD, Adadelta, Adagrad, RMSprop, Rprop
+from .lbfgs import LBFGS
+from .matrix import Adafactor, Muon
 from .optimizer import Optimizer
 
 __all__ = [
+    "ASGD",
+    "LBFGS",
     "SGD",
     "Adadelta",
+    "Adafactor",
     "Adagrad",
     "Adam",
     "AdamW",
+    "Adamax",
+    "Muon",
+    "NAdam",
     "Optimizer",
+    "RAdam",
     "RMSprop",
+    "Rprop",
     "lr_scheduler",
 ]

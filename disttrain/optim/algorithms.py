@@ -1,8 +1,4 @@
-"""SGD, Adam, AdamW, Adagrad, Adadelta, RMSprop, with PyTorch's arguments and meanings.
-
-``foreach``, ``fused`` and ``capturable`` are accepted and change nothing: every step is fused, and
-may be captured.
-"""
+"""SGD, Adagrad, Adadelta, RMSprop, Rprop, ASGD, with PyTorch's arguments and meanings."""
 
 from __future__ import annotations
 
@@ -14,9 +10,14 @@ import numpy as np
 from ..core import Primitive, Tensor, wrap
 from ..errors import ConfigError
 from . import rules
-from .optimizer import Optimizer
+from .optimizer import Optimizer, single
 
-Plan = tuple[Primitive, tuple[str, ...], dict[str, Any]]
+Choice = tuple[Primitive, tuple[str, ...], dict[str, Any]]
+
+
+def take(group: dict[str, Any], *names: str) -> dict[str, Any]:
+    """These hyperparameters of a group."""
+    return {name: group[name] for name in names}
 
 
 class SGD(Optimizer):
@@ -25,10 +26,10 @@ class SGD(Optimizer):
     def __init__(
         self,
         params: Iterable,
-        lr: float = 1e-3,
+        lr: float | Tensor = 1e-3,
         momentum: float = 0,
         dampening: float = 0,
-        weight_decay: float = 0,
+        weight_decay: float | Tensor = 0,
         nesterov: bool = False,
         *,
         maximize: bool = False,
@@ -36,11 +37,6 @@ class SGD(Optimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        if nesterov and (momentum <= 0 or dampening != 0):
-            raise ConfigError(
-                f"SGD: Nesterov momentum requires a momentum and zero dampening; momentum is "
-                f"{momentum}, dampening {dampening}"
-            )
         defaults = {
             "lr": lr,
             "momentum": momentum,
@@ -54,116 +50,34 @@ class SGD(Optimizer):
         }
         super().__init__(params, defaults)
 
-    def plan(self, group: dict[str, Any]) -> Plan:
-        numbers = {
-            "lr": float(group["lr"]),
-            "weight_decay": group["weight_decay"],
-            "maximize": group["maximize"],
-        }
+    def check(self, values: dict[str, Any]) -> None:
+        super().check(values)
+        if values["nesterov"] and (values["momentum"] <= 0 or values["dampening"] != 0):
+            raise ConfigError(
+                "SGD: Nesterov momentum requires a momentum and zero dampening; momentum is "
+                f"{values['momentum']}, dampening {values['dampening']}"
+            )
+
+    def choose(self, group: dict[str, Any]) -> Choice:
+        hyper = take(group, "lr", "weight_decay", "maximize")
         if not group["momentum"]:
-            return rules.sgd, (), numbers
-        for key in ("momentum", "dampening", "nesterov"):
-            numbers[key] = group[key]
-        return rules.momentum, ("momentum_buffer",), numbers
+            return rules.sgd, (), hyper
+        hyper |= take(group, "momentum", "dampening")
+        return rules.nesterov if group["nesterov"] else rules.momentum, ("momentum_buffer",), hyper
 
     def initial(self, name: str, p: Tensor, group: dict[str, Any]) -> Tensor:
         """Zeros; with dampening, what makes the first step take the gradient undampened."""
         zeros = super().initial(name, p, group)
         if not group["dampening"] or p.is_meta or p.grad is None:
             return zeros
-        g = (-p.grad.array if group["maximize"] else p.grad.array) + group["weight_decay"] * p.array
-        return wrap(np.asarray(g * (group["dampening"] / group["momentum"]), p.array.dtype))
-
-
-class Adam(Optimizer):
-    """Adam (Kingma and Ba 2015); ``amsgrad`` as in Reddi et al. 2018."""
-
-    def __init__(
-        self,
-        params: Iterable,
-        lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0,
-        amsgrad: bool = False,
-        *,
-        foreach: bool | None = None,
-        maximize: bool = False,
-        capturable: bool = False,
-        differentiable: bool = False,
-        fused: bool | None = None,
-        decoupled_weight_decay: bool = False,
-    ) -> None:
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "amsgrad": amsgrad,
-            "maximize": maximize,
-            "foreach": foreach,
-            "capturable": capturable,
-            "differentiable": differentiable,
-            "fused": fused,
-            "decoupled_weight_decay": decoupled_weight_decay,
-        }
-        super().__init__(params, defaults)
-
-    def plan(self, group: dict[str, Any]) -> Plan:
-        beta1, beta2 = group["betas"]
-        numbers = {
-            "lr": float(group["lr"]),
-            "beta1": float(beta1),
-            "beta2": float(beta2),
-            "eps": group["eps"],
-            "weight_decay": group["weight_decay"],
-            "decoupled": group["decoupled_weight_decay"],
-            "maximize": group["maximize"],
-        }
-        names = ("exp_avg", "exp_avg_sq")
-        if group["amsgrad"]:
-            return rules.amsgrad, (*names, "max_exp_avg_sq", "step"), numbers
-        return rules.adam, (*names, "step"), numbers
-
-
-class AdamW(Adam):
-    """Adam with decoupled weight decay (Loshchilov and Hutter 2019)."""
-
-    def __init__(
-        self,
-        params: Iterable,
-        lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 1e-2,
-        amsgrad: bool = False,
-        *,
-        maximize: bool = False,
-        foreach: bool | None = None,
-        capturable: bool = False,
-        differentiable: bool = False,
-        fused: bool | None = None,
-    ) -> None:
-        super().__init__(
-            params,
-            lr,
-            betas,
-            eps,
-            weight_decay,
-            amsgrad,
-            foreach=foreach,
-            maximize=maximize,
-            capturable=capturable,
-            differentiable=differentiable,
-            fused=fused,
-            decoupled_weight_decay=True,
-        )
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As ``Optimizer.load_state_dict``; also what older versions saved, without the flag."""
-        super().load_state_dict(state_dict)
-        for group in self.param_groups:
-            group["decoupled_weight_decay"] = True
+        share = group["dampening"] / group["momentum"]
+        if group["differentiable"]:
+            given: Any = p.grad
+            given = -given if group["maximize"] else given
+            return (given + group["weight_decay"] * p) * share
+        g = -p.grad.array if group["maximize"] else p.grad.array
+        g = (g + float(group["weight_decay"]) * p.array) * share
+        return wrap(np.asarray(g, p.array.dtype))
 
 
 class Adagrad(Optimizer):
@@ -172,7 +86,7 @@ class Adagrad(Optimizer):
     def __init__(
         self,
         params: Iterable,
-        lr: float = 1e-2,
+        lr: float | Tensor = 1e-2,
         lr_decay: float = 0,
         weight_decay: float = 0,
         initial_accumulator_value: float = 0,
@@ -183,11 +97,6 @@ class Adagrad(Optimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        if initial_accumulator_value < 0:
-            raise ConfigError(
-                f"Adagrad: Invalid initial_accumulator_value: {initial_accumulator_value}; it must "
-                "be at least 0"
-            )
         defaults = {
             "lr": lr,
             "lr_decay": lr_decay,
@@ -201,13 +110,23 @@ class Adagrad(Optimizer):
         }
         super().__init__(params, defaults)
 
-    def plan(self, group: dict[str, Any]) -> Plan:
-        return rules.adagrad, ("sum", "step"), _numbers(group, "lr_decay")
+    def share_memory(self) -> None:
+        """Put the state into memory that child processes share."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                total: Any = self._state_of(p, ("sum", "step"), group)[0]
+                total.share_memory_()
+
+    def choose(self, group: dict[str, Any]) -> Choice:
+        hyper = take(group, "lr", "lr_decay", "eps", "weight_decay", "maximize")
+        return rules.adagrad, ("sum", "step"), hyper
 
     def initial(self, name: str, p: Tensor, group: dict[str, Any]) -> Tensor:
         value = super().initial(name, p, group)
         if name == "sum" and not p.is_meta:
-            value.array[...] = group["initial_accumulator_value"]
+            start = group["initial_accumulator_value"]
+            complex_ = value.array.dtype.kind == "c"
+            value.array[...] = complex(start, start) if complex_ else start
         return value
 
 
@@ -217,7 +136,7 @@ class Adadelta(Optimizer):
     def __init__(
         self,
         params: Iterable,
-        lr: float = 1.0,
+        lr: float | Tensor = 1.0,
         rho: float = 0.9,
         eps: float = 1e-6,
         weight_decay: float = 0,
@@ -239,8 +158,9 @@ class Adadelta(Optimizer):
         }
         super().__init__(params, defaults)
 
-    def plan(self, group: dict[str, Any]) -> Plan:
-        return rules.adadelta, ("square_avg", "acc_delta", "step"), _numbers(group, "rho")
+    def choose(self, group: dict[str, Any]) -> Choice:
+        hyper = take(group, "lr", "rho", "eps", "weight_decay", "maximize")
+        return rules.adadelta, ("square_avg", "acc_delta", "step"), hyper
 
 
 class RMSprop(Optimizer):
@@ -249,7 +169,7 @@ class RMSprop(Optimizer):
     def __init__(
         self,
         params: Iterable,
-        lr: float = 1e-2,
+        lr: float | Tensor = 1e-2,
         alpha: float = 0.99,
         eps: float = 1e-8,
         weight_decay: float = 0,
@@ -274,14 +194,99 @@ class RMSprop(Optimizer):
         }
         super().__init__(params, defaults)
 
-    def plan(self, group: dict[str, Any]) -> Plan:
+    def choose(self, group: dict[str, Any]) -> Choice:
         centered, momentum = bool(group["centered"]), group["momentum"] > 0
         names = ["square_avg"] + ["grad_avg"] * centered + ["momentum_buffer"] * momentum
-        numbers = _numbers(group, "alpha", "momentum", "centered")
-        return rules.rmsprop[centered, momentum], (*names, "step"), numbers
+        hyper = take(group, "lr", "alpha", "eps", "weight_decay", "maximize")
+        if momentum:
+            hyper["momentum"] = group["momentum"]
+        return rules.rmsprop[centered, momentum], (*names, "step"), hyper
 
 
-def _numbers(group: dict[str, Any], *more: str) -> dict[str, Any]:
-    """The numbers that all three take, and those named."""
-    numbers = {key: group[key] for key in ("eps", "weight_decay", "maximize", *more)}
-    return {"lr": float(group["lr"]), **numbers}
+class Rprop(Optimizer):
+    """Resilient backpropagation (Riedmiller and Braun 1993): only signs of gradients count."""
+
+    def __init__(
+        self,
+        params: Iterable,
+        lr: float | Tensor = 1e-2,
+        etas: tuple[float, float] = (0.5, 1.2),
+        step_sizes: tuple[float, float] = (1e-6, 50),
+        *,
+        capturable: bool = False,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "etas": etas,
+            "step_sizes": step_sizes,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "capturable": capturable,
+        }
+        super().__init__(params, defaults)
+
+    def check(self, values: dict[str, Any]) -> None:
+        super().check(values)
+        low, high = values["etas"]
+        if not 0.0 < low < 1.0 < high:
+            raise ConfigError(
+                f"Rprop: Invalid eta values: {low}, {high}; needed 0 < the first < 1 < the second"
+            )
+
+    def choose(self, group: dict[str, Any]) -> Choice:
+        (low, high), (smallest, largest) = group["etas"], group["step_sizes"]
+        hyper = {"eta_minus": low, "eta_plus": high, "smallest": smallest, "largest": largest}
+        return rules.rprop, ("prev", "step_size", "step"), hyper | take(group, "maximize")
+
+    def initial(self, name: str, p: Tensor, group: dict[str, Any]) -> Tensor:
+        value = super().initial(name, p, group)
+        if name == "step_size" and not p.is_meta:
+            lr = float(group["lr"])
+            value.array[...] = complex(lr, lr) if value.array.dtype.kind == "c" else lr
+        return value
+
+
+class ASGD(Optimizer):
+    """Averaged stochastic gradient descent (Polyak and Juditsky 1992); the average is in the
+    state, as ``ax``."""
+
+    singles = ("step", "eta", "mu")
+
+    def __init__(
+        self,
+        params: Iterable,
+        lr: float | Tensor = 1e-2,
+        lambd: float = 1e-4,
+        alpha: float = 0.75,
+        t0: float = 1e6,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+        capturable: bool = False,
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "lambd": lambd,
+            "alpha": alpha,
+            "t0": t0,
+            "weight_decay": weight_decay,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "capturable": capturable,
+        }
+        super().__init__(params, defaults)
+
+    def choose(self, group: dict[str, Any]) -> Choice:
+        hyper = take(group, "lr", "lambd", "alpha", "t0", "weight_decay", "maximize")
+        return rules.asgd, ("ax", "eta", "mu", "step"), hyper
+
+    def initial(self, name: str, p: Tensor, group: dict[str, Any]) -> Tensor:
+        if name == "eta":
+            return single(float(group["lr"]))
+        return single(1.0) if name == "mu" else super().initial(name, p, group)

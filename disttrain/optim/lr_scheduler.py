@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..errors import ConfigError
+from .cycles import SWALR, CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
 from .optimizer import Optimizer
-from .phases import ChainedScheduler, OneCycleLR, ReduceLROnPlateau, SequentialLR
-from .scheduler import LRScheduler
+from .phases import ChainedScheduler, ReduceLROnPlateau, SequentialLR
+from .scheduler import EPOCH_DEPRECATION_WARNING, LRScheduler, function_state
 
 
 class LambdaLR(LRScheduler):
@@ -34,18 +35,21 @@ class LambdaLR(LRScheduler):
                 f"{type(self).__name__}: {len(fns)} functions for {groups} parameter groups; "
                 "give one, or one for each group"
             )
+        self._check_functions(fns)
         self.lr_lambdas = fns
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> list[float]:
+    def get_lr(self) -> list[Any]:
+        self._warn_outside_step()
         return [base * fn(self.last_epoch) for base, fn in zip(self.base_lrs, self.lr_lambdas)]
+
+    def _check_functions(self, fns: list[Any]) -> None:
+        """Anything may stand here until it is called."""
 
     def state_dict(self) -> dict[str, Any]:
         """Without plain functions, which cannot be saved; objects with ``__call__`` give theirs."""
         state = super().state_dict()
-        state["lr_lambdas"] = [
-            dict(fn.__dict__) if not hasattr(fn, "__code__") else None for fn in self.lr_lambdas
-        ]
+        state["lr_lambdas"] = [function_state(fn) for fn in self.lr_lambdas]
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -59,8 +63,16 @@ class LambdaLR(LRScheduler):
 class MultiplicativeLR(LambdaLR):
     """Each rate times fn(t) at every step."""
 
-    def get_lr(self) -> list[float]:
-        if self.last_epoch <= 0:
+    def _check_functions(self, fns: list[Any]) -> None:
+        for fn in fns:
+            if not callable(fn):
+                raise TypeError(
+                    f"MultiplicativeLR: lr_lambda should be a function, but got {type(fn).__name__}"
+                )
+
+    def get_lr(self) -> list[Any]:
+        self._warn_outside_step()
+        if self._is_initial:
             return self.rates()
         return [lr * fn(self.last_epoch) for lr, fn in zip(self.rates(), self.lr_lambdas)]
 
@@ -74,12 +86,13 @@ class StepLR(LRScheduler):
         self.step_size, self.gamma = step_size, gamma
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> list[float]:
+    def get_lr(self) -> list[Any]:
+        self._warn_outside_step()
         if self.last_epoch == 0 or self.last_epoch % self.step_size:
             return self.rates()
         return [lr * self.gamma for lr in self.rates()]
 
-    def closed_form(self) -> list[float]:
+    def _get_closed_form_lr(self) -> list[Any]:
         return [b * self.gamma ** (self.last_epoch // self.step_size) for b in self.base_lrs]
 
 
@@ -96,13 +109,23 @@ class MultiStepLR(LRScheduler):
         self.milestones, self.gamma = Counter(milestones), gamma
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> list[float]:
+    def get_lr(self) -> list[Any]:
+        self._warn_outside_step()
         times = self.milestones.get(self.last_epoch, 0)
         return [lr * self.gamma**times for lr in self.rates()] if times else self.rates()
 
-    def closed_form(self) -> list[float]:
+    def _get_closed_form_lr(self) -> list[Any]:
         passed = bisect_right(sorted(self.milestones.elements()), self.last_epoch)
         return [base * self.gamma**passed for base in self.base_lrs]
+
+    def state_dict(self) -> dict[str, Any]:
+        """With the milestones as a plain dict from epoch to how often it was given."""
+        return {**super().state_dict(), "milestones": dict(self.milestones)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over what ``state_dict`` returned."""
+        super().load_state_dict(state_dict)
+        self.milestones = Counter(self.milestones)
 
 
 class ConstantLR(LRScheduler):
@@ -116,18 +139,22 @@ class ConstantLR(LRScheduler):
         last_epoch: int = -1,
     ) -> None:
         if not 0 <= factor <= 1:
-            raise ConfigError(f"ConstantLR: factor={factor}; it must be in 0..1")
+            raise ConfigError(
+                f"ConstantLR: factor={factor}: Constant multiplicative factor expected to be "
+                "between 0 and 1"
+            )
         self.factor, self.total_iters = factor, total_iters
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> list[float]:
+    def get_lr(self) -> list[Any]:
+        self._warn_outside_step()
         if self.last_epoch == 0:
             return [lr * self.factor for lr in self.rates()]
         if self.last_epoch == self.total_iters:
-            return [lr / self.factor for lr in self.rates()]
+            return [lr * (1.0 / self.factor) for lr in self.rates()]
         return self.rates()
 
-    def closed_form(self) -> list[float]:
+    def _get_closed_form_lr(self) -> list[Any]:
         return [
             base * (self.factor if self.last_epoch < self.total_iters else 1.0)
             for base in self.base_lrs
@@ -145,26 +172,32 @@ class LinearLR(LRScheduler):
         total_iters: int = 5,
         last_epoch: int = -1,
     ) -> None:
-        if not 0 < start_factor <= 1 or not 0 <= end_factor <= 1:
+        if not 0 < start_factor <= 1:
             raise ConfigError(
-                f"LinearLR: start_factor={start_factor} must be in (0, 1], "
-                f"end_factor={end_factor} in [0, 1]"
+                f"LinearLR: start_factor={start_factor}: Starting multiplicative factor expected "
+                "to be greater than 0 and less or equal to 1"
+            )
+        if not 0 <= end_factor <= 1:
+            raise ConfigError(
+                f"LinearLR: end_factor={end_factor}: Ending multiplicative factor expected to be "
+                "between 0 and 1"
             )
         self.start_factor, self.end_factor = start_factor, end_factor
         self.total_iters = total_iters
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> list[float]:
+    def get_lr(self) -> list[Any]:
+        self._warn_outside_step()
         t, total = self.last_epoch, self.total_iters
         if t == 0:
             return [lr * self.start_factor for lr in self.rates()]
-        if t > total:
+        if self._is_initial or t > total:
             return self.rates()
         gain = self.end_factor - self.start_factor
         grow = 1.0 + gain / (total * self.start_factor + (t - 1) * gain)
         return [lr * grow for lr in self.rates()]
 
-    def closed_form(self) -> list[float]:
+    def _get_closed_form_lr(self) -> list[Any]:
         share = min(self.last_epoch, self.total_iters) / self.total_iters
         factor = self.start_factor + (self.end_factor - self.start_factor) * share
         return [base * factor for base in self.base_lrs]
@@ -177,10 +210,11 @@ class ExponentialLR(LRScheduler):
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> list[float]:
-        return [lr * self.gamma for lr in self.rates()] if self.last_epoch else self.rates()
+    def get_lr(self) -> list[Any]:
+        self._warn_outside_step()
+        return self.rates() if self._is_initial else [lr * self.gamma for lr in self.rates()]
 
-    def closed_form(self) -> list[float]:
+    def _get_closed_form_lr(self) -> list[Any]:
         return [base * self.gamma**self.last_epoch for base in self.base_lrs]
 
 
@@ -197,14 +231,15 @@ class PolynomialLR(LRScheduler):
         self.total_iters, self.power = total_iters, power
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> list[float]:
+    def get_lr(self) -> list[Any]:
+        self._warn_outside_step()
         t, total = self.last_epoch, self.total_iters
-        if t == 0 or t > total:
+        if self._is_initial or t > total:
             return self.rates()
         decay = ((1 - t / total) / (1 - (t - 1) / total)) ** self.power
         return [lr * decay for lr in self.rates()]
 
-    def closed_form(self) -> list[float]:
+    def _get_closed_form_lr(self) -> list[Any]:
         share = min(self.last_epoch, self.total_iters) / self.total_iters
         return [base * (1 - share) ** self.power for base in self.base_lrs]
 
@@ -218,63 +253,22 @@ class CosineAnnealingLR(LRScheduler):
         self.T_max, self.eta_min = T_max, eta_min
         super().__init__(optimizer, last_epoch)
 
-    def get_lr(self) -> list[float]:
+    def get_lr(self) -> list[Any]:
+        self._warn_outside_step()
         t, period, low = self.last_epoch, self.T_max, self.eta_min
-        if t == 0:
+        if self._is_initial:
             return self.rates()
-        if self._step_count == 1:
-            return self.closed_form()
+        if self._step_count == 1 and t > 0:
+            return self._get_closed_form_lr()
         if (t - 1 - period) % (2 * period) == 0:  # the rate is at its lowest: the ratio is 0 / 0
             rise = (1 - math.cos(math.pi / period)) / 2
             return [lr + (b - low) * rise for lr, b in zip(self.rates(), self.base_lrs)]
         ratio = (1 + math.cos(math.pi * t / period)) / (1 + math.cos(math.pi * (t - 1) / period))
         return [ratio * (lr - low) + low for lr in self.rates()]
 
-    def closed_form(self) -> list[float]:
+    def _get_closed_form_lr(self) -> list[Any]:
         share = (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2
         return [self.eta_min + (base - self.eta_min) * share for base in self.base_lrs]
-
-
-class CosineAnnealingWarmRestarts(LRScheduler):
-    """A cosine from base to eta_min over T_0 epochs, again and again, each T_mult times as long."""
-
-    def __init__(
-        self,
-        optimizer: Optimizer,
-        T_0: int,
-        T_mult: int = 1,
-        eta_min: float = 0.0,
-        last_epoch: int = -1,
-    ) -> None:
-        if T_0 <= 0 or not isinstance(T_0, int) or T_mult < 1 or not isinstance(T_mult, int):
-            raise ConfigError(
-                f"CosineAnnealingWarmRestarts: T_0={T_0}, T_mult={T_mult}; both must be whole "
-                "numbers of at least 1"
-            )
-        self.T_0, self.T_mult, self.eta_min = T_0, T_mult, eta_min
-        self.T_i, self.T_cur = T_0, float(last_epoch)
-        super().__init__(optimizer, last_epoch)
-
-    def get_lr(self) -> list[float]:
-        share = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
-        return [self.eta_min + (base - self.eta_min) * share for base in self.base_lrs]
-
-    def step(self, epoch: float | None = None) -> None:
-        """Go on by one epoch, or to ``epoch``, which may be a fraction."""
-        self._step_count += 1
-        epoch = self.last_epoch + 1 if epoch is None else epoch
-        if epoch < 0:
-            raise ConfigError(
-                f"CosineAnnealingWarmRestarts: epoch {epoch}; it must not be negative"
-            )
-        start, self.T_i = 0.0, self.T_0
-        if self.T_mult == 1:
-            start = epoch // self.T_0 * self.T_0
-        while epoch >= start + self.T_i:
-            start += self.T_i
-            self.T_i *= self.T_mult
-        self.T_cur, self.last_epoch = epoch - start, math.floor(epoch)
-        self.set_rates(self.get_lr())
 
 
 def warmup_cosine(
@@ -294,13 +288,18 @@ def warmup_cosine(
     return LambdaLR(optimizer, factor, last_epoch)
 
 
-_LRScheduler = LRScheduler  # its name in older programs
+class _LRScheduler(LRScheduler):
+    """Its name in older programs."""
+
 
 __all__ = [
+    "EPOCH_DEPRECATION_WARNING",
+    "SWALR",
     "ChainedScheduler",
     "ConstantLR",
     "CosineAnnealingLR",
     "CosineAnnealingWarmRestarts",
+    "CyclicLR",
     "ExponentialLR",
     "LRScheduler",
     "LambdaLR",

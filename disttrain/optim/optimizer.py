@@ -1,10 +1,10 @@
-"""Optimizer: parameter groups, state, hooks, and the state dict in PyTorch's layout.
+"""Optimizer: the base of all optimizers, and the step of those that update element by element.
 
-A subclass declares its update as one mutating primitive (``rules.py``) and says in ``plan`` which
-state tensors and numbers it needs; everything else is here. A step that no interpreter watches runs
-the update on the arrays directly; otherwise (capture, autocast, profiling) it goes through the gate
-like every operation. State tensors are made outside the gate, so that to a captured step they are
-inputs that live on, not constants.
+A subclass declares its update as a mutating primitive (``rules.py``) and says in ``choose`` which
+rule a group takes, with which state tensors and hyperparameters; everything else is here. A step
+that no interpreter watches runs the update on the arrays directly; otherwise (capture, autocast,
+profiling) it goes through the gate like every operation. State tensors are made outside the gate,
+so that to a captured step they are inputs that live on, not constants.
 
 This file knows no update rule and no schedule.
 """
@@ -12,32 +12,30 @@ This file knows no update rule and no schedule.
 from __future__ import annotations
 
 import functools
-import math
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from copy import deepcopy
 from typing import Any
 
 import numpy as np
 
 from ..backends.null import NullArray
 from ..context import SLOW, thread
-from ..core import HookHandle, Primitive, Tensor, enable_grad, no_grad, wrap
+from ..core import Primitive, Tensor, enable_grad, no_grad, set_grad_enabled, wrap
 from ..core.gate import touched
-from ..errors import ConfigError
+from ..errors import ConfigError, DeviceError
+from .differentiable import differentiable_update
+from .groups import as_groups, required
+from .rules import prepared
+from .state import (
+    EVERYWHERE,
+    STEP_POST,
+    STEP_PRE,
+    State,
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 
 ndarray = np.ndarray
-
-
-class _Required:
-    """The default of a hyperparameter that every group must give."""
-
-    def __repr__(self) -> str:
-        return "<required parameter>"
-
-
-required = _Required()
 
 
 def _with_hooks(step: Callable) -> Callable:
@@ -46,54 +44,56 @@ def _with_hooks(step: Callable) -> Callable:
     @functools.wraps(step)
     def wrapper(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         self.stepped = True
-        if not (self._pre_hooks or self._post_hooks) or self._stepping:
+        everywhere = thread.rank.slots.get(EVERYWHERE)
+        if self._stepping or not (self._hooks or everywhere):
             return step(self, *args, **kwargs)
-        self._stepping = True
-        try:
-            for hook in tuple(self._pre_hooks.values()):
-                changed = hook(self, args, kwargs)
-                if changed is not None:
-                    args, kwargs = changed
-            out = step(self, *args, **kwargs)
-            for hook in tuple(self._post_hooks.values()):
-                hook(self, args, kwargs)
-        finally:
-            self._stepping = False
-        return out
+        return _hooked(step, self, everywhere or {}, args, kwargs)
 
     return wrapper
 
 
-class Optimizer:
+def _hooked(step: Callable, self: Optimizer, everywhere: dict, args: tuple, kwargs: dict) -> Any:
+    self._stepping = True
+    try:
+        for hook in (*everywhere.get(STEP_PRE, {}).values(), *self._own_hooks(STEP_PRE)):
+            changed = hook(self, args, kwargs)
+            if changed is None:
+                continue
+            if not (isinstance(changed, tuple) and len(changed) == 2):
+                raise ConfigError(
+                    f"{type(self).__name__}: a step pre-hook must return None or a tuple of "
+                    f"(new_args, new_kwargs); it returned {type(changed).__name__}"
+                )
+            args, kwargs = changed
+        out = step(self, *args, **kwargs)
+        for hook in (*self._own_hooks(STEP_POST), *everywhere.get(STEP_POST, {}).values()):
+            hook(self, args, kwargs)
+    finally:
+        self._stepping = False
+    return out
+
+
+class Optimizer(State):
     """Base of all optimizers.
 
     ``params``: tensors, (name, tensor) pairs, or dicts with ``params`` and hyperparameters of a
     group of their own. ``defaults``: hyperparameters of groups that do not give them.
+
+    Of the arguments that PyTorch's optimizers share, ``maximize`` goes up instead of down and
+    ``differentiable`` records the step for backward; ``foreach``, ``fused`` and ``capturable``
+    change nothing here: every step is one pass over memory, and may be captured.
     """
 
     def __init__(self, params: Iterable, defaults: dict[str, Any]) -> None:
         self.defaults = defaults
-        self.state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)
+        self.state = defaultdict(dict)
         self.param_groups: list[dict[str, Any]] = []
-        self._pre_hooks: dict[int, Callable] = {}
-        self._post_hooks: dict[int, Callable] = {}
+        self._hooks: dict[str, dict[int, Callable]] = {}
         self._stepping = False
         self.stepped = False  # whether step was ever called; schedulers look at it
-        if isinstance(params, Tensor):
-            raise TypeError(
-                f"{type(self).__name__}: params is one Tensor; an iterable of tensors or dicts is "
-                "needed, for example [tensor]"
-            )
-        groups = list(params)
-        if not groups:
-            raise ConfigError(
-                f"{type(self).__name__}: got an empty parameter list; at least one tensor is "
-                "needed. Does the module have parameters when the optimizer is made?"
-            )
-        if not isinstance(groups[0], dict):
-            groups = [{"params": groups}]
-        for group in groups:
-            self.add_param_group(dict(group))
+        self.check(defaults)
+        for group in as_groups(type(self).__name__, params):
+            self.add_param_group(group)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -106,69 +106,6 @@ class Optimizer:
             lines.append(f"Parameter Group {k}")
             lines += [f"    {key}: {group[key]}" for key in sorted(group) if key != "params"]
         return "\n".join([*lines, ")"])
-
-    # -- groups --------------------------------------------------------------------------------
-
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group of parameters with hyperparameters of its own."""
-        name = type(self).__name__
-        if not isinstance(param_group, dict):
-            raise TypeError(f"{name}: param_group is {type(param_group).__name__}; needed: a dict")
-        params = param_group["params"]
-        if isinstance(params, Tensor):
-            params = [params]
-        elif isinstance(params, set):
-            raise TypeError(
-                f"{name}: parameters in a set have no fixed order, which would differ between "
-                "ranks and runs; use a list"
-            )
-        params = list(params)
-        if params and all(isinstance(p, tuple) for p in params):
-            param_group["param_names"] = [n for n, _ in params]
-            params = [p for _, p in params]
-        param_group["params"] = params
-        for p in params:
-            self._check_param(p)
-        for key, default in self.defaults.items():
-            if default is required and key not in param_group:
-                raise ConfigError(f"{name}: a parameter group gives no {key}, which it must")
-            param_group.setdefault(key, default)
-        if len({id(p) for p in params}) != len(params):
-            warnings.warn(
-                f"{name}: a parameter group contains the same parameter twice", stacklevel=3
-            )
-        have = {id(p) for group in self.param_groups for p in group["params"]}
-        if any(id(p) in have for p in params):
-            raise ConfigError(f"{name}: some parameters appear in more than one parameter group")
-        self.check(param_group)
-        self.param_groups.append(param_group)
-
-    def _check_param(self, p: Any) -> None:
-        name = type(self).__name__
-        if not isinstance(p, Tensor):
-            raise TypeError(f"{name}: can only optimize Tensors, but one is {type(p).__name__}")
-        if not p.is_leaf and not p.retains_grad:
-            raise ConfigError(
-                f"{name}: can't optimize a non-leaf Tensor (shape {list(p.shape)}, made by "
-                f"{p.grad_fn.name()}); give the leaves that it was computed from"
-            )
-
-    def check(self, group: dict[str, Any]) -> None:
-        """Raise ``ConfigError`` where a hyperparameter has no meaning."""
-        name = type(self).__name__
-        for key in ("lr", "eps", "weight_decay", "momentum", "lr_decay"):
-            if key in group and not float(group[key]) >= 0.0:
-                raise ConfigError(f"{name}: Invalid {key}: {group[key]}; it must be at least 0")
-        for key in ("rho", "alpha"):
-            if key in group and not 0.0 <= group[key] <= 1.0:
-                raise ConfigError(f"{name}: Invalid {key}: {group[key]}; it must be in 0..1")
-        for k, beta in enumerate(group.get("betas", ())):
-            if not 0.0 <= beta < 1.0:
-                raise ConfigError(
-                    f"{name}: Invalid beta parameter at index {k}: {beta}; it must be in [0, 1)"
-                )
-        if group.get("differentiable"):
-            raise ConfigError(f"{name}: differentiable=True is not available; use dt.func.grad")
 
     # -- steps ---------------------------------------------------------------------------------
 
@@ -190,124 +127,124 @@ class Optimizer:
         if closure is not None:
             with enable_grad():
                 loss = closure()
+        if self.defaults.get("differentiable"):
+            with set_grad_enabled(True):
+                for group in self.param_groups:
+                    self._update_recorded(group)
+            return loss
         with no_grad():
             for group in self.param_groups:
                 self._update(group)
         return loss
 
-    def plan(self, group: dict[str, Any]) -> tuple[Primitive, tuple[str, ...], dict[str, Any]]:
-        """The update rule, the names of the state tensors it is given, and its numbers."""
+    def choose(self, group: dict[str, Any]) -> tuple[Primitive, tuple[str, ...], dict[str, Any]]:
+        """The update rule, the names of the state tensors it is given, and its hyperparameters
+        as the group has them (numbers, or Tensors of one element)."""
         raise NotImplementedError(
-            f"{type(self).__name__}: an optimizer defines plan(group), or step(closure)"
+            f"{type(self).__name__}: an optimizer defines choose(group), or step(closure)"
         )
+
+    def plan(self, group: dict[str, Any]) -> tuple[Primitive, tuple[str, ...], dict[str, Any]]:
+        """As ``choose``, with plain numbers."""
+        rule, names, hyper = self.choose(group)
+        return rule, names, {k: _plain(v) for k, v in hyper.items()}
 
     def initial(self, name: str, p: Tensor, group: dict[str, Any]) -> Tensor:
         """The first value of a state tensor: zeros laid out as ``p``; one zero for ``step``."""
         if name == "step":
-            return wrap(np.zeros((), np.float32))
+            return single(0.0)
         if p.is_meta:
             return wrap(NullArray(*p.meta()))
         return wrap(np.zeros_like(p.array, subok=False))
 
+    def _state_of(self, p: Tensor, names: tuple[str, ...], group: dict[str, Any]) -> list[Tensor]:
+        """The state tensors of ``p``, made when they are first asked for."""
+        self._refuse_fused(p, group)
+        state = self.state[p] if names else {}
+        for name in sorted(names, key="step".__ne__):
+            if name not in state:
+                state[name] = self.initial(name, p, group)
+        return [state[name] for name in names]
+
     def _update(self, group: dict[str, Any]) -> None:
         rule, names, numbers = self.plan(group)
-        direct, run = thread.mode != SLOW, rule.forward
+        direct, run = thread.mode != SLOW, prepared(rule, numbers)
+        states: Any = self.state
         for p in group["params"]:
             grad = p._grad
             if grad is None:
                 continue
-            state = self.state[p]
+            if grad.is_sparse:
+                self._update_sparse(p, grad, group)
+                continue
             try:
+                state = states[p] if names else states
                 tensors = [state[name] for name in names]
             except KeyError:
-                for name in names:
-                    if name not in state:
-                        state[name] = self.initial(name, p, group)
-                tensors = [state[name] for name in names]
+                tensors = self._state_of(p, names, group)
             if direct and p.array.__class__ is ndarray:
-                run(p.array, grad.array, *[t.array for t in tensors], **numbers)
+                run(p.array, grad.array, *[t.array for t in tensors])
                 touched(p)
             else:
+                self._refuse_fused(p, group)
                 rule(p, grad, *tensors, **numbers)
 
-    # -- hooks ---------------------------------------------------------------------------------
+    def _refuse_fused(self, p: Tensor, group: dict[str, Any]) -> None:
+        if group.get("fused") and p.is_meta:
+            raise DeviceError(
+                f"{type(self).__name__}: `fused=True` requires all the params to be floating point "
+                "Tensors of supported devices; one is on the meta device, which has no memory"
+            )
 
-    def register_step_pre_hook(self, hook: Callable) -> HookHandle:
-        """Call ``hook(optimizer, args, kwargs)`` before each step; it may return new ones."""
-        return HookHandle(self._pre_hooks, hook)
+    def _update_sparse(self, p: Tensor, grad: Any, group: dict[str, Any]) -> None:
+        """One step with a gradient that has few rows. To be defined where that has a meaning."""
+        raise DeviceError(
+            f"{type(self).__name__} does not support sparse gradients; use SGD, Adagrad or "
+            "SparseAdam, or give grad.to_dense()"
+        )
 
-    def register_step_post_hook(self, hook: Callable) -> HookHandle:
-        """Call ``hook(optimizer, args, kwargs)`` after each step."""
-        return HookHandle(self._post_hooks, hook)
+    def _update_recorded(self, group: dict[str, Any]) -> None:
+        """As ``_update``, as operations that backward goes through."""
+        rule, names, hyper = self.choose(group)
+        for p in group["params"]:
+            if p._grad is not None:
+                tensors = self._state_of(p, names, group)
+                differentiable_update(rule, p, p._grad, tensors, hyper)
 
-    # -- state dict ----------------------------------------------------------------------------
-
-    def state_dict(self) -> dict[str, Any]:
-        """State and groups with parameters as numbers, in the order of the groups."""
-        numbers: dict[int, int] = {}
-        groups = []
-        for group in self.param_groups:
-            packed = {k: v for k, v in group.items() if k != "params"}
-            for p in group["params"]:
-                numbers.setdefault(id(p), len(numbers))
-            packed["params"] = [numbers[id(p)] for p in group["params"]]
-            groups.append(packed)
-        state = {(numbers[id(k)] if isinstance(k, Tensor) else k): v for k, v in self.state.items()}
-        return {"state": state, "param_groups": groups}
+    # -- copies --------------------------------------------------------------------------------
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what ``state_dict`` returned. State tensors get the type of their parameter
-        (except ``step``); hyperparameters are replaced."""
-        name, saved = type(self).__name__, state_dict["param_groups"]
-        if len(saved) != len(self.param_groups):
-            raise ConfigError(
-                f"{name}.load_state_dict: {len(saved)} parameter groups were saved, this "
-                f"optimizer has {len(self.param_groups)}"
-            )
-        for k, (mine, theirs) in enumerate(zip(self.param_groups, saved)):
-            if len(mine["params"]) != len(theirs["params"]):
-                raise ConfigError(
-                    f"{name}.load_state_dict: group {k} was saved with {len(theirs['params'])} "
-                    f"parameters, here it has {len(mine['params'])}"
-                )
-        numbers = [i for group in saved for i in group["params"]]
-        params = [p for group in self.param_groups for p in group["params"]]
-        by_number = dict(zip(numbers, params))
-        state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
-        for key, value in state_dict["state"].items():
-            p = by_number.get(key)
-            state[key if p is None else p] = value if p is None else _adopt(value, p)
-        groups = []
-        for mine, theirs in zip(self.param_groups, saved):
-            new = {k: deepcopy(v) for k, v in theirs.items() if k != "params"}
-            groups.append({**mine, **new, "params": mine["params"]})
-        self.state, self.param_groups = state, groups
+        super().load_state_dict(state_dict)
+        if type(self).choose is not Optimizer.choose:
+            for state in self.state.values():
+                if isinstance(state, dict) and type(state.get("step")) in (int, float):
+                    state["step"] = single(state["step"])  # older versions kept a number
 
     def __getstate__(self) -> dict[str, Any]:
         return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._pre_hooks, self._post_hooks, self._stepping = {}, {}, False
-        self.stepped = False
+        self.__dict__.setdefault("_hooks", {})
+        self.__dict__.setdefault("_stepping", False)
+        self.__dict__.setdefault("stepped", False)
 
 
-def _adopt(saved: dict[str, Any], p: Tensor) -> dict[str, Any]:
-    """One parameter's state as copies, in the parameter's element type."""
-    out: dict[str, Any] = {}
-    shape, kind = p.meta()
-    for name, value in saved.items():
-        if isinstance(value, (Tensor, ndarray)):
-            array = value.array if isinstance(value, Tensor) else value
-            wanted = array.dtype if name == "step" or kind.kind not in "fcV" else kind
-            out[name] = wrap(np.array(array, wanted))
-            if name != "step" and array.size == math.prod(shape) and array.shape != shape:
-                raise ConfigError(
-                    f"load_state_dict: {name} was saved with shape {list(array.shape)}, its "
-                    f"parameter has {list(shape)}"
-                )
-        elif name == "step" and isinstance(value, (int, float)):
-            out[name] = wrap(np.array(value, np.float32))
-        elif value is not None:
-            out[name] = deepcopy(value)
-    return out
+def single(value: float) -> Tensor:
+    """One number as a state tensor, in the widest type that parameters have by default."""
+    return wrap(np.asarray(value, np.float32))
+
+
+def _plain(value: Any) -> Any:
+    """A hyperparameter as the kernels take it: a float, or a switch."""
+    kind = value.__class__
+    return value if kind is float or kind is bool else float(value)
+
+
+__all__ = [
+    "Optimizer",
+    "register_optimizer_step_post_hook",
+    "register_optimizer_step_pre_hook",
+    "required",
+    "single",
+]

@@ -1,18 +1,128 @@
-"""Update rules as mutating primitives: one call changes a parameter and its state in place.
+"""Elementwise update rules as mutating primitives: one call changes a parameter and its state.
 
-Each takes the parameter, its gradient and its state, ``step`` (a count of updates, kept as a tensor
-so that a captured step counts on) last, and plain numbers by name. Nothing is recorded for
-backward.
+A rule takes the parameter, its gradient, its state (arrays like the parameter first, then single
+numbers, ``step``, a count of updates, last) and hyperparameters by name. The state stands in
+tensors so that a captured step goes on with it. Nothing is recorded for backward.
+
+Each rule is an ``Update`` (what happens to every element; see ``backends/fused/updates.py``) and a
+function that gives the numbers the update takes, from the count of updates and the hyperparameters.
+Those functions use plain operators only, so they work on numbers and on Tensors alike
+(``differentiable.py``).
 """
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..backends.fused import updates as fused
+from ..core import Primitive
 from ..ops.declare import primitive
+
+
+class Rule(NamedTuple):
+    """What stands behind a primitive: ``numbers(t, **hyperparameters)`` gives the scalars of the
+    update; with ``moving`` (names of single numbers that change at every step) it is
+    ``numbers(t, moving, **hyperparameters)`` -> (scalars, moving)."""
+
+    update: fused.Update
+    numbers: Callable[..., Any]
+    counted: bool = True
+    moving: tuple[str, ...] = ()
+
+
+BEHIND: dict[Primitive, Rule] = {}  # filled below, then only read
+
+
+def _rule(
+    name: str,
+    update: fused.Update,
+    numbers: Callable[..., Any],
+    counted: bool = True,
+    moving: tuple[str, ...] = (),
+) -> Primitive:
+    """A primitive that changes its first argument and those after the gradient."""
+    args = ("p", "g", *update.state, *moving, *(("step",) if counted else ()))
+    rule = Rule(update, numbers, counted, moving)
+    changes = (0, *range(2, len(args)))
+    make = _moving if moving else _counted if counted else _plain
+
+    last: tuple = ((), None)  # a replayed step asks for the same numbers for every parameter
+
+    def forward(p: Any, g: Any, *state: Any, **hyper: Any) -> tuple:
+        nonlocal last
+        key, run = tuple(hyper.values()), last[1]
+        if key != last[0] or run is None:
+            run = make(rule, hyper)
+            last = (key, run)
+        run(p, g, *state)
+        return (p, *state)
+
+    prim = primitive(f"{name}_step", forward, " ".join(args), multi=True, mutates=changes)
+    BEHIND[prim] = rule
+    return prim
+
+
+def prepared(prim: Primitive, hyper: dict[str, Any]) -> Callable[..., Any]:
+    """``prim`` on arrays with these hyperparameters, ready for all parameters of a group."""
+    rule = BEHIND.get(prim)
+    if rule is None:
+        return functools.partial(prim.forward, **hyper)
+    return (_moving if rule.moving else _counted if rule.counted else _plain)(rule, hyper)
+
+
+def _plain(rule: Rule, hyper: dict[str, Any]) -> Callable[..., None]:
+    programs, values = rule.update.programs, rule.numbers(0, **hyper)
+
+    def run(p: Any, g: Any, *state: Any) -> None:
+        kind = p.dtype
+        if kind.kind == "c":
+            rule.update(*map(_real, (p, g, *state)), *values)
+        else:
+            program = programs[kind]
+            program.fast(p, g, *state, *values) is None and program.slow(p, g, *state, *values)
+
+    return run
+
+
+def _counted(rule: Rule, hyper: dict[str, Any]) -> Callable[..., None]:
+    programs = rule.update.programs
+    known: dict[int, tuple] = {}
+
+    def run(p: Any, g: Any, *state: Any) -> None:
+        *arrays, step = state
+        t = int(step.item()) + 1
+        step[...] = t
+        values = known.get(t)
+        if values is None:
+            if len(known) > 8:
+                known.clear()
+            values = known[t] = rule.numbers(t, **hyper)
+        kind = p.dtype
+        if kind.kind == "c":
+            rule.update(*map(_real, (p, g, *arrays)), *values)
+        else:
+            program = programs[kind]
+            program.fast(p, g, *arrays, *values) is None and program.slow(p, g, *arrays, *values)
+
+    return run
+
+
+def _moving(rule: Rule, hyper: dict[str, Any]) -> Callable[..., None]:
+    def run(p: Any, g: Any, *state: Any) -> None:
+        *rest, step = state
+        arrays, singles = rest[: -len(rule.moving)], rest[-len(rule.moving) :]
+        t = int(step.item()) + 1
+        step[...] = t
+        values, after = rule.numbers(t, [s[()] for s in singles], **hyper)
+        rule.update(*map(_real, (p, g, *arrays)), *values)
+        for single, value in zip(singles, after):
+            single[...] = value
+
+    return run
 
 
 def _real(a: np.ndarray) -> np.ndarray:
@@ -20,101 +130,106 @@ def _real(a: np.ndarray) -> np.ndarray:
     return a.view(a.real.dtype) if a.dtype.kind == "c" else a
 
 
-def _reals(*arrays: np.ndarray) -> Any:
-    return arrays if arrays[0].dtype.kind != "c" else tuple(_real(a) for a in arrays)
+# --- the numbers of each update ------------------------------------------------------------------
+def _exact(x: Any) -> Any:
+    """A number that was rounded as the state keeps it, as a float to go on with."""
+    return x.item() if isinstance(x, np.generic) else x
 
 
-def _next(step: np.ndarray) -> int:
-    count = int(step.item()) + 1
-    step[...] = count
-    return count
+def _moments(beta1: Any, beta2: Any, lr: Any, weight_decay: Any, decoupled: bool, maximize: bool):  # noqa: ANN202  (a tuple of numbers)
+    """sign keep decay one_minus_beta1 beta2 one_minus_beta2"""
+    keep = 1.0 - lr * weight_decay if decoupled else 1.0
+    decay = 0.0 if decoupled else weight_decay
+    return (-1.0 if maximize else 1.0, keep, decay, 1.0 - beta1, beta2, 1.0 - beta2)
 
 
-def _adam(
-    p: Any, g: Any, m: Any, v: Any, step: Any, *, lr, beta1, beta2, eps, weight_decay,
-    decoupled, maximize,
-) -> tuple:  # fmt: skip
-    numbers = fused.adam_scalars(
-        lr, beta1, beta2, eps, weight_decay, _next(step), decoupled, maximize
+def _adam(t: int, *, lr, beta1, beta2, eps, weight_decay, decoupled, maximize) -> tuple:
+    return (
+        *_moments(beta1, beta2, lr, weight_decay, decoupled, maximize),
+        lr / (1.0 - beta1**t),
+        1.0 / (1.0 - beta2**t) ** 0.5,
+        eps,
     )
-    p_, g_, m_, v_ = _reals(p, g, m, v)
-    fused.adam(p_, g_, m_, v_, None, numbers)
-    return p, m, v, step
 
 
-def _amsgrad(
-    p: Any, g: Any, m: Any, v: Any, max_v: Any, step: Any, *, lr, beta1, beta2, eps, weight_decay,
-    decoupled, maximize,
+def _nadam(
+    t: int, moving: list, *, lr, beta1, beta2, eps, weight_decay, momentum_decay, decoupled,
+    maximize,
 ) -> tuple:  # fmt: skip
-    numbers = fused.adam_scalars(
-        lr, beta1, beta2, eps, weight_decay, _next(step), decoupled, maximize
+    now = beta1 * (1.0 - 0.5 * 0.96 ** (t * momentum_decay))
+    then = beta1 * (1.0 - 0.5 * 0.96 ** ((t + 1) * momentum_decay))
+    product = _exact(moving[0] * now)
+    values = (
+        *_moments(beta1, beta2, lr, weight_decay, decoupled, maximize),
+        1.0 - beta2**t,
+        eps,
+        lr * (1.0 - now) / (1.0 - product),
+        lr * then / (1.0 - product * then),
     )
-    p_, g_, m_, v_, top = _reals(p, g, m, v, max_v)
-    fused.adam(p_, g_, m_, v_, top, numbers)
-    return p, m, v, max_v, step
+    return values, [product]
 
 
-def _sgd(p: Any, g: Any, *, lr, weight_decay, maximize) -> Any:
-    p_, g_ = _reals(p, g)
-    fused.sgd(p_, g_, None, lr, weight_decay=weight_decay, maximize=maximize)
-    return (p,)
+def _radam(t: int, *, lr, beta1, beta2, eps, weight_decay, decoupled, maximize) -> tuple:
+    correction2, longest = 1.0 - beta2**t, 2.0 / (1.0 - beta2) - 1.0
+    length = longest - 2.0 * t * beta2**t / correction2
+    size = lr / (1.0 - beta1**t)
+    rectified = length > 5.0
+    if rectified:
+        share = (length - 4.0) * (length - 2.0) / ((longest - 4.0) * (longest - 2.0))
+        size = size * correction2**0.5 * (share * longest / length) ** 0.5
+    moments = _moments(beta1, beta2, lr, weight_decay, decoupled, maximize)
+    return (*moments, eps, size, 1.0 if rectified else 0.0)
 
 
-def _momentum(
-    p: Any, g: Any, buf: Any, *, lr, momentum, dampening, weight_decay, nesterov, maximize
-) -> tuple:
-    p_, g_, buf_ = _reals(p, g, buf)
-    fused.sgd(p_, g_, buf_, lr, momentum, dampening, weight_decay, nesterov, maximize)
-    return p, buf
+def _adamax(t: int, *, lr, beta1, beta2, eps, weight_decay, maximize) -> tuple:
+    sign = -1.0 if maximize else 1.0
+    return sign, weight_decay, 1.0 - beta1, beta2, eps, lr / (1.0 - beta1**t)
 
 
-def _adagrad(
-    p: Any, g: Any, total: Any, step: Any, *, lr, lr_decay, eps, weight_decay, maximize
-) -> tuple:
-    rate = lr / (1 + (_next(step) - 1) * lr_decay)
-    p_, g_, total_ = _reals(p, g, total)
-    fused.adagrad(p_, g_, total_, rate, eps, weight_decay, maximize)
-    return p, total, step
+def _sgd(t: int, *, lr, weight_decay, maximize) -> tuple:
+    return -1.0 if maximize else 1.0, weight_decay, lr
 
 
-def _adadelta(
-    p: Any, g: Any, square: Any, delta: Any, step: Any, *, lr, rho, eps, weight_decay, maximize
-) -> tuple:
-    _next(step)
-    p_, g_, square_, delta_ = _reals(p, g, square, delta)
-    fused.adadelta(p_, g_, square_, delta_, lr, rho, eps, weight_decay, maximize)
-    return p, square, delta, step
+def _momentum(t: int, *, lr, momentum, dampening, weight_decay, maximize) -> tuple:
+    return -1.0 if maximize else 1.0, weight_decay, lr, momentum, 1.0 - dampening
 
 
-def _rmsprop(p: Any, g: Any, *state: Any, centered, momentum, **numbers: Any) -> tuple:
-    *arrays, step = state
-    _next(step)
-    p_, g_, *views = _reals(p, g, *arrays)
-    square, rest = views[0], views[1:]
-    mean = rest.pop(0) if centered else None
-    buf = rest.pop(0) if momentum else None
-    fused.rmsprop(p_, g_, square, mean, buf, momentum=momentum, **numbers)
-    return (p, *arrays, step)
+def _adagrad(t: int, *, lr, lr_decay, eps, weight_decay, maximize) -> tuple:
+    return lr / (1.0 + (t - 1) * lr_decay), eps, -1.0 if maximize else 1.0, weight_decay
 
 
-def _rule(name: str, forward: Any, args: str, state: int) -> Any:
-    """A primitive that changes its first argument and the ``state`` ones after the gradient."""
-    return primitive(name, forward, args, multi=True, mutates=(0, *range(2, 2 + state)))
+def _adadelta(t: int, *, lr, rho, eps, weight_decay, maximize) -> tuple:
+    return lr, rho, eps, -1.0 if maximize else 1.0, weight_decay
 
 
-adam = _rule("adam_step", _adam, "p g m v step", 3)
-amsgrad = _rule("amsgrad_step", _amsgrad, "p g m v max_v step", 4)
-sgd = _rule("sgd_step", _sgd, "p g", 0)
-momentum = _rule("momentum_step", _momentum, "p g buf", 1)
-adagrad = _rule("adagrad_step", _adagrad, "p g total step", 2)
-adadelta = _rule("adadelta_step", _adadelta, "p g square delta step", 3)
+def _rmsprop(t: int, *, lr, alpha, eps, weight_decay, maximize, **momentum) -> tuple:
+    return lr, alpha, eps, -1.0 if maximize else 1.0, weight_decay, *momentum.values()
+
+
+def _asgd(t: int, moving: list, *, lr, lambd, alpha, t0, weight_decay, maximize) -> tuple:
+    eta, average = map(_exact, moving)
+    values = (-1.0 if maximize else 1.0, weight_decay, 1.0 - lambd * eta, eta, average)
+    return values, [lr / (1.0 + lambd * lr * t) ** alpha, 1.0 / max(1.0, t - t0)]
+
+
+def _rprop(t: int, *, eta_minus, eta_plus, smallest, largest, maximize) -> tuple:
+    return -1.0 if maximize else 1.0, eta_minus, eta_plus, smallest, largest
+
+
+adam = _rule("adam", fused.ADAM[False], _adam)
+amsgrad = _rule("amsgrad", fused.ADAM[True], _adam)
+nadam = _rule("nadam", fused.NADAM, _nadam, moving=("mu_product",))
+radam = _rule("radam", fused.RADAM, _radam)
+adamax = _rule("adamax", fused.ADAMAX, _adamax)
+sgd = _rule("sgd", fused.SGD[False, False], _sgd, counted=False)
+momentum = _rule("momentum", fused.SGD[True, False], _momentum, counted=False)
+nesterov = _rule("nesterov", fused.SGD[True, True], _momentum, counted=False)
+adagrad = _rule("adagrad", fused.ADAGRAD, _adagrad)
+adadelta = _rule("adadelta", fused.ADADELTA, _adadelta)
+asgd = _rule("asgd", fused.ASGD, _asgd, moving=("eta", "mu"))
+rprop = _rule("rprop", fused.RPROP, _rprop)
 rmsprop = {
-    (c, m): _rule(
-        f"rmsprop_step{'_centered' * c}{'_momentum' * m}",
-        _rmsprop,
-        " ".join(["p g square", *["mean"] * c, *["buf"] * m, "step"]),
-        2 + c + m,
-    )
+    (c, m): _rule(f"rmsprop{'_centered' * c}{'_momentum' * m}", fused.RMSPROP[c, m], _rmsprop)
     for c in (False, True)
     for m in (False, True)
 }

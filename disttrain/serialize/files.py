@@ -1,19 +1,25 @@
 """Files: written whole or not at all; read as one private mapping, or piece by piece.
 
 A written file appears under its name in one step, after its bytes have reached the disk: whoever
-looks finds the old file or the new one. Until then it has no name, so a process that is killed
-leaves nothing behind. Knows bytes and paths; knows nothing of what they mean.
+looks finds the old file or the new one. Until then it has no name, or (in the last moment, and on
+file systems that know no files without names) that of a draft. Who writes a draft holds a lock on
+it; one without a lock is what a killed process has left, and the next save in the folder removes
+it. Knows bytes and paths; knows nothing of what they mean.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import io
 import mmap
 import os
+import re
 import secrets
 import stat
+import time
+import zlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -22,6 +28,9 @@ import numpy as np
 from ..errors import SerializationError, WriteError
 
 _CHUNK = 8 << 20  # of a stream whose length is not known
+_DRAFT = ".disttrain-draft"
+_STRAY = re.compile(r"\.([0-9a-f]{8})-[0-9a-f]{12}" + re.escape(_DRAFT) + r"\Z")
+_FOREIGN_AGE = 86400.0  # seconds; not all file systems show locks of other hosts
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_UNNAMED = {errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL}
 
@@ -50,8 +59,9 @@ def write_file(path: str, parts: list[Any], num_bytes: int) -> None:
 
 
 def _write_whole(path: str, parts: list[Any], num_bytes: int, mode: int) -> None:
-    folder = os.path.dirname(path)
-    draft = os.path.join(folder, f".{os.path.basename(path)[:200]}.{secrets.token_hex(6)}.tmp")
+    folder, name = os.path.split(path)
+    _remove_strays(folder)
+    draft = os.path.join(folder, f".{name[:200]}.{_host()}-{secrets.token_hex(6)}{_DRAFT}")
     fd = _open_draft(folder, draft)
     try:
         if num_bytes:
@@ -76,13 +86,57 @@ def _write_whole(path: str, parts: list[Any], num_bytes: int, mode: int) -> None
 
 
 def _open_draft(folder: str, draft: str) -> int:
-    """A new file: without a name where the file system can do that."""
+    """A new file, locked: without a name where the file system can do that."""
     try:
-        return os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        fd = os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     except OSError as error:
         if error.errno not in _NO_UNNAMED:
             raise
-    return os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        while True:
+            fd = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+            _lock(fd)
+            if os.fstat(fd).st_nlink:
+                return fd
+            os.close(fd)  # somebody took it for a stray before the lock was on it
+    _lock(fd)
+    return fd
+
+
+def _lock(fd: int, flags: int = 0) -> bool:
+    """Lock ``fd`` as long as it is open here; False where somebody else has, or nobody can."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | flags)
+    except OSError:
+        return False
+    return True
+
+
+def _host() -> str:
+    return f"{zlib.crc32(os.uname().nodename.encode()):08x}"
+
+
+def _remove_strays(folder: str) -> None:
+    """Remove drafts that nobody holds a lock on: what killed processes have left. Those of other
+    hosts, only when they are old."""
+    strays: list[tuple[str, bool]] = []
+    with contextlib.suppress(OSError):  # a folder may be one to write to and not to look into
+        with os.scandir(folder) as entries:
+            found = ((e.path, _STRAY.search(e.name)) for e in entries)
+            strays += [(path, match[1] == _host()) for path, match in found if match]
+    for path, is_own in strays:
+        with contextlib.suppress(OSError):  # it is gone already, or belongs to somebody else
+            _remove_stray(path, 0.0 if is_own else _FOREIGN_AGE)
+
+
+def _remove_stray(path: str, age: float) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        status = os.fstat(fd)
+        old = not age or status.st_mtime <= time.time() - age
+        if old and _lock(fd, fcntl.LOCK_NB) and os.path.samestat(status, os.lstat(path)):
+            os.unlink(path)
+    finally:
+        os.close(fd)
 
 
 def _reserve(fd: int, num_bytes: int) -> None:

@@ -2,13 +2,12 @@
 
     <log.dir>/0001/config.toml  metrics.jsonl  events.out.tfevents...  epoch_0020.safetensors
 
-A checkpoint is written under another name, forced to the disk and renamed: whatever happens, the
-newest ``epoch_*`` file is whole. Knows nothing of what a checkpoint holds.
+``dt.save`` gives a file its name once all of it is on the disk: whatever happens, the newest
+``epoch_*`` file is whole. Knows nothing of what a checkpoint holds.
 """
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -49,29 +48,15 @@ def find(where: Path) -> Path:
 def save(run: Path, epoch: int, state: dict[str, Any], keep: int) -> Path:
     """Write ``state`` as the checkpoint of ``epoch``, then delete all but the newest ``keep``."""
     final = run / f"epoch_{epoch:04d}{_SUFFIX}"
-    draft = run / f".draft-{os.getpid()}{_SUFFIX}"
     try:
-        dt.save(state, draft)
-        _force_to_disk(draft)
-        os.replace(draft, final)
+        dt.save(state, final)
     except OSError as error:
         raise OSError(
             f"checkpoint: {final} could not be written: {error}. The earlier checkpoints are whole."
         ) from error
-    finally:
-        draft.unlink(missing_ok=True)
-    _force_to_disk(run)
     for old in _checkpoints(run)[:-keep]:
         old.unlink()
     return final
-
-
-def _force_to_disk(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _runs(folder: Path) -> list[Path]:

@@ -304,14 +304,17 @@ def adam_reference(p, g, m, v, mv, lr, b1, b2, eps, wd, step, decoupled, maximiz
 @pytest.mark.parametrize("decoupled", [False, True])
 @pytest.mark.parametrize("dtype", [np.dtype("f4"), np.dtype("f8"), BF16], ids=str)
 def test_adam_steps(dtype, decoupled, amsgrad):
+    lr, b1, b2, eps, decay = 0.01, 0.9, 0.99, 1e-8, 0.1
     p, m, v = random((6, 7), dtype), np.zeros((6, 7), dtype), np.zeros((6, 7), dtype)
     mv = np.zeros((6, 7), dtype) if amsgrad else None
     want = [a if a is None else a.astype("f8") for a in (p, m, v, mv)]
     for step in range(1, 4):
         g = random(p.shape, dtype, step)
-        sc = fu.adam_scalars(0.01, 0.9, 0.99, 1e-8, 0.1, step, decoupled, step == 2)
-        fu.adam(p, g, m, v, mv, sc)
-        args = (0.01, 0.9, 0.99, 1e-8, 0.1, step, decoupled, step == 2)
+        sign, keep = -1.0 if step == 2 else 1.0, 1.0 - lr * decay if decoupled else 1.0
+        sizes = lr / (1 - b1**step), 1 / (1 - b2**step) ** 0.5, eps
+        numbers = sign, keep, 0.0 if decoupled else decay, 1 - b1, b2, 1 - b2, *sizes
+        fu.ADAM[amsgrad](p, g, m, v, *([mv] if amsgrad else []), *numbers)
+        args = (lr, b1, b2, eps, decay, step, decoupled, step == 2)
         a, b, c, d = want
         want = list(adam_reference(a, g.astype("f8"), b, c, d, *args))
     for got, exact in zip((p, m, v), want):
@@ -325,8 +328,10 @@ def test_sgd_steps(momentum, nesterov):
     want, buf8 = p.astype("f8"), None
     for step in range(3):
         g = random(50, "f4", step)
-        held = buf if momentum else None
-        fu.sgd(p, g, held, 0.1, momentum, 0.0, 0.01, nesterov, False)
+        if momentum:
+            fu.SGD[True, nesterov](p, g, buf, 1.0, 0.01, 0.1, momentum, 1.0)
+        else:
+            fu.SGD[False, False](p, g, 1.0, 0.01, 0.1)
         g8 = g.astype("f8") + 0.01 * want
         buf8 = g8 if buf8 is None else momentum * buf8 + g8
         want = want - 0.1 * ((g8 + momentum * buf8 if nesterov else buf8) if momentum else g8)
@@ -338,11 +343,11 @@ def families():
     out = {}
     for module in (ce, fn, fs, fu, fe):
         for name, value in vars(module).items():
-            if isinstance(value, Family):
-                out[name] = value
-            elif isinstance(value, dict) and not name.startswith("__"):
-                found = {f"{name}[{k}]": f for k, f in value.items() if isinstance(f, Family)}
-                out |= found
+            several = isinstance(value, dict) and not name.startswith("__")
+            for k, f in value.items() if several else [("", value)]:
+                f = f.programs if isinstance(f, fu.Update) else f
+                if isinstance(f, Family):
+                    out[f"{name}[{k}]" if several else name] = f
     return out
 
 

@@ -616,10 +616,6 @@ class Conformance:
 # group and whether this is the odd rank.
 
 
-def _shape(group, odd):
-    group.all_reduce(np.ones((2, 6) if odd else (3, 4), np.float32))
-
-
 def _size(group, odd):
     group.all_reduce(np.ones(5 if odd else 4, np.float32))
 
@@ -649,7 +645,7 @@ def _root(group, odd):
 
 
 def _order(group, odd):
-    a, b = np.ones(4), np.ones(4)
+    a, b = np.ones(4), np.ones(5)
     if odd:
         group.all_reduce(b)
         group.all_reduce(a)
@@ -675,10 +671,6 @@ def _other_group(group, odd):
     (other if odd else group).all_reduce(np.ones(4))
 
 
-def _label(group, odd):
-    group.all_reduce(np.ones(4), label="bucket 1" if odd else "bucket 0")
-
-
 def _async(group, odd):
     works = [group.all_reduce(np.ones(9000), async_op=True) for _ in range(2)]
     works.append(group.all_reduce(np.ones(9001 if odd else 9000), async_op=True))
@@ -697,8 +689,8 @@ def _pair(group, odd):
 
 
 MISMATCHES = [
-    *(_shape, _size, _dtype, _verb, _reduce_op, _factor, _root, _order, _skipped, _count),
-    *(_other_group, _label, _async, _large, _pair),
+    *(_size, _dtype, _verb, _reduce_op, _factor, _root, _order, _skipped, _count),
+    *(_other_group, _async, _large, _pair),
 ]
 
 
@@ -735,23 +727,117 @@ class Failures:
 
         ranks.run(3, body)
 
-    def test_what_may_come_from_different_lines(self, ranks):
+    def test_calls_may_come_from_different_lines_with_other_shapes(self, ranks):
         def body(group):
-            x = np.full(3, group.rank + 1.0)
-            if group.rank == 0:
-                group.broadcast(x, 0)
+            me, n = group.rank, group.size
+            x = np.full((2, 6) if me else (3, 4), me + 1.0)
+            if me == 0:
+                group.all_reduce(x)
+                group.broadcast(x, 2)
                 group.barrier()
-                group.all_reduce(x, label="total")
-                group.all_reduce(x, label="")
+                outs = [np.zeros(12) for _ in range(n)]
+                group.all_gather(outs, x.ravel())
+                work = group.all_reduce(x, async_op=True)
+            elif me == 1:
+                group.all_reduce(x)
+                group.broadcast(x, 2)
+                group.barrier()
+                outs = [np.zeros((2, 6)) for _ in range(n)]
+                group.all_gather(outs, x)
+                work = group.all_reduce(x, async_op=True)
             else:
-                group.broadcast(x, 0)
+                group.all_reduce(x)
+                group.broadcast(x, 2)
                 group.barrier()
-                group.all_reduce(x, label="total")
-                group.all_reduce(x, label="")
+                outs = [np.zeros((2, 6)) for _ in range(n)]
+                group.all_gather(outs, x)
+                work = group.all_reduce(x, async_op=True)
+            work.wait()
+            assert [o.ravel()[5] for o in outs] == [6.0] * n
+            if me:
+                group.send(x, 0)
+            else:
+                for src in (1, 2):
+                    group.recv(x.reshape(1, 12), src)
             group.close()
+            return x.ravel().tolist()
+
+        assert ranks.run(3, body) == [[18.0] * 12] * 3
+
+    @pytest.mark.parametrize("what", ["line", "shape"])
+    def test_a_strict_group_wants_lines_and_shapes_to_agree(self, ranks, what):
+        def body(group):
+            strict = group.new_group([0, 1], strict=True)
+            x = np.ones(12) if what == "line" or group.rank else np.ones((3, 4))
+            with pytest.raises(CollectiveMismatch, match=f"{what} differs.*[^$]*strict"):
+                if group.rank and what == "line":
+                    strict.all_reduce(x)
+                else:
+                    strict.all_reduce(x)
+            for root in (0, 1):
+                strict.broadcast(np.ones(3), root)
+            strict.barrier()
+            strict.close()
+            group.close()
+
+        ranks.run(2, body)
+
+    def test_strict_is_for_all_ranks_or_none(self, ranks):
+        def body(group):
+            sub = group.new_group([0, 1], strict=group.rank == 0)
+            with pytest.raises(CollectiveMismatch, match="Make the group strict on every rank"):
+                sub.all_reduce(np.ones(2))
+            group.close(abort=True)
+
+        ranks.run(2, body)
+
+    def test_a_skipped_call_is_shown_where_lines_came_apart(self, ranks):
+        def body(group):
+            x = np.ones(2)
+            with pytest.raises(CollectiveMismatch) as error:
+                group.all_reduce(x)
+                if group.rank != 1:
+                    group.all_reduce(x)
+                group.all_reduce(x)
+                group.all_reduce(np.ones(3))
+            group.close(abort=True)
+            return str(error.value)
+
+        for text in ranks.run(3, body):
+            assert "(operation 3, numel differs)" in text, text
+            assert "operation 2 came from different lines" in text, text
+
+    @pytest.mark.parametrize("odd", [0, 1], ids=["first", "second"])
+    @pytest.mark.parametrize("more", [0, 2], ids=["skipped", "repeated"])
+    def test_another_number_of_calls_is_found_at_the_end(self, ranks, odd, more):
+        def body(group):
+            for _ in range(more if group.rank == odd else 1):
+                group.all_reduce(np.ones(2))
+            group.close()
+
+        for o in ranks.outcomes(3, body):
+            assert isinstance(o.error, (CollectiveMismatch, Deadlock)), (o.rank, o)
+            assert "close()" in str(o.error) and "all_reduce(float64[2]" in str(o.error)
+
+    def test_who_drops_the_group_after_the_same_calls_is_not_missed(self, ranks):
+        """One rank leaves while it handles an exception, the others in good order."""
+
+        def body(group):
+            sub = group.new_group([0, 2])
+            x = np.ones(3)
+            group.all_reduce(x)
+            if group.rank == 1:
+                group.close(abort=True)
+            else:
+                sub.all_reduce(x)
+                if group.rank == 0:
+                    sub.close(abort=True)
+                else:
+                    sub.close()
+                group.close()
             return x[0]
 
-        assert ranks.run(2, body) == [4.0, 4.0]
+        assert ranks.run(3, body) == [6.0, 3.0, 6.0]
 
     @pytest.mark.parametrize("n", [3, 100_000])
     def test_send_and_recv_that_do_not_fit(self, ranks, n):
@@ -834,7 +920,7 @@ class Failures:
                 work.wait()
             else:
                 group.recv(np.zeros(2), 0)
-                group.all_reduce(x, label="")
+                group.all_reduce(x)
             group.close()
             return x[0]
 

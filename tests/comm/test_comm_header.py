@@ -87,20 +87,24 @@ def test_calls_are_kept_by_line_and_arguments():
     assert "test_comm_header.py:" in made[0].text
 
 
-def test_labels_replace_lines():
-    calls, x = Calls("world", 0, 1, [0, 1]), np.ones(3)
-    a = verb(calls, x, label="a")
-    b = verb(calls, x, label="a")
+def test_lines_and_shapes_count_in_strict_groups_only():
+    x, y = np.ones((2, 3)), np.ones((3, 2))
+    easy, strict = (Calls("world", 0, 1, [0, 1], strict=s) for s in (False, True))
+    a = verb(easy, x)
+    b = verb(easy, y)
     assert a.tail == b.tail and a.text != b.text
-    assert verb(calls, x, label="b").tail != a.tail
-    c = verb(calls, x)
-    d = verb(calls, x)
-    assert c.tail != d.tail
+    c = verb(strict, x)
+    d = verb(strict, x)
+    assert header.difference([print_of(c), print_of(d)]) == "line"
+    e, f = (verb(strict, z) for z in (x, y))
+    assert header.difference([print_of(e), print_of(f)]) == "shape"
+    assert header.difference([print_of(a), print_of(c)]) == "kind"
 
 
 def test_the_root_may_call_from_anywhere():
     root, other = (
-        Calls("world", 0, rank, [0, 1]).get("broadcast", np.ones(3), root=0) for rank in (0, 1)
+        Calls("world", 0, rank, [0, 1], strict=True).get("broadcast", np.ones(3), root=0)
+        for rank in (0, 1)
     )
     assert header.difference([print_of(root), print_of(other)]) == ""
     assert root.tail != other.tail

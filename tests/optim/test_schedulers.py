@@ -108,6 +108,43 @@ PAIRS = {
         "OneCycleLR",
         {"max_lr": 1.0, "total_steps": 25, "anneal_strategy": "linear", "cycle_momentum": False},
     ),
+    "cyclic": ("CyclicLR", {"base_lr": 0.1, "max_lr": [1.0, 2.0], "step_size_up": 3}),
+    "cyclic 2": (
+        "CyclicLR",
+        {
+            "base_lr": 0.1,
+            "max_lr": 1.0,
+            "step_size_up": 2,
+            "step_size_down": 5,
+            "mode": "triangular2",
+            "base_momentum": 0.7,
+            "max_momentum": 0.95,
+        },
+    ),
+    "cyclic range": (
+        "CyclicLR",
+        {
+            "base_lr": 0.1,
+            "max_lr": 1.0,
+            "step_size_up": 4,
+            "mode": "exp_range",
+            "gamma": 0.9,
+            "cycle_momentum": False,
+        },
+    ),
+    "cyclic own": (
+        "CyclicLR",
+        {
+            "base_lr": 0.1,
+            "max_lr": 1.0,
+            "step_size_up": 4,
+            "scale_fn": lambda x: 0.5**x,
+            "scale_mode": "iterations",
+        },
+    ),
+    "swa": ("SWALR", {"swa_lr": [0.05, 0.1], "anneal_epochs": 4}),
+    "swa linear": ("SWALR", {"swa_lr": 0.05, "anneal_epochs": 7, "anneal_strategy": "linear"}),
+    "swa at once": ("SWALR", {"swa_lr": 0.05, "anneal_epochs": 0}),
     "plateau": ("ReduceLROnPlateau", {"patience": 2, "cooldown": 1}),
     "plateau max": (
         "ReduceLROnPlateau",
@@ -121,6 +158,7 @@ PAIRS = {
 @pytest.mark.parametrize("kind", ["SGD", "AdamW"])
 def test_rates_are_those_of_pytorch(name, kind):
     import torch
+    import torch.optim.swa_utils
 
     cls, args = PAIRS[name]
     extra = {"momentum": 0.9} if kind == "SGD" else {}
@@ -128,7 +166,8 @@ def test_rates_are_those_of_pytorch(name, kind):
     params = [torch.nn.Parameter(torch.zeros(2)) for _ in range(2)]
     groups = [{"params": [params[0]]}, {"params": [params[1]], "lr": 2 * BASE}]
     theirs = getattr(torch.optim, kind)(groups, lr=BASE, **extra)
-    a, b = getattr(ls, cls)(mine, **args), getattr(torch.optim.lr_scheduler, cls)(theirs, **args)
+    place = torch.optim.swa_utils if cls == "SWALR" else torch.optim.lr_scheduler
+    a, b = getattr(ls, cls)(mine, **args), getattr(place, cls)(theirs, **args)
     metric = [5, 4, 4, 4, 4, 3.9, 5, 5, 5, 5, 5, 1, 2, 2, 2, 2, 2, 2, 2, 2]
     for t in range(20):
         for g, h in zip(mine.param_groups, theirs.param_groups):
@@ -153,7 +192,7 @@ def test_one_cycle_rises_to_the_top_and_ends_at_the_bottom():
     assert math.isclose(rates[0], 1 / 25) and math.isclose(max(rates), 1.0)
     assert rates.index(max(rates)) == 4 and math.isclose(rates[-1], 1 / 25 / 1e4)
     assert math.isclose(momenta[0], 0.95) and math.isclose(momenta[4], 0.85)
-    with pytest.raises(ConfigError, match="step 21 of a cycle of 20"):
+    with pytest.raises(ConfigError, match="Tried to step 21 times"):
         schedule.step()
 
 
@@ -167,17 +206,93 @@ def test_plateau_waits_for_its_patience():
 
 def test_resuming_by_last_epoch():
     opt = optimizer()
-    with pytest.raises(ConfigError, match="no 'initial_lr'"):
+    with pytest.raises(KeyError, match="param 'initial_lr' is not specified in param_groups"):
         ls.StepLR(opt, 2, last_epoch=3)
     for group in opt.param_groups:
         group["initial_lr"] = group["lr"]
-    ls.CosineAnnealingLR(opt, 10, last_epoch=4)
+        group["lr"] *= (1 + math.cos(math.pi * 0.5)) / 2  # what the optimizer's state says
+    schedule = ls.CosineAnnealingLR(opt, 10, last_epoch=4)
     assert math.isclose(opt.param_groups[0]["lr"], BASE / 2)
+    opt.step()
+    schedule.step()
+    assert math.isclose(opt.param_groups[0]["lr"], BASE * (1 + math.cos(math.pi * 0.6)) / 2)
+
+
+OF_STATE = ("OneCycleLR", "ReduceLROnPlateau")  # what these go on from is kept elsewhere
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("last", [-1, 2, 4])
+@pytest.mark.parametrize("name", [n for n in PAIRS if PAIRS[n][0] not in OF_STATE])
+def test_resumed_rates_are_those_of_pytorch(name, last):
+    import torch
+    import torch.optim.swa_utils
+
+    cls, args = PAIRS[name]
+    place = torch.optim.swa_utils if cls == "SWALR" else torch.optim.lr_scheduler
+    results = []
+    for T, schedules in ((torch, place), (None, ls)):
+        kind = torch.optim.SGD if T else optim.SGD
+        zeros = torch.zeros if T else lambda n: wrap(np.zeros(n, np.float32))
+        groups = [{"params": [zeros(2).requires_grad_()], "initial_lr": 1.0} for _ in range(2)]
+        opt = kind(groups, lr=0.7, momentum=0.5)
+        schedule, rates = getattr(schedules, cls)(opt, **args, last_epoch=last), []
+        for _ in range(6):
+            rates += [g["lr"] for g in opt.param_groups]
+            opt.step()
+            schedule.step()
+        results.append(rates)
+    np.testing.assert_allclose(*results, rtol=1e-12)
+
+
+def test_a_rate_that_is_a_tensor_stays_the_same_tensor():
+    lr = wrap(np.asarray(0.5, np.float32))
+    opt = optim.SGD([wrap(np.zeros(2, np.float32)).requires_grad_()], lr=lr)
+    schedule = ls.ExponentialLR(opt, 0.5)
+    opt.step()
+    schedule.step()
+    assert opt.param_groups[0]["lr"] is lr and lr.item() == 0.25
+    assert schedule.get_last_lr()[0] is not lr
+    assert opt.param_groups[0]["initial_lr"].item() == schedule.base_lrs[0].item() == 0.5
+
+
+def test_an_epoch_asks_for_the_closed_form_and_is_discouraged():
+    opt = optimizer()
+    schedule = ls.ExponentialLR(opt, 0.5)
+    opt.step()
+    with pytest.warns(UserWarning, match=r"epoch parameter in `scheduler\.step\(\)`"):
+        schedule.step(4)
+    assert opt.param_groups[0]["lr"] == BASE * 0.5**4 and schedule.last_epoch == 4
+
+
+def test_get_lr_outside_of_a_step_is_discouraged():
+    schedule = ls.StepLR(optimizer(), 2)
+    with pytest.warns(UserWarning, match="get_last_lr"):
+        schedule.get_lr()
+
+
+def test_a_scale_function_goes_through_the_state_if_it_is_an_object():
+    class Scale:
+        def __init__(self, value):
+            self.value = value
+
+        def __call__(self, x):
+            return self.value
+
+    opt = optimizer(momentum=0.9)
+    first = ls.CyclicLR(opt, 0.1, 1.0, 4, scale_fn=Scale(0.5))
+    state = first.state_dict()
+    assert state["_scale_fn_custom"] == {"value": 0.5} and "optimizer" not in state
+    second = ls.CyclicLR(optimizer(momentum=0.9), 0.1, 1.0, 4, scale_fn=Scale(1.0))
+    second.load_state_dict(state)
+    assert second.scale_fn(3) == 0.5
+    plain = ls.CyclicLR(optimizer(momentum=0.9), 0.1, 1.0, 4, scale_fn=lambda x: 1.0)
+    assert plain.state_dict()["_scale_fn_custom"] is None
 
 
 def test_a_forgotten_optimizer_step_is_mentioned():
     schedule = ls.StepLR(optimizer(), 2)
-    with pytest.warns(UserWarning, match=r"before optimizer\.step"):
+    with pytest.warns(UserWarning, match=r"before `optimizer\.step"):
         schedule.step()
 
 
@@ -189,9 +304,17 @@ def test_mistakes_are_named():
         ls.LambdaLR(opt, [abs, abs, abs])
     with pytest.raises(ConfigError, match=r"factor=1\.5"):
         ls.ReduceLROnPlateau(opt, factor=1.5)
-    with pytest.raises(ConfigError, match="no momentum to cycle"):
+    with pytest.raises(ConfigError, match="mode is invalid and scale_fn is None"):
+        ls.CyclicLR(opt, 0.1, 1.0, mode="square")
+    with pytest.raises(ConfigError, match="must have the same length"):
+        ls.SWALR(opt, [0.1] * 3)
+    with pytest.raises(ConfigError, match="does not support `ReduceLROnPlateau`"):
+        ls.ChainedScheduler([ls.ReduceLROnPlateau(opt)])
+    with pytest.raises(ConfigError, match="must support momentum or beta1"):
         ls.OneCycleLR(optimizer(optim.Adagrad), 1.0, 10)
-    with pytest.raises(ConfigError, match="2 schedulers need 1"):
+    with pytest.raises(
+        ConfigError, match="number of schedulers 2 and the number of milestones to be equal to 0"
+    ):
         ls.SequentialLR(opt, [ls.StepLR(opt, 1), ls.StepLR(opt, 1)], [])
     with pytest.raises(ConfigError, match="warmup=12"):
         ls.warmup_cosine(opt, 12, 12)

@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
-import disttrain.optim  # noqa: F401  (declares the optimizers' primitives)
+import disttrain.distributed
+import disttrain.nn
+import disttrain.optim  # noqa: F401  (these declare primitives of their own)
 from disttrain.core import Tensor, wrap
 from disttrain.core.gate import Primitive
 from disttrain.ops.declare import REGISTRY

@@ -20,7 +20,7 @@ from ...core import dtypes
 from ...core.checkpoint import checkpoint, checkpoint_sequential
 from ...core.tensor import Size
 from ...errors import ConfigError
-from . import amp, facade, legacy, parallel, spawn, testing
+from . import amp, facade, legacy, spawn, testing, training
 from .shim import ROOT, Shim, publish
 
 VERSION = "2.13.0+disttrain"
@@ -49,7 +49,15 @@ def install() -> None:
 def build() -> dict[str, Shim]:
     """All modules of the stand-in, parents before children."""
     modules = {ROOT: _top()}
-    for group in (_nn(), _optim(), _utils(), _autograd(), _distributed(), _devices(), _others()):
+    for group in (
+        training.nn_modules(),
+        training.optim_modules(),
+        _utils(),
+        _autograd(),
+        _distributed(),
+        _devices(),
+        _others(),
+    ):
         modules.update(group)
     return modules
 
@@ -77,50 +85,6 @@ def _top() -> Shim:
 def _typename(obj: Any) -> str:
     kind = type(obj)
     return obj.type() if isinstance(obj, dt.Tensor) else f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _nn() -> dict[str, Shim]:
-    nn = dt.nn
-    parallel_names = {
-        "DistributedDataParallel": dt.distributed.DistributedDataParallel,
-        "DataParallel": parallel.DataParallel,
-    }
-    modules = Shim("torch.nn.modules").take(nn)
-    return {
-        "torch.nn": Shim("torch.nn").take(nn).give(DataParallel=parallel.DataParallel),
-        **_module("torch.nn.functional", nn.functional),
-        **_module("torch.nn.init", nn.init),
-        **_module("torch.nn.utils", nn.utils),
-        **_module("torch.nn.utils.rnn", nn.utils.rnn),
-        **_module("torch.nn.utils.clip_grad", nn.utils.clip),
-        **_module(
-            "torch.nn.parameter", nn, "Parameter", "Buffer", "UninitializedParameter",
-            "UninitializedBuffer",
-        ),
-        "torch.nn.modules": modules,
-        **_module("torch.nn.modules.module", nn, "Module"),
-        **{
-            f"torch.nn.modules.{name}": Shim(f"torch.nn.modules.{name}").take(nn)
-            for name in ("activation", "batchnorm", "container", "conv", "linear", "loss", "sparse")
-        },
-        "torch.nn.parallel": Shim("torch.nn.parallel").give(**parallel_names),
-        "torch.nn.parallel.distributed": Shim("torch.nn.parallel.distributed").give(
-            **parallel_names
-        ),
-    }  # fmt: skip
-
-
-def _optim() -> dict[str, Shim]:
-    optim = dt.optim
-    one_each = {
-        f"torch.optim.{kind.lower()}": Shim(f"torch.optim.{kind.lower()}").take(optim, [kind])
-        for kind in ("SGD", "Adam", "AdamW", "Adagrad", "Adadelta", "RMSprop", "Optimizer")
-    }
-    return {
-        **_module("torch.optim", optim),
-        **one_each,
-        "torch.optim.lr_scheduler": Shim("torch.optim.lr_scheduler").take(optim.lr_scheduler),
-    }
 
 
 def _utils() -> dict[str, Shim]:
@@ -200,6 +164,7 @@ def _others() -> dict[str, Shim]:
     seeds = "manual_seed seed initial_seed get_rng_state set_rng_state fork_rng default_generator"
     return {
         **_module("torch.random", dt, *seeds.split()),
+        **_module("torch.futures", dt.futures),
         **_module("torch.linalg", dt.linalg),
         "torch.special": Shim("torch.special").give(
             expit=dt.sigmoid, logsumexp=dt.logsumexp, erf=dt.erf, xlogy=dt.xlogy,

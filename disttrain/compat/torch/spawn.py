@@ -1,23 +1,29 @@
 """``torch.multiprocessing``: the standard library's, and ``spawn``, which starts a function on
 several processes. Processes are forked, so they have all that their parent has imported.
 
-Knows processes; no tensors and no groups.
+Knows processes, and where the memory of tensors lies; no groups.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import multiprocessing
 import os
+import pickle
 import select
 import signal
 import sys
 import threading
 import traceback
+import types
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 from ... import context
+from ...core.sharing import share
+from ...core.tensor import Tensor
 from ...errors import ConfigError, DisttrainError
 from ...lifetime import die_with, shows
 from .shim import Shim
@@ -179,6 +185,30 @@ class ProcessContext:
         raise ProcessExitedException(message, index, p.pid, p.exitcode, name)
 
 
+class _Finder(pickle.Pickler):
+    """Meets every tensor that a pickle would contain, and makes no pickle."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO(), 5, buffer_callback=lambda buffer: False)
+        self.tensors: list[Tensor] = []
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, Tensor):
+            self.tensors.append(obj)
+            return int, ()
+        if isinstance(obj, (types.FunctionType, types.ModuleType)):  # with or without a name
+            return int, ()
+        return NotImplemented
+
+
+def _tensors(args: Any) -> list[Tensor]:
+    """The tensors in ``args``, modules and other objects; up to what cannot be pickled."""
+    finder = _Finder()
+    with contextlib.suppress(Exception):  # any class can refuse to be pickled in its own way
+        finder.dump(args)
+    return finder.tensors
+
+
 def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
@@ -194,12 +224,15 @@ def spawn(
 
     Waits for them and returns None, or (``join=False``) returns a ``ProcessContext`` at once. The
     processes are forked from this one whatever ``start_method`` says: nothing is imported or
-    pickled again, and ``fn`` may be any function.
+    pickled again, and ``fn`` may be any function. As in PyTorch, the memory of tensors in ``args``
+    moves to where all processes see it (unless ``start_method`` is ``"fork"``).
     """
     if nprocs < 1:
         raise ConfigError(f"spawn: nprocs={nprocs}; 1 or more is needed")
     if start_method not in _METHODS:
         raise ConfigError(f"spawn: start_method={start_method!r}; needed one of {_METHODS}")
+    if start_method != "fork":
+        share(_tensors((fn, args)))  # as if they had been sent
     fork, running = multiprocessing.get_context("fork"), []
     try:
         for i in range(nprocs):

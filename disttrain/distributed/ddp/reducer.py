@@ -127,9 +127,7 @@ class Reducer:
             self._launch(len(self.works))
 
     def _launch(self, b: int) -> None:
-        """Start bucket ``b``. Its label, not the line of ``backward()``, is what ranks compare."""
-        work = self.group.all_reduce(self.flats[b], async_op=True, label=f"ddp bucket {b}")
-        self.works.append(work)
+        self.works.append(self.group.all_reduce(self.flats[b], async_op=True))
 
     def _fill_unused(self, i: int) -> None:
         """A parameter without a gradient here still takes part: with zeros, or with what it has."""
@@ -155,7 +153,7 @@ class Reducer:
     def _used_anywhere(self) -> np.ndarray:
         used = np.ones(len(self.params), np.int32)
         used[list(self.locally_unused)] = 0
-        self.group.all_reduce(used, label="ddp used parameters")
+        self.group.all_reduce(used)
         return used
 
     def _unfinished(self) -> AutogradError:

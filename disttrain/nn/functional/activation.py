@@ -16,7 +16,7 @@ _SELU_SCALE = 1.0507009873554804934193349852946
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """max(x, 0)"""
-    return into(input, ops.relu(input), True) if inplace else ops.relu(input)
+    return into(input, ops.relu, True) if inplace else ops.relu(input)
 
 
 def relu_(input: Tensor) -> Tensor:
@@ -26,12 +26,12 @@ def relu_(input: Tensor) -> Tensor:
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """x where x > threshold, else ``value``"""
-    return into(input, ops.where(input > threshold, input, value), inplace)
+    return into(input, lambda x: ops.where(x > threshold, x, value), inplace)
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """x where x > 0, else ``negative_slope`` x"""
-    return into(input, ops.where(input > 0, input, input * negative_slope), inplace)
+    return into(input, lambda x: ops.where(x > 0, x, x * negative_slope), inplace)
 
 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
@@ -59,18 +59,22 @@ def hardtanh(
     """x clamped to [min_val, max_val]; no gradient outside and at the ends"""
     if min_val > max_val:
         raise ConfigError(f"hardtanh: min_val={min_val} is above max_val={max_val}")
-    inner = ops.where(input <= min_val, min_val, input)
-    return into(input, ops.where(inner >= max_val, max_val, inner), inplace)
+
+    def cut(x: Tensor) -> Tensor:
+        inner = ops.where(x <= min_val, min_val, x)
+        return ops.where(inner >= max_val, max_val, inner)
+
+    return into(input, cut, inplace)
 
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """clamp(x + 3, 0, 6) / 6"""
-    return into(input, hardtanh(input + 3, 0.0, 6.0) / 6, inplace)
+    return into(input, lambda x: hardtanh(x + 3, 0.0, 6.0) / 6, inplace)
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """x hardsigmoid(x)"""
-    return into(input, input * (ops.clamp(input + 3, 0.0, 6.0) / 6), inplace)
+    return into(input, lambda x: x * (ops.clamp(x + 3, 0.0, 6.0) / 6), inplace)
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
@@ -90,20 +94,19 @@ def _negative_expm1(x: Tensor) -> Tensor:
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where x > 0, else alpha (exp(x) - 1)"""
-    return into(input, ops.where(input > 0, input, _negative_expm1(input) * alpha), inplace)
+    return into(input, lambda x: ops.where(x > 0, x, _negative_expm1(x) * alpha), inplace)
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """Scaled ELU with the self-normalising constants (Klambauer et al., 2017)"""
-    return into(input, elu(input, _SELU_ALPHA) * _SELU_SCALE, inplace)
+    return into(input, lambda x: elu(x, _SELU_ALPHA) * _SELU_SCALE, inplace)
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """max(x, 0) + min(0, alpha (exp(x / alpha) - 1))"""
     if alpha == 0:
         raise ConfigError("celu: alpha must not be 0")
-    out = ops.where(input > 0, input, _negative_expm1(input / alpha) * alpha)
-    return into(input, out, inplace)
+    return into(input, lambda x: ops.where(x > 0, x, _negative_expm1(x / alpha) * alpha), inplace)
 
 
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
@@ -115,12 +118,12 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """x sigmoid(x), also called swish"""
-    return into(input, ops.silu(input), inplace)
+    return into(input, ops.silu, inplace)
 
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """x tanh(softplus(x))"""
-    return into(input, input * ops.tanh(ops.logaddexp(input, 0.0)), inplace)
+    return into(input, lambda x: x * ops.tanh(ops.logaddexp(x, 0.0)), inplace)
 
 
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from ...core import Tensor
 from ...errors import ConfigError, ShapeError
+from ...ops.functions.inplace import overwrite
 
 REDUCTIONS = ("none", "mean", "sum")
 
@@ -42,9 +44,9 @@ def legacy_reduction(size_average: bool | None, reduce: bool | None, reduction: 
     return wanted
 
 
-def into(input: Tensor, result: Tensor, inplace: bool) -> Tensor:
-    """``result``, written over ``input`` where the caller asked for that."""
-    return input.copy_(result) if inplace else result
+def into(input: Tensor, compute: Callable[[Tensor], Tensor], inplace: bool) -> Tensor:
+    """``compute(input)``, written over ``input`` where the caller asked for that."""
+    return overwrite("inplace=True", input, compute) if inplace else compute(input)
 
 
 def per_dim(value: Any, n: int, where: str, name: str) -> tuple[int, ...]:

@@ -76,7 +76,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     _check_p("dropout", p)
     if not training or p == 0:
         return input
-    return into(input, ops.dropout(input, p, True), inplace)
+    return into(input, lambda x: ops.dropout(x, p, True), inplace)
 
 
 def _channel_dropout(where: str, input: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
@@ -85,7 +85,7 @@ def _channel_dropout(where: str, input: Tensor, p: float, training: bool, inplac
         return input
     shape = tuple(input.shape[:2]) + (1,) * (input.ndim - 2)
     mask = ops.dropout(ops.ones(*shape, dtype=input.dtype, device=input.device), p, True)
-    return into(input, input * mask, inplace)
+    return into(input, lambda x: x * mask, inplace)
 
 
 def dropout1d(
@@ -119,12 +119,12 @@ def alpha_dropout(
     if not training or p == 0:
         return input
     if p == 1:
-        return into(input, input * 0, inplace)
+        return into(input, lambda x: x * 0, inplace)
     saturated = -1.7580993408473766
     scale = 1.0 / math.sqrt((1 - p) * (1 + p * saturated * saturated))
     keep = ops.rand_like(input.detach()) >= p
-    out = ops.where(keep, input, saturated) * scale - saturated * p * scale
-    return into(input, out, inplace)
+    shift = saturated * p * scale
+    return into(input, lambda x: ops.where(keep, x, saturated) * scale - shift, inplace)
 
 
 # --- attention --------------------------------------------------------------------------------

@@ -144,7 +144,7 @@ def _adaptive_avg(where: str, n: int, input: Tensor, output_size: Any) -> Tensor
             places = np.arange(size)[None, :]
             inside = (places >= low[:, None]) & (places < high[:, None])
             x = along(x, inside / (high - low)[:, None], dim)
-    return x
+    return x.clone() if x is input else x
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
@@ -176,7 +176,7 @@ def _adaptive_max(where: str, n: int, input: Tensor, output_size: Any) -> Tensor
         split = windows.shape[: windows.ndim + dim] + (out, longest)
         split = tuple(split) + tuple(windows.shape[windows.ndim + dim + 1 :])
         x = windows.reshape(split).amax(dim)
-    return x
+    return x.clone() if x is input else x
 
 
 def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:

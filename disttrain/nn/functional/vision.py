@@ -37,7 +37,7 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
             size = input.shape[-1 - i]
             places = _SOURCES[mode](np.arange(-low, size + high), size, (low, high))
             input = input.index_select(input.ndim - 1 - i, wrap(places))
-    return input
+    return input if any(widths) else input.clone()
 
 
 def _pad_constant(input: Tensor, widths: tuple, value: float) -> Tensor:
@@ -212,7 +212,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     n = len(lead)
     x = input.reshape(*lead, c // (r * r), r, r, h, w)
     x = x.permute(*range(n + 1), n + 3, n + 1, n + 4, n + 2)
-    return x.reshape(*lead, c // (r * r), h * r, w * r)
+    return _fresh(x.reshape(*lead, c // (r * r), h * r, w * r))
 
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
@@ -227,7 +227,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     n = len(lead)
     x = input.reshape(*lead, c, h // r, r, w // r, r)
     x = x.permute(*range(n + 1), n + 2, n + 4, n + 1, n + 3)
-    return x.reshape(*lead, c * r * r, h // r, w // r)
+    return _fresh(x.reshape(*lead, c * r * r, h // r, w // r))
 
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
@@ -235,4 +235,10 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     n, c, *rest = input.shape
     if c % groups:
         raise ShapeError(f"channel_shuffle: {c} channels are not divisible by groups={groups}")
-    return input.reshape(n, groups, c // groups, *rest).transpose(1, 2).reshape(input.shape)
+    x = input.reshape(n, groups, c // groups, *rest).transpose(1, 2)
+    return _fresh(x.reshape(input.shape))
+
+
+def _fresh(x: Tensor) -> Tensor:
+    """``x``, or a copy where nothing moved and it is a view of the input."""
+    return x if x._view is None else x.clone()

@@ -149,7 +149,8 @@ def einsum(equation: str, *operands: Any) -> Tensor:
         other, letters = _sum_away(other, letters, keep | set(term))
         t, term = _contract(t, term, other, letters, keep, sizes)
     t, term = _sum_away(t, term, set(output))
-    return _arranged(t, term, output, dict(zip(term, t.shape, strict=True)))
+    out = _arranged(t, term, output, dict(zip(term, t.shape, strict=True)))
+    return reshape(out, shape=tuple(out.shape)) if out is operands[0] else out
 
 
 __all__ = ["einsum"]

@@ -21,7 +21,7 @@ exp2, expm1, log2, log10, log1p = el.exp2, el.expm1, el.log2, el.log10, el.log1p
 tan, asin, acos, atan, sinh, cosh = el.tan, el.asin, el.acos, el.atan, el.sinh, el.cosh
 asinh, acosh, atanh, reciprocal, sign = el.asinh, el.acosh, el.atanh, el.reciprocal, el.sign
 arcsin, arccos, arctan, sgn = asin, acos, atan, sign
-floor, ceil, trunc, conj = el.floor, el.ceil, el.trunc, el.conj
+floor, ceil, trunc = el.floor, el.ceil, el.trunc
 isnan, isinf, isfinite = el.isnan, el.isinf, el.isfinite
 logical_not, bitwise_not = el.logical_not, el.bitwise_not
 logical_and, logical_or, logical_xor = el.logical_and, el.logical_or, el.logical_xor
@@ -33,6 +33,16 @@ logaddexp, maximum, minimum = el.logaddexp, el.maximum, el.minimum
 fast_add, fast_sub, fast_mul = (fast.binary(p) for p in (el.add, el.sub, el.mul))
 fast_div, pow = fast.binary(el.div), fast.binary(el.pow_)  # noqa: A001
 mul = multiply = fast_mul
+
+
+def conj(input: Tensor) -> Tensor:
+    """The complex conjugate; a real tensor itself. (Not a view: PyTorch conjugates late.)"""
+    return el.conj(input) if input.dtype.is_complex else input
+
+
+def conj_physical(input: Tensor) -> Tensor:
+    """``conj``."""
+    return conj(input)
 
 
 def add(input: Any, other: Any, *, alpha: float = 1) -> Tensor:
@@ -158,6 +168,7 @@ __all__ = [
     "clamp_min",
     "clip",
     "conj",
+    "conj_physical",
     "cos",
     "cosh",
     "div",

@@ -167,7 +167,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices of ``input`` along ``dim`` that ``index`` (1-d) names."""
     d, index = _one_dimensional("index_select", input, dim, index)
     if input.ndim == 0:
-        return input
+        return el.copy(input)
     return prim.take(input, index, dim=d)
 
 

@@ -110,7 +110,7 @@ def write(
         _keep_old(target, value.graph_node(), since)
     gate(assign, (target, value.detach() if recording else value), {})
     if recording:
-        _move_graph(target, value, whole)
+        move_graph(target, value, whole)
 
 
 def _fitted(name: str, target: Tensor, value: Tensor) -> Tensor:
@@ -236,7 +236,9 @@ def _replace_inner(name: str, target: Tensor, value: Tensor) -> None:
     target.__dict__.update({k: v for k, v in value.__dict__.items() if k != "_view"})
 
 
-def _move_graph(target: Tensor, value: Tensor, whole: bool) -> None:
+def move_graph(target: Tensor, value: Tensor, whole: bool = False) -> None:
+    """``target``, just written to, takes the place of ``value`` in the graph; where it is a view,
+    so does its base. ``whole``: ``value`` does not depend on what ``target`` was."""
     if target._view is None:
         old = target.graph_node()
         if old is not None and (whole or value.graph_node() is None):

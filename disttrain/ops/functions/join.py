@@ -93,8 +93,9 @@ def repeat(input: Tensor, *sizes: Any) -> Tensor:
     return el.copy(out) if math.prod(times) == 1 else out
 
 
-def tile(input: Tensor, dims: Sequence[int]) -> Tensor:
-    dims = tuple(dims)
+def tile(input: Tensor, *dims: Any) -> Tensor:
+    """Copies side by side: as ``repeat``, but missing numbers are those in front."""
+    dims = check.size(dims, "tile")
     return repeat(input, (1,) * (input.ndim - len(dims)) + dims)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.fast import pieces
 from ...core.tensor import Tensor
 from ...errors import DimError, ShapeError
 from ..primitives import views
@@ -40,8 +41,9 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
 
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple:
     """Pieces of one size (the last may be smaller), or of the sizes given."""
-    d = check.one_dim(dim, tensor.ndim, "split")
-    n = tensor.shape[d]
+    shape = tensor.meta()[0]
+    d = check.one_dim(dim, len(shape), "split")
+    n = shape[d]
     if isinstance(split_size_or_sections, (int, np.integer)):
         size = int(split_size_or_sections)
         if size <= 0:
@@ -53,7 +55,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple:
             raise ShapeError(
                 f"split: sizes {sizes} sum to {sum(sizes)}; dimension {dim} has {n} elements"
             )
-    return views.split(tensor, dim=d, sizes=tuple(sizes))
+    return pieces(views.split, tensor, {"dim": d, "sizes": tuple(sizes)})
 
 
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple:
@@ -80,7 +82,7 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
 def unbind(input: Tensor, dim: int = 0) -> tuple:
     """All elements along ``dim``, as views."""
     d = check.one_dim(dim, input.ndim, "unbind")
-    return views.unbind(input, dim=d)
+    return pieces(views.unbind, input, {"dim": d})
 
 
 __all__ = [

@@ -110,12 +110,14 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     n = input.ndim
     if n == 0:
         return _reshape("flatten", input, (1,))
-    if end_dim == -1 and 0 <= start_dim < n:
+    if end_dim == -1 and 0 <= start_dim < n - 1:
         out = _seen(input, (*input.meta()[0][:start_dim], -1))
         if out is not None:
             return out
     first = check.one_dim(start_dim, n, "flatten")
     last = check.one_dim(end_dim, n, "flatten")
+    if first == last:
+        return input
     if first > last:
         raise ShapeError(f"flatten: start_dim {start_dim} comes after end_dim {end_dim}")
     shape = input.meta()[0]

@@ -303,7 +303,8 @@ conv_weight_grad = primitive(
 def _unfold(x: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple) -> Any:
     out = win.out_sizes(x.shape[2:], kernel, stride, padding, dilation)
     view = win.windows(win.padded(x, padding), kernel, out, stride, dilation)
-    return view.reshape(x.shape[0], x.shape[1] * math.prod(kernel), math.prod(out))
+    columns = view.reshape(x.shape[0], x.shape[1] * math.prod(kernel), math.prod(out))
+    return columns.copy() if np.may_share_memory(columns, x) else columns
 
 
 def _fold(

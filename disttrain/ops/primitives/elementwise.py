@@ -19,6 +19,8 @@ _TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
 
 def H(x: Any) -> Any:  # noqa: N802  (the adjoint's usual letter)
     """The conjugate of ``x`` where it is complex (gradients are conjugate Wirtinger ones)."""
+    if x.__class__ is np.ndarray:
+        return x.conj() if x.dtype.kind == "c" else x
     if not hasattr(x, "dtype"):
         return x.conjugate() if isinstance(x, complex) else x
     if isinstance(x.dtype, dtypes.dtype):

@@ -85,7 +85,7 @@ def _max_pool(
     x = _padded(a, kernel, stride, padding, dilation, out, _lowest(a.dtype))
     for i in range(len(kernel)):
         x = _along(np.maximum, x, 2 + i, kernel[i], stride[i], dilation[i], out[i])
-    return np.ascontiguousarray(x)
+    return x.copy() if np.may_share_memory(x, a) else np.ascontiguousarray(x)
 
 
 def _hits(x: Any, best: Any, kernel: tuple, stride: tuple, dilation: tuple) -> Any:

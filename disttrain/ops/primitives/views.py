@@ -146,7 +146,7 @@ embed = primitive(
 )  # fmt: skip
 
 flip = primitive(
-    "flip", lambda a, dims: np.ascontiguousarray(np.flip(a, dims)), "a",
+    "flip", lambda a, dims: np.flip(a, dims).copy(), "a",
     vjp={"a": lambda g, dims: flip(g, dims=dims)},
     jvp="linear", shape=lambda a, dims: (a.shape, a.dtype), samples=matrix_samples(dims=(1,)),
     batch=batched(lambda: flip, up("dims")),
@@ -241,6 +241,15 @@ split = primitive(
 )  # fmt: skip
 
 
+def _piece(params: dict, i: int) -> tuple:
+    start = sum(params["sizes"][:i])
+    place = slice(start, start + params["sizes"][i])
+    return getitem, {"index": (slice(None),) * params["dim"] + (place,)}
+
+
+split.part = _piece
+
+
 def _unbound(a: Any, dim: int) -> tuple:
     ahead = (slice(None),) * dim
     return tuple(a[(*ahead, i, Ellipsis)] for i in range(a.shape[dim]))
@@ -258,3 +267,7 @@ unbind = primitive(
     samples=matrix_samples(dim=1),
     batch=batched(lambda: unbind, up("dim")),
 )  # fmt: skip
+unbind.part = lambda params, i: (
+    getitem,
+    {"index": (*(slice(None),) * params["dim"], i, Ellipsis)},
+)

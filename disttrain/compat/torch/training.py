@@ -1,0 +1,68 @@
+"""The modules of torch that models are built and trained with: ``torch.nn`` and ``torch.optim``."""
+
+from __future__ import annotations
+
+import disttrain as dt
+
+from . import parallel
+from .shim import Shim
+
+
+def _module(name: str, source: object, *names: str) -> dict[str, Shim]:
+    return {name: Shim(name).take(source, names or None)}
+
+
+def nn_modules() -> dict[str, Shim]:
+    """``torch.nn`` and what is below it."""
+    nn = dt.nn
+    parallel_names = {
+        "DistributedDataParallel": dt.distributed.DistributedDataParallel,
+        "DataParallel": parallel.DataParallel,
+    }
+    kinds = ("activation", "batchnorm", "container", "conv", "linear", "loss", "sparse")
+    return {
+        "torch.nn": Shim("torch.nn").take(nn).give(DataParallel=parallel.DataParallel),
+        **_module("torch.nn.functional", nn.functional),
+        **_module("torch.nn.init", nn.init),
+        **_module("torch.nn.utils", nn.utils),
+        **_module("torch.nn.utils.rnn", nn.utils.rnn),
+        **_module("torch.nn.utils.clip_grad", nn.utils.clip),
+        **_module(
+            "torch.nn.parameter", nn, "Parameter", "Buffer", "UninitializedParameter",
+            "UninitializedBuffer",
+        ),
+        "torch.nn.modules": Shim("torch.nn.modules").take(nn),
+        **_module("torch.nn.modules.module", nn, "Module"),
+        **{
+            f"torch.nn.modules.{name}": Shim(f"torch.nn.modules.{name}").take(nn) for name in kinds
+        },
+        "torch.nn.parallel": Shim("torch.nn.parallel").give(**parallel_names),
+        "torch.nn.parallel.distributed": Shim("torch.nn.parallel.distributed").give(
+            **parallel_names
+        ),
+    }  # fmt: skip
+
+
+_OPTIMIZERS = (
+    "ASGD Adadelta Adagrad Adam AdamW Adamax LBFGS NAdam RAdam RMSprop Rprop SGD Optimizer"
+)
+
+
+def optim_modules() -> dict[str, Shim]:
+    """``torch.optim`` and what is below it."""
+    optim = dt.optim
+    one_each = {
+        f"torch.optim.{kind.lower()}": Shim(f"torch.optim.{kind.lower()}").take(optim, [kind])
+        for kind in _OPTIMIZERS.split()
+    }
+    one_each["torch.optim.optimizer"].take(optim.optimizer)
+    schedules = Shim("torch.optim.lr_scheduler").take(optim.lr_scheduler)
+    averages = Shim("torch.optim.swa_utils").take(dt.nn.utils.swa).give(SWALR=schedules.SWALR)
+    return {
+        **_module("torch.optim", optim),
+        **one_each,
+        "torch.optim.lr_scheduler": schedules.give(
+            EPOCH_DEPRECATION_WARNING=optim.lr_scheduler.EPOCH_DEPRECATION_WARNING
+        ),
+        "torch.optim.swa_utils": averages,
+    }

@@ -1,0 +1,116 @@
+"""Saved-tensor hooks: what a node keeps for backward goes through the program's own functions.
+
+While hooks are active (``thread.saving``) the gate takes its general way, and nodes are made
+``PackedNode``s: ``pack(tensor)`` says what is kept in place of each saved tensor, ``unpack(kept)``
+gives the tensor back when backward needs it. Versions are not checked then: the program is
+responsible for what it gives back.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..context import thread
+from ..errors import AutogradError
+from .grad_mode import no_grad
+from .node import Node
+from .tensor import Tensor
+
+
+class Packed:
+    """One saved tensor, as ``pack`` left it, and its place in the graph."""
+
+    __slots__ = ("kept", "place", "unpack")
+
+    def __init__(self, t: Tensor, place: Any, hooks: tuple[Callable, Callable]) -> None:
+        pack, self.unpack = hooks
+        self.place = place
+        given = t.detach()
+        version = given._version
+        with no_grad():
+            self.kept = pack(given)
+        if given._version != version:
+            raise AutogradError(
+                "saved_tensors_hooks: a saved tensor pack hook is modifying its input in place; "
+                "that tensor is the program's own: change a .clone() of it"
+            )
+
+    def tensor(self) -> Tensor:
+        """The tensor, from ``unpack``, at its place."""
+        t = self.unpack(self.kept)
+        if not isinstance(t, Tensor):
+            raise TypeError(
+                "Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
+                f"{type(t).__name__}: return the tensor that pack_hook was given"
+            )
+        out = t.alias()
+        out._node = self.place
+        return out
+
+
+class PackedNode(Node):
+    """A node whose saved tensors are packed."""
+
+    def run(self, g: Any, tensors: bool, wanted: tuple | None = None) -> tuple:
+        if self.saved is None:
+            self.check()
+        node = copy.copy(self)
+        node.__class__ = Node  # type: ignore[assignment]
+        node.saved = tuple([_unpacked(v) for v in self.saved])  # type: ignore[union-attr]
+        node.versions = tuple([getattr(v, "_version", 0) for v in node.saved])
+        if self.out.__class__ is tuple:
+            node.out = tuple([_unpacked(o) for o in self.out])
+        else:
+            node.out = _unpacked(self.out)
+        return node.run(g, tensors, wanted)
+
+
+def _unpacked(value: Any) -> Any:
+    return value.tensor() if value.__class__ is Packed else value
+
+
+def pack_node(node: Node) -> None:
+    """Pack what ``node``, just made, has saved."""
+    hooks = thread.saving[-1]
+    node.saved = tuple(
+        Packed(v, v.graph_node(), hooks) if isinstance(v, Tensor) else v for v in node.saved or ()
+    )
+    out = node.out
+    if out.__class__ is tuple:
+        node.out = tuple(None if o is None else Packed(o, None, hooks) for o in out)
+    elif out is not None:
+        node.out = Packed(out, None, hooks)
+    node.__class__ = PackedNode
+
+
+@contextmanager
+def saving(pack: Callable, unpack: Callable) -> Iterator[None]:
+    """Use these hooks for what this thread's operations save while the block runs."""
+    if thread.saving_refused is not None:
+        raise AutogradError(thread.saving_refused)
+    before = thread.saving
+    _set((*before, (pack, unpack)))
+    try:
+        yield
+    finally:
+        _set(before)
+
+
+def _set(hooks: tuple) -> None:
+    thread.saving = hooks
+    thread.refresh()
+
+
+@contextmanager
+def refusing(message: str) -> Iterator[None]:
+    """Hooks, also those that are active, are an error with this message while the block runs."""
+    if thread.saving:
+        raise AutogradError(message)
+    before, thread.saving_refused = thread.saving_refused, message
+    try:
+        yield
+    finally:
+        thread.saving_refused = before

@@ -1,0 +1,213 @@
+"""``autograd.Function`` inside jvp and vmap: by the user's own rules, or, for vmap, by running the
+function and its backward over the batch."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, NamedTuple
+
+from ..core.function import Function, FunctionCtx, run
+from ..core.gate import Tracer
+from ..core.grad_mode import enable_grad, no_grad
+from ..core.tensor import Tensor
+from ..errors import AutogradError, CaptureError
+from .levels import Level
+
+
+class VmapInfo(NamedTuple):
+    """What a Function's own ``vmap`` is told of the batch."""
+
+    batch_size: int
+    randomness: str
+
+
+def push_function(level: Any, cls: Any, args: tuple, kwargs: dict) -> Any:
+    """``cls`` on dual values: its forward on the primals, its ``jvp`` on the tangents."""
+    primals = tuple([a.inner if level.owns(a) else a for a in args])
+    tangents = tuple([a.tangent if level.owns(a) else None for a in args])
+    if any(isinstance(p, Tracer) for p in primals):
+        raise CaptureError(
+            f"{cls.__name__}.apply: a custom Function inside jvp inside another transform; write "
+            "it with tensor operations, or take the jvp outermost"
+        )
+    ctx = FunctionCtx()
+    dirty: list = []
+    ctx.mark_dirty = lambda *inputs: (  # type: ignore[method-assign]
+        dirty.extend(inputs), FunctionCtx.mark_dirty(ctx, *inputs)
+    )  # fmt: skip
+    result = run(cls, ctx, primals, kwargs)
+    moved: Any = (None,)
+    if any(t is not None for t in tangents):
+        ctx._pushing = True
+        moved = cls.jvp(ctx, *tangents)
+        ctx._pushing = False
+    several = isinstance(result, tuple)
+    outs = result if several else (result,)
+    moved = moved if isinstance(moved, tuple) else (moved,) * (1 if len(outs) == 1 else 0)
+    moved = moved or (None,) * len(outs)
+    if len(moved) != len(outs):
+        raise AutogradError(
+            f"{cls.__name__}.jvp returned {len(moved)} tangents for {len(outs)} results; one for "
+            "each is needed (None where there is none)"
+        )
+    duals = tuple(
+        _dual(level, args, primals, tangents, o, t, any(o is d for d in dirty))
+        for o, t in zip(outs, moved, strict=True)
+    )
+    return duals if several else duals[0]
+
+
+def _dual(level: Any, args: tuple, primals: tuple, tangents: tuple, out: Any, t: Any,
+          written: bool) -> Any:  # fmt: skip
+    """The result ``out`` with its tangent; an argument itself, where it was changed in place."""
+    if not isinstance(out, Tensor):
+        return out
+    if not written:
+        return level.wrap(out, t)
+    i = next(i for i, p in enumerate(primals) if p is out)
+    if tangents[i] is not None and t is not tangents[i]:
+        raise AutogradError(
+            "An inplace custom Function is not modifying the forward mode gradients inplace. If "
+            "the forward is modifying an input inplace, then the jvp function must modify the "
+            "corresponding gradient inplace"
+        )
+    if not level.owns(args[i]):
+        return level.wrap(out, t)
+    args[i].tangent = t
+    return args[i]
+
+
+def batch_function(level: Any, cls: Any, args: tuple, kwargs: dict) -> Any:
+    """``cls`` on batched values: by its own ``vmap``, or by running it over the batch."""
+    own = cls.vmap is not Function.vmap
+    if own and cls.generate_vmap_rule:
+        raise AutogradError(
+            f"{cls.__name__}: defines vmap and sets generate_vmap_rule=True; keep one of the two"
+        )
+    if any(level.owns(a) and a.graph_node() is not None for a in args):
+        return run(_Recorded, FunctionCtx(), (level, cls, kwargs, *args), {})
+    inners = tuple([a.inner if level.owns(a) else a for a in args])
+    dims = tuple([a.bdim if level.owns(a) else None for a in args])
+    if own:
+        with level.below():
+            out, out_dims = cls.vmap(VmapInfo(level.size, level.randomness), dims, *inners)
+        return _wrapped(level, out, out_dims)
+    if not cls.generate_vmap_rule:
+        return cls.vmap(None, dims, *args)
+    with level.below():
+        out = _Batched.apply(_Batch(type(level), cls, level.size, level.randomness, dims, kwargs),
+                             *inners)  # fmt: skip
+    return _wrapped(level, out, 0)
+
+
+def _wrapped(level: Any, out: Any, dims: Any) -> Any:
+    if not isinstance(out, tuple):
+        return level.wrap(out, dims) if isinstance(out, Tensor) else out
+    dims = dims if isinstance(dims, tuple) else (dims,) * len(out)
+    return tuple(
+        level.wrap(o, d) if isinstance(o, Tensor) else o for o, d in zip(out, dims, strict=True)
+    )
+
+
+class _Batch(NamedTuple):
+    level: Any
+    cls: Any
+    size: int
+    randomness: str
+    dims: tuple
+    kwargs: dict
+
+    def lift(self, level: Level, value: Any, dim: int | None) -> Any:
+        return value if dim is None else level.wrap(value, dim)  # type: ignore[attr-defined]
+
+
+class _Batched(Function):
+    """Another Function, forward and backward, inside a vmap of its own."""
+
+    @staticmethod
+    def forward(ctx: Any, batch: _Batch, *inners: Any) -> Any:
+        level = batch.level(batch.size, batch.randomness)
+        inner = FunctionCtx()
+        inner.needs_input_grad = ctx.needs_input_grad[1:]
+        cls = batch.cls
+        with level.running():
+            given = [batch.lift(level, x, d) for x, d in zip(inners, batch.dims, strict=True)]
+            if cls.setup_context is Function.setup_context:
+                result = cls.forward(inner, *given, **batch.kwargs)
+            else:
+                result = cls.forward(*given)
+                cls.setup_context(inner, tuple(given), result)
+            outs = result if isinstance(result, tuple) else (result,)
+            left = tuple([level.leave(o, 0) if isinstance(o, Tensor) else o for o in outs])
+            silent = inner._non_differentiable
+            kept = [(t.inner, t.bdim) if level.owns(t) else (t, None) for t in inner._to_save]
+        if inner._dirty:
+            raise AutogradError(
+                f"{cls.__name__}: changes its inputs in place, which generate_vmap_rule cannot "
+                "follow; define a static method vmap"
+            )
+        ctx.mark_non_differentiable(
+            *[new for new, o in zip(left, outs, strict=True) if any(o is t for t in silent)]
+        )
+        ctx.set_materialize_grads(inner._materialize)
+        ctx.save_for_backward(*[t for t, _ in kept])
+        inner._to_save = ()
+        ctx.batch, ctx.inner, ctx.kept_dims = batch, inner, [d for _, d in kept]
+        return left if isinstance(result, tuple) else left[0]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        batch = ctx.batch
+        level = batch.level(batch.size, batch.randomness)
+        inner = copy.copy(ctx.inner)
+        with level.running():
+            inner._to_save = tuple(
+                [batch.lift(level, t, d)
+                 for t, d in zip(ctx.saved_tensors, ctx.kept_dims, strict=True)]
+            )  # fmt: skip
+            given = [None if g is None else level.wrap(g, 0) for g in grads]
+            result = batch.cls._rule()(inner, *given)
+            rows = result if isinstance(result, tuple) else (result,)
+            n = len(batch.dims)
+            left = [_gradient(level, r, d) for r, d in zip(rows[:n], batch.dims, strict=True)]
+        return (None, *left)
+
+
+class _Recorded(Function):
+    """Another Function on batched values that require grad inside the batch: its node is recorded
+    there, and on the way its forward is recorded below."""
+
+    @staticmethod
+    def forward(ctx: Any, level: Any, cls: Any, kwargs: dict, *args: Any) -> Any:
+        plain = tuple([a.alias() if level.owns(a) else a for a in args])
+        with enable_grad():
+            result = batch_function(level, cls, plain, kwargs)
+        outs = result if isinstance(result, tuple) else (result,)
+        everything = (*args, *outs)
+        ctx.save_for_backward(*[v for v in everything if isinstance(v, Tensor)])
+        ctx.rest = [None if isinstance(v, Tensor) else (v,) for v in everything]
+        ctx.cls, ctx.kwargs, ctx.count = cls, kwargs, len(args)
+        ctx.several = isinstance(result, tuple)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        cls, inner = ctx.cls, FunctionCtx()
+        inner.needs_input_grad = ctx.needs_input_grad[3:]
+        saved = iter(ctx.saved_tensors)
+        values = [next(saved) if rest is None else rest[0] for rest in ctx.rest]
+        args, outs = tuple(values[: ctx.count]), tuple(values[ctx.count :])
+        if cls.setup_context is Function.setup_context:
+            with no_grad():
+                cls.forward(inner, *args, **ctx.kwargs)
+        else:
+            cls.setup_context(inner, args, outs if ctx.several else outs[0])
+        result = cls._rule()(inner, *grads)
+        return (None, None, None, *(result if isinstance(result, tuple) else (result,)))
+
+
+def _gradient(level: Any, r: Any, dim: int | None) -> Any:
+    """The gradient of an input: where that is one for the whole batch, the sum over the batch."""
+    if r is None:
+        return None
+    return level.leave(r, 0).sum(0) if dim is None else level.leave(r, dim)

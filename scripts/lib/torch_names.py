@@ -41,7 +41,7 @@ def _belongs(value: object, owner: object) -> bool:
     if not isinstance(owner, ModuleType):
         return True
     home = str(getattr(value, "__module__", None) or type(value).__module__)
-    if isinstance(value, type) and home.startswith("torch._"):
+    if type(value).__name__ == "pybind11_type" or home.startswith("torch._C"):
         return False  # PyTorch's inside: its compiler's types, its C++ classes
     return home.startswith(("torch", "disttrain")) or not hasattr(value, "__module__")
 

@@ -1,7 +1,7 @@
 """Which of PyTorch's public names the stand-in has: the tables of docs/torch.md.
 
-torch_names.py [--check]: asks the real PyTorch for its names and the stand-in for its own, each in a
-process of its own, and writes what it finds between two marks of the page.
+torch_names.py [--check]: asks the real PyTorch for its names and the stand-in for its own, each in
+a process of its own, and writes what it finds between two marks of the page.
 """
 
 from __future__ import annotations

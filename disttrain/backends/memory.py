@@ -57,6 +57,21 @@ class Block(Memory):
         super().__del__()
         os.close(self.fd)
 
+    def piece(self, start: int, size: int) -> np.ndarray:
+        """Bytes of the block, as an array whose memory they alone are."""
+        return np.asarray(_Piece(self, start, size))
+
+
+class _Piece:
+    """What an array over part of a block has as its base."""
+
+    def __init__(self, block: Block, start: int, size: int) -> None:
+        self.block, self.start, self.size = block, start, size
+        self.__array_interface__ = {
+            "version": 3, "typestr": "|u1", "shape": (size,),
+            "data": (block.address + start, False),
+        }  # fmt: skip
+
 
 def make_memory(name: str, num_bytes: int) -> int:
     """A new file in memory, with room for ``num_bytes``. Returns its descriptor."""
@@ -69,9 +84,9 @@ def make_memory(name: str, num_bytes: int) -> int:
     return fd
 
 
-def block_of(array: np.ndarray) -> Block | None:
-    """The block that ``array`` lies in, if it lies in one."""
+def place_of(array: np.ndarray) -> tuple[Block, int, int] | None:
+    """Where the memory of ``array`` lies, if in a block: (block, start, size)."""
     owner: Any = array
-    while isinstance(owner, np.ndarray):
+    while hasattr(owner, "base"):  # arrays, and what numpy's as_strided puts between them
         owner = owner.base
-    return owner if isinstance(owner, Block) else None
+    return (owner.block, owner.start, owner.size) if isinstance(owner, _Piece) else None

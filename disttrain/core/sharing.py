@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backends.memory import Block, block_of, make_memory
+from ..backends.memory import Block, make_memory, place_of
 from ..backends.null import NullArray
 from ..errors import AutogradError
 from . import dtypes
@@ -29,7 +29,7 @@ _REDUCTION = "multiprocessing.reduction"
 
 def is_shared(t: Tensor) -> bool:
     """Whether the data lies in memory that other processes can see."""
-    return not t.is_meta and block_of(t.array) is not None
+    return not t.is_meta and place_of(t.array) is not None
 
 
 def share(tensors: Sequence[Tensor]) -> None:
@@ -39,13 +39,13 @@ def share(tensors: Sequence[Tensor]) -> None:
     if todo:
         groups = _with_aliases(list(todo.values()))
         spans = [_span(group) for group in groups]
-        offsets, total = [], 0
+        starts, total = [], 0
         for low, high in spans:
-            offsets.append(total + low % _ALIGN)  # as aligned as it was
+            starts.append(total + low % _ALIGN)  # as aligned as it was
             total += -(-(high - low + low % _ALIGN) // _ALIGN) * _ALIGN
-        memory = Block(make_memory("disttrain-shared", total), total).array()
-        for group, (low, _), offset in zip(groups, spans, offsets, strict=True):
-            _move(group, memory, offset - low)
+        block = Block(make_memory("disttrain-shared", total), total)
+        for group, (low, high), start in zip(groups, spans, starts, strict=True):
+            _move(group, block.piece(start, high - low), low)
 
 
 def _with_aliases(tensors: list[Tensor]) -> list[list[Tensor]]:
@@ -92,9 +92,10 @@ def _span(group: list[Tensor]) -> tuple[int, int]:
     return min(low for low, _ in bounds), max(high for _, high in bounds)
 
 
-def _move(group: list[Tensor], memory: np.ndarray, shift: int) -> None:
-    """Copy what ``group`` lies in to ``memory``, and make them views of that."""
-    places = [(t, t.array, t.array.__array_interface__["data"][0] + shift) for t in group]
+def _move(group: list[Tensor], memory: np.ndarray, low: int) -> None:
+    """Copy what ``group`` has from the address ``low`` on to ``memory``, and make all views of
+    that."""
+    places = [(t, t.array, t.array.__array_interface__["data"][0] - low) for t in group]
     for _, array, at in places:
         _view(memory, array, at)[...] = array
     for t, array, at in places:
@@ -156,14 +157,17 @@ def _by_place(carried: Carried) -> tuple:
     if isinstance(t.array, NullArray) or not t.nbytes:
         return carried.__reduce__()
     share([t])
-    block = block_of(t.array)
-    offset = t.array.__array_interface__["data"][0] - block.address
-    return attach, (block, offset, dtypes.of(t.array.dtype).name, t.array.shape, t.array.strides)
+    block, start, size = place_of(t.array)
+    offset = t.array.__array_interface__["data"][0] - block.address - start
+    kind = dtypes.of(t.array.dtype).name
+    return attach, (block, start, size, offset, kind, t.array.shape, t.array.strides)
 
 
-def attach(block: Block, offset: int, kind: str, shape: tuple, strides: tuple) -> np.ndarray:
+def attach(
+    block: Block, start: int, size: int, offset: int, kind: str, shape: tuple, strides: tuple
+) -> np.ndarray:
     """The array at a place in a block."""
-    return np.ndarray(shape, dtypes.BY_NAME[kind].np, block.array(), offset, strides)
+    return np.ndarray(shape, dtypes.BY_NAME[kind].np, block.piece(start, size), offset, strides)
 
 
 def _lend(block: Block) -> tuple:

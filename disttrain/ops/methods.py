@@ -15,7 +15,7 @@ from ..core.device import device, usable
 from ..core.tensor import Tensor, note_read, wrap
 from ..errors import DeviceError, ShapeError
 from . import api
-from .functions import aliases, comparing, create, inplace
+from .functions import aliases, comparing, create, inplace, storage
 from .functions import elementwise as math
 from .functions import linalg as products
 from .functions import random as sampling
@@ -308,6 +308,7 @@ Tensor.is_inference = lambda self: False
 Tensor.pin_memory = lambda self: self
 Tensor.share_memory_, Tensor.is_shared = share_memory_, sharing.is_shared
 Tensor.storage_offset, Tensor.untyped_storage = aliases.storage_offset, aliases.untyped_storage
+Tensor.storage = storage.storage
 Tensor._is_view = lambda self: self._base is not None
 Tensor.new_tensor = lambda self, data, **o: create.tensor(
     data, dtype=o.pop("dtype", None) or self.dtype, device=o.pop("device", None) or self.device, **o

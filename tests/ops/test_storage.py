@@ -1,0 +1,36 @@
+"""The memory of tensors as storages."""
+
+from __future__ import annotations
+
+import disttrain as dt
+
+
+def test_a_storage_is_all_of_the_memory():
+    t = dt.arange(6.0).reshape(2, 3)
+    s = t[1].storage()
+    assert len(s) == s.size() == 6 and s.tolist() == list(s) == [0, 1, 2, 3, 4, 5]
+    assert s == t.storage() and hash(s) == hash(t.storage()) and s != dt.ones(6).storage()
+    assert s.dtype is dt.float32 and s.nbytes() == 24 and s.element_size() == 4
+    assert s.data_ptr() == t.data_ptr() and s.untyped() == t.untyped_storage()
+    assert s.device == dt.device("cpu") and "of size 6" in repr(s)
+
+
+def test_writes_reach_every_tensor():
+    t = dt.arange(6.0).reshape(2, 3)
+    s = t[1].storage()
+    s[0] = 9.0
+    s[4:6] = dt.tensor([7.0, 8.0])
+    assert t.tolist() == [[9, 1, 2], [3, 7, 8]] and s[0] == 9.0
+    assert t.t().storage().fill_(1.0)[2] == 1.0 and t.sum() == 6.0
+
+
+def test_sharing_a_storage_shares_the_tensors():
+    t = dt.arange(6.0).reshape(2, 3)
+    row = t[1]
+    s = row.storage().share_memory_()
+    assert s.is_shared() and t.is_shared() and row.is_shared() and s == t.storage()
+
+
+def test_meta():
+    s = dt.ones(2, 3, device="meta").storage()
+    assert len(s) == 6 and s.data_ptr() == 0 and s.untyped() is None and s.nbytes() == 24

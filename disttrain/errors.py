@@ -3,6 +3,7 @@
     DisttrainError
       |- ShapeError (RuntimeError, ValueError)      shapes that do not fit
       |- DTypeError (RuntimeError, TypeError)       element types that do not fit
+      |- NumberError (RuntimeError, ArithmeticError) numbers with no result: integers over zero
       |- DeviceError (RuntimeError)                 devices that do not fit, or are absent
       |- AutogradError (RuntimeError)               misuse of the graph: backward twice ...
       |    `- AnomalyError                          nan found while anomaly detection is on
@@ -44,6 +45,10 @@ class DimError(ShapeError, IndexError):
 
 class DTypeError(DisttrainError, RuntimeError, TypeError):
     """Element types that do not fit."""
+
+
+class NumberError(DisttrainError, RuntimeError, ZeroDivisionError):
+    """An operation on integers that has no result: division by zero, a negative power."""
 
 
 class DeviceError(DisttrainError, RuntimeError):

@@ -24,6 +24,7 @@ from ..errors import AutogradError, ShapeError
 from .algebra import Algebra
 from .hook_calls import check_nan, run_post_hooks, run_pre_hooks, run_tensor_hooks
 from .node import AccumulateGrad, Node, Output
+from .wide import total
 
 ndarray = np.ndarray
 
@@ -32,9 +33,9 @@ def sum_to_array(g: Any, shape: tuple) -> Any:
     """Undo broadcasting: sum ``g`` down to ``shape``."""
     lead = g.ndim - len(shape)
     if lead > 0:
-        g = g.sum(axis=tuple(range(lead)))
+        g = total(g, tuple(range(lead)), False)
     axes = tuple(i for i, n in enumerate(shape) if n == 1 and g.shape[i] != 1)
-    return g.sum(axis=axes, keepdims=True) if axes else g
+    return total(g, axes, True) if axes else g
 
 
 class Walk:

@@ -22,36 +22,38 @@ _new = object.__new__
 ndarray = np.ndarray
 
 
-def binary(prim: Primitive) -> Callable[[Any, Any], Any]:
-    """A function of two operands that runs ``prim`` as the gate would."""
+def binary(prim: Primitive, otherwise: Callable = gate) -> Callable[[Any, Any], Any]:
+    """A function of two operands that runs ``prim`` as the gate would. ``otherwise`` stands for
+    the gate where the operands are none of the common ones."""
     forward = prim.forward
     differentiable = prim.differentiable
     rule_a_reads, rule_b_reads = (prim.save_bits + [0, 0])[:2]
     general = prim.saves_out
+    quick = "fc" if prim.takes is None or "c" in prim.takes else "f"
     no_params: dict = {}
 
     def run(a: Any, b: Any) -> Any:
         mode = thread.mode
         if mode == SLOW or general or not isinstance(a, Tensor):
-            return gate(prim, (a, b), no_params)
+            return otherwise(prim, (a, b), no_params)
         x = a.array
         kind = x.dtype
         if isinstance(b, Tensor):
             y = b.array
             if kind is not y.dtype:
-                return gate(prim, (a, b), no_params)
+                return otherwise(prim, (a, b), no_params)
             other = b
-        elif (b.__class__ is float or b.__class__ is int) and kind.kind == "f":
+        elif (b.__class__ is float or b.__class__ is int) and kind.char in "fd":
             y = b
             other = None
         else:
-            return gate(prim, (a, b), no_params)
-        if x.__class__ is not ndarray or kind.kind not in "fc":
-            return gate(prim, (a, b), no_params)
+            return otherwise(prim, (a, b), no_params)
+        if x.__class__ is not ndarray or kind.kind not in quick:
+            return otherwise(prim, (a, b), no_params)
         try:
             result = forward(x, y)
         except ValueError:
-            return gate(prim, (a, b), no_params)
+            return otherwise(prim, (a, b), no_params)
         if result.__class__ is not ndarray:
             result = finish(result)
         out = _new(Tensor)

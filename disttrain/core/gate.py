@@ -76,6 +76,7 @@ class Primitive:
         self.nondiff_outputs: tuple[int, ...] = ()
         self.random = False
         self.samples: Callable | None = None
+        self.takes: str | None = None  # numpy's kinds that it is defined for; None: all
         self.simple = False  # one tensor in, one out, nothing special: the gate's short way
 
     def __repr__(self) -> str:

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from ..core.gate import Primitive
-from .promotion import float_args, same_type_args
+from .promotion import float_args, only, same_type_args
 
 REGISTRY: dict[str, Primitive] = {}
 
@@ -83,10 +83,14 @@ def unary(
     expr: Callable | None = None,
     floating: bool = False,
     out_bool: bool = False,
+    takes: str | None = None,
+    promote: Callable | None = None,
     samples: Callable | None = None,
 ) -> Primitive:
     """Declare an elementwise function of one tensor; ``d`` is its vjp rule. ``floating``: integer
-    input is converted to the default floating type."""
+    input is converted to the default floating type. ``takes``: numpy's kinds that it is defined
+    for (None: all)."""
+    promote = promote or (float_args if floating else None)
     prim = primitive(
         name,
         forward,
@@ -94,10 +98,10 @@ def unary(
         vjp={"a": d} if d else None,
         shape=lambda a: (a.shape, np.dtype(bool) if out_bool else a.dtype),
         expr=expr,
-        promote=float_args if floating else None,
+        promote=only(name, takes, promote) if takes else promote,
         samples=samples,
     )
-    prim.elementwise = True
+    prim.elementwise, prim.takes = True, takes
     return prim
 
 
@@ -110,9 +114,13 @@ def binary(
     expr: Callable | None = None,
     floating: bool = False,
     out_bool: bool = False,
+    takes: str | None = None,
+    promote: Callable | None = None,
     samples: Callable | None = None,
 ) -> Primitive:
-    """Declare an elementwise function of two tensors (or a tensor and a scalar), broadcasting."""
+    """Declare an elementwise function of two tensors (or a tensor and a scalar), broadcasting.
+    ``takes``: numpy's kinds, of the operands' common type, that it is defined for (None: all)."""
+    promote = promote or (float_args if floating else same_type_args)
     rules = {k: r for k, r in (("a", da), ("b", db)) if r}
     prim = primitive(
         name,
@@ -121,10 +129,10 @@ def binary(
         vjp=rules or None,
         shape=lambda a, b: (broadcast(a, b), np.dtype(bool) if out_bool else type_of(a, b)),
         expr=expr,
-        promote=float_args if floating else same_type_args,
+        promote=only(name, takes, promote) if takes else promote,
         samples=samples,
     )
-    prim.elementwise = True
+    prim.elementwise, prim.takes = True, takes
     return prim
 
 

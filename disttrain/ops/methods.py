@@ -74,7 +74,7 @@ Tensor.__matmul__ = products.matmul
 Tensor.__rmatmul__ = lambda self, other: products.matmul(create.as_tensor(other), self)
 Tensor.__pow__ = math.pow
 Tensor.__rsub__ = _reflected(_rsub)
-Tensor.__rtruediv__ = _reflected(el.div)
+Tensor.__rtruediv__ = _reflected(math.fast_div)
 Tensor.__rpow__ = _reflected(el.pow_)
 Tensor.__floordiv__ = _operator(el.floor_divide)
 Tensor.__rfloordiv__ = _reflected(el.floor_divide)
@@ -84,6 +84,8 @@ Tensor.__and__ = Tensor.__rand__ = _operator(el.bitwise_and)
 Tensor.__or__ = Tensor.__ror__ = _operator(el.bitwise_or)
 Tensor.__xor__ = Tensor.__rxor__ = _operator(el.bitwise_xor)
 Tensor.__lshift__, Tensor.__rshift__ = _operator(el.left_shift), _operator(el.right_shift)
+Tensor.__rlshift__ = _reflected(el.left_shift)
+Tensor.__rrshift__ = _reflected(el.right_shift)
 Tensor.__invert__ = el.bitwise_not
 Tensor.__lt__, Tensor.__le__ = _operator(math.lt), _operator(math.le)
 Tensor.__gt__, Tensor.__ge__ = _operator(math.gt), _operator(math.ge)

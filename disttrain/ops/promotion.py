@@ -6,6 +6,7 @@ higher category (bool < integer < floating < complex).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -83,7 +84,8 @@ def convert(args: tuple, kind: dtypes.dtype) -> tuple:
 
 
 def _fit_scalar(value: Any, kind: dtypes.dtype) -> Any:
-    """Scalars stay Python's (numpy gives them the array's type), except where numpy would not."""
+    """Scalars stay Python's (numpy gives them the array's type), except where numpy would not.
+    Integers that the type cannot hold wrap around, as those in tensors do."""
     if kind.is_floating_point:
         if kind.np.kind == "V" or isinstance(value, bool):
             return kind.np.type(value)
@@ -92,9 +94,100 @@ def _fit_scalar(value: Any, kind: dtypes.dtype) -> Any:
         return complex(value)
     if kind is dtypes.bool:
         return bool(value)
-    if value < 0 and not kind.is_signed:
-        return kind.np.type(np.int64(value))
-    return int(value)
+    value = int(value)
+    low, high = _RANGES[kind]
+    return value if low <= value <= high else _wrapped(value, kind)
+
+
+_RANGES = {
+    kind: (int(np.iinfo(kind.np).min), int(np.iinfo(kind.np).max))
+    for kind in dtypes.ALL
+    if kind.np.kind in "iu"
+}
+
+
+def _wrapped(value: int, kind: dtypes.dtype) -> int:
+    low, high = _RANGES[kind]
+    return (value - low) % (high - low + 1) + low
+
+
+def fitted(where: str, value: Any, kind: dtypes.dtype) -> Any:
+    """A number as it is written to elements of ``kind``; ``DTypeError`` where it does not fit.
+
+    Unsigned types count negative numbers from their end, as PyTorch has it.
+    """
+    value = scalar(value)
+    fits = True
+    if isinstance(value, complex):
+        fits = kind.is_complex or value.imag == 0
+        value = value if kind.is_complex else value.real
+    if fits and kind in _RANGES:
+        low, high = _RANGES[kind]
+        fits = value == value and (low or -high) <= value <= high
+        value = _fit_scalar(value, kind) if fits else value
+    elif fits and kind.is_floating_point and abs(value) != np.inf:
+        fits = not abs(value) > dtypes.finfo(kind).max
+    if not fits:
+        raise DTypeError(
+            f"{where}: value {value!r} cannot be converted to {kind!r} without overflow; use a "
+            "wider type, or clamp the value first"
+        )
+    return value
+
+
+# --- which types an operation takes -------------------------------------------------------------
+_KINDS = {"b": "booleans", "i": "integers", "u": "integers", "f": "floating-point numbers",
+          "V": "floating-point numbers", "c": "complex numbers"}  # fmt: skip
+
+
+def refuse(where: str, kind: np.dtype) -> DTypeError:
+    """The error of an operation that has no meaning for ``kind``."""
+    return DTypeError(
+        f"{where}: {dtypes.of(kind)!r} given; it is not defined for {_KINDS[kind.kind]}; convert "
+        "the tensor first, for example with .float()"
+    )
+
+
+def only(where: str, kinds: str, then: Callable | None = None) -> Callable:
+    """The promotion ``then``, for results whose numpy kind is one of ``kinds``."""
+
+    def promote(args: tuple) -> tuple:
+        args = args if then is None else then(args)
+        for a in args:
+            if isinstance(a, Tensor):
+                kind = a.meta()[1]
+                if kind.kind not in kinds:
+                    raise refuse(where, kind)
+                break
+        return args
+
+    return promote
+
+
+def no_bool(where: str, then: Callable) -> Callable:
+    """The promotion ``then``, for operands none of which is boolean."""
+
+    def promote(args: tuple) -> tuple:
+        for a in args:
+            if a.__class__ is bool or (isinstance(a, Tensor) and a.meta()[1].kind == "b"):
+                raise DTypeError(
+                    f"{where}: a boolean operand given; subtraction is not defined for booleans; "
+                    "use ^, logical_xor or logical_not"
+                )
+        return then(args)
+
+    return promote
+
+
+def same_type(where: str, *tensors: Tensor | None) -> None:
+    """``DTypeError`` unless all have one element type (None: not given)."""
+    kinds = {t.meta()[1] for t in tensors if t is not None}
+    if len(kinds) > 1:
+        given = " and ".join(repr(t.dtype) for t in tensors if t is not None)
+        raise DTypeError(
+            f"{where}: expected all tensors to have the same dtype, but {given} were given; "
+            "convert them to one type first, for example with .to(other.dtype)"
+        )
 
 
 def same_type_args(args: tuple) -> tuple:

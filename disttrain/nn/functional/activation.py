@@ -8,6 +8,7 @@ from typing import Any
 from ... import ops
 from ...core import Tensor
 from ...errors import ConfigError, ShapeError
+from ...ops.primitives.elementwise import logaddexp
 from .common import into
 
 _SELU_ALPHA = 1.6732632423543772848170429916717
@@ -123,13 +124,13 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """x tanh(softplus(x))"""
-    return into(input, lambda x: x * ops.tanh(ops.logaddexp(x, 0.0)), inplace)
+    return into(input, lambda x: x * ops.tanh(logaddexp(x, 0.0)), inplace)
 
 
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """log(1 + exp(beta x)) / beta; x itself where beta x > threshold"""
     scaled = input * beta if beta != 1 else input
-    smooth = ops.logaddexp(scaled, 0.0)
+    smooth = logaddexp(scaled, 0.0)
     if beta != 1:
         smooth = smooth / beta
     return ops.where(scaled > threshold, input, smooth)
@@ -137,7 +138,7 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
 
 def logsigmoid(input: Tensor) -> Tensor:
     """log(sigmoid(x))"""
-    return -ops.logaddexp(-input, 0.0)
+    return -logaddexp(-input, 0.0)
 
 
 def sigmoid(input: Tensor) -> Tensor:

@@ -7,22 +7,16 @@ from collections.abc import Callable
 from ... import ops
 from ...core import Tensor
 from ...errors import ShapeError
+from ...ops.functions.args import in_float32
 from .common import legacy_reduction, reduce_loss
 
 
 def vector_norm(x: Tensor, p: float, dim: int, keepdim: bool = False) -> Tensor:
     """(sum |x|^p)^(1/p) along ``dim``; the gradient at 0 is 0."""
-    if p == float("inf"):
-        return x.abs().amax(dim, keepdim)
-    if p == 1:
-        return x.abs().sum(dim, keepdim)
-    total = ops.square(x).sum(dim, keepdim) if p == 2 else (x.abs() ** p).sum(dim, keepdim)
-    zero = total == 0
-    safe = ops.where(zero, 1.0, total)
-    root = ops.sqrt(safe) if p == 2 else safe ** (1.0 / p)
-    return ops.where(zero, 0.0, root)
+    return ops.norm(x, p, dim, keepdim)
 
 
+@in_float32
 def normalize(
     input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: None = None
 ) -> Tensor:
@@ -30,6 +24,7 @@ def normalize(
     return input / vector_norm(input, p, dim, True).clamp(min=eps)
 
 
+@in_float32
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """x1·x2 / (max(|x1|, eps) max(|x2|, eps)) along ``dim``"""
     a = x1 / vector_norm(x1, 2, dim, True).clamp(min=eps)
@@ -37,6 +32,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     return (a * b).sum(dim)
 
 
+@in_float32
 def pairwise_distance(
     x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> Tensor:
@@ -44,6 +40,7 @@ def pairwise_distance(
     return vector_norm(x1 - x2 + eps, p, -1, keepdim)
 
 
+@in_float32
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0,
     size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
@@ -64,6 +61,7 @@ def cosine_embedding_loss(
     return reduce_loss(loss, reduction, "cosine_embedding_loss")
 
 
+@in_float32
 def triplet_margin_loss(
     anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2,
     eps: float = 1e-6, swap: bool = False, size_average: bool | None = None,

@@ -7,7 +7,24 @@ import numpy as np
 from ... import ops
 from ...core import Tensor
 from ...errors import ConfigError, ShapeError
+from ...ops.functions.args import in_float32, kinds
+from ...ops.primitives.elementwise import logaddexp
+from ...ops.promotion import refuse, same_type
 from .common import check_reduction, check_same_shape, legacy_reduction, reduce_loss
+
+
+def softplus(x: Tensor) -> Tensor:
+    """log(1 + exp(x)), for all x."""
+    return logaddexp(x, 0.0)
+
+
+def _together(where: str, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Both in their common type, which must be a floating-point one."""
+    check_same_shape(where, input, target)
+    kind = ops.result_type(input, target)
+    if not kind.is_floating_point:
+        raise refuse(where, kind.np)
+    return input.to(kind), target.to(kind)
 
 
 def mse_loss(
@@ -18,11 +35,23 @@ def mse_loss(
     reduction: str = "mean",
     weight: Tensor | None = None,
 ) -> Tensor:
-    """(input - target)²"""
+    """(input - target)²; with ``weight``, "mean" divides by the sum of the weights"""
     reduction = legacy_reduction(size_average, reduce, reduction)
-    check_same_shape("mse_loss", input, target)
-    loss = ops.square(input - target)
-    return reduce_loss(loss if weight is None else loss * weight, reduction, "mse_loss")
+    input, target = _together("mse_loss", input, target)
+    return _weighted(ops.square(input - target), weight, reduction, "mse_loss")
+
+
+def _weighted(loss: Tensor, weight: Tensor | None, reduction: str, where: str) -> Tensor:
+    """The loss reduced; a weighted mean where weights are given."""
+    if weight is None:
+        return reduce_loss(loss, reduction, where)
+    if weight.shape != loss.shape:
+        raise ShapeError(
+            f"{where}: weight of shape {list(weight.shape)} given; needed that of the loss, "
+            f"{list(loss.shape)}"
+        )
+    loss = loss * weight
+    return loss.sum() / weight.sum() if reduction == "mean" else reduce_loss(loss, reduction, where)
 
 
 def l1_loss(
@@ -31,11 +60,12 @@ def l1_loss(
     size_average: bool | None = None,
     reduce: bool | None = None,
     reduction: str = "mean",
+    weight: Tensor | None = None,
 ) -> Tensor:
     """|input - target|"""
     reduction = legacy_reduction(size_average, reduce, reduction)
     check_same_shape("l1_loss", input, target)
-    return reduce_loss((input - target).abs(), reduction, "l1_loss")
+    return _weighted((input - target).abs(), weight, reduction, "l1_loss")
 
 
 def smooth_l1_loss(
@@ -52,7 +82,7 @@ def smooth_l1_loss(
     if beta == 0:
         return l1_loss(input, target, size_average, reduce, reduction)
     reduction = legacy_reduction(size_average, reduce, reduction)
-    check_same_shape("smooth_l1_loss", input, target)
+    input, target = _together("smooth_l1_loss", input, target)
     return reduce_loss(_huber(input - target, beta) / beta, reduction, "smooth_l1_loss")
 
 
@@ -66,7 +96,7 @@ def huber_loss(
     """d² / 2 where d = |input - target| < delta, else delta (d - delta / 2)"""
     if delta <= 0:
         raise ConfigError(f"huber_loss: delta={delta} given; it must be positive")
-    check_same_shape("huber_loss", input, target)
+    input, target = _together("huber_loss", input, target)
     loss = _huber(input - target, delta)
     return reduce_loss(loss if weight is None else loss * weight, reduction, "huber_loss")
 
@@ -109,6 +139,7 @@ def nll_loss(
     return ops.nll_loss(input, target, weight, ignore_index, reduction)
 
 
+@in_float32
 def binary_cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -120,6 +151,8 @@ def binary_cross_entropy(
     """-(t log x + (1 - t) log(1 - x)) for probabilities x; logarithms are cut at -100"""
     reduction = legacy_reduction(size_average, reduce, reduction)
     _need_same_shape("binary_cross_entropy", input, target)
+    kinds("binary_cross_entropy", "fV", input)
+    same_type("binary_cross_entropy", input, target, weight)
     if type(input) is Tensor and not input.is_meta:
         x = input.array
         if x.size and not (np.min(x) >= 0 and np.max(x) <= 1):
@@ -135,6 +168,7 @@ def binary_cross_entropy(
     return reduce_loss(loss if weight is None else loss * weight, reduction, "binary_cross_entropy")
 
 
+@in_float32
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
@@ -147,7 +181,7 @@ def binary_cross_entropy_with_logits(
     """``binary_cross_entropy`` of sigmoid(input), stable for large inputs"""
     reduction = legacy_reduction(size_average, reduce, reduction)
     _need_same_shape("binary_cross_entropy_with_logits", input, target)
-    miss = ops.logaddexp(-input, 0.0)
+    miss = softplus(-input)
     if pos_weight is not None:
         miss = miss * ((pos_weight - 1) * target + 1)
     loss = (1 - target) * input + miss
@@ -164,6 +198,7 @@ def _need_same_shape(where: str, input: Tensor, target: Tensor) -> None:
         )
 
 
+@in_float32
 def kl_div(
     input: Tensor,
     target: Tensor,
@@ -189,6 +224,7 @@ def kl_div(
     return reduce_loss(loss, reduction, "kl_div")
 
 
+@in_float32
 def hinge_embedding_loss(
     input: Tensor, target: Tensor, margin: float = 1.0, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean",
@@ -200,6 +236,7 @@ def hinge_embedding_loss(
     return reduce_loss(pull + push, reduction, "hinge_embedding_loss")
 
 
+@in_float32
 def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0,
     size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
@@ -210,15 +247,17 @@ def margin_ranking_loss(
     return reduce_loss(loss, reduction, "margin_ranking_loss")
 
 
+@in_float32
 def soft_margin_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
     """log(1 + exp(-target input))"""
     reduction = legacy_reduction(size_average, reduce, reduction)
-    return reduce_loss(ops.logaddexp(-target * input, 0.0), reduction, "soft_margin_loss")
+    return reduce_loss(softplus(-target * input), reduction, "soft_margin_loss")
 
 
+@in_float32
 def poisson_nll_loss(
     input: Tensor, target: Tensor, log_input: bool = True, full: bool = False,
     size_average: bool | None = None, eps: float = 1e-8, reduce: bool | None = None,
@@ -237,6 +276,7 @@ def poisson_nll_loss(
     return reduce_loss(loss, reduction, "poisson_nll_loss")
 
 
+@in_float32
 def gaussian_nll_loss(
     input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-6,
     reduction: str = "mean",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ... import ops
-from ...core import Tensor, dtypes
+from ...core import Tensor
 from ...errors import ConfigError, ShapeError
+from ...ops.functions.args import in_float32
 
 
 def batch_norm(
@@ -55,12 +56,7 @@ def rms_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
     """Divide by the root mean square over the last dimensions (Zhang, Sennrich, 2019)"""
-    shape = _tail("rms_norm", input, normalized_shape, weight)
-    if eps is None:
-        eps = dtypes.finfo(input.dtype).eps
-    dims = tuple(range(-len(shape), 0))
-    out = input * ops.rsqrt(ops.square(input).mean(dims, keepdim=True) + eps)
-    return out if weight is None else out * weight
+    return ops.rms_norm(input, _tail("rms_norm", input, normalized_shape, weight), weight, eps)
 
 
 def _tail(where: str, input: Tensor, normalized_shape: Any, weight: Any) -> tuple[int, ...]:
@@ -87,19 +83,7 @@ def group_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """Normalise each sample over groups of channels (Wu, He, 2018)"""
-    if input.ndim < 2:
-        raise ShapeError(
-            f"group_norm: input of shape {list(input.shape)} given; needed (N, C, ...)"
-        )
-    n, c = input.shape[:2]
-    if num_groups < 1 or c % num_groups:
-        raise ShapeError(
-            f"group_norm: {c} channels cannot be split into num_groups={num_groups}; the number of "
-            "channels must be divisible by it"
-        )
-    grouped = input.reshape(n, num_groups, -1)
-    out = _standardised(grouped, (-1,), eps).reshape(input.shape)
-    return _scaled(out, weight, bias)
+    return ops.group_norm(input, num_groups, weight, bias, eps)
 
 
 def instance_norm(
@@ -114,45 +98,12 @@ def instance_norm(
 ) -> Tensor:
     """Normalise each channel of each sample over its places (Ulyanov et al., 2016)"""
     momentum = 0.0 if momentum is None else momentum
-    if not use_input_stats:
-        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
-    dims = tuple(range(2, input.ndim))
-    places = 1
-    for d in dims:
-        places *= input.shape[d]
-    if places == 1:
-        raise ShapeError(
-            "instance_norm: expected more than 1 spatial element when training, got input of shape "
-            f"{list(input.shape)}"
-        )
-    if running_mean is not None and running_var is not None:
-        _track(input, running_mean, running_var, dims, momentum, places)
-    return _scaled(_standardised(input, dims, eps), weight, bias)
+    return ops.instance_norm(
+        input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps
+    )
 
 
-def _track(
-    input: Tensor, mean: Tensor, var: Tensor, dims: tuple, momentum: float, places: int
-) -> None:
-    """Move the running statistics towards those of this batch."""
-    x = input.detach()
-    batch_mean = x.mean(dims).mean(0)
-    batch_var = ops.square(x - x.mean(dims, keepdim=True)).mean(dims).mean(0)
-    mean.copy_(mean * (1 - momentum) + batch_mean * momentum)
-    var.copy_(var * (1 - momentum) + batch_var * (momentum * places / (places - 1)))
-
-
-def _standardised(x: Tensor, dims: tuple, eps: float) -> Tensor:
-    centred = x - x.mean(dims, keepdim=True)
-    return centred * ops.rsqrt(ops.square(centred).mean(dims, keepdim=True) + eps)
-
-
-def _scaled(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    shape = (1, -1) + (1,) * (x.ndim - 2)
-    if weight is not None:
-        x = x * weight.reshape(shape)
-    return x if bias is None else x + bias.reshape(shape)
-
-
+@in_float32
 def local_response_norm(
     input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> Tensor:

@@ -9,103 +9,12 @@ import numpy as np
 from ... import ops
 from ...core import Tensor, wrap
 from ...errors import ConfigError, ShapeError
-from .common import need_dims, per_dim
+from .common import need_dims
 
 _LAYOUT = {1: "(N, C, L) or (C, L)", 2: "(N, C, H, W) or (C, H, W)", 3: "(N, C, D, H, W)"}
 
-
-def max_pool2d(
-    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-    ceil_mode: bool = False, return_indices: bool = False,
-) -> Any:  # fmt: skip
-    """The largest value of each window of (N, C, H, W); stride defaults to the kernel size"""
-    return _max(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
-
-
-def max_pool1d(
-    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-    ceil_mode: bool = False, return_indices: bool = False,
-) -> Any:  # fmt: skip
-    """The largest value of each window of (N, C, L)"""
-    return _max(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
-
-
-def avg_pool2d(
-    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
-    count_include_pad: bool = True, divisor_override: int | None = None,
-) -> Tensor:  # fmt: skip
-    """The mean of each window of (N, C, H, W); ``count_include_pad`` counts the padded zeros"""
-    where = "avg_pool2d"
-    need_dims(where, input, (3, 4), _LAYOUT[2])
-    if input.ndim == 3:
-        rest = (stride, padding, ceil_mode, count_include_pad, divisor_override)
-        return avg_pool2d(input.unsqueeze(0), kernel_size, *rest).squeeze(0)
-    kernel, stride, padding, _ = _sizes(where, 2, input, kernel_size, stride, padding, 1)
-    if divisor_override is not None and divisor_override == 0:
-        raise ConfigError("avg_pool2d: divisor_override must not be 0")
-    return ops.avg_pool2d(
-        input, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override
-    )
-
-
-def avg_pool1d(
-    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
-    count_include_pad: bool = True,
-) -> Tensor:  # fmt: skip
-    """The mean of each window of (N, C, L)"""
-    where = "avg_pool1d"
-    need_dims(where, input, (2, 3), _LAYOUT[1])
-    kernel, stride, padding, _ = _sizes(where, 1, input, kernel_size, stride, padding, 1)
-    x = input.unsqueeze(-2)
-    out = avg_pool2d(x, (1, *kernel), (1, *stride), (0, *padding), ceil_mode, count_include_pad)
-    return out.squeeze(-2)
-
-
-def _sizes(
-    where: str, n: int, input: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any
-) -> tuple[tuple, tuple, tuple, tuple]:
-    kernel = per_dim(kernel, n, where, "kernel_size")
-    stride = kernel if stride is None or stride == [] else per_dim(stride, n, where, "stride")
-    padding = per_dim(padding, n, where, "padding")
-    dilation = per_dim(dilation, n, where, "dilation")
-    if min(kernel) < 1 or min(stride) < 1 or min(dilation) < 1:
-        raise ConfigError(
-            f"{where}: kernel_size={kernel}, stride={stride}, dilation={dilation} given; needed at "
-            "least 1 everywhere"
-        )
-    for size, k, p, d in zip(input.shape[-n:], kernel, padding, dilation, strict=True):
-        if p > k // 2 or p < 0:
-            raise ConfigError(
-                f"{where}: padding={padding} given; it must lie between 0 and half of "
-                f"kernel_size={kernel}"
-            )
-        if size + 2 * p < d * (k - 1) + 1:
-            raise ShapeError(
-                f"{where}: input of shape {list(input.shape)} with padding {padding} is smaller "
-                f"than the window {kernel}; needed an input at least as large as the window"
-            )
-    return kernel, stride, padding, dilation
-
-
-def _max(
-    n: int, input: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
-    return_indices: bool,
-) -> Any:  # fmt: skip
-    where = f"max_pool{n}d"
-    need_dims(where, input, (n + 1, n + 2), _LAYOUT[n])
-    kernel, stride, padding, dilation = _sizes(where, n, input, kernel, stride, padding, dilation)
-    x = input.unsqueeze(0) if input.ndim == n + 1 else input
-    if n == 1:
-        x = x.unsqueeze(2)
-        kernel, stride = (1, *kernel), (1, *stride)
-        padding, dilation = (0, *padding), (1, *dilation)
-    out = ops.max_pool2d(x, kernel, stride, padding, dilation, ceil_mode, return_indices)
-
-    def shaped(t: Tensor) -> Tensor:
-        t = t.squeeze(2) if n == 1 else t
-        return t.squeeze(0) if input.ndim == n + 1 else t
-
-    return tuple(shaped(t) for t in out) if return_indices else shaped(out)
+max_pool1d, max_pool2d, max_pool3d = ops.max_pool1d, ops.max_pool2d, ops.max_pool3d
+avg_pool1d, avg_pool2d, avg_pool3d = ops.avg_pool1d, ops.avg_pool2d, ops.avg_pool3d
 
 
 # --- adaptive ---------------------------------------------------------------------------------

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ...core.tensor import Tensor
+from ...core.wide import is_half
 from ...errors import DimError, ShapeError
+from ..primitives import elementwise as el
+from ..promotion import refuse
 
 
 def one_dim(dim: int, ndim: int, where: str) -> int:
@@ -77,13 +81,54 @@ def tensor(value: Any, where: str, name: str = "input") -> Tensor:
     return value
 
 
+def in_float32(fn: Callable) -> Callable:
+    """Let ``fn``, composed of several operations, compute tensors of half types in float32 and
+    round once: what lies between may not fit into a half type, and each rounding would add up."""
+
+    @functools.wraps(fn)
+    def run(input: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(input, Tensor) or not is_half(input.meta()[1]):
+            return fn(input, *args, **kwargs)
+        given = [a for a in (input, *args, *kwargs.values()) if isinstance(a, Tensor)]
+        kinds = {t.meta()[1] for t in given if t.meta()[1].kind in "fVc"}
+        if not all(map(is_half, kinds)):
+            return fn(input, *args, **kwargs)
+        kind = kinds.pop() if len(kinds) == 1 else _FLOAT32
+        wide = {k: _widened(v) for k, v in kwargs.items()}
+        out = fn(_widened(input), *map(_widened, args), **wide)
+        return tuple(map(partial(_rounded, kind), out)) if isinstance(out, tuple) else (
+            _rounded(kind, out)
+        )  # fmt: skip
+
+    return run
+
+
+_FLOAT32 = np.dtype(np.float32)
+
+
+def _widened(a: Any) -> Any:
+    half = isinstance(a, Tensor) and is_half(a.meta()[1])
+    return el.cast(a, dtype=_FLOAT32) if half else a
+
+
+def _rounded(kind: np.dtype, out: Any) -> Any:
+    there = isinstance(out, Tensor) and out.meta()[1] == _FLOAT32 and kind != _FLOAT32
+    return el.cast(out, dtype=kind) if there else out
+
+
+def kinds(where: str, allowed: str, *tensors: Tensor) -> None:
+    """Raise ``DTypeError`` unless numpy's kinds of all element types are in ``allowed``."""
+    for t in tensors:
+        kind = t.meta()[1]
+        if kind.kind not in allowed:
+            raise refuse(where, kind)
+
+
 def numpy_names(fn: Callable) -> Callable:
     """Let ``fn`` also take numpy's ``axis`` for ``dim`` and ``keepdims`` for ``keepdim``."""
 
     @functools.wraps(fn)
     def run(*args: Any, **kwargs: Any) -> Any:
-        if not kwargs:
-            return fn(*args)
         if "axis" in kwargs:
             kwargs["dim"] = kwargs.pop("axis")
         if "keepdims" in kwargs:

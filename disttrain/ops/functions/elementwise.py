@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math as _math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ...core import dtypes, fast
+from ...core.gate import gate
 from ...core.tensor import Tensor, wrap
+from ...core.wide import is_half
+from ...errors import ConfigError, DTypeError
 from ..primitives import elementwise as el
-from ..promotion import result_type as _result_type
+from ..promotion import fitted, no_bool, refuse, result_type, same_type
+from .args import in_float32, kinds
+from .args import tensor as as_input
 
 neg = negative = fast.unary(el.neg)
 abs = absolute = fast.unary(el.absolute)  # noqa: A001
@@ -19,40 +25,101 @@ sin, cos, tanh, sigmoid = (fast.unary(p) for p in (el.sin, el.cos, el.tanh, el.s
 relu, square, erf = (fast.unary(p) for p in (el.relu, el.square, el.erf))
 exp2, expm1, log2, log10, log1p = el.exp2, el.expm1, el.log2, el.log10, el.log1p
 tan, asin, acos, atan, sinh, cosh = el.tan, el.asin, el.acos, el.atan, el.sinh, el.cosh
-asinh, acosh, atanh, reciprocal, sign = el.asinh, el.acosh, el.atanh, el.reciprocal, el.sign
-arcsin, arccos, arctan, sgn = asin, acos, atan, sign
-floor, ceil, trunc = el.floor, el.ceil, el.trunc
+asinh, acosh, atanh, reciprocal = el.asinh, el.acosh, el.atanh, el.reciprocal
+arcsin, arccos, arctan = asin, acos, atan
+floor, ceil, trunc, sign, sgn = (
+    fast.unary(p) for p in (el.floor, el.ceil, el.trunc, el.sign, el.sgn)
+)
 isnan, isinf, isfinite = el.isnan, el.isinf, el.isfinite
 logical_not, bitwise_not = el.logical_not, el.bitwise_not
-logical_and, logical_or, logical_xor = el.logical_and, el.logical_or, el.logical_xor
 bitwise_and, bitwise_or, bitwise_xor = el.bitwise_and, el.bitwise_or, el.bitwise_xor
 eq, ne, lt, le, gt, ge = (fast.binary(p) for p in (el.eq, el.ne, el.lt, el.le, el.gt, el.ge))
 greater, less, not_equal, greater_equal, less_equal = gt, lt, ne, ge, le
-remainder, fmod, floor_divide, atan2 = el.remainder, el.fmod, el.floor_divide, el.atan2
-logaddexp, maximum, minimum = el.logaddexp, el.maximum, el.minimum
-fast_add, fast_sub, fast_mul = (fast.binary(p) for p in (el.add, el.sub, el.mul))
-fast_div, pow = fast.binary(el.div), fast.binary(el.pow_)  # noqa: A001
+remainder, fmod, floor_divide = el.remainder, el.fmod, el.floor_divide
+
+
+# --- arithmetic --------------------------------------------------------------------------------
+def _scaled(prim: Any, args: tuple, params: dict) -> Tensor:
+    """The gate for products and quotients: a number beside a tensor of a half type is not rounded
+    to that type first (1e-8 and 1e5 are no float16), only the result is."""
+    kind = _half_beside_number(*args)
+    if kind is None:
+        return gate(prim, args, params)
+    wide = [el.cast(x, dtype=_FLOAT32) if isinstance(x, Tensor) else x for x in args]
+    return el.cast(gate(prim, tuple(wide), params), dtype=kind)
+
+
+_FLOAT32 = np.dtype(np.float32)
+
+
+def _half_beside_number(a: Any, b: Any) -> np.dtype | None:
+    for half, number in ((a, b), (b, a)):
+        if isinstance(half, Tensor) and is_half(half.meta()[1]):
+            if isinstance(number, Tensor):
+                shape, kind = number.meta()
+                plain = not shape and half.ndim and kind.kind in "fV" and kind != half.meta()[1]
+            else:
+                plain = isinstance(number, (int, float, np.floating, np.integer))
+            if plain:
+                return half.meta()[1]
+    return None
+
+
+fast_add, fast_sub = fast.binary(el.add), fast.binary(el.sub)
+fast_mul, fast_div = fast.binary(el.mul, _scaled), fast.binary(el.div, _scaled)
 mul = multiply = fast_mul
+pow = fast.binary(el.pow_)  # noqa: A001
 
 
-def conj(input: Tensor) -> Tensor:
-    """The complex conjugate; a real tensor itself. (Not a view: PyTorch conjugates late.)"""
-    return el.conj(input) if input.dtype.is_complex else input
+def _multiple(where: str, input: Any, other: Any, alpha: Any) -> Any:
+    """``alpha * other``, in the type of the result, which must be able to hold ``alpha``."""
+    kind = result_type(input, other)
+    whole = alpha.__class__ is int or isinstance(alpha, np.integer)
+    if alpha.__class__ is bool:
+        fits = kind is dtypes.bool
+    elif isinstance(alpha, _COMPLEX):
+        fits = kind.is_complex
+    else:
+        fits = whole or kind.is_floating_point or kind.is_complex
+    if not fits:
+        raise DTypeError(
+            f"{where}: alpha={alpha!r} given for a result of {kind!r}; it must be a number that "
+            "the type can hold"
+        )
+    alpha = fitted(where, alpha, kind)
+    if not isinstance(other, Tensor):
+        return other * alpha
+    if kind is dtypes.bool:
+        return el.logical_and(other, bool(alpha))
+    return fast_mul(el.cast(other, dtype=kind.np) if other.dtype is not kind else other, alpha)
 
 
-def conj_physical(input: Tensor) -> Tensor:
-    """``conj``."""
-    return conj(input)
+_COMPLEX = (complex, np.complexfloating)
 
 
-def add(input: Any, other: Any, *, alpha: float = 1) -> Tensor:
+def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """``input + alpha * other``."""
-    return fast_add(input, other if alpha == 1 else fast_mul(other, alpha))
+    if alpha.__class__ is int and alpha == 1:
+        return fast_add(input, other)
+    return _add_multiple(input, other, alpha)
 
 
-def sub(input: Any, other: Any, *, alpha: float = 1) -> Tensor:
+@in_float32
+def _add_multiple(input: Any, other: Any, alpha: Any) -> Tensor:
+    return fast_add(input, _multiple("add", input, other, alpha))
+
+
+def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """``input - alpha * other``."""
-    return fast_sub(input, other if alpha == 1 else fast_mul(other, alpha))
+    if alpha.__class__ is int and alpha == 1:
+        return fast_sub(input, other)
+    return _sub_multiple(input, other, alpha)
+
+
+@in_float32
+def _sub_multiple(input: Any, other: Any, alpha: Any) -> Tensor:
+    args = no_bool("sub", tuple)((input, other))
+    return fast_sub(input, _multiple("sub", *args, alpha))
 
 
 subtract = sub
@@ -65,18 +132,51 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     if rounding_mode == "floor":
         return el.floor_divide(input, other)
     if rounding_mode == "trunc":
-        quotient = el.trunc(fast_div(input, other))
-        return el.cast(quotient, dtype=_result_type(input, other).np)
-    raise ValueError(f"div: rounding_mode={rounding_mode!r}; needed None, 'floor' or 'trunc'")
+        return el.truncate_divide(input, other)
+    raise ConfigError(f"div: rounding_mode={rounding_mode!r}; needed None, 'floor' or 'trunc'")
 
 
 divide = true_divide = div
 
 
+# --- of two tensors ----------------------------------------------------------------------------
+def _of_tensors(prim: Any) -> Callable[[Tensor, Tensor], Tensor]:
+    """``prim`` for two tensors; numbers are refused, as PyTorch refuses them."""
+    name = prim.name
+
+    def run(input: Tensor, other: Tensor) -> Tensor:
+        return prim(as_input(input, name), as_input(other, name, "other"))
+
+    run.__name__ = run.__qualname__ = name
+    return run
+
+
+maximum, minimum = _of_tensors(el.maximum), _of_tensors(el.minimum)
+atan2, logaddexp = _of_tensors(el.atan2), _of_tensors(el.logaddexp)
+logical_and, logical_or = _of_tensors(el.logical_and), _of_tensors(el.logical_or)
+logical_xor = _of_tensors(el.logical_xor)
+
+
+# --- the rest ----------------------------------------------------------------------------------
+def conj(input: Tensor) -> Tensor:
+    """The complex conjugate; a real tensor itself. (Not a view: PyTorch conjugates late.)"""
+    return el.conj(input) if as_input(input, "conj").dtype.is_complex else input
+
+
+def conj_physical(input: Tensor) -> Tensor:
+    """``conj``."""
+    return conj(input)
+
+
+@in_float32
 def round(input: Tensor, *, decimals: int = 0) -> Tensor:  # noqa: A001
     """Round half to even, at ``decimals`` digits."""
     if not decimals:
         return el.round_(input)
+    if input.meta()[1].kind not in "fV":
+        raise refuse("round with decimals", input.meta()[1])
+    if decimals < 0:
+        return el.round_(input / 10.0**-decimals) * 10.0**-decimals
     return el.round_(input * 10.0**decimals) / 10.0**decimals
 
 
@@ -85,59 +185,98 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     if input is None and other is None:
         return tuple(wrap(a) for a in np.nonzero(condition.array))
     if not isinstance(input, Tensor) and not isinstance(other, Tensor):
-        kind = _result_type(input, other).np
+        kind = result_type(input, other).np
         input, other = wrap(np.asarray(input, kind)), wrap(np.asarray(other, kind))
     return el.where(condition, input, other)
 
 
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:  # noqa: A002
-    """Limit to ``[min, max]`` (numbers or tensors)."""
+    """Limit to ``[min, max]`` (numbers, or tensors). Where min is above max, the result is max."""
+    as_input(input, "clamp")
     if min is None and max is None:
-        raise ValueError("clamp: neither min nor max was given; at least one is needed")
+        raise ConfigError("clamp: neither min nor max was given; at least one is needed")
     if isinstance(min, Tensor) or isinstance(max, Tensor):
-        out = input if min is None else el.maximum(input, min)
-        return out if max is None else el.minimum(out, max)
-    return el.clip(input, low=min, high=max)
+        if not all(isinstance(x, Tensor) or x is None for x in (min, max)):
+            raise TypeError("clamp: min and max must both be tensors or both be numbers")
+        out = input if min is None else el.clip_below(input, min)
+        return out if max is None else el.clip_above(out, max)
+    kind = result_type(input, *(x for x in (min, max) if x is not None))
+    if kind.np.kind not in "iufV":
+        raise refuse("clamp", kind.np)
+    low, high = (x if x is None else fitted("clamp", x, kind) for x in (min, max))
+    if low != low or high != high:
+        return input * _math.nan
+    if kind is not input.dtype:
+        input = el.cast(input, dtype=kind.np)
+    return el.clip(input, low=low, high=high)
 
 
 clip = clamp
 
 
 def clamp_min(input: Tensor, min: Any) -> Tensor:  # noqa: A002
+    """``clamp`` from below."""
     return clamp(input, min=min)
 
 
 def clamp_max(input: Tensor, max: Any) -> Tensor:  # noqa: A002
+    """``clamp`` from above."""
     return clamp(input, max=max)
 
 
+@in_float32
 def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
-    """``input + weight * (end - input)``."""
-    return input + (end - input) * weight
+    """``input + weight * (end - input)``, exact at both ends."""
+    same_type("lerp", input, as_input(end, "lerp", "end"))
+    kinds("lerp", "fVc", input)
+    if isinstance(weight, Tensor) and weight.ndim:
+        same_type("lerp", input, weight)
+    if not isinstance(weight, Tensor):
+        if _math.hypot(weight.real, weight.imag) < 0.5:
+            return input + (end - input) * weight
+        return end - (end - input) * (1 - weight)
+    near = el.lt(abs(weight), 0.5)
+    gap = end - input
+    return el.where(near, input + gap * weight, end - gap * (1 - weight))
 
 
-def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
+@in_float32
+def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
     """``input + value * tensor1 * tensor2``."""
-    return input + (tensor1 * tensor2) * value
+    kind = result_type(input, tensor1, tensor2)
+    if kind is dtypes.bool:
+        raise refuse("addcmul", kind.np)
+    product = fast_mul(el.cast(tensor1, dtype=kind.np), tensor2)
+    return input + (product if value == 1 else product * fitted("addcmul", value, kind))
 
 
-def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
-    """``input + value * tensor1 / tensor2``."""
-    return input + (tensor1 / tensor2) * value
+@in_float32
+def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
+    """``input + value * tensor1 / tensor2``; integers are not divided."""
+    if not {t.meta()[1].kind for t in (tensor1, tensor2)} & set("fVc"):
+        raise DTypeError(
+            "addcdiv: two integer tensors given to divide; convert one with .float() first, or use "
+            "addcmul with div(..., rounding_mode='trunc')"
+        )
+    quotient = tensor1 / tensor2
+    return input + (quotient if value == 1 else quotient * value)
 
 
-def xlogy(input: Tensor, other: Tensor) -> Tensor:
-    """``input * log(other)``, 0 where ``input`` is 0."""
-    safe = el.where(input == 0, other * 0 + 1.0, other)
-    return input * log(safe)
+def xlogy(input: Any, other: Any) -> Tensor:
+    """``input * log(other)``, 0 where ``input`` is 0 and ``other`` is not nan."""
+    return el.xlogy(input, other)
 
 
 def nan_to_num(
-    input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
-) -> Tensor:
+    input: Tensor, nan: float | None = 0.0, posinf: float | None = None,
+    neginf: float | None = None,
+) -> Tensor:  # fmt: skip
     """Replace nan and infinities by numbers (the type's largest by default)."""
+    if as_input(input, "nan_to_num").meta()[1].kind not in "fV":
+        kinds("nan_to_num", "biu", input)
+        return el.copy(input)
     info = dtypes.finfo(input.dtype)
-    out = el.where(isnan(input), nan, input)
+    out = el.where(isnan(input), 0.0 if nan is None else nan, input)
     out = el.where(input == _math.inf, info.max if posinf is None else posinf, out)
     return el.where(input == -_math.inf, info.min if neginf is None else neginf, out)
 

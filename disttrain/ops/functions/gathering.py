@@ -14,11 +14,13 @@ from ...errors import ConfigError, DTypeError, ShapeError
 from ..primitives import elementwise as el
 from ..primitives import gathering as prim
 from ..primitives import views
+from ..promotion import refuse, same_type
 from .args import one_dim
 from .args import tensor as as_input
 from .index_arrays import as_values, bounded, index_get, index_put, integers, masked
 
 _ALL = slice(None)
+INT64 = (np.dtype(np.int64),)
 
 
 # --- along one dimension -----------------------------------------------------------------------
@@ -114,8 +116,8 @@ def scatter_reduce(
 ) -> Tensor:
     """``scatter_add`` with another reduction: sum, mean, prod, amax or amin.
 
-    prod, amax and amin have no gradient. ``include_self=False`` starts from the neutral element at
-    every place that is written.
+    ``include_self=False`` starts from the neutral element at every place that is written. The
+    gradient of amax and amin is shared among all that are equal to the result.
     """
     d, index = _along("scatter_reduce", input, dim, index)
     src = _source("scatter_reduce", input, index, as_input(src, "scatter_reduce", "src"))
@@ -128,28 +130,15 @@ def scatter_reduce(
         if reduce == "sum":
             return total
         return total / el.maximum(hits + (1.0 if include_self else 0.0), 1.0)
-    if reduce not in _REDUCTIONS:
+    if reduce not in prim.EXTREMES and reduce != "prod":
         raise ConfigError(
             f"scatter_reduce: reduce={reduce!r} given; needed sum, mean, prod, amax or amin"
         )
-    out = input.detach().array.copy()
-    at = list(np.indices(tuple(index.shape), sparse=True))
-    at[d] = index.array
-    if not include_self:
-        np.put_along_axis(out, index.array, _neutral(reduce, out.dtype), d)
-    _REDUCTIONS[reduce].at(out, tuple(at), src.detach().array)
-    return wrap(out)
-
-
-_REDUCTIONS = {"prod": np.multiply, "amax": np.maximum, "amin": np.minimum}
-
-
-def _neutral(reduce: str, kind: np.dtype) -> Any:
-    if reduce == "prod":
-        return 1
-    if kind.kind in "iu":
-        return np.iinfo(kind).min if reduce == "amax" else np.iinfo(kind).max
-    return -np.inf if reduce == "amax" else np.inf
+    if reduce != "prod" and input.meta()[1].kind == "c":
+        raise refuse("scatter_reduce", input.meta()[1])
+    return prim.scatter_reduce(
+        input, index, src, dim=d, reduce=reduce, include_self=bool(include_self)
+    )
 
 
 def _one_dimensional(where: str, input: Tensor, dim: int, index: Tensor) -> tuple[int, Tensor]:
@@ -176,6 +165,7 @@ def index_add(
 ) -> Tensor:
     """A copy of ``input`` with slice i of ``source`` (times ``alpha``) added to slice index[i]."""
     d, index = _one_dimensional("index_add", input, dim, index)
+    same_type("index_add", input, as_input(source, "index_add", "source"))
     shape = tuple(input.shape)
     need = (*shape[:d], index.shape[0], *shape[d + 1 :])
     if tuple(source.shape) != need:
@@ -189,6 +179,7 @@ def index_add(
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """A copy of ``input`` with slice i of ``source`` written over slice index[i]."""
     d, index = _one_dimensional("index_copy", input, dim, index)
+    same_type("index_copy", input, as_input(source, "index_copy", "source"))
     return index_put(input, (_ALL,) * d + (index,), source)
 
 
@@ -204,7 +195,8 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
 def take(input: Tensor, index: Tensor) -> Tensor:
     """Elements of the flattened input, in the shape of ``index``."""
     flat = views.reshape(as_input(input, "take"), shape=(-1,))
-    return prim.take(flat, bounded("take", index, 0, flat.shape[0], negative=True), dim=0)
+    index = bounded("take", index, 0, flat.shape[0], negative=True, types=INT64)
+    return prim.take(flat, index, dim=0)
 
 
 # --- masks -------------------------------------------------------------------------------------
@@ -264,7 +256,7 @@ def argwhere(input: Tensor) -> Tensor:
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """Class numbers (...) as rows (..., C) of zeros with a one; -1: as many classes as needed."""
-    index = integers("one_hot", tensor)
+    index = integers("one_hot", tensor, INT64)
     if num_classes == -1:
         num_classes = int(index.array.max(initial=-1)) + 1
     index = bounded("one_hot", index, 0, num_classes)

@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 
 from ...backends.null import NullArray
+from ...core import dtypes
 from ...core.gate import Tracer
 from ...core.tensor import Tensor, wrap
 from ...errors import DimError, DTypeError, ShapeError
 from ..primitives import elementwise as el
 from ..primitives import gathering as prim
 from ..primitives import views
+from ..promotion import fitted
 
 _ALL = slice(None)
 
@@ -28,15 +30,19 @@ def visible(t: Any) -> bool:
     return not isinstance(t, Tracer) and t.array.__class__ is np.ndarray
 
 
-def integers(where: str, index: Any) -> Tensor:
-    """``index`` as a Tensor of integers."""
+_INDICES = (np.dtype(np.int64), np.dtype(np.int32))
+
+
+def integers(where: str, index: Any, types: tuple = _INDICES) -> Tensor:
+    """``index`` as a Tensor of integers, of one of ``types``."""
     if not isinstance(index, Tensor):
         array = np.asarray(index)
         index = wrap(array.astype(np.int64) if array.size == 0 else array)
-    kind = index.meta()[1]
-    if kind.kind not in "iu":
+    if index.meta()[1] not in types:
+        names = " or ".join(t.name for t in types)
         raise DTypeError(
-            f"{where}: an index of type {index.dtype!r} given; indices are integers: use .long()"
+            f"{where}: an index of type {index.dtype!r} given; indices are integers "
+            f"({names}): use .long()"
         )
     return index
 
@@ -48,9 +54,11 @@ def _out_of_range(where: str, bad: int, dim: int, size: int) -> DimError:
     )
 
 
-def bounded(where: str, index: Tensor, dim: int, size: int, negative: bool = False) -> Tensor:
+def bounded(
+    where: str, index: Tensor, dim: int, size: int, negative: bool = False, types: tuple = _INDICES
+) -> Tensor:
     """``index`` checked against ``size``; counted from the end where it may be negative."""
-    index = integers(where, index)
+    index = integers(where, index, types)
     if not visible(index):
         if index.is_meta or not negative:
             return index
@@ -216,6 +224,11 @@ def index_put(a: Tensor, items: tuple, values: Any, accumulate: bool = False) ->
     """A copy of ``a`` with ``a[items] = values`` (or ``+=``, counting repeated places)."""
     items = tuple(items)
     shape, kind = a.meta()
+    if isinstance(values, Tensor) and values.meta()[1] != kind and values.ndim:
+        raise DTypeError(
+            f"index_put: values of {values.dtype!r} given for a tensor of {a.dtype!r}; both need "
+            "the same type: convert the values with .to(x.dtype)"
+        )
     values = as_values(values, kind)
     mask = items[0] if len(items) == 1 else None
     if _is_mask(mask) and not accumulate and len(values.shape) == 0:
@@ -230,6 +243,9 @@ def index_put(a: Tensor, items: tuple, values: Any, accumulate: bool = False) ->
 
 
 def as_values(values: Any, kind: np.dtype) -> Tensor:
+    """``values`` (a tensor, or numbers that ``kind`` can hold) in the type ``kind``."""
+    if isinstance(values, (int, float, complex)):
+        values = fitted("index_put", values, dtypes.of(kind))
     if not isinstance(values, Tensor):
         return wrap(np.asarray(values, dtype=kind))
     return values if values.meta()[1] == kind else el.cast(values, dtype=kind)

@@ -25,6 +25,8 @@ from ...errors import CaptureError, DTypeError, ShapeError
 from ..primitives import elementwise as el
 from ..primitives.views import expand
 from ..primitives.write import OVERLAP, assign, ndarray, overlaps_itself, unlock, view_write
+from ..promotion import fitted
+from . import elementwise
 
 
 def records(*args: Any) -> bool:
@@ -78,7 +80,7 @@ def _quick(self: Tensor, args: tuple, ufunc: Any) -> bool:
             y = y.array
             if y.ndim > x.ndim:
                 return False
-        elif y.__class__ is not float and y.__class__ is not int:
+        elif (y.__class__ is not float and y.__class__ is not int) or x.dtype.itemsize == 2:
             return False
     if not thread.mode and self.graph_node() is not None:
         return False
@@ -311,6 +313,7 @@ def fill_(self: Tensor, value: Any) -> Tensor:
                 "needed; use copy_ for more"
             )
         return copy_(self, value)
+    value = fitted("fill_", value, self.dtype)
     recording = records(self)
     if recording:
         check_inplace(self, "fill_")
@@ -331,15 +334,7 @@ def zero_(self: Tensor) -> Tensor:
     return fill_(self, 0)
 
 
-def _add(self: Tensor, other: Any, alpha: float = 1) -> Tensor:
-    return el.add(self, other if alpha == 1 else other * alpha)
-
-
-def _sub(self: Tensor, other: Any, alpha: float = 1) -> Tensor:
-    return el.sub(self, other if alpha == 1 else other * alpha)
-
-
-add_ = inplace("add_", _add, np.add)
-sub_ = inplace("sub_", _sub, np.subtract)
-mul_ = inplace("mul_", el.mul, np.multiply)
-div_ = inplace("div_", el.div, np.true_divide)
+add_ = inplace("add_", elementwise.add, np.add)
+sub_ = inplace("sub_", elementwise.sub, np.subtract)
+mul_ = inplace("mul_", elementwise.mul, np.multiply)
+div_ = inplace("div_", elementwise.div, np.true_divide)

@@ -28,8 +28,8 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     d = check.one_dim(dim, full[0].ndim, "cat")
     _check_cat(full, d)
     kind = full[0].meta()[1]
-    if any(t.meta()[1] != kind for t in full):
-        kind = result_type(*full).np
+    if any(t.meta()[1] != kind for t in tensors):
+        kind = result_type(*tensors).np
         full = [t if t.meta()[1] == kind else el.cast(t, dtype=kind) for t in full]
     return views.cat(*full, dim=d, sizes=tuple(t.meta()[0][d] for t in full))
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import math as _math
 from typing import Any
 
-from ...core import fast
+from ...core import dtypes, fast
 from ...core.tensor import Tensor
-from ...errors import ShapeError
+from ...errors import ConfigError, DimError, DTypeError, ShapeError
 from ..primitives import elementwise as el
 from ..primitives import linalg
-from ..primitives.views import reshape
-from .args import numpy_names
+from ..primitives.views import permute, reshape
+from ..promotion import fitted, same_type
+from .args import in_float32, kinds, numpy_names, one_dim
 from .args import tensor as as_input
+from .create import zeros_like
 from .elementwise import abs, square
-from .reduce import amax, amin, count_nonzero, root, sum, typed
+from .reduce import amax, amin, root, sum, typed
 
 _fast_matmul = fast.binary(linalg.matmul)
 
@@ -76,7 +78,18 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
     return matmul(input, tensor)
 
 
-inner = matmul
+def inner(input: Tensor, other: Tensor) -> Tensor:
+    """Sums of products over the last dimension of both: (..., n) and (...', n) to (..., ...')."""
+    if as_input(input, "inner").ndim == 0 or as_input(other, "inner", "other").ndim == 0:
+        return input * other
+    a, b = tuple(input.shape), tuple(other.shape)
+    if a[-1] != b[-1]:
+        raise ShapeError(
+            f"inner: shapes {list(a)} and {list(b)} given; the last dimensions must be equal"
+        )
+    rows, columns = reshape(input, shape=(-1, a[-1])), reshape(other, shape=(-1, a[-1]))
+    out = linalg.matmul(rows, permute(columns, dims=(1, 0)))
+    return reshape(out, shape=(*a[:-1], *b[:-1]))
 
 
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
@@ -90,8 +103,18 @@ def addmm(
     input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
     """``beta * input + alpha * mat1 @ mat2``."""
+    same_type("addmm", input, mat1, mat2)
+    return _addmm(input, mat1, mat2, beta, alpha)
+
+
+@in_float32
+def _addmm(input: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Tensor:
     product = mm(mat1, mat2)
-    return (input if beta == 1 else input * beta) + (product if alpha == 1 else product * alpha)
+    if alpha != 1:
+        product = product * fitted("addmm", alpha, product.dtype)
+    if beta == 0:  # nan and infinities of the input do not count
+        return product + zeros_like(input)
+    return (input if beta == 1 else input * fitted("addmm", beta, input.dtype)) + product
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -99,31 +122,128 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return linalg.linear(input, weight, bias)
 
 
+# --- norms -------------------------------------------------------------------------------------
+def _norm_input(where: str, input: Tensor, dtype: Any) -> Tensor:
+    kinds(where, "fVc", as_input(input, where))
+    if dtype is not None:
+        kind = dtypes.as_dtype(dtype)
+        fits = kind.is_complex if input.dtype.is_complex else kind.is_floating_point
+        if not fits or dtypes.promote_types(input.dtype, kind) is not kind:
+            raise DTypeError(
+                f"{where}: dtype={kind!r} given for {input.dtype!r}; it must be as wide, and "
+                "complex if and only if the tensor is"
+            )
+    return typed(input, dtype)
+
+
 @numpy_names
 def norm(
     input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
 ) -> Tensor:
-    """The vector p-norm over ``dim`` ('fro' and 2: Euclidean)."""
-    input = typed(input, dtype)
-    p = 2.0 if p in ("fro", None) else float(p)
-    if p == 2.0:
-        return root(sum(square(abs(input)), dim, keepdim))
-    if p == _math.inf:
-        return amax(abs(input), dim, keepdim)
-    if p == -_math.inf:
-        return amin(abs(input), dim, keepdim)
-    if p == 0.0:
-        return el.cast(count_nonzero(input, dim), dtype=input.dtype.np)
-    if p == 1.0:
-        return sum(abs(input), dim, keepdim)
-    return root(sum(abs(input) ** p, dim, keepdim), p)
+    """The vector p-norm over ``dim`` ('fro' and 2: Euclidean; 'nuc': the sum of the singular values
+    of matrices)."""
+    if p == "nuc":
+        return matrix_norm(input, p, _two_dims("norm", input, dim), keepdim, dtype=dtype)
+    if isinstance(p, str) and p != "fro":
+        raise ConfigError(f"norm: p={p!r} given; needed a number, 'fro' or 'nuc'")
+    return vector_norm(input, 2 if p in ("fro", None) else p, dim, keepdim, dtype=dtype)
 
 
 def vector_norm(
     x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
-    """``linalg.vector_norm``."""
-    return norm(x, ord, dim, keepdim, dtype)
+    """(sum |x|^ord)^(1/ord) over ``dim`` (None: all); inf: the largest, -inf: the smallest, 0: how
+    many are not zero. The gradient at 0 is 0."""
+    return _vector_norm(_norm_input("norm", x, dtype), float(ord), dim, keepdim)
+
+
+@in_float32
+def _vector_norm(x: Tensor, p: float, dim: Any, keepdim: bool) -> Tensor:
+    size = abs(x)
+    if p == 2.0:
+        return _euclidean(size, dim, keepdim)
+    if p == _math.inf:
+        return amax(size, dim, keepdim)
+    if p == -_math.inf:
+        return amin(size, dim, keepdim)
+    if p == 0.0:
+        return sum(el.cast(el.ne(x, 0), dtype=size.meta()[1]), dim, keepdim)
+    if p == 1.0:
+        return sum(size, dim, keepdim)
+    return root(sum(size**p, dim, keepdim), p)
+
+
+def _euclidean(size: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    return root(sum(square(size), dim, keepdim))
+
+
+def _two_dims(where: str, x: Tensor, dim: Any) -> tuple:
+    if dim is None and x.ndim == 2:
+        return 0, 1
+    if dim is None or isinstance(dim, int) or len(dim) != 2:
+        raise ShapeError(
+            f"{where}: dim={dim} given for a shape of {list(x.shape)}; a norm of matrices needs "
+            "the two dimensions of the matrix"
+        )
+    first, second = (one_dim(d, x.ndim, where) for d in dim)
+    if first == second:
+        raise DimError(f"{where}: dim={tuple(dim)} names a dimension twice")
+    return first, second
+
+
+def matrix_norm(
+    A: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False,  # noqa: N803
+    *, dtype: Any = None,
+) -> Tensor:  # fmt: skip
+    """A norm of matrices over two dimensions: 'fro', 'nuc' (the sum of the singular values), 1 and
+    -1 (the largest and smallest sum of a column's sizes), inf and -inf (of a row's), 2 and -2 (the
+    largest and smallest singular value)."""
+    dims = _two_dims("matrix_norm", A, dim)
+    if ord not in ("fro", "nuc", 1, -1, 2, -2, _math.inf, -_math.inf):
+        raise ConfigError(
+            f"matrix_norm: ord={ord!r} given; needed 'fro', 'nuc', 1, -1, 2, -2, inf or -inf"
+        )
+    return _matrix_norm(_norm_input("matrix_norm", A, dtype), ord, dims, keepdim)
+
+
+@in_float32
+def _matrix_norm(x: Tensor, ord: Any, dims: tuple, keepdim: bool) -> Tensor:
+    if ord == "fro":
+        return _euclidean(abs(x), dims, keepdim)
+    rest = tuple(d for d in range(x.ndim) if d not in dims)
+    x = permute(x, dims=(*rest, *dims))
+    if ord in ("nuc", 2, -2):
+        values = linalg.svd(x)[1]
+        out = sum(values, -1) if ord == "nuc" else (amax if ord == 2 else amin)(values, -1)
+    else:
+        sums = sum(abs(x), -2 if ord in (1, -1) else -1)
+        out = (amax if ord > 0 else amin)(sums, -1)
+    if keepdim:
+        shape = list(out.shape)
+        for d in sorted(dims):
+            shape.insert(d, 1)
+        out = reshape(out, shape=tuple(shape))
+    return out
+
+
+def linalg_norm(
+    A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False,  # noqa: N803
+    *, dtype: Any = None,
+) -> Tensor:  # fmt: skip
+    """``linalg.norm``: of vectors or of matrices, as ``ord`` and ``dim`` say. Without ``ord`` the
+    Euclidean norm over ``dim`` (None: all); with it, a matrix (or two dimensions) has the norm of a
+    matrix."""
+    if ord is None:
+        return vector_norm(A, 2, dim, keepdim, dtype=dtype)
+    if dim is None and as_input(A, "linalg.norm").ndim not in (1, 2):
+        raise ShapeError(
+            f"linalg.norm: ord={ord!r} given without dim for a shape of {list(A.shape)}; needed a "
+            "vector or a matrix"
+        )
+    pair = A.ndim == 2 if dim is None else not isinstance(dim, int) and len(dim) == 2
+    if pair or isinstance(ord, str):
+        return matrix_norm(A, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
+    return vector_norm(A, ord, dim, keepdim, dtype=dtype)
 
 
 __all__ = [

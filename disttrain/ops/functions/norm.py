@@ -10,13 +10,14 @@ import numpy as np
 from ...core import dtypes
 from ...core.grad_mode import no_grad
 from ...core.tensor import Tensor
-from ...errors import ConfigError, ShapeError
+from ...core.wide import is_half
+from ...errors import ConfigError, DTypeError, ShapeError
 from ..primitives import elementwise as el
 from ..primitives.elementwise import cast_like, rsqrt, square
 from ..primitives.norm import batch_norm_channels, layer_norm_rows, rms_norm_rows
 from ..primitives.reduce import amax, mean, sum_
 from ..primitives.views import reshape
-from .args import one_dim
+from .args import in_float32, kinds, one_dim
 from .args import tensor as as_input
 from .inplace import copy_
 
@@ -38,6 +39,19 @@ def _tail(where: str, input: Tensor, normalized_shape: Any, *affine: Tensor | No
     return shape
 
 
+def _check_types(where: str, input: Tensor, *others: Tensor | None) -> None:
+    """Parameters and statistics have the type of the input, or float32 beside a half type."""
+    kinds(where, "fV", input)
+    kind = input.meta()[1]
+    for t in others:
+        if t is None or t.meta()[1] == kind or (is_half(kind) and t.meta()[1] == np.float32):
+            continue
+        raise DTypeError(
+            f"{where}: mixed dtype: a parameter of {t.dtype!r} given for an input of "
+            f"{input.dtype!r}; both need the same type (float32 for inputs of half types)"
+        )
+
+
 def _flat(t: Tensor | None, like: Tensor) -> Tensor | None:
     """An affine parameter as one row, in the type of the input."""
     if t is None:
@@ -52,6 +66,7 @@ def layer_norm(
 ) -> Tensor:  # fmt: skip
     """Normalise over the last dimensions, those of ``normalized_shape`` (Ba et al., 2016)."""
     shape = _tail("layer_norm", input, normalized_shape, weight, bias)
+    _check_types("layer_norm", input, weight, bias)
     x = input if len(shape) == 1 else reshape(input, shape=(-1, math.prod(shape)))
     out = layer_norm_rows(x, _flat(weight, x), _flat(bias, x), eps=float(eps))[0]
     return out if x is input else reshape(out, shape=tuple(input.shape))
@@ -65,8 +80,11 @@ def rms_norm(
     ``eps`` is that of the element type unless given.
     """
     shape = _tail("rms_norm", input, normalized_shape, weight)
+    kinds("rms_norm", "fV", input)
     if eps is None:
-        eps = dtypes.finfo(input.dtype).eps
+        eps = dtypes.finfo(dtypes.float32 if is_half(input.meta()[1]) else input.dtype).eps
+    if weight is not None and weight.meta()[1] != input.meta()[1]:
+        return rms_norm(input, normalized_shape, None, eps) * weight
     x = input if len(shape) == 1 else reshape(input, shape=(-1, math.prod(shape)))
     out = rms_norm_rows(x, _flat(weight, x), eps=float(eps))[0]
     return out if x is input else reshape(out, shape=tuple(input.shape))
@@ -95,6 +113,7 @@ def batch_norm(
         raise ShapeError(
             f"batch_norm: input of shape {list(input.shape)} given; needed (N, C, ...)"
         )
+    _check_types("batch_norm", input, running_mean, running_var, weight, bias)
     n, c = input.shape[:2]
     _per_channel("batch_norm", c, running_mean=running_mean, running_var=running_var,
                  weight=weight, bias=bias)  # fmt: skip
@@ -161,6 +180,7 @@ def group_norm(
             f"group_norm: {c} channels cannot be split into num_groups={num_groups}; the number of "
             "channels must be divisible by it"
         )
+    _check_types("group_norm", input, weight, bias)
     _per_channel("group_norm", c, weight=weight, bias=bias)
     grouped = reshape(input, shape=(n, num_groups, -1))
     out = layer_norm_rows(grouped, None, None, eps=float(eps))[0]
@@ -182,20 +202,24 @@ def instance_norm(
             "instance_norm: expected more than 1 spatial element when training, got input of shape "
             f"{list(shape)}"
         )
+    _check_types("batch_norm", input, running_mean, running_var, weight, bias)
     _per_channel("instance_norm", shape[1], running_mean=running_mean, running_var=running_var,
                  weight=weight, bias=bias)  # fmt: skip
     flat = reshape(input, shape=(*shape[:2], places))
     out = layer_norm_rows(flat, None, None, eps=float(eps))[0]
     if running_mean is not None and running_var is not None:
         with no_grad():
-            centre = mean(flat.detach(), dims=(2,), keepdim=True)
-            total = sum_(square(flat.detach() - centre), dims=(2,), keepdim=False)
+            x = flat.detach()
+            x = el.cast(x, dtype=np.dtype(np.float32)) if is_half(x.meta()[1]) else x
+            centre = mean(x, dims=(2,), keepdim=True)
+            total = sum_(square(x - centre), dims=(2,), keepdim=False)
             variance = mean(total * (1.0 / (places - 1)), dims=(0,), keepdim=False)
             _track(running_mean, mean(centre, dims=(0, 2), keepdim=False), momentum)
             _track(running_var, variance, momentum)
     return _scaled(reshape(out, shape=shape), weight, bias)
 
 
+@in_float32
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
     """``input`` over its p-norm along ``dim`` (over ``eps`` where the norm is smaller)."""
     d = (one_dim(dim, input.ndim, "normalize"),)

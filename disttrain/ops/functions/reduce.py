@@ -13,7 +13,8 @@ from ..primitives import elementwise as el
 from ..primitives import reduce
 from ..primitives.gathering import gather
 from ..primitives.views import reshape
-from .args import dims, numpy_names, one_dim
+from ..promotion import refuse
+from .args import dims, in_float32, kinds, numpy_names, one_dim
 from .args import tensor as as_input
 from .elementwise import isnan, sqrt, square
 from .sort import ValuesIndices
@@ -23,7 +24,8 @@ def typed(input: Tensor, dtype: Any) -> Tensor:
     """``input`` as ``dtype``, or as it is (None)."""
     if dtype is None:
         return input
-    return el.cast(input, dtype=dtypes.as_dtype(dtype).np)
+    kind = dtypes.as_dtype(dtype).np
+    return input if input.meta()[1] == kind else el.cast(input, dtype=kind)
 
 
 def sum(  # noqa: A001
@@ -33,7 +35,8 @@ def sum(  # noqa: A001
     """The sum over ``dim`` (None: all). ``axis`` and ``keepdims`` are numpy's names."""
     input = as_input(input, "sum")
     if dtype is not None:
-        input = typed(input, dtype)
+        narrow = sum(typed(input, dtype), dim if axis is None else axis, keepdim or keepdims)
+        return typed(narrow, dtype)
     if axis is not None:
         dim = axis
     keepdim = keepdim or keepdims
@@ -47,9 +50,12 @@ _TOTAL = [{"dims": tuple(range(n)), "keepdim": False} for n in range(65)]  # num
 
 
 @numpy_names
-def nansum(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The sum, nan counted as zero."""
-    return sum(el.where(isnan(input), 0.0, input), dim, keepdim)
+    kinds("nansum", "biufV", as_input(input, "nansum"))
+    if input.meta()[1].kind in "fV":
+        input = el.where(isnan(input), 0.0, input)
+    return sum(input, dim, keepdim, dtype=dtype)
 
 
 def mean(
@@ -73,27 +79,38 @@ def _needs_floating(where: str, input: Tensor) -> None:
         )
 
 
+def _less(unbiased: bool | None, correction: float | None) -> float:
+    return (1 if unbiased is None or unbiased else 0) if correction is None else correction
+
+
 @numpy_names
+@in_float32
 def var(
-    input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False,
-    *, correction: int | None = None,
+    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False,
+    *, correction: float | None = None,
 ) -> Tensor:  # fmt: skip
-    """The variance over ``dim``; divides by ``n - correction`` (1 unless ``unbiased=False``)."""
+    """The variance over ``dim``; divides by ``n - correction`` (1 unless ``unbiased=False``).
+    That of complex numbers is real: the mean of the squared distances."""
     if isinstance(dim, bool):
         dim, unbiased = None, dim
     _needs_floating("var", input)
     where = dims(dim, input.ndim, "var")
     n = _math.prod(input.shape[d] for d in where)
-    less = (1 if unbiased else 0) if correction is None else correction
     centred = input - reduce.mean(input, dims=where, keepdim=True)
-    total = reduce.sum_(square(centred), dims=where, keepdim=keepdim)
-    return total * (1.0 / (n - less) if n > less else _math.nan)
+    if input.dtype.is_complex:
+        squares = el.real(centred * el.conj(centred))
+    else:
+        squares = square(centred)
+    total = reduce.sum_(squares, dims=where, keepdim=keepdim)
+    free = n - _less(unbiased, correction)
+    return total / (free if free > 0 else 0.0)
 
 
 @numpy_names
+@in_float32
 def std(
-    input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False,
-    *, correction: int | None = None,
+    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False,
+    *, correction: float | None = None,
 ) -> Tensor:  # fmt: skip
     """The square root of ``var``."""
     return root(var(input, dim, unbiased, keepdim, correction=correction))
@@ -109,32 +126,55 @@ def root(total: Tensor, p: float = 2.0) -> Tensor:
 
 
 @numpy_names
-def var_mean(input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False) -> tuple:
-    return var(input, dim, unbiased, keepdim), mean(input, dim, keepdim)
+def var_mean(
+    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False,
+    *, correction: float | None = None,
+) -> tuple:  # fmt: skip
+    """``var`` and ``mean`` over ``dim``."""
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    spread = var(input, dim, unbiased, keepdim, correction=correction)
+    return spread, mean(input, dim, keepdim)
 
 
 @numpy_names
-def std_mean(input: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False) -> tuple:
-    return std(input, dim, unbiased, keepdim), mean(input, dim, keepdim)
+def std_mean(
+    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False,
+    *, correction: float | None = None,
+) -> tuple:  # fmt: skip
+    """``std`` and ``mean`` over ``dim``."""
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    spread = std(input, dim, unbiased, keepdim, correction=correction)
+    return spread, mean(input, dim, keepdim)
 
 
 @numpy_names
 def amax(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """The largest value over ``dim``; its gradient is shared among equals."""
-    _not_empty("amax", input)
-    return reduce.amax(input, dims=dims(dim, input.ndim, "amax"), keepdim=keepdim)
+    return _extreme("amax", reduce.amax, input, dim, keepdim)
 
 
 @numpy_names
 def amin(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """The smallest value over ``dim``; its gradient is shared among equals."""
-    _not_empty("amin", input)
-    return reduce.amin(input, dims=dims(dim, input.ndim, "amin"), keepdim=keepdim)
+    return _extreme("amin", reduce.amin, input, dim, keepdim)
 
 
-def _not_empty(where: str, input: Tensor) -> None:
-    if input.shape.numel() == 0:
-        raise ShapeError(f"{where}: the tensor is empty (shape {list(input.shape)}); it has none")
+def _extreme(where: str, prim: Any, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    kinds(where, "biufV", as_input(input, where))
+    over = dims(dim, input.ndim, where)
+    _not_empty(where, input, over)
+    return prim(input, dims=over, keepdim=keepdim)
+
+
+def _not_empty(where: str, input: Tensor, over: tuple) -> None:
+    shape = tuple(input.shape)
+    if 0 in [shape[d] for d in over]:
+        raise ShapeError(
+            f"{where}: dimensions {list(over)} of the shape {list(shape)} have no elements, so no "
+            "extreme; name other dimensions, or leave empty tensors out"
+        )
 
 
 @numpy_names
@@ -143,8 +183,8 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:  # noqa: 
     if isinstance(dim, Tensor):
         return el.maximum(input, dim)
     if dim is None:
-        return amax(input)
-    return _with_indices("max", argmax, input, dim, keepdim)
+        return _extreme("max", reduce.amax, input, None, False)
+    return _with_indices("max", reduce.argmax, input, dim, keepdim)
 
 
 @numpy_names
@@ -153,15 +193,18 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:  # noqa: 
     if isinstance(dim, Tensor):
         return el.minimum(input, dim)
     if dim is None:
-        return amin(input)
-    return _with_indices("min", argmin, input, dim, keepdim)
+        return _extreme("min", reduce.amin, input, None, False)
+    return _with_indices("min", reduce.argmin, input, dim, keepdim)
 
 
 def _with_indices(where: str, arg: Any, input: Tensor, dim: int, keepdim: bool) -> ValuesIndices:
+    kinds(where, "biufV", as_input(input, where))
     d = one_dim(dim, input.ndim, where)
     if input.ndim == 0:
-        return ValuesIndices(input, arg(input))
-    at = arg(input, d, True)
+        flat = reshape(input, shape=(1,))
+        return ValuesIndices(input * 1, arg(flat, dim=0, keepdim=False))
+    _not_empty(where, input, (d,))
+    at = arg(input, dim=d, keepdim=True)
     values = gather(input, at, dim=d)
     if keepdim:
         return ValuesIndices(values, at)
@@ -182,10 +225,17 @@ def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tens
 
 
 def _arg(where: str, prim: Any, input: Tensor, dim: int | None, keepdim: bool) -> Tensor:
-    _not_empty(where, input)
+    kinds(where, "iufV", as_input(input, where))
     if dim is None or input.ndim == 0:
-        return prim(reshape(input, shape=(-1,)), dim=0, keepdim=False)
-    return prim(input, dim=one_dim(dim, input.ndim, where), keepdim=keepdim)
+        if dim is not None:
+            one_dim(dim, 0, where)
+        flat = reshape(input, shape=(-1,))
+        _not_empty(where, flat, (0,))
+        at = prim(flat, dim=0, keepdim=False)
+        return reshape(at, shape=(1,) * input.ndim) if keepdim and input.ndim else at
+    d = one_dim(dim, input.ndim, where)
+    _not_empty(where, input, (d,))
+    return prim(input, dim=d, keepdim=keepdim)
 
 
 @numpy_names
@@ -193,39 +243,57 @@ def prod(
     input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
     """The product over ``dim`` (None: all)."""
-    input = typed(input, dtype)
-    if dim is None:
-        return reduce.prod(reshape(input, shape=(-1,)), dim=0, keepdim=False)
-    return reduce.prod(input, dim=one_dim(dim, input.ndim, "prod"), keepdim=keepdim)
+    input = typed(as_input(input, "prod"), dtype)
+    if dim is None or input.ndim == 0:
+        if dim is not None:
+            one_dim(dim, 0, "prod")
+        out = reduce.prod(reshape(input, shape=(-1,)), dim=0, keepdim=False)
+    else:
+        out = reduce.prod(input, dim=one_dim(dim, input.ndim, "prod"), keepdim=keepdim)
+    return typed(out, dtype)
 
 
 @numpy_names
 def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:  # noqa: A001
-    """Whether any element is true (non-zero)."""
-    return reduce.any_(input, dims=dims(dim, input.ndim, "any"), keepdim=keepdim)
+    """Whether any element is true (non-zero); for uint8 as uint8."""
+    return _flags("any", reduce.any_, input, dim, keepdim)
 
 
 @numpy_names
 def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:  # noqa: A001
-    """Whether all elements are true (non-zero)."""
-    return reduce.all_(input, dims=dims(dim, input.ndim, "all"), keepdim=keepdim)
+    """Whether all elements are true (non-zero); for uint8 as uint8."""
+    return _flags("all", reduce.all_, input, dim, keepdim)
+
+
+def _flags(where: str, prim: Any, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    out = prim(input, dims=dims(dim, as_input(input, where).ndim, where), keepdim=keepdim)
+    return typed(out, dtypes.uint8) if input.dtype is dtypes.uint8 else out
 
 
 @numpy_names
 def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """Running sums along ``dim``."""
-    return reduce.cumsum(typed(input, dtype), dim=one_dim(dim, input.ndim, "cumsum"))
+    return _running("cumsum", reduce.cumsum, input, dim, dtype)
 
 
 @numpy_names
 def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """Running products along ``dim``."""
-    return reduce.cumprod(typed(input, dtype), dim=one_dim(dim, input.ndim, "cumprod"))
+    return _running("cumprod", reduce.cumprod, input, dim, dtype)
+
+
+def _running(where: str, prim: Any, input: Tensor, dim: int, dtype: Any) -> Tensor:
+    if dtype is not None and dtypes.as_dtype(dtype) is dtypes.bool:
+        raise refuse(where, dtypes.bool.np)
+    input = typed(as_input(input, where), dtype)
+    return typed(prim(input, dim=one_dim(dim, input.ndim, where)), dtype)
 
 
 @numpy_names
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """``log(sum(exp(input)))`` without overflow."""
+    if as_input(input, "logsumexp").meta()[1].kind in "biu":
+        input = typed(input, dtypes.get_default_dtype())
     return reduce.logsumexp(input, dims=dims(dim, input.ndim, "logsumexp"), keepdim=keepdim)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from ...backends.fused import softmax as fused
 from ...core.tensor import wrap
+from ...core.wide import widened
 from ..declare import primitive
 from . import elementwise as el
 from .batching import fronted
@@ -70,14 +71,6 @@ class _Mask:
             np.copyto(scores, 0, where=blind)
 
 
-def _wide(*arrays: Any) -> list:
-    return [
-        None if a is None else a.astype(np.float32)
-        if a.dtype.kind == "V" or a.dtype == np.float16 else a
-        for a in arrays
-    ]  # fmt: skip
-
-
 def _lead(*arrays: Any) -> tuple:
     return np.broadcast_shapes(*(a.shape[:-2] for a in arrays if a is not None))
 
@@ -85,7 +78,7 @@ def _lead(*arrays: Any) -> tuple:
 def _attention(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float) -> tuple:
     """(out, probabilities), the latter empty where they are not kept."""
     kind = q.dtype
-    q, k, v = _wide(q, k, v)
+    q, k, v = map(widened, (q, k, v))
     lead = _lead(q, k, v, mask)
     out = np.empty((*lead, q.shape[-2], v.shape[-1]), q.dtype)
     masked = _Mask(mask, causal, q.dtype)
@@ -127,7 +120,7 @@ def _attention_rule(
     g = g[0]
     if not isinstance(g, np.ndarray):
         return _pull(g, q, k, v, mask, causal, scale, needs)
-    g, q, k, v = _wide(g, q, k, v)
+    g, q, k, v = map(widened, (g, q, k, v))
     kept = out[1]
     masked = None if kept.size else _Mask(mask, causal, q.dtype)
     lead = g.shape[:-2]

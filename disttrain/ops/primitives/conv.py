@@ -18,25 +18,13 @@ from typing import Any
 
 import numpy as np
 
+from ...core.wide import through_float32
 from ..declare import primitive
 from . import windows as win
 from .batching import front, fronted, merge, split
 from .elementwise import H
 from .reduce import sum_
 from .views import permute, reshape
-
-
-def _wide(fn: Any) -> Any:
-    """Compute 16-bit floats in float32."""
-
-    def forward(a: Any, b: Any, *rest: Any, **params: Any) -> Any:
-        kind = a.dtype
-        if kind.kind == "V" or kind == np.float16:
-            rest = tuple(r if r is None else r.astype(np.float32) for r in rest)
-            return fn(a.astype(np.float32), b.astype(np.float32), *rest, **params).astype(kind)
-        return fn(a, b, *rest, **params)
-
-    return forward
 
 
 # --- on arrays ---------------------------------------------------------------------------------
@@ -262,11 +250,11 @@ def _weight_grad_samples(rng: np.random.Generator) -> list:
 
 
 conv = primitive(
-    "conv", _wide(_conv), "x w b", vjp=_conv_rule, jvp=_conv_jvp, batch=_conv_batch,
+    "conv", through_float32(_conv), "x w b", vjp=_conv_rule, jvp=_conv_jvp, batch=_conv_batch,
     shape=_conv_shape, samples=_conv_samples,
 )  # fmt: skip
 conv_input_grad = primitive(
-    "conv_input_grad", _wide(_input_grad), "g_out w",
+    "conv_input_grad", through_float32(_input_grad), "g_out w",
     vjp={
         "g_out": lambda g, w, stride, padding, dilation, groups: conv(
             g, H(w), None, stride=stride, padding=padding, dilation=dilation, groups=groups
@@ -282,7 +270,7 @@ conv_input_grad = primitive(
     ),
 )  # fmt: skip
 conv_weight_grad = primitive(
-    "conv_weight_grad", _wide(_weight_grad), "g_out x",
+    "conv_weight_grad", through_float32(_weight_grad), "g_out x",
     vjp={
         "g_out": lambda g, x, stride, padding, dilation, groups: conv(
             H(x), g, None, stride=stride, padding=padding, dilation=dilation, groups=groups

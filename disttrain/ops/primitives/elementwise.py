@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import cmath
 import math
 from typing import Any
 
 import numpy as np
 
+from ... import core
 from ...backends.fused import elementwise as kernels
 from ...backends.lang import expr as ex
 from ...core import dtypes
+from ...core.wide import through_float32
+from ...errors import DTypeError, NumberError
 from ..declare import binary, broadcast, primitive, type_of, unary
-from ..promotion import convert, result_type, scalar
+from ..promotion import convert, fitted, no_bool, result_type, same_type_args, scalar
 from .aliases import real
 
 _TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
@@ -19,8 +23,6 @@ _TWO_OVER_SQRT_PI = 2.0 / math.sqrt(math.pi)
 
 def H(x: Any) -> Any:  # noqa: N802  (the adjoint's usual letter)
     """The conjugate of ``x`` where it is complex (gradients are conjugate Wirtinger ones)."""
-    if x.__class__ is np.ndarray:
-        return x.conj() if x.dtype.kind == "c" else x
     if not hasattr(x, "dtype"):
         return x.conjugate() if isinstance(x, complex) else x
     if isinstance(x.dtype, dtypes.dtype):
@@ -39,7 +41,15 @@ def _unit(rng: np.random.Generator) -> list:
 # --- one tensor -------------------------------------------------------------------------------
 neg = unary("neg", np.negative, lambda g: -g, expr=lambda a: -a)
 conj = unary("conj", np.conjugate, lambda g: conj(g))
-absolute = unary("abs", np.absolute, lambda g, a: g * sign(a), expr=lambda a: ex.abs(a))
+_REAL, _NUMBER = "biufV", "iufVc"  # kinds of numbers: those in order; all but booleans
+absolute = unary(
+    "abs", np.absolute, lambda g, a: g * sgn(a), expr=lambda a: ex.abs(a), takes=_NUMBER
+)
+absolute.shape = lambda a: (a.shape, _real_part(a.dtype))
+
+
+def _real_part(kind: np.dtype) -> np.dtype:
+    return np.dtype(f"f{kind.itemsize // 2}") if kind.kind == "c" else kind
 
 
 def _sign_rule(g: Any, a: Any, out: Any) -> Any:
@@ -50,7 +60,12 @@ def _sign_rule(g: Any, a: Any, out: Any) -> Any:
     return (g - out * real(H(out) * g)) / where(size == 0, 1.0, size)
 
 
-sign = unary("sign", np.sign, _sign_rule)
+def _sign(a: Any) -> Any:
+    return a.copy() if a.dtype.kind == "b" else np.sign(a)
+
+
+sign = unary("sign", _sign, lambda g: g * 0, takes=_REAL)
+sgn = unary("sgn", _sign, _sign_rule)
 exp = unary("exp", np.exp, lambda g, out: g * H(out), expr=lambda a: ex.exp(a), floating=True)
 exp2 = unary("exp2", np.exp2, lambda g, out: g * H(out) * math.log(2.0), floating=True)
 expm1 = unary("expm1", np.expm1, lambda g, out: g * (H(out) + 1), floating=True)
@@ -72,7 +87,17 @@ rsqrt = unary(
     "rsqrt", lambda a: 1 / np.sqrt(a), lambda g, out: g * -0.5 * H(out * out * out),
     expr=lambda a: ex.rsqrt(a), floating=True, samples=_positive,
 )  # fmt: skip
-square = unary("square", np.square, lambda g, a: g * 2 * H(a), expr=lambda a: a * a)
+
+
+def _counted(args: tuple) -> tuple:
+    """Booleans as integers."""
+    (a,) = args
+    return convert(args, dtypes.int64) if a.meta()[1].kind == "b" else args
+
+
+square = unary(
+    "square", np.square, lambda g, a: g * 2 * H(a), expr=lambda a: a * a, promote=_counted
+)
 reciprocal = unary(
     "reciprocal", lambda a: 1 / a, lambda g, out: -g * H(out * out), expr=lambda a: 1.0 / a,
     floating=True, samples=_positive,
@@ -96,13 +121,16 @@ tanh = unary(
 )
 
 
+@through_float32
 def _sigmoid(a: Any) -> Any:
-    half = np.tanh(a * a.dtype.type(0.5))
-    return half * a.dtype.type(0.5) + a.dtype.type(0.5)
+    """By exp and not tanh: small results keep all their digits."""
+    out = np.exp(-a)
+    out += 1
+    return np.divide(1, out, out=out) if a.ndim else 1 / out
 
 
 sigmoid = unary(
-    "sigmoid", _sigmoid, lambda g, out: g * H(out - out * out), expr=lambda a: ex.sigmoid(a),
+    "sigmoid", _sigmoid, lambda g, out: g * H((1 - out) * out), expr=lambda a: ex.sigmoid(a),
     floating=True,
 )  # fmt: skip
 
@@ -114,7 +142,7 @@ def _floating(fused: Any, other: Any) -> Any:
 
 relu = unary(
     "relu", _floating(kernels.relu, lambda a: np.maximum(a, 0)),
-    lambda g, out: relu_backward(g, out), expr=lambda a: ex.max(a, 0.0),
+    lambda g, out: relu_backward(g, out), expr=lambda a: ex.max(a, 0.0), takes="iufV",
 )  # fmt: skip
 # Where the result is zero the gradient is: one pass instead of a mask and a product.
 relu_backward = binary(
@@ -127,10 +155,10 @@ erf = unary(
     "erf", kernels.erf, lambda g, a: g * (exp(-(a * a)) * _TWO_OVER_SQRT_PI),
     expr=lambda a: ex.erf(a), floating=True,
 )  # fmt: skip
-floor = unary("floor", np.floor, lambda g: g * 0, expr=lambda a: ex.floor(a))
-ceil = unary("ceil", np.ceil, lambda g: g * 0, expr=lambda a: ex.ceil(a))
-round_ = unary("round", np.round, lambda g: g * 0)
-trunc = unary("trunc", np.trunc, lambda g: g * 0)
+floor = unary("floor", np.floor, lambda g: g * 0, expr=lambda a: ex.floor(a), takes="iufV")
+ceil = unary("ceil", np.ceil, lambda g: g * 0, expr=lambda a: ex.ceil(a), takes="iufV")
+round_ = unary("round", np.round, lambda g: g * 0, takes="iufV")
+trunc = unary("trunc", np.trunc, lambda g: g * 0, takes="iufV")
 isnan = unary("isnan", np.isnan, out_bool=True)
 isinf = unary("isinf", np.isinf, out_bool=True)
 isfinite = unary("isfinite", np.isfinite, out_bool=True)
@@ -149,7 +177,10 @@ def _integers(rng: np.random.Generator) -> list:
 
 
 add = binary("add", np.add, lambda g: g, lambda g: g, expr=lambda a, b: a + b)
-sub = binary("sub", np.subtract, lambda g: g, lambda g: -g, expr=lambda a, b: a - b)
+sub = binary(
+    "sub", np.subtract, lambda g: g, lambda g: -g, expr=lambda a, b: a - b,
+    promote=no_bool("sub", same_type_args),
+)  # fmt: skip
 mul = binary(
     "mul", np.multiply, lambda g, b: g * H(b), lambda g, a: g * H(a), expr=lambda a, b: a * b
 )
@@ -167,17 +198,39 @@ def _pow_a(g: Any, a: Any, b: Any) -> Any:
     return g * H(b * where(b == 0, a * 0, pow_(a, b - 1)))
 
 
-def _pow_b(g: Any, out: Any, a: Any) -> Any:
+def _pow_b(g: Any, a: Any, b: Any) -> Any:
+    """0 where a is 0 and the power does not jump there (b not negative); else g a^b log(a). The
+    power is made again: so squares, which need it not, need not keep their result."""
+    out = pow_(a, b)
     if not hasattr(a, "dtype"):
-        return g * out * math.log(a) if a > 0 else g * 0
-    there = a > 0 if _real(a) else a != 0
-    safe = where(there, a, a * 0 + 1)
-    return g * H(out * where(there, log(safe), a * 0))
+        if a == 0:
+            return where(b >= 0, g * 0, g * -math.inf) if _real(g) else g * 0
+        scale = math.log(a) if not isinstance(a, complex) and a > 0 else cmath.log(a)
+        return g * H(out * (math.nan if _real(out) and a < 0 else scale))
+    flat = a == 0
+    if _real(a) and _real(b):
+        flat = logical_and(flat, b >= 0)
+    return where(flat, g * 0, g * H(out * log(where(flat, 1.0, a))))
+
+
+def _pow(a: Any, b: Any) -> Any:
+    """numpy's, and for integers the truncated powers that it refuses."""
+    kind = np.result_type(a, b).kind
+    if kind not in "iu" or not np.any(np.less(b, 0)):
+        return np.power(a, b)
+    if not hasattr(b, "dtype"):
+        raise NumberError(
+            f"pow: integers to the negative integer power {b} given; convert the tensor with "
+            ".float() first"
+        )
+    sign = np.where(b % 2 == 0, 1, a)
+    return np.where(b >= 0, np.power(a, np.maximum(b, 0)), np.where(abs(a) == 1, sign, 0))
 
 
 pow_ = binary(
-    "pow", np.power, _pow_a, _pow_b, expr=lambda a, b: ex.pow(a, b), samples=_both_positive
-)
+    "pow", _pow, _pow_a, _pow_b, expr=lambda a, b: ex.pow(a, b), samples=_both_positive,
+    takes="iufVc",
+)  # fmt: skip
 
 
 def _tie(g: Any, a: Any, b: Any, wins: Any) -> Any:
@@ -194,55 +247,143 @@ def _plain_numbers(g: Any) -> bool:
 maximum = binary(
     "maximum", np.maximum,
     lambda g, a, b: _tie(g, a, b, a > b), lambda g, a, b: _tie(g, a, b, b > a),
-    expr=lambda a, b: ex.max(a, b),
+    expr=lambda a, b: ex.max(a, b), takes=_REAL,
 )  # fmt: skip
 minimum = binary(
-    "minimum", np.minimum,
-    lambda g, a, b: _tie(g, a, b, a < b), lambda g, a, b: _tie(g, a, b, b < a),
+    "minimum",
+    np.minimum,
+    lambda g, a, b: _tie(g, a, b, a < b),
+    lambda g, a, b: _tie(g, a, b, b < a),
     expr=lambda a, b: ex.min(a, b),
+    takes=_REAL,
+)
+# Limits: all of the gradient goes to the input unless it is cut.
+clip_below = binary(
+    "clip_below", np.maximum, lambda g, a, b: where(a >= b, g, 0.0),
+    lambda g, a, b: where(a < b, g, 0.0), takes=_REAL,
 )  # fmt: skip
+clip_above = binary(
+    "clip_above", np.minimum, lambda g, a, b: where(a <= b, g, 0.0),
+    lambda g, a, b: where(a > b, g, 0.0), takes=_REAL,
+)  # fmt: skip
+
+
+def _whole(name: str, ufunc: Any) -> Any:
+    """``ufunc`` of a division, whose integers must not be divided by zero."""
+
+    def forward(a: Any, b: Any) -> Any:
+        if np.result_type(a, b).kind in "iu" and not np.all(b):
+            raise NumberError(
+                f"{name}: integers are divided by zero; use floating-point tensors, or make sure "
+                "that no divisor is 0"
+            )
+        return ufunc(a, b)
+
+    return forward
+
+
 remainder = binary(
-    "remainder", np.mod, lambda g: g, lambda g, a, b: -g * floor(a / b), samples=_both_positive
-)
-fmod = binary(
-    "fmod", np.fmod, lambda g: g, lambda g, a, b: -g * trunc(a / b), samples=_both_positive
-)
-floor_divide = binary(
-    "floor_divide", np.floor_divide, lambda g: g * 0, lambda g: g * 0, samples=_both_positive
-)
-atan2 = binary(
-    "atan2", np.arctan2, lambda g, a, b: g * b / (a * a + b * b),
-    lambda g, a, b: -g * a / (a * a + b * b), floating=True, samples=_both_positive,
+    "remainder", _whole("remainder", np.mod), lambda g: g, lambda g, a, b: -g * floor(a / b),
+    samples=_both_positive, takes="iufV",
 )  # fmt: skip
+fmod = binary(
+    "fmod", _whole("fmod", np.fmod), lambda g: g, lambda g, a, b: -g * trunc(a / b),
+    samples=_both_positive, takes="iufV",
+)  # fmt: skip
+floor_divide = binary(
+    "floor_divide", _whole("floor_divide", np.floor_divide), lambda g: g * 0, lambda g: g * 0,
+    samples=_both_positive, takes="iufV",
+)  # fmt: skip
+
+
+def _truncated(a: Any, b: Any) -> Any:
+    """The quotient rounded towards zero; of integers without a detour over floats."""
+    if np.result_type(a, b).kind in "iu":
+        down = np.floor_divide(a, b)
+        return down + ((down < 0) & (down * b != a))
+    return np.trunc(np.true_divide(a, b))
+
+
+truncate_divide = binary(
+    "truncate_divide", _whole("div", _truncated), lambda g: g * 0, lambda g: g * 0,
+    samples=_both_positive, takes="iufV",
+)  # fmt: skip
+
+
+def _angle_rule(g: Any, a: Any, b: Any, part: Any) -> Any:
+    """``g part / (a^2 + b^2)``, 0 at the origin."""
+    size = a * a + b * b
+    return where(size == 0, g * 0, g * part / where(size == 0, 1.0, size))
+
+
+atan2 = binary(
+    "atan2", np.arctan2, lambda g, a, b: _angle_rule(g, a, b, b),
+    lambda g, a, b: _angle_rule(g, a, b, -a), floating=True, samples=_both_positive,
+    takes="fV",
+)  # fmt: skip
+
+
+def _logaddexp(a: Any, b: Any) -> Any:
+    if np.result_type(a, b).kind != "c":
+        return np.logaddexp(a, b)
+    ahead = np.greater(np.real(a), np.real(b))
+    high, low = np.where(ahead, a, b), np.where(ahead, b, a)
+    return high + np.log1p(np.exp(low - high))
+
+
 # From the inputs: a result that was written to afterwards is of no consequence.
 logaddexp = binary(
-    "logaddexp", np.logaddexp,
-    lambda g, a, b: g / (exp(b - a) + 1), lambda g, a, b: g / (exp(a - b) + 1),
-    floating=True,
+    "logaddexp", _logaddexp, lambda g, a, b: g / H(exp(b - a) + 1),
+    lambda g, a, b: g / H(exp(a - b) + 1), takes="fVc",
+)  # fmt: skip
+
+
+def _xlogy(a: Any, b: Any) -> Any:
+    with np.errstate(divide="ignore"):
+        return np.where((np.asarray(a) == 0) & ~np.isnan(b), 0, a * np.log(b)).astype(
+            np.result_type(a, b), copy=False
+        )
+
+
+xlogy = binary(
+    "xlogy", _xlogy,
+    lambda g, a, b: g * xlogy(a != 0, b),
+    lambda g, a, b: g * a / b, floating=True, takes="fV", samples=_both_positive,
 )  # fmt: skip
 
 eq = binary("eq", np.equal, out_bool=True)
 ne = binary("ne", np.not_equal, out_bool=True)
-lt = binary("lt", np.less, out_bool=True, expr=lambda a, b: a < b)
-le = binary("le", np.less_equal, out_bool=True, expr=lambda a, b: a <= b)
-gt = binary("gt", np.greater, out_bool=True, expr=lambda a, b: a > b)
-ge = binary("ge", np.greater_equal, out_bool=True, expr=lambda a, b: a >= b)
+lt = binary("lt", np.less, out_bool=True, expr=lambda a, b: a < b, takes=_REAL)
+le = binary("le", np.less_equal, out_bool=True, expr=lambda a, b: a <= b, takes=_REAL)
+gt = binary("gt", np.greater, out_bool=True, expr=lambda a, b: a > b, takes=_REAL)
+ge = binary("ge", np.greater_equal, out_bool=True, expr=lambda a, b: a >= b, takes=_REAL)
 logical_and = binary("logical_and", np.logical_and, out_bool=True)
 logical_or = binary("logical_or", np.logical_or, out_bool=True)
 logical_xor = binary("logical_xor", np.logical_xor, out_bool=True)
 bitwise_and = binary("bitwise_and", np.bitwise_and, samples=_integers)
 bitwise_or = binary("bitwise_or", np.bitwise_or, samples=_integers)
 bitwise_xor = binary("bitwise_xor", np.bitwise_xor, samples=_integers)
-left_shift = binary("left_shift", np.left_shift, samples=_integers)
-right_shift = binary("right_shift", np.right_shift, samples=_integers)
+left_shift = binary("left_shift", np.left_shift, samples=_integers, takes="iu")
+right_shift = binary("right_shift", np.right_shift, samples=_integers, takes="iu")
 
 # --- three -------------------------------------------------------------------------------------
 
 
 def _where_args(args: tuple) -> tuple:
     condition, a, b = args
+    mask = condition.meta()[1]
+    if mask.kind != "b":
+        if mask != np.uint8:
+            raise DTypeError(
+                f"where: a condition of {condition.dtype!r} given; it must be boolean: compare, or "
+                "use .bool()"
+            )
+        condition = core.Algebra.cast(condition, np.dtype(bool))
     a, b = (x if hasattr(x, "_node") else scalar(x) for x in (a, b))
-    return (condition, *convert((a, b), result_type(a, b)))
+    kind = result_type(a, b)
+    if kind.np.kind in "iu":
+        a, b = (x if hasattr(x, "_node") else fitted("where", x, kind) for x in (a, b))
+    return (condition, *convert((a, b), kind))
 
 
 where = primitive(

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from ...core.tensor import wrap
+from ...core.wide import is_half, through_float32, widened
 from ..declare import primitive
 from .batching import front, fronted
-from .elementwise import cast_like, ne
+from .elementwise import H, cast_like, eq, ne, where
 from .views import permute, reshape
 
 _SMALL_TABLE = 256  # rows up to which a product with one-hot columns is quick
@@ -34,8 +35,8 @@ def add_rows(g: np.ndarray, index: np.ndarray, size: int) -> np.ndarray:
     """
     n, d = g.shape
     kind = g.dtype
-    if kind.kind == "V" or kind == np.float16:
-        return add_rows(g.astype(np.float32), index, size).astype(kind)
+    if is_half(kind):
+        return add_rows(widened(g), index, size).astype(kind)
     if n == 0 or d == 0:
         return np.zeros((size, d), kind)
     if d == 1:
@@ -70,7 +71,7 @@ def _add_sorted(g: np.ndarray, index: np.ndarray, out: np.ndarray) -> np.ndarray
 
 def add_values(g: np.ndarray, index: np.ndarray, size: int) -> np.ndarray:
     """``out[index[i]] += g[i]`` for numbers."""
-    if g.dtype.kind == "V" or (g.dtype.kind == "f" and 4 * g.size >= size):
+    if is_half(g.dtype) or (g.dtype.kind == "f" and 4 * g.size >= size):
         weights = g.astype(np.float64, copy=False)
         return np.bincount(index, weights, minlength=size).astype(g.dtype, copy=False)
     out = np.zeros(size, g.dtype)
@@ -264,6 +265,92 @@ scatter = primitive(
     samples=lambda rng: [
         ((rng.normal(size=(3, 4)), np.array([[0, 1], [3, 2]]), rng.normal(size=(2, 2))), {"dim": 1})
     ],
+)  # fmt: skip
+
+
+# --- other reductions of what falls on one place -----------------------------------------------
+EXTREMES = {"amax": np.maximum, "amin": np.minimum}
+
+
+def _neutral(reduce: str, kind: np.dtype) -> Any:
+    """What changes nothing where it is combined."""
+    if reduce == "prod":
+        return 1
+    if kind.kind == "b":
+        return reduce == "amin"
+    if kind.kind in "iu":
+        return np.iinfo(kind).min if reduce == "amax" else np.iinfo(kind).max
+    return -np.inf if reduce == "amax" else np.inf
+
+
+@through_float32
+def _scatter_reduce(a: Any, index: Any, src: Any, dim: int, reduce: str, include_self: bool) -> Any:
+    out = a.copy()
+    at = list(np.indices(index.shape, sparse=True))
+    at[dim] = index
+    if not include_self:
+        out[tuple(at)] = _neutral(reduce, out.dtype)
+    EXTREMES.get(reduce, np.multiply).at(out, tuple(at), src)
+    return out
+
+
+def _scatter_reduce_rule(
+    g: Any, a: Any, index: Any, src: Any, out: Any, dim: int, reduce: str, include_self: bool
+) -> tuple:
+    shape = tuple(a.shape)
+    if reduce == "prod":
+        return _scatter_prod_rule(g, a, index, src, out, dim, include_self)
+    here = cast_like(eq(a, out), g)
+    if not include_self:
+        here = scatter(here, index, 0.0, dim=dim)
+    hits = cast_like(eq(src, gather(out, index, dim=dim)), g)
+    equal = here + put_along(hits, index, dim=dim, shape=shape)
+    share = g / where(eq(equal, 0), 1.0, equal)
+    return share * here, None, gather(share, index, dim=dim) * hits
+
+
+def _scatter_prod_rule(
+    g: Any, a: Any, index: Any, src: Any, out: Any, dim: int, include_self: bool
+) -> tuple:
+    """The product of the others: by division where no factor is zero; where one is, that one's."""
+    shape = tuple(a.shape)
+    zero_a, zero_src = cast_like(eq(a, 0), g), cast_like(eq(src, 0), g)
+    zero_at = zero_a if include_self else scatter(zero_a, index, 0.0, dim=dim)
+    zeros = zero_at + put_along(zero_src, index, dim=dim, shape=shape)
+    safe_a, safe_src = where(eq(a, 0), 1.0, a), where(eq(src, 0), 1.0, src)
+    rest = scatter_reduce(
+        safe_a, index, safe_src, dim=dim, reduce="prod", include_self=include_self
+    )
+    # One zero: only the zero itself has a gradient. More: nothing has.
+    alone = cast_like(eq(zeros, 1), g)
+    none = cast_like(eq(zeros, 0), g)
+    da = g * H(rest / safe_a) * (none + alone * zero_at)
+    if not include_self:
+        da = scatter(g, index, 0.0, dim=dim)
+    many = gather(g * none, index, dim=dim) * H(gather(rest, index, dim=dim) / safe_src)
+    one = gather(g * alone, index, dim=dim) * H(gather(rest, index, dim=dim)) * zero_src
+    return da, None, many * (1 - zero_src) + one
+
+
+def _scatter_reduce_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
+    a, index, src = (fronted(x, d, size) for x, d in zip(args, dims, strict=True))
+    return scatter_reduce(a, index, src, **{**params, "dim": params["dim"] + 1}), 0
+
+
+def _reduce_samples(rng: np.random.Generator) -> list:
+    a, src = rng.normal(size=(3, 4)), rng.normal(size=(2, 4))
+    index = np.array([[0, 1, 2, 0], [0, 2, 2, 1]])
+    return [
+        ((a, index, src), {"dim": 0, "reduce": how, "include_self": own})
+        for how in ("amax", "amin", "prod")
+        for own in (True, False)
+    ]
+
+
+scatter_reduce = primitive(
+    "scatter_reduce", _scatter_reduce, "a index src", vjp=_scatter_reduce_rule,
+    batch=_scatter_reduce_batch, shape=lambda a, *rest, **params: (a.shape, a.dtype),
+    samples=_reduce_samples,
 )  # fmt: skip
 
 

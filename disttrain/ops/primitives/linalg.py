@@ -6,29 +6,34 @@ from typing import Any
 
 import numpy as np
 
+from ...core.tensor import wrap
+from ...core.wide import through_float32
 from ..declare import primitive, type_of
-from ..promotion import same_type_args
-from .elementwise import H
+from ..promotion import refuse, same_type
+from .elementwise import H, cast_like, eq, where
 from .reduce import sum_
 from .views import batched, expand, front, permute, reshape
+
+
+def _one_type(where: str) -> Any:
+    """The promotion of products of matrices: none. Their operands have one type of numbers."""
+
+    def promote(args: tuple) -> tuple:
+        first = args[0].meta()[1]
+        if first.kind == "b":
+            raise refuse(where, first)
+        for a in args[1:]:
+            if a is not None and a.meta()[1] != first:
+                same_type(where, *args)
+        return args
+
+    return promote
 
 
 def swap(a: Any) -> Any:
     """The transpose of the last two dimensions."""
     n = len(a.shape)
     return permute(a, dims=(*range(n - 2), n - 1, n - 2))
-
-
-def _through_f32(product: Any) -> Any:
-    """Compute narrow floating types in float32 (numpy has no fast product for them)."""
-
-    def forward(a: Any, b: Any) -> Any:
-        kind = a.dtype
-        if kind.kind == "V" or kind == np.float16:
-            return product(a.astype(np.float32), b.astype(np.float32)).astype(kind)
-        return product(a, b)
-
-    return forward
 
 
 def _matmul_shape(a: Any, b: Any) -> tuple:
@@ -59,9 +64,9 @@ def _matmul_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
 
 
 matmul = primitive(
-    "matmul", _through_f32(np.matmul), "a b",
+    "matmul", through_float32(np.matmul), "a b",
     vjp={"a": lambda g, b: matmul(g, swap(H(b))), "b": _matmul_db},
-    jvp="multilinear", shape=_matmul_shape, promote=same_type_args,
+    jvp="multilinear", shape=_matmul_shape, promote=_one_type("matmul"),
     samples=lambda rng: [
         ((rng.normal(size=(3, 4)), rng.normal(size=(4, 2))), {}),
         ((rng.normal(size=(2, 3, 4)), rng.normal(size=(4, 2))), {}),
@@ -71,11 +76,8 @@ matmul = primitive(
 )  # fmt: skip
 
 
+@through_float32
 def _linear(x: Any, w: Any, b: Any = None) -> Any:
-    kind = x.dtype
-    if kind.kind == "V" or kind == np.float16:
-        out = np.matmul(x.astype(np.float32), w.T.astype(np.float32))
-        return (out if b is None else out + b.astype(np.float32)).astype(kind)
     if x.ndim > 2:
         # One product of two matrices: numpy would run a batch of small ones.
         out = np.matmul(x.reshape(-1, x.shape[-1]), w.T)
@@ -146,6 +148,7 @@ def _linear_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
 
 linear = primitive(
     "linear", _linear, "x w b", vjp=_linear_rule, jvp=_linear_jvp, shape=_linear_shape,
+    promote=_one_type("linear"),
     samples=lambda rng: [
         ((rng.normal(size=(3, 4)), rng.normal(size=(2, 4)), rng.normal(size=(2,))), {}),
         ((rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 4)), None), {}),
@@ -172,4 +175,67 @@ det = primitive(
     "det", np.linalg.det, "a", vjp={"a": _det_rule}, shape=lambda a: (a.shape[:-2], a.dtype),
     samples=lambda rng: [((rng.normal(size=(3, 3)) + 3 * np.eye(3),), {})],
     batch=batched(lambda: det, lambda p, n: {}),
+)  # fmt: skip
+
+
+# --- singular values ---------------------------------------------------------------------------
+def _svd(a: Any) -> tuple:
+    return tuple(np.linalg.svd(a, full_matrices=False))
+
+
+def _svd_shape(a: Any) -> list:
+    *lead, m, n = a.shape
+    k = min(m, n)
+    real = np.dtype(f"f{a.dtype.itemsize // 2}") if a.dtype.kind == "c" else a.dtype
+    return [((*lead, m, k), a.dtype), ((*lead, k), real), ((*lead, k, n), a.dtype)]
+
+
+def _column(s: Any) -> Any:
+    return reshape(s, shape=(*tuple(s.shape), 1))
+
+
+def _row(s: Any) -> Any:
+    return reshape(s, shape=(*tuple(s.shape)[:-1], 1, s.shape[-1]))
+
+
+def _skew(x: Any) -> Any:
+    return x - swap(H(x))
+
+
+def _svd_rule(g: Any, a: Any, out: Any) -> tuple:
+    """Of the thin decomposition a = u diag(s) v^H (Townsend, 2016, "Differentiating the singular
+    value decomposition"). Where singular values are equal, their vectors have no derivative; what
+    they would get counts as 0, so that functions of the values alone stay right."""
+    (gu, gs, gvh), (u, s, vh) = g, out
+    uh, v, gv = swap(H(u)), swap(H(vh)), swap(H(gvh))
+    apart = _row(s * s) - _column(s * s)
+    apart = where(eq(apart, 0), 0.0, 1.0 / where(eq(apart, 0), 1.0, apart))
+    inner = _skew(matmul(uh, gu)) * apart * _row(s) + _column(s) * (
+        _skew(matmul(swap(H(v)), gv)) * apart
+    )
+    one = np.eye(s.shape[-1], dtype=_array_type(s))
+    one = one if isinstance(s, np.ndarray) else wrap(one)
+    over = where(eq(s, 0), 0.0, 1.0 / where(eq(s, 0), 1.0, s))
+    inner = inner + _column(gs) * one
+    if _array_type(u).kind == "c":  # the common phase of a pair of vectors
+        inner = inner + _skew(matmul(uh, gu)) * (_column(over) * one * 0.5)
+    total = matmul(matmul(u, cast_like(inner, u)), vh)
+    m, n = tuple(a.shape)[-2:]
+    if m > n:
+        left = gu * cast_like(_row(over), gu)
+        total = total + matmul(left - matmul(u, matmul(uh, left)), vh)
+    if n > m:
+        right = cast_like(_column(over), gvh) * gvh
+        total = total + matmul(u, right - matmul(matmul(right, v), vh))
+    return (total,)
+
+
+def _array_type(s: Any) -> np.dtype:
+    return s.dtype if isinstance(s, np.ndarray) else s.meta()[1]
+
+
+svd = primitive(
+    "svd", _svd, "a", vjp=_svd_rule, multi=True, shape=_svd_shape,
+    samples=lambda rng: [((rng.normal(size=shape),), {}) for shape in ((3, 3), (4, 2), (2, 3))],
+    batch=batched(lambda: svd, lambda p, n: {}),
 )  # fmt: skip

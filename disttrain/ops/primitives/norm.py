@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...backends.fused import norms as fused
+from ...core.wide import add_up, is_half, widened
 from ..declare import primitive
 from . import elementwise as el
 from .batching import fronted, merge, split
@@ -122,9 +123,8 @@ rms_norm_rows = primitive(
 def _batch_norm(x: Any, weight: Any, bias: Any, eps: float) -> tuple:
     """(out, mean, variance), the latter two per channel."""
     kind = x.dtype
-    if kind.kind == "V" or kind == np.float16:
-        wide = [None if a is None else a.astype(np.float32) for a in (x, weight, bias)]
-        out, centre, variance = _batch_norm(*wide, eps)
+    if is_half(kind):
+        out, centre, variance = _batch_norm(*map(widened, (x, weight, bias)), eps)
         return out.astype(kind), centre, variance
     centre = _channel_sum(x) / kind.type(x.shape[0] * x.shape[2])
     out = x - centre[:, None]
@@ -139,19 +139,19 @@ def _batch_norm(x: Any, weight: Any, bias: Any, eps: float) -> tuple:
 def _channel_sum(a: np.ndarray, b: np.ndarray | None = None) -> np.ndarray:
     """The sum of ``a`` (or of ``a * b``) over all but dimension 1, added up in blocks."""
     if b is None:
-        return a.sum(axis=2).sum(axis=0) if a.shape[2] > 1 else a[:, :, 0].sum(axis=0)
-    if a.shape[2] > 1:
-        return np.einsum("ncp,ncp->nc", a, b).sum(axis=0)
-    return (a[:, :, 0] * b[:, :, 0]).sum(axis=0)
+        rows = a.sum(axis=2) if a.shape[2] > 1 else a[:, :, 0]
+    elif a.shape[2] > 1:
+        rows = np.einsum("ncp,ncp->nc", a, b)
+    else:
+        rows = a[:, :, 0] * b[:, :, 0]
+    return add_up(rows, (0,), False)
 
 
 def _batch_rule(g: Any, x: Any, weight: Any, out: Any, eps: float, needs: tuple) -> tuple:
     g = g[0]
     if not isinstance(g, np.ndarray):
         return _batch_pull(g, x, weight, eps, needs)
-    kind = g.dtype
-    if kind.kind == "V" or kind == np.float16:
-        g, x, weight = (None if a is None else a.astype(np.float32) for a in (g, x, weight))
+    g, x, weight = map(widened, (g, x, weight))
     _, centre, variance = out
     rstd = 1 / np.sqrt(variance + variance.dtype.type(eps))
     dbias = _channel_sum(g)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.wide import through_float32
 from ..declare import primitive
 from .batching import fronted, merge, split
 from .windows import inside, taps
@@ -98,6 +99,7 @@ def _hits(x: Any, best: Any, kernel: tuple, stride: tuple, dilation: tuple) -> A
         yield (Ellipsis, *where), hit
 
 
+@through_float32
 def _max_spread(
     g: Any, a: Any, best: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple,
     ceil_mode: bool,
@@ -115,6 +117,7 @@ def _max_spread(
     return full[inside(a.shape[2:], padding)]
 
 
+@through_float32
 def _max_pick(
     h: Any, a: Any, best: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple,
     ceil_mode: bool,
@@ -239,20 +242,18 @@ def _counts(
     return scale.astype(kind)
 
 
+@through_float32
 def _avg_pool(
     a: Any, kernel: tuple, stride: tuple, padding: tuple, ceil_mode: bool, include: bool,
     divisor: int | None,
 ) -> Any:  # fmt: skip
-    kind = a.dtype
-    if kind.kind == "V" or kind == np.float16:
-        a = a.astype(np.float32)
     ones = (1,) * len(kernel)
     out = pooled_sizes(a.shape[2:], kernel, stride, padding, ones, ceil_mode)
     scale = _counts(a.shape[2:], out, kernel, stride, padding, include, divisor, a.dtype)
     x = _padded(a, kernel, stride, padding, ones, out, 0)
     for i in range(len(kernel)):
         x = _along(np.add, x, 2 + i, kernel[i], stride[i], 1, out[i])
-    return (x * scale).astype(kind, copy=False)
+    return x * scale
 
 
 def _spread_along(x: Any, axis: int, k: int, s: int, reach: int) -> Any:
@@ -272,19 +273,17 @@ def _spread_along(x: Any, axis: int, k: int, s: int, reach: int) -> Any:
     return out
 
 
+@through_float32
 def _avg_spread(
     g: Any, size: tuple, kernel: tuple, stride: tuple, padding: tuple, ceil_mode: bool,
     include: bool, divisor: int | None,
 ) -> Any:  # fmt: skip
-    kind = g.dtype
-    if kind.kind == "V" or kind == np.float16:
-        g = g.astype(np.float32)
     out = g.shape[2:]
     x = g * _counts(size, out, kernel, stride, padding, include, divisor, g.dtype)
     for i in reversed(range(len(kernel))):
         reach = max(size[i] + 2 * padding[i], (out[i] - 1) * stride[i] + kernel[i])
         x = _spread_along(x, 2 + i, kernel[i], stride[i], reach)
-    return np.ascontiguousarray(x[inside(size, padding)]).astype(kind, copy=False)
+    return np.ascontiguousarray(x[inside(size, padding)])
 
 
 def _avg_shape(

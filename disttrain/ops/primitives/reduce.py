@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ...core.wide import accumulator, add_up, count, running, through_float32, total
 from ..declare import primitive
 from .elementwise import H, cast_like, eq, exp
 from .views import batched, cat, expand, flip, getitem, matrix_samples, reshape, up
-
-_WIDE = {"b": np.dtype(np.int64), "i": np.dtype(np.int64), "u": np.dtype(np.int64)}
 
 
 def reduced(shape: tuple, dims: tuple, keepdim: bool) -> tuple:
@@ -29,42 +28,37 @@ def _spread(g: Any, shape: tuple, dims: tuple, keepdim: bool) -> Any:
     return expand(g, shape=tuple(shape))
 
 
-def _sum(a: Any, dims: tuple, keepdim: bool) -> Any:
-    kind = a.dtype.kind
-    if kind == "V" or (a.dtype.itemsize == 2 and kind == "f"):
-        return a.sum(axis=dims, keepdims=keepdim, dtype=np.float32).astype(a.dtype)
-    return np.add.reduce(a, axis=dims, dtype=_WIDE.get(kind), keepdims=keepdim)
+def _summed(kind: np.dtype) -> np.dtype:
+    """The type of sums and products: integers grow to int64, the rest stays."""
+    return accumulator(kind) if kind.kind in "biu" else kind
 
 
 def _sum_shape(a: Any, dims: tuple, keepdim: bool) -> tuple:
-    return reduced(a.shape, dims, keepdim), _WIDE.get(a.dtype.kind, a.dtype)
+    return reduced(a.shape, dims, keepdim), _summed(a.dtype)
 
 
 sum_ = primitive(
-    "sum", _sum, "a",
+    "sum", total, "a",
     vjp={"a": lambda g, dims, keepdim, a_shape: _spread(g, a_shape, dims, keepdim)},
     jvp="linear", shape=_sum_shape, samples=matrix_samples(dims=(1,), keepdim=False),
     batch=batched(lambda: sum_, up("dims")),
 )  # fmt: skip
 
 
-def _count(shape: tuple, dims: tuple) -> int:
-    return math.prod(shape[d] for d in dims)
-
-
 def _mean(a: Any, dims: tuple, keepdim: bool) -> Any:
     with np.errstate(invalid="ignore", divide="ignore"):
-        total = _sum(a, dims, keepdim)
-        return (total / total.dtype.type(_count(a.shape, dims))).astype(a.dtype, copy=False)
+        out = add_up(a, dims, keepdim)
+        return (out / out.dtype.type(count(a.shape, dims))).astype(a.dtype, copy=False)
+
+
+def _mean_rule(g: Any, dims: tuple, keepdim: bool, a_shape: tuple) -> Any:
+    n = count(a_shape, dims)
+    return _spread(g * (1.0 / n if n else math.nan), a_shape, dims, keepdim)
 
 
 mean = primitive(
     "mean", _mean, "a",
-    vjp={
-        "a": lambda g, dims, keepdim, a_shape: _spread(
-            g * (1.0 / _count(a_shape, dims)), a_shape, dims, keepdim
-        )
-    },
+    vjp={"a": _mean_rule},
     jvp="linear", shape=lambda a, dims, keepdim: (reduced(a.shape, dims, keepdim), a.dtype),
     samples=matrix_samples(dims=(0,), keepdim=True),
     batch=batched(lambda: mean, up("dims")),
@@ -94,10 +88,12 @@ amin = primitive(
 )  # fmt: skip
 
 
-def _prod_rule(g: Any, a: Any, dim: int, keepdim: bool) -> Any:
+def _prod_rule(g: Any, a: Any, out: Any, dim: int, keepdim: bool) -> Any:
     """The product of the others, by running products from both ends (right also for zeros)."""
     shape = tuple(a.shape)
     n = shape[dim]
+    if isinstance(a, np.ndarray) and a.all():
+        return _spread(g * out, shape, (dim,), keepdim) / H(a)
     ahead = (slice(None),) * dim
     parts = [getitem(a, index=(*ahead, slice(i, i + 1))) for i in range(n)]
     left = [parts[0] * 0 + 1]
@@ -111,7 +107,11 @@ def _prod_rule(g: Any, a: Any, dim: int, keepdim: bool) -> Any:
 
 prod = primitive(
     "prod",
-    lambda a, dim, keepdim: a.prod(axis=dim, keepdims=keepdim, dtype=_WIDE.get(a.dtype.kind)),
+    through_float32(
+        lambda a, dim, keepdim: np.multiply.reduce(
+            a, axis=dim, keepdims=keepdim, dtype=accumulator(a.dtype)
+        )
+    ),
     "a",
     vjp={"a": _prod_rule},
     shape=lambda a, dim, keepdim: _sum_shape(a, (dim,), keepdim),
@@ -119,16 +119,51 @@ prod = primitive(
     batch=batched(lambda: prod, up("dim")),
 )
 
+
+def _running(ufunc: Any) -> Any:
+    """Running sums or products, rounded once per element."""
+
+    def forward(a: Any, dim: int) -> Any:
+        if a.ndim == 0:
+            return np.array(a, _summed(a.dtype))
+        out = ufunc.accumulate(a, dim, dtype=running(a.dtype))
+        return out.astype(_summed(a.dtype), copy=False)
+
+    return forward
+
+
+def _running_shape(a: Any, dim: int) -> tuple:
+    return a.shape, _summed(a.dtype)
+
+
+def _running_batch(prim: Any) -> Any:
+    """A 0-d value has no dimension to run along: nor has it under vmap."""
+    many = batched(prim, up("dim"))
+
+    def rule(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
+        if len(args[0].shape) == 1:
+            return args[0] * 1, dims[0]
+        return many(args, dims, params, size)
+
+    return rule
+
+
+def _cumsum_rule(g: Any, dim: int) -> Any:
+    if not len(g.shape):
+        return g
+    return flip(cumsum(flip(g, dims=(dim,)), dim=dim), dims=(dim,))
+
+
 cumsum = primitive(
-    "cumsum", lambda a, dim: np.cumsum(a, dim, dtype=_WIDE.get(a.dtype.kind)), "a",
-    vjp={"a": lambda g, dim: flip(cumsum(flip(g, dims=(dim,)), dim=dim), dims=(dim,))},
-    jvp="linear", shape=lambda a, dim: (a.shape, _WIDE.get(a.dtype.kind, a.dtype)),
-    samples=matrix_samples(dim=1),
-    batch=batched(lambda: cumsum, up("dim")),
+    "cumsum", _running(np.add), "a", vjp={"a": _cumsum_rule},
+    jvp="linear", shape=_running_shape, samples=matrix_samples(dim=1),
+    batch=_running_batch(lambda: cumsum),
 )  # fmt: skip
 
 
 def _cumprod_rule(g: Any, a: Any, out: Any, dim: int) -> Any:
+    if not len(g.shape):
+        return g
     if isinstance(a, np.ndarray) and a.all():
         total = flip(cumsum(flip(g * H(out), dims=(dim,)), dim=dim), dims=(dim,))
         return total / H(a)
@@ -147,22 +182,22 @@ def _cumprod_rule(g: Any, a: Any, out: Any, dim: int) -> Any:
 
 
 cumprod = primitive(
-    "cumprod", lambda a, dim: np.cumprod(a, dim, dtype=_WIDE.get(a.dtype.kind)), "a",
-    vjp={"a": _cumprod_rule}, shape=lambda a, dim: (a.shape, _WIDE.get(a.dtype.kind, a.dtype)),
+    "cumprod", _running(np.multiply), "a", vjp={"a": _cumprod_rule}, shape=_running_shape,
     samples=lambda rng: [
         ((rng.uniform(0.5, 2, (3, 4)),), {"dim": 1}),
         ((np.array([[1.5, 0.0, 2.0], [0.0, 3.0, 0.0]]),), {"dim": 1}),
     ],
-    batch=batched(lambda: cumprod, up("dim")),
+    batch=_running_batch(lambda: cumprod),
 )  # fmt: skip
 
 
+@through_float32
 def _logsumexp(a: Any, dims: tuple, keepdim: bool) -> Any:
     top = a.max(axis=dims, keepdims=True, initial=-np.inf)
     top = np.where(np.isfinite(top), top, 0).astype(a.dtype)
     with np.errstate(divide="ignore"):
-        total = np.log(np.exp(a - top).sum(axis=dims, keepdims=True)) + top
-    return total if keepdim else total.reshape(reduced(a.shape, dims, False))
+        out = np.log(add_up(np.exp(a - top), dims, True)) + top
+    return out if keepdim else out.reshape(reduced(a.shape, dims, False))
 
 
 def _logsumexp_rule(g: Any, a: Any, out: Any, dims: tuple, keepdim: bool) -> Any:

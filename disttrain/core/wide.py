@@ -1,0 +1,98 @@
+"""Which type arithmetic is done in where the type of the data is too narrow for it.
+
+Half types (float16, bfloat16, float8) hold few digits and small numbers: whatever adds up or
+passes through intermediate results is computed in float32 and rounded once. This is the only
+place that says so. On arrays; the form for Tensors is ``functions.args.in_float32``.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+_F32 = np.dtype(np.float32)
+_INT64 = np.dtype(np.int64)
+_RUNNING = {np.dtype("f4"): np.dtype("f8"), np.dtype("c8"): np.dtype("c16")}
+_SHORT = 2048  # elements up to which sums need no blocks
+_BLOCK = 128  # numbers added one after the other before their sum joins the others
+
+
+def is_half(kind: np.dtype) -> bool:
+    """Whether ``kind`` is float16, bfloat16 or narrower."""
+    return kind.itemsize <= 2 and kind.kind in "fV"
+
+
+def accumulator(kind: np.dtype) -> np.dtype:
+    """The type that sums and products of ``kind`` are kept in."""
+    if kind.kind in "biu":
+        return _INT64
+    return _F32 if is_half(kind) else kind
+
+
+def running(kind: np.dtype) -> np.dtype:
+    """The type that running sums are kept in: their errors add up, so one step wider."""
+    return _RUNNING.get(kind) or accumulator(kind)
+
+
+def widened(a: Any) -> Any:
+    """``a`` in float32 if it is of a half type; None stays."""
+    return a.astype(_F32) if a is not None and is_half(a.dtype) else a
+
+
+def through_float32(forward: Callable) -> Callable:
+    """``forward(arrays..., **params)`` with arrays of half types computed in float32."""
+
+    @functools.wraps(forward)
+    def run(a: Any, *rest: Any, **params: Any) -> Any:
+        kind = a.dtype
+        if not is_half(kind):
+            return forward(a, *rest, **params)
+        return forward(*(widened(x) for x in (a, *rest)), **params).astype(kind)
+
+    return run
+
+
+def add_up(a: np.ndarray, dims: tuple, keepdim: bool) -> np.ndarray:
+    """The sum over ``dims`` in ``accumulator``'s type.
+
+    numpy adds pairwise along contiguous memory, but one after the other across it; there, long
+    sums go in blocks, so that the rounding error stays that of a few hundred additions.
+    """
+    wide = accumulator(a.dtype)
+    if a.size > _SHORT and dims and wide.kind in "fc":
+        long = max(dims, key=a.shape.__getitem__)
+        if a.shape[long] > _BLOCK and a.strides[long] != a.itemsize:
+            return _in_blocks(a, dims, keepdim, long, wide)
+    return np.add.reduce(a, axis=dims, dtype=wide, keepdims=keepdim)
+
+
+def total(a: np.ndarray, dims: tuple, keepdim: bool) -> np.ndarray:
+    """``add_up``, rounded to the type of ``a`` if that is a half type."""
+    kind = a.dtype
+    if kind.kind == "f" and a.size <= _SHORT and kind.itemsize > 2:
+        return np.add.reduce(a, dims, None, None, keepdim)  # the commonest, without more ado
+    out = add_up(a, dims, keepdim)
+    return out.astype(kind) if is_half(kind) else out
+
+
+def _in_blocks(a: Any, dims: tuple, keepdim: bool, long: int, wide: np.dtype) -> Any:
+    n = a.shape[long]
+    count = n // _BLOCK
+    ahead = (slice(None),) * long
+    blocks = a[(*ahead, slice(count * _BLOCK))]
+    blocks = blocks.reshape(*a.shape[:long], count, _BLOCK, *a.shape[long + 1 :])
+    parts = [np.add.reduce(blocks, axis=long + 1, dtype=wide)]
+    if n % _BLOCK:
+        rest = a[(*ahead, slice(count * _BLOCK, n))]
+        parts.append(np.add.reduce(rest, axis=long, dtype=wide, keepdims=True))
+    joined = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=long)
+    return add_up(joined, dims, keepdim)
+
+
+def count(shape: tuple, dims: tuple) -> int:
+    """How many elements one result of a reduction over ``dims`` is made of."""
+    return math.prod(shape[d] for d in dims)

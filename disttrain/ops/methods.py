@@ -15,12 +15,12 @@ from ..core.device import device, usable
 from ..core.tensor import Tensor, note_read, wrap
 from ..errors import DeviceError, ShapeError
 from . import api
-from .functions import aliases, comparing, create, inplace, storage
+from .functions import aliases, comparing, create, storage
 from .functions import elementwise as math
 from .functions import linalg as products
-from .functions import random as sampling
 from .functions import subscript as indexing
 from .functions import views as shape
+from .inplace_methods import install
 from .primitives import elementwise as el
 from .printing import text
 
@@ -90,9 +90,6 @@ Tensor.__invert__ = el.bitwise_not
 Tensor.__lt__, Tensor.__le__ = _operator(math.lt), _operator(math.le)
 Tensor.__gt__, Tensor.__ge__ = _operator(math.gt), _operator(math.ge)
 Tensor.__eq__, Tensor.__ne__ = _operator(math.eq), _operator(math.ne)
-Tensor.__iadd__, Tensor.__isub__ = inplace.add_, inplace.sub_
-Tensor.__imul__, Tensor.__itruediv__ = inplace.mul_, inplace.div_
-Tensor.__ipow__ = inplace.inplace("pow_", el.pow_, np.power)
 Tensor.__getitem__, Tensor.__setitem__ = indexing.getitem, indexing.setitem
 Tensor.__iter__ = indexing.iterate
 Tensor.__repr__ = text
@@ -281,17 +278,11 @@ def detach_(self: Tensor) -> Tensor:
     return self
 
 
-def map_(self: Tensor, fn: Callable[[float], float]) -> Tensor:
-    """Apply a Python function to every element, in place (slow)."""
-    flat = np.array([fn(v) for v in self.array.reshape(-1).tolist()], self.array.dtype)
-    return inplace.copy_(self, wrap(flat.reshape(self.array.shape)))
-
-
 Tensor.to, Tensor.type, Tensor.cuda, Tensor.size = to, type_, cuda, size
 Tensor.cpu = lambda self, *a, **k: to(self, "cpu")
 Tensor.type_as = type_as
 Tensor.set_, Tensor.resize_, Tensor.unfold = set_, resize_, aliases.windows
-Tensor.detach_, Tensor.apply_ = detach_, map_
+Tensor.detach_ = detach_
 Tensor.real, Tensor.imag = property(aliases.real), property(aliases.imag)
 Tensor.T = property(lambda self: shape.permute(self, *reversed(range(self.ndim))))
 Tensor.mT = property(lambda self: shape.transpose(self, -2, -1))
@@ -349,7 +340,10 @@ _OTHERS = """narrow select split chunk tensor_split unbind repeat tile gather sc
 scatter_reduce index_copy masked_scatter take_along_dim
 index_select index_add index_fill masked_select masked_fill nonzero take argwhere
 repeat_interleave softmax log_softmax multinomial bernoulli sort argsort topk unique
-median bincount kthvalue quantile"""
+median bincount kthvalue quantile addbmm addmv addr arccosh arcsinh arctan2 arctanh baddbmm
+bitwise_left_shift bitwise_right_shift conj_physical copysign deg2rad digamma erfc erfinv fix
+float_power frac gcd heaviside hypot i0 igamma igammac index_reduce lcm ldexp lgamma logit mvlgamma
+nextafter put rad2deg renorm sgn sinc"""
 for _name in _MATH.split():
     setattr(Tensor, _name, getattr(api, _name))
 for _name in _SHAPE.split():
@@ -357,39 +351,10 @@ for _name in _SHAPE.split():
 for _name in (*_OTHERS.split(), *_ALIASES.split()):
     setattr(Tensor, _name, getattr(api, _name))
 Tensor.where = lambda self, condition, other: math.where(condition, self, other)
-
-# --- in place ----------------------------------------------------------------------------------
-
-Tensor.copy_, Tensor.fill_, Tensor.zero_ = inplace.copy_, inplace.fill_, inplace.zero_
-Tensor.add_, Tensor.sub_ = inplace.add_, inplace.sub_
-Tensor.mul_, Tensor.div_ = inplace.mul_, inplace.div_
-Tensor.subtract_, Tensor.multiply_, Tensor.divide_ = inplace.sub_, inplace.mul_, inplace.div_
-Tensor.pow_ = Tensor.__ipow__
-_UFUNCS = {"exp": np.exp, "log": np.log, "sqrt": np.sqrt, "neg": np.negative, "abs": np.absolute,
-           "tanh": np.tanh, "sin": np.sin, "cos": np.cos, "floor": np.floor, "ceil": np.ceil,
-           "square": np.square}  # fmt: skip
-for _name in """exp log sqrt rsqrt neg abs tanh sigmoid relu sin cos floor ceil round trunc square
-reciprocal erf clamp clip clamp_min clamp_max lerp addcmul addcdiv remainder fmod floor_divide
-masked_fill scatter scatter_add index_add index_fill tril triu nan_to_num logical_not logical_and
-logical_or bitwise_and bitwise_or eq ne lt le gt ge cumsum""".split():
-    setattr(
-        Tensor, f"{_name}_",
-        inplace.inplace(f"{_name}_", getattr(Tensor, _name), _UFUNCS.get(_name)),
-    )  # fmt: skip
-for _name in ("normal_", "uniform_", "random_", "bernoulli_", "exponential_"):
-    setattr(Tensor, _name, getattr(sampling, _name))
+Tensor.polygamma = lambda self, n: api.polygamma(n, self)
+Tensor.index_put = lambda self, indices, values, accumulate=False: api.index_put(
+    self, tuple(indices), values, accumulate
+)
 
 
-def _reshape_inplace(fn: Callable) -> Callable:
-    """``unsqueeze_`` and its kin: the tensor becomes a view of what it was."""
-
-    def run(self: Tensor, *args: Any) -> Tensor:
-        out = fn(self, *args)
-        self.array, self._node = out.array, out._node
-        return self
-
-    return run
-
-
-for _name in ("unsqueeze", "squeeze", "t", "transpose"):
-    setattr(Tensor, f"{_name}_", _reshape_inplace(getattr(Tensor, _name)))
+install()

@@ -334,6 +334,40 @@ def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Generator | Non
     return _fill("exponential_", self, draw_exponential, generator, change)
 
 
+def cauchy_(
+    self: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: Generator | None = None
+) -> Tensor:
+    """Fill with Cauchy draws."""
+    if sigma <= 0:
+        raise ConfigError(f"cauchy_: sigma={sigma} given; it must be positive")
+    return _fill("cauchy_", self, draw_uniform, generator, lambda u: _cauchy(u, median, sigma))
+
+
+def _cauchy(u: Any, median: float, sigma: float) -> Any:
+    angle = (u - 0.5) * np.pi
+    return el.tan(angle) * sigma + median
+
+
+def log_normal_(
+    self: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None
+) -> Tensor:
+    """Fill with draws whose logarithm is normal with ``mean`` and ``std``."""
+    if std <= 0:
+        raise ConfigError(f"log_normal_: std={std} given; it must be positive")
+    return _fill("log_normal_", self, draw_normal, generator, lambda x: el.exp(x * std + mean))
+
+
+def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) -> Tensor:
+    """Fill with the number of trials up to the first success of probability ``p``."""
+    if not 0 < p < 1:
+        raise ConfigError(f"geometric_: p={p} given; it must lie between 0 and 1")
+    rate = float(np.log1p(-p))
+    return _fill(
+        "geometric_", self, draw_uniform, generator,
+        lambda u: el.ceil(el.log(1 - u) * (1 / rate)),
+    )  # fmt: skip
+
+
 __all__ = [
     "bernoulli",
     "multinomial",

@@ -1,0 +1,247 @@
+"""Public functions less often asked for: special functions, angles, and formulas of products and
+of other functions. Torch's names."""
+
+from __future__ import annotations
+
+import math as _math
+from typing import Any
+
+import numpy as np
+
+from ...core import dtypes
+from ...core.tensor import Tensor, wrap
+from ...errors import ConfigError, DTypeError, ShapeError
+from ..primitives import elementwise as el
+from ..primitives import gathering as put_prims
+from ..primitives import special as sp
+from ..primitives import views
+from . import elementwise as math
+from . import gathering, linalg
+from .args import one_dim
+from .index_arrays import bounded
+
+lgamma, erfc, erfinv, i0 = sp.lgamma, sp.erfc, sp.erfinv, sp.i0
+copysign, hypot, heaviside, nextafter = sp.copysign, sp.hypot, sp.heaviside, sp.nextafter
+gcd, lcm, igamma = sp.gcd, sp.lcm, sp.igamma
+arccosh, arcsinh, arctanh, arctan2 = el.acosh, el.asinh, el.atanh, el.atan2
+bitwise_left_shift, bitwise_right_shift, fix = el.left_shift, el.right_shift, el.trunc
+
+
+def _floating(input: Tensor) -> Tensor:
+    kind = input.dtype
+    if kind.is_floating_point or kind.is_complex:
+        return input
+    return el.cast(input, dtype=dtypes.get_default_dtype().np)
+
+
+def digamma(input: Tensor) -> Tensor:
+    """The logarithmic derivative of the gamma function."""
+    return sp.polygamma(_floating(input), n=0)
+
+
+def polygamma(n: int, input: Tensor) -> Tensor:
+    """The n-th derivative of ``digamma``."""
+    if n < 0:
+        raise ConfigError(f"polygamma(n, x): n={n} given; it must not be negative")
+    return sp.polygamma(_floating(input), n=int(n))
+
+
+def mvlgamma(input: Tensor, p: int) -> Tensor:
+    """The logarithm of the multivariate gamma function of dimension ``p``."""
+    if p < 1:
+        raise ConfigError(f"mvlgamma: p={p} given; p has to be greater than or equal to 1")
+    x = _floating(input)
+    out = lgamma(x)
+    for j in range(1, p):
+        out = out + lgamma(x - j / 2)
+    return out + p * (p - 1) / 4 * _math.log(_math.pi)
+
+
+def igammac(input: Tensor, other: Tensor) -> Tensor:
+    """The upper incomplete gamma function, over the gamma function."""
+    return 1 - igamma(input, other)
+
+
+def sinc(input: Tensor) -> Tensor:
+    """sin(pi x) / (pi x); 1 at 0."""
+    x = _floating(input) * _math.pi
+    zero = x == 0
+    safe = el.where(zero, 1.0, x)
+    return el.where(zero, 1.0 - x * x / 6, el.sin(safe) / safe)
+
+
+def logit(input: Tensor, eps: float | None = None) -> Tensor:
+    """log(x / (1 - x)), with x limited to [eps, 1 - eps] where ``eps`` is given."""
+    x = _floating(input)
+    if eps is not None:
+        x = math.clamp(x, eps, 1 - eps)
+    return math.log(x / (1 - x))
+
+
+def deg2rad(input: Tensor) -> Tensor:
+    """Degrees as radians."""
+    return _floating(input) * (_math.pi / 180)
+
+
+def rad2deg(input: Tensor) -> Tensor:
+    """Radians as degrees."""
+    return _floating(input) * (180 / _math.pi)
+
+
+def frac(input: Tensor) -> Tensor:
+    """What is behind the point: x - trunc(x)."""
+    return input - math.trunc(input)
+
+
+def float_power(input: Any, exponent: Any) -> Tensor:
+    """``pow`` in float64 (complex128)."""
+
+    def wide(x: Any) -> Any:
+        if not isinstance(x, Tensor):
+            return x
+        return el.cast(x, dtype=np.dtype(np.complex128 if x.dtype.is_complex else np.float64))
+
+    return el.pow_(wide(input), wide(exponent))
+
+
+def ldexp(input: Tensor, other: Tensor) -> Tensor:
+    """input * 2**other"""
+    return input * el.pow_(2.0, _floating(other))
+
+
+def logical_of(where: str, input: Tensor, other: Tensor) -> None:
+    """Raise unless both have one type."""
+    if input.meta()[1] != other.meta()[1]:
+        raise DTypeError(f"{where}: {input.dtype!r} and {other.dtype!r} given; they must be equal")
+
+
+# --- products added to something ---------------------------------------------------------------
+def _plus(input: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
+    product = product if alpha == 1 else product * alpha
+    if beta == 0:
+        shape = np.broadcast_shapes(tuple(input.shape), tuple(product.shape))
+        return product if tuple(product.shape) == shape else views.expand(product, shape=shape)
+    return (input if beta == 1 else input * beta) + product
+
+
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta * input + alpha * (mat @ vec)"""
+    return _plus(input, linalg.mv(mat, vec), beta, alpha)
+
+
+def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta * input + alpha * outer(vec1, vec2)"""
+    return _plus(input, linalg.outer(vec1, vec2), beta, alpha)
+
+
+def baddbmm(
+    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1
+) -> Tensor:
+    """beta * input + alpha * (batch1 @ batch2), per matrix of the batch"""
+    return _plus(input, linalg.bmm(batch1, batch2), beta, alpha)
+
+
+def addbmm(
+    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1
+) -> Tensor:
+    """beta * input + alpha * (the sum of batch1 @ batch2 over the batch)"""
+    return _plus(input, linalg.bmm(batch1, batch2).sum(0), beta, alpha)
+
+
+# --- places ------------------------------------------------------------------------------------
+def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """A copy of ``input`` with ``source`` at the places ``index`` of its flattened elements."""
+    logical_of("put", input, source)
+    if index.shape.numel() != source.shape.numel():
+        raise ShapeError(
+            f"put: index of shape {list(index.shape)} and source of shape {list(source.shape)} "
+            "given; they must have the same number of elements"
+        )
+    places = bounded("put", index, 0, input.shape.numel(), negative=True)
+    values = views.reshape(source, shape=tuple(index.shape))
+    return put_prims.put(input, places, values, accumulate=bool(accumulate))
+
+
+def index_reduce(
+    input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *,
+    include_self: bool = True,
+) -> Tensor:  # fmt: skip
+    """A copy of ``input`` with slice i of ``source`` reduced into slice index[i]: prod, mean, amax
+    or amin."""
+    d = one_dim(dim, input.ndim, "index_reduce")
+    if reduce not in ("prod", "mean", "amax", "amin"):
+        raise ConfigError(f"index_reduce: reduce={reduce!r} given; needed prod, mean, amax or amin")
+    logical_of("index_reduce", input, source)
+    line = tuple(-1 if i == d else 1 for i in range(input.ndim))
+    places = views.expand(views.reshape(index, shape=line), shape=tuple(source.shape))
+    return gathering.scatter_reduce(input, d, places, source, reduce, include_self=include_self)
+
+
+def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
+    """The slices along ``dim``, scaled so that none has a larger p-norm than ``maxnorm``."""
+    d = one_dim(dim, input.ndim, "renorm")
+    if input.ndim < 2 or p <= 0 or maxnorm < 0:
+        raise ConfigError(
+            f"renorm: p={p}, maxnorm={maxnorm} for shape {list(input.shape)} given; needed p > 0, "
+            "maxnorm >= 0 and at least 2 dimensions"
+        )
+    others = tuple(i for i in range(input.ndim) if i != d)
+    norms = (input.abs() ** p).sum(others, keepdim=True) ** (1 / p)
+    return input * el.where(norms > maxnorm, maxnorm / (norms + 1e-7), 1.0)
+
+
+def filled_diagonal(input: Tensor, fill_value: float, wrap_around: bool = False) -> Tensor:
+    """A copy of ``input`` with ``fill_value`` on its main diagonal. ``wrap_around``: once more
+    below, in matrices that are taller than wide."""
+    shape = tuple(input.shape)
+    if len(shape) < 2 or (len(shape) > 2 and len(set(shape)) > 1):
+        raise ShapeError(
+            f"fill_diagonal_: shape {list(shape)} given; needed two dimensions, or more of one size"
+        )
+    steps = [_math.prod(shape[i + 1 :]) for i in range(len(shape))]
+    count = min(shape)
+    places = np.arange(count) * sum(steps)
+    if wrap_around and len(shape) == 2 and shape[0] > shape[1]:
+        places = np.arange(0, _math.prod(shape), shape[1] + 1)
+    value = wrap(np.full(places.shape, fill_value, input.meta()[1]))
+    return put_prims.put(input, wrap(places), value, accumulate=False)
+
+
+__all__ = [
+    "addbmm",
+    "addmv",
+    "addr",
+    "arccosh",
+    "arcsinh",
+    "arctan2",
+    "arctanh",
+    "baddbmm",
+    "bitwise_left_shift",
+    "bitwise_right_shift",
+    "copysign",
+    "deg2rad",
+    "digamma",
+    "erfc",
+    "erfinv",
+    "fix",
+    "float_power",
+    "frac",
+    "gcd",
+    "heaviside",
+    "hypot",
+    "i0",
+    "igamma",
+    "igammac",
+    "index_reduce",
+    "lcm",
+    "ldexp",
+    "lgamma",
+    "logit",
+    "mvlgamma",
+    "nextafter",
+    "polygamma",
+    "put",
+    "rad2deg",
+    "renorm",
+    "sinc",
+]

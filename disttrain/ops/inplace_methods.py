@@ -1,0 +1,151 @@
+"""The in-place methods of Tensor: every function that has one, under its name with an underscore.
+
+A table, not code: what an in-place operation is stands in ``functions/inplace.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..core.gate import check_inplace, touched
+from ..core.tensor import Tensor, wrap
+from . import api
+from .functions import elementwise as math
+from .functions import inplace, special
+from .functions import random as sampling
+from .functions import views as shape
+from .functions.index_arrays import index_put
+from .primitives import elementwise as el
+
+_SAME = """abs absolute acos acosh addbmm addcdiv addcmul addmm addmv addr arccos arccosh arcsin
+arcsinh arctan arctan2 arctanh asin asinh atan atan2 atanh baddbmm bitwise_and bitwise_left_shift
+bitwise_not bitwise_or bitwise_right_shift bitwise_xor ceil clamp clamp_max clamp_min clip
+conj_physical copysign cos cosh cumprod cumsum deg2rad digamma eq erf erfc erfinv exp exp2 expm1 fix
+float_power floor floor_divide fmod frac gcd ge greater greater_equal gt heaviside hypot i0 igamma
+igammac index_add index_copy index_fill index_reduce lcm ldexp le lerp less less_equal lgamma log
+log10 log1p log2 logical_and logical_not logical_or logical_xor logit lt masked_fill masked_scatter
+mvlgamma nan_to_num ne neg negative nextafter not_equal polygamma put rad2deg reciprocal relu
+remainder renorm round rsqrt scatter scatter_add scatter_reduce sgn sigmoid sign sin sinc sinh sqrt
+square tan tanh tril triu trunc xlogy"""
+_UFUNCS = {"exp": np.exp, "log": np.log, "sqrt": np.sqrt, "neg": np.negative, "abs": np.absolute,
+           "tanh": np.tanh, "sin": np.sin, "cos": np.cos, "floor": np.floor, "ceil": np.ceil,
+           "square": np.square}  # fmt: skip
+
+
+def _div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+    return math.div(input, other, rounding_mode=rounding_mode)
+
+
+def _pow(self: Tensor, exponent: Any) -> Tensor:
+    return el.pow_(self, exponent)
+
+
+def _put_indexed(self: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
+    return index_put(self, tuple(indices), values, accumulate)
+
+
+def _applied(self: Tensor, fn: Callable, *others: Tensor) -> Tensor:
+    sides = [np.broadcast_to(o.array, tuple(self.shape)) for o in others]
+    rows = zip(self.array.ravel().tolist(), *(s.ravel().tolist() for s in sides), strict=True)
+    values = np.array([fn(*row) for row in rows], self.array.dtype)
+    return wrap(values.reshape(self.array.shape))
+
+
+def apply_(self: Tensor, fn: Callable[[float], float]) -> Tensor:
+    """Apply a Python function to every element, in place (slow)."""
+    return inplace.copy_(self, _applied(self.detach(), fn))
+
+
+def map_(self: Tensor, other: Tensor, fn: Callable[[float, float], float]) -> Tensor:
+    """Write ``fn(own element, other's element)`` to every element (slow)."""
+    return inplace.copy_(self, _applied(self.detach(), fn, other))
+
+
+def map2_(self: Tensor, x: Tensor, y: Tensor, fn: Callable) -> Tensor:
+    """As ``map_``, with two other tensors."""
+    return inplace.copy_(self, _applied(self.detach(), fn, x, y))
+
+
+def resize_as_(self: Tensor, other: Tensor, *, memory_format: Any = None) -> Tensor:
+    """``resize_`` to the shape of ``other``."""
+    return self.resize_(*other.shape)
+
+
+# --- another shape -----------------------------------------------------------------------------
+def _reshaped(name: str, fn: Callable) -> Callable:
+    """``unsqueeze_`` and its kin: the tensor becomes a view of what it was."""
+
+    def run(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if inplace.records(self):
+            check_inplace(self, name)
+        out = fn(self, *args, **kwargs)
+        if out is self:
+            return self
+        if self._view is not None and out._view is not None:
+            before = self.alias()
+            before._node, before._st, before._gen = self._node, self._st, self._gen
+            before._view = self._view
+            self._view = (before, *out._view[1:])
+        node = out.graph_node()
+        touched(self)  # a gradient that needs the old shape must not read the new one
+        self.array, self._node = out.array, node
+        return self
+
+    run.__name__ = run.__qualname__ = name
+    run.__doc__ = f"``{name.rstrip('_')}``, of this tensor object itself."
+    return run
+
+
+_SHAPED = "squeeze swapaxes swapdims t transpose unsqueeze".split()
+
+
+def install() -> None:
+    """Give Tensor its in-place methods."""
+    for name in _SAME.split():
+        fn = getattr(api, name, None) or getattr(Tensor, name)
+        if name == "polygamma":
+            fn = _polygamma
+        method = inplace.inplace(f"{name}_", fn, _UFUNCS.get(name))
+        setattr(Tensor, f"{name}_", method)
+    for name in _SHAPED:
+        setattr(Tensor, f"{name}_", _reshaped(f"{name}_", getattr(shape, name, None) or
+                                              getattr(api, name)))  # fmt: skip
+    Tensor.as_strided_ = _reshaped("as_strided_", api.as_strided)
+    for name in ("normal_", "uniform_", "random_", "bernoulli_", "exponential_", "cauchy_",
+                 "geometric_", "log_normal_"):  # fmt: skip
+        setattr(Tensor, name, getattr(sampling, name))
+    Tensor.copy_, Tensor.fill_, Tensor.zero_ = inplace.copy_, inplace.fill_, inplace.zero_
+    Tensor.add_, Tensor.sub_ = inplace.add_, inplace.sub_
+    Tensor.mul_ = Tensor.multiply_ = inplace.mul_
+    Tensor.subtract_ = inplace.sub_
+    Tensor.div_ = Tensor.divide_ = Tensor.true_divide_ = inplace.inplace(
+        "div_", _div, np.true_divide
+    )
+    Tensor.pow_ = inplace.inplace("pow_", _pow, np.power)
+    Tensor.index_put_ = inplace.inplace("index_put_", _put_indexed)
+    Tensor.fill_diagonal_ = inplace.inplace("fill_diagonal_", _fill_diagonal)
+    Tensor.apply_, Tensor.map_, Tensor.map2_ = apply_, map_, map2_
+    Tensor.resize_as_ = resize_as_
+    _operators()
+
+
+def _polygamma(self: Tensor, n: int) -> Tensor:
+    return special.polygamma(n, self)
+
+
+def _fill_diagonal(self: Tensor, fill_value: float, wrap: bool = False) -> Tensor:
+    return special.filled_diagonal(self, fill_value, wrap)
+
+
+def _operators() -> None:
+    Tensor.__iadd__, Tensor.__isub__ = Tensor.add_, Tensor.sub_
+    Tensor.__imul__, Tensor.__itruediv__ = Tensor.mul_, Tensor.div_
+    Tensor.__ipow__ = Tensor.pow_
+    Tensor.__ifloordiv__, Tensor.__imod__ = Tensor.floor_divide_, Tensor.remainder_
+    Tensor.__iand__, Tensor.__ior__ = Tensor.bitwise_and_, Tensor.bitwise_or_
+    Tensor.__ixor__ = Tensor.bitwise_xor_
+    Tensor.__ilshift__ = Tensor.bitwise_left_shift_
+    Tensor.__irshift__ = Tensor.bitwise_right_shift_

@@ -82,12 +82,15 @@ class StackDataset(Dataset):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if bool(args) == bool(kwargs):
-            raise ConfigError("StackDataset: datasets are needed, all by position or all by name")
+            raise ConfigError(
+                "StackDataset: Supported either datasets by position or datasets by name, one or "
+                "more; not both"
+            )
         self.datasets: Any = kwargs or args
         parts = list(kwargs.values()) if kwargs else list(args)
         sizes = [len(d) for d in parts]
         if len(set(sizes)) > 1:
-            raise ShapeError(f"StackDataset: datasets of sizes {sizes} given; they must be equal")
+            raise ShapeError(f"StackDataset: Size mismatch between datasets: {sizes} samples")
         self._length = sizes[0]
 
     def __getitem__(self, index: Any) -> Any:
@@ -134,6 +137,10 @@ class ConcatDataset(Dataset):
         return self.cumulative_sizes
 
 
+class _NotIterable(ConfigError, AssertionError):
+    """The type that programs written for PyTorch expect."""
+
+
 class ChainDataset(IterableDataset):
     """Iterable datasets one after another."""
 
@@ -143,8 +150,9 @@ class ChainDataset(IterableDataset):
     def __iter__(self) -> Iterator:
         for d in self.datasets:
             if not isinstance(d, IterableDataset):
-                raise ConfigError(
-                    f"ChainDataset: a {type(d).__name__} given; IterableDatasets are needed"
+                raise _NotIterable(
+                    "ChainDataset only supports IterableDataset; this one has a "
+                    f"{type(d).__name__}. Use ConcatDataset for datasets with indices"
                 )
             yield from d
 

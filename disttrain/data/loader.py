@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from ..core.random import Generator
 from ..errors import ConfigError, WorkerFailed
+from .checks import Count, check_batches, check_workers
 from .collate import default_collate, default_convert
 from .dataset import IterableDataset, rng_of
 from .fetch import Plan, fetcher
@@ -16,7 +17,6 @@ from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, nu
 
 T = TypeVar("T", covariant=True)
 
-_METHODS = ("fork", "spawn", "forkserver")
 _FIXED = {"batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"}
 
 
@@ -38,6 +38,7 @@ class DataLoader(Generic[T]):
     """
 
     _ready = False
+    _promised: int | None = None
 
     def __init__(
         self,
@@ -68,32 +69,14 @@ class DataLoader(Generic[T]):
         self.multiprocessing_context = multiprocessing_context
         self._iterable = isinstance(dataset, IterableDataset)
         self._iterator: _WorkerIterator | None = None
-        self._check_workers()
-        _check_batches(self._iterable, batch_size, shuffle, sampler, batch_sampler, drop_last)
+        check_workers(num_workers, timeout, prefetch_factor, persistent_workers,
+                      multiprocessing_context)  # fmt: skip
+        rng_of(generator)
+        check_batches(self._iterable, batch_size, shuffle, sampler, batch_sampler, drop_last)
         self._choose(batch_size, shuffle, sampler, batch_sampler, drop_last)
         batched = self.batch_size is not None or self.batch_sampler is not None
         self.collate_fn = collate_fn or (default_collate if batched else default_convert)
         self._ready = True
-
-    def _check_workers(self) -> None:
-        workers, context = self.num_workers, self.multiprocessing_context
-        if not isinstance(workers, int) or workers < 0:
-            raise ConfigError(f"DataLoader: num_workers={workers!r}; 0 or more is needed")
-        if self.timeout < 0:
-            raise ConfigError(f"DataLoader: timeout={self.timeout}; 0 or more seconds are needed")
-        if workers == 0:
-            for name in ("prefetch_factor", "persistent_workers", "multiprocessing_context"):
-                if getattr(self, name):
-                    raise ConfigError(f"DataLoader: {name} is for worker processes; give "
-                                      "num_workers=1 or more, or leave it out")  # fmt: skip
-        elif not isinstance(self.prefetch_factor, int) or self.prefetch_factor < 1:
-            raise ConfigError(
-                f"DataLoader: prefetch_factor={self.prefetch_factor!r}; 1 or more is needed"
-            )
-        if isinstance(context, str) and context not in _METHODS:
-            raise ConfigError(f"DataLoader: multiprocessing_context={context!r}; needed one of "
-                              f"{', '.join(_METHODS)}")  # fmt: skip
-        rng_of(self.generator)
 
     def _choose(
         self, batch_size: int | None, shuffle: bool | None, sampler: Any, batch_sampler: Any,
@@ -124,6 +107,8 @@ class DataLoader(Generic[T]):
 
     def __len__(self) -> int:
         """The number of batches of an epoch."""
+        if self._iterable:
+            self._promised = len(self.dataset)  # what its iterators will be measured by
         return len(self._requests)
 
     def __iter__(self) -> Iterator[T]:
@@ -171,32 +156,6 @@ class _NextPlease(_Requests):
         return n if self.batch_size is None else num_batches(n, self.batch_size, self.drop_last)
 
 
-def _check_batches(
-    iterable: bool, batch_size: int | None, shuffle: bool | None, sampler: Any, batch_sampler: Any,
-    drop_last: bool,
-) -> None:  # fmt: skip
-    """Refuse arguments that contradict each other."""
-
-    def refuse(what: str) -> None:
-        raise ConfigError(f"DataLoader: {what}")
-
-    if iterable and shuffle:
-        refuse("shuffle=True given; an IterableDataset decides its order itself")
-    if iterable and (sampler is not None or batch_sampler is not None):
-        refuse("a sampler given; an IterableDataset decides its order itself")
-    if sampler is not None and shuffle:
-        refuse("sampler and shuffle=True given; the sampler decides the order, leave out shuffle")
-    if batch_sampler is not None and (
-        batch_size != 1 or shuffle or sampler is not None or drop_last
-    ):
-        refuse(
-            "batch_sampler given with batch_size, shuffle, sampler or drop_last; it decides all "
-            "of those, so leave them out"
-        )
-    if batch_sampler is None and batch_size is None and drop_last:
-        refuse("drop_last=True given with batch_size=None, which makes no batches")
-
-
 class _LocalIterator(Iterator):
     """One epoch, loaded in this process."""
 
@@ -204,12 +163,15 @@ class _LocalIterator(Iterator):
         self._source = loader._requests
         self._requests = iter(self._source)
         self._fetch = fetcher(loader._plan())
+        self._count = Count(loader.dataset, loader._promised, 0)
 
     def __iter__(self) -> _LocalIterator:
         return self
 
     def __next__(self) -> Any:
-        return self._fetch(next(self._requests))
+        value = self._fetch(next(self._requests))
+        self._count.one_more()
+        return value
 
     def __len__(self) -> int:
         return len(self._source)
@@ -231,6 +193,8 @@ class _WorkerIterator(Iterator):
         self.pool = Pool(
             loader._plan(), self.num_workers, ctx, base_seed, loader.worker_init_fn, self.prefetch
         )
+        self._workers = [worker.process for worker in self.pool.workers]
+        self._count = Count(loader.dataset, loader._promised, self.num_workers)
         self.sent = 0
         self._begin()
 
@@ -242,6 +206,7 @@ class _WorkerIterator(Iterator):
         self._begin()
 
     def _begin(self) -> None:
+        self._count.fetched = 0
         self.first = self.due = self.sent  # numbers before ``first`` are of an earlier epoch
         self.requests = iter(self.source)
         self.arrived: dict[int, Answer] = {}
@@ -283,7 +248,9 @@ class _WorkerIterator(Iterator):
                 self.pool.close()
             raise StopIteration
         self._ask(None if self.in_order else answer.worker)
-        return self.pool.value(answer)
+        value = self.pool.value(answer)
+        self._count.one_more()
+        return value
 
     def _next_answer(self) -> Answer | None:
         """The answer that is due; None at the end of the epoch."""

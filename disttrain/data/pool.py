@@ -254,8 +254,6 @@ def _end(workers: list[_Worker], pid: int) -> None:
     for worker in started:
         if worker.pidfd >= 0:
             os.close(worker.pidfd)
-        with contextlib.suppress(ValueError):  # not even SIGKILL helped: it waits for a device
-            worker.process.close()
     workers.clear()
 
 

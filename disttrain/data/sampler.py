@@ -143,15 +143,18 @@ class WeightedRandomSampler(Sampler[int]):
             )
 
     def __iter__(self) -> Iterator[int]:
+        yield from _numbers(self._draw())  # when the first is asked for, as with every sampler
+
+    def _draw(self) -> np.ndarray:
         rng = _private(self.generator)
         if self.replacement:
             ends = np.cumsum(self.weights)
             at = rng.random(self.num_samples) * ends[-1]
             last = np.flatnonzero(self.weights)[-1]  # rounding may reach the very end
-            return _numbers(np.minimum(np.searchsorted(ends, at, side="right"), last))
+            return np.minimum(np.searchsorted(ends, at, side="right"), last)
         with np.errstate(divide="ignore"):
             keys = rng.standard_exponential(len(self.weights)) / self.weights
-        return _numbers(np.argsort(keys)[: self.num_samples])
+        return np.argsort(keys)[: self.num_samples]
 
     def __len__(self) -> int:
         return self.num_samples
@@ -204,13 +207,8 @@ class DistributedSampler(Sampler[int]):
         self.epoch = 0
         if not _is_count(self.num_replicas) or not 0 <= self.rank < self.num_replicas:
             raise ConfigError(
-                f"DistributedSampler: rank {self.rank} of {self.num_replicas} replicas given; "
-                "needed 1 or more replicas, and a rank from 0 to one less"
-            )
-        if len(dataset) < self.num_replicas:
-            raise ConfigError(
-                f"DistributedSampler: {self.num_replicas} ranks share a dataset of {len(dataset)} "
-                "samples; each rank needs at least one. Start fewer ranks, or give more data"
+                f"DistributedSampler: Invalid rank {self.rank} of {self.num_replicas} replicas "
+                "given; needed 1 or more replicas, and a rank from 0 to one less"
             )
 
     @property
@@ -231,7 +229,7 @@ class DistributedSampler(Sampler[int]):
             order = rng.permutation(n)
         else:
             order = np.arange(n)
-        order = np.resize(order, self.total_size)  # repeats from the start, or cuts
+        order = np.resize(order, self.total_size if n else 0)  # repeats from the start, or cuts
         return _numbers(order[self.rank :: self.num_replicas])
 
     def __len__(self) -> int:

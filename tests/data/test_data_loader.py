@@ -19,6 +19,9 @@ from disttrain.data import (
 )
 from disttrain.errors import ConfigError, DTypeError, ShapeError
 
+# A machine with few processors is told that 3 workers are many.
+pytestmark = pytest.mark.filterwarnings("ignore:.*excessive worker creation")
+
 
 class Squares(Dataset):
     def __init__(self, n=10):
@@ -188,11 +191,58 @@ def test_arguments_that_make_no_sense(options):
 
 @pytest.mark.parametrize("options", [{"shuffle": True}, {"sampler": [1]}, {"batch_sampler": [[1]]}])
 def test_iterable_datasets_decide_their_order(options):
-    with pytest.raises(ConfigError, match="decides its order"):
+    with pytest.raises(ConfigError, match=r"expected unspecified .* decides its order"):
         DataLoader(Stream(), **options)
     with pytest.raises(ConfigError, match="batch_size"):
         DataLoader(Stream(), 0)
     DataLoader(Stream(), shuffle=False)
+
+
+def test_a_context_that_is_none():
+    with pytest.raises(TypeError, match="should be a valid context object"):
+        DataLoader(Squares(), num_workers=1, multiprocessing_context=object())
+
+
+def test_more_workers_than_processors_are_warned_of():
+    with pytest.warns(UserWarning, match=r"num_workers=9999 given.*excessive") as told:
+        DataLoader(Squares(), num_workers=9999)
+    assert told[0].filename == __file__
+
+
+class Everything(Stream):
+    """The same for each worker."""
+
+    def __iter__(self):
+        return iter(range(self.n))
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_more_than_the_promised_length_is_warned_of(persistent):
+    options = {"num_workers": 2, "batch_size": None, "persistent_workers": persistent}
+    loader = DataLoader(Everything(3), **options)
+    assert sorted(loader) == [0, 0, 1, 1, 2, 2]  # nobody has asked for a length
+    loader = DataLoader(Everything(3), **options)
+    assert len(loader) == 3
+    for _ in range(2):
+        it = iter(loader)
+        values = [next(it) for _ in range(3)]
+        with pytest.warns(UserWarning, match=r"reported to be 3 .* but 4 samples.*each worker"):
+            values.append(next(it))
+        with pytest.warns(UserWarning, match="but 5 samples"):
+            values.append(next(it))
+        with pytest.warns(UserWarning, match="but 6 samples"):
+            assert sorted([*values, *it]) == [0, 0, 1, 1, 2, 2]
+
+
+def test_one_that_promised_too_little_is_warned_of_here_too():
+    class Long(Stream):
+        def __len__(self):
+            return 1
+
+    loader = DataLoader(Long(2), None)
+    assert len(loader) == 1
+    with pytest.warns(UserWarning, match=r"reported to be 1 .*but 2 samples have been fetched\. $"):
+        assert list(loader) == [0, 1]
 
 
 def test_empty_datasets():

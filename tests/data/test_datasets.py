@@ -86,7 +86,7 @@ def test_concat():
 def test_chain():
     chain = Count(1, 2) + Count(3)
     assert isinstance(chain, ChainDataset) and list(chain) == [1, 2, 3] and len(chain) == 3
-    with pytest.raises(ConfigError, match="IterableDatasets"):
+    with pytest.raises(ConfigError, match=r"only supports IterableDataset.*Squares"):
         list(ChainDataset([Squares(2)]))
 
 

@@ -179,9 +179,35 @@ def test_distributed_refuses():
     for ranks, rank in ((2, 2), (2, -1), (0, 0)):
         with pytest.raises(ConfigError, match="replicas"):
             DistributedSampler(range(10), ranks, rank)
-    for n in (0, 3):
-        with pytest.raises(ConfigError, match=f"4 ranks share a dataset of {n} samples"):
-            DistributedSampler(range(n), 4, 0)
+
+
+def test_distributed_shares_fewer_samples_than_ranks():
+    assert shares(3, 4, shuffle=False) == [[0], [1], [2], [0]]
+    assert shares(3, 4, drop_last=True) == shares(0, 4) == [[]] * 4
+
+
+@pytest.mark.parametrize("options", [{}, {"replacement": False}])
+def test_weighted_draws_when_the_first_is_asked_for(options):
+    """... as all others do, so that a seed set after iter() counts."""
+    for sampler in (WeightedRandomSampler([1, 2, 3, 4], 4, **options), RandomSampler(range(9))):
+        passes = []
+        for it in (iter(sampler), iter(sampler)):
+            manual_seed(3)
+            passes.append(list(it))
+        manual_seed(3)
+        late = iter(sampler)
+        manual_seed(4)
+        assert passes[0] == passes[1] != list(late)
+
+
+def test_replacement_draws_independently():
+    """Every pass draws anew from the generator, which goes on; all are equally likely."""
+    sampler = RandomSampler(range(4), True, 40_000, seeded())
+    first, second = list(sampler), list(sampler)
+    assert first != second and first == list(RandomSampler(range(4), True, 40_000, seeded()))
+    counts, pairs = collections.Counter(first), collections.Counter(itertools.pairwise(first))
+    assert all(abs(counts[i] - 10_000) < 500 for i in range(4))
+    assert len(pairs) == 16 and all(abs(n - 2_500) < 300 for n in pairs.values())
 
 
 @pytest.mark.peer

@@ -15,7 +15,8 @@ from .parameter import Parameter, empty
 class Embedding(Module):
     """Integers (...) to rows (..., embedding_dim) of ``weight``, which starts as N(0, 1).
 
-    Row ``padding_idx`` starts as zeros and gets no gradient.
+    Row ``padding_idx`` starts as zeros and gets no gradient. ``max_norm``, ``norm_type`` and
+    ``scale_grad_by_freq`` are those of ``functional.embedding``.
     """
 
     def __init__(
@@ -33,11 +34,8 @@ class Embedding(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        if max_norm is not None or scale_grad_by_freq or sparse:
-            raise ConfigError(
-                "Embedding: max_norm, scale_grad_by_freq and sparse are not supported; leave them "
-                "out"
-            )
+        if sparse:
+            raise ConfigError("Embedding: sparse gradients are not supported; leave sparse out")
         if padding_idx is not None:
             if not -num_embeddings <= padding_idx < num_embeddings:
                 raise ConfigError(
@@ -91,7 +89,10 @@ class Embedding(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         try:
-            return F.embedding(input, self.weight, self.padding_idx)
+            return F.embedding(
+                input, self.weight, self.padding_idx, self.max_norm, self.norm_type,
+                self.scale_grad_by_freq,
+            )  # fmt: skip
         except (ShapeError, DTypeError) as error:
             raise type(error)(
                 f"{self!r}: needed integer indices in [0, {self.num_embeddings}). ({error})"
@@ -99,4 +100,12 @@ class Embedding(Module):
 
     def extra_repr(self) -> str:
         text = f"{self.num_embeddings}, {self.embedding_dim}"
-        return text if self.padding_idx is None else f"{text}, padding_idx={self.padding_idx}"
+        if self.padding_idx is not None:
+            text += f", padding_idx={self.padding_idx}"
+        if self.max_norm is not None:
+            text += f", max_norm={self.max_norm}"
+        if self.norm_type != 2:
+            text += f", norm_type={self.norm_type}"
+        if self.scale_grad_by_freq:
+            text += f", scale_grad_by_freq={self.scale_grad_by_freq}"
+        return text

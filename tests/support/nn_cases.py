@@ -101,6 +101,7 @@ CONVOLUTIONS = [
     Case("ConvTranspose2d", (4, 2, 3), ((2, 4, 3, 3),), {"stride": 2, "padding": 1,
                                                          "output_padding": 1}),
     Case("ConvTranspose2d", (4, 4, 2), ((1, 4, 3, 2),), {"groups": 2, "dilation": 2}),
+    Case("ConvTranspose2d", (2, 3, 2), ((1, 2, 3, 2),), {"dilation": 2, "output_padding": 1}),
     Case("ConvTranspose2d", (2, 2, 2), ((1, 2, 3, 3),), {"padding": 2, "stride": 3}),
     Case("ConvTranspose3d", (2, 2, 2), ((1, 2, 2, 2, 2),), {"stride": 2}),
 ]  # fmt: skip

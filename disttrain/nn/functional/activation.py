@@ -46,6 +46,8 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
                 f"{channels} channels; needed 1 slope or {channels}"
             )
         weight = weight.reshape((1, n) + (1,) * (input.ndim - 2))
+    elif not input.ndim:
+        weight = weight.reshape(())
     return ops.where(input > 0, input, input * weight)
 
 
@@ -75,7 +77,7 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """x hardsigmoid(x)"""
-    return into(input, lambda x: x * (ops.clamp(x + 3, 0.0, 6.0) / 6), inplace)
+    return into(input, lambda x: x * hardsigmoid(x), inplace)
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:

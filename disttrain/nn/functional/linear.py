@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 from ... import ops
-from ...core import Tensor
+from ...core import Tensor, no_grad
+from ...core.function import Function
 from ...errors import ConfigError, DTypeError, ShapeError
 from .common import into
 
@@ -38,11 +39,13 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Tensor:
-    """Rows of ``weight`` by number; row ``padding_idx`` gets no gradient"""
-    if max_norm is not None or scale_grad_by_freq or sparse:
-        raise ConfigError(
-            "embedding: max_norm, scale_grad_by_freq and sparse are not supported; leave them out"
-        )
+    """Rows of ``weight`` by number; row ``padding_idx`` gets no gradient.
+
+    ``max_norm``: the rows that are asked for are first shortened to that norm, in place.
+    ``scale_grad_by_freq``: the gradient of a row is divided by how often it is asked for here.
+    """
+    if sparse:
+        raise ConfigError("embedding: sparse gradients are not supported; leave sparse out")
     if input.dtype.is_floating_point or input.dtype.is_complex:
         raise DTypeError(
             f"embedding: indices of type {input.dtype!r} given; needed integers, for example "
@@ -55,7 +58,35 @@ def embedding(
                 f"embedding: padding_idx={padding_idx} given; it must lie within the {rows} rows"
             )
         padding_idx %= rows
-    return ops.embedding(input, weight, padding_idx)
+    if max_norm is not None:
+        _shorten(weight, input, max_norm, norm_type)
+    out = ops.embedding(input, weight, padding_idx)
+    if scale_grad_by_freq:
+        times = ops.bincount(input.reshape(-1), minlength=rows)[input]
+        out = _Weighted.apply(out, (1 / times).to(out.dtype).unsqueeze(-1))
+    return out
+
+
+def _shorten(weight: Tensor, input: Tensor, max_norm: float, norm_type: float) -> None:
+    """Rows of ``weight`` that are longer than ``max_norm``, to that length."""
+    with no_grad():
+        found = ops.unique(input)
+        rows = weight[found]
+        norms = rows.norm(norm_type, dim=1, keepdim=True)
+        weight[found] = ops.where(norms > max_norm, rows * (max_norm / (norms + 1e-7)), rows)
+
+
+class _Weighted(Function):
+    """The same values; gradients times ``weight``."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(weight)
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple:
+        return g * ctx.saved_tensors[0], None
 
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:

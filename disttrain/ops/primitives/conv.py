@@ -24,7 +24,7 @@ from . import windows as win
 from .batching import front, fronted, merge, split
 from .elementwise import H
 from .reduce import sum_
-from .views import permute, reshape
+from .views import getitem, permute, reshape
 
 
 # --- on arrays ---------------------------------------------------------------------------------
@@ -77,7 +77,9 @@ def _input_grad(
         back = tuple(d * (k - 1) - p for d, k, p in zip(dilation, kernel, padding, strict=True))
         # Unfolding g costs what g has channels, folding back what x has.
         cheaper = 2 * w.shape[0] <= 3 * w.shape[1] * groups
-        if all(s == 1 for s in stride) and min(back) >= 0 and cheaper:
+        # (A transposed convolution may be asked for more than that: its output_padding.)
+        exact = size == tuple(o + b - p for o, b, p in zip(out, back, padding, strict=True))
+        if all(s == 1 for s in stride) and min(back) >= 0 and cheaper and exact:
             return _conv(g, _flipped(w, groups), stride=stride, padding=back, dilation=dilation,
                          groups=groups)  # fmt: skip
     n, channels = g.shape[0], w.shape[1] * groups
@@ -233,11 +235,19 @@ def _conv_samples(rng: np.random.Generator) -> list:
     ]
 
 
+def _cut(a: Any, shape: tuple) -> Any:
+    """The first places of ``a``: a size may have room for more than there were (output_padding)."""
+    if tuple(a.shape) == tuple(shape):
+        return a
+    return getitem(a, index=tuple(slice(0, n) for n in shape))
+
+
 def _input_grad_samples(rng: np.random.Generator) -> list:
     g, w = rng.normal(size=(2, 4, 3, 2)), rng.normal(size=(4, 2, 3, 2))
     return [
         ((g, w), {**_how(2, 1), "size": (5, 3)}),
         ((g, w[:, :1]), {**_how(1, 0, 1, 2), "size": (5, 3)}),
+        ((g, w), {**_how(1, 1, 2), "size": (6, 3)}),
     ]
 
 
@@ -256,8 +266,9 @@ conv = primitive(
 conv_input_grad = primitive(
     "conv_input_grad", through_float32(_input_grad), "g_out w",
     vjp={
-        "g_out": lambda g, w, stride, padding, dilation, groups: conv(
-            g, H(w), None, stride=stride, padding=padding, dilation=dilation, groups=groups
+        "g_out": lambda g, w, g_out_shape, stride, padding, dilation, groups: _cut(
+            conv(g, H(w), None, stride=stride, padding=padding, dilation=dilation, groups=groups),
+            g_out_shape,
         ),
         "w": lambda g, g_out, w_shape, stride, padding, dilation, groups: conv_weight_grad(
             H(g_out), g, stride=stride, padding=padding, dilation=dilation, groups=groups,
@@ -272,8 +283,9 @@ conv_input_grad = primitive(
 conv_weight_grad = primitive(
     "conv_weight_grad", through_float32(_weight_grad), "g_out x",
     vjp={
-        "g_out": lambda g, x, stride, padding, dilation, groups: conv(
-            H(x), g, None, stride=stride, padding=padding, dilation=dilation, groups=groups
+        "g_out": lambda g, x, g_out_shape, stride, padding, dilation, groups: _cut(
+            conv(H(x), g, None, stride=stride, padding=padding, dilation=dilation, groups=groups),
+            g_out_shape,
         ),
         "x": lambda g, g_out, x_shape, stride, padding, dilation, groups: conv_input_grad(
             H(g_out), g, stride=stride, padding=padding, dilation=dilation, groups=groups,

@@ -57,6 +57,8 @@ def activation(d: Draw) -> None:
     }.get(name, ())  # fmt: skip
     must = name in ("softmax", "log_softmax", "softmin", "prelu", "threshold", "normalize")
     arguments = x + (d.choice(extra) if extra and (must or d.chance(0.5)) else "")
+    if name == "hardsigmoid" and d[x].dtype == d.peer.float64:
+        return  # the peer divides by a six in single precision there
     if name in WITH_INPLACE and d.chance(0.3):
         arguments += ", inplace=True"
     call(d, name, arguments)
@@ -86,7 +88,7 @@ def loss(d: Draw) -> None:
         f"{x}, {y}, log_input={d.chance(0.5)}"),
         ("gaussian_nll_loss", f"{x}, {y}, {weight}"), ("margin_ranking_loss", f"{x}, {y}, {signs}"),
         ("l1_loss", f"{x}, {y}[..., :1]" if shape else f"{x}, {y}"),
-        ("cosine_embedding_loss", f"{x}.reshape(1, -1), {y}.reshape(1, -1), "
+        ("cosine_embedding_loss", f"{x}.reshape(1, -1) + 4, {y}.reshape(1, -1), "
          f"T.tensor([{d.choice((-1, 1))}])"),
         ("triplet_margin_loss", f"{x}.reshape(1, -1), {y}.reshape(1, -1), {y}.reshape(1, -1) + 1"),
         ("multilabel_soft_margin_loss",

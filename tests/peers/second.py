@@ -129,18 +129,18 @@ def modes(d: Draw) -> None:
             "T.inference_mode()",
         )
     )
-    work = d.choice(
-        (
-            f"{x} * 2",
-            f"{x}.sin()",
-            f"{x}.view(-1)",
-            f"{x}.detach()",
-            f"{x}.t()" if d[x].dim() < 3 else x,
-        )
-    )
+    if d[x].requires_grad and not mode.startswith("T.enable"):
+        work = d.choice((f"{x} * 2", f"{x}.sin()", f"{x}.detach()"))  # (views: see deliberate.py)
+    else:
+        work = any_work(d, x)
     if d.add(f"with {mode}: {name} = {work}", keep_errors=0):
         d.count += 1
         d.rough.add(name)
+
+
+def any_work(d: Draw, x: str) -> str:
+    turned = f"{x}.t()" if d[x].dim() < 3 else x
+    return d.choice((f"{x} * 2", f"{x}.sin()", f"{x}.view(-1)", f"{x}.detach()", turned))
 
 
 def inplace(d: Draw) -> None:

@@ -106,6 +106,11 @@ def test_values_are_described_without_their_library():
 
 def test_an_entry_covers_what_it_names_alone():
     found = difference(relu=disttrain.tanh)
-    assert Deliberate("value", r"relu", "for the test").covers(found, LINES)
-    assert not Deliberate("value", r"gelu", "for the test").covers(found, LINES)
-    assert not Deliberate("dtype", r"relu", "for the test").covers(found, LINES)
+
+    def covers(kind, text, theirs):
+        return Deliberate(kind, text, theirs, "a test", "").covers(found, LINES)
+
+    assert covers("value", r"relu", r"0\.")
+    assert not covers("value", r"gelu", r"0\.")
+    assert not covers("dtype", r"relu", r"0\.")
+    assert not covers("value", r"relu", r"nan")

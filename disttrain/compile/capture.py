@@ -3,26 +3,29 @@
 Everything that goes through the gate is recorded: forward, backward (the engine walks with Tensors
 while an interpreter is active), and the optimizer's update rules, which are mutating primitives.
 What does not go through the gate cannot be: a number read from a tensor that the program made
-(``item()``, ``if``, numpy, a collective) would be frozen into the graph, so reading it is an error.
-Other Python (printing, counters, hooks that only look) happens once and is not replayed.
+(``item()``, ``if``, numpy, an index that depends on data) would be frozen into the graph, so the
+program is refused. Reads are noticed at one place, ``Tensor.array`` itself (``watched`` in
+``core.tensor``). What Python did besides is none of this file's business (``reach``, ``watch``).
 """
 
 from __future__ import annotations
 
-import gc
-import weakref
+import types
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from .. import context, tree
 from ..backends.null import NullArray
-from ..core.gate import Primitive
-from ..core.node import AccumulateGrad, Node
-from ..core.tensor import Tensor, wrap
+from ..core.gate import Primitive, Tracer
+from ..core.node import AccumulateGrad, Node, next_seq
+from ..core.tensor import Tensor, watched, wrap
 from ..errors import CaptureError
 from ..ops.declare import primitive
 from ..trace import call_site
-from .graph import Graph
+from .code import following
+from .graph import Graph, Read
 from .instruction import Instruction, Var
 from .pull import Rule, backward_of
 from .reach import Reach
@@ -31,6 +34,19 @@ from .reach import Reach
 constant = primitive(
     "constant", lambda *, value: value.copy(), "", shape=lambda *, value: (value.shape, value.dtype)
 )
+
+
+def _accumulate(grad: Any, more: Any) -> Any:
+    return np.add(grad, more, out=grad)
+
+
+# What a leaf does with a gradient that is not its first.
+accumulate = primitive("accumulate", _accumulate, "grad more", mutates=(0,))
+
+# Whoever reads arrays here does not look at numbers, or tells.
+_TRUSTED = ("disttrain.core.", "disttrain.compile.", "disttrain.optim.")
+_ABOUT = frozenset("shape dtype ndim size itemsize nbytes flags strides base __class__".split())
+_SMALL = 1 << 16  # bytes of a tensor whose numbers may be read and compared by every call
 
 
 class Capture:
@@ -47,13 +63,17 @@ class Capture:
         self.metas: dict[Var, tuple] = {}
         self.captured: list[Any] = []
         self.instructions: list[Instruction] = []
-        self.entry: list[tuple[Tensor, Any]] = []  # leaves with their .grad before the program
-        self.reads: list[tuple[Tensor, int]] = []
+        self.entry: list[tuple[Tensor, Any]] = []  # tensors with their .grad before the program
+        self.reads: dict[int, Read] = {}
         self.copies: dict[int, Any] = {}  # first values of tensors that appeared on the way
+        self.names: dict[Var, Var] = {}  # what tensors from outside are called in the graph
         self.count = 0
-        self.before = [x for x in gc.get_objects() if issubclass(type(x), Tensor)]
-        self.old = {id(t) for t in self.before}
-        self._enter([*around.parameters(), *inputs])
+        self.running = self.walked = False
+        self.written: set[int] = set()  # ids of the memory that instructions wrote to
+        self.start = next_seq()
+        self.given = inputs
+        self.old = {id(t): (t, t.array, t._node) for t in (*around.tensors.values(), *inputs)}
+        self._enter([t for t, _, _ in self.old.values()])
         self.inputs = tuple(self._define(t) for t in inputs)
 
     def __str__(self) -> str:
@@ -61,9 +81,8 @@ class Capture:
 
     def _enter(self, tensors: list[Tensor]) -> None:
         known = {id(leaf) for leaf, _ in self.entry}
-        self.entry += [
-            (t, t._grad) for t in tensors if type(t._node) is AccumulateGrad and id(t) not in known
-        ]
+        new = {id(t): t for t in tensors}
+        self.entry += [(t, t._grad) for i, t in new.items() if i not in known]
 
     def _define(self, t: Tensor) -> Var:
         var = Var("v", self.count)
@@ -88,42 +107,86 @@ class Capture:
             found = Var("c", len(self.captured))
             if id(t) not in self.old:
                 self.copies[len(self.captured)] = t.array.copy()
+            elif t._node is not None and type(t._node) is not AccumulateGrad:
+                self._refuse(
+                    f"a tensor of shape {list(t.shape)} from outside is part of a graph made "
+                    "before; pass it as an argument"
+                )
             self.captured.append(t)
             self.metas[found] = t.meta()
-            self._enter([t])
+            self._enter([t])  # unless it is known
         self._name(t, found)
         return found
 
     def on_read(self, t: Tensor) -> None:
         """A number of ``t`` leaves for Python."""
-        found = self.find(t)
-        if found is None or found.kind == "c":
-            self.reads.append((t, t._version))
+        if isinstance(t, Tracer) or t.array.__class__ is NullArray:
             return
-        self._refuse(
-            f"capture: the value of a tensor of shape {list(t.shape)} is read at "
-            f"{call_site(3)} (item(), bool(), numpy() or the like); a replay would use "
-            "today's value for ever. Use tensor operations such as dt.where, or read it outside"
-        )
+        found = self.find(t)
+        if (found is not None and found.kind == "v") or id(_owner(t.array)) in self.written:
+            self._refuse(
+                f"the value of a tensor of shape {list(t.shape)} is read at {call_site(3)} "
+                "(item(), bool(), numpy(), an index or a shape that depends on it, or the like); a "
+                "replay would use today's value for ever. Use tensor operations such as "
+                "dt.where, or read it outside"
+            )
+        elif t.array.nbytes > _SMALL:
+            self._refuse(f"it reads numbers of a large tensor at {call_site(3)}")
+        elif id(t) not in self.reads:
+            self.keep.append(t)
+            self.reads[id(t)] = Read(t)
+
+    def on_array(self, t: Tensor, frame: types.FrameType) -> None:
+        """The array of ``t`` is taken: by those who look at its shape, or at its numbers?"""
+        if self.running or frame.f_globals.get("__name__", "").startswith(_TRUSTED):
+            return
+        after = following(frame.f_code).get(frame.f_lasti)
+        looks = after is not None and after.opname in ("LOAD_ATTR", "LOAD_METHOD")
+        if not looks or after.argval not in _ABOUT:
+            self.on_read(t)
+
+    def on_stream(self) -> None:
+        """A stream of random numbers is used: by a primitive that draws from it, or else?"""
+        if not self.running:
+            self._refuse(
+                f"the state of a random generator is read or set at {call_site(3)}; a replay "
+                "would not do it. Do it outside"
+            )
 
     def _refuse(self, why: str) -> None:
         self.refused = self.refused or why
         if self.strict:
-            raise CaptureError(why)
+            raise CaptureError(f"capture: {why}")
 
     def process(self, prim: Primitive, args: tuple, params: dict, proceed: Callable) -> Any:
         """Run ``prim`` and write it down."""
         names = tuple(self.var(a) if isinstance(a, Tensor) else a for a in args)
-        out = proceed(prim, args, params)
+        self.running = True
+        try:
+            out = proceed(prim, args, params)
+        finally:
+            self.running = False
         results: tuple[Var, ...] = ()
-        if not prim.mutates:
+        if prim.mutates:
+            self.written.update(id(_owner(args[i].array)) for i in prim.mutates)
+            self.keep += [_owner(args[i].array) for i in prim.mutates]
+        else:
             outs = out if isinstance(out, tuple) else (out,)
             results = tuple(self._define(o) for o in outs)
         self.instructions.append(Instruction(prim, names, params, results))
         return out
 
-    def pull(self, node: Node, g: Any, wanted: tuple | None) -> tuple:
+    def accumulate(self, grad: Tensor, more: Tensor) -> None:
+        """Add to the gradient that a leaf has, in place as eagerly."""
+        accumulate(grad, more)
+
+    def pull(self, node: Any, g: Any, wanted: tuple | None) -> tuple:
         """Run the derivative rules of ``node`` on arrays, as one instruction."""
+        self.walked = True
+        if node.seq <= self.start:
+            self._refuse("it runs backward through a graph that was made outside")
+        if node.__class__ is not Node:
+            return node.run(g, True, wanted)
         node.check()
         needs = wanted or tuple(e is not None for e in node.edges)
         gs = g if isinstance(g, tuple) else (g,)
@@ -152,26 +215,48 @@ class Capture:
             found = None if grad is None else self.find(grad)
             if found is not None and found.kind == "c":
                 owners[found] = self.var(leaf)
-        names = {id(t): "" for t in self.captured} | self.around.names()
+        names = self.around.names_of_tensors()
         texts = [
-            f"{owners[v]}.grad" if (v := Var("c", i)) in owners else names[id(t)] or "from outside"
+            f"{owners[v]}.grad"
+            if (v := Var("c", i)) in owners
+            else names.get(id(t)) or "from outside"
             for i, t in enumerate(self.captured)
         ]
-        fresh = self._fresh(outputs, {v for v in (*outs, *(g for _, g in grads)) if v is not None})
-        return self._settle(fresh, texts, outs, grads, owners).verify()
+        fresh = self._fresh({v for v in (*outs, *(g for _, g in grads)) if isinstance(v, Var)})
+        graph = self._settle(fresh, texts, outs, grads, owners)
+        graph.same.update(self._same(outputs))
+        return graph.verify()
+
+    def _same(self, outputs: list) -> dict[int, bool]:
+        """For each result that is a tensor: whether it is its value's own Tensor, or an alias."""
+        own: dict[Var, int] = {}
+        for t in (*self.given, *self.captured):
+            own[self.vars[id(t)]] = id(t)
+        tensors = [o for o in outputs if isinstance(o, Tensor)]
+        for o in sorted(tensors, key=lambda t: t._node is None):
+            own.setdefault(self.var(o), id(o))
+        return {
+            i: own[self.var(o)] == id(o) for i, o in enumerate(outputs) if isinstance(o, Tensor)
+        }
 
     def _check_end(self) -> None:
-        for t, version in self.reads:
-            if t._version != version:
+        for read in self.reads.values():
+            if not read.holds() or id(_owner(read.tensor.array)) in self.written:
                 self._refuse(
-                    f"capture: the program reads numbers of a tensor of shape {list(t.shape)} and "
+                    f"the program reads numbers of a tensor of shape {list(read.tensor.shape)} and "
                     "writes to it; a replay would not read it again"
                 )
-        for leaf, _ in self.entry:
+        for t, array, node in self.old.values():
+            if t.array is not array or t._node is not node:
+                self._refuse(
+                    f"it changes what a tensor of shape {list(t.shape)} from outside is (its "
+                    "memory, its place in the graph, or requires_grad); a replay would not"
+                )
+        for leaf, _ in self.entry if self.walked else ():
             node = leaf._node
             if type(node) is AccumulateGrad and (node.store is not None or node.accumulate_hooks):
                 self._refuse(
-                    f"capture: a leaf of shape {list(leaf.shape)} has hooks on its gradient (as "
+                    f"a leaf of shape {list(leaf.shape)} has hooks on its gradient (as "
                     "data parallel training sets them); a replay would not run them"
                 )
 
@@ -182,29 +267,15 @@ class Capture:
             if grad is not before:
                 yield self.var(leaf), None if grad is None else self.var(grad)
 
-    def _fresh(self, outputs: list, results: set) -> set[int]:
-        """Which tensors from outside the program made itself, past the gate, and either writes to
-        or returns: those that are gone when it ends, or that only its result holds."""
-        written = {ins.args[i] for ins in self.instructions for i in ins.prim.mutates}
-        written |= self._sources(written)
-        wanted = {
-            i for i in self.copies if Var("c", i) in written or Var("c", i) in results
-        } - self._lasting()
-        given = set()
-        for t in outputs:
-            while isinstance(t, Tensor):
-                given.add(id(t))
-                t = None if t._view is None else t._view[0]
-        fresh = {i for i in wanted if id(self.captured[i]) in given}
-        held = {i: weakref.ref(self.captured[i]) for i in wanted - fresh}
-        if held:
-            self.keep.clear()
-            for i in held:
-                self.captured[i] = None
-            gc.collect()
-            for i, ref in held.items():
-                self.captured[i] = ref()
-        return fresh | {i for i in held if self.captured[i] is None}
+    def _fresh(self, results: set) -> set[int]:
+        """Which tensors the program made itself, past the gate, and either writes to or returns
+        (through views too): they start anew in every run. Others are constants."""
+        touched = {ins.args[i] for ins in self.instructions for i in ins.prim.mutates} | results
+        touched |= self._sources(touched)
+        stay = {id(t) for o in self.around.optimizers for s in o.state.values() for t in s.values()}
+        return {
+            i for i in self.copies if Var("c", i) in touched and id(self.captured[i]) not in stay
+        }
 
     def _sources(self, views: set) -> set:
         """What the given values are views of."""
@@ -214,15 +285,9 @@ class Capture:
                 found.add(ins.args[0])
         return found
 
-    def _lasting(self) -> set[int]:
-        """Captured tensors that live on in an optimizer's state or as a gradient."""
-        stay = {id(t) for o in self.around.optimizers for s in o.state.values() for t in s.values()}
-        stay |= {id(leaf._grad) for leaf, _ in self.entry}
-        return {i for i, t in enumerate(self.captured) if id(t) in stay}
-
     def _settle(self, fresh: set, texts: list, outs: tuple, grads: tuple, owners: dict) -> Graph:
         """Turn fresh tensors into constants, and number the others anew."""
-        names: dict[Var, Var] = {}
+        names = self.names = {}
         first: list[Instruction] = []
         captured: list[Tensor] = []
         kept: list[str] = []
@@ -249,38 +314,31 @@ class Capture:
             metas={new(v): meta for v, meta in self.metas.items()},
             grads=tuple((new(leaf), new(g)) for leaf, g in grads),
             owners={new(c): new(leaf) for c, leaf in owners.items()},
-            reads=tuple(self.reads),
+            reads=tuple(self.reads.values()),
         )
 
 
-def record(
-    fn: Callable, args: tuple, kwargs: dict, around: Reach, strict: bool
-) -> tuple[Any, Graph | None, str | None]:
-    """Run ``fn``: its result, and the graph or why there is none (``strict``: raise instead)."""
-    leaves = tree.leaves((args, kwargs))
-    recorder = Capture([x for x in leaves if isinstance(x, Tensor)], around, strict)
-    with context.interpreter(recorder):
-        result = fn(*args, **kwargs)
-    graph = None
-    if recorder.refused is None:
-        try:
-            graph = recorder.graph(tree.leaves(result))
-        except CaptureError as error:
-            if strict:
-                raise
-            recorder.refused = str(error)
-    return result, None if recorder.refused else graph, recorder.refused
+def _owner(array: Any) -> Any:
+    """The array at the bottom of all views."""
+    while isinstance(getattr(array, "base", None), np.ndarray):
+        array = array.base
+    return array
 
 
 def capture(fn: Callable) -> Callable:
     """``capture(fn)(*args)`` runs ``fn`` once and gives (its result, the ``Graph`` of what it did).
 
     Tensors among ``args`` (nested ones too) are the graph's inputs; everything else that ``fn``
-    touches is kept by reference. Raises ``CaptureError`` where a replay could not be right.
+    touches is kept by reference. Other Python (printing, counters) happens once and is not
+    replayed. Raises ``CaptureError`` where a number of a tensor would be frozen into the graph.
     """
 
     def captured(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        result, graph, _ = record(fn, args, kwargs, Reach(fn, (args, kwargs)), strict=True)
-        return result, graph
+        leaves = tree.leaves((args, kwargs))
+        around = Reach((fn, args, kwargs))
+        recorder = Capture([x for x in leaves if isinstance(x, Tensor)], around)
+        with watched(), context.interpreter(recorder):
+            result = fn(*args, **kwargs)
+        return result, recorder.graph(tree.leaves(result))
 
     return captured

@@ -3,212 +3,279 @@
 from __future__ import annotations
 
 import functools
+import random
+import types
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any
 
-from .. import tree
-from ..context import thread
-from ..core.tensor import Tensor
-from .capture import record
+from .. import context, tree
+from ..context import SLOW, thread
+from ..core.tensor import Tensor, watched
+from .arguments import Call, Unknown
+from .capture import Capture
+from .entry import Entry, environment
 from .graph import Graph
+from .joint import differentiate, join
+from .kinds import is_constant, is_module
 from .passes import dead_code
-from .reach import Reach, is_module
+from .reach import Reach
+from .watch import Watch
 
 _LIMIT = 32  # captures of one function; one more, and it runs eagerly
-
-
-@dataclass
-class Entry:
-    """A capture for one guard, and what must hold for it to be replayed."""
-
-    graph: Graph
-    rebuild: Callable[[list], Any]
-    places: list[dict]  # which tensors and modules play which role
-    groups: list[dict[str, Any]]  # hyperparameters of all optimizers
-
-    def stale(self, around: Reach) -> str | None:
-        """Why the capture no longer stands for the function."""
-        if not self.graph.current():
-            return "a number that it read was written to"
-        if not _same(self.places, around.places()):
-            return "a parameter, buffer, module or optimizer state was replaced"
-        groups = _groups(around)
-        if groups != self.groups and not self._renumber(around):
-            return "an optimizer's update rule changed"
-        self.groups = groups
-        return None
-
-    def _renumber(self, around: Reach) -> bool:
-        """Give the update instructions the numbers that their optimizers plan now."""
-        plans: dict[int, tuple] = {}
-        for optimizer in around.optimizers:
-            for group in optimizer.param_groups:
-                rule, _, numbers = optimizer.plan(group)
-                plans.update((id(p), (rule, numbers)) for p in group["params"])
-        out, done = [], set()
-        for ins in self.graph.instructions:
-            target = ins.args[0] if ins.prim.mutates else None
-            if target is not None and target.kind == "c":
-                key = id(self.graph.captured[target.number])
-                rule, numbers = plans.get(key, (None, None))
-                if rule is ins.prim:
-                    ins = replace(ins, params=numbers)  # noqa: PLW2901  (the same one, renewed)
-                    done.add(key)
-            out.append(ins)
-        if not done:
-            return False
-        self.graph = self.graph.with_instructions(out)
-        return all(rule.name in {i.prim.name for i in out} for rule, _ in plans.values())
+_TRIES = 3  # for a kind of call, while code and state that nobody knew of come to light
+_KEPT = 6  # captures of one kind of call, for state that goes to and fro
 
 
 class Compiled:
-    """A function that is captured per guard, then replayed.
+    """A function that is captured per kind of call, then replayed.
 
-    What is replayed: calls whose results carry no graph, that is whole training steps (forward,
-    backward, optimizer in one function) and inference under ``no_grad``. A call whose result the
-    caller would differentiate runs eagerly, and so does a function that reads numbers of tensors
-    it makes, or changes Python numbers that it depends on.
+    A capture stands for a call with the same structure, shapes, types and ``requires_grad`` of its
+    arguments, while everything that the Python code looked at (see ``reach``) is what it was; what
+    it cannot know or repeat makes the kind of call run eagerly, which is said once. Hyperparameters
+    of optimizers (a scheduled ``lr``) may change: their new values are put into the graph.
 
-    The guard: shapes, types and ``requires_grad`` of tensor arguments; other arguments; plain
-    numbers and texts that the function, its modules and objects refer to (``training`` among them);
-    which gradients exist. Hyperparameters of optimizers (a scheduled ``lr``) are no part of it:
-    new values are put into the graph, so they must reach the program by ``optimizer.step()`` only.
+    Results that require grad have a graph: backward through them replays a captured backward.
     """
 
     def __init__(self, fn: Callable) -> None:
         functools.update_wrapper(self, fn, updated=())
         self.fn = fn
-        self.graphs: dict[Any, Entry] = {}
+        self.entries: dict[Any, list[Entry]] = {}
         self.eager: set[Any] = set()
         self.reasons: list[str] = []
-        self._last: Any = None
+        self._tries: dict[Any, int] = {}
+        self._codes: dict[types.CodeType, dict] = {}  # of the program, seen to run
+        self._everything = False
+        self._last: tuple = ()
         self._warned = False
 
     def __reduce__(self) -> tuple:
         return (Compiled, (self.fn,))
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if thread.stack or len(self.reasons) > _LIMIT:
-            return self.fn(*args, **kwargs)  # inside another transform: be part of it
-        around = Reach(self.fn, (args, kwargs))
-        guard = _guard(around, args, kwargs)
-        if guard in self.eager:
-            return self.fn(*args, **kwargs)
-        entry = self.graphs.get(guard)
-        why = self._why(guard) if entry is None else entry.stale(around)
-        if entry is None or why is not None:
-            return self._first(why, guard, around, args, kwargs)
-        given = [x for x in tree.leaves((args, kwargs)) if isinstance(x, Tensor)]
-        return entry.rebuild(list(entry.graph.run(*given)))
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
 
-    def _first(self, why: str | None, guard: Any, around: Reach, args: tuple, kwargs: dict) -> Any:
-        """Run eagerly, and capture on the way if the program allows it."""
-        self.reasons.append(why or "")
-        if len(self.reasons) > _LIMIT:
-            self._give_up(None, f"it was captured {_LIMIT} times, the last because {why}")
+    @property
+    def graphs(self) -> list[Graph]:
+        """The captured graphs."""
+        return [entry.graph for entries in self.entries.values() for entry in entries]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if thread.mode == SLOW or len(self.reasons) > _LIMIT:
+            return self.fn(*args, **kwargs)  # inside another transform: be part of it
+        try:
+            call = Call(args, kwargs)
+        except Unknown as why:
+            self._warn(str(why))
             return self.fn(*args, **kwargs)
-        self._last = guard
-        before = dict(around.plain), _groups(around)
-        result, graph, refused = record(self.fn, args, kwargs, around, strict=False)
-        after = Reach(self.fn, (args, kwargs))
-        refused = refused or _changed(before, (after.plain, _groups(after)))
-        leaves, rebuild = tree.flatten(result)
-        if refused is not None or graph is None:
-            self._give_up(guard, refused or "there is no graph")
-        elif any(isinstance(x, Tensor) and x.requires_grad for x in leaves):
-            self.graphs.pop(guard, None)
-            self.eager.add(guard)
-            self.reasons[-1] += "; runs eagerly, because its result takes part in a graph"
+        entries = self.entries.get(call.key)
+        if entries is None:
+            if call.key in self.eager:
+                return self.fn(*args, **kwargs)
+            return self._first(self._new(call), call, args, kwargs)
+        given = call.tensors
+        why = None
+        for i, entry in enumerate(entries):
+            stale = entry.stale(given)
+            if stale is None:
+                if i:
+                    entries.insert(0, entries.pop(i))
+                return entry.run(given)
+            why = why or stale
+        return self._first(why or "", call, args, kwargs)
+
+    # --- capturing --------------------------------------------------------------------------
+    def _first(self, why: str, call: Call, args: tuple, kwargs: dict) -> Any:
+        """Run eagerly, and capture on the way if the program allows it."""
+        self.reasons.append(why)
+        if len(self.reasons) > _LIMIT:
+            self._warn(f"it was captured {_LIMIT} times, the last because {why}")
+            self.reasons[-1] += "; runs eagerly from now on"
+            return self.fn(*args, **kwargs)
+        if not Watch.possible():
+            self.reasons.pop()
+            return self.fn(*args, **kwargs)
+        self._last = call.parts
+        attempt = _Attempt(self.fn, call, args, kwargs, self._codes, self._everything)
+        result = attempt.run()
+        self._codes.update(attempt.watch.codes)
+        self._everything |= attempt.watch.everything
+        if attempt.entry is not None:
+            self.entries.setdefault(call.key, []).insert(0, attempt.entry)
+            del self.entries[call.key][_KEPT:]
         else:
-            places = [dict(place) for place in after.places()]
-            self.graphs[guard] = Entry(dead_code(graph), rebuild, places, _groups(after))
+            tries = self._tries[call.key] = self._tries.get(call.key, 0) + 1
+            if attempt.final or tries >= _TRIES:
+                self._give_up(call.key, str(attempt.refused))
+            else:
+                self.reasons[-1] += f"; not captured yet: {attempt.refused}"
         return result
 
-    def _give_up(self, guard: Any, why: str) -> None:
-        if not self._warned:
-            warnings.warn(f"compile: {self._name()} runs eagerly: {why}", stacklevel=4)
-        self._warned = True
+    def _give_up(self, key: Any, why: str) -> None:
+        self._warn(why)
         self.reasons[-1] += f"; runs eagerly: {why}"
-        self.graphs.pop(guard, None)
-        self.eager.add(guard)
+        self.entries.pop(key, None)
+        self.eager.add(key)
 
+    def _warn(self, why: str) -> None:
+        if not self._warned:
+            self._warned = True
+            frame = 1
+            warnings.warn(f"compile: {self._name()} runs eagerly: {why}", stacklevel=4 + frame)
+
+    # --- telling ----------------------------------------------------------------------------
     def _name(self) -> str:
-        return getattr(self.fn, "__qualname__", type(self.fn).__name__)
+        name = getattr(self.fn, "__qualname__", type(self.fn).__name__)
+        code = getattr(self.fn, "__code__", None)
+        return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code else name
 
-    def _why(self, guard: Any) -> str:
-        if self._last is None:
+    def _new(self, call: Call) -> str:
+        if not self._last:
             return "first call"
-        old, new = dict(self._last), dict(guard)
-        for name in {**old, **new}:
-            if old.get(name) != new.get(name):
-                return f"{name}: {_shown(old.get(name))} became {_shown(new.get(name))}"
-        return "the order of arguments changed"
+        for i, (old, new) in enumerate(zip(self._last, call.parts, strict=False)):
+            if old != new:
+                return f"part {i} of the call: {_shown(old)} became {_shown(new)}"
+        return "it was called with other arguments"
 
     def explain(self) -> str:
         """How often it was captured, and why each time."""
-        lines = [f"{self._name()}: {len(self.graphs)} captured, {len(self.eager)} eager"]
+        count = sum(map(len, self.entries.values()))
+        lines = [f"{self._name()}: {count} captured, {len(self.eager)} eager"]
         return "\n".join([*lines, *(f"  {i}: {r}" for i, r in enumerate(self.reasons))])
 
 
-def _same(then: list[dict], now: list[dict]) -> bool:
-    """Whether the same objects are in the same places. (What one optimizer keeps per parameter are
-    dicts of their own in the list, so a dict among the values only has to be there.)"""
-    return len(then) == len(now) and all(
-        len(a) == len(b) and all(b.get(k) is v or isinstance(v, dict) for k, v in a.items())
-        for a, b in zip(then, now, strict=True)
+def _shown(x: Any) -> str:
+    text = str(x)
+    return text if len(text) < 80 else f"{text[:76]} ..."
+
+
+class _Attempt:
+    """One eager run with everything watched, and the capture that comes out of it, if one does."""
+
+    def __init__(
+        self, fn: Callable, call: Call, args: tuple, kwargs: dict, codes: dict, everything: bool
+    ) -> None:
+        self.fn, self.call, self.args, self.kwargs = fn, call, args, kwargs
+        self.before = Reach((fn, args, kwargs), codes, everything=everything)
+        self.watch = Watch()
+        self.entry: Entry | None = None
+        self.refused: str | None = None
+        self.final = True  # whether another attempt would end alike
+
+    def run(self) -> Any:
+        """The result of the run. Sets ``entry``, or ``refused``."""
+        outside = environment()
+        states = [_state(o) for o in self.before.optimizers]
+        streams = [_stream_state(s) for s in self.before.streams]
+        recorder = Capture(self.call.tensors, self.before, strict=False)
+        joint = graph = None
+        with watched(), context.interpreter(recorder):
+            with self.watch:
+                result = self.fn(*self.args, **self.kwargs)
+            leaves, rebuild = tree.flatten(result)
+            if self._fits(recorder, result, leaves, outside, states, streams):
+                joint, why = differentiate(recorder, leaves)
+                self._refuse(why)
+        if self.refused is None:
+            graph = recorder.graph(leaves)
+            self._refuse(recorder.refused)
+        if joint is not None and self.refused is None and joint.freed is None:
+            graph = join(graph, joint, recorder.names)
+            if graph is None:
+                self._refuse("its result's graph reads gradients")
+        if self.refused is None and graph is not None:
+            roots = (self.fn, *self.call.objects)
+            now = Reach(roots, self.watch.codes, expand=False, everything=self.watch.everything)
+            self._refuse(None if not now.opaque else f"it looks at {now.opaque[0]}, whose state "
+                         "cannot be compared")  # fmt: skip
+            if self.refused is None:
+                lean = dead_code(graph)
+                self.entry = Entry(lean, rebuild, now, self.call, joint, recorder)
+        return result
+
+    def _fits(
+        self, recorder: Capture, result: Any, leaves: list, outside: tuple, states: list,
+        streams: list,
+    ) -> bool:  # fmt: skip
+        """Whether a replay could stand for the run, as far as Python is concerned."""
+        before, watch = self.before, self.watch
+        self._refuse(recorder.refused or watch.refused)
+        if before.lost:
+            self._refuse("it can reach more state than every call could compare")
+        if environment() != outside:
+            self._refuse("it changes a mode (recording, default type), which a replay would not")
+        if streams != [_stream_state(s) for s in before.streams]:
+            self._refuse("it draws from a random generator that is not disttrain's")
+        if self.refused is None:
+            self._refuse(_unfit(result, leaves, before))
+        if self.refused is not None:
+            return False
+        self.final = False
+        for holder in before.holders:
+            why = holder.change(holder.read())
+            if why is not None:
+                self._refuse(f"it changes {_what(why)}, which a replay would not")
+                return False
+        if not all(map(_kept, before.optimizers, states)):
+            self._refuse("it replaces what an optimizer keeps")
+        elif not (watch.codes.keys() <= before.codes.keys()) or (
+            watch.everything and not before.everything
+        ):
+            self._refuse("code ran that nobody knew of")
+        return self.refused is None
+
+    def _refuse(self, why: str | None) -> None:
+        self.refused = self.refused or why
+
+
+def _what(why: str) -> str:
+    """The place, out of the text of a change."""
+    return why.partition(":")[0].removesuffix(" was replaced").removesuffix(" has other entries")
+
+
+def _state(optimizer: Any) -> tuple:
+    numbers = [{k: v for k, v in g.items() if k != "params"} for g in optimizer.param_groups]
+    return {k: dict(v) for k, v in optimizer.state.items()}, numbers
+
+
+def _kept(optimizer: Any, before: tuple) -> bool:
+    """Whether an optimizer has all that it had (new state may have come), and its numbers."""
+    now, numbers = _state(optimizer)
+    return numbers == before[1] and all(
+        k in now and all(now[k].get(name) is v for name, v in state.items())
+        for k, state in before[0].items()
     )
 
 
-def _guard(around: Reach, args: tuple, kwargs: dict) -> tuple:
-    """What a capture depends on, as pairs (what, value)."""
-    parts: list[tuple[str, Any]] = [
-        ("grad mode", thread.grad_enabled),
-        ("keywords", tuple(kwargs)),
-    ]
-    for i, x in enumerate(tree.leaves((args, kwargs))):
-        if isinstance(x, Tensor):
-            parts.append((f"argument {i}", (*x.meta(), x.device.type, x.requires_grad)))
-        else:
-            parts.append((f"argument {i}", _key(x)))
-    parts += [(where, _key(value)) for where, value in around.plain.items()]
-    parts.append(("gradients present", tuple(p._grad is not None for p in around.parameters())))
-    return tuple(parts)
+def _stream_state(stream: Any) -> Any:
+    """Where a foreign random generator is."""
+    if isinstance(stream, random.SystemRandom):
+        return None  # has none; a draw is a call of the operating system, which is noticed
+    if hasattr(stream, "getstate"):
+        return stream.getstate()
+    state = getattr(stream, "bit_generator", stream)
+    return repr(getattr(state, "state", None) or stream.get_state())
 
 
-def _key(x: Any) -> Any:
-    """A value as part of a guard: 1, 1.0 and True differ, nan equals itself."""
-    if isinstance(x, (bool, int, float, complex)):
-        return type(x).__name__, repr(x)
-    try:
-        hash(x)
-    except TypeError:
-        return repr(x)
-    return x
-
-
-def _shown(x: Any) -> str:
-    text = str(x[1]) if isinstance(x, tuple) and len(x) == 2 else str(x)
-    return text if len(text) < 60 else f"{text[:56]} ..."
-
-
-def _groups(around: Reach) -> list[dict[str, Any]]:
-    """The hyperparameters of all groups of all optimizers."""
-    return [
-        {k: v for k, v in group.items() if k != "params"}
-        for o in around.optimizers
-        for group in o.param_groups
-    ]
-
-
-def _changed(before: tuple, after: tuple) -> str | None:
-    """Which Python value the run itself changed, if any: a replay would not change it."""
-    for where, value in after[0].items():
-        if where in before[0] and _key(before[0][where]) != _key(value):
-            return f"it changes {where}, which a replay would not"
-    if before[1] != after[1]:
-        return "it changes hyperparameters of an optimizer, which a replay would not"
+def _unfit(result: Any, leaves: list, before: Reach) -> str | None:
+    """Why the result cannot be built anew by replays."""
+    for leaf in leaves:
+        if not isinstance(leaf, Tensor) and not is_constant(leaf) and not before.knows(leaf):
+            return f"it returns a new {type(leaf).__name__}, which a replay would give again"
+    todo = [result]
+    while todo:
+        x = todo.pop()
+        if isinstance(x, dict):
+            if type(x).__name__ not in ("dict", "OrderedDict"):
+                return f"it returns a {type(x).__name__}; return a dict"
+            todo += x.values()
+        elif isinstance(x, (list, tuple)):
+            if type(x) not in (list, tuple) and not hasattr(x, "_fields") and x in leaves:
+                return f"it returns a {type(x).__name__}; return a list or a tuple"
+            todo += x
+        if isinstance(x, (dict, list)) and before.knows(x):
+            return f"it returns a {type(x).__name__} that is kept outside"
     return None
 
 
@@ -224,11 +291,11 @@ class _Forward:
 
 
 def compile(fn: Callable | None = None, **ignored: Any) -> Any:  # noqa: A001  (the field's name)
-    """Capture ``fn`` and replay it. Usable as a decorator; ``mode``, ``fullgraph``, ``dynamic`` and
-    ``backend`` are accepted and have no effect in this version. See ``Compiled``.
+    """Capture ``fn`` and replay it. Usable as a decorator, of methods too; ``mode``, ``fullgraph``,
+    ``dynamic`` and ``backend`` are accepted and have no effect in this version. See ``Compiled``.
 
-    A Module is returned itself; from then on its forward is replayed under ``no_grad``, and runs
-    eagerly where gradients are recorded.
+    A Module is returned itself; from then on its forward is replayed, and so is the backward
+    through its results.
     """
     if fn is None:
         return lambda f: compile(f)

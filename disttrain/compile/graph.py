@@ -25,6 +25,17 @@ from .instruction import Instruction, Var, describe
 from .replay import Program
 
 
+class Read:
+    """A tensor whose numbers the program read, and what they were."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor, self.then = tensor, tensor.array.tobytes()
+
+    def holds(self) -> bool:
+        """Whether the numbers are still the same."""
+        return self.tensor.array.tobytes() == self.then
+
+
 @dataclass(frozen=True, repr=False)
 class Graph:
     """A captured program."""
@@ -37,7 +48,8 @@ class Graph:
     metas: dict[Var, tuple]
     grads: tuple[tuple[Var, Var | None], ...] = ()
     owners: dict[Var, Var] = field(default_factory=dict)
-    reads: tuple[tuple[Tensor, int], ...] = ()  # numbers that were read, and their version
+    reads: tuple[Read, ...] = ()
+    same: dict[int, bool] = field(default_factory=dict)  # per output: no alias of its value
 
     def __str__(self) -> str:
         head = ", ".join(f"{v}: {describe(self.metas[v])}" for v in self.inputs)
@@ -105,7 +117,7 @@ class Graph:
 
     def current(self) -> bool:
         """Whether the numbers that the program read are still what they were."""
-        return all(t._version == version for t, version in self.reads)
+        return all(read.holds() for read in self.reads)
 
     # --- use --------------------------------------------------------------------------------
     def with_instructions(self, instructions: Sequence[Instruction]) -> Graph:
@@ -127,7 +139,7 @@ class Graph:
             raise CaptureError(f"graph: {len(inputs)} inputs given; {len(self.inputs)} are needed")
         if not self.current():
             raise CaptureError(
-                "graph: the program read a number from a tensor that has been written to since; "
+                "graph: the program read a number of a tensor that has been written to since; "
                 "capture it again"
             )
         return self.program.run(inputs)

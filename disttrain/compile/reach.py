@@ -1,88 +1,379 @@
-"""What a function refers to: the modules, optimizers and plain numbers that its run depends on.
+"""What a function can see: the state behind its code, found by following names.
 
-A replay repeats tensor operations, not Python. So what Python decided must still hold: this file
-finds the things that can decide, by following closures, named globals, bound objects, attributes
-and containers. It cannot see what only runs of code reach (files, clocks, attributes of attributes
-behind ``__slots__``). Modules and optimizers, which are built above this package, are known by
-what they offer.
+A replay repeats tensor operations, not Python. So all that Python looked at must still be what it
+was. This file finds it: globals that the code names, closures, defaults, and, from object to
+object, every attribute whose name occurs in the code that runs. Containers are followed whole.
+Each thing that can change becomes a ``Holder``: what it holds is compared by identity, and since
+the holders of what it holds are compared too, equal holders mean equal state.
+
+What cannot be looked into (iterators, files, objects written in C) is ``opaque``: a function that
+reaches one is not captured. Modules and optimizers, which are built above this package, are known
+by what they offer.
 """
 
 from __future__ import annotations
 
+import collections
+import functools
+import random
 import types
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
+from ..core.node import AccumulateGrad
 from ..core.random import Generator
 from ..core.tensor import Tensor
+from .code import facts
+from .holders import ABSENT, CELL, DICT, FACT, MISSING, NAMES, OBJECT, SEQUENCE, Holder
+from .kinds import (
+    OURS,
+    USER,
+    file_kind,
+    is_constant,
+    is_library,
+    is_module,
+    is_open,
+    is_optimizer,
+    is_ours,
+    is_outward,
+    slots_of,
+)
 
-PLAIN = (bool, int, float, complex, str, bytes, type(None))
-_DEPTH = 4  # objects behind objects; modules inside modules do not count
-
-
-def is_module(x: Any) -> bool:
-    """Whether ``x`` has parameters and submodules."""
-    return hasattr(type(x), "named_modules") and hasattr(type(x), "named_parameters")
-
-
-def is_optimizer(x: Any) -> bool:
-    """Whether ``x`` updates groups of parameters by planned rules."""
-    return hasattr(type(x), "plan") and hasattr(type(x), "add_param_group")
+_MOST = 20_000  # objects that one look goes through
+_LARGE = 2000  # entries of one container, which every call would have to compare
+_BYTES = 1 << 14  # of one numpy array
+_STREAMS = (random.Random, np.random.Generator, np.random.RandomState, np.random.BitGenerator)
+_MODULE_STORES = ("_parameters", "_buffers", "_modules")
+_MODULE_OWN = ("training", "_hooks", "forward", *_MODULE_STORES)
+_BOOKKEEPING = ("_non_persistent_buffers_set", "_state_hooks")
+_GROUP_NAMES = ("param_groups", "defaults", "state_dict")
+_ALWAYS = ("forward", "__call__", "step")
 
 
 class Reach:
-    """One look around ``fn`` and its arguments."""
+    """One look around ``roots``, by the names that ``codes`` (a map to their globals) contain.
 
-    def __init__(self, fn: Callable, args: Any = ()) -> None:
+    ``expand``: functions that are found count as code too (before a run, when nobody knows yet what
+    will run). ``everything``: attributes are looked up by computed names, so all are followed.
+    """
+
+    def __init__(
+        self,
+        roots: Iterable[Any],
+        codes: Mapping[types.CodeType, dict] | None = None,
+        *,
+        expand: bool = True,
+        everything: bool = False,
+    ) -> None:
+        self.codes = dict(codes or {})
+        self.expand, self.everything = expand, everything
+        self.names: set[str] = set(_ALWAYS)
         self.modules: list[Any] = []
         self.optimizers: list[Any] = []
-        self.plain: dict[str, Any] = {}  # where it was found -> value
-        self._seen: set[int] = set()
-        self._visit(fn, "", 0)
-        for a in args:
-            self._visit(a, "argument", 0)
+        self.tensors: dict[int, Tensor] = {}
+        self.labels: dict[int, str] = {}
+        self.streams: list[Any] = []
+        self.functions: set[types.CodeType] = set()
+        self.opaque: list[str] = []
+        self.holders: list[Holder] = []
+        self._seen: dict[int, Any] = {}
+        self._by_name: list[tuple[Any, str]] = []
+        self._strange: list[str] = []
+        self._globals: dict[int, tuple[dict, set[str]]] = {}
+        for code, space in list(self.codes.items()):
+            self._learn(code, space)
+        self._walk([(r, "") for r in roots])
 
-    def _visit(self, x: Any, where: str, depth: int) -> None:
-        if type(x) in PLAIN:
-            self.plain[where] = x
-            return
-        if depth > _DEPTH or id(x) in self._seen:
-            return
-        if isinstance(x, (type, types.ModuleType, Tensor, Generator)):
-            return
-        self._seen.add(id(x))
-        for name, value in self._inside(x):
-            self._visit(value, f"{where}{name}" if where else name.lstrip("."), depth + 1)
+    # --- the walk ---------------------------------------------------------------------------
+    def _walk(self, todo: list) -> None:
+        self._todo = todo
+        known = -1
+        while self._todo or known != self._knowledge():
+            if not self._todo:
+                known = self._knowledge()
+                self._follow_names()
+            while self._todo and not self.lost:
+                self._visit(*self._todo.pop())
+            if self.lost:
+                return
+        self._finish()
 
-    def _inside(self, x: Any) -> Iterator[tuple[str, Any]]:
-        if isinstance(x, types.MethodType):
-            yield "", x.__self__
-            yield "", x.__func__
-        elif isinstance(x, types.FunctionType):
-            yield from _of_function(x)
-        elif is_module(x):
-            for path, m in x.named_modules():
-                self._module(m, path)
+    @property
+    def lost(self) -> bool:
+        """Whether there is too much in reach to be compared by every call."""
+        return len(self._seen) > _MOST
+
+    def _knowledge(self) -> int:
+        return len(self.names) + len(self._by_name) + sum(len(n) for _, n in self._globals.values())
+
+    def _follow_names(self) -> None:
+        """Look up all names known by now, on all that has names."""
+        self._strange = [n for n in self.names if not hasattr(Tensor, n) and n != "array"]
+        for space, names in self._globals.values():
+            for name in names:
+                if name in space:
+                    self._push(space[name], name)
+        for x, where in self._by_name:
+            for name, value in self._named(x):
+                self._push(value, f"{where}.{name}" if where else name)
+
+    def _finish(self) -> None:
+        """Holders of what is looked up by name, now that all names are known."""
+        for space, names in self._globals.values():
+            there = tuple(sorted(n for n in names if n in space))
+            self.holders.append(Holder(NAMES, space, "global", there))
+            gone = frozenset(names).difference(there)
+            self.holders.append(Holder(ABSENT, space, "globals", tuple(gone)))
+        for x, where in self._by_name:
+            names = tuple(name for name, _ in self._named(x))
+            if isinstance(x, types.ModuleType):
+                if names:
+                    self.holders.append(Holder(NAMES, vars(x), where, names))
+                continue
+            if isinstance(x, Tensor):
+                self._facts(x, where, names)
+                continue
+            if isinstance(x, type) or hasattr(x, "__dict__"):
+                self.holders.append(Holder(OBJECT, vars(x), where, names))
+            taken = tuple(n for n in slots_of(type(x)) if self._wanted(n))
+            self._facts(x, where, taken)
+
+    def _facts(self, x: Any, where: str, names: tuple) -> None:
+        if names:
+            reader = functools.partial(_values, x, names)
+            self.holders.append(Holder(FACT, x, where, names, reader))
+
+    def _named(self, x: Any) -> list[tuple[str, Any]]:
+        """The attributes of ``x`` itself that the code may look up."""
+        if isinstance(x, Tensor):  # without a look at its dict, which would slow it down for ever
+            tried = ((n, getattr(x, n, MISSING)) for n in self._strange)
+            return [(n, v) for n, v in tried if v is not MISSING]
+        space = getattr(x, "__dict__", {})
+        found = [(n, v) for n, v in space.items() if self._wanted(n) or _operator(n, x)]
+        for name in () if isinstance(x, (type, types.ModuleType)) else slots_of(type(x)):
+            if self._wanted(name) and hasattr(x, name):
+                found.append((name, getattr(x, name)))
+        return found
+
+    def _wanted(self, name: str) -> bool:
+        return name in self.names or (self.everything and not name.startswith("__"))
+
+    def _push(self, x: Any, where: str) -> None:
+        if id(x) not in self._seen and not is_constant(x):
+            self._todo.append((x, where))
+
+    def _visit(self, x: Any, where: str) -> None:
+        if id(x) in self._seen or is_constant(x):
+            return
+        self._seen[id(x)] = x
+        for kinds, visit in _VISITORS:
+            if isinstance(x, kinds):
+                visit(self, x, where)
+                return
+        self._object(x, where)
+
+    # --- one method per kind ----------------------------------------------------------------
+    def _function(self, f: types.FunctionType, where: str) -> None:
+        if hasattr(f, "__wrapped__"):  # what stands around a function refers to it
+            self._push(f.__wrapped__, where)
+        kind = file_kind(f.__code__.co_filename)
+        if f.__code__ not in self.codes:
+            if not self.expand or kind != USER or is_outward(f.__code__.co_filename):
+                return
+            self._learn(f.__code__, f.__globals__)
+        elif kind == OURS:
+            return
+        self.functions.add(f.__code__)
+        name = where or f.__name__
+        self.holders.append(Holder(FACT, f, name, reader=functools.partial(_function_parts, f)))
+        self._push(f.__defaults__ or (), f"{name}.__defaults__")
+        self._push(f.__kwdefaults__ or (), f"{name}.__kwdefaults__")
+        self._by_name.append((f, name))
+        for free, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
+            if id(cell) not in self._seen:
+                self._seen[id(cell)] = cell
+                self.holders.append(Holder(CELL, cell, free))
+                for value in self.holders[-1].read():
+                    self._push(value, free)
+
+    def _learn(self, code: types.CodeType, space: dict) -> None:
+        """Take up the names in ``code`` and in all code inside it."""
+        found = facts(code)
+        for inner in (code, *found.nested):
+            self.codes.setdefault(inner, space)
+        self.names |= found.attributes
+        if code.co_name.isidentifier():
+            self.names.add(code.co_name)
+        self._globals.setdefault(id(space), (space, set()))[1].update(found.globals)
+
+    def _bound(self, x: Any, where: str) -> None:
+        self._push(x.__self__, where)
+        self._push(x.__func__, where)
+
+    def _builtin(self, x: Any, where: str) -> None:
+        if not isinstance(x.__self__, (types.ModuleType, type, type(None))):
+            self._push(x.__self__, where)
+
+    def _partial(self, x: functools.partial, where: str) -> None:
+        self._push(x.func, where)
+        self._push(x.args, where)
+        self._push(x.keywords, where)
+        self._by_name.append((x, where))
+
+    def _wrapper(self, x: Any, where: str) -> None:
+        for name in ("__func__", "__wrapped__", "fget", "fset", "func"):
+            if getattr(x, name, None) is not None:
+                self._push(getattr(x, name), where)
+
+    def _dict(self, x: dict, where: str) -> None:
+        self._contents(x, where, DICT, [(f"{where}[{k!r}]", v) for k, v in x.items()][: _LARGE + 1])
+        for k in x:
+            self._push(k, where)
+
+    def _mapping_view(self, x: Any, where: str) -> None:
+        self._push(dict(x), where)
+        self.holders.append(Holder(FACT, x, where, reader=lambda: (*x.keys(), *x.values())))
+
+    def _sequence(self, x: Any, where: str) -> None:
+        self._contents(x, where, SEQUENCE, [(f"{where}[{i}]", v) for i, v in enumerate(x)])
+
+    def _set(self, x: set, where: str) -> None:
+        self._contents(x, where, FACT, [(where, v) for v in x])
+
+    def _tuple(self, x: Any, where: str) -> None:
+        for i, v in enumerate(x):
+            self._push(v, f"{where}[{i}]")
+        if type(x) is not tuple:
+            self._class(type(x), where)
+
+    def _contents(self, x: Any, where: str, kind: int, parts: list) -> None:
+        if len(x) > _LARGE:
+            self.opaque.append(f"{where}, a {type(x).__name__} of {len(x)} entries")
+            return
+        reader = functools.partial(_members, x) if kind == FACT else None
+        self.holders.append(Holder(kind, x, where, reader=reader))
+        for at, v in parts:
+            self._push(v, at)
+        if not is_library(type(x)):
+            self._by_name.append((x, where))
+            self._class(type(x), where)
+
+    def _tensor(self, x: Tensor, where: str) -> None:
+        self.tensors[id(x)] = x
+        self.labels.setdefault(id(x), where)
+        self._by_name.append((x, where))
+        if x._view is not None:
+            self._push(x._view[0], where)
+        if x._grad is not None:
+            self._push(x._grad, f"{where}.grad")
+        if type(x._node) is AccumulateGrad:
+            for hooks in (x._node.accumulate_hooks, *(x._node.tensor_hooks or {}).values()):
+                self._push(hooks or (), f"{where}'s hooks")
+
+    def _array(self, x: np.ndarray, where: str) -> None:
+        if x.dtype.hasobject or x.nbytes > _BYTES:
+            self.opaque.append(f"{where}, a numpy array of {x.nbytes} bytes")
+        else:
+            self.holders.append(Holder(FACT, x, where, reader=_ArrayParts(x)))
+
+    def _reference(self, x: weakref.ref, where: str) -> None:
+        self.holders.append(Holder(FACT, x, where, reader=lambda: (x(),)))
+        self._push(x(), where)
+
+    def _stream(self, x: Any, where: str) -> None:
+        self.streams.append(x)
+
+    def _nothing(self, x: Any, where: str) -> None:
+        """A generator of our own: what is drawn from it is drawn anew."""
+
+    def _module_of_code(self, x: types.ModuleType, where: str) -> None:
+        self._by_name.append((x, where or x.__name__))
+
+    def _class(self, x: type, where: str) -> None:
+        for base in x.__mro__:
+            if id(base) in self._seen and base is not x:
+                continue
+            self._seen[id(base)] = base
+            if not is_ours(base) and is_open(base) and base.__module__ != "builtins":
+                self._by_name.append((base, base.__name__))
+
+    def _object(self, x: Any, where: str) -> None:
+        kind = type(x)
+        if is_module(x):
+            self._network(x, where)
         elif is_optimizer(x):
-            self.optimizers.append(x)
-        elif hasattr(x, "__wrapped__"):  # what stands around a function refers to it
-            yield "", x.__wrapped__
-        elif isinstance(x, dict):
-            yield from ((f"[{k!r}]", v) for k, v in x.items() if type(k) in PLAIN)
-        elif isinstance(x, (list, tuple)):
-            yield from ((f"[{i}]", v) for i, v in enumerate(x))
-        elif _followed(type(x)):
-            yield from ((f".{k}", v) for k, v in getattr(x, "__dict__", {}).items())
+            self._optimizer(x, where)
+        elif (is_ours(kind) or not is_open(kind)) and hasattr(x, "__wrapped__"):
+            self._push(x.__wrapped__, where)
+        elif not is_open(kind):
+            self.opaque.append(f"{where}, a {kind.__name__}")
+        elif is_ours(kind):
+            self._whole(x, where)
+        else:
+            self._by_name.append((x, where))
+            self._class(kind, where)
 
-    def _module(self, m: Any, path: str) -> None:
-        if any(m is known for known in self.modules):
-            return
+    def _whole(self, x: Any, where: str) -> None:
+        """Every attribute of an object of this package, whose code looks at what it likes."""
+        space = getattr(x, "__dict__", {})
+        self.holders.append(Holder(OBJECT, space, where, tuple(space)))
+        for name, value in space.items():
+            if name not in _BOOKKEEPING:
+                self._push(value, f"{where}.{name}")
+        for name in slots_of(type(x)):
+            self._push(getattr(x, name, None), f"{where}.{name}")
+
+    def _network(self, m: Any, where: str) -> None:
+        """A module: what its base class keeps, what the code names, and, below classes of this
+        package, everything."""
         self.modules.append(m)
-        here = f"{type(m).__name__} {path}".strip()
-        for name, value in m.__dict__.items():
-            if type(value) in PLAIN:
-                self.plain[f"{here}[{len(self.modules)}].{name}"] = value
+        where = where or type(m).__name__
+        inside = any(
+            is_ours(c) and "forward" in vars(c) and "register_module" not in vars(c)
+            for c in type(m).__mro__
+        )
+        if inside or self.everything:
+            self._whole(m, where)
+        else:
+            names = {*_MODULE_OWN}
+            space = m.__dict__
+            for name in names & space.keys():
+                self._push(space[name], f"{where}.{name}")
+            own = tuple(n for n in _MODULE_OWN if n in space)
+            self.holders.append(Holder(NAMES, space, where, own))
+            self._by_name.append((m, where))
+        for store in _MODULE_STORES:
+            prefix = "" if where == type(m).__name__ else f"{where}."
+            for name, value in m.__dict__.get(store, {}).items():
+                self._push(value, f"{prefix}{name}")
+        self._class(type(m), where)
 
+    def _optimizer(self, o: Any, where: str) -> None:
+        self.optimizers.append(o)
+        where = where or type(o).__name__
+        self._push(o._pre_hooks, f"{where}'s hooks")
+        self._push(o._post_hooks, f"{where}'s hooks")
+        self.holders.append(Holder(NAMES, o.__dict__, where, ("param_groups", "state")))
+        self.holders.append(Holder(SEQUENCE, o.param_groups, f"{where}.param_groups"))
+        for i, group in enumerate(o.param_groups):
+            self._push(group["params"], f"{where}.param_groups[{i}].params")
+            if self.reads_groups(o):
+                self._push(group, f"{where}.param_groups[{i}]")
+        if not is_ours(type(o)):
+            self._by_name.append((o, where))
+            self._class(type(o), where)
+        for i, state in enumerate(o.state.values()):
+            for name, t in state.items():
+                self._push(t, f"{type(o).__name__} state {i}.{name}")
+
+    def reads_groups(self, optimizer: Any) -> bool:
+        """Whether the program may look at hyperparameters itself."""
+        return not is_ours(type(optimizer)) or any(n in self.names for n in _GROUP_NAMES)
+
+    # --- questions --------------------------------------------------------------------------
     def parameters(self) -> list[Tensor]:
         """The parameters of all modules and optimizers, each once."""
         found = {id(p): p for m in self.modules for p in m._parameters.values() if p is not None}
@@ -90,48 +381,81 @@ class Reach:
             found.update((id(p), p) for group in o.param_groups for p in group["params"])
         return list(found.values())
 
-    def names(self) -> dict[int, str]:
-        """What tensors are called (by id): parameters, buffers, optimizer state."""
-        found: dict[int, str] = {}
+    def names_of_tensors(self) -> dict[int, str]:
+        """What tensors are called (by id): parameters, buffers, optimizer state; else the place."""
+        found = dict(self.labels)
         for o in self.optimizers:
             for i, state in enumerate(list(o.state.values())):
                 for k, t in state.items():
                     found[id(t)] = f"{type(o).__name__} state {i}.{k}"
-        for m in self.modules:
+        for m in reversed(self.modules):
             for name, t in (*m.named_parameters(), *m.named_buffers()):
-                found.setdefault(id(t), name)
+                found[id(t)] = name
         return found
 
-    def places(self) -> list[dict]:
-        """The dicts that say which tensors and modules play which role."""
-        found: list[dict] = []
-        for m in self.modules:
-            found += [m._parameters, m._buffers, m._modules]
-        for o in self.optimizers:
-            found += [o.state, *o.state.values()]
-        return found
+    def knows(self, x: Any) -> bool:
+        """Whether ``x`` was found."""
+        return id(x) in self._seen
+
+    def leaves(self) -> list[Tensor]:
+        """All tensors in reach that gather gradients."""
+        return [t for t in self.tensors.values() if type(t._node) is AccumulateGrad]
 
 
-_FOREIGN = ("builtins", "numpy", "_thread", "threading", "functools", "types", "disttrain")
+def _operator(name: str, x: Any) -> bool:
+    """Methods that syntax calls: they need not be named."""
+    special = name.startswith("__") and name.endswith("__")
+    return special and isinstance(x, type) and isinstance(vars(x)[name], types.FunctionType)
 
 
-def _of_function(fn: types.FunctionType) -> Iterator[tuple[str, Any]]:
-    if fn.__module__ and fn.__module__.partition(".")[0] in _FOREIGN:
-        return
-    for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
-        try:
-            yield f".{name}", cell.cell_contents
-        except ValueError:  # not filled yet
-            continue
-    for name in fn.__code__.co_names:
-        if name in fn.__globals__:
-            yield f".{name}", fn.__globals__[name]
-    yield from ((f".{name}", v) for name, v in (fn.__kwdefaults__ or {}).items())
-    yield from ((f".default{i}", v) for i, v in enumerate(fn.__defaults__ or ()))
+def _function_parts(f: types.FunctionType) -> tuple:
+    return f.__code__, f.__defaults__, f.__kwdefaults__
 
 
-def _followed(kind: type) -> bool:
-    """Whether attributes of such objects are looked at: the program's own, and schedulers."""
-    if kind.__module__.startswith("disttrain.optim"):
-        return True
-    return kind.__module__.partition(".")[0] not in _FOREIGN
+class _ArrayParts:
+    """The content of a numpy array: the same object as long as it is equal."""
+
+    def __init__(self, x: np.ndarray) -> None:
+        self.x = x
+        self.parts = self._read()
+
+    def _read(self) -> tuple:
+        return (self.x.shape, str(self.x.dtype), self.x.tobytes())
+
+    def __call__(self) -> tuple:
+        now = self._read()
+        if now != self.parts:
+            self.parts = now
+        return self.parts
+
+
+def _members(x: set) -> tuple:
+    return tuple(sorted(x, key=lambda v: (type(v).__name__, v if isinstance(v, str) else hash(v))))
+
+
+def _values(x: Any, names: tuple) -> tuple:
+    return tuple(getattr(x, name, MISSING) for name in names)
+
+
+_VISITORS: tuple[tuple[Any, Callable], ...] = (
+    (Tensor, Reach._tensor),
+    (types.FunctionType, Reach._function),
+    (types.MethodType, Reach._bound),
+    (functools.partial, Reach._partial),
+    (
+        (staticmethod, classmethod, property, functools.cached_property,
+         type(functools.lru_cache(len))), Reach._wrapper,
+    ),
+    (types.ModuleType, Reach._module_of_code),
+    (type, Reach._class),
+    (types.BuiltinFunctionType, Reach._builtin),
+    (dict, Reach._dict),
+    (types.MappingProxyType, Reach._mapping_view),
+    ((list, collections.deque), Reach._sequence),
+    (set, Reach._set),
+    ((tuple, frozenset), Reach._tuple),
+    (np.ndarray, Reach._array),
+    (weakref.ref, Reach._reference),
+    (Generator, Reach._nothing),
+    (_STREAMS, Reach._stream),
+)  # fmt: skip

@@ -8,23 +8,29 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..core import no_grad
 from ..core.gate import Primitive, finish, touched
-from ..core.tensor import Tensor, wrap
+from ..core.node import AccumulateGrad
+from ..core.tensor import Storage, Tensor, wrap
 from ..errors import CaptureError
 from .instruction import Instruction, Var, describe
+
+ndarray = np.ndarray
 
 
 class Step:
     """One instruction with slots for names."""
 
-    __slots__ = ("given", "gone", "made", "params", "prim")
+    __slots__ = ("given", "gone", "made", "many", "params", "prim")
 
     def __init__(self, prim: Primitive, params: dict[str, Any]) -> None:
         self.prim, self.params = prim, params
         self.given: list[int] = []
         self.made: list[int] = []
         self.gone: tuple[int, ...] = ()
+        self.many = prim.multi and not prim.mutates
 
 
 class Program:
@@ -39,7 +45,11 @@ class Program:
         self.given = (*graph.inputs, *graph.outside())
         for var in self.given:
             self._slot(var)
+        self.viewed: dict[Var, Instruction] = {}  # what made a view
         self.steps = [self._step(ins) for ins in graph.instructions]
+        self.kept = {o for o in graph.outputs if isinstance(o, Var)}
+        self.writes = [self.slots[v] for v in self.written]
+        self.owned = [(self.slots[c], self.slots[leaf]) for c, leaf in graph.owners.items()]
         self._drop_early()
 
     def _slot(self, var: Any) -> int:
@@ -60,6 +70,8 @@ class Program:
         if ins.prim.view:
             source = ins.args[0]
             base.update(dict.fromkeys(ins.outputs, base.get(source, source)))
+            if not ins.prim.multi:
+                self.viewed[ins.outputs[0]] = ins
         return step
 
     def _drop_early(self) -> None:
@@ -72,54 +84,114 @@ class Program:
         for i, slots in gone.items():
             self.steps[i].gone = tuple(slots)
 
-    def _bind(self, inputs: tuple) -> dict[Var, Tensor]:
-        """The tensors that stand for inputs and for values from outside today."""
+    # --- running ----------------------------------------------------------------------------
+    def arrays(self) -> list:
+        """The memory of the tensors from outside today."""
+        return [t.array for t in self.graph.captured]
+
+    def run(self, inputs: tuple, arrays: list | None = None) -> tuple:
+        """The outputs; effects happen on the way, and gradients are set at the end. ``arrays``:
+        what ``arrays()`` gave, where that is known to be as at capture."""
         graph = self.graph
-        tensors = dict(zip(self.given, (*inputs, *graph.captured), strict=True))
-        for var, leaf in graph.owners.items():
+        tensors = [*inputs, *graph.captured]
+        values = list(self.start)
+        if arrays is None:
+            arrays = self.arrays()
+            _check(graph.outside(), graph.captured, graph)
+        values[: len(tensors)] = [*[t.array for t in inputs], *arrays]
+        _check(graph.inputs, inputs, graph)
+        for at, leaf in self.owned:
             grad = tensors[leaf]._grad
             if grad is None:
                 raise CaptureError(
-                    f"graph: {leaf} has no .grad now; it had one at capture, and the program uses "
-                    "it. Set it, or capture again"
+                    f"graph: {self.given[leaf]} has no .grad now; it had one at capture, and the "
+                    "program uses it. Set it, or capture again"
                 )
-            tensors[var] = grad
-        for var, t in tensors.items():
-            if t.meta() != graph.metas[var]:
-                what = "input" if var.kind == "v" else "tensor from outside"
-                raise CaptureError(
-                    f"graph: {what} {var} is {describe(t.meta())}; captured with "
-                    f"{describe(graph.metas[var])}"
-                )
-        return tensors
+            tensors[at] = grad
+            values[at] = grad.array
+        for at in self.writes:
+            _touch(tensors[at])
+        self._execute(values)
+        results = _Results(self, tensors, values)
+        for leaf, var in graph.grads:
+            tensors[self.slots[leaf]]._grad = None if var is None else results.of(var)
+        same = graph.same
+        return tuple(
+            [
+                results.of(o) if same.get(i, True) else results.of(o).detach()
+                for i, o in enumerate(graph.outputs)
+            ]
+        )
 
-    def run(self, inputs: tuple) -> tuple:
-        """The outputs; effects happen on the way, and gradients are set at the end."""
-        tensors, values = self._bind(inputs), list(self.start)
-        for var, t in tensors.items():
-            values[self.slots[var]] = t.array
-        with no_grad():
-            for var in self.written:
-                touched(tensors[var])
+    def _execute(self, values: list) -> None:
         for step in self.steps:
             result = step.prim.compute([values[i] for i in step.given], step.params)
             made = step.made
-            if len(made) > 1 or (made and step.prim.multi):
+            if step.many:
                 for slot, r in zip(made, result, strict=True):
-                    values[slot] = finish(r)
+                    values[slot] = r if r.__class__ is ndarray else finish(r)
             elif made:
-                values[made[0]] = finish(result)
+                values[made[0]] = result if result.__class__ is ndarray else finish(result)
             for slot in step.gone:
                 values[slot] = None
 
-        def tensor(var: Any) -> Any:
-            if not isinstance(var, Var):
-                return var
-            t = tensors.get(var)
-            if t is None:
-                return wrap(values[self.slots[var]])
-            return t if t._node is None else t.detach()
 
-        for leaf, var in self.graph.grads:
-            tensors[leaf]._grad = tensor(var)
-        return tuple(tensor(o) for o in self.graph.outputs)
+class _Results:
+    """The tensors that stand for values after one run; each value has one."""
+
+    def __init__(self, program: Program, tensors: list, values: list) -> None:
+        self.program, self.tensors, self.values = program, tensors, values
+        self.made: dict[Var, Tensor] = {}
+
+    def of(self, var: Any) -> Any:
+        if not isinstance(var, Var):
+            return var
+        slot = self.program.slots[var]
+        if slot < len(self.tensors):
+            return self.tensors[slot]
+        found = self.made.get(var)
+        if found is None:
+            found = self.made[var] = wrap(self.values[slot])
+            self._tie(var, found)
+        return found
+
+    def _tie(self, var: Var, out: Tensor) -> None:
+        """Let a view of something that others see know what it is a view of."""
+        chain = []
+        while var in self.program.viewed:
+            ins = self.program.viewed[var]
+            chain.append(ins)
+            var = ins.args[0]
+        visible = self.program.slots[var] < len(self.tensors) or var in self.program.kept
+        if not chain or not visible or any(isinstance(a, Var) for i in chain for a in i.args[1:]):
+            return
+        t = self.of(var)
+        for ins in reversed(chain):
+            last = ins is chain[0]
+            made = out if last else wrap(ins.prim.compute((t.array, *ins.args[1:]), ins.params))
+            made._st, made._gen = t.storage_cell(), t._gen
+            made._view = (t, ins.prim, ins.args[1:], ins.params)
+            t = made
+
+
+def _check(names: tuple, tensors: tuple, graph: Any) -> None:
+    for var, t in zip(names, tensors, strict=True):
+        if var not in graph.owners and t.meta() != graph.metas[var]:
+            what = "input" if var.kind == "v" else "tensor from outside"
+            raise CaptureError(
+                f"graph: {what} {var} is {describe(t.meta())}; captured with "
+                f"{describe(graph.metas[var])}"
+            )
+
+
+def _touch(t: Tensor) -> None:
+    """Count a write to ``t``, as the gate does."""
+    node = t._node
+    if t._view is None and (node is None or node.__class__ is AccumulateGrad):
+        st = t._st
+        if st is None:
+            st = t._st = Storage()
+        st.version += 1
+    else:
+        with no_grad():
+            touched(t)

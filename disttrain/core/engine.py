@@ -23,7 +23,7 @@ from ..context import thread
 from ..errors import AutogradError, ShapeError
 from .algebra import Algebra
 from .hook_calls import check_nan, run_post_hooks, run_pre_hooks, run_tensor_hooks
-from .node import AccumulateGrad, Node, Output
+from .node import AccumulateGrad, Output
 from .wide import total
 
 ndarray = np.ndarray
@@ -79,7 +79,7 @@ class Walk:
         while stack:
             node = stack.pop()
             order.append(node)
-            for e in node.edges:
+            for e in self._below(node):
                 if e is None:
                     continue
                 if e.__class__ is Output:
@@ -90,6 +90,9 @@ class Walk:
                     pending[e] = 1
                     stack.append(e)
         return order
+
+    def _below(self, node: Any) -> tuple:
+        return node.edges
 
     def _count_only(self, order: list) -> None:
         """Count again, along the edges that lead to a target."""
@@ -221,7 +224,7 @@ class Walk:
     def _run_node(self, node: Any, g: Any) -> tuple:
         if node.pre_hooks:
             g = run_pre_hooks(self, node, g)
-        if self.pull is not None and not thread.grad_enabled and node.__class__ is Node:
+        if self.pull is not None and not thread.grad_enabled:
             results = self.pull(node, g, self._wanted(node))
         else:
             results = node.run(g, self.tensors, self._wanted(node))

@@ -47,10 +47,12 @@ class Generator:
 
     @property
     def rng(self) -> np.random.Generator:
+        _note_use()
         return self._cell.rng
 
     def manual_seed(self, seed: int) -> Generator:
         """Start the stream that belongs to ``seed`` (any integer of 64 bits)."""
+        _note_use()
         seed = int(seed)
         if not -(1 << 63) <= seed <= _MASK:
             raise ConfigError(f"manual_seed: {seed} given; needed an integer of at most 64 bits")
@@ -59,11 +61,13 @@ class Generator:
 
     def seed(self) -> int:
         """Start a stream from a seed of the operating system; returns the seed."""
+        _note_use()
         self._cell.plant(_Cell().seed)
         return self._cell.seed
 
     def initial_seed(self) -> int:
         """The seed that the stream started from."""
+        _note_use()
         return self._cell.seed
 
     def get_state(self) -> Tensor:
@@ -75,6 +79,7 @@ class Generator:
 
     def set_state(self, new_state: Tensor) -> Generator:
         """Go to where ``get_state`` was called."""
+        _note_use()
         array = new_state.array if isinstance(new_state, Tensor) else np.asarray(new_state)
         if array.dtype != np.uint8 or array.size != _STATE.size:
             raise ConfigError(
@@ -96,6 +101,13 @@ class Generator:
 
     def __repr__(self) -> str:
         return f"<Generator on {self.device}, seed {self.initial_seed()}>"
+
+
+def _note_use() -> None:
+    """Tell interpreters that care (capture) that a stream is drawn from, read or set."""
+    for interp in context.thread.stack:
+        if interp.dynamic:
+            interp.on_stream()
 
 
 class _RankGenerator(Generator):

@@ -48,7 +48,11 @@ def store_grad(leaf: Tensor, g: Any) -> None:
             )
             leaf._grad = wrap(g if alone else g.copy())
     elif tensors:
-        leaf._grad = Algebra.add(old, g)
+        walk = thread.walk
+        if walk is not None and walk.pull is not None and not thread.grad_enabled:
+            thread.stack[0].accumulate(old, g)
+        else:
+            leaf._grad = Algebra.add(old, g)
     elif old.array.__class__ is ndarray:
         np.add(old.array, g, out=old.array)
         if old._st is not None:

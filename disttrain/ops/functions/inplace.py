@@ -20,7 +20,7 @@ from ...context import SLOW, thread
 from ...core.gate import Tracer, attach, check_inplace, gate, touched
 from ...core.grad_mode import no_grad
 from ...core.node import Node, Output, next_seq
-from ...core.tensor import Tensor, wrap
+from ...core.tensor import Tensor, layout, wrap
 from ...errors import CaptureError, DTypeError, ShapeError
 from ..primitives import elementwise as el
 from ..primitives.views import expand
@@ -140,7 +140,7 @@ def _fitted(name: str, target: Tensor, value: Tensor) -> Tensor:
 
 def check_writeable(name: str, target: Tensor) -> None:
     """Refuse to write to an expanded tensor, of which several elements are one."""
-    array = None if isinstance(target, Tracer) else target.array
+    array = None if isinstance(target, Tracer) else layout(target)
     if array.__class__ is ndarray and not array.flags.writeable and overlaps_itself(array):
         raise ShapeError(f"{name}: {OVERLAP.format(list(array.shape))}")
 
@@ -154,7 +154,7 @@ def _check_overlap(name: str, target: Tensor, source: Any) -> None:
     """Refuse, as PyTorch does, to read what is being written when the two lie shifted."""
     if not isinstance(source, Tensor) or source._st is None or source._st is not target._st:
         return
-    a, b = target.array, source.array
+    a, b = layout(target), layout(source)
     if a is b or a.__class__ is not ndarray or not a.size or not b.size:
         return
     if not (_is_dense(a) and _is_dense(b)) or not np.may_share_memory(a, b):

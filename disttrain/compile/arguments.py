@@ -1,0 +1,97 @@
+"""A call as data: the structure of its arguments, what tensors are in it, what makes its key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import tree
+from ..context import thread
+from ..core.dtypes import get_default_dtype
+from ..core.node import AccumulateGrad
+from ..core.tensor import Tensor
+from .kinds import PLAIN, is_constant
+
+_BYTES = 1 << 12  # of a numpy array that is part of a key
+
+
+class Unknown(Exception):
+    """An argument that no key can stand for."""
+
+
+class Call:
+    """``key`` is equal for calls that a capture may stand for, as far as arguments go.
+
+    ``tensors``: all tensors among the arguments, in order; ``objects``: what is known by identity.
+    ``parts`` is the key as a flat list, for explanations.
+    """
+
+    __slots__ = ("key", "objects", "parts", "tensors")
+
+    def __init__(self, args: tuple, kwargs: dict) -> None:
+        self.tensors: list[Tensor] = []
+        self.objects: list[Any] = []
+        parts: list[Any] = [thread.mode, thread.inference, get_default_dtype(), len(args)]
+        for a in args:
+            if isinstance(a, Tensor):
+                parts.append(_meta(a))
+                self.tensors.append(a)
+            else:
+                self._part(a, parts)
+        if kwargs:
+            self._part(kwargs, parts)
+        if len(self.tensors) > 1:
+            places: dict[int, int] = {}
+            who = [places.setdefault(id(t.array), i) for i, t in enumerate(self.tensors)]
+            if len(places) < len(who):
+                parts.append(("one and the same", *who))
+        self.key = self.parts = tuple(parts)
+
+    def _part(self, x: Any, parts: list) -> None:
+        kind = type(x)
+        if isinstance(x, Tensor):
+            parts.append(_meta(x))
+            self.tensors.append(x)
+        elif kind in (tuple, list):
+            parts += (kind, len(x))
+            for v in x:
+                self._part(v, parts)
+        elif kind is dict:
+            parts += (kind, len(x))
+            for k, v in x.items():
+                self._part(k, parts)
+                self._part(v, parts)
+        elif kind in (float, complex):
+            parts += (kind, repr(x))
+        elif kind in PLAIN:
+            parts += (kind, x)
+        elif isinstance(x, (np.ndarray, np.generic)):
+            if x.nbytes > _BYTES or x.dtype.hasobject:
+                raise Unknown(f"it is given a numpy array of {x.nbytes} bytes; pass a tensor")
+            parts += (kind, x.shape, x.dtype.str, x.tobytes())
+        else:
+            self._other(x, parts)
+
+    def _other(self, x: Any, parts: list) -> None:
+        inside = [] if is_constant(x) else tree.leaves(x)
+        if inside and not (len(inside) == 1 and inside[0] is x):  # a container of another kind
+            parts += (type(x), len(inside), *(x if isinstance(x, dict) else ()))
+            for v in inside:
+                self._part(v, parts)
+            return
+        self.objects.append(x)
+        parts += (type(x), id(x))
+
+
+def _meta(t: Tensor) -> tuple:
+    array, node = t.array, t.graph_node()
+    if node is None:
+        graph: Any = None
+    elif node.__class__ is AccumulateGrad:
+        graph = "leaf" if t._grad is None else "leaf with a gradient"
+    else:
+        graph = "requires grad"
+    if array.__class__ is np.ndarray:
+        return array.shape, array.dtype, array.strides, t.__class__, graph
+    return array.shape, array.dtype, "meta", t.__class__, graph

@@ -1,0 +1,76 @@
+"""What a code object reads: names of globals, names of attributes, code inside it. Static facts."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import itertools
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Facts:
+    """``attributes`` holds every name that the code may look up on an object: those it spells, and
+    texts that look like names (``getattr(x, "scale")``)."""
+
+    globals: frozenset[str]
+    attributes: frozenset[str]
+    nested: tuple[CodeType, ...]
+
+
+@functools.lru_cache(maxsize=4096)
+def facts(code: CodeType) -> Facts:
+    """The facts of ``code`` and of all code inside it."""
+    found, attributes, nested = set(), set(), []
+    for ins in dis.get_instructions(code):
+        if ins.opname in ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL"):
+            found.add(ins.argval)
+    attributes.update(name for name in code.co_names if name not in found)
+    attributes.update(_spelled_twice(code, found))
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            inner = facts(const)
+            nested += [const, *inner.nested]
+            found |= inner.globals
+            attributes |= inner.attributes
+        else:
+            attributes.update(_texts(const))
+    return Facts(frozenset(found), frozenset(attributes), tuple(nested))
+
+
+def _spelled_twice(code: CodeType, found: set) -> set[str]:
+    """Names that are read both as a global and as an attribute."""
+    ops = {
+        ins.argval
+        for ins in dis.get_instructions(code)
+        if ins.opname.endswith(("_ATTR", "_METHOD", "IMPORT_FROM")) and ins.argval in found
+    }
+    return {name for name in ops if isinstance(name, str)}
+
+
+def _texts(const: Any) -> set[str]:
+    if isinstance(const, str):
+        return {part for part in const.split(".") if part.isidentifier()}
+    if isinstance(const, (tuple, frozenset)):
+        return {text for part in const for text in _texts(part)}
+    return set()
+
+
+@functools.lru_cache(maxsize=1024)
+def following(code: CodeType) -> dict[int, Any]:
+    """For the offset of each instruction, the one that comes next."""
+    listed = list(dis.get_instructions(code))
+    return {a.offset: b for a, b in itertools.pairwise(listed)}
+
+
+@functools.lru_cache(maxsize=1024)
+def preceding(code: CodeType) -> dict[int, list]:
+    """For the offset of each instruction, itself and those before it, the nearest first."""
+    real = [
+        ins
+        for ins in dis.get_instructions(code)
+        if ins.opname not in ("PRECALL", "CACHE", "EXTENDED_ARG", "NOP")
+    ]
+    return {ins.offset: real[max(0, i - 4) : i + 1][::-1] for i, ins in enumerate(real)}

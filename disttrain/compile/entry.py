@@ -1,0 +1,196 @@
+"""One capture with all that must hold for it to be replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import chain
+from operator import is_
+from typing import Any
+
+from ..context import thread
+from ..core.dtypes import get_default_dtype
+from ..core.node import AccumulateGrad
+from ..core.tensor import Tensor
+from .arguments import Call
+from .capture import Capture
+from .graph import Graph
+from .holders import DICT, Guard, Holder
+from .instruction import Instruction, Var
+from .joint import Joint
+from .reach import Reach
+
+
+def environment() -> tuple:
+    """What surrounds a call on its thread."""
+    return thread.grad_enabled, thread.inference, thread.anomaly, get_default_dtype()
+
+
+class Entry:
+    """A graph, how its results become those of the function, and its guards.
+
+    ``recorder`` knows which gradients were there before, and whether the function itself ran
+    backward.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        rebuild: Callable[[list], Any],
+        around: Reach,
+        call: Call,
+        joint: Joint | None,
+        recorder: Capture,
+    ) -> None:
+        self.graph, self.rebuild, self.joint = graph, rebuild, joint
+        self.objects = call.objects  # so that their identities are not used again
+        self.guard = Guard(around.holders)
+        self.optimizers = list(around.optimizers)
+        self.fixed_groups = [around.reads_groups(o) for o in around.optimizers]
+        self._settle_tensors(around, call)
+        self._settle_leaves(around, recorder)
+        self._settle_updates()
+
+    def _settle_tensors(self, around: Reach, call: Call) -> None:
+        graph = self.graph
+        keep = [i for i, v in enumerate(graph.outside()) if v not in graph.owners]
+        self.outside = [graph.captured[i] for i in keep]
+        self.arrays = [t.array for t in self.outside]
+        self.nodes = [t._node for t in self.outside]
+        self.whole = len(keep) == len(graph.captured)
+        known = {*around.tensors, *map(id, self.outside)}
+        self.fixed = [(i, t) for i, t in enumerate(call.tensors) if id(t) in known]
+        own = {i for i, _ in self.fixed}
+        self.wild = [i for i, t in enumerate(call.tensors) if t._node is not None and i not in own]
+        self.leaf_ids = {id(n) for n in self.nodes if n is not None}
+
+    def _settle_leaves(self, around: Reach, recorder: Capture) -> None:
+        """Leaves whose gradients the function makes, reads or drops."""
+        self.walked = recorder.walked or bool(self.graph.grads) or bool(self.graph.owners)
+        counts = self.walked or "grad" in around.names or bool(self.optimizers)
+        given, own = {id(t) for t in recorder.given}, {id(p) for p in around.parameters()}
+        entry = [
+            (leaf, grad)
+            for leaf, grad in (recorder.entry if counts else ())
+            if id(leaf) in recorder.old
+            and id(leaf) not in given
+            and (type(leaf._node) is AccumulateGrad or grad is not None or id(leaf) in own)
+        ]
+        self.leaves = [leaf for leaf, _ in entry]
+        self.present = [grad is None for _, grad in entry]
+        self.marked = [n for n in self.nodes if type(n) is AccumulateGrad] if self.walked else []
+        self.hooks = self._hooks()
+        self.owned = [
+            (self.graph.captured[leaf.number], self.graph.metas[c])
+            for c, leaf in self.graph.owners.items()
+            if leaf.kind == "c"
+        ]
+
+    def _hooks(self) -> list:
+        return [
+            x for n in self.marked for x in (len(n.tensor_hooks or ()), n.accumulate_hooks, n.store)
+        ]
+
+    # --- is it still right? -----------------------------------------------------------------
+    def stale(self, given: list[Tensor]) -> str | None:
+        """Why the capture does not stand for a call with these tensors now."""
+        for i, t in self.fixed:
+            if given[i] is not t:
+                return f"argument {i} is not the tensor that the function also reaches by itself"
+        for i in self.wild:
+            if id(given[i]._node) in self.leaf_ids:
+                return f"argument {i} is a tensor that the function also reaches by itself"
+        self.now = now = [t.array for t in self.outside]
+        if not all(map(is_, now, self.arrays)):
+            return "the memory of a tensor was replaced"
+        if not all(map(is_, [t._node for t in self.outside], self.nodes)):
+            return self._regraded()
+        why = self.guard.stale()
+        if why is not None:
+            return why
+        if [t._grad is None for t in self.leaves] != self.present:
+            return "gradients present: other leaves than before have a .grad"
+        if self.marked and not all(map(is_, self._hooks(), self.hooks)):
+            return "hooks on gradients were set or removed"
+        return self._odd_state()
+
+    def _odd_state(self) -> str | None:
+        for leaf, meta in self.owned:
+            if leaf._grad.meta() != meta or leaf._grad._node is not None:
+                return "a gradient is of another kind"
+        for read in self.graph.reads:
+            if not read.holds():
+                return "a number that it read was written to"
+        if self.optimizers:
+            return self._other_numbers()
+        return None
+
+    def _regraded(self) -> str:
+        for t, node in zip(self.outside, self.nodes, strict=True):
+            if t._node is not node:
+                was = node is not None
+                return f"requires_grad: {was} became {t.requires_grad}, or the leaf is another"
+        return "requires_grad changed"
+
+    # --- optimizers -------------------------------------------------------------------------
+    def _settle_updates(self) -> None:
+        """Which instructions are updates, with the group that their numbers come from."""
+        of_param = {
+            id(p): (o, group)
+            for o in self.optimizers
+            for group in o.param_groups
+            for p in group["params"]
+        }
+        self.updates = []
+        for i, ins in enumerate(self.graph.instructions):
+            target = ins.args[0] if ins.prim.mutates else None
+            if isinstance(target, Var) and target.kind == "c":
+                owner = of_param.get(id(self.graph.captured[target.number]))
+                if owner is not None and owner[0].plan(owner[1])[0] is ins.prim:
+                    self.updates.append((i, *owner))
+        self.plans = [self._plan(o) for o in self.optimizers]
+        self.states = Guard(
+            Holder(DICT, state, f"{type(o).__name__}'s state")
+            for o in self.optimizers
+            for state in o.state.values()
+        )
+        self.kept = [x for o in self.optimizers for x in chain(o.state, o.state.values())]
+        self.numbers = self._numbers()
+
+    def _plan(self, o: Any) -> list:
+        return [o.plan(g)[:2] for g in o.param_groups] if self.updates else []
+
+    def _numbers(self) -> list:
+        return [v for o in self.optimizers for group in o.param_groups for v in group.values()]
+
+    def _other_numbers(self) -> str | None:
+        kept = [x for o in self.optimizers for x in chain(o.state, o.state.values())]
+        if len(kept) != len(self.kept) or not all(map(is_, kept, self.kept)):
+            return "an optimizer's state was replaced"
+        why = self.states.stale()
+        if why is not None:
+            return why
+        numbers = self._numbers()
+        if len(numbers) == len(self.numbers) and all(map(is_, numbers, self.numbers)):
+            return None
+        if [self._plan(o) for o in self.optimizers] != self.plans:
+            return "an optimizer's update rule changed"
+        self._renumber()
+        self.numbers = numbers
+        return None
+
+    def _renumber(self) -> None:
+        """Give the update instructions the numbers that their optimizers plan now."""
+        out: list[Instruction] = list(self.graph.instructions)
+        for i, optimizer, group in self.updates:
+            out[i] = replace(out[i], params=optimizer.plan(group)[2])
+        self.graph = self.graph.with_instructions(out)
+
+    # --- use --------------------------------------------------------------------------------
+    def run(self, given: list[Tensor]) -> Any:
+        """Replay (right after ``stale`` found nothing)."""
+        graph = self.graph
+        out = graph.program.run(tuple(given), self.now if self.whole else None)
+        if self.joint is not None:
+            out = self.joint.attach(out, given, graph)
+        return self.rebuild(list(out))

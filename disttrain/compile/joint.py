@@ -1,0 +1,390 @@
+"""Backward of a captured call: the graph that its results stand in, captured with them.
+
+When results of a function require grad, the walk that a later backward would do is done once, at
+capture, for each set of results that may get gradients (what gets none must not be touched: zero
+times infinity is no zero). A replay gives its results one node; when backward reaches it, it runs
+the captured walk for those of its results that have a gradient. The edges of the node lead to the
+inputs and the leaves, where the engine goes on as ever.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..context import thread
+from ..core.engine import Walk, discard
+from ..core.grad_mode import set_state
+from ..core.node import AccumulateGrad, GraphNode, Node, Output, next_seq
+from ..core.tensor import Tensor, wrap
+from ..errors import AutogradError
+from .capture import Capture
+from .graph import Graph
+from .instruction import Instruction, Var
+
+_ALL_SETS = 4  # results up to which every set of them is captured; of more, single ones and all
+
+
+@dataclass
+class Sweep:
+    """One walk as instructions: from gradients of some results to gradients at the ends."""
+
+    results: tuple[int, ...]  # which of the results that require grad
+    instructions: list[Instruction]
+    starts: tuple[Var, ...]
+    ends: tuple[Any, ...]  # Var or None, per end
+    graph: Any = None
+
+
+class Joint:
+    """How the results of a function lead back to its inputs and leaves.
+
+    ``places``: the outputs that require grad. ``freed``: why backward through them is impossible.
+    ``ends``: ("input", number) or ("leaf", tensor), where gradients arrive.
+    """
+
+    def __init__(self, places: list[int], shapes: tuple, freed: str | None) -> None:
+        self.places, self.shapes, self.freed = places, shapes, freed
+        self.ends: list[tuple[str, Any]] = []
+        self.sweeps: list[Sweep] = []
+        self.held: list[int] = []  # which inputs and tensors from outside backward reads
+        self.saved: tuple[Var, ...] = ()  # which values made on the way
+
+    # --- a replay ---------------------------------------------------------------------------
+    def attach(self, outputs: tuple, inputs: list[Tensor], graph: Graph) -> tuple:
+        """Give the results of one replay their node; the outputs without what it saved."""
+        results = outputs[: len(outputs) - len(self.saved)]
+        kept = outputs[len(results) :]
+        node: GraphNode
+        if self.freed is not None:
+            node = Freed(self.freed, self.shapes)
+        else:
+            edges = tuple(
+                inputs[at].graph_node() if kind == "input" else at._node for kind, at in self.ends
+            )
+            given = (*inputs, *graph.captured)
+            node = Replayed(self, edges, tuple(given[i] for i in self.held), kept)
+        single = len(self.places) == 1
+        for i, at in enumerate(self.places):
+            results[at]._node = node if single else Output(node, i)
+        return results
+
+    def sweep(self, present: tuple[int, ...]) -> Sweep | None:
+        return next((s for s in self.sweeps if s.results == present), None)
+
+
+class Freed(GraphNode):
+    """The node of results whose graph the function itself used up."""
+
+    saved = None
+
+    def __init__(self, why: str, shapes: tuple) -> None:
+        self.why = why
+        _set_shapes(self, shapes)
+        self.seq = next_seq()
+
+    def name(self) -> str:
+        return "CompiledBackward"
+
+    def release(self) -> None:
+        """There is nothing to release."""
+
+    def run(self, g: Any, tensors: bool, wanted: tuple | None = None) -> tuple:
+        raise AutogradError(self.why)
+
+
+class Replayed(GraphNode):
+    """The node of one replay's results."""
+
+    wants_none = True  # for results without a gradient
+
+    def __init__(self, joint: Joint, edges: tuple, outside: tuple, kept: tuple) -> None:
+        self.joint, self.edges = joint, edges
+        self.saved: tuple | None = (*outside, *kept)
+        self.versions = [t._version for t in (*outside, *kept)]
+        _set_shapes(self, joint.shapes)
+        self.seq = next_seq()
+
+    def name(self) -> str:
+        return "CompiledBackward"
+
+    def __repr__(self) -> str:
+        return f"<{self.name()} object at {hex(id(self))}>"
+
+    def release(self) -> None:
+        if self.saved:
+            self.saved = None
+
+    def run(self, g: Any, tensors: bool, wanted: tuple | None = None) -> tuple:
+        """The gradients for the edges, of those results that have one."""
+        if tensors and thread.grad_enabled:
+            raise AutogradError(
+                "backward: create_graph=True goes through the results of a compiled function, "
+                "whose captured backward has no derivative; call the function itself "
+                "(run.fn, or the module before dt.compile) where second derivatives are needed"
+            )
+        gs = g if g.__class__ is tuple else (g,)
+        if tensors:
+            gs = tuple(None if x is None else x.array for x in gs)
+        present = tuple(i for i, x in enumerate(gs) if x is not None)
+        found = self._through(present, gs)
+        if wanted is not None:
+            found = [r if want else None for r, want in zip(found, wanted, strict=True)]
+        return tuple(wrap(r) if tensors and r is not None else r for r in found)
+
+    def _through(self, present: tuple, gs: tuple) -> list:
+        sweep = self.joint.sweep(present)
+        if sweep is not None:
+            return self._run(sweep, [gs[i] for i in present])
+        total: list = [None] * len(self.edges)
+        for i in present:
+            for k, r in enumerate(self._through((i,), gs)):
+                total[k] = r if total[k] is None else total[k] if r is None else total[k] + r
+        return total
+
+    def _run(self, sweep: Sweep, gs: list) -> list:
+        if self.saved is None:
+            raise AutogradError(
+                f"backward: {self.name()} was already run and its saved tensors were freed; to "
+                "backward through the graph a second time, pass retain_graph=True the first time"
+            )
+        tensors = self.saved
+        for at in sweep.graph.reads:
+            t = tensors[at]
+            if t._version != self.versions[at]:
+                site = t._st.site if t._st is not None else None
+                raise AutogradError(
+                    f"backward: a tensor of shape {list(t.shape)}, which {self.name()} needs for "
+                    "the gradient, was changed in-place (modified by an inplace operation"
+                    f"{f' at {site}' if site else ''}); use the out-of-place form there, or "
+                    ".clone() the tensor first"
+                )
+        return sweep.graph.run([t.array for t in tensors], gs)
+
+
+def _set_shapes(node: Any, shapes: tuple) -> None:
+    node.shape, node.dtype = shapes[0]
+    node.shapes = shapes if len(shapes) > 1 else None
+
+
+class Backward:
+    """The instructions of a sweep laid out for running: on the arrays that its node holds."""
+
+    def __init__(self, sweep: Sweep, names: list[Var]) -> None:
+        slots = {var: i for i, var in enumerate(names)}
+        used = {a for ins in sweep.instructions for a in ins.args if isinstance(a, Var)}
+        used |= {e for e in sweep.ends if isinstance(e, Var)}
+        self.reads = [slots[v] for v in names if v in used]
+        for var in sweep.starts:
+            slots[var] = len(slots)
+        self.constants: list = []
+        self.steps = []
+        for ins in sweep.instructions:
+            for o in ins.outputs:
+                slots.setdefault(o, len(slots))
+        size = len(slots)
+        for ins in sweep.instructions:
+            given = []
+            for a in ins.args:
+                if isinstance(a, Var):
+                    given.append(slots[a])
+                else:
+                    given.append(size + len(self.constants))
+                    self.constants.append(a)
+            made = [slots[o] for o in ins.outputs]
+            many = ins.prim.multi and not ins.prim.mutates
+            self.steps.append((ins.prim, given, ins.params, made, many))
+        self.blank = [None] * (size - len(names) - len(sweep.starts))
+        self.ends = [None if e is None else slots[e] for e in sweep.ends]
+
+    def run(self, arrays: list, gs: list) -> list:
+        """The gradients at the ends."""
+        values = [*arrays, *gs, *self.blank, *self.constants]
+        for prim, given, params, made, many in self.steps:
+            result = prim.compute([values[i] for i in given], params)
+            if many:
+                for slot, r in zip(made, result, strict=True):
+                    values[slot] = r if r.__class__ is np.ndarray else np.asarray(r)
+            elif made:
+                values[made[0]] = result if result.__class__ is np.ndarray else np.asarray(result)
+        return [None if e is None else values[e] for e in self.ends]
+
+
+# --- capturing --------------------------------------------------------------------------------
+def differentiate(recorder: Capture, outputs: list) -> tuple[Joint | None, str | None]:
+    """Capture how the outputs that require grad lead back (with ``recorder`` still on the stack),
+    or say why that cannot be. Neither, when no output has a graph."""
+    places, known = [], set()
+    for i, o in enumerate(outputs):
+        if not isinstance(o, Tensor) or o.graph_node() is None:
+            continue
+        if any(o is t for t in recorder.given) or id(o) in recorder.old:
+            continue
+        base = o._base
+        if base is not None and (
+            id(base) in recorder.old or any(base is t for t in recorder.given)
+        ):
+            return None, "it returns a view of a tensor from outside, with gradients recorded"
+        if o.is_leaf:
+            return None, "it returns a new leaf that requires grad; make it outside"
+        if id(o) not in known:
+            known.add(id(o))
+            places.append(i)
+    if not places:
+        return None, None
+    return _Differentiation(recorder, [outputs[i] for i in places], places).joint()
+
+
+class _Differentiation:
+    """The graph above some results, up to where it was when the function began."""
+
+    def __init__(self, recorder: Capture, results: list[Tensor], places: list[int]) -> None:
+        self.recorder, self.results, self.places = recorder, results, places
+        self.why: str | None = None
+        self.freed: str | None = None
+        self.ends: dict[Any, tuple[str, Any]] = {}  # (node, index) -> where gradients arrive
+        self.inputs = {}
+        for i, t in enumerate(recorder.given):
+            if t.graph_node() is not None:
+                self.inputs.setdefault(_place(t._node), i)
+        self._look()
+
+    def _look(self) -> None:
+        seen: set = set()
+        todo = [t._node for t in self.results]
+        while todo:
+            edge = todo.pop()
+            place = _place(edge)
+            node = place[0]
+            if self._is_end(place):
+                continue
+            if node in seen:
+                continue
+            seen.add(node)
+            self._inspect(node)
+            todo += [e for e in node.edges if e is not None]
+
+    def _is_end(self, place: tuple) -> bool:
+        node = place[0]
+        if place in self.inputs:
+            self.ends.setdefault(place, ("input", self.inputs[place]))
+        elif isinstance(node, AccumulateGrad):
+            leaf = node.variable
+            if leaf is not None and id(leaf) in self.recorder.old:
+                self.ends.setdefault(place, ("leaf", leaf))
+        elif node.seq <= self.recorder.start:
+            self.why = "its result belongs to a graph that was made before, outside"
+        else:
+            return False
+        return True
+
+    def _inspect(self, node: Any) -> None:
+        if node.tensor_hooks or node.retained or node.pre_hooks or node.post_hooks:
+            self.why = "hooks are set on gradients inside of it, which a replay would not run"
+        elif node.__class__ is not Node:
+            self.why = f"{node.name()}, a Function of its own, is part of its result's graph"
+        else:
+            self.freed = self.freed or _complaint(node)
+
+    def joint(self) -> tuple[Joint | None, str | None]:
+        joint = Joint(self.places, tuple(t.meta() for t in self.results), self.freed)
+        if self.freed is not None:
+            return joint, None
+        if self.why is not None:
+            return None, self.why
+        joint.ends = list(self.ends.values())
+        n = len(self.results)
+        sizes = range(1, n + 1) if n <= _ALL_SETS else (1, n)
+        for size in sizes:
+            for present in itertools.combinations(range(n), size):
+                try:
+                    joint.sweeps.append(self._sweep(present))
+                except AutogradError as error:
+                    joint.freed = str(error)
+                    return joint, None
+        return joint, None
+
+    def _sweep(self, present: tuple[int, ...]) -> Sweep:
+        recorder = self.recorder
+        roots = [self.results[i] for i in present]
+        starts = [wrap(np.ones(*t.meta())) for t in roots]
+        names = tuple(recorder._define(s) for s in starts)
+        first = len(recorder.instructions)
+        targets = {node for node, _ in self.ends}
+        before = thread.grad_enabled, recorder.walked
+        set_state({"grad_enabled": False})
+        try:
+            walk = _Inner([t._node for t in roots], targets)
+            for node, index in self.ends:
+                walk.captures.setdefault(node, {})[index] = None
+            for t, s in zip(roots, starts, strict=True):
+                walk.feed(t._node, s)
+            walk.run()
+        finally:
+            set_state({"grad_enabled": before[0]})
+            recorder.walked = before[1]
+            taken = recorder.instructions[first:]
+            del recorder.instructions[first:]
+        found = [walk.captures[node][index] for node, index in self.ends]
+        ends = tuple(None if g is None else recorder.var(g) for g in found)
+        return Sweep(present, taken, names, ends)
+
+
+class _Inner(Walk):
+    """A walk that ends at its targets, wherever these lead."""
+
+    def __init__(self, roots: list, targets: set) -> None:
+        self.cut = targets
+        super().__init__(roots, discard, keep=True, tensors=True, targets=targets)
+
+    def _below(self, node: Any) -> tuple:
+        return () if node in self.cut else node.edges
+
+    def _count_only(self, order: list) -> None:
+        for node in self.cut:
+            self.needed[node] = False  # type: ignore[index]
+        super()._count_only([node for node in order if node not in self.cut])
+
+
+def _place(edge: Any) -> tuple:
+    return (edge.node, edge.index) if edge.__class__ is Output else (edge, 0)
+
+
+def _complaint(node: Node) -> str | None:
+    """Why a node cannot run any more, if it cannot."""
+    try:
+        node.check()
+    except AutogradError as error:
+        return str(error)
+    return None
+
+
+def join(graph: Graph, joint: Joint, names: dict[Var, Var]) -> Graph | None:
+    """The graph, giving also what backward needs, with the sweeps laid out accordingly (``names``:
+    what values of the recording are called in the graph). None when backward reads a gradient."""
+    outside = (*graph.inputs, *graph.outside())
+    made = {o for ins in graph.instructions for o in ins.outputs}
+    used: set[Var] = set()
+    for sweep in joint.sweeps:
+        sweep.ends = tuple(names.get(e, e) for e in sweep.ends)
+        wanted = {e for e in sweep.ends if isinstance(e, Var)}
+        keep = []
+        for ins in reversed([ins.renamed(names) for ins in sweep.instructions]):
+            if ins.effect or any(o in wanted for o in ins.outputs):
+                keep.append(ins)
+                wanted.update(a for a in ins.args if isinstance(a, Var))
+        sweep.instructions = keep[::-1]
+        used |= wanted
+    if any(v in used for v in graph.owners):
+        return None
+    joint.held = [i for i, v in enumerate(outside) if v in used]
+    joint.saved = tuple(sorted((v for v in used if v in made), key=lambda v: v.number))
+    for sweep in joint.sweeps:
+        sweep.graph = Backward(sweep, [*(outside[i] for i in joint.held), *joint.saved])
+    count = len(graph.outputs)
+    results = {graph.outputs[i] for i in joint.places}
+    same = {**graph.same, **{count + k: v not in results for k, v in enumerate(joint.saved)}}
+    return replace(graph, outputs=(*graph.outputs, *joint.saved), same=same)

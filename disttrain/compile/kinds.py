@@ -1,0 +1,169 @@
+"""Kinds of Python things, as far as a capture must tell them apart. Knows no graph."""
+
+from __future__ import annotations
+
+import collections
+import datetime
+import decimal
+import fractions
+import functools
+import os
+import re
+import sys
+import sysconfig
+import threading
+import types
+import weakref
+from typing import Any
+
+import numpy as np
+
+from ..core.device import device
+from ..core.dtypes import dtype
+from ..core.gate import Primitive
+from ..core.node import GraphNode, Output
+from ..core.tensor import Size
+
+PLAIN = (bool, int, float, complex, str, bytes, type(None))
+
+# Values that never change, and callables without state of their own.
+_CONSTANT = (
+    *PLAIN, type(Ellipsis), type(NotImplemented), range, np.dtype, np.generic, np.ufunc, dtype,
+    device, Size, Primitive, GraphNode, Output, re.Pattern, datetime.date, datetime.time,
+    datetime.timedelta, datetime.tzinfo, decimal.Decimal, fractions.Fraction, os.PathLike,
+    types.CodeType, types.MethodDescriptorType,
+    types.WrapperDescriptorType, types.MethodWrapperType, types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType, types.MemberDescriptorType, types.GenericAlias, types.UnionType,
+    type(np.dot), type(threading.Lock()), type(threading.RLock()),
+)  # fmt: skip
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+# Parts of the package that keep state of the world; they are watched as a user's program is.
+_OUTWARD = ("data", "distributed", "comm", "serialize", "metrics")
+_OUTWARD_FILES = tuple(_PACKAGE + part for part in _OUTWARD)
+_OUTWARD_NAMES = tuple(f"disttrain.{part}" for part in _OUTWARD)
+_PYTHON = sysconfig.get_paths()["stdlib"] + os.sep
+_NUMPY = (os.path.dirname(np.__file__) + os.sep, "<frozen")
+_LIBRARY_NAMES = frozenset({*sys.stdlib_module_names, "numpy", "ml_dtypes"})
+OURS, LIBRARY, USER = 0, 1, 2
+
+
+@functools.cache
+def file_kind(filename: str) -> int:
+    """Whose code a file holds: this package's, the standard library's (and numpy's), the user's."""
+    if filename.startswith(_PACKAGE):
+        return USER if filename.startswith(_OUTWARD_FILES) else OURS
+    python = filename.startswith(_PYTHON) and "site-packages" not in filename
+    return LIBRARY if python or filename.startswith(_NUMPY) else USER
+
+
+def frame_kind(frame: types.FrameType) -> int:
+    """Whose code runs in a frame. Generated code belongs to the module that it was made for."""
+    filename = frame.f_code.co_filename
+    if filename[:1] != "<" or filename.startswith("<frozen"):
+        return file_kind(filename)
+    name = str(frame.f_globals.get("__name__", ""))
+    if name.startswith("disttrain.") and not name.startswith(_OUTWARD_NAMES):
+        return OURS
+    made = name.startswith("namedtuple_") or filename == "<__array_function__ internals>"
+    return LIBRARY if made or name.partition(".")[0] in _LIBRARY_NAMES else USER
+
+
+def is_constant(x: Any) -> bool:
+    """Whether ``x`` never changes, so that its identity says all."""
+    kind = type(x)
+    return kind in PLAIN or (isinstance(x, _CONSTANT) and (is_library(kind) or is_ours(kind)))
+
+
+def is_module(x: Any) -> bool:
+    """Whether ``x`` has parameters and submodules."""
+    return hasattr(type(x), "named_modules") and hasattr(type(x), "named_parameters")
+
+
+def is_optimizer(x: Any) -> bool:
+    """Whether ``x`` updates groups of parameters by planned rules."""
+    return hasattr(type(x), "plan") and hasattr(type(x), "add_param_group")
+
+
+def is_ours(kind: type) -> bool:
+    """Whether a class is this package's own, and does not look at the world."""
+    name = str(kind.__module__)
+    return name.partition(".")[0] == "disttrain" and not name.startswith(_OUTWARD_NAMES)
+
+
+def is_outward(filename: str) -> bool:
+    """Whether a file belongs to a part of this package that keeps state of the world."""
+    return filename.startswith(_OUTWARD_FILES)
+
+
+def is_library(kind: type) -> bool:
+    """Whether a class comes with Python or numpy."""
+    return str(kind.__module__).partition(".")[0] in _LIBRARY_NAMES
+
+
+_FOREIGN_MEMBERS = (
+    types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType,
+)  # fmt: skip
+_OPEN_BASES = (
+    object, dict, list, tuple, set, frozenset, str, int, float, bytes, collections.deque,
+    collections.OrderedDict, collections.defaultdict, BaseException, types.SimpleNamespace,
+    types.ModuleType, type, weakref.ref,
+)  # fmt: skip
+
+
+@functools.lru_cache(maxsize=4096)
+def is_open(kind: type) -> bool:
+    """Whether objects of a class keep all of their state where Python can see it."""
+    return all(
+        base in _OPEN_BASES or issubclass(base, BaseException) or not _in_c(base)
+        for base in kind.__mro__
+    )
+
+
+def _in_c(kind: type) -> bool:
+    return any(
+        isinstance(member, _FOREIGN_MEMBERS) and name not in ("__dict__", "__weakref__")
+        for name, member in vars(kind).items()
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def slots_of(kind: type) -> tuple[str, ...]:
+    """The names of all slots of a class."""
+    return tuple(
+        name
+        for base in kind.__mro__
+        for name, member in vars(base).items()
+        if isinstance(member, types.MemberDescriptorType) and base not in _OPEN_BASES
+    )
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two values mean the same to every program: one object, or equal constants of one
+    type (1, 1.0 and True differ, so do 0.0 and -0.0; nan is itself)."""
+    if a is b:
+        return True
+    kind = type(a)
+    if kind is not type(b):
+        return False
+    if kind in (float, complex):
+        return repr(a) == repr(b)
+    if kind in PLAIN:
+        return a == b
+    if kind in (tuple, frozenset) or issubclass(kind, Size):
+        return len(a) == len(b) and all(map(same, _ordered(a), _ordered(b)))
+    if isinstance(a, np.generic):
+        return a.tobytes() == b.tobytes()
+    if kind is types.MethodType:
+        return a.__self__ is b.__self__ and a.__func__ is b.__func__
+    return isinstance(a, (np.dtype, dtype, device, range, datetime.date)) and bool(a == b)
+
+
+def _ordered(x: Any) -> Any:
+    return sorted(x, key=repr) if isinstance(x, frozenset) else x
+
+
+def shown(x: Any) -> str:
+    """A value in a message."""
+    text = repr(x) if isinstance(x, (*PLAIN, tuple)) else f"<{type(x).__name__}>"
+    return text if len(text) < 60 else f"{text[:56]} ..."

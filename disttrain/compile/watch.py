@@ -1,0 +1,164 @@
+"""Watching one run: which code of the program runs, and what it asks the world.
+
+Python calls a profile function for every call of Python code and of C functions. Code of the
+program is noted (``reach`` follows its names); a C function whose result depends on more than its
+arguments (clocks, files, random numbers, the environment), or that has an effect outside (printing)
+means that a replay could not stand for the run.
+"""
+
+from __future__ import annotations
+
+import builtins
+import collections
+import datetime
+import decimal
+import fractions
+import functools
+import random
+import re
+import sys
+import types
+from typing import Any
+
+import numpy as np
+
+from .code import preceding
+from .kinds import LIBRARY, OURS, USER, frame_kind, is_outward
+
+_PURE_MODULES = frozenset(
+    "math cmath _operator operator itertools _functools _collections _collections_abc _abc _struct "
+    "_json _bisect _heapq _statistics _string unicodedata binascii zlib _weakref _sre _datetime "
+    "_decimal _typing _stat _codecs _ast".split()
+)
+_PURE_SYS = frozenset("intern getsizeof _getframe exc_info getrecursionlimit is_finalizing".split())
+_IMPURE = frozenset("open input print breakpoint __import__".split())
+_LOOKUPS = frozenset("getattr setattr hasattr delattr".split())
+_ALL_NAMES = frozenset("vars dir globals locals __reduce_ex__ __reduce__ __getstate__".split())
+_CLOCKS = frozenset("now today utcnow".split())
+_PURE_TYPES = (
+    str, bytes, bytearray, int, float, complex, tuple, list, dict, set, frozenset, range, slice,
+    collections.deque, re.Pattern, re.Match, datetime.date, datetime.time, datetime.timedelta,
+    datetime.tzinfo, decimal.Decimal, fractions.Fraction, types.MappingProxyType, property,
+    types.FunctionType, types.MethodType, types.GeneratorType, types.CodeType, type(None),
+    memoryview, type({}.keys()), type({}.values()), type({}.items()), np.ndarray, np.generic,
+    np.dtype, np.ufunc, BaseException, types.FrameType, types.TracebackType, functools.partial,
+)  # fmt: skip
+
+
+class Watch:
+    """Notes what runs while the ``with`` block lasts, on this thread.
+
+    ``codes``: code of the program that ran, with its globals. ``refused``: the first thing that a
+    replay could not repeat. ``everything``: attributes were looked up by names made on the way.
+    """
+
+    def __init__(self) -> None:
+        self.codes: dict[types.CodeType, dict] = {}
+        self.refused: str | None = None
+        self.everything = False
+        self._stream = _numpy_state()
+
+    @staticmethod
+    def possible() -> bool:
+        """Whether nobody else is profiling this thread."""
+        return sys.getprofile() is None
+
+    def __enter__(self) -> Watch:
+        sys.setprofile(self._event)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        sys.setprofile(None)
+        if self._stream != _numpy_state():
+            self._refuse("it draws random numbers of numpy's")
+
+    def _refuse(self, why: str) -> None:
+        self.refused = self.refused or why
+
+    def _event(self, frame: types.FrameType, event: str, arg: Any) -> None:
+        code = frame.f_code
+        kind = frame_kind(frame)
+        if kind == OURS:
+            return
+        if event == "call":
+            if code not in self.codes and (kind != LIBRARY or not _for_us(frame)):
+                self.codes[code] = frame.f_globals
+                if is_outward(code.co_filename):
+                    part = str(frame.f_globals.get("__name__"))
+                    self._refuse(f"it uses {part} at {_site(frame.f_back or frame)}, which a "
+                                 "replay would not do again")  # fmt: skip
+        elif event == "c_call" and (kind != LIBRARY or not _for_us(frame)):
+            self._called(frame, arg)
+
+    def _called(self, frame: types.FrameType, fn: Any) -> None:
+        name, owner = getattr(fn, "__name__", ""), getattr(fn, "__self__", None)
+        if owner is builtins and name in _LOOKUPS:
+            self.everything |= not _spelled(frame)
+        elif name in _ALL_NAMES:
+            self.everything = True
+        elif not _pure(name, owner):
+            what = f"{getattr(owner, '__name__', type(owner).__name__)}.{name}"
+            what = name if owner is builtins else what
+            self._refuse(
+                f"it calls {what}() at {_site(frame)}, which a replay would not call again"
+            )
+
+
+def _pure(name: str, owner: Any) -> bool:
+    """Whether a C function's result depends on its arguments alone, and nothing else notices."""
+    if isinstance(owner, types.ModuleType):
+        module = owner.__name__
+        if owner is builtins:
+            return name not in _IMPURE
+        if module == "sys":
+            return name in _PURE_SYS
+        return module in _PURE_MODULES or (
+            module.partition(".")[0] in ("numpy", "ml_dtypes") and ".random" not in module
+        )
+    if isinstance(owner, type):
+        return name not in _CLOCKS and not issubclass(owner, random.Random)
+    return owner is None or isinstance(owner, _PURE_TYPES) or _plain_object(name)
+
+
+def _plain_object(name: str) -> bool:
+    """Methods that every object inherits."""
+    return hasattr(object, name)
+
+
+def _spelled(frame: types.FrameType) -> bool:
+    """Whether the name that ``getattr`` and its like look up stands in the code as a text."""
+    call, *before = preceding(frame.f_code).get(frame.f_lasti, [None])
+    back = (call.arg or 0) - 2 if call is not None else -1  # a default may follow the name
+    return (
+        0 <= back < len(before) - 1
+        and all(ins.opname.startswith("LOAD_") for ins in before[: back + 2])
+        and "ATTR" not in "".join(ins.opname for ins in before[:back])
+        and before[back].opname == "LOAD_CONST"
+    )
+
+
+def _for_us(frame: Any) -> bool:
+    """Whether a frame of the standard library works for this package, not for the program."""
+    while frame is not None:
+        kind = frame_kind(frame)
+        if kind != LIBRARY:
+            return kind == OURS
+        frame = frame.f_back
+    return False
+
+
+def _site(frame: Any) -> str:
+    while frame.f_back is not None and (
+        frame_kind(frame) != USER or is_outward(frame.f_code.co_filename)
+    ):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
+
+
+def _numpy_state() -> Any:
+    """Where numpy's own stream of random numbers is, if it was ever loaded."""
+    legacy = sys.modules.get("numpy.random.mtrand")
+    if legacy is None:
+        return None
+    state = legacy._rand.get_state()
+    return state[1].tobytes(), state[2:]

@@ -17,7 +17,7 @@ from .capture import Capture
 from .entry import Entry, environment
 from .graph import Graph
 from .joint import differentiate, join
-from .kinds import is_constant, is_module
+from .kinds import is_constant, is_module, same
 from .passes import dead_code
 from .reach import Reach
 from .watch import Watch
@@ -234,17 +234,23 @@ def _what(why: str) -> str:
     return why.partition(":")[0].removesuffix(" was replaced").removesuffix(" has other entries")
 
 
-def _state(optimizer: Any) -> tuple:
-    numbers = [{k: v for k, v in g.items() if k != "params"} for g in optimizer.param_groups]
-    return {k: dict(v) for k, v in optimizer.state.items()}, numbers
+def _state(optimizer: Any) -> tuple[dict, list]:
+    """What an optimizer keeps, by parameter and name, and the numbers of its groups."""
+    kept = {}
+    for k, state in optimizer.state.items():
+        for name, v in state.items() if isinstance(state, dict) else [("", state)]:
+            kept[k, name] = v
+    return kept, [x for g in optimizer.param_groups for x in (*g.keys(), *g.values())]
 
 
 def _kept(optimizer: Any, before: tuple) -> bool:
-    """Whether an optimizer has all that it had (new state may have come), and its numbers."""
+    """Whether an optimizer has all that it had (new tensors may have come), and its numbers."""
     now, numbers = _state(optimizer)
-    return numbers == before[1] and all(
-        k in now and all(now[k].get(name) is v for name, v in state.items())
-        for k, state in before[0].items()
+    return (
+        len(numbers) == len(before[1])
+        and all(map(same, numbers, before[1]))
+        and all(k in now and same(now[k], v) for k, v in before[0].items())
+        and all(isinstance(v, Tensor) for k, v in now.items() if k not in before[0])
     )
 
 

@@ -46,7 +46,8 @@ class Entry:
         self.objects = call.objects  # so that their identities are not used again
         self.guard = Guard(around.holders)
         self.optimizers = list(around.optimizers)
-        self.fixed_groups = [around.reads_groups(o) for o in around.optimizers]
+        # Those whose numbers reach the program by the planned update only, and may change.
+        self.planned = [o for o in self.optimizers if not around.reads_groups(o)]
         self._settle_tensors(around, call)
         self._settle_leaves(around, recorder)
         self._settle_updates()
@@ -137,7 +138,7 @@ class Entry:
         """Which instructions are updates, with the group that their numbers come from."""
         of_param = {
             id(p): (o, group)
-            for o in self.optimizers
+            for o in self.planned
             for group in o.param_groups
             for p in group["params"]
         }
@@ -148,20 +149,21 @@ class Entry:
                 owner = of_param.get(id(self.graph.captured[target.number]))
                 if owner is not None and owner[0].plan(owner[1])[0] is ins.prim:
                     self.updates.append((i, *owner))
-        self.plans = [self._plan(o) for o in self.optimizers]
+        self.plans = self._plans()
         self.states = Guard(
             Holder(DICT, state, f"{type(o).__name__}'s state")
             for o in self.optimizers
             for state in o.state.values()
+            if isinstance(state, dict)
         )
         self.kept = [x for o in self.optimizers for x in chain(o.state, o.state.values())]
         self.numbers = self._numbers()
 
-    def _plan(self, o: Any) -> list:
-        return [o.plan(g)[:2] for g in o.param_groups] if self.updates else []
+    def _plans(self) -> list:
+        return [o.plan(g)[:2] for o in self.planned for g in o.param_groups]
 
     def _numbers(self) -> list:
-        return [v for o in self.optimizers for group in o.param_groups for v in group.values()]
+        return [v for o in self.planned for group in o.param_groups for v in group.values()]
 
     def _other_numbers(self) -> str | None:
         kept = [x for o in self.optimizers for x in chain(o.state, o.state.values())]
@@ -173,7 +175,7 @@ class Entry:
         numbers = self._numbers()
         if len(numbers) == len(self.numbers) and all(map(is_, numbers, self.numbers)):
             return None
-        if [self._plan(o) for o in self.optimizers] != self.plans:
+        if self._plans() != self.plans:
             return "an optimizer's update rule changed"
         self._renumber()
         self.numbers = numbers

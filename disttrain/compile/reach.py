@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from ..context import thread
 from ..core.node import AccumulateGrad
 from ..core.random import Generator
 from ..core.tensor import Tensor
@@ -49,6 +50,7 @@ _STREAMS = (random.Random, np.random.Generator, np.random.RandomState, np.random
 _MODULE_STORES = ("_parameters", "_buffers", "_modules")
 _MODULE_OWN = ("training", "_hooks", "forward", *_MODULE_STORES)
 _BOOKKEEPING = ("_non_persistent_buffers_set", "_state_hooks")
+_EVERYWHERE = "optim.state.hooks"  # the rank's slot for hooks of all optimizers
 _GROUP_NAMES = ("param_groups", "defaults", "state_dict")
 _ALWAYS = ("forward", "__call__", "step")
 
@@ -354,9 +356,11 @@ class Reach:
     def _optimizer(self, o: Any, where: str) -> None:
         self.optimizers.append(o)
         where = where or type(o).__name__
-        self._push(o._pre_hooks, f"{where}'s hooks")
-        self._push(o._post_hooks, f"{where}'s hooks")
-        self.holders.append(Holder(NAMES, o.__dict__, where, ("param_groups", "state")))
+        slots = thread.rank.slots
+        self._push(o._hooks, f"{where}'s hooks")
+        self._push(slots.get(_EVERYWHERE, ()), "hooks of all optimizers")
+        self.holders.append(Holder(NAMES, slots, "hooks of all optimizers", (_EVERYWHERE,)))
+        self.holders.append(Holder(NAMES, o.__dict__, where, ("param_groups", "state", "_hooks")))
         self.holders.append(Holder(SEQUENCE, o.param_groups, f"{where}.param_groups"))
         for i, group in enumerate(o.param_groups):
             self._push(group["params"], f"{where}.param_groups[{i}].params")
@@ -366,12 +370,15 @@ class Reach:
             self._by_name.append((o, where))
             self._class(type(o), where)
         for i, state in enumerate(o.state.values()):
-            for name, t in state.items():
+            for name, t in state.items() if isinstance(state, dict) else ():
                 self._push(t, f"{type(o).__name__} state {i}.{name}")
 
     def reads_groups(self, optimizer: Any) -> bool:
-        """Whether the program may look at hyperparameters itself."""
-        return not is_ours(type(optimizer)) or any(n in self.names for n in _GROUP_NAMES)
+        """Whether the program may look at hyperparameters, other than by the planned update."""
+        kind = type(optimizer)
+        own = {c for c in kind.__mro__ for name in ("step", "_update") if name in vars(c)}
+        planned = is_ours(kind) and len(own) == 1 and not optimizer.defaults.get("differentiable")
+        return not planned or any(n in self.names for n in _GROUP_NAMES)
 
     # --- questions --------------------------------------------------------------------------
     def parameters(self) -> list[Tensor]:
@@ -386,7 +393,7 @@ class Reach:
         found = dict(self.labels)
         for o in self.optimizers:
             for i, state in enumerate(list(o.state.values())):
-                for k, t in state.items():
+                for k, t in state.items() if isinstance(state, dict) else ():
                     found[id(t)] = f"{type(o).__name__} state {i}.{k}"
         for m in reversed(self.modules):
             for name, t in (*m.named_parameters(), *m.named_buffers()):

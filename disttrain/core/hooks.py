@@ -17,6 +17,11 @@ class HookHandle:
         self._hooks = weakref.ref(hooks) if isinstance(hooks, HookDict) else lambda: hooks
         hooks[self.id] = hook
 
+    @property
+    def hooks_dict_ref(self) -> Any:
+        """Gives the hooks among which this one is kept (None when they are gone)."""
+        return self._hooks
+
     def remove(self) -> None:
         hooks = self._hooks()
         if hooks is not None:

@@ -1,6 +1,6 @@
 """Layers, losses, containers and initial values, under PyTorch's names."""
 
-from . import functional, init, utils
+from . import functional, global_hooks, init, utils
 from .activation import (
     CELU,
     ELU,

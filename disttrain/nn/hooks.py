@@ -2,29 +2,33 @@
 
 ``_hooks`` of a module maps a kind to its hooks in order of call; a module without any that concern
 calls has ``_hooks = None`` and its calls never come here. Hooks of state dicts are kept apart, in
-``_state_hooks``. Knows a module only by ``forward`` and these two.
+``_state_hooks``. Hooks of all modules belong to the rank (``everywhere``); from the first of them
+on, calls of all modules come here, because ``Module._hooks`` itself is then not None. Knows a
+module only by ``forward`` and these.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import tree
 from ..context import thread
-from ..core import Tensor
-from ..core.hooks import HookDict, HookHandle
+from ..core import Tensor, wrap
+from ..core.node import HookDict, HookHandle
+from ..errors import AutogradError, DTypeError
 from ..ops.declare import primitive
 from ..ops.primitives.batching import fronted
 
 FORWARD_PRE, FORWARD = "forward_pre", "forward"
-BACKWARD_PRE, BACKWARD = "full_backward_pre", "full_backward"
+BACKWARD_PRE, BACKWARD, LAST_NODE = "full_backward_pre", "full_backward", "backward"
 STATE_PRE, STATE_POST, STATE_INNER = "state_dict_pre", "state_dict_post", "state_dict_inner"
 LOAD_PRE, LOAD_POST = "load_state_dict_pre", "load_state_dict_post"
-CALL_KINDS = (FORWARD_PRE, FORWARD, BACKWARD_PRE, BACKWARD)
+CALL_KINDS = (FORWARD_PRE, FORWARD, BACKWARD_PRE, BACKWARD, LAST_NODE)
+PARAMETER, BUFFER, MODULE = "parameter", "buffer", "module"  # registered in a module
+_EVERYWHERE = "nn.hooks"  # the rank's slot for hooks of all modules
 
 
 class Hook(NamedTuple):
@@ -42,9 +46,11 @@ def add(module: Any, kind: str, hook: Hook, prepend: bool = False) -> HookHandle
             f"{type(module).__name__}: a {kind} hook must be callable, {hook.run!r} given"
         )
     store = _store(kind)
-    if getattr(module, store) is None:
-        setattr(module, store, {})
-    hooks = getattr(module, store).setdefault(kind, HookDict())
+    if module.__dict__.get(store) is None:
+        module.__dict__[store] = {}
+    kinds = module.__dict__[store]
+    _refuse_both(kinds, kind)
+    hooks = kinds.setdefault(kind, HookDict())
     before = list(hooks.items()) if prepend else []
     handle = HookHandle(hooks, hook)
     for key, value in before:
@@ -53,10 +59,30 @@ def add(module: Any, kind: str, hook: Hook, prepend: bool = False) -> HookHandle
     return handle
 
 
+def add_everywhere(kind: str, hook: Hook) -> HookHandle:
+    """Keep ``hook`` for all modules of this rank."""
+    kinds: dict[str, HookDict] = thread.rank.slot(_EVERYWHERE, dict)
+    _refuse_both(kinds, kind)
+    return HookHandle(kinds.setdefault(kind, HookDict()), hook)
+
+
+def _refuse_both(kinds: dict[str, HookDict], kind: str) -> None:
+    other = {BACKWARD: LAST_NODE, LAST_NODE: BACKWARD}.get(kind)
+    if other is not None and other in kinds:
+        raise AutogradError(
+            "Cannot use both regular backward hooks and full backward hooks on a single Module "
+            "(or for all modules). Please use only one of them; register_full_backward_hook sees "
+            "the module's own inputs and outputs"
+        )
+
+
 def of(module: Any, kind: str) -> list[Hook]:
-    """The hooks of one kind, in order; a copy, so that hooks may remove themselves."""
-    hooks = getattr(module, _store(kind))
-    return list(hooks[kind].values()) if hooks is not None and kind in hooks else []
+    """The hooks of one kind, in order, those of all modules first; a copy, so that hooks may
+    remove themselves."""
+    hooks = module.__dict__.get(_store(kind))
+    own = list(hooks[kind].values()) if hooks is not None and kind in hooks else []
+    everywhere = thread.rank.slots.get(_EVERYWHERE)
+    return own if everywhere is None else [*everywhere.get(kind, {}).values(), *own]
 
 
 def _store(kind: str) -> str:
@@ -69,10 +95,22 @@ def run_all(module: Any, kind: str, *args: Any) -> None:
         hook.run(*args)
 
 
+def registered(module: Any, kind: str, name: str, value: Any) -> Any:
+    """What is registered as ``name``, after the hooks that look at registrations."""
+    everywhere = thread.rank.slots.get(_EVERYWHERE)
+    for hook in () if everywhere is None else [*everywhere.get(kind, {}).values()]:
+        changed = hook.run(module, name, value)
+        value = value if changed is None else changed
+    return value
+
+
 def call(module: Any, args: tuple, kwargs: dict) -> Any:
     """``module.forward`` with the module's hooks around it."""
-    if not any(module._hooks.values()):
-        module._hooks = None
+    own = module.__dict__.get("_hooks")
+    if own is not None and not any(own.values()):
+        del module.__dict__["_hooks"]
+        own = None
+    if own is None and not any(thread.rank.slots.get(_EVERYWHERE, _NOTHING).values()):
         return module.forward(*args, **kwargs)
     pending = [h for h in of(module, FORWARD) if h.always]
     try:
@@ -83,19 +121,23 @@ def call(module: Any, args: tuple, kwargs: dict) -> Any:
                 _forward_hook(module, hook, args, kwargs, None)
             except Exception as error:
                 warnings.warn(
-                    f"{type(module).__name__}: an always_call forward hook raised while another "
-                    f"error was on its way, and is ignored: {error!r}",
+                    "module forward hook with ``always_call=True`` raised an exception that was "
+                    f"silenced as another error was raised in forward: {error!r} "
+                    f"({type(module).__name__})",
                     stacklevel=3,
                 )
         raise
 
 
+_NOTHING: dict[str, HookDict] = {}
+
+
 def _call(module: Any, args: tuple, kwargs: dict, pending: list[Hook]) -> Any:
     for hook in of(module, FORWARD_PRE):
         args, kwargs = _pre_hook(module, hook, args, kwargs)
-    backward = None
-    if thread.grad_enabled and (of(module, BACKWARD) or of(module, BACKWARD_PRE)):
-        backward = _BackwardHooks(module)
+    full, before = of(module, BACKWARD), of(module, BACKWARD_PRE)
+    backward = _BackwardHooks(module, full, before) if full or before else None
+    if backward is not None:
         args = backward.enter(args)
     result = module.forward(*args, **kwargs)
     for hook in of(module, FORWARD):
@@ -104,7 +146,11 @@ def _call(module: Any, args: tuple, kwargs: dict, pending: list[Hook]) -> Any:
         changed = _forward_hook(module, hook, args, kwargs, result)
         if changed is not None:
             result = changed
-    return result if backward is None else backward.leave(result)
+    result = result if backward is None else backward.leave(result)
+    nodes = of(module, LAST_NODE)
+    if nodes:
+        _hook_last_node(module, nodes, args, result)
+    return result
 
 
 def _pre_hook(module: Any, hook: Hook, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
@@ -118,9 +164,9 @@ def _pre_hook(module: Any, hook: Hook, args: tuple, kwargs: dict) -> tuple[tuple
         return args, kwargs
     if isinstance(changed, tuple) and len(changed) == 2:
         return changed
-    raise TypeError(
-        f"{type(module).__name__}: a forward pre-hook with kwargs must return None or a tuple of "
-        f"(new args, new kwargs); it returned {type(changed).__name__}"
+    raise DTypeError(
+        f"{type(module).__name__}: forward pre-hook must return None or a tuple of (new_args, "
+        f"new_kwargs), but got {changed!r}"
     )
 
 
@@ -148,77 +194,179 @@ _boundary = primitive(
 
 
 class _BackwardHooks:
-    """One call of a module that has backward hooks: nodes before and after it call them."""
+    """One call of a module that has backward hooks: nodes before and after it call them.
 
-    def __init__(self, module: Any) -> None:
-        self.module = module
+    Only tensors that require grad pass through the nodes. For the hooks the gradients of inputs
+    are zeros where nothing comes back to a tensor, None where there is no tensor; those of outputs
+    are None in both cases.
+    """
+
+    def __init__(self, module: Any, full: list[Hook], before: list[Hook]) -> None:
+        self.module, self.full, self.before = module, full, before
         self.num_inputs = 0
-        self.grad_outputs: tuple = ()
+        self.grad_outputs: tuple | None = None
         self.inputs_differentiable = False
 
     def enter(self, args: tuple) -> tuple:
         """Pass the inputs through a node whose gradients are the module's ``grad_input``."""
-        positions = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         self.num_inputs = len(args)
-        through, node = self._boundary([args[i] for i in positions])
+        out, positions, node = self._boundary(args)
         if node is None:
             return args
         self.inputs_differentiable = True
-        node.register_hook(lambda grads, _: self._after(grads, positions))
-        out = list(args)
-        for i, t in zip(positions, through, strict=True):
-            out[i] = t
-        return tuple(out)
+        others = [
+            (i, a.meta()) for i, a in enumerate(args) if isinstance(a, Tensor) and a is out[i]
+        ]
+        node.register_hook(lambda grads, _: self._after(grads, positions, others))
+        return out
 
     def leave(self, result: Any) -> Any:
         """Pass the outputs through a node whose gradients are ``grad_output``."""
-        leaves, rebuild = tree.flatten(result)
-        positions = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
-        through, node = self._boundary([leaves[i] for i in positions])
+        if not isinstance(result, (Tensor, tuple)):
+            warnings.warn(
+                "For backward hooks to be called, module output should be a Tensor or a tuple of "
+                f"Tensors but received {type(result)}",
+                stacklevel=5,
+            )
+            return result
+        given = result if isinstance(result, tuple) else (result,)
+        out, positions, node = self._boundary(given)
         if node is None:
             return result
-        node.register_prehook(self._before)
-        for i, t in zip(positions, through, strict=True):
-            leaves[i] = t
-        return rebuild(leaves)
+        node.wants_none = True
+        node.register_prehook(lambda grads: self._before(grads, positions, len(given)))
+        return out if isinstance(result, tuple) else out[0]
 
     @staticmethod
-    def _boundary(tensors: list[Tensor]) -> tuple[Any, Any]:
-        if not any(t.requires_grad for t in tensors):
-            return tensors, None
+    def _boundary(values: tuple) -> tuple[tuple, list[int], Any]:
+        positions = [i for i, v in enumerate(values) if isinstance(v, Tensor) and v.requires_grad]
+        if not positions or not thread.grad_enabled:
+            return values, [], None
+        tensors = [values[i] for i in positions]
         through = _boundary(*tensors)
-        for t, source in zip(through, tensors, strict=True):
+        out = list(values)
+        for i, t, source in zip(positions, through, tensors, strict=True):
             t._st = source.storage_cell()  # in-place writes to either are seen by both
             t._gen = t._st.gen
-        return through, next(t.grad_fn for t in through if t.grad_fn is not None)
+            out[i] = t
+        node = next(t.grad_fn for t in through if t.grad_fn is not None)
+        if type(values) is tuple:
+            return tuple(out), positions, node
+        return type(values)(*out), positions, node  # a named tuple
 
-    def _before(self, grads: tuple) -> tuple:
-        for hook in of(self.module, BACKWARD_PRE):
-            changed = hook.run(self.module, grads)
+    def _before(self, grads: tuple, positions: list[int], count: int) -> tuple:
+        given = _spread(grads, positions, count)
+        for hook in self.before:
+            changed = hook.run(self.module, given)
             if changed is not None:
-                grads = changed if isinstance(changed, tuple) else (changed,)
-        self.grad_outputs = grads
+                given = self._checked(changed, count, "Backward pre hook", "grad_output")
+        self.grad_outputs = given
         if not self.inputs_differentiable:
-            self._run((None,) * self.num_inputs)
-        return grads
+            self._without_inputs()
+        return tuple(given[i] for i in positions)
 
-    def _after(self, grads: tuple, positions: list[int]) -> tuple:
-        given: list[Any] = [None] * self.num_inputs
-        for i, g in zip(positions, grads, strict=True):
-            given[i] = g
-        changed = self._run(tuple(given))
-        return tuple(changed[i] for i in positions)
-
-    def _run(self, grads: tuple) -> tuple:
-        for hook in of(self.module, BACKWARD):
-            changed = hook.run(self.module, grads, self.grad_outputs)
-            if changed is None:
-                continue
-            changed = changed if isinstance(changed, tuple) else (changed,)
-            if len(changed) != len(grads):
-                raise TypeError(
-                    f"{type(self.module).__name__}: a backward hook returned {len(changed)} "
-                    f"gradients; {len(grads)} are needed, one per input"
+    def _without_inputs(self) -> None:
+        if self.full:
+            warnings.warn(
+                "Full backward hook is firing when gradients are computed with respect to module "
+                "outputs since no inputs require gradients "
+                f"({type(self.module).__name__})",
+                stacklevel=2,
+            )
+        for hook in self.full:
+            changed = hook.run(self.module, (None,) * self.num_inputs, self.grad_outputs)
+            nothing = isinstance(changed, tuple) and all(g is None for g in changed)
+            if changed is not None and not nothing:
+                raise AutogradError(
+                    f"{type(self.module).__name__}: Backward hook for Modules where no input "
+                    "requires gradient should always return None or None for all gradients"
                 )
-            grads = changed
-        return grads
+        self.grad_outputs = None
+
+    def _after(self, grads: tuple, positions: list[int], others: list) -> tuple | None:
+        if self.grad_outputs is None:
+            return None
+        zeros = [wrap(np.zeros(*meta)) for _, meta in others]
+        places = [*positions, *(i for i, _ in others)]
+        given = _spread((*grads, *zeros), places, self.num_inputs)
+        for hook in self.full:
+            changed = hook.run(self.module, given, self.grad_outputs)
+            if changed is not None:
+                given = self._checked(changed, len(given), "Backward hook", "grad_input")
+        self.grad_outputs = None
+        return tuple(given[i] for i in positions)
+
+    def _checked(self, changed: Any, count: int, what: str, name: str) -> tuple:
+        out = changed if isinstance(changed, tuple) else (changed,)
+        if len(out) != count:
+            raise AutogradError(
+                f"{type(self.module).__name__}: {what} returned an invalid number of {name}, got "
+                f"{len(out)}, but expected {count}"
+            )
+        return out
+
+
+def _spread(values: Iterable, positions: list[int], count: int) -> tuple:
+    """``values`` at their positions among ``count`` places, None elsewhere."""
+    out: list[Any] = [None] * count
+    for i, value in zip(positions, values, strict=True):
+        out[i] = value
+    return tuple(out)
+
+
+# --- hooks on the last node of a forward (``register_backward_hook``) ----------------------------
+def _hook_last_node(module: Any, nodes: list[Hook], args: Any, result: Any) -> None:
+    """Let ``nodes`` look at the gradients of the node that made the (first) output."""
+    var = result
+    while not isinstance(var, Tensor):
+        var = next(iter(var.values())) if isinstance(var, dict) else var[0]
+    grad_fn = var.grad_fn
+    if grad_fn is None:
+        return
+    for hook in nodes:
+        grad_fn.register_hook(_of_node(module, hook))
+    missing = _missing_gradients(args, result, grad_fn)
+    if missing:
+        warnings.warn(
+            f"Using non-full backward hooks on a Module that {missing} is deprecated: the hook "
+            "does not see all gradients. Please use register_full_backward_hook",
+            FutureWarning,
+            stacklevel=5,
+        )
+
+
+def _of_node(module: Any, hook: Hook) -> Callable:
+    def run(grad_inputs: tuple, grad_outputs: tuple) -> Any:
+        changed = hook.run(module, grad_inputs, grad_outputs)
+        if changed is None:
+            return None
+        out = changed if isinstance(changed, tuple) else (changed,)
+        if len(out) != len(grad_inputs):
+            raise AutogradError(
+                f"{type(module).__name__}: Backward hook returned an invalid number of "
+                f"grad_input, got {len(out)}, but expected {len(grad_inputs)}"
+            )
+        return out
+
+    return run
+
+
+def _missing_gradients(args: Any, result: Any, grad_fn: Any) -> str:
+    """Why the last node does not stand for the whole forward; empty where it does."""
+    outputs = result if isinstance(result, tuple) else (result,)
+    if not all(isinstance(r, Tensor) for r in outputs):
+        return "does not return a single Tensor or a tuple of Tensors"
+    if not all(isinstance(a, Tensor) for a in args):
+        return "does not take as input a single Tensor or a tuple of Tensors"
+    made_by = {r.grad_fn for r in outputs if r.grad_fn is not None}
+    if len(made_by) > 1:
+        return "gives outputs where outputs are generated by different autograd Nodes"
+    before = {a.grad_fn for a in args if a.grad_fn is not None}
+    reads = {
+        node
+        for node, _ in grad_fn.next_functions
+        if node is not None and node.name() != "AccumulateGrad"
+    }
+    if reads != before:
+        return "does more than one operation, so that the forward contains multiple autograd Nodes"
+    return ""

@@ -83,7 +83,7 @@ class Module(Walk, State, Convert):
         elif isinstance(value, Module):
             _prepare(self, name, "_modules")
             _check_name(self, "submodule", name)
-            d["_modules"][name] = value
+            d["_modules"][name] = hooks.registered(self, hooks.MODULE, name, value)
         elif isinstance(value, Buffer):
             _prepare(self, name, "_buffers")
             self.register_buffer(name, value, value.persistent)
@@ -100,7 +100,7 @@ class Module(Walk, State, Convert):
         elif name in d["_buffers"]:
             if value is not None and not isinstance(value, Tensor):
                 raise TypeError(_cannot_assign(self, name, value, "buffer", "Tensor, nn.Buffer"))
-            d["_buffers"][name] = value
+            d["_buffers"][name] = hooks.registered(self, hooks.BUFFER, name, value)
         else:
             object.__setattr__(self, name, value)
 
@@ -130,6 +130,7 @@ class Module(Walk, State, Convert):
                     f"{type(self).__name__}: parameter {name!r} was made by "
                     f"{param.grad_fn.name()}; a parameter must be a leaf, so compute it in forward"
                 )
+            param = hooks.registered(self, hooks.PARAMETER, name, param)
         self._parameters[name] = param
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
@@ -137,7 +138,7 @@ class Module(Walk, State, Convert):
         _new_name(self, "buffer", name, "_buffers")
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(_cannot_assign(self, name, tensor, "buffer", "Tensor"))
-        self._buffers[name] = tensor
+        self._buffers[name] = hooks.registered(self, hooks.BUFFER, name, tensor)
         if persistent:
             self._non_persistent_buffers_set.discard(name)
         else:
@@ -148,7 +149,7 @@ class Module(Walk, State, Convert):
         _new_name(self, "submodule", name, "_modules")
         if module is not None and not isinstance(module, Module):
             raise TypeError(_cannot_assign(self, name, module, "child module", "nn.Module"))
-        self._modules[name] = module
+        self._modules[name] = hooks.registered(self, hooks.MODULE, name, module)
 
     register_module = add_module
 
@@ -186,7 +187,10 @@ class Module(Walk, State, Convert):
         """``hook(module, grad_input, grad_output)`` when the gradients of the inputs are there."""
         return hooks.add(self, hooks.BACKWARD, hooks.Hook(hook), prepend)
 
-    register_backward_hook = register_full_backward_hook
+    def register_backward_hook(self, hook: Callable) -> HookHandle:
+        """``hook(module, grad_input, grad_output)`` with the gradients of the operation that made
+        the output. Use ``register_full_backward_hook``, which has those of the module itself."""
+        return hooks.add(self, hooks.LAST_NODE, hooks.Hook(hook))
 
     # --- text -------------------------------------------------------------------------------
     def _get_name(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -45,7 +46,13 @@ class State:
         Values share the parameters' memory and are detached, unless ``keep_vars``.
         """
         if args:
-            destination = args[0]
+            warnings.warn(
+                "Positional args are being deprecated, use kwargs instead: state_dict("
+                "destination=..., prefix=..., keep_vars=...)",
+                FutureWarning,
+                stacklevel=2,
+            )
+            destination = args[0] if destination is None else destination
             prefix = args[1] if len(args) > 1 else prefix
             keep_vars = args[2] if len(args) > 2 else keep_vars
         if destination is None:
@@ -64,7 +71,12 @@ class State:
         for hook in hooks.of(self, hooks.STATE_INNER):
             changed = hook.run(self, destination, prefix, metadata)
             destination = destination if changed is None else changed
-        hooks.run_all(self, hooks.STATE_POST, self, destination, prefix, metadata)
+        for hook in hooks.of(self, hooks.STATE_POST):
+            if hook.run(self, destination, prefix, metadata) is not None:
+                raise StateDictError(
+                    f"{type(self).__name__}: state_dict post-hook must return None; it changes "
+                    "the dict that it is given"
+                )
         return destination
 
     def _own_state(self) -> dict[str, Any]:

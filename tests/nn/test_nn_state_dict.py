@@ -135,7 +135,11 @@ def test_extra_state():
 def test_hooks_around_saving_and_loading():
     net, seen = Net(), []
     net.a.register_state_dict_pre_hook(lambda m, prefix, keep: seen.append(prefix))
-    net.register_state_dict_post_hook(lambda m, s, prefix, meta: s.pop("b.seen"))
+
+    def forget(module, state_dict, prefix, metadata):
+        del state_dict["b.seen"]
+
+    net.register_state_dict_post_hook(forget)
     state = net.state_dict()
     assert seen == ["a."] and "b.seen" not in state
 
@@ -152,6 +156,19 @@ def test_hooks_around_saving_and_loading():
     net.register_load_state_dict_post_hook(forgive)
     net.load_state_dict(state)
     assert state["b.old"] is not None
+
+
+def test_a_post_hook_that_returns_something_is_refused():
+    net = Net()
+    net.register_state_dict_post_hook(lambda m, s, prefix, meta: s)
+    with pytest.raises(RuntimeError, match="state_dict post-hook must return None"):
+        net.state_dict()
+
+
+def test_positional_arguments_of_state_dict_are_discouraged():
+    with pytest.warns(FutureWarning, match="Positional args are being deprecated"):
+        state = Net().state_dict({}, "net.")
+    assert all(key.startswith("net.") for key in state)
 
 
 def test_version_travels_as_metadata():

@@ -32,7 +32,12 @@ def nn_modules() -> dict[str, Shim]:
             "UninitializedBuffer",
         ),
         "torch.nn.modules": Shim("torch.nn.modules").take(nn),
-        **_module("torch.nn.modules.module", nn, "Module"),
+        "torch.nn.modules.module": Shim("torch.nn.modules.module")
+        .take(nn, ["Module"])
+        .take(nn.global_hooks),
+        "torch.nn.utils.stateless": Shim("torch.nn.utils.stateless")
+        .take(nn.utils.stateless)
+        .give(_functional_call=dt.func.functional_call),
         **{
             f"torch.nn.modules.{name}": Shim(f"torch.nn.modules.{name}").take(nn) for name in kinds
         },

@@ -1,6 +1,6 @@
 """Helpers around gradients, parameters and sequences."""
 
-from . import rnn, swa
+from . import rnn, stateless, swa
 from .clip import (
     clip_grad_norm_,
     clip_grad_value_,
@@ -17,6 +17,7 @@ __all__ = [
     "get_total_norm",
     "parameters_to_vector",
     "rnn",
+    "stateless",
     "swa",
     "vector_to_parameters",
 ]

@@ -66,6 +66,14 @@ def add_everywhere(kind: str, hook: Hook) -> HookHandle:
     return HookHandle(kinds.setdefault(kind, HookDict()), hook)
 
 
+def set_everywhere(kind: str, hooks: Iterable[Callable]) -> None:
+    """Make ``hooks`` the only ones of that kind for all modules of this rank."""
+    kinds: dict[str, HookDict] = thread.rank.slot(_EVERYWHERE, dict)
+    kinds.pop(kind, None)
+    for run in hooks:
+        add_everywhere(kind, Hook(run))
+
+
 def _refuse_both(kinds: dict[str, HookDict], kind: str) -> None:
     other = {BACKWARD: LAST_NODE, LAST_NODE: BACKWARD}.get(kind)
     if other is not None and other in kinds:

@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import disttrain as dt
 
+from ...nn import hooks
 from . import parallel
 from .shim import Shim
 
 
 def _module(name: str, source: object, *names: str) -> dict[str, Shim]:
     return {name: Shim(name).take(source, names or None)}
+
+
+class _ModuleFile(Shim):
+    """``torch.nn.modules.module``, where programs that reset the hooks of all modules assign new
+    tables of them."""
+
+    _tables: ClassVar = {
+        "_global_forward_hooks": hooks.FORWARD,
+        "_global_forward_pre_hooks": hooks.FORWARD_PRE,
+        "_global_backward_hooks": hooks.BACKWARD,
+        "_global_backward_pre_hooks": hooks.BACKWARD_PRE,
+    }
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        kind = self._tables.get(name)
+        if kind is None:
+            super().__setattr__(name, value)
+            return
+        if kind == hooks.BACKWARD:
+            hooks.set_everywhere(hooks.LAST_NODE, ())
+        hooks.set_everywhere(kind, value.values())
 
 
 def nn_modules() -> dict[str, Shim]:
@@ -32,7 +56,7 @@ def nn_modules() -> dict[str, Shim]:
             "UninitializedBuffer",
         ),
         "torch.nn.modules": Shim("torch.nn.modules").take(nn),
-        "torch.nn.modules.module": Shim("torch.nn.modules.module")
+        "torch.nn.modules.module": _ModuleFile("torch.nn.modules.module")
         .take(nn, ["Module"])
         .take(nn.global_hooks),
         "torch.nn.utils.stateless": Shim("torch.nn.utils.stateless")

@@ -51,6 +51,8 @@ def nn_modules() -> dict[str, Shim]:
         **_module("torch.nn.utils", nn.utils),
         **_module("torch.nn.utils.rnn", nn.utils.rnn),
         **_module("torch.nn.utils.clip_grad", nn.utils.clip),
+        **_module("torch.nn.utils.parametrize", nn.utils.parametrize),
+        **_module("torch.nn.utils.parametrizations", nn.utils.parametrizations),
         **_module(
             "torch.nn.parameter", nn, "Parameter", "Buffer", "UninitializedParameter",
             "UninitializedBuffer",

@@ -45,7 +45,7 @@ def matrix_exp(A: Any) -> Any:
     odd = A @ (odd + b[7] * six + b[5] * four + b[3] * two + b[1] * one)
     even = six @ (b[12] * six + b[10] * four + b[8] * two)
     even = even + b[6] * six + b[4] * four + b[2] * two + b[0] * one
-    out = linalg.inv(even - odd) @ (even + odd)
+    out = linalg.solve(even - odd, even + odd)
     for _ in range(halvings):
         out = out @ out
     return out
@@ -54,7 +54,7 @@ def matrix_exp(A: Any) -> Any:
 def cayley(A: Any) -> Any:
     """The Cayley map of square matrices."""
     one = _eye(A, A.shape[-1])
-    return linalg.inv(one - 0.5 * A) @ (one + 0.5 * A)
+    return linalg.solve(one - 0.5 * A, one + 0.5 * A)
 
 
 def householder_product(A: Any, tau: Any) -> Any:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math as _math
 from typing import Any
 
+import numpy as _np
+
 from ...core import dtypes, fast
 from ...core.tensor import Tensor
 from ...errors import ConfigError, DimError, DTypeError, ShapeError
 from ..primitives import elementwise as el
 from ..primitives import linalg
-from ..primitives.views import permute, reshape
+from ..primitives.views import expand, permute, reshape
 from ..promotion import fitted, same_type
 from .args import in_float32, kinds, numpy_names, one_dim
 from .args import tensor as as_input
@@ -244,6 +246,22 @@ def linalg_norm(
     if pair or isinstance(ord, str):
         return matrix_norm(A, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
     return vector_norm(A, ord, dim, keepdim, dtype=dtype)
+
+
+def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
+    """X with A X = B (``left=False``: X A = B), for square matrices A (..., n, n).
+
+    ``B`` is (..., n, k), or a vector for every matrix: (n,), or A's shape without its last
+    dimension. Raises ``numpy.linalg.LinAlgError`` for a singular matrix.
+    """
+    vector = B.ndim == 1 or (B.ndim == A.ndim - 1 and tuple(B.shape) == tuple(A.shape[:-1]))
+    if vector:
+        return solve(A, B.unsqueeze(-1), left=left).squeeze(-1)  # type: ignore[attr-defined]
+    if not left:
+        return linalg.swap(solve(linalg.swap(A), linalg.swap(B)))
+    before = _np.broadcast_shapes(tuple(A.shape[:-2]), tuple(B.shape[:-2]))
+    one, two = ((*before, *t.shape[-2:]) for t in (A, B))
+    return linalg.solve(expand(A, shape=one), expand(B, shape=two))
 
 
 __all__ = [

@@ -239,3 +239,37 @@ svd = primitive(
     samples=lambda rng: [((rng.normal(size=shape),), {}) for shape in ((3, 3), (4, 2), (2, 3))],
     batch=batched(lambda: svd, lambda p, n: {}),
 )  # fmt: skip
+
+
+def _solve_shape(a: Any, b: Any) -> tuple:
+    if a.shape[-1] != a.shape[-2] or a.shape[-1] != b.shape[-2]:
+        raise ValueError(
+            f"a square matrix and as many rows as it has are needed, {list(a.shape)} and "
+            f"{list(b.shape)} given"
+        )
+    return b.shape, b.dtype
+
+
+def _front_both(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
+    """The batch rule of an operation on the last two dimensions of both arguments."""
+    moved = [
+        front(a, d) if d is not None
+        else expand(reshape(a, shape=(1, *a.shape)), shape=(size, *a.shape))
+        for a, d in zip(args, dims, strict=True)
+    ]  # fmt: skip
+    return solve(*moved), 0
+
+
+# x with a x = b; both have the same dimensions before the last two.
+solve = primitive(
+    "solve", lambda a, b: np.linalg.solve(a, b), "a b",
+    vjp={
+        "a": lambda g, a, out: -matmul(solve(swap(H(a)), g), swap(H(out))),
+        "b": lambda g, a: solve(swap(H(a)), g),
+    },
+    shape=_solve_shape, promote=_one_type("linalg.solve"), batch=_front_both,
+    samples=lambda rng: [
+        ((rng.normal(size=(3, 3)) + 3 * np.eye(3), rng.normal(size=(3, 2))), {}),
+        ((rng.normal(size=(2, 3, 3)) + 3 * np.eye(3), rng.normal(size=(2, 3, 1))), {}),
+    ],
+)  # fmt: skip

@@ -1,7 +1,7 @@
 """``dt.linalg``: norms, products, decompositions, inverses."""
 
 from .ops.functions.linalg import linalg_norm as norm
-from .ops.functions.linalg import matmul, matrix_norm, solve, vector_norm
-from .ops.primitives.linalg import det, inv, svd
+from .ops.functions.linalg import matmul, matrix_norm, solve, svd, vector_norm
+from .ops.primitives.linalg import det, inv
 
 __all__ = ["det", "inv", "matmul", "matrix_norm", "norm", "solve", "svd", "vector_norm"]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as _np
 
 from ...core import dtypes, fast
-from ...core.tensor import Tensor
+from ...core.tensor import Tensor, wrap
 from ...errors import ConfigError, DimError, DTypeError, ShapeError
 from ..primitives import elementwise as el
 from ..primitives import linalg
@@ -18,6 +18,7 @@ from .args import in_float32, kinds, numpy_names, one_dim
 from .args import tensor as as_input
 from .create import zeros_like
 from .elementwise import abs, square
+from .join import cat
 from .reduce import amax, amin, root, sum, typed
 
 _fast_matmul = fast.binary(linalg.matmul)
@@ -262,6 +263,25 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     before = _np.broadcast_shapes(tuple(A.shape[:-2]), tuple(B.shape[:-2]))
     one, two = ((*before, *t.shape[-2:]) for t in (A, B))
     return linalg.solve(expand(A, shape=one), expand(B, shape=two))
+
+
+def svd(A: Tensor, full_matrices: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+    """U, S, Vh with A = U diag(S) Vh, singular values falling.
+
+    ``full_matrices``: U and Vh are square; the vectors that A (..., m, n) does not determine
+    (beyond the first min(m, n)) take no part in backward.
+    """
+    u, s, vh = linalg.svd(A)
+    m, n = A.shape[-2:]
+    if not full_matrices or m == n:
+        return u, s, vh
+    if A.is_meta:
+        square = [zeros_like(A[..., :1, :1]).expand(*A.shape[:-2], k, k) for k in (m, n)]  # type: ignore[attr-defined]
+        return square[0], s, square[1]
+    full_u, _, full_vh = _np.linalg.svd(A.detach().array, full_matrices=True)
+    if m > n:
+        return cat([u, wrap(_np.ascontiguousarray(full_u[..., n:]))], -1), s, vh
+    return u, s, cat([vh, wrap(_np.ascontiguousarray(full_vh[..., m:, :]))], -2)
 
 
 __all__ = [

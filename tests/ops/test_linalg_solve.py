@@ -1,4 +1,4 @@
-"""``linalg.solve``: batches, vectors, both sides, gradients."""
+"""``linalg.solve`` and ``linalg.svd``: batches, vectors, both sides, gradients."""
 
 import numpy as np
 import pytest
@@ -34,3 +34,19 @@ def test_gradients_and_what_does_not_fit():
     assert dt.autograd.gradcheck(dt.linalg.solve, (A, b))
     with pytest.raises(RuntimeError, match="solve"):
         dt.linalg.solve(dt.ones(3, 2), dt.ones(3, 1))
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (4, 2), (2, 3, 5)])
+@pytest.mark.parametrize("full", [True, False])
+def test_singular_values(shape, full):
+    A = dt.tensor(rng.standard_normal(shape)).requires_grad_()
+    u, s, vh = dt.linalg.svd(A, full_matrices=full)
+    m, n = shape[-2:]
+    k = min(m, n)
+    assert u.shape[-2:] == (m, m if full else k) and vh.shape[-2:] == (n if full else k, n)
+    back = (u[..., :k] * s.unsqueeze(-2)) @ vh[..., :k, :]
+    np.testing.assert_allclose(back.detach(), A.detach(), rtol=1e-10, atol=1e-12)
+    gram = (u.transpose(-2, -1) @ u).detach().numpy()
+    np.testing.assert_allclose(gram, np.broadcast_to(np.eye(u.shape[-1]), gram.shape), atol=1e-12)
+    s.sum().backward()
+    np.testing.assert_allclose(A.grad, (u[..., :k] @ vh[..., :k, :]).detach(), atol=1e-12)

@@ -474,9 +474,6 @@ def check_inplace(t: Tensor, name: str) -> None:
             f"{name}: a leaf of shape {list(t.shape)} that requires grad is changed in place while "
             "gradients are recorded; do it under no_grad(), or use the out-of-place form"
         )
-    if t._view is not None and getattr(node, "tensor_hooks", None) is not None:
-        t._gen = -1  # hooks belong to the value that is overwritten: go on from a node without any
-        t.graph_node()
     source = t
     while source._view is not None:
         source, prim, part, _ = source._view
@@ -496,3 +493,6 @@ def check_inplace(t: Tensor, name: str) -> None:
                 f"{name}: a view of a leaf of shape {list(source.shape)} that requires grad is "
                 "changed in place; do it under no_grad(), or on a .clone() of the leaf"
             )
+    if t._view is not None and getattr(node, "tensor_hooks", None) is not None:
+        t._gen = -1  # hooks belong to the value that is overwritten: go on from a node without any
+        t.graph_node()

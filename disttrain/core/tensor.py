@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -69,6 +70,8 @@ class Tensor:
     _st: Storage | None = None
     _view: Any = None  # (source tensor, primitive or None, its output's number or None, params)
     _gen = 0
+    _former: Any = None  # (generation, itself as it was before an in-place change of shape)
+    _stands_for: Any = None  # in such a former self: a weak reference to the tensor
     _grad: Tensor | None = None
     _retains = False
     _idle: Any = None  # the accumulator of a leaf that does not require grad for now
@@ -132,6 +135,9 @@ class Tensor:
         before = self._node
         if self._view is not None and self._view[1] is not None:
             source, prim, part, params = self._view
+            while source._former is not None and self._gen < source._former[0]:
+                source = source._former[1]
+                self._view = (source, prim, part, params)
             if part is not None:
                 prim, params = prim.part(params, part)
             source.graph_node()
@@ -318,7 +324,19 @@ class Tensor:
         base = None if self._view is None else self._view[0]
         while base is not None and base._view is not None:
             base = base._view[0]
-        return base
+        shown = base if base is None or base._stands_for is None else base._stands_for()
+        return None if shown is self else shown
+
+    def leave_behind(self) -> Tensor:
+        """This tensor as it is now, for views of it that exist to go on from. Called before it
+        takes another shape or leaves the graph in place."""
+        before, st = self.alias(), self.storage_cell()
+        before._node, before._view, before._former = self._node, self._view, self._former
+        before._st, before._stands_for = st, self._stands_for or weakref.ref(self)
+        st.gen += 1
+        self._gen = before._gen = st.gen
+        self._former = (st.gen, before)
+        return before
 
     def data_ptr(self) -> int:
         return self.array.__array_interface__["data"][0]

@@ -81,16 +81,14 @@ def _reshaped(name: str, fn: Callable) -> Callable:
     def run(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if inplace.records(self):
             check_inplace(self, name)
+        aliased = self._st is not None
         out = fn(self, *args, **kwargs)
         if out is self:
             return self
-        if self._view is not None and out._view is not None:
-            before = self.alias()
-            before._node, before._st, before._gen = self._node, self._st, self._gen
-            before._view = self._view
-            self._view = (before, *out._view[1:])
-        node = out.graph_node()
+        node, seen = out.graph_node(), self._view is not None or aliased
         touched(self)  # a gradient that needs the old shape must not read the new one
+        if seen and out._view is not None:
+            self._view = (self.leave_behind(), *out._view[1:])
         self.array, self._node = out.array, node
         return self
 

@@ -13,7 +13,7 @@ from ..backends.null import NullArray
 from ..core import dtypes, sharing
 from ..core.device import device, usable
 from ..core.tensor import Tensor, note_read, wrap
-from ..errors import DeviceError, ShapeError
+from ..errors import AutogradError, DeviceError, ShapeError
 from . import api
 from .functions import aliases, comparing, create, storage
 from .functions import elementwise as math
@@ -273,7 +273,13 @@ def resize_(self: Tensor, *sizes: Any) -> Tensor:
 
 
 def detach_(self: Tensor) -> Tensor:
-    """Cut this tensor off the graph, in place."""
+    """Cut this tensor off the graph, in place. A view cannot be: its base stays in the graph."""
+    if self._base is not None:
+        raise AutogradError(
+            f"detach_: can't detach views in-place (shape {list(self.shape)}); use detach() instead"
+        )
+    if self._st is not None:
+        self.leave_behind()
     self._node = None
     return self
 
@@ -285,8 +291,8 @@ Tensor.set_, Tensor.resize_, Tensor.unfold = set_, resize_, aliases.windows
 Tensor.detach_ = detach_
 Tensor.real, Tensor.imag = property(aliases.real), property(aliases.imag)
 Tensor.T = property(lambda self: shape.permute(self, *reversed(range(self.ndim))))
-Tensor.mT = property(lambda self: shape.transpose(self, -2, -1))
-Tensor.H = Tensor.mH = property(aliases.adjoint)
+Tensor.mT = property(aliases.matrix_transpose)
+Tensor.H, Tensor.mH = property(aliases.hermitian), property(aliases.adjoint)
 Tensor.backward = lambda self, gradient=None, retain_graph=None, create_graph=False, inputs=None: (
     core.backward(self, gradient, retain_graph, create_graph, inputs)
 )

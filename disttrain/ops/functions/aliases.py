@@ -63,7 +63,27 @@ def view_as_complex(input: Tensor) -> Tensor:
 
 def adjoint(input: Tensor) -> Tensor:
     """The last two dimensions swapped, conjugated where complex."""
-    return el.H(shape.transpose(input, -2, -1))
+    return el.H(shape.transpose(input, -2, -1) if input.ndim else input)
+
+
+def matrix_transpose(input: Tensor) -> Tensor:
+    """``Tensor.mT``: the last two dimensions swapped."""
+    if input.ndim == 1:
+        raise ShapeError(
+            f"mT: only supported on matrices or batches of matrices; shape {list(input.shape)} "
+            "given"
+        )
+    return shape.transpose(input, -2, -1) if input.ndim else shape.reshape(input, ())
+
+
+def hermitian(input: Tensor) -> Tensor:
+    """``Tensor.H``: the adjoint of a matrix."""
+    if input.ndim not in (0, 2):
+        raise ShapeError(
+            f"H: only supported on matrices (2-D tensors); shape {list(input.shape)} given; use mH "
+            "for batches of matrices"
+        )
+    return adjoint(input)
 
 
 def resolve_conj(input: Tensor) -> Tensor:

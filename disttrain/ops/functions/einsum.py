@@ -79,6 +79,11 @@ def _without_repeats(t: Tensor, term: str) -> tuple[Tensor, str]:
         while term.count(c) > 1:
             i = term.index(c)
             j = term.index(c, i + 1)
+            if t.shape[i] != t.shape[j]:
+                raise ShapeError(
+                    f"einsum: subscript {c} is repeated for an operand but the sizes don't match, "
+                    f"{t.shape[i]} != {t.shape[j]}"
+                )
             t = diagonal(t, offset=0, dim1=i, dim2=j)
             term = term[:i] + term[i + 1 : j] + term[j + 1 :] + c
     return t, term

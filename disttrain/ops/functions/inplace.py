@@ -159,7 +159,7 @@ def _check_overlap(name: str, target: Tensor, source: Any) -> None:
         return
     if not (_is_dense(a) and _is_dense(b)) or not np.may_share_memory(a, b):
         return
-    same = a.__array_interface__["data"] == b.__array_interface__["data"]
+    same = a.__array_interface__["data"][0] == b.__array_interface__["data"][0]
     if not same or a.nbytes != b.nbytes or a.strides != b.strides:
         raise ShapeError(
             f"{name}: unsupported operation: some elements of the input tensor (shape "
@@ -243,7 +243,7 @@ def move_graph(target: Tensor, value: Tensor, whole: bool = False) -> None:
     so does its base. ``whole``: ``value`` does not depend on what ``target`` was."""
     if target._view is None:
         old = target.graph_node()
-        if old is not None and (whole or value.graph_node() is None):
+        if whole or value.graph_node() is None:
             _attach_write(target, old, value, ())
         else:
             target._node = value.graph_node()
@@ -289,11 +289,14 @@ def _copy_value(self: Tensor, src: Tensor) -> Tensor:
 def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     """Write ``src`` (broadcast, converted) into this tensor."""
     if not isinstance(src, Tensor):
-        raise TypeError(f"copy_: a Tensor is needed, {type(src).__name__} given")
+        if not isinstance(src, (int, float, complex, np.generic)):
+            raise TypeError(f"copy_: a Tensor is needed, {type(src).__name__} given")
+        src = wrap(np.asarray(src))
     recording = records(self, src)
     if recording:
         check_inplace(self, "copy_")
-    _check_overlap("copy_", self, src)
+    if src.meta()[0] == self.meta()[0]:
+        _check_overlap("copy_", self, src)
     try:
         value = _copy_value(self, src)
     except ValueError:

@@ -91,7 +91,7 @@ def _view_dtype(input: Tensor, dtype: Any) -> Tensor:
     from_kind = input.dtype
     kind = dtypes.as_dtype(dtype)
     if kind is from_kind:
-        return views.reshape(input, shape=tuple(input.shape))
+        return input.detach()  # as all reinterpretations, no part of the graph
     out = input.detach()
     out.array = input.array.view(kind.np)
     return out
@@ -293,13 +293,15 @@ def broadcast_tensors(*tensors: Tensor) -> tuple:
     if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
         tensors = tuple(tensors[0])
     shape = broadcast_shapes(*[t.shape for t in tensors])
-    return tuple(expand(t, shape) for t in tensors)
+    return tuple(t if tuple(t.shape) == tuple(shape) else expand(t, shape) for t in tensors)
 
 
 def flip(input: Tensor, *dims: Any) -> Tensor:
     """Reverse the order along dimensions."""
-    order = check.size(dims, "flip")
-    return views.flip(input, dims=tuple(check.one_dim(d, input.ndim, "flip") for d in order))
+    order = tuple(check.one_dim(d, input.ndim, "flip") for d in check.size(dims, "flip"))
+    if len(set(order)) != len(order):
+        raise DimError(f"flip: dims={list(order)} names a dimension twice")
+    return views.flip(input, dims=order if input.ndim else ())
 
 
 def fliplr(input: Tensor) -> Tensor:

@@ -77,7 +77,7 @@ diagonal_embed = primitive(
 def _unfold(a: Any, dim: int, size: int, step: int) -> Any:
     """Windows of ``size`` every ``step`` along ``dim``, as a new last dimension."""
     if not a.ndim:
-        a = a.reshape(1)
+        return a.reshape(1)[:size]
     count = (a.shape[dim] - size) // step + 1
     shape = (*a.shape[:dim], count, *a.shape[dim + 1 :], size)
     along = a.strides[dim]
@@ -87,12 +87,14 @@ def _unfold(a: Any, dim: int, size: int, step: int) -> Any:
 
 def _fold_windows(g: Any, dim: int, size: int, step: int, shape: tuple) -> Any:
     """Add windows up where they came from."""
-    out = np.zeros(shape or (1,), g.dtype)
+    if not shape:
+        return g.sum().reshape(())
+    out = np.zeros(shape, g.dtype)
     count = g.shape[dim]
     ahead = (slice(None),) * dim
     for i in range(size):
         out[(*ahead, slice(i, i + (count - 1) * step + 1, step))] += g[..., i]
-    return out.reshape(shape)
+    return out
 
 
 unfold = primitive(

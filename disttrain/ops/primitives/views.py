@@ -91,6 +91,8 @@ def _expand(a: Any, shape: tuple) -> Any:
     if a.dtype.kind == "V" or not a.size or not a.flags.c_contiguous:
         return np.broadcast_to(a, shape)
     lead = len(shape) - a.ndim
+    if lead < 0:
+        return np.broadcast_to(a, shape)  # which says what is wrong
     strides = [0] * lead
     for have, want, stride in zip(a.shape, shape[lead:], a.strides):
         if have != want and have != 1:

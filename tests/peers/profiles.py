@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from peers import elementwise, layers, places, reducing, second, training, viewing
+from peers import elementwise, fitting, layers, places, reducing, second, viewing
 from peers.compare import Difference
 from peers.deliberate import deliberate
 from peers.draw import Draw
@@ -24,7 +24,7 @@ PROFILES: dict[str, Callable[[Draw], None]] = {
     "reducing": reducing.program,
     "second": second.program,
     "layers": layers.program,
-    "training": training.program,
+    "fitting": fitting.program,
 }
 WRITTEN_TO = "has been modified by an inplace operation"
 

@@ -77,7 +77,11 @@ def differentiate(d: Draw) -> None:
     root = d.pick(lambda t: floating(t) and t.requires_grad and not t.is_leaf)
     if root is None:
         return
-    sources = d.tensors(lambda t: floating(t) and t.requires_grad)
+    # Through which results a gradient depends on leaves is a matter of how rules are written.
+    again = any("create_graph" in line for line in d.lines)
+    sources = d.tensors(lambda t: floating(t) and t.requires_grad and (t.is_leaf or not again))
+    if not sources:
+        return
     chosen = d.rng.sample(sources, min(len(sources), d.rng.randint(1, 2)))
     how = d.choice((", create_graph=True", ", create_graph=True", ", retain_graph=True", ""))
     if d.chance(0.7):

@@ -16,7 +16,7 @@ import numpy as np
 from ..context import SLOW, thread
 from .gate import Primitive, finish, gate
 from .node import NOTHING, Node, Output, next_seq
-from .tensor import Storage, Tensor
+from .tensor import Storage, Tensor, wrap
 
 _new = object.__new__
 ndarray = np.ndarray
@@ -97,26 +97,22 @@ def binary(prim: Primitive, otherwise: Callable = gate) -> Callable[[Any, Any], 
     return run
 
 
-def unary(prim: Primitive) -> Callable[..., Any]:
-    """A function of one operand that runs ``prim`` as the gate would; it may be given the
-    parameters as a dict, which must not be changed afterwards."""
+def unary(prim: Primitive) -> Callable[[Any], Any]:
+    """A function of one operand that runs ``prim`` as the gate would."""
     forward = prim.forward
     differentiable = prim.differentiable
     reads = prim.save_bits[0] if prim.save_bits else 0
     saves_out = prim.saves_out
     no_params: dict = {}
 
-    def run(a: Any, params: dict = no_params) -> Any:
+    def run(a: Any) -> Any:
         mode = thread.mode
         if mode == SLOW or not isinstance(a, Tensor):
-            return gate(prim, (a,), params) if isinstance(a, Tensor) else prim(a, **params)
+            return gate(prim, (a,), no_params) if isinstance(a, Tensor) else prim(a)
         x = a.array
         if x.__class__ is not ndarray or x.dtype.kind != "f":
-            return gate(prim, (a,), params)
-        try:
-            result = forward(x, **params) if params else forward(x)
-        except ValueError:
-            return gate(prim, (a,), params)
+            return gate(prim, (a,), no_params)
+        result = forward(x)
         if result.__class__ is not ndarray:
             result = finish(result)
         out = _new(Tensor)
@@ -136,7 +132,7 @@ def unary(prim: Primitive) -> Callable[..., Any]:
         node.prim = prim
         node.edges = (node_a,)
         node.saved = (a,) if reads else NOTHING
-        node.params = params
+        node.params = no_params
         node.shape = result.shape
         node.dtype = result.dtype
         node.seq = next_seq()
@@ -149,6 +145,51 @@ def unary(prim: Primitive) -> Callable[..., Any]:
 
     run.__name__ = run.__qualname__ = prim.name
     return run
+
+
+def reducer(prim: Primitive) -> Callable[..., Any]:
+    """``run(a, dims, keepdim)``, as the gate would run the reduction ``prim``; without ``dims``
+    over all dimensions. A Tensor and checked dimensions are expected."""
+    forward, reads, saves_out = prim.forward, prim.save_bits[0], prim.saves_out
+
+    def run(a: Any, dims: tuple | None = None, keepdim: bool = False) -> Any:
+        mode = thread.mode
+        x = None if mode == SLOW else a.array
+        if x.__class__ is not ndarray or x.dtype.kind != "f" or not x.size:
+            over = tuple(range(a.ndim)) if dims is None else dims
+            return gate(prim, (a,), {"dims": over, "keepdim": keepdim})
+        if dims is None:
+            dims = ALL_DIMS[x.ndim]
+        result = forward(x, dims, keepdim)
+        out = _new(Tensor)
+        out.array = result if result.__class__ is ndarray else finish(result)
+        if mode:
+            return out
+        st = a._st
+        if st is not None and st.gen != a._gen:
+            a._refresh_node()
+        node_a = a._node
+        if node_a is None:
+            return out
+        out._node = node = _new(Node)
+        node.prim = prim
+        node.edges = (node_a,)
+        node.saved = (a,) if reads else NOTHING
+        node.params = {"dims": dims, "keepdim": keepdim}
+        node.shape = result.shape
+        node.dtype = result.dtype
+        node.seq = next_seq()
+        if reads and st is not None:
+            node.versions = (st.version,)
+        if saves_out:
+            node.out = wrap(out.array)
+        return out
+
+    run.__name__ = run.__qualname__ = prim.name
+    return run
+
+
+ALL_DIMS = [tuple(range(n)) for n in range(65)]  # numpy's limit is 64
 
 
 def viewed(prim: Primitive, source: Any, array: Any, params: dict, mode: int) -> Any:

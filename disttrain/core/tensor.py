@@ -288,7 +288,8 @@ class Tensor:
         out = wrap(self.array)
         st = out._st = self.storage_cell()
         out._gen = st.gen
-        self.watch_results(st)
+        if self._node is not None or self._view is not None:
+            self.watch_results(st)
         return out
 
     @property

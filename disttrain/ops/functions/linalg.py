@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as _np
 
+from ...context import SLOW, thread
 from ...core import dtypes, fast
 from ...core.tensor import Tensor, wrap
 from ...errors import ConfigError, DimError, DTypeError, ShapeError
@@ -26,6 +27,9 @@ _fast_matmul = fast.binary(linalg.matmul)
 
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """The matrix product; vectors and batches as in numpy."""
+    plain = thread.mode != SLOW and isinstance(input, Tensor) and isinstance(other, Tensor)
+    if plain and input.array.ndim > 1 and other.array.ndim > 1:
+        return _fast_matmul(input, other)
     n, m = as_input(input, "matmul").ndim, as_input(other, "matmul", "other").ndim
     if n >= 2 and m >= 2:
         return _fast_matmul(input, other)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import math as _math
 from typing import Any
 
+import numpy as np
+
+from ...context import SLOW, thread
 from ...core import dtypes
-from ...core.fast import unary
+from ...core.fast import reducer
 from ...core.tensor import Tensor
 from ...errors import DTypeError, ShapeError
 from ..primitives import elementwise as el
@@ -33,20 +36,20 @@ def sum(  # noqa: A001
     axis: Any = None, keepdims: bool = False,
 ) -> Tensor:  # fmt: skip
     """The sum over ``dim`` (None: all). ``axis`` and ``keepdims`` are numpy's names."""
-    input = as_input(input, "sum")
+    if not isinstance(input, Tensor):
+        as_input(input, "sum")
     if dtype is not None:
         narrow = sum(typed(input, dtype), dim if axis is None else axis, keepdim or keepdims)
         return typed(narrow, dtype)
     if axis is not None:
         dim = axis
-    keepdim = keepdim or keepdims
-    if dim is None and not keepdim:
-        return _sum(input, _TOTAL[input.ndim])
-    return _sum(input, {"dims": dims(dim, input.ndim, "sum"), "keepdim": keepdim})
+    if dim is not None:
+        dim = dims(dim, input.ndim, "sum")
+    return _sum(input, dim, keepdim or keepdims)
 
 
-_sum = unary(reduce.sum_)
-_TOTAL = [{"dims": tuple(range(n)), "keepdim": False} for n in range(65)]  # numpy's limit is 64
+_sum, _mean = reducer(reduce.sum_), reducer(reduce.mean)
+_amax, _amin = reducer(reduce.amax), reducer(reduce.amin)
 
 
 @numpy_names
@@ -65,17 +68,19 @@ def mean(
     """The mean over ``dim`` (None: all). Integer tensors need ``dtype``. ``axis`` and ``keepdims``
     are numpy's names."""
     input = typed(as_input(input, "mean"), dtype)
-    dim, keepdim = dim if axis is None else axis, keepdim or keepdims
+    if axis is not None:
+        dim = axis
     _needs_floating("mean", input)
-    return reduce.mean(input, dims=dims(dim, input.ndim, "mean"), keepdim=keepdim)
+    if dim is not None:
+        dim = dims(dim, input.ndim, "mean")
+    return _mean(input, dim, keepdim or keepdims)
 
 
 def _needs_floating(where: str, input: Tensor) -> None:
-    kind = input.dtype
-    if not (kind.is_floating_point or kind.is_complex):
+    if input.meta()[1].kind not in "fcV":
         raise DTypeError(
-            f"{where}: a floating-point or complex tensor is needed, {kind!r} given; convert it "
-            "with .float() first"
+            f"{where}: a floating-point or complex tensor is needed, {input.dtype!r} given; "
+            "convert it with .float() first"
         )
 
 
@@ -152,25 +157,29 @@ def std_mean(
 @numpy_names
 def amax(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """The largest value over ``dim``; its gradient is shared among equals."""
-    return _extreme("amax", reduce.amax, input, dim, keepdim)
+    return _extreme("amax", _amax, input, dim, keepdim)
 
 
 @numpy_names
 def amin(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """The smallest value over ``dim``; its gradient is shared among equals."""
-    return _extreme("amin", reduce.amin, input, dim, keepdim)
+    return _extreme("amin", _amin, input, dim, keepdim)
 
 
-def _extreme(where: str, prim: Any, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
+def _extreme(where: str, find: Any, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    if dim is None and thread.mode != SLOW and isinstance(input, Tensor):
+        x = input.array
+        if x.__class__ is np.ndarray and x.dtype.kind == "f" and x.size:
+            return find(input, None, keepdim)
     kinds(where, "biufV", as_input(input, where))
     over = dims(dim, input.ndim, where)
     _not_empty(where, input, over)
-    return prim(input, dims=over, keepdim=keepdim)
+    return find(input, over, keepdim)
 
 
 def _not_empty(where: str, input: Tensor, over: tuple) -> None:
-    shape = tuple(input.shape)
-    if 0 in [shape[d] for d in over]:
+    shape = input.meta()[0]
+    if 0 in shape and 0 in [shape[d] for d in over]:
         raise ShapeError(
             f"{where}: dimensions {list(over)} of the shape {list(shape)} have no elements, so no "
             "extreme; name other dimensions, or leave empty tensors out"
@@ -183,7 +192,7 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:  # noqa: 
     if isinstance(dim, Tensor):
         return el.maximum(input, dim)
     if dim is None:
-        return _extreme("max", reduce.amax, input, None, False)
+        return _extreme("max", _amax, input, None, False)
     return _with_indices("max", reduce.argmax, input, dim, keepdim)
 
 
@@ -193,7 +202,7 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:  # noqa: 
     if isinstance(dim, Tensor):
         return el.minimum(input, dim)
     if dim is None:
-        return _extreme("min", reduce.amin, input, None, False)
+        return _extreme("min", _amin, input, None, False)
     return _with_indices("min", reduce.argmin, input, dim, keepdim)
 
 

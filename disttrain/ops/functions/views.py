@@ -107,11 +107,12 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
 
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Join dimensions ``start_dim`` to ``end_dim`` into one."""
-    n = input.ndim
+    shape = input.meta()[0]
+    n = len(shape)
     if n == 0:
         return _reshape("flatten", input, (1,))
     if end_dim == -1 and 0 <= start_dim < n - 1:
-        out = _seen(input, (*input.meta()[0][:start_dim], -1))
+        out = _seen(input, (*shape[:start_dim], -1))
         if out is not None:
             return out
     first = check.one_dim(start_dim, n, "flatten")
@@ -120,7 +121,6 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
         return input
     if first > last:
         raise ShapeError(f"flatten: start_dim {start_dim} comes after end_dim {end_dim}")
-    shape = input.meta()[0]
     joined = (math.prod(shape[first : last + 1]),)
     return _reshape("flatten", input, shape[:first] + joined + shape[last + 1 :])
 
@@ -236,6 +236,14 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
 
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """Add a dimension of size 1 at ``dim``."""
+    mode = thread.mode
+    if mode != SLOW and dim.__class__ is int:
+        x = input.array
+        n = x.ndim
+        if x.__class__ is ndarray and -n - 2 < dim <= n:
+            sizes = list(x.shape)
+            sizes.insert(dim if dim >= 0 else dim + n + 1, 1)
+            return viewed(views.reshape, input, x.reshape(sizes), {"shape": tuple(sizes)}, mode)
     shape = input.meta()[0]
     d = check.one_dim(dim, len(shape) + 1, "unsqueeze")
     return _reshape("unsqueeze", input, (*shape[:d], 1, *shape[d:]))
@@ -247,7 +255,7 @@ def expand(input: Tensor, *sizes: Any) -> Tensor:
     mode = thread.mode
     if mode != SLOW:
         x = input.array
-        if x.__class__ is ndarray and min(target, default=0) >= 0:
+        if x.__class__ is ndarray and -1 not in target:
             try:
                 array = views.expand.forward(x, target)
             except ValueError:

@@ -23,6 +23,10 @@ def reduced(shape: tuple, dims: tuple, keepdim: bool) -> tuple:
 
 def _spread(g: Any, shape: tuple, dims: tuple, keepdim: bool) -> Any:
     """Broadcast a reduced cotangent back over ``dims``."""
+    if g.__class__ is np.ndarray:
+        if not keepdim and len(dims) != len(shape):
+            g = g.reshape(reduced(shape, dims, True))
+        return expand.forward(g, shape)
     if not keepdim:
         g = reshape(g, shape=reduced(shape, dims, True))
     return expand(g, shape=tuple(shape))
@@ -46,9 +50,9 @@ sum_ = primitive(
 
 
 def _mean(a: Any, dims: tuple, keepdim: bool) -> Any:
-    with np.errstate(invalid="ignore", divide="ignore"):
-        out = add_up(a, dims, keepdim)
-        return (out / out.dtype.type(count(a.shape, dims))).astype(a.dtype, copy=False)
+    kind, n = a.dtype, count(a.shape, dims)
+    out = np.true_divide(add_up(a, dims, keepdim), n)  # 0 / 0 is nan: the mean of nothing
+    return out if out.dtype is kind else out.astype(kind)
 
 
 def _mean_rule(g: Any, dims: tuple, keepdim: bool, a_shape: tuple) -> Any:
@@ -77,12 +81,12 @@ def _same_type(a: Any, dims: tuple, keepdim: bool) -> tuple:
 
 
 amax = primitive(
-    "amax", lambda a, dims, keepdim: a.max(axis=dims, keepdims=keepdim), "a",
+    "amax", lambda a, dims, keepdim: np.maximum.reduce(a, dims, None, None, keepdim), "a",
     vjp={"a": _extreme_rule}, shape=_same_type, samples=matrix_samples(dims=(1,), keepdim=False),
     batch=batched(lambda: amax, up("dims")),
 )  # fmt: skip
 amin = primitive(
-    "amin", lambda a, dims, keepdim: a.min(axis=dims, keepdims=keepdim), "a",
+    "amin", lambda a, dims, keepdim: np.minimum.reduce(a, dims, None, None, keepdim), "a",
     vjp={"a": _extreme_rule}, shape=_same_type, samples=matrix_samples(dims=(1,), keepdim=False),
     batch=batched(lambda: amin, up("dims")),
 )  # fmt: skip

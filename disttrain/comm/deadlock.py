@@ -119,6 +119,10 @@ class Detective:
             self._final = True
             self._write(LEFT if met else DROPPED, [], "closed the group", _ALWAYS)
 
+    def mute(self) -> None:
+        """In a process forked from this rank: write nothing more."""
+        self._final = True
+
     def _write(self, state: int, edges: list, text: str, beat: int = 0) -> None:
         at, words = self._at[self._rank], self._words
         i = at // 8

@@ -276,6 +276,7 @@ class Hub:
         """In a process forked from this rank: it must not speak for it."""
         for transport in self.open:
             transport.disable("it belongs to the process that this one was forked from")
+        self.detective.mute()
         self._needs.clear()
         self._detach()
 

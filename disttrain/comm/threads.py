@@ -3,9 +3,9 @@
 A rank that waits may be freed by another of its threads, so it is stuck only when none of them can
 go on. A thread cannot go on by itself when it waits, without a deadline, in one of Python's own
 waits (``join``, ``Condition``, ``Event``, ``Queue``, ``Future``): somebody else must wake it. A
-thread that sits in the standard library below nothing but libraries (a progress bar's monitor, a
-writer, a server) is parked at its work and calls no collective. Every other thread counts as one
-that computes.
+library's own thread that sits in such a wait, or at a socket (a progress bar's monitor, a writer, a
+server), is parked at its work and calls no collective. Every other thread counts as one that
+computes, and so does a timer.
 
 Knows frames and files; no ranks.
 """
@@ -13,7 +13,11 @@ Knows frames and files; no ranks.
 from __future__ import annotations
 
 import concurrent.futures.thread as futures_thread
+import multiprocessing.connection
 import os
+import queue
+import selectors
+import socket
 import sys
 import sysconfig
 import threading
@@ -23,7 +27,10 @@ _PATHS = sysconfig.get_paths()
 _STDLIB = (_PATHS["stdlib"] + os.sep, _PATHS["platstdlib"] + os.sep)
 _SITE = (_PATHS["purelib"] + os.sep, _PATHS["platlib"] + os.sep)
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_LIBRARIES = (*_STDLIB, *_SITE, _PACKAGE, "<frozen")
+_LIBRARIES = (*_SITE, _PACKAGE)
+_WAITS = {
+    module.__file__ for module in (threading, queue, selectors, socket, multiprocessing.connection)
+}
 
 
 def others_may_move(waiting: set[int]) -> bool:
@@ -44,12 +51,15 @@ def _awaits_others(frame: FrameType) -> bool:
 
 
 def _parked(frame: FrameType | None) -> bool:
-    """Does it sit in the standard library, with no program's own code on its stack?"""
-    top = frame.f_code.co_filename if frame is not None else ""
-    if not top.startswith((*_STDLIB, "<frozen")) or top.startswith(_SITE):
+    """Does it wait, below a library's code and with no program's own code on its stack?"""
+    if frame is None or frame.f_code.co_filename not in _WAITS:
         return False
+    library = False
     while frame is not None:
-        if not frame.f_code.co_filename.startswith(_LIBRARIES):
+        file = frame.f_code.co_filename
+        if file.startswith(_LIBRARIES):
+            library = True
+        elif not file.startswith((*_STDLIB, "<frozen")):
             return False
         frame = frame.f_back
-    return True
+    return library

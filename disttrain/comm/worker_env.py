@@ -43,25 +43,27 @@ FAMILIES = {
 }  # fmt: skip
 
 
-def read_worker_env(env: Mapping[str, str] | None = None) -> WorkerEnv:
-    """The place that the environment gives this process.
+def read_worker_env(
+    env: Mapping[str, str] | None = None, rank: int = -1, world_size: int = -1
+) -> WorkerEnv:
+    """The place of this process: ``rank`` and ``world_size`` where the program gives them (not
+    negative), else what the environment says. A program that gives both needs no environment.
 
-    Raises ``ConfigError`` for a half-set environment; warns when two launchers disagree.
+    Raises ``ConfigError`` where one of the two is known and the other is not; warns when two
+    launchers disagree.
     """
     env = os.environ if env is None else env
-    found = [(name, _family(name, env)) for name in FAMILIES]
-    present = [(name, place) for name, place in found if place is not None]
-    # A program may name a meeting place only, and give rank and size as arguments.
-    name, place = present[0] if present else ("none", (0, 1, 0, 1))
-    for other, theirs in present[1:]:
-        if theirs[:2] != place[:2]:
-            warnings.warn(
-                f"the environment names two places: {name} says rank {place[0]} of {place[1]}, "
-                f"{other} says rank {theirs[0]} of {theirs[1]}; {name}'s is taken",
-                stacklevel=2,
-            )
+    launched = [(name, place) for name in FAMILIES if (place := _family(name, env))]
+    if rank >= 0 or world_size >= 0:
+        place, name = _given(rank, world_size, env, launched), "arguments"
+    else:
+        _check_half_set(env, launched)
+        name, place = launched[0] if launched else ("none", (0, 1, 0, 1))
+        _warn_of_others(name, place, launched)
     port = env.get("MASTER_PORT")
     job = env.get("DISTTRAIN_JOB_FD")
+    if launched and place[:2] != launched[0][1][:2]:
+        job = None  # the program makes a world of its own
     return WorkerEnv(
         *place,
         master_addr=env.get("MASTER_ADDR", "127.0.0.1"),
@@ -82,18 +84,14 @@ def strict_wanted(env: Mapping[str, str] | None = None) -> bool:
     return slots.get(STRICT_SLOT, env.get("DISTTRAIN_STRICT", "0") not in ("", "0"))
 
 
-def _family(name: str, env: Mapping[str, str]) -> tuple[int, int, int, int] | None:
+Place = tuple[int, int, int, int]  # rank, world size, local rank, local world size
+
+
+def _family(name: str, env: Mapping[str, str]) -> Place | None:
+    """The place that one launcher tells; None where it does not tell both numbers."""
     rank, size, local_rank, local_size = FAMILIES[name]
-    have = [v for v in (rank, size) if v in env]
-    if not have or (name != "torchrun" and len(have) < 2):
+    if rank not in env or size not in env:
         return None
-    if len(have) < 2:
-        missing = size if rank in env else rank
-        known = ", ".join(f"{v}={env[v]}" for v in FAMILIES[name] if v in env)
-        raise ConfigError(
-            f"worker environment: {known} is set, but {missing} is not; set both, or start the "
-            "program with dtrun"
-        )
     r, n = _number(rank, env[rank]), _number(size, env[size])
     if not 0 <= r < n:
         raise ConfigError(
@@ -102,6 +100,54 @@ def _family(name: str, env: Mapping[str, str]) -> tuple[int, int, int, int] | No
     local = _number(local_rank, env[local_rank]) if local_rank in env else r
     of = _number(local_size, env[local_size]) if local_size in env else n
     return r, n, local, of
+
+
+def _given(
+    rank: int, size: int, env: Mapping[str, str], launched: list[tuple[str, Place]]
+) -> Place:
+    """The place that the program gives, completed from the environment."""
+    if rank < 0:
+        rank = launched[0][1][0] if launched else _number("RANK", env.get("RANK", "-1"))
+    if size < 0:
+        size = launched[0][1][1] if launched else _number("WORLD_SIZE", env.get("WORLD_SIZE", "-1"))
+    if not 0 <= rank < size:
+        shown = ", ".join(
+            f"{name}={'not given' if value < 0 else value}"
+            for name, value in (("rank", rank), ("world_size", size))
+        )
+        raise ConfigError(
+            f"init_process_group: {shown}; needed is 0 <= rank < world_size "
+            "(give both, or start the program with dtrun)"
+        )
+    local = env.get("LOCAL_RANK"), env.get("LOCAL_WORLD_SIZE")
+    return (
+        rank,
+        size,
+        rank if local[0] is None else _number("LOCAL_RANK", local[0]),
+        size if local[1] is None else _number("LOCAL_WORLD_SIZE", local[1]),
+    )
+
+
+def _check_half_set(env: Mapping[str, str], launched: list[tuple[str, Place]]) -> None:
+    """RANK without WORLD_SIZE, or the other way, means nothing where the program gives nothing."""
+    have = [v for v in FAMILIES["torchrun"][:2] if v in env]
+    if len(have) == 1 and not launched:
+        missing = "WORLD_SIZE" if have == ["RANK"] else "RANK"
+        known = ", ".join(f"{v}={env[v]}" for v in FAMILIES["torchrun"] if v in env)
+        raise ConfigError(
+            f"worker environment: {known} is set, but {missing} is not; set both, give rank= and "
+            "world_size=, or start the program with dtrun"
+        )
+
+
+def _warn_of_others(name: str, place: Place, launched: list[tuple[str, Place]]) -> None:
+    for other, theirs in launched[1:]:
+        if theirs[:2] != place[:2]:
+            warnings.warn(
+                f"the environment names two places: {name} says rank {place[0]} of {place[1]}, "
+                f"{other} says rank {theirs[0]} of {theirs[1]}; {name}'s is taken",
+                stacklevel=3,
+            )
 
 
 def _number(name: str, text: str) -> int:

@@ -11,8 +11,10 @@ from .. import context
 from ..comm import shm
 from ..comm.control import JOB_SLOT, Segment
 from ..comm.group import ProcessGroup
+from ..comm.sim import SimWaiter
+from ..comm.store import PrefixStore
 from ..comm.worker_env import WorkerEnv, read_worker_env
-from ..errors import CommError, ConfigError
+from ..errors import CommError, ConfigError, StoreError
 from .stores import store_for
 
 BACKENDS = ("shm", "gloo", "cpu:shm", "cpu:gloo", "sim")
@@ -21,11 +23,15 @@ SLOT = "distributed"
 
 @dataclass
 class _State:
-    """What a rank keeps: its default group and the store that it was made through."""
+    """What a rank keeps: its default group and the store that it was made through.
+
+    ``made``: the store, where nobody gave it; ``pid``: the process whose groups these are."""
 
     world: ProcessGroup | None = None
     backend: str = ""
     store: Any = None
+    made: Any = None
+    pid: int = 0
     groups: list[ProcessGroup] = field(default_factory=list)
 
 
@@ -82,6 +88,8 @@ def init_process_group(
     away.
     """
     state = _state()
+    if state.pid not in (0, os.getpid()):  # what a parent has, a forked child does not
+        state = context.current().slots[SLOT] = _State()
     if state.world is not None:
         raise ConfigError(
             "init_process_group: the default group exists already; call destroy_process_group() "
@@ -91,20 +99,30 @@ def init_process_group(
     seconds = _seconds(timeout)
     me = context.current()
     job = me.slots.get(JOB_SLOT)
-    if job is not None and store is None and _inherits(init_method, rank, world_size, me):
+    if job is not None and _inherits(init_method, store, rank, world_size, me):
+        if job.slot(me.rank).pid not in (0, os.getpid()):
+            raise ConfigError(
+                f"init_process_group: this process was forked from rank {me.rank}, which is the "
+                "member of the job's group; give init_method=, rank= and world_size= to make a "
+                "group of its own"
+            )
         transport = shm.connect(job, me.rank, me.world_size, job.epoch, seconds)
     else:
-        place = _place(read_worker_env(), rank, world_size)
+        place = read_worker_env(None, rank, world_size)
         me.rank, me.world_size = place.rank, place.world_size
         me.local_rank, me.local_world_size = place.local_rank, place.local_world_size
         transport = _meet(place, init_method, store, seconds)
     state.world = ProcessGroup(transport, strict=strict)
-    state.backend = name
+    state.backend, state.pid = name, os.getpid()
 
 
-def _inherits(init_method: str | None, rank: int, world_size: int, me: context.Rank) -> bool:
-    """Whether the arguments ask for no more than the launcher's own group."""
-    plain = init_method in (None, "", "env://")
+def _inherits(
+    init_method: str | None, store: Any, rank: int, world_size: int, me: context.Rank
+) -> bool:
+    """Whether the arguments ask for no more than the launcher's own group. Simulated ranks have
+    met already, however the program says that they shall."""
+    plain = store is None and init_method in (None, "", "env://")
+    plain = plain or isinstance(me.waiter, SimWaiter)
     return plain and rank in (-1, me.rank) and world_size in (-1, me.world_size)
 
 
@@ -130,30 +148,40 @@ def _seconds(timeout: timedelta | float | None) -> float:
     return value
 
 
-def _place(env: WorkerEnv, rank: int, world_size: int) -> WorkerEnv:
-    """The environment's place, with what the arguments say instead."""
-    if rank < 0 and world_size < 0:
-        return env
-    size = env.world_size if world_size < 0 else world_size
-    mine = env.rank if rank < 0 else rank
-    if not 0 <= mine < size:
-        raise ConfigError(
-            f"init_process_group: rank={mine}, world_size={size}; needed is 0 <= rank < world_size "
-            "(give both, or start the program with dtrun)"
-        )
-    return WorkerEnv(mine, size, mine, size, env.master_addr, env.master_port, env.job_fd)
-
-
 def _meet(place: WorkerEnv, init_method: str | None, store: Any, seconds: float) -> Any:
     if place.world_size == 1:
         return shm.connect_alone(seconds)
     if place.job_fd is not None and store is None and init_method in (None, "env://"):
         segment = Segment.attach(place.job_fd)
         return shm.connect(segment, place.rank, place.world_size, segment.epoch, seconds)
-    if store is None:
-        store = store_for(init_method or "env://", place, seconds)
-    _state().store = store
-    return shm.connect_by_store(store, place.rank, place.world_size, timeout=seconds)
+    if store is not None:
+        _state().store = store
+        return _meet_through(store, place, seconds)
+    deadline = context.now() + seconds
+    while True:
+        made = None
+        try:
+            made = store_for(init_method or "env://", place, seconds)
+            transport = _meet_through(PrefixStore("default", made), place, seconds)
+        except StoreError:  # perhaps the store of an earlier group, which its rank 0 now closes
+            if made is not None:
+                made.close()
+            if place.rank == 0 or context.now() > deadline:
+                raise
+            context.sleep(0.01)
+            continue
+        _state().made, _state().store = made, PrefixStore("default", made)
+        return transport
+
+
+def _meet_through(store: Any, place: WorkerEnv, seconds: float) -> Any:
+    """Through one store groups may be made one after the other: who comes as one of the first n
+    belongs to the first of n ranks, and so on."""
+    number = store.add(f"ranks/{place.world_size}", 1) - 1
+    key = f"group/{place.world_size}/{number // place.world_size}"
+    return shm.connect_by_store(
+        PrefixStore(key, store), place.rank, place.world_size, timeout=seconds
+    )
 
 
 def destroy_process_group(group: ProcessGroup | None = None) -> None:
@@ -165,13 +193,26 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
         return
     if state.world is None:
         raise ConfigError("destroy_process_group: there is no default group to leave")
-    for sub in state.groups:
-        sub.close()
-    world, state.world, state.groups = state.world, None, []
-    world.close()
-    if state.store is not None:
-        state.store.close()
-        state.store = None
+    groups = [*state.groups, state.world]
+    made, state.world, state.groups = state.made, None, []
+    state.store = state.made = None
+    try:
+        _close_all(groups)
+    finally:
+        if made is not None:
+            made.close()
+
+
+def _close_all(groups: list[ProcessGroup]) -> None:
+    """Leave every group. After the first error, which all ranks get, nobody meets any more."""
+    failed: BaseException | None = None
+    for each in groups:
+        try:
+            each.close(abort=None if failed is None else True)
+        except BaseException as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
 
 
 def group_or_default(given: ProcessGroup | None = None) -> ProcessGroup:

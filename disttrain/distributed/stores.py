@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import parse_qs, urlsplit
 
-from ..comm.store import FileStore, PrefixStore, Store, TCPStore
+from ..comm.store import FileStore, Store, TCPStore
 from ..comm.worker_env import WorkerEnv
 from ..errors import ConfigError
 
@@ -30,5 +30,4 @@ def store_for(url: str, place: WorkerEnv, timeout: float) -> Store:
         host, port = place.master_addr, place.master_port
     else:
         raise ConfigError(f"init_method={url!r}: needed is env://, tcp://host:port or file:///path")
-    store = TCPStore(host, port, place.world_size, place.rank == 0, timeout=timeout)
-    return PrefixStore("default", store)
+    return TCPStore(host, port, place.world_size, place.rank == 0, timeout=timeout)

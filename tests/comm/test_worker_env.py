@@ -49,6 +49,35 @@ def test_a_half_set_environment_lists_what_is_set():
         read_worker_env({"WORLD_SIZE": "2"})
 
 
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"WORLD_SIZE": "2"},
+        {"WORLD_SIZE": "7", "LOCAL_WORLD_SIZE": "3"},
+        {"RANK": "9"},
+        {"RANK": "0", "WORLD_SIZE": "2", "DISTTRAIN_JOB_FD": "5"},
+        CASES["Slurm"],
+        CASES["Slurm"] | {"WORLD_SIZE": "9"},
+        {},
+    ],
+)
+def test_what_the_program_gives_needs_no_environment(env):
+    got = read_worker_env(env, rank=1, world_size=3)
+    assert (got.rank, got.world_size, got.family, got.job_fd) == (1, 3, "arguments", None)
+    assert got.local_world_size == 3
+
+
+def test_half_of_it_may_come_from_the_environment():
+    assert read_worker_env({"WORLD_SIZE": "4"}, rank=2).rank == 2
+    assert read_worker_env({"RANK": "1"}, world_size=4).rank == 1
+    assert read_worker_env(CASES["Slurm"], rank=3).world_size == 4
+    env = CASES["torchrun"] | {"DISTTRAIN_JOB_FD": "5"}
+    assert read_worker_env(env, rank=2, world_size=4).job_fd == 5
+    for given in ({"rank": 1}, {"world_size": 3}, {"rank": 3, "world_size": 3}):
+        with pytest.raises(ConfigError, match="needed is 0 <= rank < world_size"):
+            read_worker_env({}, **given)
+
+
 @pytest.mark.parametrize("rank, size", [("4", "4"), ("-1", "4"), ("0", "0"), ("x", "4")])
 def test_numbers_must_make_sense(rank, size):
     with pytest.raises(ConfigError, match="RANK"):

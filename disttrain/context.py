@@ -94,6 +94,7 @@ class Rank:
         self.local_rank, self.local_world_size = local_rank, local_world_size
         self.waiter = Waiter() if waiter is None else waiter
         self.slots: dict[str, Any] = {}
+        self.at_end: list[Callable[[], None]] = []  # what to look after when its program has ended
         self._lock = threading.RLock()
 
     def slot(self, name: str, make: Callable[[], T]) -> T:
@@ -105,6 +106,12 @@ class Rank:
                 if name not in self.slots:
                     self.slots[name] = make()
                 return self.slots[name]
+
+    def end(self) -> None:
+        """The program of this rank has ended well. Raises what is found wrong now."""
+        todo, self.at_end = self.at_end, []
+        for look_after in todo:
+            look_after()
 
 
 _process_rank = Rank()

@@ -100,26 +100,32 @@ def run_rank(plan: Plan, segment: Segment, rank: int, restart: int, body: Callab
             _report(plan, segment, rank, restart, error)
         slot.state = "failed"
         _end_within(FAREWELL, code)
-    code = _finish(code)
+    code, late = _finish(code)
     if is_rank:
+        if late is not None and error is None:
+            _report(plan, segment, rank, restart, late)
         slot.state = "failed" if code else "finished"
     return code
 
 
-def _finish(code: int) -> int:
-    """What Python does at the end of a program: threads, exit handlers, outputs. The exit code."""
+def _finish(code: int) -> tuple[int, BaseException | None]:
+    """What Python does at the end of a program: threads, exit handlers, outputs. The exit code,
+    and what went wrong in doing so."""
+    late = None
     try:
         threading._shutdown()  # type: ignore[attr-defined]  # wait for the program's threads
+        if not code:
+            context.current().end()
         atexit._run_exitfuncs()
-    except BaseException:
+    except BaseException as error:
         traceback.print_exc()
-        code = code or 1
+        late, code = error, code or 1
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except (OSError, ValueError):
             code = code or 1
-    return code
+    return code, late
 
 
 def _end_within(seconds: float, code: int) -> None:

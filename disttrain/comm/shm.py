@@ -313,12 +313,14 @@ class ShmTransport(Transport):
     def close(self, call: Call | None) -> None:
         met = False
         try:
-            if call is not None and not self._broken:
+            if call is None:
+                self.part()
+            elif not self._broken:
                 self._meet_once_more(call)
                 met = True
-            else:
-                self.part()
         finally:
+            if not (met or self.hub.disowned):
+                self.channel.publish(LEFT, self.channel.seq)
             self.disable("it was closed")
             if self in self.hub.open:
                 self.hub.open.remove(self)

@@ -23,7 +23,6 @@ from typing import Any
 from .. import context
 from ..errors import ConfigError, Deadlock, LaunchError, PeerFailed, WaitTimeout
 from .control import JOB_SLOT, Segment
-from .hub import end_program
 from .worker_env import STRICT_SLOT
 
 # A rank that waits also moves its share of what is in flight, piece by piece, so one round in which
@@ -245,7 +244,7 @@ def _run(
     try:
         with context.attach(rank):
             task.result = fn(*args)
-            end_program()
+            rank.end()
     except BaseException as error:
         task.error, task.text = error, tracebacks.format_exc()
         segment.publish_failure(task.rank, f"{type(error).__name__}: {error}", task.text)

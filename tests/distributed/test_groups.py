@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import socket
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -9,8 +16,10 @@ import pytest
 import disttrain as dt
 from disttrain import context
 from disttrain import distributed as dist
-from disttrain.errors import CommError
+from disttrain.compat.torch import spawn as mp
+from disttrain.errors import CollectiveMismatch, CommError, ConfigError, Deadlock, LaunchError
 from launcher import launch
+from support.ranks import run_ranks
 
 LARGE = 400_000  # float32: several chunks of a ring
 
@@ -152,3 +161,350 @@ def test_who_leaves_in_the_middle_is_not_taken_for_a_member(ranks):
 
     for value in ranks.run(body, 2):
         assert value in (1.0, 2.0)
+
+
+# -- what groups leave behind ----------------------------------------------------------------------
+
+
+def usage() -> tuple[int, int]:
+    gc.collect()
+    return len(os.listdir("/proc/self/fd")), threading.active_count()
+
+
+def test_groups_give_everything_back(ranks):
+    """Memory of groups that are over is used again: the arena does not grow."""
+
+    def body():
+        dist.init_process_group()
+        arena = dist.group.WORLD.transport.hub.arena
+        seen = []
+        for k in range(300):
+            group = dist.new_group([1, 0])
+            for count in (5, 9000, LARGE if k % 100 == 0 else 1):
+                x = dt.ones(count)
+                dist.all_reduce(x, group=group, async_op=k % 2 == 0)
+            dist.destroy_process_group(group)
+            if k % 100 == 50:
+                seen.append((arena.used_bytes(), len(arena.spare_blocks), usage()))
+        dist.destroy_process_group()
+        return seen
+
+    for seen in ranks.run(body, 2):
+        assert seen[0] == seen[1] == seen[2]
+        assert seen[0][1] == 1
+
+
+def test_rounds_give_everything_back(ranks):
+    def body():
+        seen = []
+        for k in range(200):
+            dist.init_process_group()
+            x = dt.full((9000,), float(k))
+            dist.all_reduce(x)
+            assert x[0].item() == 2.0 * k
+            arena = dist.group.WORLD.transport.hub.arena
+            dist.destroy_process_group()
+            if k % 50 == 25:
+                seen.append((arena.used_bytes(), usage()))
+        return seen
+
+    for seen in ranks.run(body, 2):
+        assert len(set(seen)) == 1 and seen[0][0] == 0
+
+
+# -- ranks that nobody launched --------------------------------------------------------------------
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+@pytest.mark.parametrize("how", ["env", "tcp", "file", "store"])
+def test_ranks_meet_again_and_again_without_a_launcher(how, tmp_path, monkeypatch):
+    """Also where the environment says only half of who they are."""
+    port, n = free_port(), 3
+    monkeypatch.setenv("WORLD_SIZE", "7")
+    monkeypatch.delenv("RANK", raising=False)
+    if how == "env":
+        monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+        monkeypatch.setenv("MASTER_PORT", str(port))
+
+    def body(rank):
+        said = {"rank": rank, "world_size": n, "timeout": 20.0}
+        if how == "tcp":
+            said["init_method"] = f"tcp://127.0.0.1:{port}"
+        if how == "file":
+            said["init_method"] = f"file://{tmp_path}/store"
+        if how == "store":
+            said["store"] = dist.FileStore(str(tmp_path / "store"), n)
+        seen = []
+        for k in range(12):
+            dist.init_process_group("gloo", **said)
+            x = dt.full((5000,), float(k + rank))
+            dist.all_reduce(x)
+            assert x[0].item() == n * k + 3.0
+            dist.destroy_process_group()
+            if k > 2:
+                seen.append(usage())
+        return len(set(seen))
+
+    assert run_ranks(n, body) == [1] * n
+
+
+def test_arguments_of_a_simulated_rank_are_those_of_any_program():
+    def body():
+        me = context.current().rank
+        dist.init_process_group("gloo", init_method="tcp://127.0.0.1:1", rank=me, world_size=2)
+        x = dt.ones(1)
+        dist.all_reduce(x)
+        dist.destroy_process_group()
+        return x.item()
+
+    assert simulated(body, 2) == [2.0, 2.0]
+
+
+# -- other numbers of calls ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("odd", [0, 2])
+def test_another_number_of_calls_is_found_when_the_group_is_left(ranks, odd):
+    def body():
+        dist.init_process_group()
+        for _ in range(2 + (dist.get_rank() == odd)):
+            dist.all_reduce(dt.ones(3))
+        dist.destroy_process_group()
+
+    with pytest.raises((LaunchError, Deadlock)) as error:
+        ranks.run(body, 3)
+    text = str(error.value)
+    assert "close() at" in text and "all_reduce(float32[3], op=SUM) at" in text, text
+    assert "rank 0" in text and "rank 2" in text, text
+
+
+def test_another_number_of_calls_is_found_at_the_end_of_the_program(ranks):
+    """No rank waits for the call that one of them has made too much, and none leaves the group."""
+
+    def body():
+        dist.init_process_group()
+        dist.all_reduce(dt.ones(3))
+        if dist.get_rank() == 1:
+            dist.all_reduce(dt.ones(3), async_op=True)
+
+    with pytest.raises(LaunchError, match="it has left the group after 1 operations") as error:
+        ranks.run(body, 3)
+    assert "CollectiveMismatch" in str(error.value)
+
+
+def test_a_program_may_end_without_leaving_its_groups(ranks):
+    """All ranks, or some of them."""
+
+    def body():
+        dist.init_process_group()
+        me = dist.get_rank()
+        pair = dist.new_group([0, 1])
+        x = dt.ones(LARGE)
+        if me != 2:
+            dist.all_reduce(x, group=pair)
+        works = [dist.all_reduce(y, async_op=True) for y in (x, dt.ones(3))]
+        for work in works:
+            work.wait()
+        if me == 0:
+            dist.destroy_process_group()
+        return float(x[0].item())
+
+    assert ranks.run(body, 3) == [5.0] * 3
+
+
+def test_a_broken_end_leaves_no_default_group(ranks):
+    def body():
+        dist.init_process_group()
+        me = dist.get_rank()
+        with pytest.raises(CommError, match="ranks called operations that do not fit"):
+            if me == 0:
+                dist.all_reduce(dt.ones(3))
+            dist.destroy_process_group()
+        assert dist.is_initialized() == (me == 0)
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+    try:
+        ranks.run(body, 2)
+    except (LaunchError, Deadlock) as error:
+        raise AssertionError(str(error)) from error
+
+
+# -- ranks that end --------------------------------------------------------------------------------
+
+
+def vanish(how: str) -> None:
+    dist.init_process_group()
+    x = dt.ones(3)
+    dist.all_reduce(x)
+    if dist.get_rank() == 2:
+        if how == "exec":
+            os.execv(sys.executable, [sys.executable, "-c", ""])
+        os._exit(0)
+    dist.all_reduce(x)
+
+
+@pytest.mark.parametrize("how", ["exit", "exec"])
+def test_a_rank_that_ends_without_a_word_is_named(how):
+    with pytest.raises(LaunchError) as error:
+        launch(lambda: vanish(how), 3)
+    assert "rank 2" in str(error.value).splitlines()[0]
+    for rank in (0, 1):
+        assert f"also rank {rank}: PeerFailed: all_reduce(" in str(error.value)
+    assert str(error.value).count("rank 2 has ended: its process is gone") == 2
+
+
+def spawned(rank: int, port: int) -> None:
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    dist.init_process_group("gloo", rank=rank, world_size=3)
+    x = dt.ones(3)
+    dist.all_reduce(x)
+    if rank == 2:
+        os._exit(0)
+    dist.all_reduce(x)
+
+
+def test_without_a_launcher_too():
+    with pytest.raises(mp.ProcessRaisedException, match="rank 2 has ended: its process is gone"):
+        mp.start_processes(spawned, (free_port(),), nprocs=3, start_method="fork")
+
+
+def test_who_is_done_may_go():
+    """The last call is a broadcast: its root needs nobody's answer, the slow ones come later."""
+
+    def body():
+        dist.init_process_group()
+        me = dist.get_rank()
+        x = dt.full((3,), float(me))
+        dist.broadcast(x, src=2)
+        if me == 0:
+            time.sleep(0.4)
+        pair = dist.group.WORLD.split(0 if me < 2 else None)
+        if pair is not None:
+            pair.barrier()
+        return x[0].item()
+
+    assert launch(body, 3) == [2.0] * 3
+
+
+# -- processes that a rank forks -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["raises", "exits", "uses the group", "leaves the group"])
+def test_a_forked_child_does_not_speak_for_its_rank(how):
+    def body():
+        dist.init_process_group()
+        me, n = dist.get_rank(), dist.get_world_size()
+        if me == 1:
+            child = os.fork()
+            if child == 0:
+                assert dist.get_rank() == 1  # what a dataset may ask
+                if how == "raises":
+                    raise ValueError("in the child")
+                if how == "exits":
+                    sys.exit(3)
+                if how == "leaves the group":
+                    dist.destroy_process_group()
+                    sys.exit(0)
+                with pytest.raises(CommError, match="the process that this one was forked from"):
+                    dist.all_reduce(dt.ones(3))
+                with pytest.raises(ConfigError, match="was forked from rank 1"):
+                    dist.init_process_group()
+                dist.init_process_group(init_method="tcp://127.0.0.1:1", rank=0, world_size=1)
+                dist.all_reduce(dt.ones(3))
+                os._exit(7)
+            _, status = os.waitpid(child, 0)
+            code = {"raises": 1, "exits": 3, "uses the group": 7, "leaves the group": 0}[how]
+            assert os.waitstatus_to_exitcode(status) == code
+        else:
+            time.sleep(0.3)  # the child could do its harm
+        x = dt.ones(LARGE)
+        dist.all_reduce(x)
+        dist.destroy_process_group()
+        return x[0].item() == n
+
+    assert launch(body, 2) == [True, True]
+
+
+# -- threads ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("who", ["main", "thread", "timer", "pool"])
+def test_a_thread_that_computes_may_still_free_the_others(who):
+    """Rank 0 is in two groups with two threads; the others call them one after the other."""
+
+    def body():
+        dist.init_process_group()
+        first, second = (dist.new_group([0, 1, 2]) for _ in range(2))
+        a, b = dt.ones(2), dt.ones(3)
+
+        def late():
+            time.sleep(0.8)
+            dist.all_reduce(b, group=second)
+
+        def early():
+            dist.all_reduce(a, group=first)
+
+        if dist.get_rank():
+            dist.all_reduce(b, group=second)
+            dist.all_reduce(a, group=first)
+        elif who == "main":
+            other = threading.Thread(target=early)
+            other.start()
+            late()
+            other.join()
+        elif who == "timer":
+            timer = threading.Timer(0.8, dist.all_reduce, (b,), {"group": second})
+            timer.start()
+            early()
+            timer.join()
+        elif who == "pool":
+            with ThreadPoolExecutor(2) as pool:
+                for done in [pool.submit(early), pool.submit(late)]:
+                    done.result()
+        else:
+            other = threading.Thread(target=late)
+            other.start()
+            early()
+            other.join()
+        dist.destroy_process_group()
+        return a.tolist() + b.tolist()
+
+    assert launch(body, 3) == [[3.0] * 5] * 3
+
+
+@pytest.mark.parametrize("how", ["join", "both wait", "pool", "anyone"])
+def test_a_deadlock_of_threads_is_proven(how):
+    def body():
+        dist.init_process_group(timeout=50.0)
+        groups = [dist.new_group([0, 1]) for _ in range(3)]
+
+        def call(i):
+            dist.all_reduce(dt.ones(2), group=groups[i])
+
+        if dist.get_rank():
+            if how == "anyone":
+                dist.recv(dt.ones(2))
+            call(2)
+        elif how == "pool":
+            with ThreadPoolExecutor(3) as pool:
+                pool.submit(int).result()  # its thread stays
+                for done in [pool.submit(call, i) for i in (0, 1)]:
+                    done.result()
+        else:
+            other = threading.Thread(target=call, args=(0,))
+            other.start()
+            if how != "join":
+                call(1)
+            other.join()
+            raise CollectiveMismatch("seen by the thread")
+
+    started = time.monotonic()
+    with pytest.raises(LaunchError, match="ranks wait for each other"):
+        launch(body, 2)
+    assert time.monotonic() - started < 40  # not by the deadline

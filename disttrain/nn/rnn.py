@@ -6,6 +6,7 @@ what depends on the state. Gates stand in PyTorch's order: LSTM i f g o, GRU r z
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,6 +17,7 @@ from ..errors import ConfigError, ShapeError
 from . import functional as F
 from . import init
 from .module import Module
+from .packed import PackedSequence
 from .parameter import Parameter, empty
 
 
@@ -83,20 +85,27 @@ class _Recurrent(Module):
                 f"num_layers={num_layers}, dropout={dropout} given; sizes must be positive and "
                 "dropout lie in [0, 1]"
             )
-        if proj_size:
-            raise ConfigError(f"{name}: proj_size is not supported; project with nn.Linear instead")
+        if proj_size and mode != "LSTM":
+            raise ConfigError(
+                f"{name}: proj_size argument is only supported for LSTM, not RNN or GRU"
+            )
+        if not 0 <= proj_size < hidden_size:
+            raise ConfigError(
+                f"{name}: proj_size={proj_size} given; it has to be smaller than hidden_size="
+                f"{hidden_size} and not negative"
+            )
         self.mode, self.input_size, self.hidden_size = mode, input_size, hidden_size
         self.num_layers, self.bias, self.batch_first = num_layers, bias, batch_first
-        self.dropout, self.bidirectional, self.proj_size = float(dropout), bidirectional, 0
+        self.dropout, self.bidirectional, self.proj_size = float(dropout), bidirectional, proj_size
         gates = _STEPS[mode][1] * hidden_size
         for layer, suffix in self._passes():
-            width = hidden_size * self._directions if layer else input_size
-            shapes: dict[str, tuple] = {
-                "weight_ih": (gates, width),
-                "weight_hh": (gates, hidden_size),
-            }
+            state = self._widths[0]
+            width = state * self._directions if layer else input_size
+            shapes: dict[str, tuple] = {"weight_ih": (gates, width), "weight_hh": (gates, state)}
             if bias:
                 shapes |= {"bias_ih": (gates,), "bias_hh": (gates,)}
+            if proj_size:
+                shapes["weight_hr"] = (proj_size, hidden_size)
             for key, shape in shapes.items():
                 self.register_parameter(key + suffix, Parameter(empty(shape, dtype, device)))
         self.reset_parameters()
@@ -104,6 +113,12 @@ class _Recurrent(Module):
     @property
     def _directions(self) -> int:
         return 2 if self.bidirectional else 1
+
+    @property
+    def _widths(self) -> tuple[int, ...]:
+        """The features of each tensor of the state."""
+        first = self.proj_size or self.hidden_size
+        return (first, self.hidden_size)[: _STEPS[self.mode][2]]
 
     def _passes(self) -> Iterator[tuple[int, str]]:
         """Every pass over the sequence: its layer and the ending of its parameters' names."""
@@ -116,6 +131,7 @@ class _Recurrent(Module):
     def all_weights(self) -> list[list[Parameter]]:
         """The parameters of every pass."""
         keys = ("weight_ih", "weight_hh") + (("bias_ih", "bias_hh") if self.bias else ())
+        keys += ("weight_hr",) if self.proj_size else ()
         return [[getattr(self, k + suffix) for k in keys] for _, suffix in self._passes()]
 
     def reset_parameters(self) -> None:
@@ -126,15 +142,14 @@ class _Recurrent(Module):
     def flatten_parameters(self) -> None:
         """Does nothing: here the parameters of a layer need not lie side by side."""
 
-    def _start(self, x: Tensor, states: tuple | None, batched: bool) -> tuple[Tensor, ...]:
-        """The initial state as tensors (layers * directions, N, hidden)."""
-        count, width = self.num_layers * self._directions, self.hidden_size
-        shape = (count, x.shape[1], width)
+    def _start(self, x: Tensor, rows: int, states: tuple | None, batched: bool) -> tuple:
+        """The initial state as tensors (layers * directions, N, features)."""
+        count = self.num_layers * self._directions
+        shapes = [(count, rows, width) for width in self._widths]
         if states is None:
-            zeros = ops.zeros(*shape, dtype=x.dtype, device=x.device)
-            return (zeros,) * _STEPS[self.mode][2]
-        needed = shape if batched else (count, width)
-        for state in states:
+            return tuple(ops.zeros(*s, dtype=x.dtype, device=x.device) for s in shapes)
+        for state, shape in zip(states, shapes, strict=True):
+            needed = shape if batched else (shape[0], shape[2])
             if tuple(state.shape) != needed:
                 raise ShapeError(
                     f"{self!r}: initial state of shape {list(state.shape)} given; needed "
@@ -143,7 +158,9 @@ class _Recurrent(Module):
                 )
         return states if batched else tuple(s.unsqueeze(1) for s in states)
 
-    def _run(self, input: Tensor, states: tuple | None) -> tuple[Tensor, tuple]:
+    def _run(self, input: Any, states: tuple | None) -> tuple[Any, tuple]:
+        if isinstance(input, PackedSequence):
+            return self._run_packed(input, states)
         if input.ndim not in (2, 3) or input.shape[-1] != self.input_size:
             order = "(batch, time, " if self.batch_first else "(time, batch, "
             raise ShapeError(
@@ -154,19 +171,8 @@ class _Recurrent(Module):
         x = input if batched else input.unsqueeze(0 if self.batch_first else 1)
         if self.batch_first:
             x = x.transpose(0, 1)
-        start = self._start(x, states, batched)
-        ends = []
-        outputs: list[Tensor] = []
-        for number, (layer, suffix) in enumerate(self._passes()):
-            if layer and number % self._directions == 0:
-                x = outputs[0] if len(outputs) == 1 else ops.cat(outputs, -1)
-                x = F.dropout(x, self.dropout, self.training)
-                outputs = []
-            out, end = self._pass(x, tuple(s[number] for s in start), suffix)
-            outputs.append(out)
-            ends.append(end)
-        out = outputs[0] if len(outputs) == 1 else ops.cat(outputs, -1)
-        final = tuple(ops.stack(list(parts)) for parts in zip(*ends, strict=True))
+        start = self._start(x, x.shape[1], states, batched)
+        out, final = self._layers(x, start, self._along)
         if self.batch_first:
             out = out.transpose(0, 1)
         if not batched:
@@ -174,27 +180,95 @@ class _Recurrent(Module):
             final = tuple(s.squeeze(1) for s in final)
         return out, final
 
-    def _pass(self, x: Tensor, state: tuple, suffix: str) -> tuple[Tensor, tuple]:
-        """One layer in one direction over the sequence (time, N, features)."""
-        step = _STEPS[self.mode][0]
+    def _run_packed(self, input: PackedSequence, states: tuple | None) -> tuple[Any, tuple]:
+        """The same for sequences of different lengths; states are in the order they came in."""
+        data, sizes = input.data, input.batch_sizes.tolist()
+        if data.ndim != 2 or data.shape[-1] != self.input_size:
+            raise ShapeError(
+                f"{self!r}: packed data of shape {list(data.shape)} given; needed (all steps, "
+                f"input_size={self.input_size})"
+            )
+        start = self._start(data, sizes[0], states, True)
+        if states is not None and input.sorted_indices is not None:
+            start = tuple(s.index_select(1, input.sorted_indices) for s in start)
+        out, final = self._layers(data, start, functools.partial(self._along_packed, sizes))
+        if input.unsorted_indices is not None:
+            final = tuple(s.index_select(1, input.unsorted_indices) for s in final)
+        return PackedSequence(out, *input[1:]), final
+
+    def _layers(self, x: Tensor, start: tuple, along: Callable) -> tuple[Tensor, tuple]:
+        """All passes over ``x``; ``along`` does one."""
+        ends = []
+        outputs: list[Tensor] = []
+        for number, (layer, suffix) in enumerate(self._passes()):
+            if layer and number % self._directions == 0:
+                x = outputs[0] if len(outputs) == 1 else ops.cat(outputs, -1)
+                x = F.dropout(x, self.dropout, self.training)
+                outputs = []
+            project, step = self._step_of(suffix)
+            state = tuple(s[number] for s in start)
+            out, end = along(project(x), state, step, suffix.endswith("_reverse"))
+            outputs.append(out)
+            ends.append(end)
+        out = outputs[0] if len(outputs) == 1 else ops.cat(outputs, -1)
+        return out, tuple(ops.stack(list(parts)) for parts in zip(*ends, strict=True))
+
+    def _step_of(self, suffix: str) -> tuple[Callable, Callable]:
+        """Of one pass: the input's part of all steps, and one step (input's part, state)."""
         w_ih, w_hh = getattr(self, "weight_ih" + suffix), getattr(self, "weight_hh" + suffix)
         b_ih, b_hh = (
             (getattr(self, "bias_ih" + suffix), getattr(self, "bias_hh" + suffix))
             if self.bias
             else (None, None)
         )
-        steps = list(ops.unbind(ops.linear(x, w_ih, b_ih), 0))
-        backwards = suffix.endswith("_reverse")
+        w_hr = getattr(self, "weight_hr" + suffix) if self.proj_size else None
+        plain = functools.partial(_STEPS[self.mode][0], w=w_hh, b=b_hh)
+
+        def projected(part: Tensor, state: tuple) -> tuple:
+            h, *rest = plain(part, state)
+            return (ops.linear(h, w_hr), *rest)
+
+        step = plain if w_hr is None else projected
+        return functools.partial(ops.linear, weight=w_ih, bias=b_ih), step
+
+    @staticmethod
+    def _along(x: Tensor, state: tuple, step: Callable, backwards: bool) -> tuple[Tensor, tuple]:
+        """One pass over (time, N, gates)."""
+        steps = list(ops.unbind(x, 0))
         outs = []
         for part in reversed(steps) if backwards else steps:
-            state = step(part, state, w_hh, b_hh)
+            state = step(part, state)
             outs.append(state[0])
         return ops.stack(outs[::-1] if backwards else outs), state
+
+    @staticmethod
+    def _along_packed(
+        sizes: list[int], x: Tensor, start: tuple, step: Callable, backwards: bool
+    ) -> tuple[Tensor, tuple]:
+        """One pass over packed steps: forwards the sequences that end leave the state, backwards
+        they enter it."""
+        steps = list(ops.split(x, sizes, 0))
+        order = range(len(sizes))
+        outs: list[Any] = [None] * len(sizes)
+        ended: list[tuple] = []
+        state = tuple(s[: sizes[-1]] for s in start) if backwards else start
+        for t in reversed(order) if backwards else order:
+            have, need = state[0].shape[0], sizes[t]
+            if have < need:
+                state = tuple(ops.cat([s, b[have:need]]) for s, b in zip(state, start))
+            elif have > need:
+                ended.append(tuple(s[need:] for s in state))
+                state = tuple(s[:need] for s in state)
+            state = step(steps[t], state)
+            outs[t] = state[0]
+        ended.append(state)
+        final = tuple(ops.cat(list(parts)) for parts in zip(*reversed(ended)))
+        return ops.cat(outs), final
 
     def extra_repr(self) -> str:
         text = f"{self.input_size}, {self.hidden_size}"
         usual = {"num_layers": 1, "bias": True, "batch_first": False, "dropout": 0.0}
-        for name, value in {**usual, "bidirectional": False}.items():
+        for name, value in {**usual, "bidirectional": False, "proj_size": 0}.items():
             if getattr(self, name) != value:
                 text += f", {name}={getattr(self, name)}"
         return text
@@ -211,7 +285,7 @@ class RNN(_Recurrent):
         kind = self.__dict__["nonlinearity"]
         super().__init__(_nonlinear_mode(kind), *args, **kwargs)
 
-    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
         out, (h,) = self._run(input, None if hx is None else (hx,))
         return out, h
 
@@ -222,7 +296,7 @@ class GRU(_Recurrent):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__("GRU", *args, **kwargs)
 
-    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
         out, (h,) = self._run(input, None if hx is None else (hx,))
         return out, h
 
@@ -233,7 +307,7 @@ class LSTM(_Recurrent):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__("LSTM", *args, **kwargs)
 
-    def forward(self, input: Tensor, hx: tuple | None = None) -> tuple[Tensor, tuple]:
+    def forward(self, input: Any, hx: tuple | None = None) -> tuple[Any, tuple]:
         if hx is not None and not (isinstance(hx, (tuple, list)) and len(hx) == 2):
             raise TypeError("LSTM: the initial state must be a tuple (h0, c0)")
         return self._run(input, None if hx is None else tuple(hx))

@@ -62,6 +62,7 @@ class Primitive:
         self.save_bits: list[int] = []
         self.saves_out = False
         self.out_bits = 0  # the arguments whose rules read the result
+        self.own_result = False  # the rule's copy of the result is made before a write to it
         self.differentiable = False
         self.multi = False
         self.jvp: Any = None

@@ -54,6 +54,8 @@ def primitive(
     nondiff_outputs: tuple[int, ...] = (),
     random: bool = False,
     samples: Callable | None = None,
+    reads: dict[str, str] | None = None,
+    own_result: bool = False,
 ) -> Primitive:
     """Declare a primitive.
 
@@ -63,14 +65,17 @@ def primitive(
     per argument. ``shape(*args, **params)`` gets arrays with ``shape`` and ``dtype`` and returns
     (shape, dtype), a list of them when ``multi``. ``mutates``: positions of arguments that
     ``forward`` writes to (then nothing is recorded). ``samples(rng)``: a list of
-    (args, params) for the tests of all rules.
+    (args, params) for the tests of all rules. ``reads``: where one rule serves all arguments,
+    which arguments the gradient of each reads (others may be missing then). ``own_result``: that
+    the rule reads the result is not for the user to know, who may write to it.
     """
     prim = Primitive(name, forward, tuple(args.split()))
     prim.jvp, prim.batch, prim.shape, prim.expr = jvp, batch, shape, expr
     prim.multi, prim.view, prim.promote, prim.mutates = multi, view, promote, mutates
     prim.nondiff_outputs, prim.random, prim.samples = nondiff_outputs, random, samples
     if vjp is not None:
-        _set_vjp(prim, vjp)
+        _set_vjp(prim, vjp, reads)
+    prim.own_result = own_result
     prim.simple = len(prim.args) == 1 and not (multi or mutates or promote or random)
     return _register(prim)
 
@@ -146,12 +151,15 @@ def type_of(*args: Any) -> np.dtype:
     return next(a.dtype for a in args if hasattr(a, "dtype"))
 
 
-def _set_vjp(prim: Primitive, vjp: dict[str, Callable] | Callable) -> None:
+def _set_vjp(prim: Primitive, vjp: Any, reads: dict[str, str] | None) -> None:
     prim.differentiable = True
     if callable(vjp):
         names = _names(vjp)
-        saves = tuple(i for i, a in enumerate(prim.args) if a in names)
-        prim.saves = (saves,) * len(prim.args)
+        read = names[1:]  # the first is the cotangent, whatever the arguments are called
+        per_arg = [reads[a].split() if reads else read for a in prim.args]
+        prim.saves = tuple(
+            tuple(i for i, b in enumerate(prim.args) if b in wanted) for wanted in per_arg
+        )
         prim.saves_out = "out" in names
         prim.out_bits = -1 if prim.saves_out else 0
         prim.vjp_all = _adapt(prim, vjp, names)
@@ -161,7 +169,7 @@ def _set_vjp(prim: Primitive, vjp: dict[str, Callable] | Callable) -> None:
             rule = vjp.get(a)
             names = _names(rule) if rule else ()
             rules.append(_adapt(prim, rule, names) if rule else _no_gradient)
-            saves.append(tuple(i for i, b in enumerate(prim.args) if b in names))
+            saves.append(tuple(i for i, b in enumerate(prim.args) if b in names[1:]))
             prim.saves_out = prim.saves_out or "out" in names
             prim.out_bits |= ("out" in names) << len(saves) - 1
         prim.rules, prim.saves = tuple(rules), tuple(saves)

@@ -60,6 +60,13 @@ def _rsub(other: Any, self: Tensor) -> Tensor:
     return el.sub(wrap(other) if isinstance(other, np.ndarray) and other.ndim else other, self)
 
 
+def _rdiv(other: Any, self: Tensor) -> Tensor:
+    """As PyTorch, by the reciprocal: then no gradient needs the operand or the result."""
+    if isinstance(other, np.ndarray) and other.ndim:
+        return math.fast_div(wrap(other), self)
+    return math.fast_mul(math.reciprocal(self), other)
+
+
 # The commonest operators are the fast path itself.
 Tensor.__add__ = math.fast_add
 Tensor.__radd__ = _swapped(math.fast_add)
@@ -74,7 +81,7 @@ Tensor.__matmul__ = products.matmul
 Tensor.__rmatmul__ = lambda self, other: products.matmul(create.as_tensor(other), self)
 Tensor.__pow__ = math.pow
 Tensor.__rsub__ = _reflected(_rsub)
-Tensor.__rtruediv__ = _reflected(math.fast_div)
+Tensor.__rtruediv__ = _reflected(_rdiv)
 Tensor.__rpow__ = _reflected(el.pow_)
 Tensor.__floordiv__ = _operator(el.floor_divide)
 Tensor.__rfloordiv__ = _reflected(el.floor_divide)

@@ -12,6 +12,8 @@ from ...core import dtypes
 from ...core.device import usable
 from ...core.tensor import Tensor, note_read, wrap
 from ...errors import DTypeError, ShapeError
+from ..primitives import views
+from ..primitives.aliases import view_as_complex
 from .args import size as as_size
 
 
@@ -259,8 +261,15 @@ def eye(
 
 
 def complex(real: Tensor, imag: Tensor) -> Tensor:  # noqa: A001
-    """A complex tensor from two real ones (not differentiable)."""
-    return wrap(real.array + 1j * imag.array)
+    """A complex tensor from its parts, two real tensors of one type."""
+    if real.meta()[1] != imag.meta()[1] or not real.dtype.is_floating_point:
+        raise DTypeError(
+            f"complex: {real.dtype!r} and {imag.dtype!r} given; needed two floating-point tensors "
+            "of one type"
+        )
+    shape = tuple(np.broadcast_shapes(tuple(real.shape), tuple(imag.shape)))
+    parts = [views.reshape(views.expand(t, shape=shape), shape=(*shape, 1)) for t in (real, imag)]
+    return view_as_complex(views.cat(*parts, dim=len(shape), sizes=(1, 1)))
 
 
 def new_like(make: Any, input: Tensor, size: Sequence, **options: Any) -> Tensor:

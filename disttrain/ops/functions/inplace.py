@@ -56,12 +56,26 @@ def overwrite(name: str, self: Tensor, compute: Callable, *args: Any, **params: 
     """Write ``compute(self, *args, **params)`` over ``self``, and give ``self``."""
     recording = records(self, *args, *params.values())
     if recording:
-        check_inplace(self, name)
+        begin(name, self)
     for a in args:
         _check_overlap(name, self, a)
     since = next_seq()
     write(name, self, compute(self, *args, **params), recording, since)
     return self
+
+
+def begin(name: str, self: Tensor) -> None:
+    """Before a recorded write: refuse what cannot be right, and let nodes whose rules need the old
+    value as their result keep it, where PyTorch's do not need it."""
+    check_inplace(self, name)
+    t: Tensor | None = self
+    while t is not None:
+        node = t._node
+        if node.__class__ is Node and node.out is not None and node.prim.own_result:
+            with no_grad():
+                node.out = el.copy(node.out)
+            node.out.storage_cell()  # its own: the writes to come are not to it
+        t = None if t._view is None else t._view[0]
 
 
 def _quick(self: Tensor, args: tuple, ufunc: Any) -> bool:
@@ -294,7 +308,7 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
         src = wrap(np.asarray(src))
     recording = records(self, src)
     if recording:
-        check_inplace(self, "copy_")
+        begin("copy_", self)
     if src.meta()[0] == self.meta()[0]:
         _check_overlap("copy_", self, src)
     try:
@@ -319,7 +333,7 @@ def fill_(self: Tensor, value: Any) -> Tensor:
     value = fitted("fill_", value, self.dtype)
     recording = records(self)
     if recording:
-        check_inplace(self, "fill_")
+        begin("fill_", self)
     if thread.mode == SLOW or recording or self.array.__class__ is not ndarray:
         constant = wrap(np.asarray(value, dtype=self.meta()[1]))
         value = expand(constant, shape=self.meta()[0])

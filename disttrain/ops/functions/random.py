@@ -14,7 +14,7 @@ from ...backends.null import NullArray
 from ...context import SLOW, thread
 from ...core import dtypes
 from ...core.device import usable
-from ...core.gate import check_inplace, gate, touched
+from ...core.gate import gate, touched
 from ...core.random import Generator, default_generator
 from ...core.tensor import Tensor, wrap
 from ...errors import ConfigError, DTypeError, ShapeError
@@ -33,7 +33,7 @@ from ..primitives.random import (
 )
 from .args import size as as_size
 from .args import tensor as as_input
-from .inplace import records, write
+from .inplace import begin, records, write
 
 
 def dropout(
@@ -242,7 +242,7 @@ def _fill(name: str, self: Tensor, prim: Any, generator: Any, then: Any = None, 
         return self
     recording = records(self)
     if recording:
-        check_inplace(self, name)
+        begin(name, self)
     shape, kind = self.meta()
     if kind.kind not in "fVc" and prim is not draw_integers:
         kind = np.dtype(np.float32)

@@ -148,7 +148,7 @@ def _linear_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
 
 linear = primitive(
     "linear", _linear, "x w b", vjp=_linear_rule, jvp=_linear_jvp, shape=_linear_shape,
-    promote=_one_type("linear"),
+    promote=_one_type("linear"), reads={"x": "w", "w": "x", "b": ""},
     samples=lambda rng: [
         ((rng.normal(size=(3, 4)), rng.normal(size=(2, 4)), rng.normal(size=(2,))), {}),
         ((rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 4)), None), {}),

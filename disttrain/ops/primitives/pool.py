@@ -202,7 +202,7 @@ def _pool_samples(rng: np.random.Generator) -> list:
 
 max_pool = primitive(
     "max_pool", _max_pool, "a", vjp={"a": _max_rule}, shape=_max_shape, samples=_pool_samples,
-    batch=_folded(lambda: max_pool),
+    own_result=True, batch=_folded(lambda: max_pool),
     jvp=lambda primals, tangents, params: max_pool_pick(
         tangents[0], primals[0], max_pool(primals[0], **params), **params
     ),

@@ -172,7 +172,8 @@ erfc = unary(
     floating=True,
 )  # fmt: skip
 erfinv = unary(
-    "erfinv", _wide(_erfinv), lambda g, out: g * (exp(out * out) * (math.sqrt(math.pi) / 2)),
+    "erfinv", _wide(_erfinv),
+    lambda g, a: g * (exp(erfinv(a) * erfinv(a)) * (math.sqrt(math.pi) / 2)),
     floating=True, samples=_between(-0.9, 0.9),
 )  # fmt: skip
 i0 = unary("i0", _wide(np.i0), lambda g, a: g * i1(a), floating=True)
@@ -186,7 +187,7 @@ igamma = binary(
     lambda g, a, b: g * exp((a - 1) * log(b) - b - lgamma(a)), floating=True, samples=_pair,
 )  # fmt: skip
 copysign = binary(
-    "copysign", np.copysign, lambda g, a, b: g * sign(a) * copysign(a * 0 + 1, b),
+    "copysign", np.copysign, lambda g, a, out: g * sign(a) * copysign(a * 0 + 1, out),
     lambda g: g * 0, floating=True,
 )  # fmt: skip
 hypot = binary(

@@ -121,7 +121,7 @@ class DataLoader(Generic[T]):
         if self._iterator is None or self._iterator.pool.closed:
             self._iterator = _WorkerIterator(self, base_seed)
         else:
-            self._iterator.restart()
+            self._iterator.restart(self._promised)
         return self._iterator
 
     def _plan(self) -> Plan:
@@ -198,8 +198,9 @@ class _WorkerIterator(Iterator):
         self.sent = 0
         self._begin()
 
-    def restart(self) -> None:
+    def restart(self, promised: int | None) -> None:
         """Begin another epoch with the same workers; what is left of the last one is dropped."""
+        self._count.promised = promised
         for answer in self.arrived.values():
             self.pool.drop(answer)
         self.pool.reset()

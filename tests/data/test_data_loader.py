@@ -221,7 +221,6 @@ def test_more_than_the_promised_length_is_warned_of(persistent):
     options = {"num_workers": 2, "batch_size": None, "persistent_workers": persistent}
     loader = DataLoader(Everything(3), **options)
     assert sorted(loader) == [0, 0, 1, 1, 2, 2]  # nobody has asked for a length
-    loader = DataLoader(Everything(3), **options)
     assert len(loader) == 3
     for _ in range(2):
         it = iter(loader)

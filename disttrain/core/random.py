@@ -99,6 +99,13 @@ class Generator:
         """Another generator that goes on from the same place."""
         return Generator(self.device).set_state(self.get_state())
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {"device": self.device, "state": self.get_state()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.device, self._cell = state["device"], _Cell()
+        self.set_state(state["state"])
+
     def __repr__(self) -> str:
         return f"<Generator on {self.device}, seed {self.initial_seed()}>"
 

@@ -1,7 +1,7 @@
 """The vocabulary: every primitive with all its rules, and the public functions over them."""
 
 from ..core import Algebra
-from . import api, methods
+from . import api, methods, names
 from .api import *
 from .declare import REGISTRY, primitive
 from .functions import create, inplace

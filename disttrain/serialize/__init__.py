@@ -1,6 +1,19 @@
-"""Files with tensors: ``save``, ``load`` and ``inspect``, in the safetensors format."""
+"""Files with tensors: ``save``, ``load`` and ``inspect``, in the safetensors format; and which
+classes a file may name."""
 
-from .api import inspect, load, save
+from .api import get_unsafe_globals_in_checkpoint, inspect, load, save
 from .layout import Entry, Header
+from .objects import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 
-__all__ = ["Entry", "Header", "inspect", "load", "save"]
+__all__ = [
+    "Entry",
+    "Header",
+    "add_safe_globals",
+    "clear_safe_globals",
+    "get_safe_globals",
+    "get_unsafe_globals_in_checkpoint",
+    "inspect",
+    "load",
+    "safe_globals",
+    "save",
+]

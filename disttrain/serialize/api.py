@@ -1,8 +1,9 @@
 """``save``, ``load`` and ``inspect``: nested values with tensors, as safetensors files.
 
 A flat dict of tensors gives a file that other programs read under the same names, and their files
-load as flat dicts. For everything else (nested containers, numbers, texts, tied tensors) a
-description stands in the file's metadata. Nothing is ever unpickled.
+load as flat dicts. For everything else (nested containers, numbers, texts, tied tensors, objects
+with the names of their classes) a description stands in the file's metadata. Nothing is ever
+unpickled.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import os
 import stat
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from ..backends.null import NullArray
 from ..core import Tensor, device, wrap
 from ..core.device import usable
 from ..errors import ConfigError, SerializationError
+from .decoding import decode
 from .files import Mapped, Stream, total, write_file, write_stream
 from .layout import (
     HEADER_CAP,
@@ -34,8 +36,9 @@ from .layout import (
     load_json,
     parse,
 )
+from .objects import Known, names_in
 from .sharing import View, plan, unique
-from .structure import decode, encode
+from .structure import encode
 
 _STRUCTURE = "disttrain"  # the metadata's key for what is no plain tensor
 _VERSION = 1
@@ -49,10 +52,12 @@ def save(obj: Any, f: Any) -> None:
     """Save ``obj`` to the path or writable binary file ``f`` in the safetensors format.
 
     ``obj`` may be nested dicts, lists, tuples, sets, tensors, numpy arrays and scalars, numbers,
-    texts, bytes, None, shapes, dtypes, devices and paths; for anything else (modules, functions,
-    other objects) ``SerializationError`` says where it is and what to save in its place. Tensors
-    that share memory share it again when loaded. A path is replaced in one step once all is on
-    the disk; ``WriteError`` (an ``OSError``) when that fails, with the old file untouched.
+    texts, bytes, None, shapes, dtypes, devices and paths; and modules, optimizers and other objects
+    that are made of those, together with the names of their classes (no code; ``load`` needs to be
+    told that it may import them, so prefer ``state_dict()``). For anything else
+    ``SerializationError`` says where it is and what to save in its place. Tensors that share memory
+    share it again when loaded. A path is replaced in one step once all is on the disk;
+    ``WriteError`` (an ``OSError``) when that fails, with the old file untouched.
     """
     parts = _parts(obj)
     if isinstance(f, (str, os.PathLike)):
@@ -110,29 +115,34 @@ def load(
     weights_only: bool = True,
     mmap: bool | None = None,
     verify: bool | None = None,
+    classes: Sequence[Any] = (),
 ) -> Any:
     """Load what ``save`` or another safetensors writer wrote to the path or binary file ``f``.
 
     A path is mapped: tensors are views of the file and cost nothing before they are used; what is
     written to them stays in this process. ``mmap=False`` reads it into memory instead. Checksums
     are compared unless ``mmap=True`` or ``verify=False`` asks for speed (a file of another writer
-    has none). ``map_location="meta"`` gives shapes without data. ``weights_only`` changes
-    nothing: nothing is ever unpickled. Raises ``SerializationError`` before any tensor is handed
-    out when the file is damaged, hostile or of another format.
+    has none). ``map_location="meta"`` gives shapes without data.
+
+    A file with objects names their classes. Those in ``classes`` (and those that
+    ``add_safe_globals`` allows) are made; any other is refused by a ``SerializationError`` that
+    lists it. ``weights_only=False`` states trust in whoever wrote the file: what it names is
+    imported. Nothing is ever unpickled, either way. Raises ``SerializationError`` before any tensor
+    is handed out when the file is damaged, hostile or of another format.
     """
-    place = _placement(map_location)
+    place, known = _placement(map_location), Known(classes, not weights_only)
     check = not mmap if verify is None else verify
     if hasattr(f, "read"):
         where = f"load: {getattr(f, 'name', type(f).__name__)}"
-        return _File(Stream(f, where), where, check).value(place)
+        return _File(Stream(f, where), where, check).value(place, known)
     if not isinstance(f, (str, os.PathLike)):
         raise ConfigError(f"load: {type(f).__name__} given; a path or a binary file is needed")
     where = f"load: {os.fsdecode(f)}"
     with open(f, "rb", buffering=0) as file:
         status = os.fstat(file.fileno())
         if mmap is False or not stat.S_ISREG(status.st_mode):
-            return _File(Stream(file, where), where, check).value(place)
-        return _File(Mapped(file.fileno(), status.st_size), where, check).value(place)
+            return _File(Stream(file, where), where, check).value(place, known)
+        return _File(Mapped(file.fileno(), status.st_size), where, check).value(place, known)
 
 
 def inspect(f: Any) -> Header:
@@ -142,6 +152,16 @@ def inspect(f: Any) -> Header:
     with open(f, "rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
         return _File(Mapped(file.fileno(), size), where, False).header
+
+
+def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
+    """The names of classes and functions that the file ``f`` needs and that are not allowed."""
+    where = f"get_unsafe_globals_in_checkpoint: {os.fsdecode(f)}"
+    with open(f, "rb", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        tree = _File(Mapped(file.fileno(), size), where, True).tree()
+    known = Known((), False)
+    return sorted({n.replace(":", ".") for n in names_in(tree) if n not in known})
 
 
 Place = Callable[[Tensor], Tensor]
@@ -180,18 +200,24 @@ class _File:
         self.views: dict[str, View] = {}
         self.owners: set[str] = set()  # stored tensors that views lie in
 
-    def value(self, place: Place) -> Any:
+    def value(self, place: Place, known: Known) -> Any:
         """The saved value."""
-        header = self.header
-        for entry in sorted(header.entries.values(), key=lambda e: e.begin):
+        tree = self.tree()
+        if tree is None and _STRUCTURE not in self.header.metadata:
+            return {name: place(wrap(self._array(name))) for name in self.header.entries}
+        return decode(tree, lambda kind, name: self._give(kind, name, place), self.where, known)
+
+    def tree(self) -> Any:
+        """The description of the value; None for a file of another writer. The bytes of all
+        tensors are at hand then."""
+        for entry in sorted(self.header.entries.values(), key=lambda e: e.begin):
             self.raw[entry.name] = self._piece(entry)
-        if _STRUCTURE not in header.metadata:
-            return {name: place(wrap(self._array(name))) for name in header.entries}
-        about = self._about(header.metadata[_STRUCTURE])
+        if _STRUCTURE not in self.header.metadata:
+            return None
+        about = self._about(self.header.metadata[_STRUCTURE])
         for name, told in _dict(about.get("views"), self.where).items():
             self.views[name] = self._view(name, told)
-        return decode(about.get("tree"), lambda kind, name: self._give(kind, name, place),
-                      self.where)  # fmt: skip
+        return about.get("tree")
 
     def _piece(self, entry: Entry) -> np.ndarray:
         """The bytes of a stored tensor, aligned, checked."""

@@ -1,34 +1,39 @@
-"""Nested Python values as JSON with named tensors, and back. Data only: no code, no classes.
+"""Nested Python values as JSON with named tensors. Data only: no code; classes by name.
 
     None True 1 2.5 "text"       themselves
     {"key": value}               a dict whose keys are all texts
     ["tag", ...]                 everything else, by the tags below
+    ["global", "module:name"]    a class or a function
+    ["object", n, ...]           an object of a class (see ``objects``), number n
+    ["def", n, container]        a container that is met again, as ["ref", n]
 
 ``encode`` gives names to tensors and arrays: the path to them, so that a flat dict of tensors keeps
-its names. ``decode`` doubts what it reads. Knows Tensor; knows no file and no bytes of tensors.
+its names. ``decoding`` has the way back. Knows Tensor; knows no file and no bytes of tensors.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import enum
 import math
-from collections import OrderedDict
+import types
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, is_dataclass
-from pathlib import Path, PurePath
+from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 
 from ..backends.null import NullArray
 from ..core import Size, Tensor, device, dtypes
-from ..errors import DTypeError, SerializationError
-from .layout import KIND_NAMES, KINDS, METADATA
+from ..errors import SerializationError
+from .layout import KIND_NAMES, METADATA
+from .objects import name_of, take_apart
 from .sharing import unique
 
-DEPTH = 64  # levels of nesting, when saving and when loading
+DEPTH = 100  # levels of nesting, when saving and when loading
+FACTORIES = {f.__name__: f for f in (list, dict, set, int, float, str, tuple, bool)}
 
 
 @dataclass
@@ -41,25 +46,16 @@ class Encoded:
 
 def encode(obj: Any) -> Encoded:
     """Take ``obj`` apart. ``SerializationError`` names the place of what cannot be saved."""
-    encoder = _Encoder()
-    encoder.out.tree = encoder.value(obj, (), 0)
-    return encoder.out
-
-
-def decode(tree: Any, give: Callable[[str, str], Any], where: str) -> Any:
-    """Build what ``encode`` took apart. ``give(kind, name)`` returns the named tensor or array;
-    ``kind`` is ``"tensor"``, ``"leaf"`` (a tensor that requires grad) or ``"array"``."""
     try:
-        return _Decoder(give).value(tree, 0)
-    except SerializationError as error:
-        raise SerializationError(f"{where}: structure: {error}") from None
-    except (LookupError, TypeError, ValueError, OverflowError, DTypeError) as error:
-        raise SerializationError(
-            f"{where}: structure: damaged, or written by a newer version: {error}"
-        ) from None
-
-
-# --- taking apart --------------------------------------------------------------------------------
+        first = _Encoder(set())
+        first.out.tree = first.value(obj, (), 0)
+        if not first.again:
+            return first.out
+        second = _Encoder(first.again)  # knows now what is met more than once
+        second.out.tree = second.value(obj, (), 0)
+        return second.out
+    except RecursionError:
+        raise SerializationError("save: obj is nested too deeply") from None
 
 
 def _show(path: tuple) -> str:
@@ -67,9 +63,12 @@ def _show(path: tuple) -> str:
 
 
 class _Encoder:
-    def __init__(self) -> None:
-        self.out = Encoded()
+    def __init__(self, shared: set[int]) -> None:
+        """``shared``: ids of the containers that are met more than once."""
+        self.out, self.shared = Encoded(), shared
         self.names: dict[int, str] = {}  # by id of tensors and arrays that have been met
+        self.numbers: dict[int, int] = {}  # by id of objects and containers that have been met
+        self.again: set[int] = set()  # ids of containers that have been met more than once
         self.alive: list[Any] = []  # keeps those ids from being used again
 
     def value(self, obj: Any, path: tuple, depth: int) -> Any:
@@ -82,20 +81,75 @@ class _Encoder:
             return obj if math.isfinite(obj) else ["float", repr(obj)]
         if depth > DEPTH:
             raise SerializationError(
-                f"save: {_show(path[:4])}...: more than {DEPTH} containers inside each other; does "
-                "one contain itself?"
+                f"save: {_show(path[:4])}...: more than {DEPTH} containers inside each other"
             )
-        if isinstance(obj, Tensor):
+        if kind is Tensor:
             return ["leaf" if obj.requires_grad else "tensor", self.array(obj, path)]
         if kind in _TAKE:
-            return _TAKE[kind](self, obj, path, depth + 1)
+            return self.container(obj, path, depth) if kind in _MUTABLE else (
+                _TAKE[kind](self, obj, path, depth + 1))  # fmt: skip
         if isinstance(obj, np.ndarray):
             return ["array", self.array(obj, path)]
         if isinstance(obj, np.generic) and obj.dtype in KIND_NAMES:
             return ["scalar", KIND_NAMES[obj.dtype], obj.tobytes().hex()]
         if isinstance(obj, PurePath):
             return ["path", str(obj)]
-        raise SerializationError(f"save: {_show(path)} is {_said(obj)}")
+        try:
+            return self.object(obj, path, depth + 1)
+        except _NotData as error:
+            raise SerializationError(f"save: {_show(path)} is {error}") from None
+
+    def container(self, obj: Any, path: tuple, depth: int) -> Any:
+        """One that may be met again: the same one must then be loaded, not an equal one."""
+        number = self.numbers.get(id(obj))
+        if number is not None:
+            self.again.add(id(obj))
+            return ["ref", number]
+        number = self.note(obj)
+        node = _TAKE[type(obj)](self, obj, path, depth + 1)
+        return ["def", number, node] if id(obj) in self.shared else node
+
+    def note(self, obj: Any) -> int:
+        number = self.numbers[id(obj)] = len(self.numbers)
+        self.alive.append(obj)
+        return number
+
+    def object(self, obj: Any, path: tuple, depth: int) -> Any:
+        """Anything that is no container and no number: a class, a function, an object."""
+        if isinstance(obj, (type, types.FunctionType, types.BuiltinFunctionType)):
+            return self.named(obj)
+        if isinstance(obj, Tensor):
+            return self.tensor(obj, path, depth)
+        if id(obj) in self.numbers:
+            return ["ref", self.numbers[id(obj)]]
+        if isinstance(obj, enum.Enum):
+            return ["enum", self.named(type(obj)), obj.name]
+        if isinstance(obj, types.MethodType):
+            return ["method", self.value(obj.__self__, path, depth), obj.__name__]
+        parts = _of(take_apart, obj)
+        if isinstance(parts, str):
+            return ["global", parts]
+        number = self.note(obj)
+        self.alive.append(parts)
+        inner = (parts.args, parts.kwargs, parts.state, parts.items, parts.pairs)
+        try:
+            nodes = [self.value(part, path, depth) for part in inner]
+        except SerializationError as error:
+            if not hasattr(obj, "state_dict") or "state_dict" in str(error):
+                raise
+            raise SerializationError(
+                f"{error}. It is in a {type(obj).__qualname__}; save that one's .state_dict()"
+            ) from None
+        return ["object", number, parts.how, self.named(parts.cls), *nodes]
+
+    def named(self, thing: Any) -> list:
+        return ["global", _of(name_of, thing)]
+
+    def tensor(self, obj: Tensor, path: tuple, depth: int) -> list:
+        """One of a class of its own, for example a Parameter."""
+        own = {k: v for k, v in vars(obj).items() if not k.startswith("_") and k != "array"}
+        node = ["leaf" if obj.requires_grad else "tensor", self.array(obj, path)]
+        return ["subclass", self.named(type(obj)), node, self.value(own, path, depth)]
 
     def array(self, obj: Any, path: tuple) -> str:
         """Name the memory of a tensor or an array."""
@@ -128,12 +182,10 @@ class _Encoder:
         return [[self.key(k, path), self.value(v, (*path, k), depth)] for k, v in items.items()]
 
     def key(self, key: Any, path: tuple) -> Any:
-        if isinstance(key, (str, int, float, bytes, tuple, type(None))):
+        try:
             return self.value(key, (*path, key), DEPTH - 4)
-        raise SerializationError(
-            f"save: {_show(path)} has a key that is {_said(key)}. Keys may be texts, numbers, "
-            "bytes and tuples of those"
-        )
+        except SerializationError as error:
+            raise SerializationError(f"{error} (it is a key of {_show(path)})") from None
 
     def mapping(self, obj: dict, path: tuple, depth: int) -> Any:
         if all(type(k) is str for k in obj):
@@ -146,6 +198,14 @@ class _Encoder:
         if versions is not None:
             out.append(self.value(versions, (*path, "_metadata"), depth))
         return out
+
+    def defaulting(self, obj: defaultdict, path: tuple, depth: int) -> Any:
+        factory = obj.default_factory
+        if factory is None or factory in FACTORIES.values():
+            name = None if factory is None else factory.__name__
+            return ["defaultdict", name, self.pairs(obj, path, depth)]
+        parts = self.value(factory, path, depth)
+        return ["defaultdict", parts, self.pairs(obj, path, depth)]
 
 
 def _plain(name: str) -> str:
@@ -163,120 +223,28 @@ _TAKE: dict[type, Callable[[_Encoder, Any, tuple, int], Any]] = {
     Size: lambda e, v, p, d: ["Size", *map(int, v)],
     bytes: lambda e, v, p, d: ["bytes", base64.b64encode(v).decode()],
     bytearray: lambda e, v, p, d: ["bytearray", base64.b64encode(v).decode()],
+    range: lambda e, v, p, d: ["range", v.start, v.stop, v.step],
+    slice: lambda e, v, p, d: ["slice", *e.each((v.start, v.stop, v.step), p, d)],
+    types.EllipsisType: lambda e, v, p, d: ["..."],
+    Counter: lambda e, v, p, d: ["Counter", e.pairs(v, p, d)],
+    deque: lambda e, v, p, d: ["deque", v.maxlen, *e.each(v, p, d)],
+    defaultdict: _Encoder.defaulting,
     complex: lambda e, v, p, d: ["complex", e.value(v.real, p, d), e.value(v.imag, p, d)],
     dtypes.dtype: lambda e, v, p, d: ["dtype", v.name],
     device: lambda e, v, p, d: ["device", str(v)],
 }
 
 
-def _said(obj: Any) -> str:
-    """What ``obj`` is, and what to save in its place."""
-    kind = type(obj).__qualname__
-    article = f"a {kind}; only data can be saved (numbers, texts, containers, tensors, arrays). "
-    if isinstance(obj, type) or callable(getattr(obj, "__code__", None)):
-        return f"the class {obj.__qualname__}; code is not saved. Save its name, or leave it out"
-    if hasattr(obj, "state_dict"):
-        return article + "Save its .state_dict(), and give that to .load_state_dict() later"
-    if is_dataclass(obj):
-        return article + "Save dataclasses.asdict(it)"
-    if isinstance(obj, enum.Enum):
-        return article + "Save its .value or its .name"
-    if isinstance(obj, tuple) and hasattr(obj, "_asdict"):
-        return article + "Save its ._asdict()"
-    if isinstance(obj, dict):
-        return article + "Save dict(it)"
-    if isinstance(obj, (list, tuple)):
-        return article + "Save list(it)"
-    if isinstance(obj, (str, int, float)):
-        base = next(t for t in (str, int, float) if isinstance(obj, t))
-        return article + f"Save {base.__name__}(it)"
-    if callable(obj):
-        return article + "Code is not saved: save a name or the numbers it was made from"
-    if hasattr(obj, "__dict__"):
-        return article + "Save vars(it), or the values you need"
-    return article + "Save the values it is made of"
+_MUTABLE = {dict, OrderedDict, list, set, bytearray, Counter, deque, defaultdict}
 
 
-# --- putting together ----------------------------------------------------------------------------
-
-
-class _Decoder:
-    def __init__(self, give: Callable[[str, str], Any]) -> None:
-        self.give = give
-
-    def value(self, node: Any, depth: int) -> Any:
-        if depth > DEPTH + 8:
-            raise SerializationError("nested too deeply")
-        if type(node) is dict:
-            return {k: self.value(v, depth + 1) for k, v in node.items()}
-        if type(node) is not list:
-            return node
-        tag, *rest = node
-        if type(tag) is not str:
-            raise SerializationError(f"a tag is needed, {tag!r:.60} found")
-        if tag in ("tensor", "leaf", "array"):
-            return self.give(tag, _text(*rest))
-        if tag in _BUILD:
-            return _BUILD[tag](self, rest, depth + 1)
-        raise SerializationError(f"unknown tag {tag!r:.60}; written by a newer version?")
-
-    def each(self, nodes: list, depth: int) -> list:
-        return [self.value(n, depth) for n in nodes]
-
-    def pairs(self, nodes: list, depth: int) -> list:
-        return [(self.value(k, depth), self.value(v, depth)) for k, v in nodes]
-
-    def ordered(self, pairs: list, versions: Any = None, *, depth: int) -> OrderedDict:
-        out = OrderedDict(self.pairs(pairs, depth))
-        if versions is not None:
-            out._metadata = self.value(versions, depth)  # type: ignore[attr-defined]
-        return out
-
-
-def _text(value: Any) -> str:
-    if type(value) is not str:
-        raise SerializationError(f"a text is needed, {value!r:.60} found")
-    return value
-
-
-def _bytes(value: Any) -> bytes:
+def _of(function: Callable[[Any], Any], obj: Any) -> Any:
+    """``function(obj)``; its error waits for the place of ``obj`` to be told."""
     try:
-        return base64.b64decode(_text(value), validate=True)
-    except binascii.Error as error:
-        raise SerializationError(f"bytes: {error}") from None
+        return function(obj)
+    except SerializationError as error:
+        raise _NotData(str(error)) from None
 
 
-def _float(value: Any) -> float:
-    if value not in ("nan", "inf", "-inf"):
-        raise SerializationError(f"float {value!r:.60}")
-    return float(value)
-
-
-def _scalar(code: Any, digits: Any) -> np.generic:
-    return np.frombuffer(bytes.fromhex(_text(digits)), KINDS[_text(code)], 1)[0]
-
-
-def _size(values: list) -> Size:
-    if not all(type(v) is int for v in values):
-        raise SerializationError("Size: whole numbers are needed")
-    return Size(values)
-
-
-_BUILD: dict[str, Callable[[_Decoder, list, int], Any]] = {
-    "dict": lambda s, r, d: dict(s.pairs(*r, d)),
-    "OrderedDict": lambda s, r, d: s.ordered(*r, depth=d),
-    "list": lambda s, r, d: s.each(r, d),
-    "tuple": lambda s, r, d: tuple(s.each(r, d)),
-    "set": lambda s, r, d: set(s.each(r, d)),
-    "frozenset": lambda s, r, d: frozenset(s.each(r, d)),
-    "Size": lambda s, r, d: _size(r),
-    "bytes": lambda s, r, d: _bytes(*r),
-    "bytearray": lambda s, r, d: bytearray(_bytes(*r)),
-    "complex": lambda s, r, d: complex(*s.each(r, d)),
-    "int": lambda s, r, d: int(_text(*r), 16),
-    "float": lambda s, r, d: _float(*r),
-    "dtype": lambda s, r, d: dtypes.BY_NAME[_text(*r)],
-    "device": lambda s, r, d: device(_text(*r)),
-    "scalar": lambda s, r, d: _scalar(*r),
-    "path": lambda s, r, d: Path(_text(*r)),
-}
+class _NotData(Exception):
+    """Why an object cannot be saved."""

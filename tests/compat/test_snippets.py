@@ -216,3 +216,33 @@ def test_refused_beside_the_real_one(tmp_path):
 def test_usage(tmp_path):
     done = run(tmp_path, "", sys.executable, "-m", "disttrain.compat.torch", "nowhere.py")
     assert done.returncode == 2 and "no such file: nowhere.py" in done.stderr
+
+
+def test_whole_modules_are_saved(tmp_path):
+    program = """
+        import torch, torch.nn.functional as F
+
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = torch.nn.Linear(2, 3)
+                self.act = F.relu
+
+            def forward(self, x):
+                return self.act(self.fc(x))
+
+        net, x = Net(), torch.ones(1, 2)
+        optimizer = torch.optim.Adam(net.parameters())
+        torch.save({"net": net, "optimizer": optimizer.state_dict()}, "net.pt")
+        try:
+            torch.load("net.pt")
+        except Exception as error:
+            print(str(error).partition("Weights only load failed")[1], "__main__.Net" in str(error))
+        got = torch.load("net.pt", weights_only=False)["net"]
+        print(type(got) is Net, torch.equal(net(x), got(x)))
+        names = torch.serialization.get_unsafe_globals_in_checkpoint("net.pt")
+        with torch.serialization.safe_globals([Net, torch.nn.Linear, F.relu]):
+            got = torch.load("net.pt", map_location="cpu")["net"]
+            print(len(names), torch.equal(net(x), got(x)))
+    """
+    assert lines(tmp_path, program) == ["Weights only load failed True", "True True", "3 True"]

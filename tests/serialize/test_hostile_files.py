@@ -166,7 +166,14 @@ NODES = {
     "key": ["dict", [[["list"], 1]]], "pair": ["dict", [[1]]], "pairs": ["dict", 3],
     "size": ["Size", 1.5], "dtype": ["dtype", "object"], "device": ["device", 3],
     "path": ["path", 3], "complex": ["complex", "a", 1], "set": ["set", ["list"]],
-    "leaf of integers": ["leaf", "t"], "deep": json.loads('["list",' * 90 + "1" + "]" * 90),
+    "leaf of integers": ["leaf", "t"], "deep": json.loads('["list",' * 250 + "1" + "]" * 250),
+    "reference to nothing": ["ref", 3], "reference to a text": ["ref", "a"],
+    "number": ["def", "a", {}], "factory": ["defaultdict", "eval", []],
+    "call": ["object", 0, "call", 1, [], {}, None, None, None],
+    "short object": ["object", 0], "object of a number": ["object", 0, "new", 3, [], {}, 0, 0, 0],
+    "enum of a number": ["enum", 3, "A"], "method of a number": ["method", 3, "__add__"],
+    "class of a tensor": ["subclass", 3, ["tensor", "t"], {}], "range": ["range", 1, "a", 1],
+    "deque": ["deque", "a", 1], "slice": ["slice"], "counter": ["Counter", [[1]]],
 }  # fmt: skip
 
 VIEWS = {

@@ -9,8 +9,8 @@ import math
 import os
 import signal
 import stat
-from collections import OrderedDict, namedtuple
-from dataclasses import dataclass
+import threading
+from collections import OrderedDict
 from pathlib import Path
 
 import numpy as np
@@ -232,15 +232,13 @@ def test_a_name_that_stands_for_two_tensors():
 
 # --- what cannot be saved -------------------------------------------------------------------------
 
-Point = namedtuple("Point", "x y")
-
-
-@dataclass(frozen=True)
-class Config:
-    lr: float = 0.1
-
 
 class Net:
+    """Holds what is no data."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+
     def state_dict(self):
         return {}
 
@@ -248,29 +246,21 @@ class Net:
 @pytest.mark.parametrize(
     ("value", "advice"),
     [
-        (Net(), "state_dict"), (Config(), "asdict"), (Point(1, 2), "_asdict"), (len, "Code"),
-        (lambda: 0, "Code"), (signal.SIGINT, ".value"), (Net, "class"), (object(), "made of"),
-        (np.array([object()]), "array"), (np.array(["a"]), "array"), (np.str_("a"), "str("),
-        (iter([]), "made of"),
+        (Net(), r"\['lock'\].*cannot pickle.*in a Net; save that one's \.state_dict"),
+        (lambda: 0, "Code is not"),
+        (np.array([object()]), "array"), (np.array(["a"]), "array"), (np.str_("a"), "taken apart"),
+        (iter([]), "made of"), (threading.Lock(), "cannot pickle"),
     ],
 )  # fmt: skip
 def test_other_objects_are_refused_by_place(path, value, advice):
-    with pytest.raises(SerializationError, match=r"obj\['model'\]\[1\]") as info:
+    with pytest.raises(SerializationError, match=r"obj\['model'\]\[1\].*" + advice):
         save({"model": [0, value]}, path)
-    assert advice in str(info.value)
     assert os.listdir(path.parent) == []
 
 
-def test_a_value_that_contains_itself():
-    loop: list = []
-    loop.append(loop)
-    with pytest.raises(SerializationError, match="contain itself"):
-        save(loop, io.BytesIO())
-
-
 def test_wrong_keys_and_targets():
-    with pytest.raises(SerializationError, match="key"):
-        save({object(): 1}, io.BytesIO())
+    with pytest.raises(SerializationError, match=r"it is a key of obj\['a'\]"):
+        save({"a": {(lambda: 0): 1}}, io.BytesIO())
     with pytest.raises(ConfigError, match="path"):
         save({}, 3.5)
     with pytest.raises(ConfigError, match="path"):

@@ -20,7 +20,7 @@ from ...core import dtypes
 from ...core.checkpoint import checkpoint, checkpoint_sequential
 from ...core.tensor import Size
 from ...errors import ConfigError
-from . import amp, facade, legacy, spawn, testing, training
+from . import amp, facade, legacy, saving, spawn, testing, training
 from .shim import ROOT, Shim, publish
 
 VERSION = "2.13.0+disttrain"
@@ -73,6 +73,7 @@ def _top() -> Shim:
         .take(dt)
         .give(**legacy.classes())
         .give(**facade.settings())
+        .give(save=saving.save, load=saving.load)
         .give(
             __version__=VERSION, pi=math.pi, inf=math.inf, nan=math.nan, e=math.e, newaxis=None,
             compile=dt.compile, load=dt.load, save=dt.save, vmap=dt.func.vmap,
@@ -167,6 +168,7 @@ def _others() -> dict[str, Shim]:
     return {
         **_module("torch.random", dt, *seeds.split()),
         **_module("torch.futures", dt.futures),
+        **saving.modules(),
         **_module("torch.linalg", dt.linalg),
         "torch.special": Shim("torch.special").give(
             expit=dt.sigmoid, logsumexp=dt.logsumexp, erf=dt.erf, xlogy=dt.xlogy,

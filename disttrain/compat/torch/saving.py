@@ -1,0 +1,44 @@
+"""``torch.save``, ``torch.load`` and ``torch.serialization``: with PyTorch's arguments, in this
+library's format. Knows arguments; what is in a file is known to ``serialize``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import serialize
+from .shim import Shim
+
+
+def save(
+    obj: Any,
+    f: Any,
+    pickle_module: Any = None,
+    pickle_protocol: int = 2,
+    _use_new_zipfile_serialization: bool = True,
+    _disable_byteorder_record: bool = False,
+) -> None:
+    """``serialize.save``. Nothing is pickled, so what is said about pickling has no effect."""
+    serialize.save(obj, f)
+
+
+def load(
+    f: Any,
+    map_location: Any = None,
+    pickle_module: Any = None,
+    *,
+    weights_only: bool | None = None,
+    mmap: bool | None = None,
+    **pickle_load_args: Any,
+) -> Any:
+    """``serialize.load``. Nothing is unpickled; ``weights_only`` says whether the file may name
+    any class. Without it, classes must be allowed, unless a ``pickle_module`` is given."""
+    only = pickle_module is None if weights_only is None else weights_only
+    return serialize.load(f, map_location, weights_only=only, mmap=mmap)
+
+
+def modules() -> dict[str, Shim]:
+    """``torch.serialization``."""
+    names = """add_safe_globals clear_safe_globals get_safe_globals safe_globals
+    get_unsafe_globals_in_checkpoint""".split()
+    shim = Shim("torch.serialization").take(serialize, names).give(save=save, load=load)
+    return {"torch.serialization": shim}

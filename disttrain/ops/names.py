@@ -1,0 +1,33 @@
+"""The names by which public functions are found again: by ``pickle``, by ``save``, by whoever reads
+``__module__``. Many are made by factories far from the place that publishes them."""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any
+
+from ..core import Primitive
+from . import api
+
+
+def settle(module: Any) -> None:
+    """Give every function and primitive that ``module`` publishes, and that cannot be found by the
+    name it has, the name that it has there."""
+    for name, thing in vars(module).items():
+        if isinstance(thing, (Primitive, types.FunctionType)) and not _is_found(thing):
+            thing.__module__, thing.__qualname__ = module.__name__, name
+
+
+def _is_found(thing: Any) -> bool:
+    home = sys.modules.get(thing.__module__)
+    return getattr(home, getattr(thing, "__qualname__", ""), None) is thing
+
+
+def _reduce(self: Primitive) -> Any:
+    """Public primitives are pickled and copied as what they are: the one of that name."""
+    return vars(self).get("__qualname__") or object.__reduce_ex__(self, 2)
+
+
+Primitive.__reduce__ = _reduce  # type: ignore[method-assign]
+settle(api)

@@ -1,0 +1,215 @@
+"""The way back from the descriptions that ``structure`` makes. It doubts all that it reads."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import enum
+import types
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..core import Size, Tensor, device, dtypes
+from ..core.tensor import rebuild
+from ..errors import DTypeError, SerializationError
+from .layout import KINDS
+from .objects import Known, begin, finish
+from .structure import DEPTH, FACTORIES
+
+
+def decode(tree: Any, give: Callable[[str, str], Any], where: str, known: Known) -> Any:
+    """Build what ``structure.encode`` took apart. ``give(kind, name)`` returns the named tensor or
+    array; ``kind`` is ``"tensor"``, ``"leaf"`` (a tensor that requires grad) or ``"array"``.
+    ``known`` finds classes."""
+    try:
+        known.check(tree)
+        return _Decoder(give, known).value(tree, 0)
+    except SerializationError as error:
+        raise type(error)(f"{where}: structure: {error}") from None
+    except RecursionError:
+        raise SerializationError(f"{where}: structure: nested too deeply") from None
+    except (LookupError, TypeError, ValueError, OverflowError, DTypeError) as error:
+        raise SerializationError(
+            f"{where}: structure: damaged, or written by a newer version: {error}"
+        ) from None
+
+
+class _Decoder:
+    def __init__(self, give: Callable[[str, str], Any], known: Known) -> None:
+        self.give, self.known = give, known
+        self.made: dict[int, Any] = {}  # by number: objects, and containers that are met again
+        self.classed: dict[int, Tensor] = {}  # by id of the plain ones that ``give`` gave
+        self.number: int | None = None  # of the container that is made next
+
+    def value(self, node: Any, depth: int) -> Any:
+        if depth > DEPTH + 20:
+            raise SerializationError("nested too deeply")
+        if type(node) is dict:
+            out = self.note({})
+            out.update((k, self.value(v, depth + 1)) for k, v in node.items())
+            return out
+        if type(node) is not list:
+            return node
+        tag, *rest = node
+        if type(tag) is not str:
+            raise SerializationError(f"a tag is needed, {tag!r:.60} found")
+        if tag in ("tensor", "leaf", "array"):
+            return self.give(tag, _text(*rest))
+        if tag in _BUILD:
+            return _BUILD[tag](self, rest, depth + 1)
+        raise SerializationError(f"unknown tag {tag!r:.60}; written by a newer version?")
+
+    def note(self, made: Any) -> Any:
+        """``made`` under the number that was told just before it."""
+        if self.number is not None:
+            self.made[self.number], self.number = made, None
+        return made
+
+    def shared(self, number: Any, node: Any, depth: int) -> Any:
+        self.number = _number(number)
+        return self.value(node, depth)
+
+    def again(self, number: Any) -> Any:
+        if _number(number) not in self.made:
+            raise SerializationError(f"number {number} is used before it is there")
+        return self.made[number]
+
+    def each(self, nodes: list, depth: int) -> list:
+        return [self.value(n, depth) for n in nodes]
+
+    def listed(self, nodes: list, depth: int) -> list:
+        out = self.note([])
+        out.extend(self.value(n, depth) for n in nodes)
+        return out
+
+    def pairs(self, nodes: list, depth: int) -> list:
+        return [(self.value(k, depth), self.value(v, depth)) for k, v in nodes]
+
+    def filled(self, out: Any, pairs: list, depth: int) -> Any:
+        """The mapping ``out`` with ``pairs``."""
+        self.note(out)
+        for k, v in pairs:
+            key = self.value(k, depth)
+            out[key] = self.value(v, depth)
+        return out
+
+    def ordered(self, pairs: list, versions: Any = None, *, depth: int) -> OrderedDict:
+        out = self.filled(OrderedDict(), pairs, depth)
+        if versions is not None:
+            out._metadata = self.value(versions, depth)  # type: ignore[attr-defined]
+        return out
+
+    def defaulting(self, factory: Any, pairs: list, depth: int) -> Any:
+        out = self.note(defaultdict(None))
+        make = FACTORIES[factory] if type(factory) is str else self.value(factory, depth)
+        out.default_factory = make
+        return self.filled(out, pairs, depth)
+
+    def queue(self, maxlen: Any, *nodes: Any, depth: int) -> deque:
+        out = self.note(deque(maxlen=None if maxlen is None else _number(maxlen)))
+        out.extend(self.value(n, depth) for n in nodes)
+        return out
+
+    def object(self, number: Any, how: Any, cls: Any, args: Any, kwargs: Any, *rest: Any,
+               depth: int) -> Any:  # fmt: skip
+        kind = self.value(cls, depth)
+        obj = begin(how, kind, self.value(args, depth), self.value(kwargs, depth))
+        self.made[_number(number)] = obj
+        finish(obj, *(self.value(node, depth) for node in rest))
+        return obj
+
+    def member(self, cls: Any, name: Any, depth: int) -> Any:
+        kind = self.value(cls, depth)
+        if not (isinstance(kind, type) and issubclass(kind, enum.Enum)):
+            raise SerializationError(f"an enumeration is needed, {kind!r:.60} found")
+        return kind[_text(name)]
+
+    def method(self, of: Any, name: Any, depth: int) -> Any:
+        obj = self.value(of, depth)
+        if not isinstance(getattr(type(obj), _text(name), None), types.FunctionType):
+            raise SerializationError(f"{type(obj).__name__} has no method {name!r:.60}")
+        return getattr(obj, name)
+
+    def tensor(self, cls: Any, node: Any, own: Any, depth: int) -> Any:
+        kind, plain = self.value(cls, depth), self.value(node, depth)
+        if not (isinstance(kind, type) and issubclass(kind, Tensor) and type(plain) is Tensor):
+            raise SerializationError(f"a class of tensors is needed, {kind!r:.60} found")
+        made = self.classed.get(id(plain))  # what was one Parameter stays one
+        if made is None:
+            made = rebuild(kind, plain.array, plain.array.shape, plain.requires_grad)
+            made._st, made._gen = plain.storage_cell(), plain.storage_cell().gen
+            self.classed[id(plain)] = made
+            vars(made).update(self.value(own, depth))
+        return made
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int:
+        raise SerializationError(f"a number is needed, {value!r:.60} found")
+    return value
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise SerializationError(f"a text is needed, {value!r:.60} found")
+    return value
+
+
+def _bytes(value: Any) -> bytes:
+    try:
+        return base64.b64decode(_text(value), validate=True)
+    except binascii.Error as error:
+        raise SerializationError(f"bytes: {error}") from None
+
+
+def _float(value: Any) -> float:
+    if value not in ("nan", "inf", "-inf"):
+        raise SerializationError(f"float {value!r:.60}")
+    return float(value)
+
+
+def _scalar(code: Any, digits: Any) -> np.generic:
+    return np.frombuffer(bytes.fromhex(_text(digits)), KINDS[_text(code)], 1)[0]
+
+
+def _size(values: list) -> Size:
+    if not all(type(v) is int for v in values):
+        raise SerializationError("Size: whole numbers are needed")
+    return Size(values)
+
+
+_BUILD: dict[str, Callable[[_Decoder, list, int], Any]] = {
+    "global": lambda s, r, d: s.known.find(*r),
+    "object": lambda s, r, d: s.object(*r, depth=d),
+    "subclass": lambda s, r, d: s.tensor(*r, d),
+    "enum": lambda s, r, d: s.member(*r, d),
+    "method": lambda s, r, d: s.method(*r, d),
+    "def": lambda s, r, d: s.shared(*r, d),
+    "ref": lambda s, r, d: s.again(*r),
+    "dict": lambda s, r, d: s.filled({}, *r, d),
+    "OrderedDict": lambda s, r, d: s.ordered(*r, depth=d),
+    "list": lambda s, r, d: s.listed(r, d),
+    "tuple": lambda s, r, d: tuple(s.each(r, d)),
+    "set": lambda s, r, d: s.note(set(s.each(r, d))),
+    "frozenset": lambda s, r, d: frozenset(s.each(r, d)),
+    "Size": lambda s, r, d: _size(r),
+    "bytes": lambda s, r, d: _bytes(*r),
+    "bytearray": lambda s, r, d: s.note(bytearray(_bytes(*r))),
+    "range": lambda s, r, d: range(*map(_number, r)),
+    "slice": lambda s, r, d: slice(*s.each(r, d)),
+    "...": lambda s, r, d: ...,
+    "Counter": lambda s, r, d: s.filled(Counter(), *r, d),
+    "deque": lambda s, r, d: s.queue(*r, depth=d),
+    "defaultdict": lambda s, r, d: s.defaulting(*r, d),
+    "complex": lambda s, r, d: complex(*s.each(r, d)),
+    "int": lambda s, r, d: int(_text(*r), 16),
+    "float": lambda s, r, d: _float(*r),
+    "dtype": lambda s, r, d: dtypes.BY_NAME[_text(*r)],
+    "device": lambda s, r, d: device(_text(*r)),
+    "scalar": lambda s, r, d: _scalar(*r),
+    "path": lambda s, r, d: Path(_text(*r)),
+}

@@ -131,7 +131,9 @@ class _Thread(threading.local):
         self.check_nan = True  # under anomaly detection
         self.saving: tuple = ()  # the hooks for saved tensors, innermost last
         self.saving_refused: str | None = None  # why there may be none
-        self.walk: Any = None  # the backward pass that is running
+        self.walk: Any = None  # the outermost backward pass that is running
+        self.walking: Any = None  # the innermost one
+        self.before_write: Callable | None = None  # told of every tensor just before a write
         self.stack: list[Any] = []
         self.mode = RECORD
         for setup in _at_start:

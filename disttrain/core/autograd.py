@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from .algebra import Algebra
 from .engine import Walk, discard
 from .gate import Tracer
 from .grad_mode import set_state
-from .node import Output
+from .node import GradientEdge, Output
 from .sink import accumulate
 from .tensor import Tensor, wrap
 
@@ -30,10 +31,10 @@ def backward(
     Roots that are not scalars need ``grad_tensors`` of their shapes. Raises ``AutogradError`` when
     nothing requires grad, or a graph was already used up.
     """
-    roots = (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
+    roots = (tensors,) if _one(tensors) else tuple(tensors)
     cotangents = _cotangents("backward", roots, grad_tensors)
     if inputs is not None:
-        inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+        inputs = (inputs,) if _one(inputs) else tuple(inputs)
         if not inputs:
             raise AutogradError(
                 "backward: inputs= was given but is empty; name a tensor, or drop it"
@@ -42,6 +43,10 @@ def backward(
     tensors_walk = _as_tensors(roots + (inputs or ()), cotangents, create_graph)
     walk = _walk(roots, accumulate, retain_graph, create_graph, tensors_walk, targets)
     _drive(walk, roots, cotangents, create_graph)
+
+
+def _one(value: Any) -> bool:
+    return isinstance(value, (Tensor, GradientEdge))
 
 
 def _to_inputs(inputs: tuple) -> set:
@@ -58,7 +63,7 @@ def _place(where: str, i: int, t: Tensor) -> tuple[Any, int]:
     node = t.graph_node()
     if node is None:
         raise AutogradError(
-            f"{where}: input {i} of shape {list(t.shape)} does not require grad; call "
+            f"{where}: input {i} of shape {list(t.meta()[0])} does not require grad; call "
             "requires_grad_() on it before it is used"
         )
     return (node.node, node.index) if node.__class__ is Output else (node, 0)
@@ -79,8 +84,8 @@ def grad(
     ``allow_unused``: give None for an input that the outputs do not depend on (an error
     otherwise); ``materialize_grads``: give zeros instead.
     """
-    roots = (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
-    wanted = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    roots = (outputs,) if _one(outputs) else tuple(outputs)
+    wanted = (inputs,) if _one(inputs) else tuple(inputs)
     if allow_unused is False and materialize_grads:
         raise ValueError(
             "grad: allow_unused=False and materialize_grads=True contradict each other: zeros "
@@ -108,8 +113,8 @@ def _result(i: int, t: Tensor, g: Any, allow_unused: bool | None, materialize: b
         return Algebra.zeros(*t.meta())
     if not allow_unused:
         raise AutogradError(
-            f"grad: input {i} of shape {list(t.shape)} was not used to compute the outputs; pass "
-            "allow_unused=True to get None for it"
+            f"grad: input {i} of shape {list(t.meta()[0])} appears to not have been used in "
+            "the graph of the outputs; pass allow_unused=True to get None for it"
         )
     return None
 
@@ -131,7 +136,7 @@ def _drive(walk: Walk, roots: tuple, cotangents: tuple, create_graph: bool) -> N
     set_state({"grad_enabled": create_graph})
     try:
         for t, g in zip(roots, cotangents, strict=True):
-            walk.feed(t._node, g if walk.tensors else g.array)
+            walk.feed(t.graph_node(), g if walk.tensors else g.array)
         walk.run()
     finally:
         set_state({"grad_enabled": before})
@@ -160,36 +165,36 @@ def _cotangents(where: str, roots: tuple, given: Any) -> tuple:
 def _cotangent(where: str, i: int, t: Tensor, g: Any) -> Tensor:
     if t.graph_node() is None:
         raise AutogradError(
-            f"{where}: tensor {i} of shape {list(t.shape)} does not require grad and was made by "
-            "nothing that does; call requires_grad_() on the inputs, and check that the forward "
+            f"{where}: tensor {i} of shape {list(t.meta()[0])} does not require grad and was made "
+            "by nothing that does; call requires_grad_() on the inputs, and check that the forward "
             "did not run under no_grad() or through .detach(), .data or .numpy()"
         )
     shape, kind = t.meta()
     if g is None:
         if kind.kind == "c":
             raise AutogradError(
-                f"{where}: tensor {i} is {t.dtype!r}; grad can be implicitly created only for real "
+                f"{where}: tensor {i} is {kind}; grad can be implicitly created only for real "
                 "scalar outputs: pass the gradient argument, or take .real or .abs() first"
             )
-        if t.shape.numel() != 1:
+        if math.prod(shape) != 1:
             raise AutogradError(
-                f"{where}: the gradient of a tensor of shape {list(shape)} is wanted, but only a "
-                "scalar's can be started implicitly; reduce it first (.sum() or .mean()), or pass "
-                "the gradient argument"
+                f"{where}: the gradient of a tensor of shape {list(shape)} is wanted, but grad can "
+                "be implicitly created only for scalar outputs; reduce it first (.sum() or "
+                ".mean()), or pass the gradient argument"
             )
         if isinstance(t, Tracer) or t.is_meta:
             return Algebra.ones_like(t)
         return wrap(np.ones(shape, kind))
     if not isinstance(g, Tensor):
         raise TypeError(f"{where}: gradient {i} must be a Tensor or None, not {type(g).__name__}")
-    if tuple(g.shape) != tuple(t.shape):
+    if tuple(g.shape) != tuple(shape):
         raise ShapeError(
-            f"{where}: gradient {i} has shape {list(g.shape)}, the tensor has {list(t.shape)}; "
-            "they must be equal"
+            f"{where}: Mismatch in shape: gradient {i} has shape {list(g.shape)}, the tensor has "
+            f"{list(shape)}; they must be equal"
         )
     if (g.meta()[1].kind == "c") != (kind.kind == "c"):
         raise DTypeError(
-            f"{where}: gradient {i} is {g.dtype!r}, the tensor is {t.dtype!r}; both must be real, "
-            "or both complex"
+            f"{where}: gradient {i} is {g.dtype!r}, the tensor is {kind}; they are required to "
+            "have the same dtype where one of them is complex"
         )
     return g

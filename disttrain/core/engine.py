@@ -117,6 +117,10 @@ class Walk:
         if not self.pending[node]:
             self._push(node)
 
+    def reaches(self, node: Any) -> bool:
+        """Whether this walk comes to ``node``."""
+        return node in self.pending and (self.needed is None or node in self.needed)
+
     def _push(self, node: Any) -> None:
         heapq.heappush(self.ready, (-node.seq, self.turn(), node))
 
@@ -125,11 +129,13 @@ class Walk:
         outermost = thread.walk is None
         if outermost:
             thread.walk = self
+        around, thread.walking = thread.walking, self
         try:
             self._run()
             for callback in self.callbacks:
                 callback()
         finally:
+            thread.walking = around
             if outermost:
                 thread.walk = None
 

@@ -388,13 +388,16 @@ def attach(prim: Primitive, edges: tuple, bits: int, args: tuple, params: dict, 
     if versions is not None:
         node.versions = tuple(versions)
     if thread.saving:
-        pack_node(node)
+        pack_node(node, out)
     if thread.anomaly:
         node.site = call_site()
 
 
 def _slow(prim: Primitive, args: tuple, params: dict) -> Any:
     """The gate with interpreters on the stack."""
+    if prim.mutates and thread.before_write is not None:
+        for i in prim.mutates:
+            thread.before_write(args[i])
     top = None
     for a in args:
         if isinstance(a, Tracer) and (top is None or a.interp.level > top.level):
@@ -402,6 +405,8 @@ def _slow(prim: Primitive, args: tuple, params: dict) -> Any:
     if prim.random:
         top = _drawing(top)
     if top is not None:
+        if top.adopts:
+            args = top.adopt(args)
         out = top.process(prim, args, params)
         if prim.mutates:
             return out

@@ -11,7 +11,7 @@ import itertools
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import AutogradError
 from .hooks import HookDict, HookHandle
@@ -34,6 +34,7 @@ class GraphNode:
     seq = 0
     shape: Any = ()
     dtype: Any = None
+    shapes: tuple | None = None  # (shape, dtype) per output where there are several
 
     def name(self) -> str:
         return type(self).__name__
@@ -49,6 +50,19 @@ class GraphNode:
     def metadata(self) -> dict:
         """A dict for the user's own notes about this node."""
         return self.__dict__.setdefault("_metadata", {})
+
+    def __call__(self, *grads: Any) -> Any:
+        """Run the node alone: gradients of its outputs in, gradients of its inputs out."""
+        if len(grads) != self.num_outputs:
+            raise TypeError(
+                f"{self.name()}: expected {self.num_outputs} arguments, got {len(grads)} instead: "
+                "one gradient for each output"
+            )
+        found = self.run(grads if self.shapes is not None else grads[0], True)
+        return found[0] if len(found) == 1 else found
+
+    def run(self, g: Any, tensors: bool, wanted: tuple | None = None) -> tuple:
+        raise NotImplementedError
 
     def _sequence_nr(self) -> int:
         return self.seq
@@ -122,6 +136,27 @@ class AccumulateGrad(GraphNode):
         return f"<AccumulateGrad of shape {list(self.shape)}>"
 
 
+class GradientEdge(NamedTuple):
+    """A place in the graph: output ``output_nr`` of ``node``. Stands for the tensor there in
+    ``grad`` and ``backward``."""
+
+    node: Any
+    output_nr: int = 0
+    ownership_token: Any = None
+
+    is_meta = False
+
+    def graph_node(self) -> Any:
+        return self.node if self.node.shapes is None else Output(self.node, self.output_nr)
+
+    def meta(self) -> tuple:
+        node = self.node
+        return (node.shape, node.dtype) if node.shapes is None else node.shapes[self.output_nr]
+
+    def retain_grad(self) -> None:
+        """There is no tensor to keep a gradient."""
+
+
 class Output:
     """One output of a node that has several."""
 
@@ -151,7 +186,6 @@ class Node(GraphNode):
 
     versions: tuple | None = None
     out: Any = None
-    shapes: tuple | None = None  # (shape, dtype) per output where there are several
 
     def __init__(
         self, prim: Any, edges: tuple, saved: tuple, params: dict, shape: tuple, dtype: Any

@@ -54,6 +54,9 @@ class Packed:
 class PackedNode(Node):
     """A node whose saved tensors are packed."""
 
+    def watch(self, storage: Any, index: int = 0) -> None:
+        """Writes to the result do not matter: what ``unpack`` gives counts."""
+
     def run(self, g: Any, tensors: bool, wanted: tuple | None = None) -> tuple:
         if self.saved is None:
             self.check()
@@ -72,17 +75,19 @@ def _unpacked(value: Any) -> Any:
     return value.tensor() if value.__class__ is Packed else value
 
 
-def pack_node(node: Node) -> None:
-    """Pack what ``node``, just made, has saved."""
+def pack_node(node: Node, result: Any) -> None:
+    """Pack what ``node``, just made, has saved (its ``result``, where it keeps that)."""
     hooks = thread.saving[-1]
     node.saved = tuple(
         Packed(v, v.graph_node(), hooks) if isinstance(v, Tensor) else v for v in node.saved or ()
     )
     out = node.out
     if out.__class__ is tuple:
-        node.out = tuple(None if o is None else Packed(o, None, hooks) for o in out)
+        node.out = tuple(
+            None if o is None else Packed(r, None, hooks) for o, r in zip(out, result, strict=True)
+        )
     elif out is not None:
-        node.out = Packed(out, None, hooks)
+        node.out = Packed(result, None, hooks)
     node.__class__ = PackedNode
 
 

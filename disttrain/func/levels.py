@@ -24,6 +24,7 @@ class Level:
     """One active vmap or jvp. Higher levels are nearer to the code that runs."""
 
     dynamic = False
+    adopts = False  # whether tensors from outside that require grad do so at this level too
     draws = False  # whether it wants to see random numbers drawn from no argument
     over = False
     name = "transform"

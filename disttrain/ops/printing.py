@@ -33,7 +33,8 @@ def set_printoptions(
 def text(self: Tensor, *, tensor_contents: object = None) -> str:
     """``tensor([...], dtype=..., grad_fn=...)``."""
     prefix = "Parameter containing:\n" if type(self).__name__ == "Parameter" else ""
-    if hasattr(self, "interp"):
+    level = getattr(self, "interp", None)
+    if level is not None and not level.adopts:
         return f"traced tensor(shape={list(self.shape)}, dtype={self.dtype!r}, {self.interp})"
     parts = [_values(self)]
     kind = self.dtype
@@ -45,6 +46,8 @@ def text(self: Tensor, *, tensor_contents: object = None) -> str:
         parts.append(f"size={tuple(self.shape)}")
     if kind not in usual:
         parts.append(f"dtype={kind!r}")
+    if level is not None and self.tangent is not None:  # type: ignore[attr-defined]
+        parts.append(f"tangent={self.tangent}")  # type: ignore[attr-defined]
     node = self.graph_node()
     if node is not None:
         own = node.__class__ is AccumulateGrad

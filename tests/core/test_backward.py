@@ -345,7 +345,7 @@ def test_gradients_of_another_type():
     x = leaf(1.0, 2.0)
     (x * 1).backward(dt.ones(2, dtype=dt.float64))
     assert x.grad.dtype is dt.float32
-    with pytest.raises(DTypeError, match="real"):
+    with pytest.raises(DTypeError, match="same dtype"):
         (x * 1).backward(dt.ones(2, dtype=dt.complex64))
     with pytest.raises(AutogradError, match="only for real"):
         (x * 1j).sum().backward()

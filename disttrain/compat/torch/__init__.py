@@ -18,6 +18,7 @@ import disttrain as dt
 
 from ...core import dtypes
 from ...core.checkpoint import checkpoint, checkpoint_sequential
+from ...core.function import FunctionCtx
 from ...core.tensor import Size
 from ...errors import ConfigError
 from . import amp, facade, legacy, saving, spawn, testing, training
@@ -106,37 +107,29 @@ def _utils() -> dict[str, Shim]:
 
 
 def _autograd() -> dict[str, Shim]:
-    autograd = Shim("torch.autograd").take(dt.autograd).give(Variable=legacy.variable())
+    source = dt.autograd
+    autograd = Shim("torch.autograd").take(source).give(Variable=legacy.variable())
+    function = (
+        Shim("torch.autograd.function")
+        .take(source)
+        .give(FunctionCtx=FunctionCtx, InplaceFunction=legacy.InplaceFunction)
+    )
     return {
         "torch.autograd": autograd,
         "torch.autograd.variable": Shim("torch.autograd.variable").take(autograd, ["Variable"]),
-        "torch.autograd.function": Shim("torch.autograd.function").take(dt.autograd),
-        "torch.autograd.grad_mode": Shim("torch.autograd.grad_mode").take(dt.autograd),
-        "torch.autograd.functional": Shim("torch.autograd.functional").give(
-            jacobian=_jacobian, hessian=_hessian
+        "torch.autograd.function": function,
+        "torch.autograd.grad_mode": Shim("torch.autograd.grad_mode").take(source),
+        "torch.autograd.anomaly_mode": Shim("torch.autograd.anomaly_mode").take(
+            source, ["detect_anomaly", "set_detect_anomaly"]
+        ),
+        **_module("torch.autograd.functional", source.functional),
+        **_module("torch.autograd.forward_ad", source.forward_ad),
+        **_module("torch.autograd.graph", source.graph),
+        **_module(
+            "torch.autograd.gradcheck", source, "gradcheck", "gradgradcheck", "GradcheckError"
         ),
         "torch.func": Shim("torch.func").take(dt.func),
     }
-
-
-def _jacobian(func: Any, inputs: Any, create_graph: bool = False, strict: bool = False,
-              vectorize: bool = False, strategy: str = "reverse-mode") -> Any:  # fmt: skip
-    """``torch.autograd.functional.jacobian``. Detached unless ``create_graph``."""
-    transform = dt.func.jacfwd if strategy == "forward-mode" else dt.func.jacrev
-    return _of_inputs(transform, func, inputs, create_graph)
-
-
-def _hessian(func: Any, inputs: Any, create_graph: bool = False, strict: bool = False,
-             vectorize: bool = False, outer_jacobian_strategy: str = "") -> Any:  # fmt: skip
-    """``torch.autograd.functional.hessian``. Detached unless ``create_graph``."""
-    return _of_inputs(dt.func.hessian, func, inputs, create_graph)
-
-
-def _of_inputs(transform: Any, func: Any, inputs: Any, create_graph: bool) -> Any:
-    several = isinstance(inputs, tuple)
-    given = inputs if several else (inputs,)
-    given = given if create_graph else tuple(x.detach() for x in given)
-    return transform(func, argnums=tuple(range(len(given))) if several else 0)(*given)
 
 
 def _distributed() -> dict[str, Shim]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...autograd import Variable
 from ...core import dtypes
+from ...core.function import Function
 from ...core.tensor import Tensor
 from ...errors import DeviceError
 from ...ops.functions import create
@@ -48,6 +49,13 @@ class _LegacyCuda(type):
 
     def __instancecheck__(cls, value: Any) -> bool:
         return False
+
+
+class InplaceFunction(Function):
+    """A Function that may be told to work in place."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        self.inplace = inplace
 
 
 class _Variable(type):

@@ -1,9 +1,9 @@
 """``dt.autograd``: gradients asked for directly, custom functions, and checks of gradients."""
 
-from .core.autograd import backward, grad
-from .core.checkpoint import checkpoint, checkpoint_sequential
-from .core.function import Function, once_differentiable
-from .core.grad_mode import (
+from ..core.autograd import backward
+from ..core.checkpoint import checkpoint, checkpoint_sequential
+from ..core.function import Function, once_differentiable
+from ..core.grad_mode import (
     detect_anomaly,
     enable_grad,
     inference_mode,
@@ -11,8 +11,10 @@ from .core.grad_mode import (
     set_detect_anomaly,
     set_grad_enabled,
 )
-from .core.gradcheck import gradcheck, gradgradcheck
-from .core.tensor import Tensor
+from ..core.tensor import Tensor
+from . import forward_ad, functional, graph
+from .gradcheck import GradcheckError, gradcheck, gradgradcheck
+from .gradients import grad
 
 
 def Variable(data: Tensor, requires_grad: bool = False) -> Tensor:  # noqa: N802
@@ -23,15 +25,19 @@ def Variable(data: Tensor, requires_grad: bool = False) -> Tensor:  # noqa: N802
 
 __all__ = [
     "Function",
+    "GradcheckError",
     "Variable",
     "backward",
     "checkpoint",
     "checkpoint_sequential",
     "detect_anomaly",
     "enable_grad",
+    "forward_ad",
+    "functional",
     "grad",
     "gradcheck",
     "gradgradcheck",
+    "graph",
     "inference_mode",
     "no_grad",
     "once_differentiable",

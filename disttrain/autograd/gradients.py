@@ -1,0 +1,56 @@
+"""``grad``, also for a batch of cotangents at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..core import autograd as core
+from ..core.node import GradientEdge
+from ..core.tensor import Tensor
+from ..errors import AutogradError
+from ..func import vmap
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Tensor | None, ...]:
+    """The gradients of ``outputs`` with respect to ``inputs``, one per input, ``.grad`` untouched.
+
+    Both are tensors or graph edges, one or several. ``allow_unused``: give None for an input that
+    the outputs do not depend on (an error otherwise); ``materialize_grads``: give zeros instead.
+    ``is_grads_batched``: each of ``grad_outputs`` has a batch of cotangents as its first dimension,
+    and so has each gradient; the graph is walked once (``vmap``).
+    """
+    if not is_grads_batched:
+        return core.grad(
+            outputs, inputs, grad_outputs, retain_graph, create_graph, only_inputs, allow_unused,
+            materialize_grads,
+        )  # fmt: skip
+    seeds = grad_outputs if isinstance(grad_outputs, (tuple, list)) else (grad_outputs,)
+    if any(s is None for s in seeds):
+        raise AutogradError(
+            "grad: is_grads_batched=True needs grad_outputs, each with a batch of cotangents as "
+            "its first dimension; None was given"
+        )
+    wanted: Sequence = (inputs,) if isinstance(inputs, (Tensor, GradientEdge)) else tuple(inputs)
+    missing: list[int] = []
+
+    def one(*given: Tensor) -> tuple:
+        found = core.grad(
+            outputs, wanted, given, retain_graph, create_graph, only_inputs, allow_unused,
+            materialize_grads,
+        )  # fmt: skip
+        missing[:] = [i for i, g in enumerate(found) if g is None]
+        return tuple(g for g in found if g is not None)
+
+    rows = iter(vmap(one)(*seeds))
+    return tuple(None if i in missing else next(rows) for i in range(len(wanted)))

@@ -48,11 +48,12 @@ def gradcheck(
     """Whether the derivatives of ``func`` at ``inputs`` agree with differences (``eps``, ``atol``,
     ``rtol``).
 
-    Checked are also: that running backward twice gives the same (``nondet_tol``), that gradients of
-    zero give zero, types (``check_grad_dtypes``), vmap over cotangents (``check_batched_grad``) and forward mode
-    (``check_forward_ad``, ``check_batched_forward_grad``). Outputs are checked one at a time, so that
-    the others' gradients are missing, whatever ``check_undefined_grad`` says; ``fast_mode`` and
-    ``masked`` change nothing. Raises ``GradcheckError`` naming input, output and element, or returns False.
+    Checked are also: that running backward twice gives the same (``nondet_tol``), that gradients
+    of zero give zero, types (``check_grad_dtypes``), vmap over cotangents
+    (``check_batched_grad``) and forward mode (``check_forward_ad``,
+    ``check_batched_forward_grad``). Outputs are checked one at a time, so that the others'
+    gradients are missing, whatever ``check_undefined_grad`` says; ``fast_mode`` and ``masked``
+    change nothing. Raises ``GradcheckError`` naming input, output and element, or returns False.
     """
     given = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     chosen = Options(**options)

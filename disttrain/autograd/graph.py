@@ -8,11 +8,11 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from ..context import thread
-from ..core.gate import touched
 from ..core.hooks import HookHandle
 from ..core.node import GradientEdge, GraphNode, Output
 from ..core.saved import refusing, saving
 from ..core.tensor import Tensor
+from ..core.writes import touched
 from ..errors import AutogradError, ConfigError
 
 Node = GraphNode

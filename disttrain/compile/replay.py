@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from ..core import no_grad
-from ..core.gate import Primitive, finish, touched
+from ..core.gate import Primitive, finish
 from ..core.node import AccumulateGrad
 from ..core.tensor import Storage, Tensor, wrap
+from ..core.writes import touched
 from ..errors import CaptureError
 from .instruction import Instruction, Var, describe
 

@@ -12,11 +12,12 @@ from ..context import thread
 from ..errors import AutogradError
 from ..trace import call_site
 from .algebra import Algebra
-from .gate import Tracer, check_inplace, describe
+from .gate import Tracer, describe
 from .grad_mode import no_grad
 from .node import GraphNode, Output, next_seq
 from .saved import Packed
 from .tensor import Tensor, wrap
+from .writes import check_inplace
 
 
 class FunctionCtx:

@@ -25,9 +25,8 @@ from typing import Any
 import numpy as np
 
 from ..backends.null import NullArray
-from ..context import PLAIN, SLOW, thread
+from ..context import SLOW, thread
 from ..errors import (
-    AutogradError,
     CaptureError,
     DimError,
     DisttrainError,
@@ -35,9 +34,10 @@ from ..errors import (
     ShapeError,
 )
 from ..trace import call_site
-from .node import NOTHING, AccumulateGrad, Node, Output, next_seq
+from .node import NOTHING, Node, Output, next_seq
 from .saved import pack_node
 from .tensor import Size, Storage, Tensor, wrap
+from .writes import touched
 
 _new = object.__new__
 ndarray = np.ndarray
@@ -459,46 +459,3 @@ def _mutated(prim: Primitive, args: tuple) -> Any:
         touched(args[i])
     first = args[prim.mutates[0]]
     return tuple(args[i] for i in prim.mutates) if prim.multi else first
-
-
-def touched(t: Tensor) -> None:
-    """Note an in-place write to ``t``, so that nodes that saved it can tell."""
-    st = t._st
-    if st is None:
-        st = t._st = Storage()
-    t.watch_results(st)
-    st.version += 1
-    if thread.mode != PLAIN:
-        st.site = call_site(2)
-
-
-def check_inplace(t: Tensor, name: str) -> None:
-    """Refuse to record an in-place operation that autograd cannot get right."""
-    node = t.graph_node()
-    if node.__class__ is AccumulateGrad:
-        raise AutogradError(
-            f"{name}: a leaf of shape {list(t.shape)} that requires grad is changed in place while "
-            "gradients are recorded; do it under no_grad(), or use the out-of-place form"
-        )
-    source = t
-    while source._view is not None:
-        source, prim, part, _ = source._view
-        if prim is None or part is not None:
-            how = (
-                "is the output of a function that returns multiple views"
-                if part is not None
-                else "was created in no_grad mode"
-            )
-            raise AutogradError(
-                f"{name}: this tensor of shape {list(t.shape)} is a view that {how}, and is being "
-                "modified inplace while gradients are recorded; use an index such as x[a:b] "
-                "instead, change it under no_grad(), or change a .clone()"
-            )
-        if source.graph_node().__class__ is AccumulateGrad:
-            raise AutogradError(
-                f"{name}: a view of a leaf of shape {list(source.shape)} that requires grad is "
-                "changed in place; do it under no_grad(), or on a .clone() of the leaf"
-            )
-    if t._view is not None and getattr(node, "tensor_hooks", None) is not None:
-        t._gen = -1  # hooks belong to the value that is overwritten: go on from a node without any
-        t.graph_node()

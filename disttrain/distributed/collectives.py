@@ -15,8 +15,8 @@ from .. import context
 from ..comm.group import ProcessGroup
 from ..comm.reduce_ops import ReduceOp
 from ..comm.work import Done, Work
-from ..core.gate import touched
 from ..core.tensor import Tensor, note_read
+from ..core.writes import touched
 from ..errors import ConfigError, DeviceError, WaitTimeout
 from . import objects
 from .state import GroupMember, group_or_default

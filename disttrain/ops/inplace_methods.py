@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.gate import check_inplace, touched
 from ..core.tensor import Tensor, wrap
+from ..core.writes import check_inplace, touched
 from . import api
 from .functions import elementwise as math
 from .functions import inplace, special

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..core import Tensor, enable_grad, no_grad, wrap
-from ..core.gate import touched
+from ..core.writes import touched
 from ..errors import ConfigError, DeviceError
 from .line_search import Point, strong_wolfe
 from .optimizer import Optimizer

@@ -21,7 +21,7 @@ import numpy as np
 from ..backends.null import NullArray
 from ..context import SLOW, thread
 from ..core import Primitive, Tensor, enable_grad, no_grad, set_grad_enabled, wrap
-from ..core.gate import touched
+from ..core.writes import touched
 from ..errors import ConfigError, DeviceError
 from .differentiable import differentiable_update
 from .groups import as_groups, required

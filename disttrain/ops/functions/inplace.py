@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from ...context import SLOW, thread
-from ...core.gate import Tracer, attach, check_inplace, gate, touched
+from ...core.gate import Tracer, attach, gate
 from ...core.grad_mode import no_grad
 from ...core.node import Node, Output, next_seq
 from ...core.tensor import Tensor, layout, wrap
+from ...core.writes import check_inplace, touched
 from ...errors import CaptureError, DTypeError, ShapeError
 from ..primitives import elementwise as el
 from ..primitives.views import expand

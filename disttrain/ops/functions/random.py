@@ -14,9 +14,10 @@ from ...backends.null import NullArray
 from ...context import SLOW, thread
 from ...core import dtypes
 from ...core.device import usable
-from ...core.gate import gate, touched
+from ...core.gate import gate
 from ...core.random import Generator, default_generator
 from ...core.tensor import Tensor, wrap
+from ...core.writes import touched
 from ...errors import ConfigError, DTypeError, ShapeError
 from ..primitives import elementwise as el
 from ..primitives.random import (

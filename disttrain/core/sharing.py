@@ -127,12 +127,12 @@ def _itself(array: Any) -> Any:
 def reduce(self: Tensor, protocol: int) -> tuple:
     """How a tensor is pickled."""
     note_read(self)
-    own = _own(self)
+    own = own_attributes(self)
     what = (type(self), Carried(self), self.array.shape, self.requires_grad)
     return (rebuild, what, own) if own else (rebuild, what)
 
 
-def _own(t: Tensor) -> dict[str, Any]:
+def own_attributes(t: Tensor) -> dict[str, Any]:
     """Attributes that the program has given to ``t``."""
     return {k: v for k, v in t.__dict__.items() if not k.startswith("_") and k != "array"}
 
@@ -142,7 +142,7 @@ def shallow(self: Tensor) -> Tensor:
     out = rebuild(type(self), self.array, self.array.shape, self.requires_grad)
     out._st = self.storage_cell()
     out._gen = out._st.gen
-    out.__dict__.update(_own(self))
+    out.__dict__.update(own_attributes(self))
     return out
 
 

@@ -178,6 +178,8 @@ def write_stream(f: Any, parts: list[Any]) -> None:
     """Write ``parts`` to an open file-like object."""
     for part in parts:
         f.write(bytes(part) if isinstance(f, io.BytesIO) else part)
+    if hasattr(f, "flush"):  # so that who opens the same file by its name finds all of it
+        f.flush()
 
 
 # --- reading -----------------------------------------------------------------------------------

@@ -22,8 +22,12 @@ from ..errors import SerializationError
 
 _SLOT = "serialize.allowed"
 NEW, MAKE = "new", "make"
-# What tensors of modules are; that they are made of tensors says the file itself.
-_ALWAYS = ("disttrain.nn.parameter:Parameter", "disttrain.nn.parameter:Buffer")
+# What tensors are; a file can make nothing else of them.
+_ALWAYS = (
+    "disttrain.core.tensor:Tensor",
+    "disttrain.nn.parameter:Parameter",
+    "disttrain.nn.parameter:Buffer",
+)
 
 
 class ClassRefused(SerializationError, pickle.UnpicklingError):

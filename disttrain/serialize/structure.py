@@ -27,6 +27,7 @@ import numpy as np
 
 from ..backends.null import NullArray
 from ..core import Size, Tensor, device, dtypes
+from ..core.sharing import own_attributes
 from ..errors import SerializationError
 from .layout import KIND_NAMES, METADATA
 from .objects import name_of, take_apart
@@ -83,7 +84,7 @@ class _Encoder:
             raise SerializationError(
                 f"save: {_show(path[:4])}...: more than {DEPTH} containers inside each other"
             )
-        if kind is Tensor:
+        if kind is Tensor and not own_attributes(obj):
             return ["leaf" if obj.requires_grad else "tensor", self.array(obj, path)]
         if kind in _TAKE:
             return self.container(obj, path, depth) if kind in _MUTABLE else (
@@ -146,8 +147,8 @@ class _Encoder:
         return ["global", _of(name_of, thing)]
 
     def tensor(self, obj: Tensor, path: tuple, depth: int) -> list:
-        """One of a class of its own, for example a Parameter."""
-        own = {k: v for k, v in vars(obj).items() if not k.startswith("_") and k != "array"}
+        """One of a class of its own, for example a Parameter, or with attributes of its own."""
+        own = own_attributes(obj)
         node = ["leaf" if obj.requires_grad else "tensor", self.array(obj, path)]
         return ["subclass", self.named(type(obj)), node, self.value(own, path, depth)]
 

@@ -206,6 +206,20 @@ def test_what_is_one_stays_one():
     assert left is right["inner"]
 
 
+def test_attributes_of_tensors_come_back():
+    t, p = dt.zeros(2), nn.Parameter(dt.ones(2))
+    t.note, p.note = "mine", [1, t]
+    got = again([t, p, t], weights_only=True)
+    assert got[0] is got[2] is got[1].note[1] and got[0].note == "mine"
+    assert type(got[0]) is dt.Tensor and type(got[1]) is nn.Parameter and got[1].note[0] == 1
+
+
+def test_an_open_file_is_complete_under_its_name(tmp_path):
+    with open(tmp_path / "x", "wb") as f:
+        save({"a": dt.ones(2)}, f)
+        assert load(tmp_path / "x")["a"].tolist() == [1.0, 1.0]
+
+
 def test_circles_come_back():
     loop: list = []
     loop.append({"self": loop})

@@ -74,10 +74,9 @@ def _top() -> Shim:
         .take(dt)
         .give(**legacy.classes())
         .give(**facade.settings())
-        .give(save=saving.save, load=saving.load)
         .give(
             __version__=VERSION, pi=math.pi, inf=math.inf, nan=math.nan, e=math.e, newaxis=None,
-            compile=dt.compile, load=dt.load, save=dt.save, vmap=dt.func.vmap,
+            compile=dt.compile, load=saving.load, save=saving.save, vmap=dt.func.vmap,
             autocast=amp.autocast, cfloat=dtypes.complex64,
             cdouble=dtypes.complex128, typename=_typename, is_storage=lambda obj: False,
         )

@@ -144,6 +144,10 @@ class finfo:  # noqa: N801
 
     def __init__(self, kind: dtype | None = None) -> None:
         kind = as_dtype(kind or get_default_dtype())
+        if kind.is_complex:  # their parts'
+            kind = float64 if kind is complex128 else float32
+        if not kind.is_floating_point:
+            raise DTypeError(f"finfo: {kind!r} given; a floating-point type is needed; use iinfo")
         info = (ml_dtypes.finfo if kind.np.kind == "V" else np.finfo)(kind.np)
         number = builtins.float  # here ``float`` is the element type
         self.min, self.max = number(info.min), number(info.max)

@@ -20,7 +20,7 @@ from .functions import views as shape
 from .functions.index_arrays import index_put
 from .primitives import elementwise as el
 
-_SAME = """abs absolute acos acosh addbmm addcdiv addcmul addmm addmv addr arccos arccosh arcsin
+_SAME = """acos acosh addbmm addcdiv addcmul addmm addmv addr arccos arccosh arcsin
 arcsinh arctan arctan2 arctanh asin asinh atan atan2 atanh baddbmm bitwise_and bitwise_left_shift
 bitwise_not bitwise_or bitwise_right_shift bitwise_xor ceil clamp clamp_max clamp_min clip
 conj_physical copysign cos cosh cumprod cumsum deg2rad digamma eq erf erfc erfinv exp exp2 expm1 fix
@@ -30,7 +30,7 @@ log10 log1p log2 logical_and logical_not logical_or logical_xor logit lt masked_
 mvlgamma nan_to_num ne neg negative nextafter not_equal polygamma put rad2deg reciprocal relu
 remainder renorm round rsqrt scatter scatter_add scatter_reduce sgn sigmoid sign sin sinc sinh sqrt
 square tan tanh tril triu trunc xlogy"""
-_UFUNCS = {"exp": np.exp, "log": np.log, "sqrt": np.sqrt, "neg": np.negative, "abs": np.absolute,
+_UFUNCS = {"exp": np.exp, "log": np.log, "sqrt": np.sqrt, "neg": np.negative,
            "tanh": np.tanh, "sin": np.sin, "cos": np.cos, "floor": np.floor, "ceil": np.ceil,
            "square": np.square}  # fmt: skip
 
@@ -40,7 +40,12 @@ def _div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
 
 
 def _pow(self: Tensor, exponent: Any) -> Tensor:
-    return el.pow_(self, exponent)
+    return math.pow(self, exponent)
+
+
+def _size(self: Tensor) -> Tensor:
+    shape.check.kinds("abs_", "iufV", self)  # that of a complex number is real
+    return math.abs(self)
 
 
 def _put_indexed(self: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
@@ -122,6 +127,7 @@ def install() -> None:
     Tensor.div_ = Tensor.divide_ = Tensor.true_divide_ = inplace.inplace(
         "div_", _div, np.true_divide
     )
+    Tensor.abs_ = Tensor.absolute_ = inplace.inplace("abs_", _size, np.absolute)
     Tensor.pow_ = inplace.inplace("pow_", _pow, np.power)
     Tensor.index_put_ = inplace.inplace("index_put_", _put_indexed)
     Tensor.fill_diagonal_ = inplace.inplace("fill_diagonal_", _fill_diagonal)

@@ -119,8 +119,8 @@ def fitted(where: str, value: Any, kind: dtypes.dtype) -> Any:
     value = scalar(value)
     fits = True
     if isinstance(value, complex):
-        fits = kind.is_complex or value.imag == 0
-        value = value if kind.is_complex else value.real
+        fits = kind.is_complex or kind is dtypes.bool or value.imag == 0
+        value = value if kind.is_complex or kind is dtypes.bool else value.real
     if fits and kind in _RANGES:
         low, high = _RANGES[kind]
         fits = value == value and (low or -high) <= value <= high

@@ -1,7 +1,7 @@
 """What types results have, asked of any module with PyTorch's names.
 
 ``tables(T)`` runs every operation on every pair of element types and says what came out, one letter
-per type, ``!`` where the operation refused. ``scripts/type_table`` asks PyTorch and stores the
+per type, ``!`` where the operation refused. ``scripts/type_table.py`` asks PyTorch and stores the
 answer (``tests/ops/data/types.json``); ``tests/ops/test_types.py`` asks ours.
 """
 
@@ -192,12 +192,10 @@ def joined(T: Any) -> Iterator[tuple[str, str]]:  # noqa: N803
             a[None], b[None], b[None]
         ),
         "F.gaussian_nll_loss": lambda a, b: F.gaussian_nll_loss(a, b, b),
-        "copysign": lambda a, b: T.copysign(a, b) if hasattr(T, "copysign") else a,
         "quantile": lambda a, b: T.quantile(a, b[0]),
         "grad": lambda a, b: (
             lambda x: T.autograd.grad(x * 1, x, b)
         )(a.clone().requires_grad_()),
-        "out=": lambda a, b: T.add(a, a, out=b.clone()),
     }  # fmt: skip
     for name, call in known(F, _LOSSES):
         calls[f"F.{name}"] = call

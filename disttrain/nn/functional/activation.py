@@ -7,9 +7,11 @@ from typing import Any
 
 from ... import ops
 from ...core import Tensor
-from ...errors import ConfigError, ShapeError
+from ...errors import ConfigError, DTypeError, ShapeError
+from ...ops.functions.args import kinds
 from ...ops.primitives.elementwise import logaddexp
-from .common import into
+from ...ops.promotion import same_type
+from .common import activate, into
 
 _SELU_ALPHA = 1.6732632423543772848170429916717
 _SELU_SCALE = 1.0507009873554804934193349852946
@@ -27,16 +29,23 @@ def relu_(input: Tensor) -> Tensor:
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """x where x > threshold, else ``value``"""
-    return into(input, lambda x: ops.where(x > threshold, x, value), inplace)
+    kind = input.dtype
+    value, threshold = (
+        (int(v) if kind.np.kind in "iu" else v) for v in (value, threshold)
+    )  # in the type of the input
+    return activate("threshold", input, lambda x: ops.where(x > threshold, x, value), inplace,
+                    "iufV")  # fmt: skip
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """x where x > 0, else ``negative_slope`` x"""
-    return into(input, lambda x: ops.where(x > 0, x, x * negative_slope), inplace)
+    return activate("leaky_relu", input, lambda x: ops.where(x > 0, x, x * negative_slope), inplace)
 
 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """``leaky_relu`` with a learnt slope: one number, or one per channel (dimension 1)."""
+    kinds("prelu", "fV", input)
+    same_type("prelu", input, weight)
     n = weight.numel()
     if n != 1:
         channels = input.shape[1] if input.ndim > 1 else 1
@@ -63,31 +72,39 @@ def hardtanh(
     if min_val > max_val:
         raise ConfigError(f"hardtanh: min_val={min_val} is above max_val={max_val}")
 
-    def cut(x: Tensor) -> Tensor:
-        inner = ops.where(x <= min_val, min_val, x)
-        return ops.where(inner >= max_val, max_val, inner)
+    if input.meta()[1].kind == "u" and min_val < 0:
+        raise DTypeError(
+            f"hardtanh: min_val={min_val} given for {input.dtype!r}, which has no negative numbers"
+        )
+    low, high = (int(v) if input.meta()[1].kind in "iu" else v for v in (min_val, max_val))
 
-    return into(input, cut, inplace)
+    def cut(x: Tensor) -> Tensor:
+        inner = ops.where(x <= low, low, x)
+        return ops.where(inner >= high, high, inner)
+
+    return activate("hardtanh", input, cut, inplace, "iufV")
 
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """clamp(x + 3, 0, 6) / 6"""
-    return into(input, lambda x: hardtanh(x + 3, 0.0, 6.0) / 6, inplace)
+    return activate("hardsigmoid", input, lambda x: hardtanh(x + 3, 0.0, 6.0) / 6, inplace)
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """x hardsigmoid(x)"""
-    return into(input, lambda x: x * hardsigmoid(x), inplace)
+    return activate("hardswish", input, lambda x: x * hardsigmoid(x), inplace)
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x where |x| > lambd, else 0"""
-    return ops.where(input.abs() > lambd, input, 0.0)
+    return activate("hardshrink", input, lambda x: ops.where(x.abs() <= lambd, 0.0, x))
 
 
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x moved towards 0 by lambd"""
-    return input - ops.clamp(input, -lambd, lambd)
+    if lambd < 0:
+        raise ConfigError(f"softshrink: lambd={lambd} given; it must not be negative")
+    return activate("softshrink", input, lambda x: x - ops.clamp(x, -lambd, lambd))
 
 
 def _negative_expm1(x: Tensor) -> Tensor:
@@ -97,50 +114,60 @@ def _negative_expm1(x: Tensor) -> Tensor:
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where x > 0, else alpha (exp(x) - 1)"""
-    return into(input, lambda x: ops.where(x > 0, x, _negative_expm1(x) * alpha), inplace)
+    return activate(
+        "elu", input, lambda x: ops.where(x > 0, x, _negative_expm1(x) * alpha), inplace
+    )
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """Scaled ELU with the self-normalising constants (Klambauer et al., 2017)"""
-    return into(input, lambda x: elu(x, _SELU_ALPHA) * _SELU_SCALE, inplace)
+    return activate("selu", input, lambda x: elu(x, _SELU_ALPHA) * _SELU_SCALE, inplace)
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """max(x, 0) + min(0, alpha (exp(x / alpha) - 1))"""
     if alpha == 0:
         raise ConfigError("celu: alpha must not be 0")
-    return into(input, lambda x: ops.where(x > 0, x, _negative_expm1(x / alpha) * alpha), inplace)
+    return activate(
+        "celu", input, lambda x: ops.where(x > 0, x, _negative_expm1(x / alpha) * alpha), inplace
+    )
 
 
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """x times the normal distribution function of x; ``approximate="tanh"`` for the tanh form"""
     if approximate not in ("none", "tanh"):
         raise ConfigError(f"gelu: approximate={approximate!r} given; needed 'none' or 'tanh'")
+    kinds("gelu", "fV", input)
     return ops.gelu(input, approximate=approximate)
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """x sigmoid(x), also called swish"""
+    if input.meta()[1].kind == "c":
+        return into(input, lambda x: x * ops.sigmoid(x), inplace)
+    kinds("silu", "fV", input)
     return into(input, ops.silu, inplace)
 
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """x tanh(softplus(x))"""
-    return into(input, lambda x: x * ops.tanh(logaddexp(x, 0.0)), inplace)
+    return activate("mish", input, lambda x: x * ops.tanh(logaddexp(x, 0.0)), inplace)
 
 
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """log(1 + exp(beta x)) / beta; x itself where beta x > threshold"""
-    scaled = input * beta if beta != 1 else input
-    smooth = logaddexp(scaled, 0.0)
-    if beta != 1:
-        smooth = smooth / beta
-    return ops.where(scaled > threshold, input, smooth)
+
+    def smooth(x: Tensor) -> Tensor:
+        scaled = x * beta if beta != 1 else x
+        out = logaddexp(scaled, 0.0)
+        return ops.where(scaled > threshold, x, out / beta if beta != 1 else out)
+
+    return activate("softplus", input, smooth)
 
 
 def logsigmoid(input: Tensor) -> Tensor:
     """log(sigmoid(x))"""
-    return -logaddexp(-input, 0.0)
+    return activate("logsigmoid", input, lambda x: -logaddexp(-x, 0.0))
 
 
 def sigmoid(input: Tensor) -> Tensor:
@@ -155,12 +182,12 @@ def tanh(input: Tensor) -> Tensor:
 
 def softsign(input: Tensor) -> Tensor:
     """x / (1 + |x|)"""
-    return input / (input.abs() + 1)
+    return activate("softsign", input, lambda x: x / (x.abs() + 1), False, "iufVc")
 
 
 def tanhshrink(input: Tensor) -> Tensor:
     """x - tanh(x)"""
-    return input - ops.tanh(input)
+    return activate("tanhshrink", input, lambda x: x - ops.tanh(x), False, "iufVc")
 
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
@@ -169,8 +196,12 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
         raise ShapeError(
             f"glu: input of shape {list(input.shape)} given; dimension {dim} must have an even size"
         )
-    a, b = input.chunk(2, dim)
-    return a * ops.sigmoid(b)
+
+    def gated(x: Tensor) -> Tensor:
+        a, b = x.chunk(2, dim)
+        return a * ops.sigmoid(b)
+
+    return activate("glu", input, gated)
 
 
 def softmax(

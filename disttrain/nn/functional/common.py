@@ -8,6 +8,7 @@ from typing import Any
 
 from ...core import Tensor
 from ...errors import ConfigError, ShapeError
+from ...ops.functions.args import in_float32, kinds
 from ...ops.functions.inplace import overwrite
 
 REDUCTIONS = ("none", "mean", "sum")
@@ -42,6 +43,16 @@ def legacy_reduction(size_average: bool | None, reduce: bool | None, reduction: 
         stacklevel=3,
     )
     return wanted
+
+
+def activate(
+    where: str, input: Tensor, compute: Callable[[Tensor], Tensor], inplace: bool = False,
+    allowed: str = "fV",
+) -> Tensor:  # fmt: skip
+    """``compute(input)``, for input of numpy's kinds ``allowed`` (half types are computed in
+    float32), written over ``input`` where the caller asked for that."""
+    kinds(where, allowed, input)
+    return into(input, in_float32(compute), inplace)
 
 
 def into(input: Tensor, compute: Callable[[Tensor], Tensor], inplace: bool) -> Tensor:

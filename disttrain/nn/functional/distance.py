@@ -8,6 +8,7 @@ from ... import ops
 from ...core import Tensor
 from ...errors import ShapeError
 from ...ops.functions.args import in_float32
+from ...ops.promotion import refuse
 from .common import legacy_reduction, reduce_loss
 
 
@@ -27,6 +28,10 @@ def normalize(
 @in_float32
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """x1·x2 / (max(|x1|, eps) max(|x2|, eps)) along ``dim``"""
+    kind = ops.result_type(x1, x2)
+    if not kind.is_floating_point:
+        raise refuse("cosine_similarity", kind.np)
+    x1, x2 = x1.to(kind), x2.to(kind)
     a = x1 / vector_norm(x1, 2, dim, True).clamp(min=eps)
     b = x2 / vector_norm(x2, 2, dim, True).clamp(min=eps)
     return (a * b).sum(dim)

@@ -9,6 +9,8 @@ from ... import ops
 from ...core import Tensor, no_grad
 from ...core.function import Function
 from ...errors import ConfigError, DTypeError, ShapeError
+from ...ops.functions.args import in_float32
+from ...ops.promotion import same_type
 from .common import into
 
 
@@ -17,6 +19,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return ops.linear(input, weight, bias)
 
 
+@in_float32
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x1ᵀ W_o x2 + b_o for each output o; weights (out, in1, in2)"""
     if input1.shape[-1] != weight.shape[1] or input2.shape[-1] != weight.shape[2]:
@@ -25,8 +28,9 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
             f"their last dimensions must be {weight.shape[1]} and {weight.shape[2]}, those of the "
             f"weight {list(weight.shape)}"
         )
+    same_type("bilinear", input1, input2, weight, bias)
     left = ops.matmul(input1.unsqueeze(-2).unsqueeze(-2), weight).squeeze(-2)
-    out = (left * input2.unsqueeze(-2)).sum(-1)
+    out = (left * input2.unsqueeze(-2)).sum(-1, dtype=input1.dtype)
     return out if bias is None else out + bias
 
 

@@ -96,7 +96,10 @@ def huber_loss(
     """d² / 2 where d = |input - target| < delta, else delta (d - delta / 2)"""
     if delta <= 0:
         raise ConfigError(f"huber_loss: delta={delta} given; it must be positive")
-    input, target = _together("huber_loss", input, target)
+    kinds("huber_loss", "fV", input)
+    kinds("huber_loss", "biufV", target)
+    check_same_shape("huber_loss", input, target)
+    target = target.to(input.dtype)
     loss = _huber(input - target, delta)
     return reduce_loss(loss if weight is None else loss * weight, reduction, "huber_loss")
 
@@ -181,10 +184,12 @@ def binary_cross_entropy_with_logits(
     """``binary_cross_entropy`` of sigmoid(input), stable for large inputs"""
     reduction = legacy_reduction(size_average, reduce, reduction)
     _need_same_shape("binary_cross_entropy_with_logits", input, target)
+    kinds("binary_cross_entropy_with_logits", "fV", input)
+    kinds("binary_cross_entropy_with_logits", "fVc", target)
     miss = softplus(-input)
     if pos_weight is not None:
         miss = miss * ((pos_weight - 1) * target + 1)
-    loss = (1 - target) * input + miss
+    loss = ((1 - target) * input + miss).to(target.dtype)
     return reduce_loss(
         loss if weight is None else loss * weight, reduction, "binary_cross_entropy_with_logits"
     )
@@ -213,6 +218,7 @@ def kl_div(
     """
     reduction = legacy_reduction(size_average, reduce, reduction)
     check_reduction(reduction, "kl_div", ("none", "batchmean", "sum", "mean"))
+    kinds("kl_div", "fV", input, target)
     if log_target:
         loss = ops.exp(target) * (target - input)
     else:
@@ -231,8 +237,9 @@ def hinge_embedding_loss(
 ) -> Tensor:  # fmt: skip
     """x where the target is 1, max(0, margin - x) where it is -1"""
     reduction = legacy_reduction(size_average, reduce, reduction)
-    pull = ops.where(target == 1, input, 0.0)
-    push = ops.where(target == -1, ops.relu(margin - input), 0.0)
+    kinds("hinge_embedding_loss", "iufV", input)
+    pull = ops.where(target == 1, input, ops.zeros_like(input))
+    push = ops.where(target == -1, ops.relu(margin - input).to(input.dtype), 0)
     return reduce_loss(pull + push, reduction, "hinge_embedding_loss")
 
 
@@ -254,7 +261,10 @@ def soft_margin_loss(
 ) -> Tensor:  # fmt: skip
     """log(1 + exp(-target input))"""
     reduction = legacy_reduction(size_average, reduce, reduction)
-    return reduce_loss(softplus(-target * input), reduction, "soft_margin_loss")
+    kinds("soft_margin_loss", "fVc", input)
+    kinds("soft_margin_loss", "biufVc" if input.dtype.is_complex else "biufV", target)
+    loss = softplus(input * -target.to(input.dtype))
+    return reduce_loss(loss, reduction, "soft_margin_loss")
 
 
 @in_float32
@@ -284,6 +294,7 @@ def gaussian_nll_loss(
     """(log var + (input - target)² / var) / 2; ``full`` adds the constant"""
     if not isinstance(var, Tensor):
         var = ops.ones_like(input) * var
+    kinds("gaussian_nll_loss", "fV", var)
     var = ops.clamp(var, min=eps)
     loss = 0.5 * (ops.log(var) + ops.square(input - target) / var)
     if full:

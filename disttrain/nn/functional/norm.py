@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ... import ops
-from ...core import Tensor
+from ...core import Tensor, dtypes
 from ...errors import ConfigError, ShapeError
-from ...ops.functions.args import in_float32
+from ...ops.functions.args import in_float32, kinds
 
 
 def batch_norm(
@@ -112,6 +112,8 @@ def local_response_norm(
         raise ShapeError(
             f"local_response_norm: input of shape {list(input.shape)} given; needed (N, C, L, ...)"
         )
+    if input.dtype is not dtypes.int64:
+        kinds("local_response_norm", "fV", input)
     n, c = input.shape[:2]
     squares = ops.square(input).reshape(n, c, -1)
     padded = ops.pad(squares, (0, 0, size // 2, (size - 1) // 2))

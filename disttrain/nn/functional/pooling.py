@@ -9,6 +9,7 @@ import numpy as np
 from ... import ops
 from ...core import Tensor, wrap
 from ...errors import ConfigError, ShapeError
+from ...ops.functions.args import in_float32, kinds
 from .common import need_dims
 
 _LAYOUT = {1: "(N, C, L) or (C, L)", 2: "(N, C, H, W) or (C, H, W)", 3: "(N, C, D, H, W)"}
@@ -35,6 +36,11 @@ def _bounds(size: int, out: int) -> tuple[np.ndarray, np.ndarray]:
 
 def along(x: Tensor, matrix: np.ndarray, dim: int) -> Tensor:
     """``matrix`` (out x in) applied to dimension ``dim`` (negative) of ``x``."""
+    return _along(x, matrix, dim)
+
+
+@in_float32
+def _along(x: Tensor, matrix: np.ndarray, dim: int) -> Tensor:
     weights = wrap(np.ascontiguousarray(matrix.T.astype(x.meta()[1])))
     if dim == -1:
         return ops.matmul(x, weights)
@@ -42,6 +48,7 @@ def along(x: Tensor, matrix: np.ndarray, dim: int) -> Tensor:
 
 
 def _adaptive_avg(where: str, n: int, input: Tensor, output_size: Any) -> Tensor:
+    kinds(where, "fVc", input)
     wanted = _wanted(where, n, input, output_size)
     if all(w == 1 for w in wanted):
         return input.mean(tuple(range(-n, 0)), keepdim=True)
@@ -72,6 +79,7 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
 
 
 def _adaptive_max(where: str, n: int, input: Tensor, output_size: Any) -> Tensor:
+    kinds(where, "fV", input)
     x = input
     for dim, out in zip(range(-n, 0), _wanted(where, n, input, output_size), strict=True):
         size = x.shape[dim]

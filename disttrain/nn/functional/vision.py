@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from ... import ops
-from ...core import Tensor, wrap
+from ...core import Tensor, dtypes, wrap
 from ...errors import ConfigError, ShapeError
+from ...ops.functions.args import kinds
 from .common import need_dims
 from .pooling import along
 
@@ -29,8 +30,12 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
         )
     if mode == "constant":
         return _pad_constant(input, widths, 0.0 if value is None else value)
+    kinds(f"pad(mode={mode!r})", "iufVc", input)
     if mode not in _SOURCES:
         raise ConfigError(f"pad: mode={mode!r} given; needed constant, {', '.join(_SOURCES)}")
+    if min(widths, default=0) < 0:  # what is cropped is not there to be repeated
+        input = _cropped(input, widths)
+        widths = tuple(max(w, 0) for w in widths)
     for i in range(len(widths) // 2):
         low, high = widths[2 * i], widths[2 * i + 1]
         if low or high:
@@ -40,9 +45,8 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
     return input if any(widths) else input.clone()
 
 
-def _pad_constant(input: Tensor, widths: tuple, value: float) -> Tensor:
-    if min(widths, default=0) >= 0:
-        return ops.pad(input, widths, "constant", value)
+def _cropped(input: Tensor, widths: tuple) -> Tensor:
+    """``input`` without what negative widths cut off."""
     index = [slice(None)] * input.ndim
     for i in range(len(widths) // 2):
         low, high = widths[2 * i], widths[2 * i + 1]
@@ -50,7 +54,13 @@ def _pad_constant(input: Tensor, widths: tuple, value: float) -> Tensor:
         if low + high + size < 0:
             raise ShapeError(f"pad: {widths} crops more than the size of {list(input.shape)}")
         index[-1 - i] = slice(max(-low, 0), size - max(-high, 0))
-    return ops.pad(input[tuple(index)], tuple(max(w, 0) for w in widths), "constant", value)
+    return input[tuple(index)]
+
+
+def _pad_constant(input: Tensor, widths: tuple, value: float) -> Tensor:
+    if min(widths, default=0) >= 0:
+        return ops.pad(input, widths, "constant", value)
+    return ops.pad(_cropped(input, widths), tuple(max(w, 0) for w in widths), "constant", value)
 
 
 def _reflected(places: np.ndarray, size: int, widths: tuple) -> np.ndarray:
@@ -111,6 +121,8 @@ def interpolate(
     need_dims("interpolate", input, (3, 4, 5), "(N, C, ...)")
     if antialias:
         raise ConfigError("interpolate: antialias=True is not supported")
+    if mode == "area" or input.meta()[1] != np.uint8:
+        kinds(f"interpolate(mode={mode!r})", "fV", input)
     sizes, scales = _output_sizes(input, size, scale_factor)
     if recompute_scale_factor:
         scales = [None] * len(sizes)
@@ -147,10 +159,19 @@ def _nearest(input: Tensor, sizes: list[int], scales: list, shift: float) -> Ten
 
 
 def _separable(input: Tensor, matrices: list[np.ndarray]) -> Tensor:
-    x = input
+    if input.meta()[1] == np.uint8:
+        return _separable_bytes(input, matrices)
     for i, matrix in enumerate(matrices):
-        x = along(x, matrix, i - len(matrices))
-    return x
+        input = along(input, matrix, i - len(matrices))
+    return input
+
+
+def _separable_bytes(input: Tensor, matrices: list[np.ndarray]) -> Tensor:
+    """Rounded to bytes after each dimension, the last one first, as image libraries do."""
+    x = input.to(dtypes.float32)
+    for i, matrix in enumerate(reversed(matrices)):
+        x = ops.clamp(ops.floor(along(x, matrix, -1 - i) + 0.5), 0, 255)
+    return x.to(dtypes.uint8)
 
 
 def _positions(size: int, out: int, f: float | None, corners: bool, cubic: bool) -> np.ndarray:

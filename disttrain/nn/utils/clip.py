@@ -70,8 +70,15 @@ def get_total_norm(
             "cannot be clipped; find the gradient that is not finite (set_detect_anomaly(True) "
             "names the line), or pass error_if_nonfinite=False"
         )
-    wide = any(t.dtype.itemsize == 8 for t in values)
-    return wrap(np.asarray(total, np.float64 if wide else np.float32))
+    return wrap(np.asarray(total, _norm_type(t.meta()[1] for t in values)))
+
+
+def _norm_type(kinds: Iterable[np.dtype]) -> np.dtype:
+    """The type of the norm of tensors of these types: theirs, real; the widest of several."""
+    found = {np.dtype(f"f{k.itemsize // 2}") if k.kind == "c" else k for k in kinds}
+    if len(found) < 2:
+        return found.pop() if found else np.dtype(np.float32)
+    return np.dtype(np.float64 if np.dtype(np.float64) in found else np.float32)
 
 
 def clip_grads_with_norm_(
@@ -138,8 +145,7 @@ def _total_norm(*arrays: Any, norm_type: float, strict: bool) -> Any:
 
 
 def _total_type(*arrays: Any, norm_type: float, strict: bool) -> tuple:
-    wide = any(a.dtype.itemsize == 8 for a in arrays)
-    return (), np.dtype(np.float64 if wide else np.float32)
+    return (), _norm_type(a.dtype for a in arrays)
 
 
 def _clip_scale(total: Any, max_norm: float) -> Any:

@@ -91,9 +91,9 @@ def in_float32(fn: Callable) -> Callable:
             return fn(input, *args, **kwargs)
         given = [a for a in (input, *args, *kwargs.values()) if isinstance(a, Tensor)]
         kinds = {t.meta()[1] for t in given if t.meta()[1].kind in "fVc"}
-        if not all(map(is_half, kinds)):
+        if len(kinds) > 1:  # promotion finds the wider type
             return fn(input, *args, **kwargs)
-        kind = kinds.pop() if len(kinds) == 1 else _FLOAT32
+        (kind,) = kinds
         wide = {k: _widened(v) for k, v in kwargs.items()}
         out = fn(_widened(input), *map(_widened, args), **wide)
         return tuple(map(partial(_rounded, kind), out)) if isinstance(out, tuple) else (

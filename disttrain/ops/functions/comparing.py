@@ -8,7 +8,11 @@ import numpy as np
 
 from ...core import dtypes
 from ...core.tensor import Tensor, wrap
+from ...core.wide import widened
+from ...errors import ConfigError
 from ..promotion import result_type as _result_type
+from ..promotion import same_type
+from .args import tensor as as_input
 
 
 def equal(input: Tensor, other: Tensor) -> bool:
@@ -22,18 +26,23 @@ def isclose(
     input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Tensor:
     """Elementwise ``|input - other| <= atol + rtol * |other|``."""
-    return wrap(np.isclose(_wide(input), _wide(other), rtol, atol, equal_nan))
+    return wrap(_close("isclose", input, other, rtol, atol, equal_nan))
+
+
+def _close(
+    where: str, input: Tensor, other: Tensor, rtol: float, atol: float, equal_nan: bool
+) -> np.ndarray:
+    same_type(where, as_input(input, where), as_input(other, where, "other"))
+    if rtol < 0 or atol < 0:
+        raise ConfigError(f"{where}: rtol={rtol}, atol={atol} given; neither may be negative")
+    return np.isclose(widened(input.array), widened(other.array), rtol, atol, equal_nan)
 
 
 def allclose(
     input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> bool:
     """Whether all elements are close."""
-    return bool(np.allclose(_wide(input), _wide(other), rtol, atol, equal_nan))
-
-
-def _wide(t: Tensor) -> np.ndarray:
-    return t.array.astype(np.float32) if t.array.dtype.kind == "V" else t.array
+    return bool(_close("allclose", input, other, rtol, atol, equal_nan).all())
 
 
 def is_tensor(obj: Any) -> bool:

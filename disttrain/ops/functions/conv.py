@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from ...core.tensor import Tensor
-from ...errors import ConfigError, DTypeError, ShapeError
+from ...errors import ConfigError, ShapeError
 from ..primitives import windows as win
 from ..primitives.conv import conv, conv_input_grad, fold_columns, unfold_columns
 from ..primitives.views import pad_constant, reshape
+from ..promotion import same_type
+from .args import kinds
 from .args import tensor as as_input
 
 
@@ -49,11 +51,8 @@ def _check(
             f"{where}: input of shape {list(input.shape)} has {input.shape[1]} channels; needed "
             f"{channels}, because the weight has shape {list(weight.shape)} and groups={groups}"
         )
-    if input.meta()[1] != weight.meta()[1]:
-        raise DTypeError(
-            f"{where}: input of {input.dtype!r} and weight of {weight.dtype!r} given; they must be "
-            "of one type; convert one with .to(dtype)"
-        )
+    same_type(where, input, weight, bias)
+    kinds(where, "iufVc", input)
 
 
 def _conv_nd(
@@ -221,6 +220,7 @@ def unfold(
             reshape(input, shape=(1, *input.shape)), kernel_size, dilation, padding, stride
         )
         return reshape(out, shape=tuple(out.shape)[1:])
+    kinds("unfold", "bfVc", input)
     how = _window("unfold", kernel_size, dilation, padding, stride)
     if min(win.out_sizes(tuple(input.shape[2:]), **how)) < 1:
         raise ShapeError(

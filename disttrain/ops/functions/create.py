@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,9 +13,10 @@ from ...backends.null import NullArray
 from ...core import dtypes
 from ...core.device import usable
 from ...core.tensor import Tensor, note_read, wrap
-from ...errors import DTypeError, ShapeError
+from ...errors import ConfigError, DTypeError, ShapeError
 from ..primitives import views
 from ..primitives.aliases import view_as_complex
+from ..promotion import fitted, refuse, same_type
 from .args import size as as_size
 
 
@@ -173,11 +176,24 @@ def full(
     """This shape filled with one value, whose type decides when ``dtype`` is None."""
     if isinstance(fill_value, Tensor):
         fill_value = fill_value.item()
-    if dtype is None:
-        builtin = {bool: dtypes.bool, int: dtypes.int64, complex: dtypes.complex64}
-        dtype = builtin.get(type(fill_value), dtypes.get_default_dtype())
+    kind = _number_type(fill_value) if dtype is None else dtypes.as_dtype(dtype)
+    value = fitted("full", fill_value, kind)
     shape = as_size((size,), "full")
-    return _filled(lambda s, k: np.full(s, fill_value, k), shape, dtype, device, requires_grad)
+    return _filled(lambda s, k: np.full(s, value, k), shape, kind, device, requires_grad)
+
+
+def _number_type(*values: Any) -> dtypes.dtype:
+    """The type of new tensors made from these numbers."""
+    if any(isinstance(v, complex_) for v in values):
+        return dtypes.get_default_dtype().to_complex()
+    if all(isinstance(v, (bool, np.bool_)) for v in values):
+        return dtypes.bool
+    if all(isinstance(v, (int, np.integer)) for v in values):
+        return dtypes.int64
+    return dtypes.get_default_dtype()
+
+
+complex_ = (builtins.complex, np.complexfloating)
 
 
 def _like(make: Any, input: Tensor, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
@@ -211,7 +227,11 @@ def full_like(
     input: Tensor, fill_value: Any, *, dtype: Any = None, device: Any = None,
     requires_grad: bool = False, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
-    return _like(lambda s, k: np.full(s, fill_value, k), input, dtype, device, requires_grad)
+    kind = input.dtype if dtype is None else dtypes.as_dtype(dtype)
+    if isinstance(fill_value, Tensor):
+        fill_value = fill_value.item()
+    value = fitted("full_like", fill_value, kind)
+    return _like(lambda s, k: np.full(s, value, k), input, kind, device, requires_grad)
 
 
 def arange(
@@ -223,13 +243,26 @@ def arange(
         start, end = 0, start
     start, end, step = (x.item() if isinstance(x, Tensor) else x for x in (start, end, step))
     if step == 0:
-        raise ValueError("arange: step 0 given; it must not be zero")
-    if dtype is None:
-        whole = all(isinstance(x, (int, np.integer)) for x in (start, end, step))
-        dtype = dtypes.int64 if whole else dtypes.get_default_dtype()
-    return _place(
-        np.arange(start, end, step).astype(dtypes.as_dtype(dtype).np), device, requires_grad
-    )
+        raise ConfigError("arange: step 0 given; it must not be zero")
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise ConfigError(f"arange: unsupported range: {start} to {end}; both must be finite")
+    if (end - start) * step < 0:
+        raise ConfigError(
+            f"arange: start={start}, end={end}, step={step} given; the upper bound and the lower "
+            "bound are inconsistent with the sign of the step"
+        )
+    whole = all(isinstance(x, (int, np.integer)) for x in (start, end, step))
+    kind = dtypes.int64 if whole else dtypes.get_default_dtype()
+    kind = kind if dtype is None else dtypes.as_dtype(dtype)
+    if kind.np.kind not in "iufV":
+        raise refuse("arange", kind.np)
+    if kind.np.kind in "iu":
+        start, end, step = int(start), int(end), int(step)
+        if not step:
+            raise ConfigError(f"arange: a step below 1 given for {kind!r}; it must not be zero")
+    n = -(-(end - start) // step) if kind.np.kind in "iu" else math.ceil((end - start) / step)
+    array = start + np.arange(int(n)) * step
+    return _place(array.astype(kind.np), device, requires_grad)
 
 
 def linspace(
@@ -238,15 +271,29 @@ def linspace(
 ) -> Tensor:  # fmt: skip
     """``steps`` numbers from ``start`` to ``end``, both included."""
     start, end = (x.item() if isinstance(x, Tensor) else x for x in (start, end))
-    kind = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    kind = _ends_type("linspace", dtype, start, end)
+    if steps < 0:
+        raise ConfigError(f"linspace: steps={steps} given; it must not be negative")
     return _place(np.linspace(start, end, int(steps)).astype(kind.np), device, requires_grad)
+
+
+def _ends_type(where: str, dtype: Any, *ends: Any) -> dtypes.dtype:
+    """The type of numbers between ``ends``: floating, or complex where one of them is."""
+    kind = _number_type(*ends)
+    kind = kind if kind.is_complex else dtypes.get_default_dtype()
+    if dtype is not None:
+        given = dtypes.as_dtype(dtype)
+        if given is dtypes.bool or (kind.is_complex and not given.is_complex):
+            raise refuse(where, given.np)
+        kind = given
+    return kind
 
 
 def logspace(
     start: float, end: float, steps: int, base: float = 10.0, *, dtype: Any = None,
     device: Any = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    kind = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    kind = _ends_type("logspace", dtype, start, end)
     array = np.logspace(start, end, int(steps), base=base).astype(kind.np)
     return _place(array, device, requires_grad)
 
@@ -261,13 +308,11 @@ def eye(
 
 
 def complex(real: Tensor, imag: Tensor) -> Tensor:  # noqa: A001
-    """A complex tensor from its parts, two real tensors of one type."""
-    if real.meta()[1] != imag.meta()[1] or not real.dtype.is_floating_point:
-        raise DTypeError(
-            f"complex: {real.dtype!r} and {imag.dtype!r} given; needed two floating-point tensors "
-            "of one type"
-        )
-    shape = tuple(np.broadcast_shapes(tuple(real.shape), tuple(imag.shape)))
+    """A complex tensor from the real and the imaginary part, both float32 or both float64."""
+    same_type("complex", real, imag)
+    if real.dtype not in (dtypes.float32, dtypes.float64):
+        raise refuse("complex", real.meta()[1])
+    shape = np.broadcast_shapes(tuple(real.shape), tuple(imag.shape))
     parts = [views.reshape(views.expand(t, shape=shape), shape=(*shape, 1)) for t in (real, imag)]
     return view_as_complex(views.cat(*parts, dim=len(shape), sizes=(1, 1)))
 

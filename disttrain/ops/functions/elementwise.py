@@ -14,7 +14,9 @@ from ...core.tensor import Tensor, wrap
 from ...core.wide import is_half
 from ...errors import ConfigError, DTypeError
 from ..primitives import elementwise as el
+from ..primitives.aliases import imag, real
 from ..promotion import fitted, no_bool, refuse, result_type, same_type
+from . import create
 from .args import in_float32, kinds
 from .args import tensor as as_input
 
@@ -68,7 +70,17 @@ def _half_beside_number(a: Any, b: Any) -> np.dtype | None:
 fast_add, fast_sub = fast.binary(el.add), fast.binary(el.sub)
 fast_mul, fast_div = fast.binary(el.mul, _scaled), fast.binary(el.div, _scaled)
 mul = multiply = fast_mul
-pow = fast.binary(el.pow_)  # noqa: A001
+
+
+def _power(prim: Any, args: tuple, params: dict) -> Tensor:
+    """The gate for powers: booleans have none but the first."""
+    a, b = args
+    if b is True and isinstance(a, Tensor) and a.meta()[1].kind == "b":
+        return el.copy(a)
+    return gate(prim, args, params)
+
+
+pow = fast.binary(el.pow_, _power)  # noqa: A001
 
 
 def _multiple(where: str, input: Any, other: Any, alpha: Any) -> Any:
@@ -88,7 +100,7 @@ def _multiple(where: str, input: Any, other: Any, alpha: Any) -> Any:
         )
     alpha = fitted(where, alpha, kind)
     if not isinstance(other, Tensor):
-        return other * alpha
+        return bool(other and alpha) if kind is dtypes.bool else other * alpha
     if kind is dtypes.bool:
         return el.logical_and(other, bool(alpha))
     return fast_mul(el.cast(other, dtype=kind.np) if other.dtype is not kind else other, alpha)
@@ -199,6 +211,7 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:  # noqa: A
         if not all(isinstance(x, Tensor) or x is None for x in (min, max)):
             raise TypeError("clamp: min and max must both be tensors or both be numbers")
         out = input if min is None else el.clip_below(input, min)
+        kinds("clamp", "biufV" if min is None or max is None else "iufV", out)
         return out if max is None else el.clip_above(out, max)
     kind = result_type(input, *(x for x in (min, max) if x is not None))
     if kind.np.kind not in "iufV":
@@ -272,9 +285,11 @@ def nan_to_num(
     neginf: float | None = None,
 ) -> Tensor:  # fmt: skip
     """Replace nan and infinities by numbers (the type's largest by default)."""
-    if as_input(input, "nan_to_num").meta()[1].kind not in "fV":
-        kinds("nan_to_num", "biu", input)
+    if as_input(input, "nan_to_num").meta()[1].kind in "biu":
         return el.copy(input)
+    if input.dtype.is_complex:
+        parts = (nan_to_num(part(input), nan, posinf, neginf) for part in (real, imag))
+        return create.complex(*parts)
     info = dtypes.finfo(input.dtype)
     out = el.where(isnan(input), 0.0 if nan is None else nan, input)
     out = el.where(input == _math.inf, info.max if posinf is None else posinf, out)

@@ -15,7 +15,7 @@ from ..primitives import elementwise as el
 from ..primitives import gathering as prim
 from ..primitives import views
 from ..promotion import refuse, same_type
-from .args import one_dim
+from .args import kinds, one_dim
 from .args import tensor as as_input
 from .index_arrays import as_values, bounded, index_get, index_put, integers, masked
 
@@ -271,6 +271,9 @@ def searchsorted(
 ) -> Tensor:  # fmt: skip
     """Where each value would go to keep the last dimension of ``sorted_sequence`` in order."""
     side = side or ("right" if right else "left")
+    kinds("searchsorted", "biufV", *(t for t in (sorted_sequence, input) if isinstance(t, Tensor)))
+    if isinstance(input, Tensor) and sorted_sequence.dtype is input.dtype:
+        kinds("searchsorted", "iufV", input)
     edges = sorted_sequence.array
     if sorter is not None:
         edges = np.take_along_axis(edges, sorter.array, -1)

@@ -12,10 +12,13 @@ from ..primitives.elementwise import cast_like
 from ..primitives.loss import cross_entropy_rows
 from ..primitives.reduce import sum_
 from ..primitives.views import permute, reshape
+from ..promotion import same_type
+from .args import kinds
 from .args import tensor as as_input
 from .index_arrays import visible
 from .softmax import log_softmax
 
+_CLASSES = (np.dtype(np.int64), np.dtype(np.uint8))
 _REDUCTIONS = ("none", "mean", "sum")
 
 
@@ -31,11 +34,14 @@ def _check_reduction(where: str, reduction: str) -> None:
 def _check_target(where: str, input: Tensor, target: Tensor, weight: Tensor | None) -> None:
     shape = tuple(input.shape)
     needed = shape[:1] + shape[2:] if len(shape) > 1 else ()
-    if target.meta()[1].kind not in "iu":
+    kinds(where, "fV", input)
+    if target.meta()[1] not in _CLASSES:
         raise DTypeError(
-            f"{where}: target of type {target.dtype!r} given; needed class numbers, for example "
-            "target.long()"
+            f"{where}: target of type {target.dtype!r} given; needed class numbers of int64 (or "
+            "uint8), for example target.long()"
         )
+    if weight is not None:
+        same_type(where, input, weight)
     if tuple(target.shape) != needed:
         raise ShapeError(
             f"{where}: target of shape {list(target.shape)} given for an input of shape "
@@ -74,6 +80,7 @@ def cross_entropy(
             f"cross_entropy: label_smoothing={label_smoothing} given; it must lie in [0, 1]"
         )
     if target.meta()[1].kind in "fV":
+        kinds("cross_entropy", "fV", input)
         return _soft_cross_entropy(input, target, weight, reduction, label_smoothing)
     _check_target("cross_entropy", input, target, weight)
     loss = cross_entropy_rows(

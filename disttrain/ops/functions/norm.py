@@ -80,11 +80,17 @@ def rms_norm(
     ``eps`` is that of the element type unless given.
     """
     shape = _tail("rms_norm", input, normalized_shape, weight)
-    kinds("rms_norm", "fV", input)
+    kinds("rms_norm", "fVc", input)
+    kind = input.meta()[1]
     if eps is None:
-        eps = dtypes.finfo(dtypes.float32 if is_half(input.meta()[1]) else input.dtype).eps
-    if weight is not None and weight.meta()[1] != input.meta()[1]:
-        return rms_norm(input, normalized_shape, None, eps) * weight
+        eps = dtypes.finfo(dtypes.float32 if is_half(kind) else input.dtype).eps
+    if kind.kind == "c":
+        over = tuple(range(input.ndim - len(shape), input.ndim))
+        out = input * rsqrt(mean(square(input), dims=over, keepdim=True) + eps)
+        return out if weight is None else el.cast(out * weight, dtype=kind)
+    if weight is not None and weight.meta()[1] != kind:
+        out = rms_norm(input, normalized_shape, None, eps) * weight
+        return el.cast(out, dtype=kind)
     x = input if len(shape) == 1 else reshape(input, shape=(-1, math.prod(shape)))
     out = rms_norm_rows(x, _flat(weight, x), eps=float(eps))[0]
     return out if x is input else reshape(out, shape=tuple(input.shape))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...core import dtypes
 from ...core.tensor import Tensor
 from ...errors import ConfigError, ShapeError
 from ..primitives.pool import avg_pool, max_pool, max_pool_indices
 from ..primitives.views import reshape
+from .args import kinds
 from .args import tensor as as_input
 from .conv import per_dim
 
@@ -55,6 +57,7 @@ def _max_nd(
     x, kernel, stride, padding, dilation = _sizes(
         f"max_pool{n}d", n, input, kernel_size, stride, padding, dilation
     )
+    kinds(f"max_pool{n}d", "fV" if n == 1 and not return_indices else "iufV", input)
     how = {"kernel": kernel, "stride": stride, "padding": padding, "dilation": dilation,
            "ceil_mode": bool(ceil_mode)}  # fmt: skip
     out = max_pool(x, **how)
@@ -99,6 +102,8 @@ def _avg_nd(
     x, kernel, stride, padding, _ = _sizes(
         f"avg_pool{n}d", n, input, kernel_size, stride, padding, 1
     )
+    if input.dtype is not dtypes.int64:
+        kinds(f"avg_pool{n}d", "fV", input)
     if divisor_override == 0:
         raise ConfigError(f"avg_pool{n}d: divisor_override must not be 0")
     out = avg_pool(

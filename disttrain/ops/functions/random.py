@@ -32,6 +32,8 @@ from ..primitives.random import (
     dropout_mask,
     masked_scale,
 )
+from ..promotion import refuse
+from .args import kinds
 from .args import size as as_size
 from .args import tensor as as_input
 from .inplace import begin, records, write
@@ -45,6 +47,7 @@ def dropout(
         raise ConfigError(f"dropout: p={p} given; a probability lies in [0, 1]")
     if not training or p == 0:
         return input
+    kinds("dropout", "fV", input)
     mask = gate(dropout_mask, (input,), {"p": float(p), "generator": _source(generator)})
     return masked_scale(input, mask, scale=1.0 / (1.0 - p) if p < 1 else 0.0)
 
@@ -129,6 +132,8 @@ def _randint(
     shape: tuple, low: int, high: int, dtype: Any, device: Any, requires_grad: bool,
     generator: Generator | None,
 ) -> Tensor:  # fmt: skip
+    if dtype is not None and dtypes.as_dtype(dtype).is_complex:
+        raise refuse("randint", dtypes.as_dtype(dtype).np)
     if low >= high:
         raise ConfigError(f"randint: low={low}, high={high} given; low must be below high")
     kind = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype)
@@ -147,7 +152,9 @@ def randperm(
     layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """The numbers from 0 to ``n - 1`` in random order."""
-    kind = dtypes.int64 if dtype is None else dtype
+    kind = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype)
+    if kind.np.kind not in "iufV":
+        raise refuse("randperm", kind.np)
     return _new(draw_permutation, (int(n),), kind, device, requires_grad, generator)
 
 
@@ -210,6 +217,7 @@ def bernoulli(
 
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Poisson counts with the rates that ``input`` says."""
+    kinds("poisson", "fV", as_input(input, "poisson"))
     return gate(draw_poisson, (input.detach(),), {"generator": _source(generator)})
 
 
@@ -267,6 +275,7 @@ def normal_(
     """Fill with normal draws."""
     if std < 0:
         raise ConfigError(f"normal_: std={std} given; it must not be negative")
+    kinds("normal_", "fVc", self)
     plain = mean == 0 and std == 1
     return _fill("normal_", self, draw_normal, generator, None if plain else _affine(std, mean))
 
@@ -286,6 +295,7 @@ def uniform_(
         raise TypeError(f"uniform_: unexpected arguments {sorted(kwargs)}")
     if low > to:
         raise ConfigError(f"uniform_: from={low}, to={to} given; from must not be above to")
+    kinds("uniform_", "fVc", self)
     plain = low == 0 and to == 1
     change = None if plain else _affine(to - low, low)
     return _fill("uniform_", self, draw_uniform, generator, change)
@@ -301,6 +311,7 @@ def random_(
         raise TypeError(f"random_: unexpected arguments {sorted(kwargs)}")
     if to is None and from_ is not None:
         from_, to = 0, from_
+    kinds("random_", "biufV", self)
     low = 0 if from_ is None else int(from_)
     high = _all_values(self.dtype) if to is None else int(to)
     if low >= high:
@@ -320,6 +331,7 @@ def _all_values(kind: dtypes.dtype) -> int:
 
 def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
     """Fill with 1 (probability ``p``, a number or a tensor) and 0."""
+    kinds("bernoulli_", "biufV", self)
     if isinstance(p, Tensor):
         p = p.array
     elif not 0 <= p <= 1:
@@ -331,6 +343,7 @@ def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Generator | Non
     """Fill with exponential draws of rate ``lambd``."""
     if lambd <= 0:
         raise ConfigError(f"exponential_: lambd={lambd} given; it must be positive")
+    kinds("exponential_", "fV", self)
     change = None if lambd == 1 else _affine(1.0 / lambd, 0.0)
     return _fill("exponential_", self, draw_exponential, generator, change)
 

@@ -56,6 +56,8 @@ _amax, _amin = reducer(reduce.amax), reducer(reduce.amin)
 def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The sum, nan counted as zero."""
     kinds("nansum", "biufV", as_input(input, "nansum"))
+    if dtype is not None and dtypes.as_dtype(dtype).is_complex and input.dtype.is_floating_point:
+        raise refuse("nansum", dtypes.as_dtype(dtype).np)
     if input.meta()[1].kind in "fV":
         input = el.where(isnan(input), 0.0, input)
     return sum(input, dim, keepdim, dtype=dtype)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from math import nan
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...core.tensor import Tensor, wrap
+from ...core.wide import is_half
 from ...errors import ConfigError, DTypeError, ShapeError
+from ..primitives import elementwise as el
+from ..primitives import reduce
 from ..primitives.gathering import gather
-from ..primitives.sort import argsort_, sortable, top_places
+from ..primitives.sort import argsort_, median_places, sortable, top_places
 from ..primitives.views import getitem, reshape
-from .args import one_dim
+from ..promotion import refuse, same_type
+from .args import kinds, one_dim
 from .args import tensor as as_input
+from .join import stack
 
 
 class ValuesIndices(NamedTuple):
@@ -23,8 +29,9 @@ class ValuesIndices(NamedTuple):
 
 
 # --- along a dimension -------------------------------------------------------------------------
-def _line(where: str, input: Tensor, dim: int) -> tuple[Tensor, int]:
+def _line(where: str, input: Tensor, dim: int, allowed: str = "iufV") -> tuple[Tensor, int]:
     """The input with at least one dimension, and ``dim`` from 0 on."""
+    kinds(where, allowed, as_input(input, where))
     d = one_dim(dim, as_input(input, where).ndim, where)
     return (input if input.ndim else reshape(input, shape=(1,))), d
 
@@ -39,14 +46,14 @@ def sort(
     input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False
 ) -> ValuesIndices:
     """Sorted values along ``dim`` and where they were. Always stable; nan is the largest."""
-    x, d = _line("sort", input, dim)
+    x, d = _line("sort", input, dim, "biufV")
     places = argsort_(x, dim=d, descending=bool(descending))
     return _shaped(input, gather(x, places, dim=d), places)
 
 
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
     """Where the elements in order along ``dim`` are."""
-    x, d = _line("argsort", input, dim)
+    x, d = _line("argsort", input, dim, "biufV")
     places = argsort_(x, dim=d, descending=bool(descending))
     return places if input.ndim else reshape(places, shape=())
 
@@ -78,6 +85,11 @@ def _kth(input: Tensor, k: int, dim: int, keepdim: bool) -> ValuesIndices:
     """The k-th smallest value along ``dim``, counted from 1."""
     where = (slice(None),) * dim + (slice(k - 1, k),)
     places = getitem(argsort_(input, dim=dim, descending=False), index=where)
+    return _at(input, places, dim, keepdim)
+
+
+def _at(input: Tensor, places: Tensor, dim: int, keepdim: bool) -> ValuesIndices:
+    """The values at ``places``, of which there is one along ``dim``."""
     values = gather(input, places, dim=dim)
     if keepdim:
         return ValuesIndices(values, places)
@@ -99,33 +111,78 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Val
 
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median of all elements; along ``dim`` with its places."""
-    if as_input(input, "median").shape.numel() == 0:
-        raise ShapeError(f"median: the tensor is empty (shape {list(input.shape)}); it has none")
+    x, d = _line("median", input, 0 if dim is None else dim)
     if dim is None:
         flat = reshape(input, shape=(-1,))
-        return _kth(flat, (flat.shape[0] + 1) // 2, 0, False).values
-    x, d = _line("median", input, dim)
-    out = _kth(x, (x.shape[d] + 1) // 2, d, keepdim)
+        if flat.shape[0] == 0:
+            return flat.new_full((), nan) if flat.dtype.is_floating_point else _no_median(input)
+        return _middle(flat, 0, False).values
+    if x.shape[d] == 0:
+        return _no_median(input)
+    out = _middle(x, d, keepdim)
     return out if input.ndim else _shaped(input, *out)
 
 
-def quantile(input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    """The value below which the share ``q`` (in [0, 1]) of the elements lies, interpolated."""
+def _no_median(input: Tensor) -> Any:
+    raise ShapeError(f"median: the tensor is empty (shape {list(input.shape)}); it has none")
+
+
+def _middle(x: Tensor, d: int, keepdim: bool) -> ValuesIndices:
+    """The lower median along ``d``; the first nan where there is one."""
+    return _at(x, median_places(x, dim=d), d, keepdim)
+
+
+def quantile(
+    input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *,
+    interpolation: str = "linear",
+) -> Tensor:  # fmt: skip
+    """The value below which the share ``q`` (in [0, 1]; several give a first dimension) of the
+    elements lies, interpolated; nan where there is one."""
+    kinds("quantile", "fV", as_input(input, "quantile"))
+    if is_half(input.meta()[1]):
+        raise refuse("quantile", input.meta()[1])
+    if interpolation not in _BETWEEN:
+        raise ConfigError(
+            f"quantile: interpolation={interpolation!r} given; needed one of {', '.join(_BETWEEN)}"
+        )
+    if isinstance(q, Tensor):
+        same_type("quantile", input, q)
+        if q.ndim > 1:
+            raise ShapeError(f"quantile: q of shape {list(q.shape)} given; needed 0-d or 1-d")
+        if q.ndim:
+            how = {"dim": dim, "keepdim": keepdim, "interpolation": interpolation}
+            return stack([quantile(input, float(share), **how) for share in q.tolist()], 0)
     share = float(q)
     if not 0 <= share <= 1:
         raise ConfigError(f"quantile: q={q} given; it must lie in [0, 1]")
     if dim is None:
-        input, dim = reshape(input, shape=(-1,)), 0
-        keepdim = False
+        ones = (1,) * input.ndim
+        flat = quantile(reshape(input, shape=(-1,)), share, 0, interpolation=interpolation)
+        return reshape(flat, shape=ones) if keepdim else flat
     x, d = _line("quantile", input, dim)
-    n = x.shape[d]
-    place = share * (n - 1)
+    if x.shape[d] == 0:
+        raise ShapeError(f"quantile: the tensor is empty (shape {list(input.shape)})")
+    out = _quantile(x, share, d, keepdim, _BETWEEN[interpolation])
+    odd = reduce.any_(el.isnan(x), dims=(d,), keepdim=keepdim)
+    out = el.where(odd, nan, out)
+    return out if input.ndim else reshape(out, shape=())
+
+
+_BETWEEN = {
+    "linear": lambda part: part, "lower": lambda part: 0.0, "higher": lambda part: 1.0,
+    "midpoint": lambda part: 0.5, "nearest": round,
+}  # fmt: skip
+
+
+def _quantile(x: Tensor, share: float, d: int, keepdim: bool, between: Any) -> Tensor:
+    place = share * (x.shape[d] - 1)
     low = int(place)
     below = _kth(x, low + 1, d, keepdim).values
-    if place == low:
+    part = 0.0 if place == low else between(place - low)
+    if not part:
         return below
     above = _kth(x, low + 2, d, keepdim).values
-    return below + (above - below) * (place - low)
+    return below + (above - below) * part
 
 
 # --- counting ----------------------------------------------------------------------------------
@@ -135,7 +192,8 @@ def unique(
 ) -> Any:  # fmt: skip
     """The distinct elements (or slices along ``dim``) in order, and when asked for: which of them
     each element is, and how often each stands."""
-    array = as_input(input, "unique").array
+    kinds("unique", "biufV", as_input(input, "unique"))
+    array = input.array
     if dim is not None:
         dim = one_dim(dim, input.ndim, "unique")
     found, inverse, counts = np.unique(
@@ -186,7 +244,8 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:  # noqa: A002
     """How many elements lie in each of ``bins`` equal intervals of [min, max]; of the input's own
     range when both are 0."""
-    array = as_input(input, "histc").array
+    kinds("histc", "fV", as_input(input, "histc"))
+    array = input.array
     low, high = float(min), float(max)
     if low == high == 0 and array.size:
         low, high = float(array.min()), float(array.max())

@@ -357,6 +357,10 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
 
 
 def trace(input: Tensor) -> Tensor:
+    """The sum of the diagonal of a matrix."""
+    if input.ndim != 2:
+        raise ShapeError(f"trace: shape {list(input.shape)} given; a matrix is needed")
+    check.kinds("trace", "iufVc", input)
     return diag(input).sum()
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from ...core.tensor import wrap
 from ...core.wide import through_float32
 from ..declare import primitive, type_of
-from ..promotion import refuse, same_type
+from ..promotion import only, refuse, same_type
 from .elementwise import H, cast_like, eq, where
 from .reduce import sum_
 from .views import batched, expand, front, permute, reshape
@@ -158,7 +158,7 @@ linear = primitive(
 
 
 inv = primitive(
-    "inv", np.linalg.inv, "a",
+    "inv", np.linalg.inv, "a", promote=only("inv", "fc"),
     vjp={"a": lambda g, out: -matmul(matmul(swap(H(out)), g), swap(H(out)))},
     shape=lambda a: (a.shape, a.dtype),
     samples=lambda rng: [((rng.normal(size=(3, 3)) + 3 * np.eye(3),), {})],
@@ -172,7 +172,8 @@ def _det_rule(g: Any, a: Any, out: Any) -> Any:
 
 
 det = primitive(
-    "det", np.linalg.det, "a", vjp={"a": _det_rule}, shape=lambda a: (a.shape[:-2], a.dtype),
+    "det", np.linalg.det, "a", promote=only("det", "fc"), vjp={"a": _det_rule},
+    shape=lambda a: (a.shape[:-2], a.dtype),
     samples=lambda rng: [((rng.normal(size=(3, 3)) + 3 * np.eye(3),), {})],
     batch=batched(lambda: det, lambda p, n: {}),
 )  # fmt: skip

@@ -228,14 +228,17 @@ def _counts(
     size: tuple, out: tuple, kernel: tuple, stride: tuple, padding: tuple, include: bool,
     divisor: int | None, kind: np.dtype,
 ) -> Any:  # fmt: skip
-    """By what each window's sum is multiplied, shaped to broadcast over (N, C, *out)."""
+    """By what each window's sum is multiplied (integers: divided), shaped to broadcast over
+    (N, C, *out)."""
     if divisor is not None:
-        return kind.type(1.0 / divisor)
+        return kind.type(divisor if kind.kind in "iu" else 1.0 / divisor)
     total: Any = np.ones((), np.float64)
     for n, m, k, s, p in zip(size, out, kernel, stride, padding, strict=True):
         first = np.arange(m) * s - p
         low, high = (first, n + p) if include else (np.maximum(first, 0), n)
         total = total[..., None] * (np.minimum(first + k, high) - low)
+    if kind.kind in "iu":
+        return total.astype(kind)
     scale = 1.0 / total
     if (scale == scale.flat[0]).all():
         return kind.type(scale.flat[0])
@@ -253,6 +256,8 @@ def _avg_pool(
     x = _padded(a, kernel, stride, padding, ones, out, 0)
     for i in range(len(kernel)):
         x = _along(np.add, x, 2 + i, kernel[i], stride[i], 1, out[i])
+    if x.dtype.kind in "iu":
+        return np.sign(x) * np.sign(scale) * (abs(x) // abs(scale))
     return x * scale
 
 

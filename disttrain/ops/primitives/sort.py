@@ -37,6 +37,26 @@ argsort_ = primitive(
 )  # fmt: skip
 
 
+def _median_places(a: Any, dim: int) -> Any:
+    """Where the lower median along ``dim`` is, or the first nan; the dimension stays, of size 1."""
+    n = a.shape[dim]
+    places = np.take(_argsort(a, dim, False), [(n - 1) // 2], axis=dim)
+    if a.dtype.kind in "fV":
+        odd = np.isnan(a)
+        if odd.any():
+            first = odd.argmax(dim, keepdims=True)
+            return np.where(odd.any(dim, keepdims=True), first, places)
+    return places
+
+
+median_places = primitive(
+    "median_places", _median_places, "a",
+    shape=lambda a, dim: ((*a.shape[:dim], 1, *a.shape[dim + 1 :]), np.dtype(np.int64)),
+    batch=lambda *a: _dim_batch(*a, median_places),
+    samples=lambda rng: [((rng.normal(size=(3, 4)),), {"dim": 1})],
+)  # fmt: skip
+
+
 def _top_places(a: Any, k: int, dim: int, largest: bool) -> Any:
     """The places of the ``k`` largest (or smallest) along ``dim``, best first."""
     n = a.shape[dim]

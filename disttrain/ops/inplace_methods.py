@@ -18,7 +18,6 @@ from .functions import inplace, special
 from .functions import random as sampling
 from .functions import views as shape
 from .functions.index_arrays import index_put
-from .primitives import elementwise as el
 
 _SAME = """acos acosh addbmm addcdiv addcmul addmm addmv addr arccos arccosh arcsin
 arcsinh arctan arctan2 arctanh asin asinh atan atan2 atanh baddbmm bitwise_and bitwise_left_shift

@@ -38,7 +38,9 @@ def _half_complex(name: str, i: int, j: int, want: str, count: int, letters: lis
     missing there; here it is complex64, which has all."""
     if want == HALF_COMPLEX:
         return True
-    if count == 1 or want != "!" or name.rsplit(" ", 1)[-1] not in ("d0", "0d", "dn", "0n", "nd"):
+    if count == 1 or want != "!":
+        return False
+    if name.rsplit(" ", 1)[-1] not in ("d0", "0d", "dn", "0n", "nd") and name != "ldexp dd":
         return False
     half, numbers = letters.index("h"), (letters.index("F"), letters.index("D"), 3)
     return (i == half and j in numbers) or (j == half and i in numbers)

@@ -152,7 +152,7 @@ divide = true_divide = div
 
 
 # --- of two tensors ----------------------------------------------------------------------------
-def _of_tensors(prim: Any) -> Callable[[Tensor, Tensor], Tensor]:
+def of_tensors(prim: Any) -> Callable[[Tensor, Tensor], Tensor]:
     """``prim`` for two tensors; numbers are refused, as PyTorch refuses them."""
     name = prim.name
 
@@ -163,10 +163,10 @@ def _of_tensors(prim: Any) -> Callable[[Tensor, Tensor], Tensor]:
     return run
 
 
-maximum, minimum = _of_tensors(el.maximum), _of_tensors(el.minimum)
-atan2, logaddexp = _of_tensors(el.atan2), _of_tensors(el.logaddexp)
-logical_and, logical_or = _of_tensors(el.logical_and), _of_tensors(el.logical_or)
-logical_xor = _of_tensors(el.logical_xor)
+maximum, minimum = of_tensors(el.maximum), of_tensors(el.minimum)
+atan2, logaddexp = of_tensors(el.atan2), of_tensors(el.logaddexp)
+logical_and, logical_or = of_tensors(el.logical_and), of_tensors(el.logical_or)
+logical_xor = of_tensors(el.logical_xor)
 
 
 # --- the rest ----------------------------------------------------------------------------------

@@ -15,14 +15,16 @@ from ..primitives import elementwise as el
 from ..primitives import gathering as put_prims
 from ..primitives import special as sp
 from ..primitives import views
+from ..promotion import same_type
 from . import elementwise as math
 from . import gathering, linalg
-from .args import one_dim
+from .args import kinds, one_dim
+from .args import tensor as as_input
 from .index_arrays import bounded
 
 lgamma, erfc, erfinv, i0 = sp.lgamma, sp.erfc, sp.erfinv, sp.i0
-copysign, hypot, heaviside, nextafter = sp.copysign, sp.hypot, sp.heaviside, sp.nextafter
-gcd, lcm, igamma = sp.gcd, sp.lcm, sp.igamma
+copysign, hypot, nextafter = sp.copysign, math.of_tensors(sp.hypot), math.of_tensors(sp.nextafter)
+gcd, lcm, igamma = math.of_tensors(sp.gcd), math.of_tensors(sp.lcm), sp.igamma
 arccosh, arcsinh, arctanh, arctan2 = el.acosh, el.asinh, el.atanh, el.atan2
 bitwise_left_shift, bitwise_right_shift, fix = el.left_shift, el.right_shift, el.trunc
 
@@ -32,6 +34,12 @@ def _floating(input: Tensor) -> Tensor:
     if kind.is_floating_point or kind.is_complex:
         return input
     return el.cast(input, dtype=dtypes.get_default_dtype().np)
+
+
+def heaviside(input: Tensor, values: Tensor) -> Tensor:
+    """0 below 0, 1 above it, ``values`` at 0; of one type with them."""
+    same_type("heaviside", as_input(input, "heaviside"), as_input(values, "heaviside", "values"))
+    return sp.heaviside(input, values)
 
 
 def digamma(input: Tensor) -> Tensor:
@@ -72,6 +80,7 @@ def sinc(input: Tensor) -> Tensor:
 
 def logit(input: Tensor, eps: float | None = None) -> Tensor:
     """log(x / (1 - x)), with x limited to [eps, 1 - eps] where ``eps`` is given."""
+    kinds("logit", "biufV", as_input(input, "logit"))
     x = _floating(input)
     if eps is not None:
         x = math.clamp(x, eps, 1 - eps)
@@ -80,16 +89,19 @@ def logit(input: Tensor, eps: float | None = None) -> Tensor:
 
 def deg2rad(input: Tensor) -> Tensor:
     """Degrees as radians."""
+    kinds("deg2rad", "biufV", as_input(input, "deg2rad"))
     return _floating(input) * (_math.pi / 180)
 
 
 def rad2deg(input: Tensor) -> Tensor:
     """Radians as degrees."""
+    kinds("rad2deg", "biufV", as_input(input, "rad2deg"))
     return _floating(input) * (180 / _math.pi)
 
 
 def frac(input: Tensor) -> Tensor:
     """What is behind the point: x - trunc(x)."""
+    kinds("frac", "fV", as_input(input, "frac"))
     return input - math.trunc(input)
 
 
@@ -106,6 +118,12 @@ def float_power(input: Any, exponent: Any) -> Tensor:
 
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
     """input * 2**other"""
+    kind, power = input.dtype, as_input(other, "ldexp", "other").dtype
+    if kind.is_floating_point:
+        kinds("ldexp", "iufVc", other)
+    if power.np.kind in "biu" and (kind.is_floating_point or kind.is_complex):
+        part = kind.np if kind.is_floating_point else np.dtype(f"f{kind.itemsize // 2}")
+        other = el.cast(other, dtype=part)
     return input * el.pow_(2.0, _floating(other))
 
 

@@ -192,15 +192,23 @@ copysign = binary(
 )  # fmt: skip
 hypot = binary(
     "hypot", np.hypot, lambda g, a, out: g * (a / out), lambda g, b, out: g * (b / out),
-    floating=True, samples=_pair,
+    takes="fV", samples=_pair,
 )  # fmt: skip
-heaviside = binary("heaviside", np.heaviside, samples=_pair)
-nextafter = binary("nextafter", np.nextafter, samples=_pair)
+
+
+def _heaviside(a: Any, b: Any) -> Any:
+    if np.result_type(a, b).kind in "fV":
+        return np.heaviside(a, b)
+    return np.where(np.equal(a, 0), b, np.greater(a, 0)).astype(np.result_type(a, b))
+
+
+heaviside = binary("heaviside", _heaviside, samples=_pair, takes="biufV")
+nextafter = binary("nextafter", np.nextafter, samples=_pair, takes="fV")
 
 
 def _whole(rng: np.random.Generator) -> list:
     return [((rng.integers(1, 30, (3, 4)), rng.integers(1, 30, (4,))), {})]
 
 
-gcd = binary("gcd", np.gcd, samples=_whole)
-lcm = binary("lcm", np.lcm, samples=_whole)
+gcd = binary("gcd", np.gcd, samples=_whole, takes="iu")
+lcm = binary("lcm", np.lcm, samples=_whole, takes="iu")

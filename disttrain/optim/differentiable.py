@@ -25,8 +25,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "gt": lambda a, b: a > b,
     "lt": lambda a, b: a < b,
     "eq": lambda a, b: a == b,
-    "max": ops.maximum,
-    "min": ops.minimum,
+    "max": ops.elementwise.maximum,
+    "min": ops.elementwise.minimum,
 }
 
 

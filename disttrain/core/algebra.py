@@ -15,3 +15,4 @@ class Algebra:
     ones_like: Callable
     clone: Callable
     move_graph: Callable
+    into: Callable

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..context import SLOW, thread
+from .algebra import Algebra
 from .gate import Primitive, finish, gate
 from .node import NOTHING, Node, Output, next_seq
 from .tensor import Storage, Tensor, wrap
@@ -32,7 +33,9 @@ def binary(prim: Primitive, otherwise: Callable = gate) -> Callable[[Any, Any], 
     quick = "fc" if prim.takes is None or "c" in prim.takes else "f"
     no_params: dict = {}
 
-    def run(a: Any, b: Any) -> Any:
+    def run(a: Any, b: Any, *, out: Any = None) -> Any:
+        if out is not None:
+            return Algebra.into(out, run, (a, b))
         mode = thread.mode
         if mode == SLOW or general or not isinstance(a, Tensor):
             return otherwise(prim, (a, b), no_params)
@@ -94,6 +97,7 @@ def binary(prim: Primitive, otherwise: Callable = gate) -> Callable[[Any, Any], 
         return out
 
     run.__name__ = run.__qualname__ = prim.name
+    run.has_out = True  # type: ignore[attr-defined]
     return run
 
 
@@ -105,7 +109,9 @@ def unary(prim: Primitive) -> Callable[[Any], Any]:
     saves_out = prim.saves_out
     no_params: dict = {}
 
-    def run(a: Any) -> Any:
+    def run(a: Any, *, out: Any = None) -> Any:
+        if out is not None:
+            return Algebra.into(out, run, (a,))
         mode = thread.mode
         if mode == SLOW or not isinstance(a, Tensor):
             return gate(prim, (a,), no_params) if isinstance(a, Tensor) else prim(a)
@@ -144,6 +150,7 @@ def unary(prim: Primitive) -> Callable[[Any], Any]:
         return out
 
     run.__name__ = run.__qualname__ = prim.name
+    run.has_out = True  # type: ignore[attr-defined]
     return run
 
 

@@ -4,7 +4,7 @@ from ..core import Algebra
 from . import api, methods, names
 from .api import *
 from .declare import REGISTRY, primitive
-from .functions import create, inplace
+from .functions import create, inplace, outs
 from .functions.random import dropout
 from .primitives import elementwise, reduce, views
 
@@ -26,3 +26,4 @@ Algebra.zeros = lambda shape, kind: create.zeros(*shape, dtype=kind)
 Algebra.ones_like = lambda t: t.detach() * 0 + 1
 Algebra.clone = elementwise.copy
 Algebra.move_graph = inplace.move_graph
+Algebra.into = outs.into

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..core import Primitive
 from . import api
+from .functions import outs
 
 
 def settle(module: Any) -> None:
@@ -30,4 +31,5 @@ def _reduce(self: Primitive) -> Any:
 
 
 Primitive.__reduce__ = _reduce  # type: ignore[method-assign]
+outs.publish(api)
 settle(api)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core import dtypes, fast
+from ...core import Algebra, dtypes, fast
 from ...core.gate import gate
 from ...core.tensor import Tensor, wrap
 from ...core.wide import is_half
@@ -109,8 +109,10 @@ def _multiple(where: str, input: Any, other: Any, alpha: Any) -> Any:
 _COMPLEX = (complex, np.complexfloating)
 
 
-def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+def add(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
     """``input + alpha * other``."""
+    if out is not None:
+        return Algebra.into(out, add, (input, other), {"alpha": alpha})
     if alpha.__class__ is int and alpha == 1:
         return fast_add(input, other)
     return _add_multiple(input, other, alpha)
@@ -121,8 +123,10 @@ def _add_multiple(input: Any, other: Any, alpha: Any) -> Tensor:
     return fast_add(input, _multiple("add", input, other, alpha))
 
 
-def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+def sub(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Tensor:
     """``input - alpha * other``."""
+    if out is not None:
+        return Algebra.into(out, sub, (input, other), {"alpha": alpha})
     if alpha.__class__ is int and alpha == 1:
         return fast_sub(input, other)
     return _sub_multiple(input, other, alpha)

@@ -59,7 +59,7 @@ def overwrite(name: str, self: Tensor, compute: Callable, *args: Any, **params: 
     if recording:
         begin(name, self)
     for a in args:
-        _check_overlap(name, self, a)
+        check_overlap(name, self, a)
     since = next_seq()
     write(name, self, compute(self, *args, **params), recording, since)
     return self
@@ -119,7 +119,7 @@ def write(
     ``since``: nodes made after this number belong to the operation. ``whole``: ``value`` does not
     come from ``target``, whose old value then gets a gradient of zeros, as in PyTorch.
     """
-    value = _fitted(name, target, value)
+    value = fit_to(name, target, value)
     if isinstance(target, Tracer) or isinstance(value, Tracer):
         _replace_inner(name, target, value)
         return
@@ -130,12 +130,13 @@ def write(
         move_graph(target, value, whole)
 
 
-def _fitted(name: str, target: Tensor, value: Tensor) -> Tensor:
+def fit_to(name: str, target: Tensor, value: Tensor) -> Tensor:
     """``value`` in the type of ``target``; raises where it cannot be written there."""
     shape, kind = target.meta()
     have, have_kind = value.meta()
     if have != shape:
-        if np.broadcast_shapes(have, shape) != shape:
+        lead = len(shape) - len(have)
+        if lead < 0 or any(h not in (n, 1) for h, n in zip(have, shape[lead:], strict=True)):
             raise ShapeError(
                 f"{name}: output with shape {list(shape)} doesn't match the broadcast shape "
                 f"{list(have)}; an in-place operation cannot change the shape: use the "
@@ -165,7 +166,7 @@ def _rank(kind: np.dtype) -> int:
 
 
 # --- memory that is both read and written ------------------------------------------------------
-def _check_overlap(name: str, target: Tensor, source: Any) -> None:
+def check_overlap(name: str, target: Tensor, source: Any) -> None:
     """Refuse, as PyTorch does, to read what is being written when the two lie shifted."""
     if not isinstance(source, Tensor) or source._st is None or source._st is not target._st:
         return
@@ -311,7 +312,7 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     if recording:
         begin("copy_", self)
     if src.meta()[0] == self.meta()[0]:
-        _check_overlap("copy_", self, src)
+        check_overlap("copy_", self, src)
     try:
         value = _copy_value(self, src)
     except ValueError:

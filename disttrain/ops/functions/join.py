@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ...core import Algebra
 from ...core.tensor import Tensor
 from ...errors import ShapeError
 from ..primitives import elementwise as el
@@ -16,8 +17,10 @@ from .views import reshape, unsqueeze
 
 
 @check.numpy_names
-def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     """Join tensors along an existing dimension."""
+    if out is not None:
+        return Algebra.into(out, cat, (tensors, dim))
     tensors = tuple(tensors)
     if not tensors:
         raise ShapeError("cat: no tensors given; at least one is needed")
@@ -51,8 +54,10 @@ def _check_cat(tensors: Sequence[Tensor], d: int) -> None:
 
 
 @check.numpy_names
-def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     """Join tensors of one shape along a new dimension."""
+    if out is not None:
+        return Algebra.into(out, stack, (tensors, dim))
     tensors = tuple(tensors)
     if not tensors:
         raise ShapeError("stack: no tensors given; at least one is needed")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as _np
 
 from ...context import SLOW, thread
-from ...core import dtypes, fast
+from ...core import Algebra, dtypes, fast
 from ...core.tensor import Tensor, wrap
 from ...errors import ConfigError, DimError, DTypeError, ShapeError
 from ..primitives import elementwise as el
@@ -25,8 +25,10 @@ from .reduce import amax, amin, root, sum, typed
 _fast_matmul = fast.binary(linalg.matmul)
 
 
-def matmul(input: Tensor, other: Tensor) -> Tensor:
+def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The matrix product; vectors and batches as in numpy."""
+    if out is not None:
+        return Algebra.into(out, matmul, (input, other))
     plain = thread.mode != SLOW and isinstance(input, Tensor) and isinstance(other, Tensor)
     if plain and input.array.ndim > 1 and other.array.ndim > 1:
         return _fast_matmul(input, other)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...context import SLOW, thread
-from ...core import dtypes
+from ...core import Algebra, dtypes
 from ...core.fast import reducer
 from ...core.tensor import Tensor
 from ...errors import DTypeError, ShapeError
@@ -33,9 +33,12 @@ def typed(input: Tensor, dtype: Any) -> Tensor:
 
 def sum(  # noqa: A001
     input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None,
-    axis: Any = None, keepdims: bool = False,
+    axis: Any = None, keepdims: bool = False, out: Any = None,
 ) -> Tensor:  # fmt: skip
     """The sum over ``dim`` (None: all). ``axis`` and ``keepdims`` are numpy's names."""
+    if out is not None:
+        how = {"keepdim": keepdim or keepdims, "dtype": dtype}
+        return Algebra.into(out, sum, (input, dim if axis is None else axis), how)
     if not isinstance(input, Tensor):
         as_input(input, "sum")
     if dtype is not None:
@@ -65,10 +68,13 @@ def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any 
 
 def mean(
     input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None,
-    axis: Any = None, keepdims: bool = False,
+    axis: Any = None, keepdims: bool = False, out: Any = None,
 ) -> Tensor:  # fmt: skip
     """The mean over ``dim`` (None: all). Integer tensors need ``dtype``. ``axis`` and ``keepdims``
     are numpy's names."""
+    if out is not None:
+        how = {"keepdim": keepdim or keepdims, "dtype": dtype}
+        return Algebra.into(out, mean, (input, dim if axis is None else axis), how)
     input = typed(as_input(input, "mean"), dtype)
     if axis is not None:
         dim = axis

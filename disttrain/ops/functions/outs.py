@@ -1,0 +1,117 @@
+"""``out=``: write a function's result into tensors that are given.
+
+The result decides the shape (a tensor of another shape is resized, with a warning unless it was
+empty) and must fit the type of ``out``, as in an in-place operation. Nothing is recorded.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...context import thread
+from ...core.gate import gate
+from ...core.grad_mode import no_grad
+from ...core.tensor import Tensor
+from ...errors import AutogradError
+from ..primitives.write import assign
+from .inplace import check_overlap, fit_to
+
+
+def into(out: Any, fn: Callable, args: tuple, params: dict | None = None) -> Any:
+    """``fn(*args, **params)`` written to ``out``, a tensor or a tuple of them; gives ``out``."""
+    params = params or {}
+    outs = tuple(out) if isinstance(out, (tuple, list)) else (out,)
+    given = [x for a in (*args, *params.values()) for x in _tensors(a)]
+    name = getattr(fn, "__name__", None) or fn.name  # type: ignore[attr-defined]
+    for o in outs:
+        if not isinstance(o, Tensor):
+            raise TypeError(f"{name}: out must be a Tensor, not {type(o).__name__}")
+    if thread.grad_enabled and any(t.requires_grad for t in (*given, *outs)):
+        raise AutogradError(
+            f"{name}: functions with out=... arguments don't support automatic differentiation, "
+            "but one of the arguments requires grad; leave out= away, or use no_grad()"
+        )
+    with no_grad():
+        result = fn(*args, **params)
+        results = result if isinstance(result, tuple) else (result,)
+        for o, r in zip(outs, results, strict=True):
+            for t in given:
+                check_overlap(name, o, t)
+            _fill(name, o, r)
+    return out
+
+
+def _tensors(a: Any) -> list:
+    if isinstance(a, (tuple, list)):
+        return [t for t in a if isinstance(t, Tensor)]
+    return [a] if isinstance(a, Tensor) else []
+
+
+def _fill(name: str, out: Tensor, result: Tensor) -> None:
+    shape = tuple(result.shape)
+    if tuple(out.shape) != shape:
+        if out.shape.numel():
+            warnings.warn(
+                f"{name}: An output with one or more elements was resized since it had shape "
+                f"{list(out.shape)}, which does not match the required output shape {list(shape)}",
+                stacklevel=4,
+            )
+        out.set_array(np.empty(shape, out.meta()[1]))
+    gate(assign, (out, fit_to(name, out, result)), {})
+
+
+def fills(fn: Callable) -> Callable:
+    """``fn`` with the argument ``out``."""
+
+    @functools.wraps(fn)
+    def run(*args: Any, out: Any = None, **params: Any) -> Any:
+        return fn(*args, **params) if out is None else into(out, fn, args, params)
+
+    return run
+
+
+def makes(fn: Callable) -> Callable:
+    """``fn``, which makes a tensor from none, with the argument ``out``, whose type is taken."""
+
+    @functools.wraps(fn)
+    def run(*args: Any, out: Any = None, **params: Any) -> Any:
+        if out is None:
+            return fn(*args, **params)
+        params["dtype"] = params.get("dtype") or out.dtype
+        wanted = params.pop("requires_grad", False)
+        into(out, fn, args, params)
+        return out.requires_grad_() if wanted else out
+
+    return run
+
+
+_FILLS = """addbmm addcdiv addcmul addmm addmv addr all amax amin any argmax argmin argsort atan2
+baddbmm bernoulli bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift
+bitwise_xor bmm bucketize ceil clamp clamp_max clamp_min clip complex conj_physical copysign cumprod
+cumsum deg2rad diag digamma div divide dot erfc erfinv fix float_power floor_divide fmod frac
+frobenius_norm gather gcd heaviside hstack hypot i0 igamma igammac index_add index_copy index_select
+inner kthvalue lcm ldexp lerp lgamma logaddexp logical_and logical_not logical_or logical_xor logit
+logsumexp masked_select max maximum median min minimum mm mode msort multinomial mv mvlgamma
+nan_to_num nanmean nansum narrow_copy nextafter nonzero norm outer polygamma prod quantile rad2deg
+remainder renorm round scatter scatter_add scatter_reduce searchsorted sinc softmax log_softmax
+sort std subtract take take_along_dim tan topk tril triu true_divide trunc var vstack where xlogy
+exp2 expm1 log2 log10 log1p asin acos atan arcsin arccos arctan sinh cosh asinh acosh atanh arcsinh
+arccosh arctanh arctan2 reciprocal column_stack dstack row_stack logcumsumexp cummax cummin aminmax
+kron cross diff fmax fmin logaddexp2 isposinf isneginf signbit vdot ger matrix_power
+nanquantile count_nonzero repeat_interleave isin tensordot"""
+_MAKES = """arange empty eye full linspace logspace ones rand randint randn randperm zeros"""
+_LIKE = """empty_like full_like ones_like rand_like randint_like randn_like zeros_like normal"""
+
+
+def publish(api: Any) -> None:
+    """Give the functions of the module ``api`` their ``out`` where they have none of their own."""
+    for names, how in ((_FILLS, fills), (_MAKES, makes), (_LIKE, fills)):
+        for name in names.split():
+            fn = getattr(api, name, None)
+            if fn is not None and not getattr(fn, "has_out", False):
+                setattr(api, name, how(fn))

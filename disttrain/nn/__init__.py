@@ -61,7 +61,9 @@ from .conv import (
     LazyConv1d,
     LazyConv2d,
     LazyConv3d,
+    LazyConvTranspose1d,
     LazyConvTranspose2d,
+    LazyConvTranspose3d,
 )
 from .dropout import (
     AlphaDropout,
@@ -229,7 +231,9 @@ __all__ = [
     "LazyConv1d",
     "LazyConv2d",
     "LazyConv3d",
+    "LazyConvTranspose1d",
     "LazyConvTranspose2d",
+    "LazyConvTranspose3d",
     "LazyLinear",
     "LeakyReLU",
     "Linear",

@@ -268,10 +268,9 @@ class _LazyConv(LazyMixin):
         super()._check(name)  # type: ignore[misc]
 
     def _make_parameters(self, bias: bool, device: Any, dtype: Any) -> None:
-        self.weight = UninitializedParameter(device=device, dtype=dtype)
-        self.bias = UninitializedParameter(device=device, dtype=dtype) if bias else None
-        if not bias:
-            self.register_parameter("bias", None)  # type: ignore[attr-defined]
+        for name, wanted in (("weight", True), ("bias", bias)):
+            made = UninitializedParameter(device=device, dtype=dtype) if wanted else None
+            self.register_parameter(name, made)  # type: ignore[attr-defined]
 
     def reset_parameters(self) -> None:
         if not self.has_uninitialized_params():
@@ -307,7 +306,19 @@ class LazyConv3d(_LazyConv, Conv3d):
     cls_to_become = Conv3d
 
 
+class LazyConvTranspose1d(_LazyConv, ConvTranspose1d):
+    """A ConvTranspose1d that learns ``in_channels`` from its first input."""
+
+    cls_to_become = ConvTranspose1d
+
+
 class LazyConvTranspose2d(_LazyConv, ConvTranspose2d):
     """A ConvTranspose2d that learns ``in_channels`` from its first input."""
 
     cls_to_become = ConvTranspose2d
+
+
+class LazyConvTranspose3d(_LazyConv, ConvTranspose3d):
+    """A ConvTranspose3d that learns ``in_channels`` from its first input."""
+
+    cls_to_become = ConvTranspose3d

@@ -280,6 +280,34 @@ def test_lazy_modules_learn_their_sizes():
     assert np.abs(kept.detach().numpy()).max() <= 1 / 8
 
 
+LAZY = [getattr(nn, n) for n in nn.__all__ if n.startswith("Lazy") and "Batch" not in n]
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("kind", LAZY, ids=lambda k: k.__name__)
+def test_lazy_layers_with_and_without_bias(kind, bias):
+    dims = int(kind.__name__[-2]) if "Conv" in kind.__name__ else 0
+    args = (4, 3) if dims else (4,)
+    net, twin = kind(*args, bias=bias), kind(*args, bias=bias)
+    assert list(net.state_dict()) == ["weight", "bias"][: 1 + bias]
+    x = randn(2, 3, *[6] * dims)
+    out = net(x)
+    assert type(net) is kind.cls_to_become and (net.bias is not None) == bias
+    twin.load_state_dict(net.state_dict())
+    np.testing.assert_array_equal(twin(x).detach().numpy(), out.detach().numpy())
+
+
+@pytest.mark.parametrize("kind", [nn.SiLU, nn.Hardswish, nn.Mish, nn.ReLU, nn.ELU, nn.Hardtanh])
+def test_activations_in_place_can_be_trained(kind):
+    first, last = nn.Linear(3, 4), nn.Linear(4, 2)
+    grads = []
+    for inplace in (False, True):
+        first.zero_grad()
+        last(kind(inplace=inplace)(first(randn(5, 3)))).sum().backward()
+        grads.append(first.weight.grad.numpy().copy())
+    np.testing.assert_allclose(*grads, rtol=1e-6)
+
+
 def test_lazy_modules_take_their_sizes_from_a_state_dict():
     done = nn.Linear(3, 2)
     lazy = nn.LazyLinear(2)

@@ -50,3 +50,10 @@ def test_singular_values(shape, full):
     np.testing.assert_allclose(gram, np.broadcast_to(np.eye(u.shape[-1]), gram.shape), atol=1e-12)
     s.sum().backward()
     np.testing.assert_allclose(A.grad, (u[..., :k] @ vh[..., :k, :]).detach(), atol=1e-12)
+
+
+def test_distances():
+    a, b = dt.tensor(rng.standard_normal((2, 3))), dt.tensor(rng.standard_normal(3))
+    difference = (a - b).numpy()
+    assert np.isclose(a.dist(b).item(), np.sqrt((difference**2).sum()))
+    assert np.isclose(dt.dist(a, b, 1).item(), np.abs(difference).sum())

@@ -167,6 +167,7 @@ def _others() -> dict[str, Shim]:
             softmax=dt.softmax, log_softmax=dt.log_softmax, exp2=dt.exp2, expm1=dt.expm1,
             log1p=dt.log1p,
         ),
+        "torch.compiler": facade.compiler(dt.compile),
         **_module("torch.testing", testing, "assert_close"),
         "torch.version": Shim("torch.version").give(
             __version__=VERSION, cuda=None, hip=None, git_version="", debug=False

@@ -61,6 +61,11 @@ def view_as_complex(input: Tensor) -> Tensor:
     return prim.view_as_complex(input)
 
 
+def view_as_real_copy(input: Tensor) -> Tensor:
+    """As ``view_as_real``, in memory of its own."""
+    return el.copy(view_as_real(input))
+
+
 def adjoint(input: Tensor) -> Tensor:
     """The last two dimensions swapped, conjugated where complex."""
     return el.H(shape.transpose(input, -2, -1) if input.ndim else input)
@@ -417,5 +422,6 @@ __all__ = [
     "unsafe_split",
     "view_as_complex",
     "view_as_real",
+    "view_as_real_copy",
     "vsplit",
 ]

@@ -132,6 +132,11 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 # --- norms -------------------------------------------------------------------------------------
+def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
+    """The p-norm of ``input - other``, broadcasting."""
+    return norm(input - other, p)  # type: ignore[operator]
+
+
 def _norm_input(where: str, input: Tensor, dtype: Any) -> Tensor:
     kinds(where, "fVc", as_input(input, where))
     if dtype is not None:
@@ -293,6 +298,7 @@ def svd(A: Tensor, full_matrices: bool = True) -> tuple[Tensor, Tensor, Tensor]:
 __all__ = [
     "addmm",
     "bmm",
+    "dist",
     "dot",
     "inner",
     "linear",

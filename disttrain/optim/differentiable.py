@@ -15,6 +15,15 @@ from ..core import Primitive, Tensor
 from ..ops.primitives.aliases import view_as_complex, view_as_real
 from .rules import BEHIND
 
+
+def _larger(a: Any, b: Any) -> Any:
+    return ops.maximum(a, b) if isinstance(b, Tensor) else ops.clamp(a, min=b)
+
+
+def _smaller(a: Any, b: Any) -> Any:
+    return ops.minimum(a, b) if isinstance(b, Tensor) else ops.clamp(a, max=b)
+
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
@@ -25,8 +34,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "gt": lambda a, b: a > b,
     "lt": lambda a, b: a < b,
     "eq": lambda a, b: a == b,
-    "max": ops.elementwise.maximum,
-    "min": ops.elementwise.minimum,
+    "max": _larger,
+    "min": _smaller,
 }
 
 

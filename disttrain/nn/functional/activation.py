@@ -9,7 +9,7 @@ from ... import ops
 from ...core import Tensor
 from ...errors import ConfigError, DTypeError, ShapeError
 from ...ops.functions.args import kinds
-from ...ops.primitives.elementwise import logaddexp
+from ...ops.primitives.elementwise import logaddexp, stepwise
 from ...ops.promotion import same_type
 from .common import activate, into
 
@@ -33,13 +33,17 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
     value, threshold = (
         (int(v) if kind.np.kind in "iu" else v) for v in (value, threshold)
     )  # in the type of the input
-    return activate("threshold", input, lambda x: ops.where(x > threshold, x, value), inplace,
-                    "iufV")  # fmt: skip
+    return activate("threshold", input, lambda x: stepwise(ops.where(x > threshold, x, value), x),
+                    inplace, "iufV")  # fmt: skip
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """x where x > 0, else ``negative_slope`` x"""
-    return activate("leaky_relu", input, lambda x: ops.where(x > 0, x, x * negative_slope), inplace)
+
+    def bent(x: Tensor) -> Tensor:
+        return stepwise(ops.where(x > 0, x, x * negative_slope), x)
+
+    return activate("leaky_relu", input, bent, inplace)
 
 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
@@ -57,7 +61,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
         weight = weight.reshape((1, n) + (1,) * (input.ndim - 2))
     elif not input.ndim:
         weight = weight.reshape(())
-    return ops.where(input > 0, input, input * weight)
+    return stepwise(ops.where(input > 0, input, input * weight), input)
 
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
@@ -80,7 +84,7 @@ def hardtanh(
 
     def cut(x: Tensor) -> Tensor:
         inner = ops.where(x <= low, low, x)
-        return ops.where(inner >= high, high, inner)
+        return stepwise(ops.where(inner >= high, high, inner), x)
 
     return activate("hardtanh", input, cut, inplace, "iufV")
 
@@ -97,14 +101,18 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x where |x| > lambd, else 0"""
-    return activate("hardshrink", input, lambda x: ops.where(x.abs() <= lambd, 0.0, x))
+
+    def shrunk(x: Tensor) -> Tensor:
+        return stepwise(ops.where(x.abs() <= lambd, 0.0, x), x)
+
+    return activate("hardshrink", input, shrunk)
 
 
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x moved towards 0 by lambd"""
     if lambd < 0:
         raise ConfigError(f"softshrink: lambd={lambd} given; it must not be negative")
-    return activate("softshrink", input, lambda x: x - ops.clamp(x, -lambd, lambd))
+    return activate("softshrink", input, lambda x: stepwise(x - ops.clamp(x, -lambd, lambd), x))
 
 
 def _negative_expm1(x: Tensor) -> Tensor:

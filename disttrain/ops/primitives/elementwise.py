@@ -146,10 +146,26 @@ relu = unary(
 )  # fmt: skip
 # Where the result is zero the gradient is: one pass instead of a mask and a product.
 relu_backward = binary(
-    "relu_backward", kernels.relu_backward, lambda g, b: relu_backward(g, b),
+    "relu_backward", kernels.relu_backward, lambda g, b: relu_backward(g, b), lambda g: g * 0,
     expr=lambda a, b: ex.where(b > 0, a, 0.0),
 )  # fmt: skip
 
+
+def _first(a: Any, b: Any) -> Any:
+    shape = np.broadcast_shapes(np.shape(a), np.shape(b))
+    return a if np.shape(a) == shape else np.array(np.broadcast_to(a, shape))
+
+
+# ``a``, as a function of ``b`` too, with derivative zero. For results whose slope is a step of
+# ``b``: the gradient then depends on ``b``, so that it can be differentiated (to zero).
+stepwise = binary(
+    "stepwise", _first, lambda g, b: stepwise_backward(g, b), expr=lambda a, b: a,
+    samples=lambda rng: [((rng.normal(size=(3, 4)), rng.normal(size=(3, 4))), {})],
+)  # fmt: skip
+stepwise_backward = binary(
+    "stepwise_backward", _first, lambda g, b: stepwise_backward(g, b), lambda g: g * 0,
+    expr=lambda a, b: a, samples=stepwise.samples,
+)  # fmt: skip
 
 erf = unary(
     "erf", kernels.erf, lambda g, a: g * (exp(-(a * a)) * _TWO_OVER_SQRT_PI),

@@ -1,0 +1,50 @@
+"""Gradients of gradients: of functions with kinks, whose slope is a step."""
+
+import pytest
+
+import disttrain as dt
+from disttrain.autograd import grad
+
+F = dt.nn.functional
+
+KINKED = {
+    "relu": F.relu,
+    "relu6": F.relu6,
+    "leaky_relu": F.leaky_relu,
+    "hardtanh": F.hardtanh,
+    "softshrink": F.softshrink,
+    "hardshrink": F.hardshrink,
+    "threshold": lambda x: F.threshold(x, 0.1, 0.0),
+    "prelu": lambda x: F.prelu(x, dt.ones(1)),
+    "abs": lambda x: x.abs(),
+    "norm of 1": lambda x: x.norm(1),
+    "l1_loss": lambda x: F.l1_loss(x, dt.zeros(5)),
+}
+
+
+@pytest.mark.parametrize("name", KINKED)
+def test_gradients_of_kinked_functions_can_be_differentiated_to_zero(name):
+    x = dt.tensor([-2.0, -0.5, 0.3, 0.7, 4.0], requires_grad=True)
+    (g,) = grad(KINKED[name](x).sum(), x, create_graph=True)
+    assert g.requires_grad
+    (second,) = grad(g.sum(), x)
+    assert second.tolist() == [0.0] * 5
+
+
+def test_a_gradient_penalty_through_relu():
+    """The norm of the input's gradient is a loss for the weights (WGAN-GP)."""
+    x, w = dt.ones(2, requires_grad=True), dt.tensor([2.0, -3.0], requires_grad=True)
+    (g,) = grad((F.leaky_relu(x * w, 0.5) * 4).sum(), x, create_graph=True)
+    (g * g).sum().backward()
+    assert w.grad.tolist() == [2 * 8.0 * 4.0, 2 * -6.0 * 2.0]
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 4])
+def test_orders(order):
+    x = dt.tensor(2.0, dtype=dt.float64, requires_grad=True)
+    d = x**5
+    want = 32.0
+    for k in range(order):
+        (d,) = grad(d, x, create_graph=True)
+        want = want * (5 - k) / 2.0
+    assert d.item() == want

@@ -78,7 +78,7 @@ def matrix_transpose(input: Tensor) -> Tensor:
             f"mT: only supported on matrices or batches of matrices; shape {list(input.shape)} "
             "given"
         )
-    return shape.transpose(input, -2, -1) if input.ndim else shape.reshape(input, ())
+    return shape.transpose(input, -2, -1) if input.ndim else input
 
 
 def hermitian(input: Tensor) -> Tensor:

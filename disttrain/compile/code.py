@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
+# Code with its globals, by the identities of both: equal code may run on other globals.
+Codes = dict[tuple[int, int], tuple[CodeType, dict]]
+
 
 @dataclass(frozen=True)
 class Facts:

@@ -14,6 +14,7 @@ from ..context import SLOW, thread
 from ..core.tensor import Tensor, watched
 from .arguments import Call, Unknown
 from .capture import Capture
+from .code import Codes
 from .entry import Entry, environment
 from .graph import Graph
 from .joint import differentiate, join
@@ -45,7 +46,7 @@ class Compiled:
         self.eager: set[Any] = set()
         self.reasons: list[str] = []
         self._tries: dict[Any, int] = {}
-        self._codes: dict[types.CodeType, dict] = {}  # of the program, seen to run
+        self._codes: Codes = {}  # of the program, seen to run
         self._everything = False
         self._last: tuple = ()
         self._warned = False
@@ -154,7 +155,7 @@ class _Attempt:
     """One eager run with everything watched, and the capture that comes out of it, if one does."""
 
     def __init__(
-        self, fn: Callable, call: Call, args: tuple, kwargs: dict, codes: dict, everything: bool
+        self, fn: Callable, call: Call, args: tuple, kwargs: dict, codes: Codes, everything: bool
     ) -> None:
         self.fn, self.call, self.args, self.kwargs = fn, call, args, kwargs
         self.before = Reach((fn, args, kwargs), codes, everything=everything)

@@ -343,6 +343,12 @@ class _Inner(Walk):
     def _below(self, node: Any) -> tuple:
         return () if node in self.cut else node.edges
 
+    def _push(self, node: Any) -> None:
+        if node in self.cut:  # as it arrives: the hooks there are for the real walk to run
+            self._capture(node, self.grads.pop(node))
+        else:
+            super()._push(node)
+
     def _count_only(self, order: list) -> None:
         for node in self.cut:
             self.needed[node] = False  # type: ignore[index]

@@ -8,6 +8,7 @@ import decimal
 import fractions
 import functools
 import os
+import pathlib
 import re
 import sys
 import sysconfig
@@ -30,7 +31,7 @@ PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _CONSTANT = (
     *PLAIN, type(Ellipsis), type(NotImplemented), range, np.dtype, np.generic, np.ufunc, dtype,
     device, Size, Primitive, GraphNode, Output, re.Pattern, datetime.date, datetime.time,
-    datetime.timedelta, datetime.tzinfo, decimal.Decimal, fractions.Fraction, os.PathLike,
+    datetime.timedelta, datetime.tzinfo, decimal.Decimal, fractions.Fraction, pathlib.PurePath,
     types.CodeType, types.MethodDescriptorType,
     types.WrapperDescriptorType, types.MethodWrapperType, types.ClassMethodDescriptorType,
     types.GetSetDescriptorType, types.MemberDescriptorType, types.GenericAlias, types.UnionType,
@@ -71,8 +72,12 @@ def frame_kind(frame: types.FrameType) -> int:
 
 def is_constant(x: Any) -> bool:
     """Whether ``x`` never changes, so that its identity says all."""
-    kind = type(x)
-    return kind in PLAIN or (isinstance(x, _CONSTANT) and (is_library(kind) or is_ours(kind)))
+    return _constant_kind(x.__class__)
+
+
+@functools.lru_cache(maxsize=4096)
+def _constant_kind(kind: type) -> bool:
+    return kind in PLAIN or (issubclass(kind, _CONSTANT) and (is_library(kind) or is_ours(kind)))
 
 
 def is_module(x: Any) -> bool:

@@ -18,7 +18,7 @@ import functools
 import random
 import types
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from ..context import thread
 from ..core.node import AccumulateGrad
 from ..core.random import Generator
 from ..core.tensor import Tensor
-from .code import facts
+from .code import Codes, facts
 from .holders import ABSENT, CELL, DICT, FACT, MISSING, NAMES, OBJECT, SEQUENCE, Holder
 from .kinds import (
     OURS,
@@ -56,7 +56,7 @@ _ALWAYS = ("forward", "__call__", "step")
 
 
 class Reach:
-    """One look around ``roots``, by the names that ``codes`` (a map to their globals) contain.
+    """One look around ``roots``, by the names that ``codes`` contain.
 
     ``expand``: functions that are found count as code too (before a run, when nobody knows yet what
     will run). ``everything``: attributes are looked up by computed names, so all are followed.
@@ -65,12 +65,12 @@ class Reach:
     def __init__(
         self,
         roots: Iterable[Any],
-        codes: Mapping[types.CodeType, dict] | None = None,
+        codes: Codes | None = None,
         *,
         expand: bool = True,
         everything: bool = False,
     ) -> None:
-        self.codes = dict(codes or {})
+        self.codes: Codes = dict(codes or {})
         self.expand, self.everything = expand, everything
         self.names: set[str] = set(_ALWAYS)
         self.modules: list[Any] = []
@@ -85,7 +85,7 @@ class Reach:
         self._by_name: list[tuple[Any, str]] = []
         self._strange: list[str] = []
         self._globals: dict[int, tuple[dict, set[str]]] = {}
-        for code, space in list(self.codes.items()):
+        for code, space in list(self.codes.values()):
             self._learn(code, space)
         self._walk([(r, "") for r in roots])
 
@@ -182,7 +182,7 @@ class Reach:
         if hasattr(f, "__wrapped__"):  # what stands around a function refers to it
             self._push(f.__wrapped__, where)
         kind = file_kind(f.__code__.co_filename)
-        if f.__code__ not in self.codes:
+        if (id(f.__code__), id(f.__globals__)) not in self.codes:
             if not self.expand or kind != USER or is_outward(f.__code__.co_filename):
                 return
             self._learn(f.__code__, f.__globals__)
@@ -205,7 +205,7 @@ class Reach:
         """Take up the names in ``code`` and in all code inside it."""
         found = facts(code)
         for inner in (code, *found.nested):
-            self.codes.setdefault(inner, space)
+            self.codes[id(inner), id(space)] = inner, space
         self.names |= found.attributes
         if code.co_name.isidentifier():
             self.names.add(code.co_name)

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from .code import preceding
+from .code import Codes, preceding
 from .kinds import LIBRARY, OURS, USER, frame_kind, is_outward
 
 _PURE_MODULES = frozenset(
@@ -53,7 +53,8 @@ class Watch:
     """
 
     def __init__(self) -> None:
-        self.codes: dict[types.CodeType, dict] = {}
+        self.codes: Codes = {}
+        self._kinds: dict[int, tuple[types.CodeType, int]] = {}  # by id of code
         self.refused: str | None = None
         self.everything = False
         self._stream = _numpy_state()
@@ -77,12 +78,16 @@ class Watch:
 
     def _event(self, frame: types.FrameType, event: str, arg: Any) -> None:
         code = frame.f_code
-        kind = frame_kind(frame)
+        known = self._kinds.get(id(code))
+        if known is None:
+            known = self._kinds[id(code)] = code, frame_kind(frame)
+        kind = known[1]
         if kind == OURS:
             return
         if event == "call":
-            if code not in self.codes and (kind != LIBRARY or not _for_us(frame)):
-                self.codes[code] = frame.f_globals
+            key = id(code), id(frame.f_globals)
+            if key not in self.codes and (kind != LIBRARY or not _for_us(frame)):
+                self.codes[key] = code, frame.f_globals
                 if is_outward(code.co_filename):
                     part = str(frame.f_globals.get("__name__"))
                     self._refuse(f"it uses {part} at {_site(frame.f_back or frame)}, which a "

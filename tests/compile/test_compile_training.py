@@ -666,3 +666,14 @@ def test_methods_can_be_decorated():
         assert one.step(dt.ones(1)).item() == 1.0 and two.step(dt.ones(1)).item() == 2.0
     one.scale = 5.0
     assert one.step(dt.ones(1)).item() == 5.0
+
+
+def test_hooks_of_leaves_run_once_around_a_replay():
+    w = dt.ones(3, requires_grad=True)
+    w.register_hook(lambda g: g * 0.5)
+    run = dt.compile(lambda x: (x * w + w).sum())
+    for i in range(3):
+        w.grad = None
+        run(dt.full((3,), float(i))).backward()
+        assert w.grad.tolist() == [(i + 1) / 2] * 3
+    assert len(run.graphs) == 1

@@ -21,9 +21,12 @@ FILLED = {
     "clamp": lambda a, out: dt.clamp(a, 1, 2, out=out),
     "cumsum": lambda a, out: dt.cumsum(a, 0, out=out),
     "index_select": lambda a, out: dt.index_select(a, 0, dt.tensor([1]), out=out),
-    "addmm": lambda a, out: dt.addmm(a, a, a, out=out), "tril": lambda a, out: dt.tril(a, out=out),
-    "arange": lambda a, out: dt.arange(4, out=out), "full": lambda a, out: dt.full((2,), 3, out=out),
-    "eye": lambda a, out: dt.eye(2, out=out), "linspace": lambda a, out: dt.linspace(0, 1, 3, out=out),
+    "addmm": lambda a, out: dt.addmm(a, a, a, out=out),
+    "tril": lambda a, out: dt.tril(a, out=out),
+    "arange": lambda a, out: dt.arange(4, out=out),
+    "full": lambda a, out: dt.full((2,), 3, out=out),
+    "eye": lambda a, out: dt.eye(2, out=out),
+    "linspace": lambda a, out: dt.linspace(0, 1, 3, out=out),
 }  # fmt: skip
 
 
@@ -56,7 +59,8 @@ def test_pairs():
 def test_random_numbers_are_drawn():
     for draw in (
         lambda out: dt.randn(100, out=out), lambda out: dt.rand(100, out=out),
-        lambda out: dt.normal(0.0, 1.0, (100,), out=out), lambda out: dt.randint(9, (100,), out=out),
+        lambda out: dt.normal(0.0, 1.0, (100,), out=out),
+        lambda out: dt.randint(9, (100,), out=out),
         lambda out: dt.randperm(100, out=out),
         lambda out: dt.bernoulli(dt.full((100,), 0.5), out=out),
     ):  # fmt: skip

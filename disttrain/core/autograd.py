@@ -101,16 +101,18 @@ def grad(
         walk.captures.setdefault(node, {})[index] = None
     _drive(walk, roots, cotangents, create_graph)
     return tuple(
-        _result(i, t, walk.captures[node][index], allow_unused, materialize_grads)
+        _result(i, t, walk.captures[node][index], allow_unused, materialize_grads, create_graph)
         for i, (t, (node, index)) in enumerate(zip(wanted, places, strict=True))
     )
 
 
-def _result(i: int, t: Tensor, g: Any, allow_unused: bool | None, materialize: bool) -> Any:
+def _result(
+    i: int, t: Tensor, g: Any, allow_unused: bool | None, materialize: bool, create_graph: bool
+) -> Any:
     if g is not None:
         return g if isinstance(g, Tensor) else wrap(g)
-    if materialize:
-        return Algebra.zeros(*t.meta())
+    if materialize:  # (what follows may differentiate any of the results)
+        return Algebra.zeros(*t.meta()).requires_grad_(create_graph)
     if not allow_unused:
         raise AutogradError(
             f"grad: input {i} of shape {list(t.meta()[0])} appears to not have been used in "

@@ -153,7 +153,9 @@ def test_grad_of_unused_inputs():
     ga, gb = dt.autograd.grad(a * a, (a, b), allow_unused=True)
     assert ga.item() == 4.0 and gb is None
     _, gb = dt.autograd.grad(a * a, (a, b), materialize_grads=True)
-    assert gb.tolist() == [0.0, 0.0]
+    assert gb.tolist() == [0.0, 0.0] and not gb.requires_grad
+    _, gb = dt.autograd.grad(a * a, (a, b), create_graph=True, materialize_grads=True)
+    assert gb.requires_grad  # what is made of it may be differentiated
 
 
 def test_grad_with_respect_to_a_tensor_outside_of_the_graph():

@@ -407,3 +407,11 @@ def test_detach_in_place():
     assert not y.requires_grad and row.requires_grad
     with pytest.raises(AutogradError, match="views"):
         row.detach_()
+
+
+@pytest.mark.parametrize("sizes", [(2, 1, 1), (1, 1), (3, 1), (1, 2), (1, 1, 1)])
+def test_repeated_elements_have_places_of_their_own(sizes):
+    x = dt.arange(3.0).reshape(1, 3)
+    out = x.repeat(*sizes)
+    out.reshape(-1)[0] = 9.0
+    assert (out == 9.0).sum() == 1 and x.tolist() == [[0.0, 1.0, 2.0]]

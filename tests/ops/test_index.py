@@ -196,6 +196,7 @@ def test_functions_that_give_places():
     assert index.repeat_interleave(_t([1, 2]), 2).tolist() == [1, 1, 2, 2]
     assert index.repeat_interleave(_t(a), _t([0, 2]), dim=0).tolist() == [[1, 0, 2]] * 2
     assert index.repeat_interleave(_t([2, 1])).tolist() == [0, 0, 1]
+    assert index.repeat_interleave(_t([]), wrap(np.zeros(0, np.int64)), dim=0).tolist() == []
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,17 @@ def test_counting():
         bincount(wrap(np.array([-1])))
 
 
+def test_gradients_of_distinct_elements_go_to_the_first_of_equals():
+    for fn, want in ((unique, [100, 1, 0, 10]), (unique_consecutive, [1, 10, 0, 100])):
+        x = wrap(np.array([3.0, 1.0, 1.0 if fn is unique_consecutive else 3.0, 2.0]))
+        x.requires_grad_()
+        (fn(x) * wrap(np.array([1.0, 10.0, 100.0]))).sum().backward()
+        assert x.grad.tolist() == want
+    x = wrap(np.array([[3.0, 1.0], [3.0, 1.0], [2.0, 2.0]])).requires_grad_()
+    unique(x, dim=0).sum().backward()
+    assert x.grad.tolist() == [[1, 1], [0, 0], [1, 1]]
+
+
 def test_gradients():
     check_gradients(lambda x: sort(x, 1)[0] ** 2, X[0])
     check_gradients(lambda x: topk(x, 2)[0] ** 2, X[0])

@@ -316,7 +316,8 @@ def repeat_interleave(
             f"repeat_interleave: {counts.size} repeats given for dimension {d} of size {n}; needed "
             f"1 or {n}"
         )
-    places = np.repeat(np.arange(n), counts.reshape(-1) if counts.size > 1 else int(counts.item()))
+    times = int(counts.item()) if counts.size == 1 else counts.reshape(-1)
+    places = np.repeat(np.arange(n), times)
     return prim.take(input, wrap(places), dim=d)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -95,7 +94,9 @@ def repeat(input: Tensor, *sizes: Any) -> Tensor:
     )
     final = tuple(n * r for n, r in zip(shape, times, strict=True))
     out = views.reshape(out, shape=final)
-    return el.copy(out) if math.prod(times) == 1 else out
+    # What repeats dimensions of size 1 alone is a view until here.
+    alike = all(n == 1 or r == 1 for n, r in zip(shape, times, strict=True))
+    return el.copy(out) if alike else out
 
 
 def tile(input: Tensor, *dims: Any) -> Tensor:

@@ -12,7 +12,7 @@ from ...core.wide import is_half
 from ...errors import ConfigError, DTypeError, ShapeError
 from ..primitives import elementwise as el
 from ..primitives import reduce
-from ..primitives.gathering import gather
+from ..primitives.gathering import gather, take
 from ..primitives.sort import argsort_, median_places, sortable, top_places
 from ..primitives.views import getitem, reshape
 from ..promotion import refuse, same_type
@@ -196,15 +196,23 @@ def unique(
     array = input.array
     if dim is not None:
         dim = one_dim(dim, input.ndim, "unique")
-    found, inverse, counts = np.unique(
-        sortable(array), return_inverse=True, return_counts=True, axis=dim
+    found, first, inverse, counts = np.unique(
+        sortable(array), return_index=True, return_inverse=True, return_counts=True, axis=dim
     )
     found = found.astype(array.dtype, copy=False)
     inverse = inverse.reshape(array.shape if dim is None else -1)
-    out = [wrap(found)]
+    out = [_picked(input, found, first, dim)]
     out += [wrap(inverse.astype(np.int64, copy=False))] if return_inverse else []
     out += [wrap(counts.astype(np.int64, copy=False))] if return_counts else []
     return out[0] if len(out) == 1 else tuple(out)
+
+
+def _picked(input: Tensor, found: np.ndarray, first: np.ndarray, dim: int | None) -> Tensor:  # noqa: A002
+    """What was found; as elements of ``input``, the first of equals, where it wants a gradient."""
+    if not input.requires_grad:
+        return wrap(found)
+    flat = reshape(input, shape=(-1,)) if dim is None else input
+    return take(flat, wrap(first.astype(np.int64, copy=False)), dim=dim or 0)
 
 
 def unique_consecutive(
@@ -216,7 +224,7 @@ def unique_consecutive(
         np.zeros(0, np.int64)
     )  # fmt: skip
     counts = np.diff(np.append(starts, flat.size))
-    out = [wrap(flat[starts])]
+    out = [_picked(input, flat[starts], starts, None)]
     if return_inverse:
         out.append(wrap(np.repeat(np.arange(len(starts)), counts).reshape(input.shape)))
     if return_counts:

@@ -23,19 +23,16 @@ def program(d: Draw) -> None:
     backward(d)
 
 
-def integers(d: Draw, shape: list[int], size: int, distinct: bool = False) -> str:
+def integers(d: Draw, shape: list[int], size: int, wrong: bool = True) -> str:
     """The text of an index tensor for a dim of ``size``; seldom with an index that is not there."""
     count = 1
     for n in shape:
         count *= n
-    wrong = d.chance(0.02)
-    if distinct:
-        values = d.rng.sample(range(max(size, count)), count) if not wrong else [size] * count
-    else:
-        values = [
-            d.rng.randrange(-1, max(1, size)) % max(1, size) + (size if wrong else 0)
-            for _ in range(count)
-        ]
+    wrong = count > 0 and size > 0 and wrong and d.chance(0.03)
+    values = [
+        d.rng.randrange(-1, max(1, size)) % max(1, size) + (size if wrong else 0)
+        for _ in range(count)
+    ]
     flat = iter(values)
     return (
         f"T.tensor({d.nested(shape, lambda: next(flat))}, dtype=T.int64)"
@@ -116,11 +113,12 @@ def pick(d: Draw) -> None:
     a = d.dim(t)
     size = t.shape[a] if a < t.dim() else 1
     smaller = [d.rng.randint(1, n) if n else 0 for n in t.shape]
+    along = integers(d, d.choice((smaller, list(t.shape))), size, False)
     texts = [
         f"T.gather({x}, {a}, {integers(d, smaller, size)})",
         f"{x}.index_select({a}, {integers(d, [d.rng.randint(1, 4)], size)})",
         f"T.take({x}, {integers(d, d.shape(0, 2), max(1, t.numel()))})",
-        f"T.take_along_dim({x}, {integers(d, d.choice((smaller, list(t.shape))), size)}, {a})",
+        f"T.take_along_dim({x}, {along}, {a})",
         f"{x}.repeat_interleave({d.rng.randint(0, 3)}, {a})",
         f"{x}.repeat_interleave({integers(d, [size], 3)}, dim={a})",
         f"{x}[{integers(d, [2], t.shape[0])}]",

@@ -54,7 +54,7 @@ def apply(d: Draw) -> None:
         f"{x}.t()" if t.dim() < 3 else x, f"{x}.unsqueeze(0)", f"{x}.expand({[2, *t.shape]})",
         f"{x}.flip(-1)",
         f"F.softmax({x}, -1)", f"F.log_softmax({x}, -1)", f"{x}.logsumexp(-1)", f"{x}.norm()",
-        f"{x}.var()",
+        f"{x}.var()" if t.numel() > 1 else x,
         f"{x}.cumsum(-1)", f"{x}.prod()", f"T.cat([{x}, {y}], -1)", f"{x}.clamp(-1, 2)",
         f"{x}.amax(-1)",
         f"{x}.max()", f"{x}.std(-1, unbiased=False)", f"{x}.reshape(-1)",
@@ -65,7 +65,7 @@ def apply(d: Draw) -> None:
         f"F.linear({x}, {x})" if t.dim() == 2 else f"{x} * 2",
         f"F.smooth_l1_loss({x}, {y})", f"{x}.masked_fill({x} > 0, 0.5)",
         f"{x}.tril()" if t.dim() > 1 else f"{x}.sin()",
-        f"T.addcmul({x}, {y}, {y})", f"T.lerp({x}, {y}, 0.3)", f"T.logaddexp({x}, {y})",
+        f"T.addcmul({x}, {y}, {y})", f"T.logaddexp({x}, {y})",
         f"{x}.sort(stable=True)[0]",
         f"F.normalize({x}, dim=-1)", f"F.cosine_similarity({x}, {y}, dim=-1)", f"{x}.roll(1)",
     ]  # fmt: skip
@@ -87,8 +87,10 @@ def differentiate(d: Draw) -> None:
     if d.chance(0.7):
         how += ", allow_unused=True" if d.chance(0.7) else ", materialize_grads=True"
     cotangent = d.gradient(d[root])
-    if d.chance(0.2):
-        cotangent = d.leaf(list(d[root].shape), str(d[root].dtype).rpartition(".")[2])
+    if d.chance(0.2):  # (the gradient of the root is this very tensor)
+        grad = "create_graph" in how
+        cotangent = d.leaf(list(d[root].shape), str(d[root].dtype).rpartition(".")[2], grad=grad)
+        chosen = [n for n in chosen if n != root] or sources[:1]
     found = d.let(
         f"T.autograd.grad({root}, [{', '.join(chosen)}], {cotangent}{how})", keep_errors=0.2
     )

@@ -130,6 +130,8 @@ class _Thread(threading.local):
         self.anomaly = False
         self.check_nan = True  # under anomaly detection
         self.saving: tuple = ()  # the hooks for saved tensors, innermost last
+        self.multithreading = True  # only kept
+        self.checkpoint_early_stop = True
         self.saving_refused: str | None = None  # why there may be none
         self.walk: Any = None  # the outermost backward pass that is running
         self.walking: Any = None  # the innermost one

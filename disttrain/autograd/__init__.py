@@ -10,6 +10,7 @@ from ..core.grad_mode import (
     no_grad,
     set_detect_anomaly,
     set_grad_enabled,
+    set_multithreading_enabled,
 )
 from ..core.tensor import Tensor
 from . import forward_ad, functional, graph
@@ -43,4 +44,5 @@ __all__ = [
     "once_differentiable",
     "set_detect_anomaly",
     "set_grad_enabled",
+    "set_multithreading_enabled",
 ]

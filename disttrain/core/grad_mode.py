@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Generator
 from typing import Any
 
 from ..context import thread
@@ -30,18 +31,18 @@ class _Mode:
         set_state(self._before.pop())
 
     def __call__(self, fn: Callable) -> Callable:
-        if inspect.isgeneratorfunction(fn):
+        if inspect.isclass(fn):
+            warnings.warn(
+                "Decorating classes is deprecated and will be disabled in future versions: the "
+                "mode holds while an object is made, and not in its methods; decorate those",
+                FutureWarning,
+                stacklevel=2,
+            )
+        elif inspect.isgeneratorfunction(fn):
 
             @functools.wraps(fn)
             def generator(*args: Any, **kwargs: Any) -> Any:
-                it = fn(*args, **kwargs)
-                while True:
-                    try:
-                        with self._fresh():
-                            value = next(it)
-                    except StopIteration as stop:
-                        return stop.value
-                    yield value
+                return (yield from _resumed(fn(*args, **kwargs), self._fresh))
 
             return generator
 
@@ -51,6 +52,26 @@ class _Mode:
                 return fn(*args, **kwargs)
 
         return wrapped
+
+
+def _resumed(it: Generator, mode: Callable[[], _Mode]) -> Generator:
+    """The generator ``it``, each of its steps in a ``mode()`` of its own."""
+    step: Callable = next
+    given: tuple = ()
+    while True:
+        try:
+            with mode():
+                value = step(it, *given) if step is next else step(*given)
+        except StopIteration as stop:
+            return stop.value
+        try:
+            step, given = it.send, ((yield value),)
+        except GeneratorExit:
+            with mode():
+                it.close()
+            raise
+        except BaseException as error:
+            step, given = it.throw, (error,)
 
 
 def set_state(fields: dict[str, bool]) -> None:
@@ -83,12 +104,13 @@ class enable_grad(no_grad):  # noqa: N801
 
 
 class inference_mode(_Mode):  # noqa: N801
-    """As ``no_grad``. (Tensors made inside are ordinary ones; the name is kept for programs.)"""
+    """As ``no_grad``; ``inference_mode(False)`` is the contrary, inside of one. Tensors made inside
+    are ordinary ones, which may be used and written to everywhere."""
 
     def __init__(self, mode: bool | Callable = True) -> None:
         super().__init__()
         self.enabled = bool(mode)
-        self.fields = {"grad_enabled": False, "inference": True} if self.enabled else {}
+        self.fields = {"grad_enabled": not self.enabled, "inference": self.enabled}
 
     def __new__(cls, mode: bool | Callable = True) -> Any:
         out = object.__new__(cls)
@@ -140,21 +162,50 @@ class set_detect_anomaly(_Mode):  # noqa: N801
 
     def __init__(self, mode: bool = True, check_nan: bool = True) -> None:
         super().__init__()
-        self.fields = {"anomaly": bool(mode)}
-        self._at_call = thread.anomaly
+        self.fields = {"anomaly": bool(mode), "check_nan": bool(check_nan)}
+        self._at_call = {k: getattr(thread, k) for k in self.fields}
         set_state(self.fields)
 
     def _fresh(self) -> set_detect_anomaly:
-        return set_detect_anomaly(self.fields["anomaly"])
+        return set_detect_anomaly(self.fields["anomaly"], self.fields["check_nan"])
 
     def __exit__(self, *exc: object) -> None:
-        set_state({"anomaly": self._at_call})
+        set_state(self._at_call)
 
 
 class detect_anomaly(_Mode):  # noqa: N801
     """``set_detect_anomaly(True)`` for a block."""
 
-    fields = {"anomaly": True}
-
     def __init__(self, check_nan: bool = True) -> None:
         super().__init__()
+        self.fields = {"anomaly": True, "check_nan": bool(check_nan)}
+
+    def _fresh(self) -> detect_anomaly:
+        return detect_anomaly(self.fields["check_nan"])
+
+
+def is_anomaly_enabled() -> bool:
+    """Whether this thread detects anomalies."""
+    return thread.anomaly
+
+
+def is_anomaly_check_nan_enabled() -> bool:
+    """Whether that includes a check of every gradient for nan."""
+    return thread.check_nan
+
+
+class set_multithreading_enabled(_Mode):  # noqa: N801
+    """Whether a backward pass may use several threads. It uses the calling one in any case; the
+    setting is kept for programs that make it."""
+
+    def __init__(self, mode: bool) -> None:
+        super().__init__()
+        self.fields = {"multithreading": bool(mode)}
+        self._at_call = thread.multithreading
+        set_state(self.fields)
+
+    def _fresh(self) -> set_multithreading_enabled:
+        return set_multithreading_enabled(self.fields["multithreading"])
+
+    def __exit__(self, *exc: object) -> None:
+        set_state({"multithreading": self._at_call})

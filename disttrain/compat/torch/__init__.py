@@ -17,7 +17,12 @@ from typing import Any
 import disttrain as dt
 
 from ...core import dtypes
-from ...core.checkpoint import checkpoint, checkpoint_sequential
+from ...core.checkpoint import (
+    CheckpointError,
+    checkpoint,
+    checkpoint_sequential,
+    set_checkpoint_early_stop,
+)
 from ...core.function import FunctionCtx
 from ...core.tensor import Size
 from ...errors import ConfigError
@@ -100,7 +105,10 @@ def _utils() -> dict[str, Shim]:
         "torch.utils.data.sampler": Shim("torch.utils.data.sampler").take(data),
         **_module("torch.utils.data.distributed", data, "DistributedSampler"),
         "torch.utils.checkpoint": Shim("torch.utils.checkpoint").give(
-            checkpoint=checkpoint, checkpoint_sequential=checkpoint_sequential
+            checkpoint=checkpoint,
+            checkpoint_sequential=checkpoint_sequential,
+            set_checkpoint_early_stop=set_checkpoint_early_stop,
+            CheckpointError=CheckpointError,
         ),
     }
 

@@ -18,6 +18,7 @@ from .algebra import Algebra
 from .gate import Primitive, finish, gate
 from .node import NOTHING, Node, Output, next_seq
 from .tensor import Storage, Tensor, wrap
+from .wide import SHORT
 
 _new = object.__new__
 ndarray = np.ndarray
@@ -154,10 +155,12 @@ def unary(prim: Primitive) -> Callable[[Any], Any]:
     return run
 
 
-def reducer(prim: Primitive) -> Callable[..., Any]:
+def reducer(prim: Primitive, ufunc: np.ufunc | None = None) -> Callable[..., Any]:
     """``run(a, dims, keepdim)``, as the gate would run the reduction ``prim``; without ``dims``
-    over all dimensions. A Tensor and checked dimensions are expected."""
+    over all dimensions. A Tensor and checked dimensions are expected. ``ufunc`` reduces as
+    ``prim`` does where elements are few and of no half type."""
     forward, reads, saves_out = prim.forward, prim.save_bits[0], prim.saves_out
+    few = None if ufunc is None else ufunc.reduce
 
     def run(a: Any, dims: tuple | None = None, keepdim: bool = False) -> Any:
         mode = thread.mode
@@ -167,7 +170,10 @@ def reducer(prim: Primitive) -> Callable[..., Any]:
             return gate(prim, (a,), {"dims": over, "keepdim": keepdim})
         if dims is None:
             dims = ALL_DIMS[x.ndim]
-        result = forward(x, dims, keepdim)
+        if few is None or x.size > SHORT or x.itemsize == 2:
+            result = forward(x, dims, keepdim)
+        else:
+            result = few(x, dims, None, None, keepdim)
         out = _new(Tensor)
         out.array = result if result.__class__ is ndarray else finish(result)
         if mode:

@@ -17,7 +17,7 @@ import numpy as np
 _F32 = np.dtype(np.float32)
 _INT64 = np.dtype(np.int64)
 _RUNNING = {np.dtype("f4"): np.dtype("f8"), np.dtype("c8"): np.dtype("c16")}
-_SHORT = 2048  # elements up to which sums need no blocks
+SHORT = 2048  # elements up to which sums need no blocks
 _BLOCK = 128  # numbers added one after the other before their sum joins the others
 
 
@@ -63,7 +63,7 @@ def add_up(a: np.ndarray, dims: tuple, keepdim: bool) -> np.ndarray:
     sums go in blocks, so that the rounding error stays that of a few hundred additions.
     """
     wide = accumulator(a.dtype)
-    if a.size > _SHORT and dims and wide.kind in "fc":
+    if a.size > SHORT and dims and wide.kind in "fc":
         long = max(dims, key=a.shape.__getitem__)
         if a.shape[long] > _BLOCK and a.strides[long] != a.itemsize:
             return _in_blocks(a, dims, keepdim, long, wide)
@@ -73,7 +73,7 @@ def add_up(a: np.ndarray, dims: tuple, keepdim: bool) -> np.ndarray:
 def total(a: np.ndarray, dims: tuple, keepdim: bool) -> np.ndarray:
     """``add_up``, rounded to the type of ``a`` if that is a half type."""
     kind = a.dtype
-    if kind.kind == "f" and a.size <= _SHORT and kind.itemsize > 2:
+    if kind.kind == "f" and a.size <= SHORT and kind.itemsize > 2:
         return np.add.reduce(a, dims, None, None, keepdim)  # the commonest, without more ado
     out = add_up(a, dims, keepdim)
     return out.astype(kind) if is_half(kind) else out

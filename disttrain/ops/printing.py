@@ -75,24 +75,23 @@ def _values(self: Tensor) -> str:
 
 
 def _float_format(array: np.ndarray, options: dict) -> Callable[[Any], str]:
-    """Torch's choice: whole numbers as '1.', scientific when the range is wide, else fixed."""
-    digits = options["precision"]
-    finite = np.abs(array[np.isfinite(array)].astype(np.float64))
-    nonzero = finite[finite != 0]
-    if nonzero.size == 0:
-        return _padded(array, lambda v: f"{v:.0f}.")
-    top, low = nonzero.max(), nonzero.min()
-    if bool((nonzero == np.rint(nonzero)).all()) and top < 1e8:
-        return _padded(array, lambda v: f"{v:.0f}." if np.isfinite(v) else f"{v}")
+    """Torch's choice: scientific when the range is wide, else whole numbers as '1.', else fixed.
+    Only finite numbers other than 0 decide how wide a column is."""
+    decide = array[np.isfinite(array) & (array != 0)].astype(np.float64)
+    size = np.abs(decide)
+    whole = bool((decide == np.ceil(decide)).all())
     scientific = options["sci_mode"]
-    if scientific is None:
-        scientific = top / low > 1000.0 or top > 1e8 or low < 1e-4
-    style = f".{digits}e" if scientific else f".{digits}f"
-    return _padded(array, lambda v: format(v, style))
+    if scientific is None and decide.size:
+        top, low = size.max(), size.min()
+        scientific = top / low > 1000.0 or top > 1e8 or (low < 1e-4 and not whole)
+    if scientific and decide.size:
+        style, dot = f".{options['precision']}e", ""
+    else:
+        style, dot = (".0f", ".") if whole else (f".{options['precision']}f", "")
 
+    def form(v: Any) -> str:
+        return format(v, style) + (dot if np.isfinite(v) else "")
 
-def _padded(array: np.ndarray, form: Callable[[Any], str]) -> Callable[[Any], str]:
-    shown = array.reshape(-1)
-    shown = shown if shown.size <= 1000 else np.concatenate([shown[:500], shown[-500:]])
-    width = max(len(form(v)) for v in shown)
+    few = decide if decide.size <= 1000 else np.concatenate([decide[:500], decide[-500:]])
+    width = max((len(form(v)) for v in few), default=1)
     return lambda v: form(v).rjust(width)

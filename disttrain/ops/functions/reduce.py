@@ -51,8 +51,8 @@ def sum(  # noqa: A001
     return _sum(input, dim, keepdim or keepdims)
 
 
-_sum, _mean = reducer(reduce.sum_), reducer(reduce.mean)
-_amax, _amin = reducer(reduce.amax), reducer(reduce.amin)
+_sum, _mean = reducer(reduce.sum_, np.add), reducer(reduce.mean)
+_amax, _amin = reducer(reduce.amax, np.maximum), reducer(reduce.amin, np.minimum)
 
 
 @numpy_names

@@ -51,7 +51,7 @@ sum_ = primitive(
 
 def _mean(a: Any, dims: tuple, keepdim: bool) -> Any:
     kind, n = a.dtype, count(a.shape, dims)
-    out = np.true_divide(add_up(a, dims, keepdim), n)  # 0 / 0 is nan: the mean of nothing
+    out = add_up(a, dims, keepdim) / n  # numpy's numbers give 0 / 0 as nan: the mean of nothing
     return out if out.dtype is kind else out.astype(kind)
 
 

@@ -19,11 +19,7 @@ import disttrain as dt
 from disttrain.backends import lending, memory
 from disttrain.errors import AutogradError, DisttrainError
 from support.dtrun import until
-
-
-def names() -> set[str]:
-    """What has a name in shared memory, but for the locks of multiprocessing's own."""
-    return {name for name in os.listdir("/dev/shm") if not name.startswith("sem.mp-")}
+from support.shm import names
 
 
 def fds() -> int:

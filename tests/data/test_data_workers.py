@@ -21,6 +21,7 @@ from disttrain.core.random import default_generator, manual_seed
 from disttrain.data import DataLoader, Dataset, IterableDataset, get_worker_info, slabs, transfer
 from disttrain.errors import PeerFailed, ShapeError, WaitTimeout, WorkerFailed
 from support.ranks import run_ranks
+from support.shm import names
 
 # A machine with one processor is told that 2 workers are many.
 pytestmark = pytest.mark.filterwarnings("ignore:.*excessive worker creation")
@@ -60,10 +61,10 @@ def memory_files():
 def nothing_is_left():
     """Whatever happens in a test: no process, no descriptor, no mapping, no named memory stays."""
     gc.collect()
-    before = (set(os.listdir("/dev/shm")), len(os.listdir("/proc/self/fd")), memory_files())
+    before = (names(), len(os.listdir("/proc/self/fd")), memory_files())
     yield
     gc.collect()
-    after = (set(os.listdir("/dev/shm")), len(os.listdir("/proc/self/fd")), memory_files())
+    after = (names(), len(os.listdir("/proc/self/fd")), memory_files())
     assert after == before and children() == []
 
 

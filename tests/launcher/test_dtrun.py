@@ -9,6 +9,7 @@ import signal
 import pytest
 
 from support.dtrun import Job, dtrun
+from support.shm import names
 
 TWO = ("--nproc-per-node", "2")
 SLEEP = "import time\ntime.sleep(60)\n"
@@ -170,7 +171,7 @@ for step in range(10_000_000):
 @pytest.mark.parametrize("death", ["raise", "kill"])
 def test_peers_in_a_collective_learn_of_a_death(tmp_path, death):
     line, code, cause = DEATHS[death]
-    before = set(os.listdir("/dev/shm"))
+    before = names()
     ended = dtrun(tmp_path, COLLECTIVE.format(line), "--nproc-per-node", "3")
     assert ended.code == code
     headline = ended.err[ended.err.index("Root Cause") :]
@@ -178,7 +179,7 @@ def test_peers_in_a_collective_learn_of_a_death(tmp_path, death):
     for rank in (0, 2):
         assert f"rank {rank}: PeerFailed" in headline
         assert f"rank 1 failed: {cause}" in headline
-    assert set(os.listdir("/dev/shm")) == before
+    assert names() == before
 
 
 THREAD = "import threading; threading.Thread(target=time.sleep, args=(600,)).start()"

@@ -1,0 +1,64 @@
+"""Whatever part of a job is killed, and whenever: the job ends, and nothing is left of it."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+
+import pytest
+
+from support.dtrun import Job
+from support.shm import names
+
+SCRIPT = """
+import os, subprocess, threading, time
+import numpy as np
+from disttrain import context
+from disttrain.comm import shm
+from disttrain.comm.group import ProcessGroup
+subprocess.Popen(["sleep", "60"])
+threading.Thread(target=time.sleep, args=(60,)).start()
+me = context.current()
+group = ProcessGroup(shm.connect(me.slots["comm.job"], me.rank, me.world_size))
+x = np.ones(4, np.float32)
+while True:
+    group.all_reduce(x)
+"""
+
+
+def below(pid: int) -> list[int]:
+    """Children of a process."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as f:
+            return [int(word) for word in f.read().split()]
+    except OSError:
+        return []
+
+
+def choose(job: Job, draw: random.Random) -> tuple[str, int]:
+    """A process of the job: its front, its agent, or a rank; the front while there is no other."""
+    front = job.process.pid
+    agents = below(front)
+    ranks = below(agents[0]) if agents else []
+    what = draw.choice(["front", "agent", "rank", "rank"])
+    if what == "rank" and ranks:
+        return what, draw.choice(ranks)
+    if what != "front" and agents:
+        return "agent", agents[0]
+    return "front", front
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_kill_at_any_moment(tmp_path, seed, method):
+    draw, named = random.Random(f"{seed} {method}"), names()
+    job = Job(tmp_path, SCRIPT, "--nproc-per-node", "3", "--start-method", method)
+    time.sleep(draw.uniform(0.0, 1.5))
+    victim, pid = choose(job, draw)
+    os.kill(pid, signal.SIGKILL)
+    ended = job.wait()
+    job.all_gone()
+    assert ended.code in {"front": (-9,), "agent": (137,), "rank": (137, 1)}[victim], ended.err
+    assert names() <= named

@@ -1,0 +1,14 @@
+"""What lies in shared memory under a name."""
+
+from __future__ import annotations
+
+import os
+
+# Of programs that may run beside the tests, and of multiprocessing's own locks: nothing here makes
+# names of these kinds, or any.
+_FOREIGN = ("sem.mp-", "psm_", "torch_")
+
+
+def names() -> set[str]:
+    """The names that could be ours."""
+    return {name for name in os.listdir("/dev/shm") if not name.startswith(_FOREIGN)}

@@ -83,7 +83,8 @@ def _top() -> Shim:
             __version__=VERSION, pi=math.pi, inf=math.inf, nan=math.nan, e=math.e, newaxis=None,
             compile=dt.compile, load=saving.load, save=saving.save, vmap=dt.func.vmap,
             autocast=amp.autocast, cfloat=dtypes.complex64,
-            cdouble=dtypes.complex128, typename=_typename, is_storage=lambda obj: False,
+            cdouble=dtypes.complex128, typename=_typename, is_storage=saving.is_storage,
+            UntypedStorage=saving.UntypedStorage, TypedStorage=saving.TypedStorage,
         )
     )  # fmt: skip
 

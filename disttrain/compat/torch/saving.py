@@ -6,6 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from ... import serialize
+from ...ops.functions.aliases import UntypedStorage
+from ...ops.functions.storage import TypedStorage
 from .shim import Shim
 
 
@@ -36,9 +38,15 @@ def load(
     return serialize.load(f, map_location, weights_only=only, mmap=mmap)
 
 
+def is_storage(obj: Any) -> bool:
+    """``torch.is_storage``."""
+    return isinstance(obj, (UntypedStorage, TypedStorage))
+
+
 def modules() -> dict[str, Shim]:
-    """``torch.serialization``."""
+    """``torch.serialization`` and ``torch.storage``."""
     names = """add_safe_globals clear_safe_globals get_safe_globals safe_globals
     get_unsafe_globals_in_checkpoint""".split()
     shim = Shim("torch.serialization").take(serialize, names).give(save=save, load=load)
-    return {"torch.serialization": shim}
+    storage = Shim("torch.storage").give(UntypedStorage=UntypedStorage, TypedStorage=TypedStorage)
+    return {"torch.serialization": shim, "torch.storage": storage}

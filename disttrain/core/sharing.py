@@ -114,10 +114,10 @@ class Carried:
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
-        self.array = tensor.array if tensor.is_meta else np.ascontiguousarray(tensor.array)
 
     def __reduce__(self) -> tuple:
-        return _itself, (self.array,)
+        array = self.tensor.array
+        return _itself, (array if self.tensor.is_meta else np.ascontiguousarray(array),)
 
 
 def _itself(array: Any) -> Any:

@@ -155,6 +155,14 @@ def test_a_block_comes_once():
     until(lambda: fds() <= before, "the lender to close what it has sent")
 
 
+def test_no_aliases_are_looked_for_where_there_can_be_none(monkeypatch):
+    """Looking for them means to look at every object of the program."""
+    monkeypatch.setattr(gc, "get_objects", lambda: pytest.fail("looked for aliases"))
+    for t in (dt.full((5,), 2.0), dt.ones(4) * 2, dt.zeros(3).add_(1), dt.nn.Linear(2, 3).weight):
+        assert sent(t).is_shared()
+    dt.nn.Sequential(dt.nn.Linear(2, 3), dt.nn.BatchNorm1d(3)).share_memory()
+
+
 def test_classes_and_attributes_travel():
     p = dt.nn.Parameter(dt.ones(2), requires_grad=False)
     p.note = "mine"

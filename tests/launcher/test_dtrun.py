@@ -182,6 +182,15 @@ def test_peers_in_a_collective_learn_of_a_death(tmp_path, death):
     assert names() == before
 
 
+def test_peers_in_a_collective_learn_of_one_that_vanishes(tmp_path):
+    ended = dtrun(tmp_path, COLLECTIVE.format("os._exit(0)"), "--nproc-per-node", "3")
+    headline = ended.err[ended.err.index("Root Cause") :]
+    assert ended.code == 1 and "rank      : 1 " in headline
+    assert "cause     : ended with exit code 0 in the middle of its program" in headline
+    for rank in (0, 2):
+        assert f"rank {rank}: PeerFailed" in headline and "rank 1 has ended" in headline
+
+
 THREAD = "import threading; threading.Thread(target=time.sleep, args=(600,)).start()"
 CHILD = "import multiprocessing as m; m.Process(target=time.sleep, args=(600,)).start()"
 HANDLER = "import atexit; atexit.register(time.sleep, 600)"

@@ -15,8 +15,8 @@ from .parameter import Parameter, empty
 class Embedding(Module):
     """Integers (...) to rows (..., embedding_dim) of ``weight``, which starts as N(0, 1).
 
-    Row ``padding_idx`` starts as zeros and gets no gradient. ``max_norm``, ``norm_type`` and
-    ``scale_grad_by_freq`` are those of ``functional.embedding``.
+    Row ``padding_idx`` starts as zeros and gets no gradient. ``max_norm``, ``norm_type``,
+    ``scale_grad_by_freq`` and ``sparse`` are those of ``functional.embedding``.
     """
 
     def __init__(
@@ -34,8 +34,6 @@ class Embedding(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        if sparse:
-            raise ConfigError("Embedding: sparse gradients are not supported; leave sparse out")
         if padding_idx is not None:
             if not -num_embeddings <= padding_idx < num_embeddings:
                 raise ConfigError(
@@ -91,7 +89,7 @@ class Embedding(Module):
         try:
             return F.embedding(
                 input, self.weight, self.padding_idx, self.max_norm, self.norm_type,
-                self.scale_grad_by_freq,
+                self.scale_grad_by_freq, self.sparse,
             )  # fmt: skip
         except (ShapeError, DTypeError) as error:
             raise type(error)(

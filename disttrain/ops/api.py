@@ -19,6 +19,7 @@ from .functions.random import *
 from .functions.reduce import *
 from .functions.softmax import *
 from .functions.sort import *
+from .functions.sparse import *
 from .functions.special import *
 from .functions.split import *
 from .functions.views import *

@@ -356,7 +356,7 @@ repeat_interleave softmax log_softmax multinomial bernoulli sort argsort topk un
 median bincount kthvalue quantile addbmm addmv addr arccosh arcsinh arctan2 arctanh baddbmm
 bitwise_left_shift bitwise_right_shift conj_physical copysign deg2rad digamma erfc erfinv fix
 float_power frac gcd heaviside hypot i0 igamma igammac index_reduce lcm ldexp lgamma logit mvlgamma
-nextafter put rad2deg renorm sgn sinc dist"""
+nextafter put rad2deg renorm sgn sinc dist to_dense to_sparse"""
 for _name in _MATH.split():
     setattr(Tensor, _name, getattr(api, _name))
 for _name in _SHAPE.split():

@@ -6,6 +6,7 @@ from .algorithms import ASGD, SGD, Adadelta, Adagrad, RMSprop, Rprop
 from .lbfgs import LBFGS
 from .matrix import Adafactor, Muon
 from .optimizer import Optimizer
+from .sparse_adam import SparseAdam
 
 __all__ = [
     "ASGD",
@@ -23,5 +24,6 @@ __all__ = [
     "RAdam",
     "RMSprop",
     "Rprop",
+    "SparseAdam",
     "lr_scheduler",
 ]

@@ -8,7 +8,8 @@ from typing import Any
 from ..core import Tensor
 from ..errors import ConfigError
 from . import rules
-from .algorithms import Choice, take
+from .algorithms import Choice
+from .groups import take
 from .optimizer import Optimizer, single
 
 

@@ -9,15 +9,11 @@ import numpy as np
 
 from ..core import Primitive, Tensor, wrap
 from ..errors import ConfigError
-from . import rules
+from . import rules, sparse_adam
+from .groups import take
 from .optimizer import Optimizer, single
 
 Choice = tuple[Primitive, tuple[str, ...], dict[str, Any]]
-
-
-def take(group: dict[str, Any], *names: str) -> dict[str, Any]:
-    """These hyperparameters of a group."""
-    return {name: group[name] for name in names}
 
 
 class SGD(Optimizer):
@@ -79,6 +75,12 @@ class SGD(Optimizer):
         g = (g + float(group["weight_decay"]) * p.array) * share
         return wrap(np.asarray(g, p.array.dtype))
 
+    def _update_sparse(self, p: Tensor, grad: Any, group: dict[str, Any]) -> None:
+        if group["momentum"] or group["weight_decay"]:
+            self._update_one(p, grad.to_dense(), group)
+        else:
+            sparse_adam.sgd(p, grad, group)
+
 
 class Adagrad(Optimizer):
     """Adagrad (Duchi, Hazan and Singer 2011)."""
@@ -128,6 +130,10 @@ class Adagrad(Optimizer):
             complex_ = value.array.dtype.kind == "c"
             value.array[...] = complex(start, start) if complex_ else start
         return value
+
+    def _update_sparse(self, p: Tensor, grad: Any, group: dict[str, Any]) -> None:
+        total, step = self._state_of(p, ("sum", "step"), group)
+        sparse_adam.adagrad(p, total, step, grad, group)
 
 
 class Adadelta(Optimizer):

@@ -36,6 +36,11 @@ _BOUNDS = {
 }
 
 
+def take(group: dict[str, Any], *names: str) -> dict[str, Any]:
+    """These hyperparameters of a group."""
+    return {name: group[name] for name in names}
+
+
 class Groups:
     """The part of Optimizer that holds groups of parameters with their hyperparameters."""
 

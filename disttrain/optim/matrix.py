@@ -11,7 +11,8 @@ import numpy as np
 from ..core import Tensor, dtypes, wrap
 from ..errors import ConfigError, DTypeError
 from ..ops.declare import primitive
-from .algorithms import Choice, take
+from .algorithms import Choice
+from .groups import take
 from .optimizer import Optimizer
 
 

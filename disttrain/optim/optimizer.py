@@ -22,7 +22,7 @@ from ..backends.null import NullArray
 from ..context import SLOW, thread
 from ..core import Primitive, Tensor, enable_grad, no_grad, set_grad_enabled, wrap
 from ..core.writes import touched
-from ..errors import ConfigError, DeviceError
+from ..errors import ConfigError, DeviceError, DTypeError
 from .differentiable import differentiable_update
 from .groups import as_groups, required
 from .rules import prepared
@@ -196,11 +196,16 @@ class Optimizer(State):
                 "Tensors of supported devices; one is on the meta device, which has no memory"
             )
 
+    def _update_one(self, p: Tensor, grad: Any, group: dict[str, Any]) -> None:
+        """One parameter with another gradient than its own."""
+        rule, names, numbers = self.plan(group)
+        rule(p, grad, *self._state_of(p, names, group), **numbers)
+
     def _update_sparse(self, p: Tensor, grad: Any, group: dict[str, Any]) -> None:
         """One step with a gradient that has few rows. To be defined where that has a meaning."""
-        raise DeviceError(
-            f"{type(self).__name__} does not support sparse gradients; use SGD, Adagrad or "
-            "SparseAdam, or give grad.to_dense()"
+        raise DTypeError(
+            f"{type(self).__name__} does not support sparse gradients, please consider SparseAdam "
+            "instead; SGD and Adagrad take them too"
         )
 
     def _update_recorded(self, group: dict[str, Any]) -> None:

@@ -87,6 +87,7 @@ def optim_modules() -> dict[str, Shim]:
         for kind in _OPTIMIZERS.split()
     }
     one_each["torch.optim.optimizer"].take(optim.optimizer)
+    one_each |= _module("torch.optim.sparse_adam", optim, "SparseAdam")
     schedules = Shim("torch.optim.lr_scheduler").take(optim.lr_scheduler)
     averages = Shim("torch.optim.swa_utils").take(dt.nn.utils.swa).give(SWALR=schedules.SWALR)
     return {

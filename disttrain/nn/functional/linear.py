@@ -12,6 +12,7 @@ from ...errors import ConfigError, DTypeError, ShapeError
 from ...ops.functions.args import in_float32
 from ...ops.promotion import same_type
 from .common import into
+from .rows import sparse_gradient
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -47,9 +48,9 @@ def embedding(
 
     ``max_norm``: the rows that are asked for are first shortened to that norm, in place.
     ``scale_grad_by_freq``: the gradient of a row is divided by how often it is asked for here.
+    ``sparse``: the gradient of a leaf ``weight`` is a sparse tensor of the rows asked for (what is
+    computed is the same, and needs the memory of a dense one for a while).
     """
-    if sparse:
-        raise ConfigError("embedding: sparse gradients are not supported; leave sparse out")
     if input.dtype.is_floating_point or input.dtype.is_complex:
         raise DTypeError(
             f"embedding: indices of type {input.dtype!r} given; needed integers, for example "
@@ -68,6 +69,8 @@ def embedding(
     if scale_grad_by_freq:
         times = ops.bincount(input.reshape(-1), minlength=rows)[input]
         out = _Weighted.apply(out, (1 / times).to(out.dtype).unsqueeze(-1))
+    if sparse and out.requires_grad and weight.is_leaf and weight.requires_grad:
+        sparse_gradient(weight, out, input, padding_idx)
     return out
 
 

@@ -18,6 +18,7 @@ from ..primitives import views
 from ..primitives.aliases import view_as_complex
 from ..promotion import fitted, refuse, same_type
 from .args import size as as_size
+from .sparse import no_places
 
 
 def _place(array: np.ndarray, device: Any, requires_grad: bool) -> Tensor:
@@ -149,7 +150,9 @@ def zeros(
     *sizes: Any, size: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Zeros of this shape."""
+    """Zeros of this shape; ``layout`` sparse_coo: a sparse tensor without any place."""
+    if layout == "sparse_coo":
+        return no_places(as_size(sizes, "zeros", size), dtype)
     return _filled(np.zeros, as_size(sizes, "zeros", size), dtype, device, requires_grad)
 
 

@@ -1,0 +1,219 @@
+"""Tensors that are given by their few places that are not zero (COO format). Torch's names.
+
+For gradients of tables of which a step touches few rows, and what updates by them. For every
+operation such a tensor is the dense one, which is computed when it is first asked for; no operation
+but those here gives a sparse result.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...core import dtypes
+from ...core.tensor import Size, Tensor, wrap
+from ...errors import DimError, ShapeError
+
+_new = object.__new__
+
+
+class SparseTensor(Tensor):
+    """Values (count, dense dimensions ...) at places (sparse dimensions, count); a place that is
+    named several times has their sum. Made by ``sparse_coo_tensor`` and ``Tensor.to_sparse``."""
+
+    is_sparse = True
+    layout = "sparse_coo"
+    _places: np.ndarray
+    _numbers: np.ndarray | None  # None: they are those of the dense array, which may have changed
+    _dense: np.ndarray | None
+    _size: tuple[int, ...]
+    _unique: bool
+
+    # --- as any tensor ----------------------------------------------------------------------
+    @property
+    def array(self) -> Any:  # type: ignore[override]
+        if self._dense is None:
+            places, numbers = self._summed()
+            dense = np.zeros(self._size, numbers.dtype)
+            dense[tuple(places)] = numbers
+            self._places, self._unique, self._numbers, self._dense = places, True, None, dense
+        return self._dense
+
+    @property
+    def shape(self) -> Size:
+        return Size(self._size)
+
+    @property
+    def ndim(self) -> int:
+        return len(self._size)
+
+    @property
+    def dtype(self) -> dtypes.dtype:
+        return dtypes.of(self.meta()[1])
+
+    def meta(self) -> tuple[tuple[int, ...], np.dtype]:
+        held = self._numbers if self._dense is None else self._dense
+        assert held is not None
+        return self._size, held.dtype
+
+    def __deepcopy__(self, memo: dict) -> SparseTensor:
+        out = memo[id(self)] = self.clone()
+        return out
+
+    # --- as a sparse one --------------------------------------------------------------------
+    def _given(self) -> np.ndarray:
+        """The values at ``_places``."""
+        if self._numbers is not None:
+            return self._numbers
+        assert self._dense is not None
+        return self._dense[tuple(self._places)]
+
+    def _summed(self) -> tuple[np.ndarray, np.ndarray]:
+        """Places that differ, in order, and their values."""
+        places, numbers = self._places, self._given()
+        if self._unique:
+            return places, numbers
+        shape = self._size[: places.shape[0]]
+        flat = np.ravel_multi_index(tuple(places), shape) if places.size else places.reshape(-1)
+        kept, where = np.unique(flat, return_inverse=True)
+        total = np.zeros((kept.size, *numbers.shape[1:]), numbers.dtype)
+        np.add.at(total, where.reshape(-1), numbers)
+        at = np.unravel_index(kept, shape) if kept.size else [kept] * len(shape)
+        return np.stack([np.asarray(a, np.int64) for a in at]), total
+
+    def coalesce(self) -> SparseTensor:
+        """With every place named once, in order."""
+        return self if self._unique else _sparse(*self._summed(), self._size, unique=True)
+
+    def is_coalesced(self) -> bool:
+        return self._unique
+
+    def indices(self) -> Tensor:
+        """The places (sparse dimensions, count) of a coalesced tensor."""
+        self._need_unique("indices")
+        return wrap(self._places)
+
+    def values(self) -> Tensor:
+        """The values (count, ...) of a coalesced tensor."""
+        self._need_unique("values")
+        return wrap(self._given())
+
+    def _need_unique(self, what: str) -> None:
+        if not self._unique:
+            raise ShapeError(
+                f"{what}: Cannot get {what} on an uncoalesced tensor, please call .coalesce() first"
+            )
+
+    def _indices(self) -> Tensor:
+        return wrap(self._places)
+
+    def _values(self) -> Tensor:
+        return wrap(self._given())
+
+    def _nnz(self) -> int:
+        return self._places.shape[1]
+
+    def sparse_dim(self) -> int:
+        return self._places.shape[0]
+
+    def dense_dim(self) -> int:
+        return self.ndim - self._places.shape[0]
+
+    def to_dense(self) -> Tensor:
+        """The dense tensor, in memory of its own."""
+        return wrap(self.array.copy())
+
+    def to_sparse(self, sparse_dim: int | None = None) -> SparseTensor:
+        return self
+
+    def clone(self, *, memory_format: Any = None) -> SparseTensor:
+        """A copy that is sparse."""
+        return _sparse(self._places.copy(), self._given().copy(), self._size, self._unique)
+
+    def detach(self) -> SparseTensor:
+        return self
+
+
+def _sparse(
+    places: np.ndarray, numbers: np.ndarray, size: tuple[int, ...], unique: bool
+) -> SparseTensor:
+    out = _new(SparseTensor)
+    out._places, out._numbers, out._dense = places, numbers, None
+    out._size, out._unique = tuple(size), unique
+    return out
+
+
+def sparse_coo_tensor(
+    indices: Any,
+    values: Any,
+    size: Any = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+    is_coalesced: bool | None = None,
+) -> SparseTensor:
+    """A tensor with ``values`` (count, ...) at ``indices`` (sparse dimensions, count), zeros
+    elsewhere. ``size`` None: as large as the indices need. Not differentiable."""
+    places = _array(indices).astype(np.int64)
+    numbers = _array(values)
+    numbers = numbers if dtype is None else numbers.astype(dtypes.as_dtype(dtype).np)
+    if places.ndim != 2 or numbers.ndim < 1 or places.shape[1] != numbers.shape[0]:
+        raise ShapeError(
+            f"sparse_coo_tensor: indices of shape {list(places.shape)} and values of shape "
+            f"{list(numbers.shape)} given; needed (sparse dimensions, count) and (count, ...)"
+        )
+    if size is None:
+        size = (*(places.max(1) + 1 if places.size else [0] * len(places)), *numbers.shape[1:])
+    size = tuple(int(n) for n in size)
+    if len(size) != places.shape[0] + numbers.ndim - 1 or size[len(places) :] != numbers.shape[1:]:
+        raise ShapeError(
+            f"sparse_coo_tensor: size {list(size)} given for {places.shape[0]} sparse dimensions "
+            f"and values of shape {list(numbers.shape)}"
+        )
+    bounds = np.asarray(size[: len(places)])[:, None]
+    if places.size and ((places < 0) | (places >= bounds)).any():
+        raise DimError(f"sparse_coo_tensor: an index lies outside of size {list(size)}")
+    out = _sparse(places, numbers, size, unique=bool(is_coalesced))
+    if requires_grad:
+        raise ShapeError("sparse_coo_tensor: a sparse leaf cannot require grad; use a dense one")
+    return out
+
+
+def no_places(size: tuple[int, ...], dtype: Any = None) -> SparseTensor:
+    """Zeros of this shape, as a sparse tensor."""
+    kind = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    places = np.zeros((len(size), 0), np.int64)
+    return _sparse(places, np.zeros(0, kind.np), size, unique=True)
+
+
+def _array(value: Any) -> np.ndarray:
+    return value.detach().array if isinstance(value, Tensor) else np.asarray(value)
+
+
+def to_sparse(input: Tensor, sparse_dim: int | None = None) -> SparseTensor:
+    """The places of ``input`` that are not zero; of its first ``sparse_dim`` dimensions (None: of
+    all), with the rest as dense values. Not differentiable."""
+    a = _array(input)
+    count = a.ndim if sparse_dim is None else sparse_dim
+    if not 0 < count <= a.ndim:
+        raise ShapeError(f"to_sparse: sparse_dim={sparse_dim} of a tensor with {a.ndim} dimensions")
+    marks = (a != 0).reshape(*a.shape[:count], math.prod(a.shape[count:])).any(-1)
+    places = np.stack(np.nonzero(marks)).astype(np.int64)
+    return _sparse(places, a[tuple(places)], a.shape, unique=True)
+
+
+def at_rows(dense: Any, rows: np.ndarray) -> SparseTensor:
+    """A matrix of which only ``rows`` (in order, each once) are taken to differ from zero."""
+    return _sparse(rows[None].astype(np.int64), dense.array[rows], dense.array.shape, unique=True)
+
+
+def to_dense(input: Tensor) -> Tensor:
+    """``input`` itself, which is dense; a sparse tensor as a dense one."""
+    return input
+
+
+__all__ = ["sparse_coo_tensor", "to_dense", "to_sparse"]

@@ -18,7 +18,7 @@ _F32 = np.dtype(np.float32)
 _INT64 = np.dtype(np.int64)
 _RUNNING = {np.dtype("f4"): np.dtype("f8"), np.dtype("c8"): np.dtype("c16")}
 SHORT = 2048  # elements up to which sums need no blocks
-_BLOCK = 128  # numbers added one after the other before their sum joins the others
+_BLOCK = 32  # numbers added one after the other before their sum joins the others
 
 
 def is_half(kind: np.dtype) -> bool:
@@ -60,7 +60,7 @@ def add_up(a: np.ndarray, dims: tuple, keepdim: bool) -> np.ndarray:
     """The sum over ``dims`` in ``accumulator``'s type.
 
     numpy adds pairwise along contiguous memory, but one after the other across it; there, long
-    sums go in blocks, so that the rounding error stays that of a few hundred additions.
+    sums go in blocks, so that the rounding error stays that of a few dozen additions.
     """
     wide = accumulator(a.dtype)
     if a.size > SHORT and dims and wide.kind in "fc":
@@ -90,7 +90,10 @@ def _in_blocks(a: Any, dims: tuple, keepdim: bool, long: int, wide: np.dtype) ->
         rest = a[(*ahead, slice(count * _BLOCK, n))]
         parts.append(np.add.reduce(rest, axis=long, dtype=wide, keepdims=True))
     joined = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=long)
-    return add_up(joined, dims, keepdim)
+    if wide not in _RUNNING:
+        return add_up(joined, dims, keepdim)
+    out = np.add.reduce(joined, axis=dims, dtype=_RUNNING[wide], keepdims=keepdim)
+    return np.asarray(out, wide)
 
 
 def count(shape: tuple, dims: tuple) -> int:

@@ -168,7 +168,8 @@ Tensor.item, Tensor.tolist = item, tolist
 
 def _old_constructor(self: Tensor, *args: Any, **kwargs: Any) -> None:
     """``Tensor(2, 3)`` (sizes) or ``Tensor([1, 2])`` (data), as old programs write it."""
-    self.array = create.construct(dtypes.get_default_dtype(), args).array
+    kind = dtypes.get_default_dtype()
+    self.array = create.construct(kind, args, **kwargs, any_type=True).array
 
 
 Tensor.__init__ = _old_constructor
@@ -327,11 +328,7 @@ for _make in (create.zeros, create.ones, create.empty):
 Tensor.new_full = lambda self, size, fill_value, **o: create.full(
     size, fill_value, dtype=o.get("dtype") or self.dtype, device=o.get("device") or self.device
 )
-Tensor.new = lambda self, *s: (
-    create.tensor(s[0], dtype=self.dtype)
-    if len(s) == 1 and isinstance(s[0], (list, Tensor, np.ndarray))
-    else create.empty(*s, dtype=self.dtype)
-)
+Tensor.new = lambda self, *args, **kwargs: create.construct(self.dtype, args, **kwargs)
 
 # --- functions of the same name ----------------------------------------------------------------
 

@@ -246,3 +246,34 @@ def test_whole_modules_are_saved(tmp_path):
             print(len(names), torch.equal(net(x), got(x)))
     """
     assert lines(tmp_path, program) == ["Weights only load failed True", "True True", "3 True"]
+
+
+def test_old_constructors_take_sizes_sequences_and_tensors(tmp_path):
+    program = """
+        import array, collections
+        import numpy as np
+        import torch
+        L, F = torch.LongTensor, torch.FloatTensor
+        for data in ([1, 2], (1, 2), range(1, 3), np.array([1, 2]), array.array("i", [1, 2]),
+                     collections.deque([1, 2])):
+            t = L(data)
+            assert t.dtype is torch.int64 and t.tolist() == [1, 2], data
+        assert torch.Tensor(range(3)).tolist() == [0.0, 1.0, 2.0]
+        assert torch.ones(1).new(range(2)).tolist() == [0.0, 1.0]
+        for t in (F(2, 3), F(torch.Size([2, 3])), F(size=(2, 3)), F(torch.ones(2, 3)),
+                  torch.ones(1).new(2, 3), torch.Tensor(2, 3)):
+            assert t.shape == (2, 3) and t.dtype is torch.float32
+        assert L().shape == (0,) and L(np.int64(3)).shape == (3,) and L([]).shape == (0,)
+        x = torch.ones(2)
+        F(x)[0] = 9
+        assert x.tolist() == [9.0, 1.0]
+        assert torch.Tensor(torch.ones(2, dtype=torch.int64)).dtype is torch.int64
+        for wrong in ({1, 2}, (i for i in range(3)), "12", 2.5, torch.ones(2)):
+            try:
+                L(wrong)
+            except TypeError:
+                continue
+            raise AssertionError(wrong)
+        print("done")
+    """
+    assert lines(tmp_path, program) == ["done"]

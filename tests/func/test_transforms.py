@@ -301,3 +301,24 @@ def test_writing_by_index_inside_a_transform():
     x = A[1]
     want = [x[1], 1 + x[0] + 2 * x[1], 0, 2]
     close(func.grad(lambda a: steps(a).sum())(wrap(x)), want)
+
+
+def test_vmap_in_chunks_draws_the_same_numbers_in_all():
+    x = dt.zeros(6, 3)
+    same = func.vmap(lambda r: r + dt.randn(3), chunk_size=2, randomness="same")(x)
+    assert all((row == same[0]).all() for row in same)
+    other = func.vmap(lambda r: r + dt.randn(3), chunk_size=2, randomness="different")(x)
+    assert len({tuple(row.tolist()) for row in other}) == 6
+    dt.manual_seed(3)
+    whole = func.vmap(lambda r: r + dt.randn(3), randomness="same")(x)
+    dt.manual_seed(3)
+    assert (func.vmap(lambda r: r + dt.randn(3), chunk_size=4, randomness="same")(x) == whole).all()
+
+
+def test_derivatives_of_derivatives_have_both_shapes():
+    x = dt.tensor([1.0, 2.0, 3.0])
+    assert func.jacfwd(func.grad(lambda v: (v**3).sum()))(x).tolist() == [
+        [6, 0, 0], [0, 12, 0], [0, 0, 18]
+    ]  # fmt: skip
+    assert func.jacfwd(func.grad(lambda v: v**3))(x[1]).shape == ()
+    assert func.hessian(lambda v: v.sum() ** 3)(dt.ones(2, 2)).shape == (2, 2, 2, 2)

@@ -31,8 +31,8 @@ class _Legacy(type):
 
     kind: dtypes.dtype
 
-    def __call__(cls, *args: Any) -> Tensor:
-        return create.construct(cls.kind, args)
+    def __call__(cls, *args: Any, **kwargs: Any) -> Tensor:
+        return create.construct(cls.kind, args, **kwargs)
 
     def __instancecheck__(cls, value: Any) -> bool:
         return isinstance(value, Tensor) and value.dtype is cls.kind

@@ -250,6 +250,11 @@ def margin_ranking_loss(
 ) -> Tensor:  # fmt: skip
     """max(0, -target (input1 - input2) + margin)"""
     reduction = legacy_reduction(size_average, reduce, reduction)
+    if not input1.ndim == input2.ndim == target.ndim:
+        raise ShapeError(
+            f"margin_ranking_loss: inputs of shapes {list(input1.shape)} and {list(input2.shape)} "
+            f"and a target of shape {list(target.shape)} given; all need one number of dimensions"
+        )
     loss = ops.relu(-target * (input1 - input2) + margin)
     return reduce_loss(loss, reduction, "margin_ranking_loss")
 

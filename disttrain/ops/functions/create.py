@@ -12,7 +12,7 @@ import numpy as np
 from ...backends.null import NullArray
 from ...core import dtypes
 from ...core.device import usable
-from ...core.tensor import Tensor, note_read, wrap
+from ...core.tensor import Size, Tensor, note_read, wrap
 from ...errors import ConfigError, DTypeError, ShapeError
 from ..primitives import views
 from ..primitives.aliases import view_as_complex
@@ -58,6 +58,7 @@ def _array_of(data: Any, dtype: Any, copy: bool) -> np.ndarray:
         array = np.asarray(data)
     else:
         array = _from_python(data)
+        _check_range(array, kind)
         if kind is None and not hasattr(_first(data), "dtype"):
             kind = _python_type(array)
     np_kind = array.dtype if kind is None else kind.np
@@ -66,6 +67,16 @@ def _array_of(data: Any, dtype: Any, copy: bool) -> np.ndarray:
         raise DTypeError("tensor: complex data given for a real dtype; take .real first")
     out = array.astype(np_kind.newbyteorder("="), copy=copy)
     return np.array(out, order="C", copy=True) if copy and out is array else out
+
+
+def _check_range(array: np.ndarray, kind: dtypes.dtype | None) -> None:
+    """Python's integers must fit; into unsigned types negative ones count from their end."""
+    if array.dtype.kind not in "iu" or not array.size:
+        return
+    kind = dtypes.int64 if kind is None else kind
+    if kind.np.kind in "iu":
+        for value in (int(array.min()), int(array.max())):
+            fitted("tensor", value, kind)
 
 
 def _first(data: Any) -> Any:
@@ -328,16 +339,40 @@ def new_like(make: Any, input: Tensor, size: Sequence, **options: Any) -> Tensor
     return make(*size, **options)
 
 
-def construct(kind: dtypes.dtype, args: tuple) -> Tensor:
-    """``T()``, ``T(2, 3)`` (sizes) or ``T([1, 2])`` (data)."""
-    if not args:
-        return empty(0, dtype=kind)
-    first = args[0]
-    if len(args) == 1 and isinstance(first, (list, tuple, np.ndarray, Tensor)):
-        if type(first).__name__ == "Size":
-            return empty(*first, dtype=kind)
-        return tensor(first, dtype=kind)
-    return empty(*args, dtype=kind)
+def construct(
+    kind: dtypes.dtype, args: tuple, *, size: Any = None, data: Any = None, device: Any = None,
+    any_type: bool = False,
+) -> Tensor:  # fmt: skip
+    """What old programs write: ``T()``, ``T(2, 3)`` and ``T(Size)`` (sizes, holding anything),
+    ``T([1, 2])`` and any other sequence (data), ``T(tensor)`` (the same memory; of type ``kind``
+    unless ``any_type``)."""
+    if size is not None or data is not None:
+        if args or (size is not None and data is not None):
+            raise TypeError("new() received an invalid combination of arguments")
+        args = (Size(size),) if size is not None else (data,)
+    first = args[0] if len(args) == 1 else None
+    if isinstance(first, Tensor):
+        if first.dtype is not kind and not any_type:
+            raise TypeError(f"new(): expected a tensor of {kind!r}, {first.dtype!r} given")
+        return first.detach()
+    if isinstance(first, Size):
+        return empty(*first, dtype=kind, device=device)
+    if first is not None and not isinstance(first, (int, np.integer, Tensor)):
+        return _from_sequence(kind, first, device)
+    if not all(isinstance(n, (int, np.integer, Tensor)) for n in args):
+        raise TypeError(
+            f"new() received an invalid combination of arguments: {args!r}; needed sizes, one "
+            "sequence, or one tensor"
+        )
+    return empty(*args, dtype=kind, device=device) if args else empty(0, dtype=kind, device=device)
+
+
+def _from_sequence(kind: dtypes.dtype, data: Any, device: Any) -> Tensor:
+    if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")) or isinstance(data, dict):
+        raise TypeError(f"new(): data must be a sequence (got {type(data).__name__})")
+    if isinstance(data, (str, bytes)):
+        raise TypeError(f"new(): invalid data type {type(data).__name__!r}")
+    return tensor(data if hasattr(data, "dtype") else list(data), dtype=kind, device=device)
 
 
 __all__ = [

@@ -123,13 +123,15 @@ def scatter_reduce(
     src = _source("scatter_reduce", input, index, as_input(src, "scatter_reduce", "src"))
     shape = tuple(input.shape)
     if reduce in ("sum", "mean"):
-        ones = el.cast(el.eq(index, index), dtype=input.meta()[1])
+        kind = input.meta()[1]
+        ones = el.cast(el.eq(index, index), dtype=kind)
         hits = prim.put_along(ones, index, dim=d, shape=shape)
-        start = input if include_self else el.where(el.gt(hits, 0), 0.0, input)
+        start = input if include_self else el.where(el.ne(hits, 0), wrap(np.zeros((), kind)), input)
         total = start + prim.put_along(src, index, dim=d, shape=shape)
         if reduce == "sum":
             return total
-        return total / el.maximum(hits + (1.0 if include_self else 0.0), 1.0)
+        counts = hits + 1 if include_self else el.where(el.eq(hits, 0), 1, hits)
+        return el.floor_divide(total, counts) if kind.kind in "iu" else total / counts
     if reduce not in prim.EXTREMES and reduce != "prod":
         raise ConfigError(
             f"scatter_reduce: reduce={reduce!r} given; needed sum, mean, prod, amax or amin"

@@ -112,7 +112,8 @@ def _soft_cross_entropy(
     if reduction == "none":
         return loss
     total = sum_(loss, dims=tuple(range(loss.ndim)), keepdim=False)
-    return total * (1.0 / max(1, loss.shape.numel())) if reduction == "mean" else total
+    n = loss.shape.numel()
+    return total * (1.0 / n if n else np.nan) if reduction == "mean" else total
 
 
 def nll_loss(

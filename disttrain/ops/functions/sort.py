@@ -115,12 +115,19 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     if dim is None:
         flat = reshape(input, shape=(-1,))
         if flat.shape[0] == 0:
-            return flat.new_full((), nan) if flat.dtype.is_floating_point else _no_median(input)
+            return _of_nothing(flat)
         return _middle(flat, 0, False).values
     if x.shape[d] == 0:
         return _no_median(input)
     out = _middle(x, d, keepdim)
     return out if input.ndim else _shaped(input, *out)
+
+
+def _of_nothing(flat: Tensor) -> Tensor:
+    """nan, and for integers the smallest one, which PyTorch takes for nan."""
+    if flat.meta()[1].kind in "iu":
+        return wrap(np.asarray(np.iinfo(flat.meta()[1]).min, flat.meta()[1]))
+    return reduce.sum_(flat, dims=(0,), keepdim=False) * nan
 
 
 def _no_median(input: Tensor) -> Any:

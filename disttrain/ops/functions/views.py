@@ -12,7 +12,7 @@ from ...context import SLOW, thread
 from ...core import dtypes
 from ...core.fast import viewed
 from ...core.tensor import Size, Tensor
-from ...errors import DimError, ShapeError
+from ...errors import ConfigError, DimError, DTypeError, ShapeError
 from ..primitives import aliases, views
 from ..primitives import elementwise as el
 from . import args as check
@@ -324,18 +324,35 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """Shift around the end; the flattened tensor when ``dims`` is None."""
     shifts = (shifts,) if isinstance(shifts, int) else tuple(shifts)
     if dims is None:
+        if len(shifts) != 1:
+            raise ShapeError(f"roll: {len(shifts)} shifts given without dims; one is needed")
         flat = views.roll(views.reshape(input, shape=(-1,)), shifts=shifts, dims=(0,))
         return views.reshape(flat, shape=tuple(input.shape))
-    return views.roll(input, shifts=shifts, dims=check.dims(dims, input.ndim, "roll"))
+    dims = (dims,) if isinstance(dims, int) else tuple(dims)
+    if len(dims) != len(shifts):
+        raise ShapeError(
+            f"roll: shifts={shifts} and dims={dims} given; needed one shift for each dimension"
+        )
+    over = tuple(check.one_dim(d, input.ndim, "roll") for d in dims)
+    return views.roll(input, shifts=shifts, dims=over)
+
+
+def _matrix(where: str, input: Tensor) -> None:
+    if input.ndim < 2:
+        raise ShapeError(
+            f"{where}: shape {list(input.shape)} given; at least 2 dimensions are needed"
+        )
 
 
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     """The lower triangle; zeros above."""
+    _matrix("tril", input)
     return views.tri(input, k=diagonal, upper=False)
 
 
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     """The upper triangle; zeros below."""
+    _matrix("triu", input)
     return views.tri(input, k=diagonal, upper=True)
 
 
@@ -368,6 +385,15 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple:
     """Coordinates of a grid."""
     if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
         tensors = tuple(tensors[0])
+    if indexing not in ("ij", "xy"):
+        raise ConfigError(f"meshgrid: indexing={indexing!r} given; needed 'ij' or 'xy'")
+    for t in tensors:
+        if t.ndim > 1:
+            raise ShapeError(
+                f"meshgrid: a tensor of shape {list(t.shape)} given; needed 0 or 1 dimensions"
+            )
+        if t.meta()[1] != tensors[0].meta()[1]:
+            raise DTypeError("meshgrid: all tensors must have one type")
     if indexing == "xy" and len(tensors) > 1:
         swapped = meshgrid(tensors[1], tensors[0], *tensors[2:])
         return (swapped[1], swapped[0], *swapped[2:])

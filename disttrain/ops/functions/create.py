@@ -16,7 +16,7 @@ from ...core.tensor import Size, Tensor, note_read, wrap
 from ...errors import ConfigError, DTypeError, ShapeError
 from ..primitives import views
 from ..primitives.aliases import view_as_complex
-from ..promotion import fitted, refuse, same_type
+from ..promotion import fitted, refuse
 from .args import size as as_size
 from .sparse import no_places
 
@@ -323,9 +323,11 @@ def eye(
 
 def complex(real: Tensor, imag: Tensor) -> Tensor:  # noqa: A001
     """A complex tensor from the real and the imaginary part, both float32 or both float64."""
-    same_type("complex", real, imag)
-    if real.dtype not in (dtypes.float32, dtypes.float64):
-        raise refuse("complex", real.meta()[1])
+    if real.dtype is not imag.dtype or real.dtype not in (dtypes.float32, dtypes.float64):
+        raise DTypeError(
+            f"complex: {real.dtype!r} and {imag.dtype!r} given; needed two floating-point tensors "
+            "of one type, float32 or float64"
+        )
     shape = np.broadcast_shapes(tuple(real.shape), tuple(imag.shape))
     parts = [views.reshape(views.expand(t, shape=shape), shape=(*shape, 1)) for t in (real, imag)]
     return view_as_complex(views.cat(*parts, dim=len(shape), sizes=(1, 1)))

@@ -300,7 +300,10 @@ class Tensor:
     @data.setter
     def data(self, value: Tensor) -> None:
         note_read(value)
+        version = self._version
         self.set_array(value.array)
+        if self.is_leaf:  # what saved it reads the new value
+            self.storage_cell().version = version
 
     def _data(self) -> Tensor:
         return wrap(self.array)

@@ -1,0 +1,124 @@
+"""Tensor: what it is, its memory, its place in the graph; what it refuses."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import disttrain as dt
+from disttrain.errors import AutogradError, DTypeError
+
+
+def leaf(*values):
+    return dt.tensor(values, requires_grad=True)
+
+
+def test_sizes():
+    size = dt.ones(2, 3, 4).shape
+    assert isinstance(size, dt.Size) and size == (2, 3, 4) and size.numel() == 24
+    assert repr(size) == "disttrain.Size([2, 3, 4])"
+    assert isinstance(size[1:], dt.Size) and size[1] == 3 and size[:0].numel() == 1
+
+
+def test_properties():
+    t = dt.ones(2, 3, dtype=dt.float64)
+    assert (t.ndim, t.itemsize, t.nbytes, t.dtype) == (2, 8, 48, dt.float64)
+    assert t.is_cpu and not t.is_cuda and not t.is_meta and not t.is_sparse
+    assert t.data_ptr() == t.numpy().__array_interface__["data"][0]
+    meta = dt.ones(2, 3, device="meta")
+    assert meta.is_meta and meta.device == "meta" and meta.meta() == ((2, 3), np.dtype("f4"))
+    assert (meta + 1).is_meta and copy.deepcopy(meta).is_meta
+
+
+def test_requires_grad_of_leaves():
+    t = dt.ones(2)
+    t.requires_grad = True
+    assert t.requires_grad and t.is_leaf and t.grad_fn is None and t.output_nr == 0
+    assert t.requires_grad_() is t
+    t.requires_grad = False
+    assert not t.requires_grad
+    with pytest.raises(DTypeError, match="only floating-point and complex"):
+        dt.ones(2, dtype=dt.int64).requires_grad_()
+    with pytest.raises(AutogradError, match=r"only a leaf.*AddBackward0"):
+        (leaf(1.0) + 1).requires_grad = False
+
+
+def test_an_accumulator_lives_as_long_as_its_leaf():
+    x = leaf(1.0)
+    before = x._node
+    x.requires_grad_(False).requires_grad_(True)
+    assert x._node is before
+
+
+def test_detached_and_data_share_memory():
+    x = leaf(1.0, 2.0)
+    for alias in (x.detach(), x.data):
+        assert not alias.requires_grad and np.shares_memory(alias.numpy(), x.detach().numpy())
+    assert (x * 2)._base is None and (x * 2)[0]._base is not None
+
+
+def test_data_can_be_replaced_between_forward_and_backward():
+    """The gradient is then that of the new value, as in PyTorch."""
+    x = leaf(1.0, 2.0)
+    y = (x * x).sum()
+    x.data = dt.tensor([5.0, 6.0])
+    assert x.tolist() == [5.0, 6.0] and x._version == 0
+    y.backward()
+    assert x.grad.tolist() == [10.0, 12.0]
+    x.grad = None
+    x.data = dt.ones(3)
+    (x * 2).sum().backward()
+    assert x.grad.tolist() == [2.0, 2.0, 2.0]
+
+
+def test_data_of_a_result_that_is_needed_cannot_be_replaced():
+    x = leaf(1.0, 2.0)
+    y = x * 1
+    z = (y * y).sum()
+    y.data = dt.tensor([5.0, 6.0])
+    with pytest.raises(AutogradError, match="modified by an inplace operation"):
+        z.backward()
+
+
+def test_numpy():
+    x = leaf(1.0, 2.0)
+    with pytest.raises(AutogradError, match=r"detach\(\)\.numpy"):
+        x.numpy()
+    assert x.numpy(force=True).tolist() == x.detach().numpy().tolist() == [1.0, 2.0]
+    assert np.shares_memory(x.detach().numpy(), x.numpy(force=True))
+
+
+@pytest.mark.parametrize("make", [lambda: leaf(1.0, 2.0), lambda: dt.arange(6).reshape(2, 3).t(),
+                                  lambda: dt.ones(2, dtype=dt.bfloat16), lambda: dt.tensor(3.0),
+                                  lambda: dt.nn.Parameter(dt.ones(2))])  # fmt: skip
+def test_copies_by_copy_and_pickle(make):
+    t = make()
+    for other in (copy.deepcopy(t), pickle.loads(pickle.dumps(t))):
+        assert type(other) is type(t) and other.dtype is t.dtype and other.shape == t.shape
+        assert other.tolist() == t.tolist() and other.requires_grad == t.requires_grad
+        assert not np.shares_memory(other.detach().numpy(), t.detach().numpy())
+
+
+def test_deepcopy_keeps_notes_and_identity():
+    t = leaf(1.0)
+    t.note = "kept"
+    a, b = copy.deepcopy([t, t])
+    assert a is b and a.note == "kept"
+
+
+def test_tensors_are_hashed_by_identity():
+    a, b = dt.ones(2), dt.ones(2)
+    assert len({a, b, a}) == 2
+
+
+def test_outputs_are_numbered():
+    a, b = leaf(1.0, 2.0).unbind()
+    assert (a.output_nr, b.output_nr) == (0, 1)
+
+
+def test_hooks_need_a_leaf_or_a_graph():
+    with pytest.raises(AutogradError, match="does not require grad"):
+        dt.ones(1).register_hook(print)
+    with pytest.raises(AutogradError, match="leaf"):
+        dt.ones(1).register_post_accumulate_grad_hook(print)

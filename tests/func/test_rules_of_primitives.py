@@ -27,9 +27,13 @@ def floating(a):
     return isinstance(a, np.ndarray) and a.dtype == np.float64
 
 
+# What may not vary: class weights, and the order of the incomplete gamma function.
+FIXED = {"cross_entropy": (2,), "cross_entropy_backward": (2,), "igamma": (0,)}
+
+
 def positions(name, args, wanted):
-    """Where ``args`` has arrays that may vary (the class weights of cross_entropy may not)."""
-    fixed = (2,) if name.startswith("cross_entropy") else ()
+    """Where ``args`` has arrays that may vary."""
+    fixed = FIXED.get(name, ())
     return [i for i, a in enumerate(args) if wanted(a) and i not in fixed]
 
 

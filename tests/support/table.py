@@ -96,8 +96,8 @@ _MADE = {
 
 _WHOLE = {"bitwise_not"}
 
-# Arguments that the rules treat as constants, by the primitive's own contract: class weights.
-CONSTANT = {"cross_entropy": {2}, "cross_entropy_backward": {3, 4}}
+# Arguments that the rules treat as constants, or refuse: class weights, the order of igamma.
+CONSTANT = {"cross_entropy": {2}, "cross_entropy_backward": {3, 4}, "igamma": {0}}
 
 
 def settle(name: str, args: tuple, params: dict) -> tuple:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ...errors import AutogradError
 from ..declare import binary, primitive, unary
 from .elementwise import exp, log, sign, where
 
@@ -182,8 +183,17 @@ i1 = unary(
     lambda g, a, out: g * (i0(a) - where(a == 0, a * 0 + 0.5, out / where(a == 0, a * 0 + 1, a))),
     floating=True,
 )  # fmt: skip
+
+
+def _no_derivative(g: Any) -> Any:
+    raise AutogradError(
+        "igamma: the derivative by its first argument (input) is not implemented, nor is it in "
+        "PyTorch; detach() it"
+    )
+
+
 igamma = binary(
-    "igamma", _wide(_igamma), None,
+    "igamma", _wide(_igamma), _no_derivative,
     lambda g, a, b: g * exp((a - 1) * log(b) - b - lgamma(a)), floating=True, samples=_pair,
 )  # fmt: skip
 copysign = binary(

@@ -1,0 +1,16 @@
+"""Special functions where they have no derivative."""
+
+from __future__ import annotations
+
+import pytest
+
+import disttrain as dt
+from disttrain.errors import AutogradError
+
+
+def test_the_order_of_the_incomplete_gamma_function_has_no_derivative():
+    a, x = dt.ones(3, requires_grad=True), dt.ones(3, requires_grad=True)
+    with pytest.raises(AutogradError, match=r"igamma.*not implemented.*detach"):
+        dt.igamma(a, x).sum().backward()
+    dt.igamma(a.detach(), x).sum().backward()
+    assert x.grad is not None

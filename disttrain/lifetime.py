@@ -50,6 +50,15 @@ def die_with(process: int, is_child: bool) -> None:
     threading.Thread(target=_watch, args=(pidfd,), daemon=True).start()
 
 
+def end_of(process: int) -> int:
+    """A descriptor at which the end of a process ``shows``: a pidfd, or for one that somebody else
+    has collected already, something that is always ready."""
+    try:
+        return os.pidfd_open(process)
+    except ProcessLookupError:
+        return os.eventfd(1, os.EFD_CLOEXEC)
+
+
 def shows(fd: int, seconds: float | None = 0.0) -> bool:
     """Is there something to read at ``fd`` within as many seconds (None: for ever)? At a pidfd: has
     the process ended? Unlike a sentinel of ``multiprocessing``, that shows as soon as it has,

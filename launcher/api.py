@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import select
 import signal
 import struct
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from disttrain.errors import LaunchError
+from disttrain.lifetime import end_of
 
 from .agent import Agent, Attempt
 from .plan import Plan, reserve_port
@@ -98,14 +100,39 @@ def run_in_agent(plan: Plan, body: Callable[[int], bytes] | None) -> Attempt:
     os.close(alive_reader)
     os.close(outcome_writer)
     try:
-        with os.fdopen(outcome_reader, "rb") as f:
-            data = f.read()
+        data = _read_until_end(outcome_reader, pid)
     finally:
+        os.close(outcome_reader)
         os.close(alive_writer)  # an agent that still runs ends all ranks, then itself
         os.waitpid(pid, 0)
     if len(data) < 8:
         raise LaunchError("launch: the agent process died; its ranks were killed with it")
     return pickle.loads(data[8:])  # from our own forked child
+
+
+def _read_until_end(fd: int, pid: int) -> bytes:
+    """What comes at ``fd`` until it ends or the process ``pid`` does: what that one has started
+    may hold the other end open for longer."""
+    data, pidfd = bytearray(), end_of(pid)
+    os.set_blocking(fd, False)
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    poll.register(pidfd, select.POLLIN)
+    try:
+        while True:
+            events = dict(poll.poll())
+            while fd in events:  # all there is, before the end of the process counts
+                try:
+                    part = os.read(fd, 1 << 20)
+                except BlockingIOError:
+                    break
+                if not part:
+                    return bytes(data)
+                data += part
+            if pidfd in events and fd not in dict(poll.poll(0)):
+                return bytes(data)
+    finally:
+        os.close(pidfd)
 
 
 def _agent(plan: Plan, body: Callable[[int], bytes] | None, alive: int, outcome: int) -> None:

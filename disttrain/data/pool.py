@@ -24,7 +24,7 @@ from typing import Any
 from .. import context
 from ..core import dtypes
 from ..errors import WorkerFailed
-from ..lifetime import shows
+from ..lifetime import end_of, shows
 from .fetch import Plan
 from .transfer import BATCH, END, ERROR, LENGTH, Receiver
 from .worker import RESET, TASK, Failure, Job, run
@@ -109,7 +109,7 @@ class Pool:
             with warnings.catch_warnings():  # threads of numpy's BLAS, which knows about fork
                 warnings.filterwarnings("ignore", ".*multi-threaded", DeprecationWarning)
                 process.start()
-        worker.pidfd = os.pidfd_open(process.pid)
+        worker.pidfd = end_of(process.pid)
         self.poll.register(ours, select.POLLIN)
         self.poll.register(worker.pidfd, select.POLLIN)
 

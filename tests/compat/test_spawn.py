@@ -172,6 +172,17 @@ def test_processes_end_with_their_starter():
         assert pipe.read() == b""  # comes when the last holder of the other end is gone
 
 
+def test_a_process_that_somebody_else_has_collected():
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # then the kernel does it
+    try:
+        context = mp.spawn(quit_at_once, nprocs=2, join=False)
+        with pytest.raises(mp.ProcessExitedException, match="exit code None"):
+            while not context.join():
+                pass
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
 def test_arguments_are_checked():
     with pytest.raises(ConfigError, match="nprocs=0; 1 or more"):
         mp.spawn(quit_at_once, nprocs=0)

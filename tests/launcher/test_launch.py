@@ -55,6 +55,27 @@ def test_a_death_is_told(death, cause):
         launch(dying, 2)
 
 
+def test_a_killed_agent_keeps_nobody_waiting(tmp_path):
+    """... though a process that a rank has forked has copies of all descriptors."""
+
+    def body():
+        if os.fork() == 0:
+            (tmp_path / "draft").write_text(str(os.getpid()))
+            (tmp_path / "draft").rename(tmp_path / "left")
+            time.sleep(60)
+            os._exit(0)
+        while not (tmp_path / "left").exists():
+            time.sleep(0.005)
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(60)
+
+    try:
+        with pytest.raises(LaunchError, match="the agent process died"):
+            launch(body, 1)
+    finally:
+        os.kill(int((tmp_path / "left").read_text()), signal.SIGKILL)
+
+
 def test_a_rank_that_vanishes_has_no_result():
     def vanish():
         if os.environ["RANK"] == "1":

@@ -25,7 +25,7 @@ from ... import context
 from ...core.sharing import share
 from ...core.tensor import Tensor
 from ...errors import ConfigError, DisttrainError
-from ...lifetime import die_with, shows
+from ...lifetime import die_with, end_of, shows
 from .shim import Shim
 
 _GRACE = 5.0  # seconds between asking processes to end and killing them
@@ -74,7 +74,7 @@ class _Started:
         body = (fn, index, args, self.failure, self.told, starter, is_child)
         self.process = fork.Process(target=_run, args=body, daemon=daemon)
         self.process.start()
-        self.ended = os.pidfd_open(self.process.pid)
+        self.ended = end_of(self.process.pid)
         weakref.finalize(self, _close, self.ended)
 
     @property

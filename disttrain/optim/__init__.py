@@ -7,6 +7,7 @@ from .lbfgs import LBFGS
 from .matrix import Adafactor, Muon
 from .optimizer import Optimizer
 from .sparse_adam import SparseAdam
+from .swap import swap_in_optimizer_params_and_state
 
 __all__ = [
     "ASGD",
@@ -26,4 +27,5 @@ __all__ = [
     "Rprop",
     "SparseAdam",
     "lr_scheduler",
+    "swap_in_optimizer_params_and_state",
 ]

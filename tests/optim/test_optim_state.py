@@ -15,7 +15,7 @@ from disttrain.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-ALL = [getattr(optim, n) for n in optim.__all__ if n not in ("Optimizer", "lr_scheduler")]
+ALL = [getattr(optim, n) for n in optim.__all__ if n[0].isupper() and n != "Optimizer"]
 every = pytest.mark.parametrize("kind", ALL, ids=lambda k: k.__name__)
 
 
@@ -216,3 +216,41 @@ def test_a_fused_step_needs_memory():
     with pytest.raises(DeviceError, match="`fused=True` requires all the params"):
         opt.step()
     assert not opt.state[p]
+
+
+def test_an_optimizer_can_be_lent_to_other_parameters():
+    p, q = parameter(), parameter(seed=1)
+    opt = optim.Adam([p], lr=0.1)
+    opt.step()
+    given = copy.deepcopy(opt.state_dict())
+    given["param_groups"][0]["lr"] = 0.5
+    before, held = q.array.copy(), opt.state
+    alone = optim.Adam([parameter(seed=1)], lr=0.1)
+    alone.load_state_dict(given)
+    alone.step()
+    with optim.swap_in_optimizer_params_and_state(opt, {"weight": q}, given):
+        assert opt.param_groups[0]["lr"] == 0.5
+        opt.step()
+    assert (q.array != before).all() and given["state"][0]["step"].item() == 2
+    np.testing.assert_array_equal(q.array, alone.param_groups[0]["params"][0].array)
+    assert opt.state is held and opt.param_groups[0]["params"][0] is p
+    assert opt.param_groups[0]["lr"] == 0.1 and opt.state[p]["step"].item() == 1
+
+
+def test_what_does_not_fit_is_not_lent():
+    p = parameter()
+    opt = optim.Adam([p])
+    swap = optim.swap_in_optimizer_params_and_state
+    with pytest.raises(RuntimeError, match="initialized optimizer state"), swap(opt, {}, {}):
+        pass
+    opt.step()
+    saved = opt.state_dict()
+    for given, text in (
+        ({}, "what optimizer.state_dict"),
+        ({**saved, "param_groups": []}, "different number of parameter groups"),
+        ({**saved, "param_groups": [{"params": [0]}]}, "keys of group 0"),
+        ({**saved, "state": {0: {}, 7: {}}}, "extra keys"),
+        (saved, "to match optimizer.param_groups ordering"),
+    ):
+        with pytest.raises(RuntimeError, match=text), swap(opt, {}, given):
+            pass

@@ -178,6 +178,7 @@ class _Attempt:
             if self._fits(recorder, result, leaves, outside, states, streams):
                 joint, why = differentiate(recorder, leaves)
                 self._refuse(why)
+                self.final = why is not None
         if self.refused is None:
             graph = recorder.graph(leaves)
             self._refuse(recorder.refused)

@@ -76,6 +76,7 @@ class Primitive:
         self.mutates: tuple[int, ...] = ()
         self.nondiff_outputs: tuple[int, ...] = ()
         self.random = False
+        self.checks = False  # raises for some values, so it runs even where nobody needs its result
         self.samples: Callable | None = None
         self.takes: str | None = None  # numpy's kinds that it is defined for; None: all
         self.simple = False  # one tensor in, one out, nothing special: the gate's short way

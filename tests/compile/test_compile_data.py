@@ -6,6 +6,7 @@ import pytest
 
 import disttrain as dt
 from disttrain import nn
+from disttrain.errors import ConfigError, DimError
 from support.agree import check
 
 F = nn.functional
@@ -146,3 +147,42 @@ def test_masked_losses_in_train_steps(masked):
         return step, between, lambda: list(model.parameters())
 
     check(make, 6)
+
+
+CAPTURED = {
+    "embedding": lambda x: F.embedding(ints(x), dt.outer(KEPT[:4], KEPT)),
+    "index of integers": lambda x: x[ints(x)] * 2,
+    "index from the end": lambda x: x[ints(x) - 4],
+    "one_hot": lambda x: F.one_hot(ints(x), 4),
+    "nll_loss": lambda x: F.nll_loss(dt.outer(x, x).log_softmax(1), ints(x) - 1, ignore_index=-1),
+    "nll_loss of all": lambda x: F.nll_loss(dt.outer(x, x).log_softmax(1), ints(x)),
+    "binary_cross_entropy": lambda x: F.binary_cross_entropy(x.sigmoid(), x.abs().clamp(max=1)),
+    "bucketize": lambda x: dt.bucketize(x, dt.tensor([-0.5, 0.0, 0.5])),
+}
+
+
+@pytest.mark.parametrize("name", CAPTURED)
+def test_what_has_a_fixed_shape_is_captured(name):
+    def make():
+        return CAPTURED[name], lambda i, step: step(data(i)), lambda: None
+
+    assert len(check(make, warns=False).graphs) == 1
+
+
+def test_replays_check_what_eager_calls_check():
+    rows = dt.outer(KEPT, KEPT)
+    steps = {
+        "out of range": (lambda x: F.embedding(x, rows), dt.tensor([1]), dt.tensor([6])),
+        "out of": (lambda x: rows[x].sum(), dt.tensor([1]), dt.tensor([-7])),
+        "target 6 is": (lambda x: F.nll_loss(rows[:1], x), dt.tensor([1]), dt.tensor([6])),
+        "between 0 and 1": (
+            lambda x: F.binary_cross_entropy(x, x), dt.tensor([0.5]), dt.tensor([1.5])
+        ),
+    }  # fmt: skip
+    for message, (fn, good, bad) in steps.items():
+        run = dt.compile(fn)
+        run(good)
+        run(good)
+        assert len(run.graphs) == 1
+        with pytest.raises((DimError, ConfigError), match=message):
+            run(bad)

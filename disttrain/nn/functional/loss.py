@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ... import ops
 from ...core import Tensor
+from ...core.gate import Primitive, gate
 from ...errors import ConfigError, ShapeError
 from ...ops.functions.args import in_float32, kinds
 from ...ops.primitives.elementwise import logaddexp
@@ -142,6 +145,21 @@ def nll_loss(
     return ops.nll_loss(input, target, weight, ignore_index, reduction)
 
 
+def _probabilities(x: Any) -> Any:
+    if x.size and not (np.min(x) >= 0 and np.max(x) <= 1):
+        raise ConfigError(
+            "binary_cross_entropy: all elements of input should be between 0 and 1; given a "
+            f"range of [{float(np.min(x)):g}, {float(np.max(x)):g}]. Apply sigmoid first, or "
+            "use binary_cross_entropy_with_logits"
+        )
+    return x
+
+
+_check_probabilities = Primitive("check_probabilities", _probabilities, ("x",))
+_check_probabilities.checks = True
+_check_probabilities.shape = lambda x: (x.shape, x.dtype)
+
+
 @in_float32
 def binary_cross_entropy(
     input: Tensor,
@@ -157,13 +175,7 @@ def binary_cross_entropy(
     kinds("binary_cross_entropy", "fV", input)
     same_type("binary_cross_entropy", input, target, weight)
     if type(input) is Tensor and not input.is_meta:
-        x = input.array
-        if x.size and not (np.min(x) >= 0 and np.max(x) <= 1):
-            raise ConfigError(
-                "binary_cross_entropy: all elements of input should be between 0 and 1; given a "
-                f"range of [{float(np.min(x)):g}, {float(np.max(x)):g}]. Apply sigmoid first, or "
-                "use binary_cross_entropy_with_logits"
-            )
+        gate(_check_probabilities, (input.detach(),), {})
     zero, one = input <= 0, input >= 1
     log_x = ops.where(zero, -100.0, ops.log(ops.where(zero, 1.0, input)).clamp(min=-100.0))
     log_y = ops.where(one, -100.0, ops.log1p(-ops.where(one, 0.0, input)).clamp(min=-100.0))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.gate import Primitive, gate
 from ...core.tensor import Tensor, wrap
 from ...errors import ConfigError, DTypeError, ShapeError
 from ..primitives import elementwise as el
@@ -276,10 +277,14 @@ def searchsorted(
     kinds("searchsorted", "biufV", *(t for t in (sorted_sequence, input) if isinstance(t, Tensor)))
     if isinstance(input, Tensor) and sorted_sequence.dtype is input.dtype:
         kinds("searchsorted", "iufV", input)
-    edges = sorted_sequence.array
+    values = input if isinstance(input, Tensor) else wrap(np.asarray(input))
+    kind = np.dtype(np.int32 if out_int32 else np.int64)
+    return gate(_search, (sorted_sequence, values, sorter), {"side": side, "kind": kind})
+
+
+def _places(edges: Any, values: Any, sorter: Any, side: str, kind: np.dtype) -> Any:
     if sorter is not None:
-        edges = np.take_along_axis(edges, sorter.array, -1)
-    values = input.array if isinstance(input, Tensor) else np.asarray(input)
+        edges = np.take_along_axis(edges, sorter, -1)
     if edges.ndim == 1:
         out = np.searchsorted(edges, values, side)
     else:
@@ -291,7 +296,11 @@ def searchsorted(
         rows = zip(edges.reshape(-1, edges.shape[-1]), values.reshape(-1, values.shape[-1]),
                    strict=True)  # fmt: skip
         out = np.array([np.searchsorted(e, v, side) for e, v in rows]).reshape(values.shape)
-    return wrap(np.asarray(out, np.int32 if out_int32 else np.int64))
+    return np.asarray(out, kind)
+
+
+_search = Primitive("searchsorted", _places, ("edges", "values", "sorter"))
+_search.shape = lambda edges, values, sorter, side, kind: (values.shape, kind)
 
 
 def bucketize(

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from ...backends.null import NullArray
+from ...context import SLOW, thread
 from ...core import dtypes
-from ...core.gate import Tracer
+from ...core.gate import Primitive, Tracer, gate
 from ...core.tensor import Tensor, wrap
 from ...errors import DimError, DTypeError, ShapeError
 from ..primitives import elementwise as el
@@ -63,17 +64,28 @@ def bounded(
         if index.is_meta or not negative:
             return index
         return el.where(el.lt(index, 0), index + size, index)
+    if thread.mode == SLOW:  # as an operation, which a capture can repeat
+        params = {"where": where, "dim": dim, "size": size, "negative": negative}
+        return gate(_check_index, (index,), params)
     array = index.array
+    checked = _within(array, where, dim, size, negative)
+    return index if checked is array else wrap(checked)
+
+
+def _within(array: Any, where: str, dim: int, size: int, negative: bool) -> Any:
     if not array.size:
-        return index
+        return array
     low, high = int(array.min()), int(array.max())
     if high >= size or low < (-size if negative else 0):
         if negative and low < -size:
             raise _out_of_range(where, low, dim, size)
         raise _out_of_range(where, high if high >= size else low, dim, size)
-    if low < 0:
-        return wrap(np.where(array < 0, array + size, array))
-    return index
+    return np.where(array < 0, array + size, array) if low < 0 else array
+
+
+_check_index = Primitive("check_index", _within, ("index",))
+_check_index.checks = True
+_check_index.shape = lambda index, **how: (index.shape, index.dtype)
 
 
 # --- x[...] with tensors and masks -------------------------------------------------------------

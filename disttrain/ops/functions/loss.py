@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from ...context import SLOW, thread
+from ...core.gate import Primitive, gate
 from ...core.tensor import Tensor, wrap
 from ...errors import ConfigError, DimError, DTypeError, ShapeError
 from ..primitives import elementwise as el
@@ -146,27 +150,40 @@ def nll_loss(
         return total
     if scale is None:
         n = flat.shape[0]
-        return total * (1.0 / n if n else np.nan)
+        return total / n if n else total * np.nan
     return total / sum_(scale, dims=(0,), keepdim=False)
 
 
 def _safe(where: str, target: Tensor, ignore: int, classes: int) -> tuple[Tensor, Tensor | None]:
     """Targets with 0 in place of those to ignore, and which count (None: all)."""
-    if not visible(target):
+    if thread.mode == SLOW or not visible(target):  # as operations, which a capture can repeat
         counted = el.ne(target, ignore)
-        return el.cast(el.where(counted, target, 0), dtype=np.dtype(np.int64)), counted
+        safe = el.cast(el.where(counted, target, 0), dtype=np.dtype(np.int64))
+        if visible(safe):
+            gate(_check_classes, (safe,), {"where": where, "ignore": ignore, "classes": classes})
+        return safe, counted
     labels = target.array.astype(np.int64, copy=False)
     if not labels.size or (labels.min() >= 0 and labels.max() < classes and ignore < 0):
         return (target if labels is target.array else wrap(labels)), None
     counted = labels != ignore
     safe = np.where(counted, labels, 0)
-    if safe.min() < 0 or safe.max() >= classes:
+    _within(safe, where, ignore, classes)
+    return wrap(safe), wrap(counted)
+
+
+def _within(safe: Any, where: str, ignore: int, classes: int) -> Any:
+    if safe.size and (safe.min() < 0 or safe.max() >= classes):
         bad = safe[(safe < 0) | (safe >= classes)][0]
         raise DimError(
             f"{where}: target {bad} is out of range; with {classes} classes it must lie in "
             f"0..{classes - 1}, or equal ignore_index={ignore}"
         )
-    return wrap(safe), wrap(counted)
+    return safe
+
+
+_check_classes = Primitive("check_classes", _within, ("safe",))
+_check_classes.checks = True
+_check_classes.shape = lambda safe, **how: (safe.shape, safe.dtype)
 
 
 __all__ = ["cross_entropy", "nll_loss"]

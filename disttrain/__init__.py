@@ -71,7 +71,7 @@ from .ops.printing import set_printoptions
 __version__ = "0.1.0"
 
 _PACKAGES = ("autograd", "compile", "data", "distributed", "func", "futures", "linalg", "metrics",
-             "nn", "optim", "serialize")  # fmt: skip
+             "nn", "optim", "profiler", "serialize")  # fmt: skip
 _ELSEWHERE = {"load": "serialize", "save": "serialize"}
 
 

@@ -31,6 +31,9 @@ T = TypeVar("T")
 RECORD, PLAIN, SLOW = 0, 1, 2
 
 DEFAULT_TIMEOUT = 1800.0
+# A wait with a deadline of at most so many seconds is a probe, which its caller expects to end.
+# Longer deadlines are safety nets: ranks that wait for each other with them are in a deadlock.
+PROBE_SECONDS = 5.0
 
 
 class Waiter:

@@ -15,7 +15,9 @@ A group is used by one thread at a time. Knows no tensors.
 
 from __future__ import annotations
 
+import functools
 import sys
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,6 +25,7 @@ import numpy as np
 
 from ..errors import ConfigError, ShapeError
 from . import arguments as check
+from . import coalesced, monitored
 from .calls import Calls
 from .reduce_ops import ReduceOp
 from .transport import Transport
@@ -46,7 +49,8 @@ class ProcessGroup:
         self.rank, self.size, self.name = transport.rank, transport.size, transport.name
         self.strict = strict_wanted() if strict is None else strict
         self._calls = Calls(self.name, transport.epoch, self.rank, self.ranks, self.strict)
-        self._num_groups = 0
+        self._num_groups = self._num_barriers = 0
+        transport.group = weakref.ref(self)
 
     def __repr__(self) -> str:
         return f"ProcessGroup({self.name!r}, rank {self.rank} of {self.size})"
@@ -305,6 +309,39 @@ class ProcessGroup:
         """Wait until every rank has come."""
         call = self._calls.get("barrier", None)
         return self.transport.barrier(call, async_op=async_op)
+
+    def all_reduce_coalesced(
+        self, arrays: Sequence[np.ndarray], op: ReduceOp = ReduceOp.SUM, *, async_op: bool = False
+    ) -> Work | None:
+        """``all_reduce`` of several arrays, those of one type in one operation."""
+        verb = functools.partial(ProcessGroup.all_reduce, self)
+        return self._together(coalesced.all_reduce(verb, arrays, op), async_op)
+
+    def all_gather_coalesced(
+        self,
+        outs: Sequence[Sequence[np.ndarray]],
+        arrays: Sequence[np.ndarray],
+        *,
+        async_op: bool = False,
+    ) -> Work | None:
+        """``outs[r][i]`` becomes rank r's ``arrays[i]``, those of one type in one operation."""
+        verb = functools.partial(ProcessGroup.all_gather, self)
+        return self._together(coalesced.all_gather(verb, outs, arrays), async_op)
+
+    def _together(self, works: list[Work], async_op: bool) -> Work | None:
+        work = Together(works)
+        if async_op:
+            return work
+        work.wait()
+        return None
+
+    def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
+        """A barrier whose ``WaitTimeout`` names the ranks that did not come (the first one, with
+        ``wait_all_ranks`` all of them). ``timeout``: seconds or a timedelta."""
+        seconds = timeout.total_seconds() if hasattr(timeout, "total_seconds") else timeout
+        number, self._num_barriers = self._num_barriers, self._num_barriers + 1
+        limit = self.timeout if seconds is None else float(seconds)
+        monitored.barrier(self, number, limit, wait_all_ranks)
 
     # -- point to point -----------------------------------------------------------------------
 

@@ -151,7 +151,8 @@ class Hub:
         self.open: list[Any] = []  # the transports of all groups that were not left
         self.disowned = False  # this is a process that the rank has forked
         self.owns_segment = False  # nobody else in this process uses it
-        self._needs: dict[int, Need] = {}  # what each thread of this rank waits for now
+        # what each thread of this rank waits for now, and for how long
+        self._needs: dict[int, tuple[Need, float | None]] = {}
         self._watch: Watch | None = None
         self._rank_context = context.current()
         self._rank_context.waiter.interrupts.append(self.check)
@@ -197,7 +198,7 @@ class Hub:
             return
         thread = threading.get_ident()
         outer = self._needs.get(thread)
-        self._needs[thread] = need
+        self._needs[thread] = need, timeout
         try:
             context.wait_until(ready, need.what, timeout)
         finally:
@@ -212,17 +213,20 @@ class Hub:
         if self._watch is not None:
             self._watch()
         failure = self.segment.failure()
-        need = self._needs.get(threading.get_ident())
+        need, _ = self._needs.get(threading.get_ident(), (None, None))
         if failure is not None and failure.rank != self.rank:
             self._end_wait(need, failure)
         elif need is not None:
             self.detective.look(need, self._all_needs)
 
     def _all_needs(self) -> list[Need]:
-        """What this rank waits for, of which anything would free it; empty while it does not wait,
-        since some thread of it may still do something."""
+        """What this rank waits for, of which anything would free it; empty where it may go on all
+        the same, since a wait is only a probe or some thread may still do something."""
         needs = dict(self._needs)
-        return [] if others_may_move(set(needs)) else list(needs.values())
+        probes = any(
+            limit is not None and limit <= context.PROBE_SECONDS for _, limit in needs.values()
+        )
+        return [] if probes or others_may_move(set(needs)) else [need for need, _ in needs.values()]
 
     def _end_wait(self, need: Need | None, failure: Any) -> None:
         """A rank has failed. What it died of may be an error that this rank must raise itself:

@@ -47,7 +47,6 @@ from .channel import (
     last_word,
 )
 from .control import Segment
-from .deadlock import Edge
 from .header import Call, hash64
 from .hub import Hub, Need, next_start
 from .mailbox import Mailbox
@@ -58,6 +57,7 @@ from .shm_steps import (
     Parts,
     Staging,
     Steps,
+    Task,
     meet,
     pull,
     reduce_large,
@@ -118,50 +118,6 @@ def connect_alone(timeout: float = context.DEFAULT_TIMEOUT) -> ShmTransport:
     return transport
 
 
-class _Task(Work):
-    """An operation in a transport's queue: a generator of the needs it waits for, in turn."""
-
-    __slots__ = ("need", "outcome", "owner", "steps")
-
-    def __init__(self, owner: ShmTransport, steps: Steps, result: Any) -> None:
-        super().__init__()
-        self.owner, self.steps = owner, steps
-        self.need: Need | None = None
-        self.outcome: tuple = (result, None)
-
-    def advance(self) -> bool:
-        """Go on until a need is not met; True when nothing is left to do."""
-        while True:
-            try:
-                if self.need is not None and not self.need():
-                    return False
-                self.need = next(self.steps)
-            except StopIteration:
-                return True
-            except BaseException as error:
-                self.outcome = (None, error)
-                if not isinstance(error, Exception):
-                    raise  # KeyboardInterrupt is for the program, and ends this work too
-                return True
-
-    def _poll(self) -> None:
-        self.owner.hub.progress()
-
-    def _block(self, timeout: float | None) -> None:
-        self.owner.wait(self, timeout)
-
-    # As the ``Need`` of who waits for it: what the head of the queue waits for, since all go
-    # in order.
-    def __call__(self) -> bool:
-        return self._done
-
-    def what(self) -> str:
-        return self.owner.head_need().what()
-
-    def edges(self) -> list[Edge]:
-        return self.owner.head_need().edges()
-
-
 class ShmTransport(Transport):
     """One group of ranks over shared memory."""
 
@@ -174,7 +130,7 @@ class ShmTransport(Transport):
         self.channel, self.hub, self.mailbox = channel, channel.hub, mailbox
         self._is_world = is_world
         self._staging = Staging(channel)
-        self._queue: deque[_Task] = deque()
+        self._queue: deque[Task] = deque()
         self._reducers: dict[tuple, Any] = {}
         self._broken = ""
         self._words = self.hub.words
@@ -440,7 +396,7 @@ class ShmTransport(Transport):
 
     def _run(self, steps: Steps, async_op: bool, result: Any) -> Work | None:
         if async_op:
-            task = _Task(self, steps, result)
+            task = Task(self, steps, result)
             with self.hub.lock:
                 self._queue.append(task)
                 if len(self._queue) == 1:
@@ -483,7 +439,7 @@ class ShmTransport(Transport):
         try:
             self.hub.wait(need, self.timeout if timeout is None else timeout)
         except BaseException as error:
-            retry = isinstance(need, _Task) and isinstance(error, TimeoutError)
+            retry = isinstance(need, Task) and isinstance(error, TimeoutError)
             if not retry:
                 self._break(error)
             raise

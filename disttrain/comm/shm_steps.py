@@ -4,13 +4,14 @@ A generator runs to its next ``yield need`` and is resumed when that need is met
 waiting in a synchronous call, whenever the rank comes by in an asynchronous one. Same code, same
 order of arithmetic, same bits.
 
-``Operation`` is one collective that a rank has entered: its exposed data and its header. Knows
-channels and arrays; the verbs are in ``shm.py``.
+``Operation`` is one collective that a rank has entered: its exposed data and its header. ``Task``
+is one in a transport's queue. Knows channels and arrays; the verbs are in ``shm.py``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -27,8 +28,10 @@ from .channel import (
     STAGED,
     Channel,
 )
+from .deadlock import Edge
 from .header import Call
 from .hub import Need
+from .work import Work
 
 SMALL_BYTES = PAYLOAD_BYTES
 CHUNK_BYTES = 1 << 20  # one chunk of the ring
@@ -381,3 +384,47 @@ def pull(
         op.staging.ring_seq = seq
     if op.mode == DIRECT:
         yield channel.need(FINISHED, seq)
+
+
+class Task(Work):
+    """An operation in a transport's queue: a generator of the needs it waits for, in turn."""
+
+    __slots__ = ("need", "outcome", "owner", "steps")
+
+    def __init__(self, owner: Any, steps: Steps, result: Any) -> None:
+        super().__init__()
+        self.owner, self.steps = owner, steps
+        self.need: Need | None = None
+        self.outcome: tuple = (result, None)
+
+    def advance(self) -> bool:
+        """Go on until a need is not met; True when nothing is left to do."""
+        while True:
+            try:
+                if self.need is not None and not self.need():
+                    return False
+                self.need = next(self.steps)
+            except StopIteration:
+                return True
+            except BaseException as error:
+                self.outcome = (None, error)
+                if not isinstance(error, Exception):
+                    raise  # KeyboardInterrupt is for the program, and ends this work too
+                return True
+
+    def _poll(self) -> None:
+        self.owner.hub.progress()
+
+    def _block(self, timeout: float | None) -> None:
+        self.owner.wait(self, timeout)
+
+    # As the ``Need`` of who waits for it: what the head of the queue waits for, since all go
+    # in order.
+    def __call__(self) -> bool:
+        return self._done
+
+    def what(self) -> str:
+        return self.owner.head_need().what()
+
+    def edges(self) -> list[Edge]:
+        return self.owner.head_need().edges()

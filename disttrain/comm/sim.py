@@ -28,9 +28,6 @@ from .worker_env import STRICT_SLOT
 # A rank that waits also moves its share of what is in flight, piece by piece, so one round in which
 # nobody's wait ends does not prove that nobody can go on. So many in a row do.
 ROUNDS_IN_VAIN = 2000
-# A wait with a deadline of at most so many seconds is a probe, which its caller expects to end:
-# time moves for it. Longer deadlines are safety nets, and nobody going on is a deadlock.
-PROBE_SECONDS = 5.0
 SIM_ARENA_BYTES = 1 << 30  # addresses; pages exist once they are touched
 
 
@@ -111,7 +108,7 @@ class Scheduler:
         self.moved()
         events = [t.wake_at for t in alive if t.wake_at is not None and t.wake_at > self.clock]
         waiting = [t for t in alive if t.what is not None]
-        events += [t.deadline for t in waiting if events or t.limit <= PROBE_SECONDS]
+        events += [t.deadline for t in waiting if events or t.limit <= context.PROBE_SECONDS]
         if events:
             self.clock = max(self.clock, min(events))
             return [t for t in alive if t.wake_at is None or t.wake_at <= self.clock]
@@ -155,7 +152,7 @@ class SimWaiter(context.Waiter):
             if scheduler.failed:
                 for check in list(self.interrupts):
                     check()
-            if scheduler.clock > start and scheduler.clock >= task.deadline:
+            if scheduler.clock >= task.deadline and (scheduler.clock > start or limit <= 0):
                 task.what = None
                 raise WaitTimeout(f"waited {limit:g} s for {what()}; the deadline passed")
             scheduler.idle.add(task.rank)

@@ -30,7 +30,8 @@ This file knows numpy arrays; no shared memory, no sockets.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -51,6 +52,7 @@ class Transport(ABC):
         """``epoch``: how often the job was restarted; part of every header."""
         self.rank, self.size, self.name = rank, size, name
         self.timeout, self.epoch = timeout, epoch
+        self.group: Callable[[], Any] = lambda: None  # a weak reference to whom it moves data for
 
     def allocate(self, nbytes: int) -> np.ndarray:
         """uint8 memory which this transport moves best (shared, pinned ...); freed by its last

@@ -6,13 +6,16 @@ from ..comm.sim import Simulation, simulate
 from ..comm.store import FileStore, HashStore, PrefixStore, Store, TCPStore
 from ..comm.work import Work
 from ..errors import CollectiveMismatch, CommError, Deadlock, PeerFailed, StoreError, WaitTimeout
+from .backend import Backend, DebugLevel, get_debug_level
 from .collectives import (
     P2POp,
     all_gather,
+    all_gather_coalesced,
     all_gather_into_tensor,
     all_gather_object,
     all_gather_single,
     all_reduce,
+    all_reduce_coalesced,
     all_to_all,
     all_to_all_single,
     barrier,
@@ -58,3 +61,7 @@ from .state import (
     new_group,
     new_subgroups,
 )
+from .stores import rendezvous
+
+# PyTorch's names for what goes wrong between ranks. A store that times out raises ``WaitTimeout``.
+DistError = DistBackendError = DistNetworkError = DistStoreError = CommError

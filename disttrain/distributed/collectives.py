@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import context
 from ..comm.group import ProcessGroup
 from ..comm.reduce_ops import ReduceOp
 from ..comm.work import Done, Work
 from ..core.tensor import Tensor, note_read
 from ..core.writes import touched
-from ..errors import ConfigError, DeviceError, WaitTimeout
+from ..errors import ConfigError, DeviceError
 from . import objects
 from .state import GroupMember, group_or_default
 
@@ -224,17 +223,35 @@ def barrier(
 def monitored_barrier(
     group: ProcessGroup | None = None, timeout: Any = None, wait_all_ranks: bool = False
 ) -> None:
-    """A barrier whose ``WaitTimeout`` names the ranks that did not come."""
-    g = group_or_default(group)
-    before = g.timeout
-    if timeout is not None:
-        g.timeout = timeout.total_seconds() if hasattr(timeout, "total_seconds") else float(timeout)
-    try:
-        g.barrier()
-    except WaitTimeout as error:
-        raise WaitTimeout(f"monitored_barrier on rank {context.current().rank}: {error}") from None
-    finally:
-        g.timeout = before
+    """A barrier whose ``WaitTimeout`` names the ranks that did not come (the first one, with
+    ``wait_all_ranks`` all of them). The group can be used afterwards."""
+    if not _outsider(group):
+        group_or_default(group).monitored_barrier(timeout, wait_all_ranks)
+
+
+def all_reduce_coalesced(
+    tensors: list[Tensor], op: ReduceOp = ReduceOp.SUM, group: ProcessGroup | None = None,
+    async_op: bool = False,
+) -> Work | None:  # fmt: skip
+    """``all_reduce`` of several tensors in one operation per type."""
+    if _outsider(group):
+        return None
+    arrays = _arrays("all_reduce_coalesced", tensors, True)
+    work = group_or_default(group).all_reduce_coalesced(arrays, op, async_op=async_op)
+    return _handed(work, async_op)
+
+
+def all_gather_coalesced(
+    output_tensor_lists: list[list[Tensor]], input_tensor_list: list[Tensor],
+    group: ProcessGroup | None = None, async_op: bool = False,
+) -> Work | None:  # fmt: skip
+    """``output_tensor_lists[r][i]`` becomes rank r's ``input_tensor_list[i]``."""
+    if _outsider(group):
+        return None
+    outs = [_arrays("all_gather_coalesced", row, True) for row in output_tensor_lists]
+    arrays = _arrays("all_gather_coalesced", input_tensor_list, False)
+    work = group_or_default(group).all_gather_coalesced(outs, arrays, async_op=async_op)
+    return _handed(work, async_op)
 
 
 # --- point to point ----------------------------------------------------------------------------

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from urllib.parse import parse_qs, urlsplit
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from ..comm.store import FileStore, Store, TCPStore
-from ..comm.worker_env import WorkerEnv
-from ..errors import ConfigError
+from ..comm.store.base import seconds
+from ..comm.worker_env import WorkerEnv, read_worker_env
+from ..errors import ConfigError, StoreError
 
 
 def store_for(url: str, place: WorkerEnv, timeout: float) -> Store:
@@ -31,3 +35,36 @@ def store_for(url: str, place: WorkerEnv, timeout: float) -> Store:
     else:
         raise ConfigError(f"init_method={url!r}: needed is env://, tcp://host:port or file:///path")
     return TCPStore(host, port, place.world_size, place.rank == 0, timeout=timeout)
+
+
+def rendezvous(
+    url: str, rank: int = -1, world_size: int = -1, timeout: timedelta | float | None = None
+) -> Iterator[tuple[Store, int, int]]:
+    """Where a URL says that ranks meet: (store, rank, world size), as an iterator.
+
+    "env://", "tcp://host:port" and "file:///path" take rank and size from the arguments, the query
+    ("?rank=0&world_size=2") or, for "env://", the environment. Raises ``ConfigError``.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("env", "tcp", "file"):
+        raise StoreError(f"No rendezvous handler for {parts.scheme}://; use env, tcp or file")
+    return _meeting(url, parts, rank, world_size, timeout)
+
+
+def _meeting(
+    url: str, parts: SplitResult, rank: int, world_size: int, timeout: Any
+) -> Iterator[tuple[Store, int, int]]:
+    asked = parse_qs(parts.query)
+    rank = int(asked["rank"][0]) if "rank" in asked else rank
+    size = int(asked["world_size"][0]) if "world_size" in asked else world_size
+    if parts.scheme == "file" and not parts.path:
+        raise ConfigError(f"rendezvous({url!r}): path missing")
+    if parts.scheme == "tcp" and parts.port is None:
+        raise ConfigError(f"rendezvous({url!r}): port number missing")
+    if parts.scheme != "env" and (rank < 0 or size < 0):
+        what = "rank" if rank < 0 else "size"
+        raise ConfigError(f"rendezvous({url!r}): {what} parameter missing")
+    place = read_worker_env(None, rank, size)
+    store = store_for(url, place, seconds(timeout))
+    yield store, place.rank, place.world_size
+    raise ConfigError(f"rendezvous({url!r}): ranks meet once; a second meeting was asked for")

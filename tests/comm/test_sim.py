@@ -11,7 +11,7 @@ from comm.conformance import Conformance, Failures
 from disttrain import context
 from disttrain.comm import shm, sim
 from disttrain.comm.group import ProcessGroup
-from disttrain.errors import ConfigError, Deadlock, LaunchError
+from disttrain.errors import ConfigError, Deadlock, LaunchError, WaitTimeout
 from support.ranks import Outcome, values
 
 
@@ -70,6 +70,23 @@ def test_time_is_virtual() -> None:
 
     run = sim.simulate(body, 3)
     assert run.results == [1000.0, 2000.0, 3000.0] and run.seconds == 3000.0
+
+
+def test_a_wait_without_patience_ends_at_once() -> None:
+    def body() -> float:
+        group = world()
+        if group.rank == 0:
+            work = group.irecv(np.zeros(1), 1)
+            with pytest.raises(WaitTimeout):
+                work.wait(0.0)
+            group.barrier()
+            work.wait(0.5)
+        else:
+            group.barrier()
+            group.send(np.zeros(1), 0)
+        return context.now()
+
+    assert sim.simulate(body, 2).results == [0.0, 0.0]
 
 
 def test_a_deadlock_says_what_each_rank_waits_for() -> None:

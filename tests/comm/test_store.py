@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import socket
@@ -18,6 +19,7 @@ from disttrain.comm.store import (
     HashStore,
     Limits,
     PrefixStore,
+    Store,
     StoreServer,
     TCPStore,
     hello,
@@ -42,13 +44,14 @@ def store(request, tmp_path):
 
 
 def test_set_get_check_delete(store):
+    own = store.num_keys()  # TCP and file stores keep one for themselves, as PyTorch's do
     store.set("a", "text")
     store.set("b", b"\x00\xff")
     assert (store.get("a"), store.get("b")) == (b"text", b"\x00\xff")
     assert store.check(["a", "b"]) and not store.check(["a", "c"])
-    assert store.num_keys() == 2
+    assert store.num_keys() == own + 2
     assert store.delete_key("a") and not store.delete_key("a")
-    assert store.num_keys() == 1
+    assert store.num_keys() == own + 1
 
 
 def test_add_counts_and_stays_readable(store):
@@ -100,13 +103,14 @@ def test_counting_from_many_threads_loses_nothing(store):
 
 
 def test_limits_are_named(store):
+    own = store.num_keys()
     with pytest.raises(StoreError, match="value_bytes"):
         store.set("big", bytes((1 << 20) + 1))
     with pytest.raises(StoreError, match="key_bytes"):
         store.set("k" * 2000, "v")
     with pytest.raises(StoreError, match="bytes or str"):
         store.set("k", 3)
-    assert store.num_keys() == 0
+    assert store.num_keys() == own
 
 
 def test_total_size_and_keys_per_request_are_bounded():
@@ -302,7 +306,7 @@ def test_strangers_are_cut_off_without_a_reply(server, garbage):
         s.sendall(garbage)
         assert closed(s)
     with closing(connect(server)) as store:
-        assert store.num_keys() == 0
+        assert store.num_keys() == 1  # that of the store itself
 
 
 def test_silence_and_dripping_bytes_end_with_the_handshake_time(server):
@@ -373,7 +377,7 @@ def test_announced_gigabytes_and_malformed_requests_end_the_connection(server):
             with pytest.raises(StoreError, match="connection broke"):
                 store.get("a", 5)
     with closing(connect(server)) as store:
-        assert store.num_keys() == 0
+        assert store.num_keys() == 1  # that of the store itself
 
 
 def test_decoding_arbitrary_bytes_only_ever_refuses():
@@ -392,3 +396,60 @@ def test_decoding_arbitrary_bytes_only_ever_refuses():
             refused += 1
     assert refused > 3000 and table.nbytes <= 10_000
     assert table.apply((GET, [b"nowhere"], ())) is None
+
+
+class Own(Store):
+    """A program's own store, with the least that PyTorch asks for."""
+
+    def __init__(self):
+        super().__init__()
+        self.kept = {}
+
+    def set(self, key, value):
+        self.kept[key] = value
+
+    def get(self, key):
+        return self.kept[key]
+
+    def compare_set(self, key, expected, desired):
+        if self.kept.get(key, b"") == expected:
+            self.kept[key] = desired
+        return self.kept[key]
+
+
+def test_a_part_of_somebodys_own_store():
+    own = Own()
+    store = PrefixStore("a", PrefixStore("b", own))
+    assert not store.has_extended_api() and PrefixStore("p", HashStore()).has_extended_api()
+    store.multi_set(["x", "y"], ["1", b"2"])
+    store.append("x", "3")
+    store.append("z", b"4")
+    assert own.kept == {"b/a/x": b"13", "b/a/y": b"2", "b/a/z": b"4"}
+    assert store.multi_get(["x", "z"]) == [b"13", b"4"]
+    with pytest.raises(NotImplementedError, match="Own must define the methods"):
+        store.add("n", 1)
+
+
+def test_a_file_store_removes_its_file_when_nobody_uses_it(tmp_path):
+    path = tmp_path / "store"
+    first, second = FileStore(path, 2), FileStore(path, 2)
+    first.set("k", "v")
+    del first
+    gc.collect()
+    assert second.get("k") == b"v"
+    del second
+    gc.collect()
+    assert not path.exists()
+
+
+def test_a_file_store_may_be_made_anew_at_any_moment(tmp_path):
+    """Removed by the last user while others come: what these write is never lost."""
+
+    def body(rank):
+        for k in range(60):
+            store = FileStore(tmp_path / "store", 3)
+            store.set(f"{rank}/{k}", b"x")
+            assert store.get(f"{rank}/{k}", 5) == b"x"
+            store.close()
+
+    run_ranks(3, body)

@@ -1,9 +1,12 @@
 """Every verb on Tensors, on simulated ranks: what goes in, what each rank has afterwards."""
 
+from datetime import timedelta
+
 import pytest
 
 import disttrain as dt
 from disttrain import distributed as dist
+from disttrain.errors import WaitTimeout
 
 N = 3
 
@@ -187,3 +190,87 @@ def test_what_is_received_counts_as_a_write():
             loss.backward()
 
     on_ranks(body)
+
+
+def test_several_tensors_in_one_call():
+    def body(rank):
+        xs = [mine(rank), dt.ones(2, 3) * (1j * rank), dt.ones(1, dtype=dt.int64), mine(rank, 0)]
+        dist.all_reduce_coalesced(xs)
+        outs = [[dt.zeros(2), dt.zeros(1, 2)] for _ in range(N)]
+        work = dist.all_gather_coalesced(
+            outs, [mine(rank), mine(rank).reshape(1, 2)], async_op=True
+        )
+        work.wait()
+        return xs[0].tolist(), xs[1][1, 2].item(), xs[2].tolist(), [values(row) for row in outs]
+
+    gathered = [[row, [row]] for row in ALL]
+    assert on_ranks(body) == [([6.0, 6.0], 3j, [3], gathered)] * N
+
+
+def test_monitored_barrier_names_who_is_missing():
+    """And leaves the group usable."""
+
+    def body(rank):
+        dist.monitored_barrier(timeout=5.0)
+        said = ""
+        for everyone in (False, True):
+            try:
+                if rank == 0 or (rank == 1 and not everyone):
+                    dist.monitored_barrier(timeout=timedelta(seconds=1), wait_all_ranks=everyone)
+            except WaitTimeout as error:
+                said += str(error)
+            dist.barrier()
+        total = mine(rank)
+        dist.all_reduce(total)
+        return said, total.tolist()
+
+    results = on_ranks(body)
+    assert [total for _, total in results] == [[6.0, 6.0]] * N
+    first, second, third = (said for said, _ in results)
+    assert "Rank 2 failed to pass monitoredBarrier in 1000 ms" in first
+    assert "Ranks 1, 2 failed to pass monitoredBarrier in 1000 ms" in first
+    assert "Rank 1 successfully reached monitoredBarrier, but received errors" in second
+    assert third == ""
+
+
+def test_names_of_backends():
+    assert dist.Backend("GLOO") == dist.Backend.GLOO == "gloo"
+    for wrong in (None, 3, ["gloo"]):
+        with pytest.raises(ValueError, match="the name of a backend is needed"):
+            dist.Backend(wrong)
+
+
+def test_debug_level(monkeypatch):
+    monkeypatch.delenv("TORCH_DISTRIBUTED_DEBUG", raising=False)
+    assert dist.get_debug_level() is dist.DebugLevel.OFF
+    monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "detail")
+    assert dist.get_debug_level() is dist.DebugLevel.DETAIL
+    monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "loud")
+    with pytest.raises(ValueError, match="OFF, INFO, DETAIL"):
+        dist.get_debug_level()
+
+
+def test_rendezvous(tmp_path, monkeypatch):
+    url = f"file://{tmp_path}/store?world_size=2"
+    (a, rank_a, _), (b, rank_b, size) = (next(dist.rendezvous(f"{url}&rank={r}")) for r in (0, 1))
+    a.set("key", "value")
+    assert (rank_a, rank_b, size, b.get("key")) == (0, 1, 2, b"value")
+    for name, value in {"RANK": "0", "WORLD_SIZE": "1", "MASTER_PORT": "0"}.items():
+        monkeypatch.setenv(name, value)
+    meeting = dist.rendezvous("env://")
+    store, rank, size = next(meeting)
+    assert (rank, size) == (0, 1)
+    store.close()
+    with pytest.raises(ValueError, match="a second meeting"):
+        next(meeting)
+    with pytest.raises(RuntimeError, match="No rendezvous handler for odd"):
+        dist.rendezvous("odd://")
+    wrong = {
+        "file://?rank=0&world_size=1": "path missing",
+        "file:///tmp/x?world_size=1": "rank parameter missing",
+        "tcp://127.0.0.1:1?rank=0": "size parameter missing",
+        "tcp://127.0.0.1?rank=0&world_size=1": "port number missing",
+    }
+    for url, what in wrong.items():
+        with pytest.raises(ValueError, match=what):
+            next(dist.rendezvous(url))

@@ -17,6 +17,7 @@ import os
 import pickle
 import select
 import signal
+import socket
 import struct
 import sys
 import time
@@ -180,3 +181,10 @@ def _dump(report: tuple) -> bytes:
         told = RuntimeError(f"{type(error).__name__}: {error}" if error else f"result: {problem}")
         data = pickle.dumps((None, told, text or str(problem)))
     return struct.pack("<Q", len(data)) + data
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]

@@ -48,7 +48,13 @@ class Store:
 
     def _call(self, request: Request, timeout: float) -> list[bytes]:
         """Carry out one request; a ``GET`` blocks until its keys are there."""
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"Not implemented. {type(self).__name__} must define the methods that are used of it"
+        )
+
+    def has_extended_api(self) -> bool:
+        """Whether ``append``, ``multi_get`` and ``multi_set`` are there."""
+        return type(self)._call is not Store._call
 
     def _ask(self, op: int, keys: Sequence[str | bytes], *values: bytes) -> list[bytes]:
         return self._call((op, [as_bytes(k) for k in keys], values), self._timeout)
@@ -93,6 +99,7 @@ class Store:
         self._ask(APPEND, [key], as_bytes(value))
 
     def num_keys(self) -> int:
+        """How many keys there are. Stores that count their users keep one more key for that."""
         return int(self._ask(COUNT, [])[0])
 
     def multi_get(self, keys: Sequence[str], timeout: Timeout = None) -> list[bytes]:
@@ -118,16 +125,76 @@ class Store:
 
 
 class PrefixStore(Store):
-    """A part of another store: its keys have ``prefix/`` in front there."""
+    """A part of another store: its keys have ``prefix/`` in front there.
+
+    Uses that store's public methods only, so it may be anybody's.
+    """
 
     def __init__(self, prefix: str, store: Store) -> None:
-        super().__init__(store.timeout)
         self.prefix, self.underlying_store = prefix, store
 
-    def _call(self, request: Request, timeout: float) -> list[bytes]:
-        op, keys, values = request
-        front = self.prefix.encode() + b"/"
-        return self.underlying_store._call((op, [front + k for k in keys], values), timeout)
+    def _key(self, key: str | bytes) -> str:
+        text = key.decode() if isinstance(key, bytes) else key
+        return f"{self.prefix}/{text}"
+
+    @property
+    def timeout(self) -> timedelta:
+        return self.underlying_store.timeout
+
+    def set_timeout(self, timeout: Timeout) -> None:
+        self.underlying_store.set_timeout(timeout)
+
+    def has_extended_api(self) -> bool:
+        return self.underlying_store.has_extended_api()
+
+    def set(self, key: str, value: str | bytes) -> None:
+        self.underlying_store.set(self._key(key), as_bytes(value))
+
+    def get(self, key: str, timeout: Timeout = None) -> bytes:
+        given = () if timeout is None else (timeout,)
+        return self.underlying_store.get(self._key(key), *given)
+
+    def add(self, key: str, amount: int = 1) -> int:
+        return self.underlying_store.add(self._key(key), amount)
+
+    def check(self, keys: Sequence[str]) -> bool:
+        return self.underlying_store.check([self._key(k) for k in keys])
+
+    def compare_set(self, key: str, expected: str | bytes, desired: str | bytes) -> bytes:
+        store = self.underlying_store
+        return store.compare_set(self._key(key), as_bytes(expected), as_bytes(desired))
+
+    def delete_key(self, key: str) -> bool:
+        return self.underlying_store.delete_key(self._key(key))
+
+    def num_keys(self) -> int:
+        return self.underlying_store.num_keys()
+
+    def append(self, key: str, value: str | bytes) -> None:
+        if self.has_extended_api():
+            self.underlying_store.append(self._key(key), as_bytes(value))
+            return
+        expected, more = b"", as_bytes(value)
+        while (now := self.compare_set(key, expected, expected + more)) != expected + more:
+            expected = now
+
+    def multi_get(self, keys: Sequence[str], timeout: Timeout = None) -> list[bytes]:
+        if self.has_extended_api():
+            given = () if timeout is None else (timeout,)
+            return self.underlying_store.multi_get([self._key(k) for k in keys], *given)
+        return [self.get(key, timeout) for key in keys]
+
+    def multi_set(self, keys: Sequence[str], values: Sequence[str | bytes]) -> None:
+        if self.has_extended_api():
+            told = [as_bytes(value) for value in values]
+            self.underlying_store.multi_set([self._key(k) for k in keys], told)
+            return
+        for key, value in zip(keys, values, strict=True):
+            self.set(key, value)
+
+    def wait(self, keys: Sequence[str], timeout: Timeout = None) -> None:
+        given = () if timeout is None else (timeout,)
+        self.underlying_store.wait([self._key(k) for k in keys], *given)
 
 
 def keys_text(keys: Sequence[bytes]) -> str:

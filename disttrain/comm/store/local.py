@@ -48,8 +48,8 @@ class FileStore(Store):
 
     The file is a log of the changes, so a process that is killed while it writes leaves at most
     an incomplete last entry, which the next writer drops. Give each job a fresh path: a file that
-    an earlier job left behind still holds its keys. ``close`` removes the file when
-    ``world_size`` was given and the last of the stores on it closes.
+    an earlier job left behind still holds its keys. Where ``world_size`` was given, the file goes
+    with the last of the stores on it (``close``, or its end as an object).
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class FileStore(Store):
         self.path = os.fspath(file_name)
         self._counted = world_size > 0
         self._table, self._read = Table(), 0
-        self._lock = threading.Lock()
+        self._lock, self._owner = threading.Lock(), os.getpid()
         if self._counted:
             self._ask(ADD, [_USERS], b"1")
 
@@ -86,10 +86,18 @@ class FileStore(Store):
 
     def close(self) -> None:
         """Remove the file if this was the last store on it."""
-        if self._counted and os.path.exists(self.path):
+        if self._counted and self._owner == os.getpid() and os.path.exists(self.path):
             self._counted = False
-            if int(self._ask(ADD, [_USERS], b"-1")[0]) <= 0:
-                os.unlink(self.path)
+            self._ask(ADD, [_USERS], b"-1")
+
+    def __del__(self) -> None:
+        try:
+            self.close()
+        except (AttributeError, StoreError):  # it was never whole, or the file is gone
+            return
+
+    def num_keys(self) -> int:
+        return super().num_keys() + self._counted  # the one that counts the stores
 
     def _change(self, request: Request, timeout: float) -> list[bytes] | None:
         with self._open(fcntl.LOCK_EX, timeout) as fd:
@@ -105,6 +113,8 @@ class FileStore(Store):
                 self._table, self._read = Table(), 0  # read it all again next time
                 raise StoreError(f"FileStore at {self.path}: cannot write: {error}") from None
             self._read += len(record)
+            if request[1] == [_USERS] and answer is not None and int(answer[0]) <= 0:
+                os.unlink(self.path)  # while nobody else can come in
             return answer
 
     def _catch_up(self, timeout: float) -> None:
@@ -143,18 +153,23 @@ class FileStore(Store):
     @contextmanager
     def _open(self, lock: int, timeout: float) -> Iterator[int]:
         """The open file, locked. A new description each time, so threads exclude each other too."""
-        try:
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            fd = os.open(self.path, flags, 0o600)
-        except OSError as error:
-            raise StoreError(f"FileStore at {self.path}: cannot open: {error}") from None
-        try:
-            context.wait_until(
-                lambda: _try_lock(fd, lock), lambda: f"the lock of {self.path}", timeout
-            )
-            yield fd
-        finally:
-            os.close(fd)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        while True:
+            try:
+                fd = os.open(self.path, flags, 0o600)
+            except OSError as error:
+                raise StoreError(f"FileStore at {self.path}: cannot open: {error}") from None
+            try:
+                _lock(fd, lock, self.path, timeout)
+                if os.fstat(fd).st_nlink:  # else its last user has removed it meanwhile
+                    yield fd
+                    return
+            finally:
+                os.close(fd)
+
+
+def _lock(fd: int, lock: int, path: str, timeout: float) -> None:
+    context.wait_until(lambda: _try_lock(fd, lock), lambda: f"the lock of {path}", timeout)
 
 
 def _try_lock(fd: int, lock: int) -> bool:

@@ -320,8 +320,9 @@ def _listen(host: str, port: int) -> socket.socket:
         return listener
     except OSError as error:
         raise StoreError(
-            f"store: cannot listen on {host}:{port}: {error.strerror or error}. Give a free port "
-            "(0 takes any) and an address of this machine"
+            f"The server socket has failed to listen on any local network address: {host}:{port}: "
+            f"{error.strerror or error}. Give a free port (0 takes any) and an address of this "
+            "machine"
         ) from None
 
 

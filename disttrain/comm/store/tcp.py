@@ -17,7 +17,7 @@ import threading
 import time
 
 from ... import context
-from ...errors import StoreError, WaitTimeout
+from ...errors import ConfigError, StoreError, WaitTimeout
 from . import hello
 from .base import DEFAULT_TIMEOUT, Store, Timeout, keys_text, seconds
 from .server import StoreServer, peer_uid
@@ -35,7 +35,7 @@ class TCPStore(Store):
     ``world_size``: the master waits until so many stores (its own too) have joined, unless
     ``wait_for_workers`` is false. ``port`` 0 takes a free one (see ``.port``). With ``token`` (32
     secret bytes) the store listens on ``host_name``; without one it serves this machine and this
-    user only.
+    user only. ``use_libuv`` names one of PyTorch's two servers; here is one for both.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class TCPStore(Store):
         timeout: Timeout = DEFAULT_TIMEOUT,
         wait_for_workers: bool = True,
         *,
+        use_libuv: bool = True,
         token: bytes | None = None,
         job_id: str = "",
         epoch: int = 0,
@@ -55,6 +56,7 @@ class TCPStore(Store):
         _check_arguments(port, world_size, is_master, token)
         self.host = host_name if token is not None else "127.0.0.1"
         self.port, self.is_master, self.epoch = port, is_master, epoch
+        self.libuvBackend = use_libuv
         self._job, self._token = hello.job_hash(job_id), token
         self._server: StoreServer | None = None
         self._owner = os.getpid()
@@ -100,6 +102,9 @@ class TCPStore(Store):
         if self._server is not None and self._owner == os.getpid():
             self._server.close()
             self._server = None
+
+    def num_keys(self) -> int:
+        return super().num_keys() + 1  # the one that counts who has joined
 
     def _call(self, request: Request, timeout: float) -> list[bytes]:
         link = self._take_link(timeout)
@@ -204,6 +209,11 @@ class TCPStore(Store):
 def _check_arguments(
     port: int, world_size: int | None, is_master: bool, token: bytes | None
 ) -> None:
+    if world_size == 0:
+        raise ConfigError(
+            "TCPStore world size cannot be 0: world_size=0 given; give the number of stores that "
+            "shall join, or None"
+        )
     if not 0 <= port <= 65535 or (port == 0 and not is_master):
         raise StoreError(
             f"TCPStore: port {port} given; 1 to 65535 is needed, or 0 (any free one) on the master"

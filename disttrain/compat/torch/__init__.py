@@ -136,6 +136,10 @@ def _autograd() -> dict[str, Shim]:
         **_module(
             "torch.autograd.gradcheck", source, "gradcheck", "gradgradcheck", "GradcheckError"
         ),
+        "torch.autograd.profiler": Shim("torch.autograd.profiler").take(dt.profiler),
+        "torch.profiler": Shim("torch.profiler")
+        .take(dt.profiler, ["ProfilerActivity", "record_function"])
+        .give(profile=dt.profiler.Profiler),
         "torch.func": Shim("torch.func").take(dt.func),
     }
 

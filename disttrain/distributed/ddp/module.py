@@ -14,7 +14,7 @@ import numpy as np
 
 from ... import context, nn, tree
 from ...core.tensor import Tensor
-from ...errors import CollectiveMismatch, ConfigError
+from ...errors import AutogradError, CollectiveMismatch
 from .. import objects
 from ..state import group_or_default
 from .buckets import ParamMeta, plan_buckets
@@ -36,8 +36,8 @@ class DistributedDataParallel(nn.Module):
     ``find_unused_parameters``: allow parameters that a forward does not use. ``broadcast_buffers``:
     take rank 0's buffers before each forward. ``gradient_as_bucket_view`` is always so here.
 
-    Raises ``ConfigError`` without trainable parameters, ``CollectiveMismatch`` (on every rank) when
-    the ranks hold different ones.
+    Raises ``AutogradError`` without trainable parameters, ``CollectiveMismatch`` (on every rank)
+    when the ranks hold different ones.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class DistributedDataParallel(nn.Module):
         self.require_backward_grad_sync = True
         named = [(n, p) for n, p in module.named_parameters() if p.requires_grad]
         if not named:
-            raise ConfigError(
+            raise AutogradError(
                 "DistributedDataParallel: the module has no parameter that requires grad; there is "
                 "nothing to synchronise, so use the module as it is"
             )

@@ -48,6 +48,7 @@ class Reducer:
         self.left: list[int] = []
         self.works: list[Any] = []
         self.locally_unused: set[int] = set()
+        self.accumulated: set[int] = set()  # with gradients of backwards that were not synced
         for i, p in enumerate(self.params):
             p._node.store = self._store(i)
 
@@ -96,6 +97,8 @@ class Reducer:
                 view._st.version += 1
             if sync:
                 self._ready(i)
+            else:
+                self.accumulated.add(i)
 
         return store
 
@@ -149,10 +152,13 @@ class Reducer:
         for i in self.locally_unused:
             if used is not None and used[i]:
                 self.params[i]._grad = self.place[i][1]
+        self.accumulated.clear()
 
     def _used_anywhere(self) -> np.ndarray:
+        """How many ranks have used each parameter since the last synced backward."""
+        kept = {i for i in self.accumulated if self.params[i]._grad is not None}
         used = np.ones(len(self.params), np.int32)
-        used[list(self.locally_unused)] = 0
+        used[list(self.locally_unused - kept)] = 0
         self.group.all_reduce(used)
         return used
 

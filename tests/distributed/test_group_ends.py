@@ -1,0 +1,215 @@
+"""How ranks end, what their children and their threads may do: on real processes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import disttrain as dt
+from disttrain import distributed as dist
+from disttrain.compat.torch import spawn as mp
+from disttrain.errors import CollectiveMismatch, CommError, ConfigError, LaunchError, WaitTimeout
+from launcher import launch
+from support.ranks import free_port
+
+LARGE = 400_000  # float32: several chunks of a ring
+
+# -- ranks that end --------------------------------------------------------------------------------
+
+
+def vanish(how: str) -> None:
+    dist.init_process_group()
+    x = dt.ones(3)
+    dist.all_reduce(x)
+    if dist.get_rank() == 2:
+        if how == "exec":
+            os.execv(sys.executable, [sys.executable, "-c", ""])
+        os._exit(0)
+    dist.all_reduce(x)
+
+
+@pytest.mark.parametrize("how", ["exit", "exec"])
+def test_a_rank_that_ends_without_a_word_is_named(how):
+    with pytest.raises(LaunchError) as error:
+        launch(lambda: vanish(how), 3)
+    assert "rank 2" in str(error.value).splitlines()[0]
+    for rank in (0, 1):
+        assert f"also rank {rank}: PeerFailed: all_reduce(" in str(error.value)
+    assert str(error.value).count("rank 2 has ended: its process is gone") == 2
+
+
+def spawned(rank: int, port: int) -> None:
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    dist.init_process_group("gloo", rank=rank, world_size=3)
+    x = dt.ones(3)
+    dist.all_reduce(x)
+    if rank == 2:
+        os._exit(0)
+    dist.all_reduce(x)
+
+
+def test_without_a_launcher_too():
+    with pytest.raises(mp.ProcessRaisedException, match="rank 2 has ended: its process is gone"):
+        mp.start_processes(spawned, (free_port(),), nprocs=3, start_method="fork")
+
+
+def test_who_is_done_may_go():
+    """The last call is a broadcast: its root needs nobody's answer, the slow ones come later."""
+
+    def body():
+        dist.init_process_group()
+        me = dist.get_rank()
+        x = dt.full((3,), float(me))
+        dist.broadcast(x, src=2)
+        if me == 0:
+            time.sleep(0.4)
+        pair = dist.group.WORLD.split(0 if me < 2 else None)
+        if pair is not None:
+            pair.barrier()
+        return x[0].item()
+
+    assert launch(body, 3) == [2.0] * 3
+
+
+# -- processes that a rank forks -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["raises", "exits", "uses the group", "leaves the group"])
+def test_a_forked_child_does_not_speak_for_its_rank(how):
+    def body():
+        dist.init_process_group()
+        me, n = dist.get_rank(), dist.get_world_size()
+        if me == 1:
+            child = os.fork()
+            if child == 0:
+                assert dist.get_rank() == 1  # what a dataset may ask
+                if how == "raises":
+                    raise ValueError("in the child")
+                if how == "exits":
+                    sys.exit(3)
+                if how == "leaves the group":
+                    dist.destroy_process_group()
+                    sys.exit(0)
+                with pytest.raises(CommError, match="the process that this one was forked from"):
+                    dist.all_reduce(dt.ones(3))
+                with pytest.raises(ConfigError, match="was forked from rank 1"):
+                    dist.init_process_group()
+                dist.init_process_group(init_method="tcp://127.0.0.1:1", rank=0, world_size=1)
+                dist.all_reduce(dt.ones(3))
+                os._exit(7)
+            _, status = os.waitpid(child, 0)
+            code = {"raises": 1, "exits": 3, "uses the group": 7, "leaves the group": 0}[how]
+            assert os.waitstatus_to_exitcode(status) == code
+        else:
+            time.sleep(0.3)  # the child could do its harm
+        x = dt.ones(LARGE)
+        dist.all_reduce(x)
+        dist.destroy_process_group()
+        return x[0].item() == n
+
+    assert launch(body, 2) == [True, True]
+
+
+# -- threads ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("who", ["main", "thread", "timer", "pool"])
+def test_a_thread_that_computes_may_still_free_the_others(who):
+    """Rank 0 is in two groups with two threads; the others call them one after the other."""
+
+    def body():
+        dist.init_process_group()
+        first, second = (dist.new_group([0, 1, 2]) for _ in range(2))
+        a, b = dt.ones(2), dt.ones(3)
+
+        def late():
+            time.sleep(0.8)
+            dist.all_reduce(b, group=second)
+
+        def early():
+            dist.all_reduce(a, group=first)
+
+        if dist.get_rank():
+            dist.all_reduce(b, group=second)
+            dist.all_reduce(a, group=first)
+        elif who == "main":
+            other = threading.Thread(target=early)
+            other.start()
+            late()
+            other.join()
+        elif who == "timer":
+            timer = threading.Timer(0.8, dist.all_reduce, (b,), {"group": second})
+            timer.start()
+            early()
+            timer.join()
+        elif who == "pool":
+            with ThreadPoolExecutor(2) as pool:
+                for done in [pool.submit(early), pool.submit(late)]:
+                    done.result()
+        else:
+            other = threading.Thread(target=late)
+            other.start()
+            early()
+            other.join()
+        dist.destroy_process_group()
+        return a.tolist() + b.tolist()
+
+    assert launch(body, 3) == [[3.0] * 5] * 3
+
+
+def test_a_wait_that_will_end_is_no_deadlock():
+    """Rank 0 gives up an impossible wait after a second, and then frees the others."""
+
+    def body():
+        dist.init_process_group()
+        x = dt.ones(2)
+        if dist.get_rank() == 0:
+            work = dist.irecv(dt.zeros(2), 1)
+            with pytest.raises(WaitTimeout):
+                work.wait(1.0)
+            dist.all_reduce(x)
+            work.wait()
+        else:
+            dist.all_reduce(x)
+            dist.send(x, 0)
+        dist.destroy_process_group()
+        return x.tolist()
+
+    assert launch(body, 2) == [[2.0, 2.0]] * 2
+
+
+@pytest.mark.parametrize("how", ["join", "both wait", "pool", "anyone"])
+def test_a_deadlock_of_threads_is_proven(how):
+    def body():
+        dist.init_process_group(timeout=50.0)
+        groups = [dist.new_group([0, 1]) for _ in range(3)]
+
+        def call(i):
+            dist.all_reduce(dt.ones(2), group=groups[i])
+
+        if dist.get_rank():
+            if how == "anyone":
+                dist.recv(dt.ones(2))
+            call(2)
+        elif how == "pool":
+            with ThreadPoolExecutor(3) as pool:
+                pool.submit(int).result()  # its thread stays
+                for done in [pool.submit(call, i) for i in (0, 1)]:
+                    done.result()
+        else:
+            other = threading.Thread(target=call, args=(0,))
+            other.start()
+            if how != "join":
+                call(1)
+            other.join()
+            raise CollectiveMismatch("seen by the thread")
+
+    started = time.monotonic()
+    with pytest.raises(LaunchError, match="ranks wait for each other"):
+        launch(body, 2)
+    assert time.monotonic() - started < 40  # not by the deadline

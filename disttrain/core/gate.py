@@ -36,7 +36,7 @@ from ..errors import (
 from ..trace import call_site
 from .node import NOTHING, Node, Output, next_seq
 from .saved import pack_node
-from .tensor import Size, Storage, Tensor, wrap
+from .tensor import Size, Storage, Tensor, context_recording, wrap
 from .writes import touched
 
 _new = object.__new__
@@ -122,7 +122,6 @@ class Tracer(Tensor):
 
     interp: Any
     inner: Any
-    viewed = False  # shares memory with another tracer, so a write would have to reach both
 
     @property
     def array(self) -> Any:  # type: ignore[override]
@@ -173,10 +172,31 @@ class Tracer(Tensor):
         return value
 
     def detach(self) -> Tensor:
+        self.graph_node()
         return self.interp.detached(self)
 
     def alias(self) -> Tensor:
+        self.graph_node()
         return self.interp.lift_like(self)
+
+    def take(self, value: Tracer, node: Any) -> None:
+        """Become ``value``, at the place ``node`` of the graph, as an in-place write does it."""
+        for name, part in value.__dict__.items():
+            if not name.startswith("_"):
+                self.__dict__[name] = part
+        self._node = node
+
+    def _refresh_node(self) -> None:
+        """What this is a view of was written to: view it again."""
+        if self._view is not None:
+            source, prim, part, params = self._view
+            if part is not None:
+                prim, params = prim.part(params, part)
+            source.graph_node()
+            with context_recording():
+                new = prim(source, **params)
+            self.take(new, new._node)
+        self._gen = self._st.gen  # type: ignore[union-attr]
 
     def _data(self) -> Tensor:
         return self.detach()
@@ -401,8 +421,11 @@ def _slow(prim: Primitive, args: tuple, params: dict) -> Any:
             thread.before_write(args[i])
     top = None
     for a in args:
-        if isinstance(a, Tracer) and (top is None or a.interp.level > top.level):
-            top = a.interp
+        if isinstance(a, Tracer):
+            if a._st is not None and a._st.gen != a._gen:
+                a._refresh_node()
+            if top is None or a.interp.level > top.level:
+                top = a.interp
     if prim.random:
         top = _drawing(top)
     if top is not None:
@@ -412,9 +435,10 @@ def _slow(prim: Primitive, args: tuple, params: dict) -> Any:
         if prim.mutates:
             return out
         if prim.view and getattr(args[0], "interp", None) is top:
-            args[0].viewed = True
-            for o in out if isinstance(out, tuple) else (out,):
-                o.viewed = True
+            st = args[0].storage_cell()
+            for i, o in enumerate(out if prim.multi else (out,)):
+                o._st, o._gen = st, st.gen
+                o._view = (args[0], prim, i if prim.multi else None, params)
     else:
         out = _through(prim, args, params, len(thread.stack))
         if prim.mutates:

@@ -20,7 +20,7 @@ from ..ops.functions import create
 from ..ops.primitives.elementwise import conj
 from ..ops.primitives.views import expand, reshape
 from .functions import push_function
-from .levels import Level, check, followed, leave_private
+from .levels import Level, check, followed, leave_private, settle
 
 _new = object.__new__
 
@@ -192,7 +192,7 @@ def jvp(
     level = Forward()
     with level.running():
         inputs = [level.wrap(p, t) for p, t in zip(leaves, given, strict=True)]
-        result = func(*rebuild(inputs))
+        result = settle(func(*rebuild(inputs)))
     aux = None
     if has_aux:
         result, aux = result

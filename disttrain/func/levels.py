@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from .. import context
+from .. import context, tree
 from ..core.gate import Tracer
 from ..core.node import AccumulateGrad, Output
 from ..core.tensor import Tensor
@@ -83,6 +83,15 @@ class Level:
         finally:
             thread.stack = before
             thread.refresh()
+
+
+def settle(result: Any) -> Any:
+    """``result`` with views brought up to date that an in-place write has changed: to be called
+    while the level still runs."""
+    for leaf in tree.leaves(result):
+        if isinstance(leaf, Tracer):
+            leaf.graph_node()
+    return result
 
 
 def innermost() -> Level | None:

@@ -20,7 +20,7 @@ from ..ops.functions import join, split
 from ..ops.primitives.batching import front
 from ..ops.primitives.views import expand, permute, reshape
 from .functions import batch_function
-from .levels import Level, check
+from .levels import Level, check, settle
 
 _new = object.__new__
 
@@ -242,7 +242,7 @@ def _run(
     level = Batch(size, randomness)
     with level.running():
         inputs = [x if d is None else level.wrap(x, d) for x, d in zip(leaves, dims, strict=True)]
-        result = func(*rebuild(inputs), **kwargs)
+        result = settle(func(*rebuild(inputs), **kwargs))
     outs, unflatten = tree.flatten(result)
     places = _places(out_dims, result)
     return unflatten([_leave(level, o, d) for o, d in zip(outs, places, strict=True)])

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.gate import Tracer
 from ..core.tensor import Tensor, wrap
 from ..core.writes import check_inplace, touched
 from . import api
@@ -90,6 +91,10 @@ def _reshaped(name: str, fn: Callable) -> Callable:
         if out is self:
             return self
         node, seen = out.graph_node(), self._view is not None or aliased
+        if isinstance(self, Tracer):
+            self._view = (self.leave_behind(), *out._view[1:])
+            self.take(out, node)
+            return self
         touched(self)  # a gradient that needs the old shape must not read the new one
         if seen and out._view is not None:
             self._view = (self.leave_behind(), *out._view[1:])

@@ -48,7 +48,7 @@ CASES |= {
     "polygamma": (1,), "igamma": ("y",), "igammac": ("y",), "addmm": ("square", "y"),
     "addr": ("pair of", "row of"), "addmv": ("square", "two"),
 }  # fmt: skip
-NO_GRADIENT = {"heaviside", "nextafter"}  # of no argument, in PyTorch too
+NO_GRADIENT = {"heaviside", "nextafter", "igamma", "igammac"}  # of the tensor; in PyTorch too
 
 
 def arguments(spec, grad):

@@ -158,10 +158,9 @@ def test_in_place_operations_on_values_of_a_transform():
         h.reshape(2, 2).add_(1)
         return h
 
-    with pytest.raises(errors.CaptureError, match="shares memory"):
-        func.vmap(through_a_view)(wrap(A))
+    close(func.vmap(through_a_view)(wrap(A)), A * 2 + 1)
     outside = wrap(np.zeros(4))
-    with pytest.raises(errors.CaptureError, match="in-place"):
+    with pytest.raises(errors.CaptureError, match="from outside"):
         func.vmap(lambda a: outside.add_(a))(wrap(A))
 
 

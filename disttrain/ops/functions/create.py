@@ -12,6 +12,7 @@ import numpy as np
 from ...backends.null import NullArray
 from ...core import dtypes
 from ...core.device import usable
+from ...core.gate import Tracer
 from ...core.tensor import Size, Tensor, note_read, wrap
 from ...errors import ConfigError, DTypeError, ShapeError
 from ..primitives import views
@@ -213,7 +214,13 @@ complex_ = (builtins.complex, np.complexfloating)
 def _like(make: Any, input: Tensor, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
     kind = input.dtype if dtype is None else dtypes.as_dtype(dtype)
     where = input.device if device is None else device
-    return _filled(make, tuple(input.shape), kind, where, requires_grad)
+    out = _beside(input, _filled(make, tuple(input.shape), kind, where, False))
+    return out.requires_grad_() if requires_grad else out
+
+
+def _beside(input: Tensor, made: Tensor) -> Tensor:
+    """``made`` at the level of ``input``: values inside a transform can be written to it there."""
+    return input.interp.lift(made) if isinstance(input, Tracer) else made
 
 
 def zeros_like(
@@ -338,7 +345,9 @@ def new_like(make: Any, input: Tensor, size: Sequence, **options: Any) -> Tensor
     options.setdefault("dtype", None)
     options["dtype"] = options["dtype"] or input.dtype
     options["device"] = options.get("device") or input.device
-    return make(*size, **options)
+    wanted = options.pop("requires_grad", False)
+    out = _beside(input, make(*size, **options))
+    return out.requires_grad_() if wanted else out
 
 
 def construct(

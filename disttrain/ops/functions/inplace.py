@@ -61,7 +61,8 @@ def overwrite(name: str, self: Tensor, compute: Callable, *args: Any, **params: 
     for a in args:
         check_overlap(name, self, a)
     since = next_seq()
-    write(name, self, compute(self, *args, **params), recording, since)
+    old = _old_value(self) if recording and thread.saving else self  # hooks pack it at once
+    write(name, self, compute(old, *args, **params), recording, since)
     return self
 
 
@@ -120,11 +121,11 @@ def write(
     come from ``target``, whose old value then gets a gradient of zeros, as in PyTorch.
     """
     value = fit_to(name, target, value)
-    if isinstance(target, Tracer) or isinstance(value, Tracer):
-        _replace_inner(name, target, value)
-        return
     if recording and since is not None:
         _keep_old(target, value.graph_node(), since)
+    if isinstance(target, Tracer) or isinstance(value, Tracer):
+        _write_traced(name, target, value, recording, whole)
+        return
     gate(assign, (target, value.detach() if recording else value), {})
     if recording:
         move_graph(target, value, whole)
@@ -169,6 +170,8 @@ def _rank(kind: np.dtype) -> int:
 def check_overlap(name: str, target: Tensor, source: Any) -> None:
     """Refuse, as PyTorch does, to read what is being written when the two lie shifted."""
     if not isinstance(source, Tensor) or source._st is None or source._st is not target._st:
+        return
+    if isinstance(target, Tracer):
         return
     a, b = layout(target), layout(source)
     if a is b or a.__class__ is not ndarray or not a.size or not b.size:
@@ -215,7 +218,9 @@ def _keep_old(target: Tensor, node: Any, since: int) -> None:
 
 
 def _lies_in(t: Tensor, target: Tensor) -> bool:
-    if isinstance(t, Tracer) or t.array.__class__ is not ndarray:
+    if isinstance(t, Tracer) or isinstance(target, Tracer):
+        return t is target or (t._st is not None and t._st is target._st)
+    if t.array.__class__ is not ndarray:
         return False
     return t is target or np.may_share_memory(t.array, target.array)
 
@@ -223,7 +228,7 @@ def _lies_in(t: Tensor, target: Tensor) -> bool:
 def _old_value(t: Tensor) -> Tensor:
     node = t.graph_node()
     with no_grad():
-        copy = el.copy(t)
+        copy = t.alias() if isinstance(t, Tracer) else el.copy(t)
     copy._node = node
     return copy
 
@@ -237,12 +242,14 @@ def _replace_saved(node: Node, i: int, value: Tensor) -> None:
 
 
 # --- the graph ---------------------------------------------------------------------------------
-def _replace_inner(name: str, target: Tensor, value: Tensor) -> None:
-    if not isinstance(target, Tracer) or target.viewed:
+def _write_traced(name: str, target: Tensor, value: Tensor, recording: bool, whole: bool) -> None:
+    """Inside a transform nothing is overwritten: the base becomes a new value, which its views
+    find when they are next used."""
+    if not isinstance(target, Tracer):
         raise CaptureError(
-            f"{name}: inside a transform an in-place operation may only change a whole tensor "
-            "that depends on a transformed input and shares memory with no other (views of it "
-            "included); use the out-of-place form, or .clone() it first"
+            f"{name}: a value of {value.interp} cannot be written to a tensor from outside it "  # type: ignore[attr-defined]
+            f"(shape {list(target.shape)}); use the out-of-place form, or make the tensor from a "
+            "value inside, for example with x.new_zeros or zeros_like"
         )
     own = isinstance(value, Tracer) and value.interp is target.interp
     if not own and isinstance(value, Tracer) and value.interp.level > target.interp.level:
@@ -251,7 +258,24 @@ def _replace_inner(name: str, target: Tensor, value: Tensor) -> None:
             "the out-of-place form"
         )
     value = value if own else target.interp.lift(value)
-    target.__dict__.update({k: v for k, v in value.__dict__.items() if k != "_view"})
+    base, chain = _chain(target)
+    node = base.graph_node()
+    if chain or whole:
+        value = view_write(base, value, chain=chain)
+    base.take(value, value.graph_node() if recording else node)
+    st = base.storage_cell()
+    st.version += 1
+    st.gen += 1
+    base._gen = st.gen
+
+
+def _chain(target: Tensor) -> tuple[Any, tuple]:
+    """What ``target`` is a view of, and by which steps."""
+    chain, base = [], target
+    while base._view is not None:
+        base, prim, part, params = base._view
+        chain.append((prim, params) if part is None else prim.part(params, part))
+    return base, tuple(reversed(chain))
 
 
 def move_graph(target: Tensor, value: Tensor, whole: bool = False) -> None:
@@ -270,13 +294,9 @@ def move_graph(target: Tensor, value: Tensor, whole: bool = False) -> None:
             st.gen += 1
             target._gen = st.gen
         return
-    chain, base = [], target
-    while base._view is not None:
-        base, prim, _, params = base._view
-        chain.append((prim, params))
-    chain.reverse()
+    base, chain = _chain(target)
     before = base.graph_node()
-    _attach_write(base, before, value, tuple(chain))
+    _attach_write(base, before, value, chain)
     base._st.gen += 1
     base._gen = base._st.gen
     if base._retains:

@@ -8,13 +8,11 @@ import numpy as np
 
 from ...context import SLOW, thread
 from ...core.fast import viewed
-from ...core.gate import Tracer
 from ...core.tensor import Tensor, wrap
 from ...errors import DimError
 from ..primitives import views
-from ..primitives.write import view_write
 from .gathering import index_get, index_put
-from .inplace import check_writeable, copy_, fill_, overwrite, records, write
+from .inplace import check_writeable, copy_, fill_, overwrite
 
 _BASIC = (int, slice, type(None), type(Ellipsis))
 _BOUNDS = (int, type(None))
@@ -123,9 +121,6 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     items, basic = _items(key)
     if basic:
         _check(self, items)
-        if isinstance(self, Tracer) or isinstance(value, Tracer):
-            _write_traced(self, items, value)
-            return
         region = views.getitem(self, index=items)
         if isinstance(value, Tensor):
             copy_(region, _squeezed(value, region.ndim))
@@ -138,19 +133,6 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     if not isinstance(value, Tensor):
         value = _as_tensor(value, self)
     overwrite("setitem", self, index_put, items, value)
-
-
-def _write_traced(self: Tensor, items: tuple, value: Any) -> None:
-    """Inside a transform: the whole tensor, with the region replaced."""
-    region = ((views.getitem, {"index": items}),)
-    was_viewed = getattr(self, "viewed", False)
-    old = views.getitem(self, index=items)
-    if not isinstance(value, Tensor):
-        value = _as_tensor(value, old)
-    value = views.expand(_squeezed(value, old.ndim), shape=tuple(old.shape))
-    if isinstance(self, Tracer):
-        self.viewed = was_viewed  # ``old`` is ours alone
-    write("setitem", self, view_write(self, value, chain=region), records(self, value))
 
 
 def _squeezed(value: Tensor, ndim: int) -> Tensor:

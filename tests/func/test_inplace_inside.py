@@ -1,0 +1,113 @@
+"""In-place operations inside vmap, jvp and their compositions: written tensors, views made before
+and after, buffers made inside. Expectations: the same function without writes, or written out."""
+
+from __future__ import annotations
+
+import pytest
+
+import disttrain as dt
+from disttrain import func
+from disttrain.errors import AutogradError, CaptureError
+
+
+def through_views(x):
+    y = x * 1
+    tail, flat = y[1:], y.view(-1)
+    tail.mul_(3.0)
+    flat.add_(tail.sum())
+    return y
+
+
+def through_views_plainly(x):
+    y = dt.cat([x[:1], x[1:] * 3.0])
+    return y + y[1:].sum()
+
+
+def view_made_before(x):
+    y = x * 1
+    v = y[1:]
+    y.mul_(x)
+    return v
+
+
+def running(x):
+    y = x * 1
+    for i in range(1, 3):
+        y[i] += y[i - 1]
+    return y
+
+
+def buffer(x):
+    b = dt.zeros_like(x)
+    b.copy_(x)
+    b[0] = x[1]
+    return b.mul_(x)
+
+
+def without_diagonal(x):
+    y = x.outer(x)
+    y.diagonal().zero_()
+    return y
+
+
+def pieces(x):
+    y = x * 1
+    a, b, c = y.split(1)
+    y.mul_(2.0)
+    return a + b * c
+
+
+CASES = {
+    "through views": (through_views, through_views_plainly),
+    "view made before": (view_made_before, lambda x: (x * x)[1:]),
+    "running sum": (running, lambda x: x.cumsum(0)),
+    "buffer": (buffer, lambda x: dt.stack([x[1], x[1], x[2]]) * x),
+    "diagonal": (without_diagonal, lambda x: x.outer(x) * (1 - dt.eye(3))),
+    "pieces": (pieces, lambda x: (x[:1] + x[1:2] * x[2:] * 2) * 2),
+    "activation": (lambda x: dt.nn.functional.silu(x * 1, inplace=True), dt.nn.functional.silu),
+    "fill": (lambda x: (x * 1).fill_(3.0), lambda x: x * 0 + 3),
+    "mask": (lambda x: (x * 1).masked_fill_(x > 1, 0.0), lambda x: dt.where(x > 1, 0.0, x)),
+    "shape": (lambda x: (x * 1).unsqueeze_(0).mul_(2), lambda x: x[None] * 2),
+    "index_add": (
+        lambda x: (x * 1).index_add_(0, dt.tensor([0, 0]), x[:2]),
+        lambda x: dt.stack([2 * x[0] + x[1], x[1], x[2]]),
+    ),
+}  # fmt: skip
+TRANSFORMS = {
+    "vmap": lambda f, x: func.vmap(f)(x),
+    "vmap twice": lambda f, x: func.vmap(func.vmap(f))(dt.stack([x, x + 1])),
+    "jvp": lambda f, x: dt.cat([t.reshape(-1) for t in func.jvp(f, (x[0],), (x[1],))]),
+    "jacrev": lambda f, x: func.jacrev(f)(x[0]),
+    "jacfwd": lambda f, x: func.jacfwd(f)(x[0]),
+    "vmap of grad": lambda f, x: func.vmap(func.grad(lambda r: (f(r) ** 2).sum()))(x),
+    "grad of vmap": lambda f, x: func.grad(lambda m: (func.vmap(f)(m) ** 2).sum())(x),
+    "hessian": lambda f, x: func.hessian(lambda r: (f(r) ** 3).sum())(x[0]),
+}
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize("name", CASES)
+def test_as_without_writes(name, transform):
+    written, plain = CASES[name]
+    x = dt.tensor([[0.5, 1.5, -2.0], [3.0, -1.0, 0.25]], dtype=dt.float64)
+    found, wanted = TRANSFORMS[transform](written, x), TRANSFORMS[transform](plain, x)
+    assert dt.allclose(found, wanted, rtol=1e-10, atol=1e-12)
+    assert x.tolist() == [[0.5, 1.5, -2.0], [3.0, -1.0, 0.25]]
+
+
+def test_what_a_rule_keeps_is_not_overwritten_unnoticed():
+    def f(x):
+        y = x * 1
+        z = y * y
+        y.mul_(2.0)
+        return z.sum()
+
+    with pytest.raises(AutogradError, match="modified by an inplace operation"):
+        func.vmap(func.grad(f))(dt.ones(2, 3))
+
+
+def test_a_tensor_from_outside_is_not_written_to():
+    outside = dt.zeros(3)
+    with pytest.raises(CaptureError, match="from outside"):
+        func.vmap(lambda x: outside.add_(x))(dt.ones(2, 3))
+    assert outside.tolist() == [0, 0, 0]

@@ -27,8 +27,9 @@ def floating(a):
     return isinstance(a, np.ndarray) and a.dtype == np.float64
 
 
-# What may not vary: class weights, and the order of the incomplete gamma function.
-FIXED = {"cross_entropy": (2,), "cross_entropy_backward": (2,), "igamma": (0,)}
+# What may not vary: class weights, and what no derivative is known for.
+FIXED = {"cross_entropy": (2,), "cross_entropy_backward": (2,), "igamma": (0,),
+         "heaviside": (0, 1)}  # fmt: skip
 
 
 def positions(name, args, wanted):

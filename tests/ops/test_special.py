@@ -14,3 +14,9 @@ def test_the_order_of_the_incomplete_gamma_function_has_no_derivative():
         dt.igamma(a, x).sum().backward()
     dt.igamma(a.detach(), x).sum().backward()
     assert x.grad is not None
+
+
+def test_a_step_function_without_a_derivative_says_so():
+    a, b = dt.ones(3, requires_grad=True), dt.ones(3)
+    with pytest.raises(AutogradError, match=r"heaviside.*first argument is not implemented"):
+        (dt.heaviside(a, b) + a).sum().backward()

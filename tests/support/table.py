@@ -96,8 +96,9 @@ _MADE = {
 
 _WHOLE = {"bitwise_not"}
 
-# Arguments that the rules treat as constants, or refuse: class weights, the order of igamma.
-CONSTANT = {"cross_entropy": {2}, "cross_entropy_backward": {3, 4}, "igamma": {0}}
+# Arguments that the rules treat as constants (class weights), or whose derivative they refuse.
+CONSTANT = {"cross_entropy": {2}, "cross_entropy_backward": {3, 4}, "igamma": {0},
+            "heaviside": {0, 1}}  # fmt: skip
 
 
 def settle(name: str, args: tuple, params: dict) -> tuple:

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...errors import AutogradError
 from ..declare import binary, primitive, unary
-from .elementwise import exp, log, sign, where
+from .elementwise import cast_like, eq, exp, log, ne, sign, where
 
 _BERNOULLI = [1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510]
 
@@ -185,15 +185,20 @@ i1 = unary(
 )  # fmt: skip
 
 
-def _no_derivative(g: Any) -> Any:
-    raise AutogradError(
-        "igamma: the derivative by its first argument (input) is not implemented, nor is it in "
-        "PyTorch; detach() it"
-    )
+def _no_derivative(name: str, which: str) -> Any:
+    """A rule that refuses: a gradient that is silently 0 would be worse."""
+
+    def rule(g: Any) -> Any:
+        raise AutogradError(
+            f"{name}: the derivative by its {which} argument is not implemented, nor is it in "
+            "PyTorch; detach() that argument"
+        )
+
+    return rule
 
 
 igamma = binary(
-    "igamma", _wide(_igamma), _no_derivative,
+    "igamma", _wide(_igamma), _no_derivative("igamma", "first"),
     lambda g, a, b: g * exp((a - 1) * log(b) - b - lgamma(a)), floating=True, samples=_pair,
 )  # fmt: skip
 copysign = binary(
@@ -212,8 +217,14 @@ def _heaviside(a: Any, b: Any) -> Any:
     return np.where(np.equal(a, 0), b, np.greater(a, 0)).astype(np.result_type(a, b))
 
 
-heaviside = binary("heaviside", _heaviside, samples=_pair, takes="biufV")
-nextafter = binary("nextafter", np.nextafter, samples=_pair, takes="fV")
+heaviside = binary(
+    "heaviside", _heaviside, _no_derivative("heaviside", "first"),
+    _no_derivative("heaviside", "second"), samples=_pair, takes="biufV",
+)  # fmt: skip
+nextafter = binary(
+    "nextafter", np.nextafter, lambda g, a, b: g * cast_like(ne(a, b), g),
+    lambda g, a, b: g * cast_like(eq(a, b), g), samples=_pair, takes="fV",
+)  # fmt: skip
 
 
 def _whole(rng: np.random.Generator) -> list:

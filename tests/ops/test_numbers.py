@@ -339,3 +339,65 @@ def test_the_norm_of_gradients_has_their_type(kind):
     total = dt.nn.utils.clip_grad_norm_([p], 1.0)
     assert total.dtype is kind and total.item() == 400
     np.testing.assert_allclose(p.grad.float().numpy(), 0.5, rtol=0.01)
+
+
+# --- odd values --------------------------------------------------------------------------------
+INF, NAN = math.inf, math.nan
+ODD = {
+    "sign": (lambda x: dt.sign(x), [NAN, -INF, -0.0, 3.0], [0.0, -1.0, 0.0, 1.0]),
+    "sgn": (lambda x: dt.sgn(x), [NAN, INF], [0.0, 1.0]),
+    "remainder": (lambda x: x % 2, [-2.0, -3.0, INF, NAN, -0.0], [-0.0, 1.0, NAN, NAN, -0.0]),
+    "remainder of infinity": (lambda x: x % INF, [3.0, -3.0], [3.0, INF]),
+    "fmod": (lambda x: dt.fmod(x, 2), [-3.0, INF, -0.0], [-1.0, NAN, -0.0]),
+    "floor_divide": (lambda x: x // 0.0, [1.0, -1.0, 0.0, NAN], [INF, -INF, NAN, NAN]),
+    "heaviside": (lambda x: dt.heaviside(x, x * 0 + 0.5), [NAN, -1.0, 0.0, 2.0], [0, 0, 0.5, 1]),
+    "maximum": (lambda x: dt.maximum(x, x * 0 + 1), [NAN, -INF, 2.0], [NAN, NAN, 2.0]),
+    "clamp": (lambda x: x.clamp(-1, 1), [NAN, INF, -INF, 0.5], [NAN, 1.0, -1.0, 0.5]),
+    "clamp nan": (lambda x: x.clamp(min=NAN), [1.0, 2.0], [NAN, NAN]),
+    "clamp crossed": (lambda x: x.clamp(3, 2), [1.0, 5.0], [2.0, 2.0]),
+    "xlogy": (lambda x: dt.xlogy(x, dt.zeros(3)), [0.0, 2.0, NAN], [0.0, -INF, NAN]),
+    "pow": (lambda x: x**0.5, [INF, 0.0, -1.0], [INF, 0.0, NAN]),
+    "pow zero": (lambda x: x**0, [NAN, INF, 0.0], [1.0, 1.0, 1.0]),
+    "logsumexp": (lambda x: x.logsumexp(0), [INF, 1.0], INF),
+    "logsumexp of none": (lambda x: x.logsumexp(0), [-INF, -INF], -INF),
+    "softmax": (lambda x: x.softmax(0), [INF, 1.0], [NAN, NAN]),
+    "log_softmax": (lambda x: x.log_softmax(0), [-INF, 0.0], [-INF, 0.0]),
+    "amax": (lambda x: x.amax(), [1.0, NAN, INF], NAN),
+    "argmax": (lambda x: x.argmax(), [1.0, NAN, INF], 1),
+    "nansum": (lambda x: x.nansum(), [1.0, NAN, 2.0], 3.0),
+    "sigmoid": (lambda x: dt.sigmoid(x), [-INF, INF, -80.0], [0.0, 1.0, 1.8048513878454153e-35]),
+    "logaddexp": (lambda x: dt.logaddexp(x, x), [INF, -INF, 0.0], [INF, -INF, math.log(2)]),
+    "round": (lambda x: dt.round(x), [0.5, 1.5, -2.5, INF], [0.0, 2.0, -2.0, INF]),
+    "nan_to_num": (lambda x: dt.nan_to_num(x, 7.0, 1.0, -1.0), [NAN, INF, -INF], [7, 1, -1]),
+    "unique": (lambda x: dt.unique(x), [NAN, 1.0, NAN, 1.0], [1.0, NAN, NAN]),
+    "sort": (lambda x: x.sort().values, [NAN, INF, -INF], [-INF, INF, NAN]),
+    "lerp": (lambda x: dt.lerp(x, x * 0 + 2, 1.0), [5.0, 1e30], [2.0, 2.0]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64], ids=lambda k: k.__name__)
+@pytest.mark.parametrize("name", ODD)
+def test_odd_values(name, kind):
+    """On whole arrays, on every second element of one, and with the sign of zero."""
+    run, given, want = ODD[name]
+    for x in (np.array(given, kind), np.repeat(np.array(given, kind), 2)[::2]):
+        got = run(dt.from_numpy(x)).numpy()
+        np.testing.assert_allclose(got, np.array(want), rtol=1e-6)
+        if got.dtype == kind and not np.isnan(got).any():
+            assert (np.signbit(got) == np.signbit(np.array(want, kind))).all()
+
+
+def test_limits_of_integers():
+    small = dt.tensor([-128, 127], dtype=dt.int8)
+    assert (-small).tolist() == [-128, -127] and small.abs().tolist() == [-128, 127]
+    assert (small + 1).tolist() == [-127, -128] and small.sum().item() == -1
+    assert (2 ** dt.tensor([3, -1, 7], dtype=dt.int8)).dtype is dt.int8
+    big = dt.tensor([2**63 - 1, -(2**63)])
+    assert (big + 1).tolist() == [-(2**63), -(2**63) + 1]
+    assert big.max().item() == 2**63 - 1 and big.sort().values.tolist() == [-(2**63), 2**63 - 1]
+    with pytest.raises(RuntimeError):
+        dt.tensor([1], dtype=dt.uint8) ** -1
+    with pytest.raises(RuntimeError):
+        dt.tensor([1], dtype=dt.uint8) ** 300
+    assert dt.tensor([0.0, NAN, 0.5]).bool().tolist() == [False, True, True]
+    assert dt.tensor([-1.5, 300.0]).to(dt.uint8).tolist() == [255, 44]

@@ -12,7 +12,7 @@ from ...core import Algebra, dtypes, fast
 from ...core.gate import gate
 from ...core.tensor import Tensor, wrap
 from ...core.wide import is_half
-from ...errors import ConfigError, DTypeError
+from ...errors import ConfigError, DTypeError, NumberError
 from ..primitives import elementwise as el
 from ..primitives.aliases import imag, real
 from ..promotion import fitted, no_bool, refuse, result_type, same_type
@@ -77,6 +77,13 @@ def _power(prim: Any, args: tuple, params: dict) -> Tensor:
     a, b = args
     if b is True and isinstance(a, Tensor) and a.meta()[1].kind == "b":
         return el.copy(a)
+    if isinstance(a, Tensor) and a.meta()[1].kind in "iu" and b.__class__ is int:
+        fitted("pow", b, a.dtype)
+        if b < 0:
+            raise NumberError(
+                f"pow: integers to the negative integer power {b} given; convert the tensor with "
+                ".float() first"
+            )
     return gate(prim, args, params)
 
 

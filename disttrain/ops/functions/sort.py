@@ -204,7 +204,12 @@ def unique(
     if dim is not None:
         dim = one_dim(dim, input.ndim, "unique")
     found, first, inverse, counts = np.unique(
-        sortable(array), return_index=True, return_inverse=True, return_counts=True, axis=dim
+        sortable(array),
+        return_index=True,
+        return_inverse=True,
+        return_counts=True,
+        axis=dim,
+        equal_nan=False,
     )
     found = found.astype(array.dtype, copy=False)
     inverse = inverse.reshape(array.shape if dim is None else -1)

@@ -18,7 +18,7 @@ from ..primitives import views
 from ..promotion import same_type
 from . import elementwise as math
 from . import gathering, linalg
-from .args import kinds, one_dim
+from .args import in_float32, kinds, one_dim
 from .args import tensor as as_input
 from .index_arrays import bounded
 
@@ -70,6 +70,7 @@ def igammac(input: Tensor, other: Tensor) -> Tensor:
     return 1 - igamma(input, other)
 
 
+@in_float32
 def sinc(input: Tensor) -> Tensor:
     """sin(pi x) / (pi x); 1 at 0."""
     x = _floating(input) * _math.pi

@@ -61,7 +61,11 @@ def _sign_rule(g: Any, a: Any, out: Any) -> Any:
 
 
 def _sign(a: Any) -> Any:
-    return a.copy() if a.dtype.kind == "b" else np.sign(a)
+    """0 for nan, as for what is neither above nor below zero."""
+    if a.dtype.kind == "b":
+        return a.copy()
+    out = np.sign(a)
+    return np.where(np.isnan(out), 0, out).astype(a.dtype) if a.dtype.kind in "fV" else out
 
 
 sign = unary("sign", _sign, lambda g: g * 0, takes=_REAL)
@@ -231,8 +235,13 @@ def _pow_b(g: Any, a: Any, b: Any) -> Any:
 
 def _pow(a: Any, b: Any) -> Any:
     """numpy's, and for integers the truncated powers that it refuses."""
-    kind = np.result_type(a, b).kind
-    if kind not in "iu" or not np.any(np.less(b, 0)):
+    kind = np.result_type(a, b)
+    if kind.kind not in "iu":
+        if b.__class__ is float and abs(b) == 0.5:
+            root = np.sqrt(a)
+            return root if b > 0 else 1 / root
+        return np.power(a, b)
+    if not np.any(np.less(b, 0)):
         return np.power(a, b)
     if not hasattr(b, "dtype"):
         raise NumberError(
@@ -240,7 +249,8 @@ def _pow(a: Any, b: Any) -> Any:
             ".float() first"
         )
     sign = np.where(b % 2 == 0, 1, a)
-    return np.where(b >= 0, np.power(a, np.maximum(b, 0)), np.where(abs(a) == 1, sign, 0))
+    small = np.where(abs(a) == 1, sign, 0)
+    return np.where(b >= 0, np.power(a, np.maximum(b, 0)), small).astype(kind)
 
 
 pow_ = binary(
@@ -298,8 +308,16 @@ def _whole(name: str, ufunc: Any) -> Any:
     return forward
 
 
+def _remainder(a: Any, b: Any) -> Any:
+    """With the sign of ``b``; a zero keeps that of ``a``."""
+    if np.result_type(a, b).kind not in "fV":
+        return np.mod(a, b)
+    out = np.fmod(a, b)
+    return np.where((out != 0) & ((out < 0) != np.less(b, 0)), out + b, out)
+
+
 remainder = binary(
-    "remainder", _whole("remainder", np.mod), lambda g: g, lambda g, a, b: -g * floor(a / b),
+    "remainder", _whole("remainder", _remainder), lambda g: g, lambda g, a, b: -g * floor(a / b),
     samples=_both_positive, takes="iufV",
 )  # fmt: skip
 fmod = binary(

@@ -212,8 +212,6 @@ hypot = binary(
 
 
 def _heaviside(a: Any, b: Any) -> Any:
-    if np.result_type(a, b).kind in "fV":
-        return np.heaviside(a, b)
     return np.where(np.equal(a, 0), b, np.greater(a, 0)).astype(np.result_type(a, b))
 
 

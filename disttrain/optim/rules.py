@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from ..backends.fused import updates as fused
 from ..core import Primitive
@@ -126,8 +127,10 @@ def _moving(rule: Rule, hyper: dict[str, Any]) -> Callable[..., None]:
 
 
 def _real(a: np.ndarray) -> np.ndarray:
-    """Complex numbers as pairs of reals, over the same memory."""
-    return a.view(a.real.dtype) if a.dtype.kind == "c" else a
+    """Complex numbers as pairs of reals (..., 2), over the same memory."""
+    if a.dtype.kind != "c":
+        return a
+    return as_strided(a.real, (*a.shape, 2), (*a.strides, a.itemsize // 2))
 
 
 # --- the numbers of each update ------------------------------------------------------------------

@@ -265,21 +265,6 @@ def share_memory_(self: Tensor) -> Tensor:
     return self
 
 
-def set_(self: Tensor, source: Tensor | None = None) -> Tensor:
-    """Make this tensor refer to the memory of ``source``."""
-    self.set_array(np.empty(0, self.meta()[1]) if source is None else source.array)
-    return self
-
-
-def resize_(self: Tensor, *sizes: Any) -> Tensor:
-    """Change the shape in place, growing the memory when needed (new elements hold anything)."""
-    target = shape.check.size(sizes, "resize_")
-    self.set_array(
-        np.resize(self.array, target) if self.array.size else np.zeros(target, self.array.dtype)
-    )
-    return self
-
-
 def detach_(self: Tensor) -> Tensor:
     """Cut this tensor off the graph, in place. A view cannot be: its base stays in the graph."""
     if self._base is not None:
@@ -292,12 +277,17 @@ def detach_(self: Tensor) -> Tensor:
     return self
 
 
+def _write_part(part: Tensor, value: Any) -> None:
+    part[...] = value
+
+
 Tensor.to, Tensor.type, Tensor.cuda, Tensor.size = to, type_, cuda, size
 Tensor.cpu = lambda self, *a, **k: to(self, "cpu")
 Tensor.type_as = type_as
-Tensor.set_, Tensor.resize_, Tensor.unfold = set_, resize_, aliases.windows
+Tensor.set_, Tensor.resize_, Tensor.unfold = storage.set_, storage.resize_, aliases.windows
 Tensor.detach_ = detach_
-Tensor.real, Tensor.imag = property(aliases.real), property(aliases.imag)
+Tensor.real = property(aliases.real, lambda self, value: _write_part(aliases.real(self), value))
+Tensor.imag = property(aliases.imag, lambda self, value: _write_part(aliases.imag(self), value))
 Tensor.T = property(lambda self: shape.permute(self, *reversed(range(self.ndim))))
 Tensor.mT = property(aliases.matrix_transpose)
 Tensor.H, Tensor.mH = property(aliases.hermitian), property(aliases.adjoint)

@@ -128,7 +128,7 @@ def windows(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     return prim.unfold(input, dim=d, size=int(size), step=int(step))
 
 
-def _check_strided(where: str, sizes: tuple, strides: tuple, offset: int, total: int) -> None:
+def check_strided(where: str, sizes: tuple, strides: tuple, offset: int, total: int) -> None:
     if len(sizes) != len(strides):
         raise ShapeError(
             f"{where}: mismatch in length of strides and shape: {list(strides)} and {list(sizes)}"
@@ -149,7 +149,7 @@ def _strided(where: str, input: Tensor, sizes: Any, strides: Any, offset: int | 
     layout = prim.layout_of(input.array)
     sizes, strides = size((sizes,), where), size((strides,), where)
     offset = layout.first if offset is None else int(offset)
-    _check_strided(where, sizes, strides, offset, layout.total)
+    check_strided(where, sizes, strides, offset, layout.total)
     return {"size": sizes, "stride": strides, "offset": offset, "layout": layout}
 
 

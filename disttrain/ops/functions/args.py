@@ -26,7 +26,7 @@ def one_dim(dim: int, ndim: int, where: str) -> int:
     if not -limit <= dim < limit:
         raise DimError(
             f"{where}: dimension {dim} given; a tensor with {ndim} dimensions needs one from "
-            f"{-limit} to {limit - 1}"
+            f"{-limit} to {limit - 1} (Dimension out of range)"
         )
     return int(dim) % limit
 

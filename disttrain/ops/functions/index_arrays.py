@@ -7,6 +7,7 @@ inside a transform cannot be looked at, so there they are only made non-negative
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,13 @@ _check_index.shape = lambda index, **how: (index.shape, index.dtype)
 
 
 # --- x[...] with tensors and masks -------------------------------------------------------------
+def _warn_of_bytes() -> None:
+    warnings.warn(
+        "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.",
+        stacklevel=6,
+    )
+
+
 def _arrays_of(item: Any, shape: tuple, dim: int, place: int) -> list:
     """The index tensors (one per dimension it covers) that one item of an index stands for."""
     if not isinstance(item, Tensor):
@@ -98,6 +106,8 @@ def _arrays_of(item: Any, shape: tuple, dim: int, place: int) -> list:
         )
     given, kind = item.meta()
     if kind.kind == "b" or kind == np.uint8:
+        if kind == np.uint8:
+            _warn_of_bytes()
         if tuple(given) != tuple(shape[dim : dim + len(given)]):
             raise DimError(
                 f"index: the shape of the mask {list(given)} at index {place} does not match the "
@@ -235,6 +245,8 @@ def masked(a: Tensor, mask: Any) -> Tensor:
 def index_put(a: Tensor, items: tuple, values: Any, accumulate: bool = False) -> Tensor:
     """A copy of ``a`` with ``a[items] = values`` (or ``+=``, counting repeated places)."""
     items = tuple(items)
+    if not items:
+        raise DimError("index_put: no indices given; at least one is needed")
     shape, kind = a.meta()
     if isinstance(values, Tensor) and values.meta()[1] != kind and values.ndim:
         raise DTypeError(

@@ -1,13 +1,22 @@
-"""The memory of a tensor as a flat sequence of numbers: the public ``TypedStorage``."""
+"""The memory of a tensor as a flat sequence of numbers (the public ``TypedStorage``), and what puts
+a tensor on other memory: ``set_`` and ``resize_``."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
+
+from ...backends.null import NullArray
 from ...core import device, dtypes, sharing
 from ...core.tensor import Tensor, wrap
+from ...core.writes import check_inplace
+from ...errors import AutogradError, DTypeError
 from ..primitives import aliases as prim
-from .aliases import UntypedStorage
+from . import inplace
+from .aliases import UntypedStorage, check_strided
+from .args import size as as_size
 
 
 class TypedStorage:
@@ -105,3 +114,73 @@ class TypedStorage:
 def storage(input: Tensor) -> TypedStorage:
     """The memory of ``input``: equal for tensors that share it."""
     return TypedStorage(input)
+
+
+def _seen(memory: Any, kind: np.dtype, size: tuple, stride: tuple, offset: int) -> np.ndarray:
+    """An array over ``memory`` (bytes), laid out so (in elements)."""
+    cells = memory[: memory.size // kind.itemsize * kind.itemsize].view(kind)
+    check_strided("set_", size, stride, offset, cells.size)
+    steps = tuple(s * kind.itemsize for s in stride)
+    return np.lib.stride_tricks.as_strided(cells[offset:], size, steps)
+
+
+def _in_order(size: tuple) -> tuple:
+    return tuple(math.prod([max(n, 1) for n in size[i + 1 :]]) for i in range(len(size)))
+
+
+def set_(
+    self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None
+) -> Tensor:
+    """Make this tensor refer to the memory of ``source``, a tensor or a storage; with ``size``,
+    from element ``storage_offset`` of its storage on, laid out by ``stride``."""
+    if inplace.records(self):
+        check_inplace(self, "set_")
+    kind = self.meta()[1]
+    if source is None:
+        self.set_array(np.empty(0, kind))
+    elif isinstance(source, Tensor) and size is None:
+        if source.meta()[1] != kind:
+            raise DTypeError(
+                f"set_: a tensor of {source.dtype!r} given for one of {self.dtype!r}; the types "
+                "must be equal"
+            )
+        self.set_array(source.array)
+        self._st = source.storage_cell()
+    else:
+        memory = _bytes_of(source)
+        size = (memory.size // kind.itemsize,) if size is None else tuple(size)
+        stride = _in_order(size) if stride is None else tuple(stride)
+        self.set_array(_seen(memory, kind, size, stride, storage_offset))
+    return self
+
+
+def _bytes_of(source: Any) -> Any:
+    if isinstance(source, Tensor):
+        return prim.storage_of(source.array)
+    if isinstance(source, TypedStorage):
+        source = source.untyped()
+    if not isinstance(source, UntypedStorage):
+        raise TypeError(f"set_: a Tensor or a storage is needed, {type(source).__name__} given")
+    return source.memory
+
+
+def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
+    """Change the shape in place. The storage stays where it is large enough, and is replaced by a
+    larger one, with the same elements in front, where it is not (new elements hold anything)."""
+    if self.requires_grad:
+        raise AutogradError("resize_: cannot resize variables that require grad; detach() first")
+    target = as_size(sizes, "resize_")
+    if self.is_meta or tuple(self.shape) == target:
+        return self if not self.is_meta else _resized_meta(self, target)
+    layout, kind, need = prim.layout_of(self.array), self.meta()[1], math.prod(target)
+    memory = prim.storage_of(self.array)
+    if layout.first + need > layout.total:
+        old, memory = memory, np.zeros((layout.first + need) * kind.itemsize, np.uint8)
+        memory[: old.size] = old
+    self.set_array(_seen(memory, kind, target, _in_order(target), layout.first))
+    return self
+
+
+def _resized_meta(self: Tensor, target: tuple) -> Tensor:
+    self.set_array(NullArray(target, self.meta()[1]))
+    return self

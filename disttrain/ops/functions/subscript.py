@@ -44,6 +44,7 @@ def _is_scalar_index(item: Any) -> bool:
         and not hasattr(item, "interp")
         and item.array.ndim == 0
         and item.array.dtype.kind in "iu"
+        and item.array.dtype.char != "B"  # bytes are masks
     )
 
 
@@ -72,7 +73,7 @@ def _check(self: Tensor, items: tuple) -> None:
             continue
         if item.__class__ is int and not -shape[dim] <= item < shape[dim]:
             raise DimError(
-                f"index {item} is out of range for dimension {dim} of size {shape[dim]} (shape "
+                f"index {item} is out of bounds for dimension {dim} with size {shape[dim]} (shape "
                 f"{list(shape)})"
             )
         if item.__class__ is slice and item.step is not None and item.step <= 0:

@@ -63,6 +63,11 @@ def _check_reshape(where: str, input: Tensor, sizes: tuple) -> None:
     known = math.prod(n for n in sizes if n != -1)
     holes = sizes.count(-1)
     fits = known == total if not holes else (known > 0 and total % known == 0)
+    if holes == 1 and not known:
+        raise ShapeError(
+            f"{where}: cannot reshape tensor of {total} elements into shape {list(sizes)} because "
+            "the unspecified dimension size -1 can be any value and is ambiguous"
+        )
     if holes > 1 or not fits or any(n < -1 for n in sizes):
         raise ShapeError(
             f"{where}: shape {list(input.shape)} has {total} elements and cannot become "

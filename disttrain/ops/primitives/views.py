@@ -93,11 +93,14 @@ def _expand(a: Any, shape: tuple) -> Any:
     lead = len(shape) - a.ndim
     if lead < 0:
         return np.broadcast_to(a, shape)  # which says what is wrong
-    strides = [0] * lead
+    strides = []
     for have, want, stride in zip(a.shape, shape[lead:], a.strides):
         if have != want and have != 1:
             return np.broadcast_to(a, shape)  # which says what is wrong
         strides.append(stride if have == want else 0)
+    for i in range(lead - 1, -1, -1):  # what is not repeated has the stride that is usual there
+        behind = shape[i + 1] * strides[0] if i + 1 < len(shape) else a.itemsize
+        strides.insert(0, behind if shape[i] == 1 else 0)
     out = np.ndarray(shape, a.dtype, a, 0, strides)
     out.setflags(write=False)
     return out

@@ -415,3 +415,12 @@ def test_repeated_elements_have_places_of_their_own(sizes):
     out = x.repeat(*sizes)
     out.reshape(-1)[0] = 9.0
     assert (out == 9.0).sum() == 1 and x.tolist() == [[0.0, 1.0, 2.0]]
+
+
+def test_a_number_that_was_written_to_has_a_gradient():
+    x = dt.tensor(2.0, requires_grad=True)
+    y = x.mean(-1)
+    total = dt.autograd.grad(y, x, create_graph=True)[0].sum()
+    y.zero_()
+    total = total + y
+    assert dt.autograd.grad(total, x)[0].item() == 0.0

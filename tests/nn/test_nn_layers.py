@@ -115,6 +115,21 @@ def test_embedding_shortens_the_rows_that_are_asked_for():
     assert repr(table) == "Embedding(3, 2, max_norm=5.0)"
 
 
+def test_losses_with_a_margin_have_a_gradient_at_it():
+    a, b = tensor([2.0, 1.0]).requires_grad_(), tensor([1.0, 1.0])
+    F.margin_ranking_loss(a, b, tensor([1.0, 1.0]), margin=1.0, reduction="sum").backward()
+    assert a.grad.tolist() == [-1, -1]
+    c = tensor([0.5]).requires_grad_()
+    F.hinge_embedding_loss(c, tensor([-1.0]), margin=0.5).backward()
+    assert c.grad.tolist() == [-1]
+
+
+def test_padding_by_reflection_looks_at_what_is_cropped():
+    x = tensor([[[0.0, 1.0, 2.0]]])
+    assert F.pad(x, (2, -1), mode="reflect").tolist() == [[[2, 1, 0, 1]]]
+    assert F.pad(x, (1, -1), mode="circular").tolist() == [[[1, 0, 1]]]
+
+
 @pytest.mark.peer
 def test_cross_entropy_against_pytorch_with_weights_and_smoothing():
     import torch

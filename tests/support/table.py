@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+import disttrain.compile
 import disttrain.distributed
 import disttrain.nn
 import disttrain.optim  # noqa: F401  (these declare primitives of their own)

@@ -62,7 +62,7 @@ def cosine_embedding_loss(
     scale = ops.sqrt((ops.square(input1).sum(-1) + eps) * (ops.square(input2).sum(-1) + eps))
     cos = dot / scale
     loss = ops.where(target == 1, 1 - cos, 0.0)
-    loss = loss + ops.where(target == -1, ops.relu(cos - margin), 0.0)
+    loss = loss + ops.where(target == -1, ops.clamp_min(cos - margin, 0), 0.0)
     return reduce_loss(loss, reduction, "cosine_embedding_loss")
 
 
@@ -98,4 +98,4 @@ def _triplet(
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
         far = ops.minimum(far, distance(positive, negative))
-    return reduce_loss(ops.relu(near - far + margin), reduction, "triplet_margin_loss")
+    return reduce_loss(ops.clamp_min(near - far + margin, 0), reduction, "triplet_margin_loss")

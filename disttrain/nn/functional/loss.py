@@ -251,7 +251,7 @@ def hinge_embedding_loss(
     reduction = legacy_reduction(size_average, reduce, reduction)
     kinds("hinge_embedding_loss", "iufV", input)
     pull = ops.where(target == 1, input, ops.zeros_like(input))
-    push = ops.where(target == -1, ops.relu(margin - input).to(input.dtype), 0)
+    push = ops.where(target == -1, ops.clamp_min(margin - input, 0).to(input.dtype), 0)
     return reduce_loss(pull + push, reduction, "hinge_embedding_loss")
 
 
@@ -267,7 +267,7 @@ def margin_ranking_loss(
             f"margin_ranking_loss: inputs of shapes {list(input1.shape)} and {list(input2.shape)} "
             f"and a target of shape {list(target.shape)} given; all need one number of dimensions"
         )
-    loss = ops.relu(-target * (input1 - input2) + margin)
+    loss = ops.clamp_min(-target * (input1 - input2) + margin, 0)
     return reduce_loss(loss, reduction, "margin_ranking_loss")
 
 

@@ -33,7 +33,7 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
     kinds(f"pad(mode={mode!r})", "iufVc", input)
     if mode not in _SOURCES:
         raise ConfigError(f"pad: mode={mode!r} given; needed constant, {', '.join(_SOURCES)}")
-    if min(widths, default=0) < 0:  # what is cropped is not there to be repeated
+    if mode == "circular" and min(widths, default=0) < 0:  # what is cropped is not repeated
         input = _cropped(input, widths)
         widths = tuple(max(w, 0) for w in widths)
     for i in range(len(widths) // 2):

@@ -98,6 +98,8 @@ def _prod_rule(g: Any, a: Any, out: Any, dim: int, keepdim: bool) -> Any:
     n = shape[dim]
     if isinstance(a, np.ndarray) and a.all():
         return _spread(g * out, shape, (dim,), keepdim) / H(a)
+    if n == 0:
+        return a * 0
     ahead = (slice(None),) * dim
     parts = [getitem(a, index=(*ahead, slice(i, i + 1))) for i in range(n)]
     left = [parts[0] * 0 + 1]

@@ -87,7 +87,7 @@ def _put(dst: ndarray, value: Any, chain: tuple) -> None:
 
 
 def _view_write(base: Any, value: Any, chain: tuple) -> Any:
-    out = base.copy()
+    out = np.array(base, order="C")  # (of a numpy number too, as sums of everything are)
     _put(out, value, chain)
     return out
 

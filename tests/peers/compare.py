@@ -32,6 +32,7 @@ UNWRITTEN = (
     "does not support automatic differentiation",
     "not supported for",
     "is not yet implemented",
+    "saved tensor that has been detached in-place",
     "must be Tensor, not",  # a number where its signature has a tensor
     "invalid combination of arguments",
     "output of a function that returns multiple views",  # of unbind, split, chunk

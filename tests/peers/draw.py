@@ -234,6 +234,18 @@ class Draw:
         self.rng.shuffle(out)
         return [*out, n] if n != 1 or not out else out
 
+    def leads(self, root: str, sources: Sequence[str]) -> bool:
+        """Whether the gradient of ``root`` reaches one of ``sources``. (Where it reaches none, the
+        peer still calls the hooks of the root, and keeps its gradient; we do nothing.)"""
+        x, wanted = self[root], [self[n] for n in sources]
+        try:
+            found = self.peer.autograd.grad(
+                x, wanted, self.peer.ones_like(x), retain_graph=True, allow_unused=True
+            )
+        except (RuntimeError, TypeError):
+            return True
+        return any(g is not None for g in found)
+
     def gradient(self, x: Any) -> str:
         """The text of a cotangent for ``x``: contiguous, transposed, expanded or strided."""
         shape, dtype = list(x.shape), str(x.dtype).rpartition(".")[2]

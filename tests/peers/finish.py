@@ -5,9 +5,9 @@ from __future__ import annotations
 from peers.draw import Draw, smooth
 
 HOOKS = (
-    "{x}.register_hook(lambda g: log.append(('{n}', g)))",
+    "{x}.register_hook(lambda g: log.append(('{n}', g if g is None else g.clone())))",
     "{x}.register_hook(lambda g: g * 2)",
-    "{x}.register_hook(lambda g: log.append(('{n}', g)) or -g)",
+    "{x}.register_hook(lambda g: log.append(('{n}', g.clone())) or -g)",
 )
 
 
@@ -38,7 +38,7 @@ def backward(d: Draw, roots: int = 2) -> None:
         if d.chance(0.2):
             leaves = d.tensors(lambda x: x.requires_grad and x.is_leaf)
             wanted = d.rng.sample(leaves, d.rng.randint(1, len(leaves))) if leaves else []
-            if wanted:
+            if wanted and d.leads(root, wanted):
                 d.let(
                     f"T.autograd.grad({root}, [{', '.join(wanted)}], {d.gradient(x)}, "
                     f"allow_unused=True{retain})"

@@ -79,10 +79,13 @@ def differentiate(d: Draw) -> None:
         return
     # Through which results a gradient depends on leaves is a matter of how rules are written.
     again = any("create_graph" in line for line in d.lines)
+    again = again or any("register_hook" in line for line in d.lines)  # (see deliberate.py)
     sources = d.tensors(lambda t: floating(t) and t.requires_grad and (t.is_leaf or not again))
     if not sources:
         return
     chosen = d.rng.sample(sources, min(len(sources), d.rng.randint(1, 2)))
+    if not d.leads(root, chosen):
+        return
     how = d.choice((", create_graph=True", ", create_graph=True", ", retain_graph=True", ""))
     if d.chance(0.7):
         how += ", allow_unused=True" if d.chance(0.7) else ", materialize_grads=True"
@@ -178,9 +181,10 @@ def state(d: Draw) -> None:
     x = d.pick(floating)
     if x is None:
         return
-    leaf = d[x].is_leaf
-    d.add(d.choice((f"{x}.requires_grad_(False)" if leaf else f"{x}.retain_grad()",
-    f"{x}.retain_grad()",
-                    f"{x}.requires_grad_()",
-                    f"{x}.detach_()" if not leaf else f"{x}.requires_grad_()")),
-          keep_errors=0.2)  # fmt: skip
+    if d[x].is_leaf:
+        texts = ["requires_grad_(False)", "requires_grad_()"]
+    else:
+        texts = ["retain_grad()", "detach_()", "requires_grad_()"]
+    if d[x].is_leaf and any("autograd.grad" in line for line in d.lines):
+        return  # it may be a cotangent, which the peer hands back as the gradient of the root
+    d.add(f"{x}.{d.choice(texts)}", keep_errors=0.2)

@@ -108,7 +108,7 @@ def test_an_entry_covers_what_it_names_alone():
     found = difference(relu=disttrain.tanh)
 
     def covers(kind, text, theirs):
-        return Deliberate(kind, text, theirs, "a test", "").covers(found, LINES)
+        return Deliberate(kind, text, r"", theirs, "a test", "").covers(found, LINES)
 
     assert covers("value", r"relu", r"0\.")
     assert not covers("value", r"gelu", r"0\.")

@@ -22,6 +22,7 @@ from ..core.gate import Tracer
 from ..core.tensor import Tensor
 from ..errors import AutogradError
 from ..func.jvp import DualTracer, Forward
+from ..ops.functions.create import zeros_like
 
 _new = object.__new__
 
@@ -39,6 +40,10 @@ class Dual(DualTracer):
     @property
     def array(self) -> Any:  # type: ignore[override]
         return self.inner.array
+
+    @property
+    def _version(self) -> int:
+        return self.inner._version
 
     @property
     def grad(self) -> Any:
@@ -81,6 +86,45 @@ class DualLevel(Forward):
         out._node = node
         return out
 
+    def result(self, out: Tensor, tangent: Tensor | None) -> Dual:
+        dual = self.wrap(out, tangent)
+        dual._node = out.graph_node()
+        return dual
+
+    def overwrite(self, target: Tensor, value: Tensor) -> None:
+        """Write ``value`` over ``target``, and its tangent over the target's; a tensor from outside
+        becomes a dual by that."""
+        if not self.owns(target):
+            self._become(target)
+        dual: Any = target
+        inner, moved = (value.inner, value.tangent) if self.owns(value) else (value, None)
+        dual.inner.copy_(inner)
+        if dual.tangent is not None:
+            dual.tangent.copy_(zeros_like(dual.tangent) if moved is None else moved)
+        else:
+            dual.tangent = moved
+        dual._node = value.graph_node() if self.owns(value) else dual.inner.graph_node()
+
+    def _become(self, target: Tensor) -> None:
+        """Make ``target`` (and what it is a view of) a dual with a tangent of zeros."""
+        inner = _new(type(target))
+        inner.__dict__.update(target.__dict__)
+        tangent = None
+        if target._view is not None and target._view[1] is not None:
+            source, prim, part, params = target._view
+            if not self.owns(source):
+                self._become(source)
+            inner._view = (source.inner, prim, part, params)
+            tangent = prim(source.tangent, **params)
+            tangent = tangent if part is None else tangent[part]
+        else:
+            tangent = zeros_like(inner).detach()
+        node = target.graph_node()
+        target.__class__ = Dual
+        target.__dict__.clear()
+        target.__dict__.update(inner=inner, tangent=tangent, interp=self, _node=node)
+        self.alive.append(weakref.ref(target))
+
     def close(self) -> None:
         """Turn the duals into the tensors that they stood for."""
         self.over = True
@@ -102,6 +146,11 @@ def _active() -> DualLevel | None:
         if isinstance(interp, DualLevel):
             return interp
     return None
+
+
+def is_open() -> bool:
+    """Whether a level is open on this thread."""
+    return _active() is not None
 
 
 def enter_dual_level() -> int:
@@ -199,7 +248,7 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     active = _active()
     if active is None or not active.owns(tensor):
         return UnpackedDualTensor(tensor, None)
-    return UnpackedDualTensor(tensor.inner, tensor.tangent)
+    return UnpackedDualTensor(tensor.inner.view_as(tensor.inner), tensor.tangent)
 
 
 __all__ = [
@@ -207,6 +256,7 @@ __all__ = [
     "dual_level",
     "enter_dual_level",
     "exit_dual_level",
+    "is_open",
     "make_dual",
     "unpack_dual",
 ]

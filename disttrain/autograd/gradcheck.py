@@ -167,7 +167,8 @@ class _Check:
             for i, t, g in zip(self.checked, wanted, found, strict=True):
                 self._check_meta(i, t, g)
                 rows[i].append(_parts(np.zeros(*t.meta()) if g is None else g.detach().array))
-        return {i: np.array(r).reshape(len(r), -1) for i, r in rows.items()}
+        sizes = {i: _parts(self.given[i].detach().array).size for i in self.checked}
+        return {i: np.array(r).reshape(len(r), sizes[i]) for i, r in rows.items()}
 
     def _check_meta(self, i: int, t: Tensor, g: Tensor | None) -> None:
         if g is not None and self.chosen.check_grad_dtypes and g.dtype is not t.dtype:

@@ -8,7 +8,7 @@ from typing import Any
 from ..core import autograd as core
 from ..core.node import GradientEdge
 from ..core.tensor import Tensor
-from ..errors import AutogradError
+from ..errors import AutogradError, ShapeError
 from ..func import vmap
 
 
@@ -41,6 +41,15 @@ def grad(
             "grad: is_grads_batched=True needs grad_outputs, each with a batch of cotangents as "
             "its first dimension; None was given"
         )
+    roots = outputs if isinstance(outputs, (tuple, list)) else (outputs,)
+    for root, seed in zip(roots, seeds, strict=True):
+        if tuple(seed.shape[1:]) != tuple(root.meta()[0]) or not seed.ndim:
+            raise ShapeError(
+                "grad: If `is_grads_batched=True`, we interpret the first dimension of each "
+                "grad_output as the batch dimension. The sizes of the remaining dimensions are "
+                f"expected to match the shape of its output, {list(root.meta()[0])}, but the "
+                f"grad_output has shape {list(seed.shape)}"
+            )
     wanted: Sequence = (inputs,) if isinstance(inputs, (Tensor, GradientEdge)) else tuple(inputs)
     missing: list[int] = []
 

@@ -387,5 +387,6 @@ def _check_reducible(node: Any, have: tuple, want: tuple) -> None:
     if lead < 0 or any(h != w and w != 1 for h, w in tail):
         raise ShapeError(
             f"backward: a gradient of shape {list(have)} reached {node.name()}, whose result has "
-            f"shape {list(want)}; a rule or hook returned the wrong shape"
+            f"shape {list(want)} (got {list(have)} but expected shape compatible with "
+            f"{list(want)}); a rule or hook returned the wrong shape"
         )

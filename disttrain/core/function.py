@@ -57,8 +57,8 @@ class FunctionCtx:
     @property
     def saved_tensors(self) -> tuple:
         """What was saved (in ``jvp``: by ``save_for_forward``)."""
-        if self._pushing and self._for_forward is not None:
-            return self._for_forward
+        if self._pushing:
+            return self._for_forward or ()
         node = None if self._node is None else self._node()
         return self._to_save if node is None else node.unpack()
 

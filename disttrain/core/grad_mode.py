@@ -194,6 +194,11 @@ def is_anomaly_check_nan_enabled() -> bool:
     return thread.check_nan
 
 
+def is_multithreading_enabled() -> bool:
+    """What ``set_multithreading_enabled`` was told on this thread."""
+    return thread.multithreading
+
+
 class set_multithreading_enabled(_Mode):  # noqa: N801
     """Whether a backward pass may use several threads. It uses the calling one in any case; the
     setting is kept for programs that make it."""

@@ -173,10 +173,14 @@ class Tensor:
             kind = self.dtype
             if not (kind.is_floating_point or kind.is_complex):
                 raise DTypeError(
-                    f"requires_grad: only floating-point and complex tensors have gradients; this "
-                    f"one is {kind!r} of shape {list(self.shape)}; convert it with .float() first"
+                    "requires_grad: only Tensors of floating point and complex dtype can require "
+                    f"gradients; this one is {kind!r} of shape {list(self.shape)}; convert it with "
+                    ".float() first"
                 )
             self._node = AccumulateGrad(self)
+            if self._st is not None:  # views of it require grad from now on
+                self._st.gen += 1
+                self._gen = self._st.gen
         return self
 
     @property
@@ -239,8 +243,8 @@ class Tensor:
         """Call ``hook(self)`` after a backward pass has written ``.grad`` of this leaf."""
         if not self.is_leaf or self._node is None:
             raise AutogradError(
-                "register_post_accumulate_grad_hook: a leaf that requires grad is needed; "
-                "use register_hook for other tensors"
+                "post accumulate grad hooks cannot be registered on non-leaf tensors, nor on "
+                "leaves that do not require grad; use register_hook for other tensors"
             )
         return self._node.add_post_hook(hook)
 
@@ -347,10 +351,10 @@ class Tensor:
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
         """The tensor's memory as a numpy array, shared. ``force`` detaches first."""
-        if self.requires_grad and not force:
+        if self.requires_grad and not force and context.thread.grad_enabled:
             raise AutogradError(
-                "numpy(): this tensor requires grad, and numpy would not record what it does; "
-                "call .detach().numpy()"
+                "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() "
+                "instead. (numpy would not record what it does.)"
             )
         note_read(self)
         return np.asarray(self.array)

@@ -33,12 +33,13 @@ def check_inplace(t: Tensor, name: str) -> None:
         source, prim, part, _ = source._view
         if prim is None or part is not None:
             how = (
-                "is the output of a function that returns multiple views"
+                "is the output of a function that returns multiple views. Such functions do not "
+                "allow the output views to be modified inplace: it"
                 if part is not None
                 else "was created in no_grad mode"
             )
             raise AutogradError(
-                f"{name}: this tensor of shape {list(t.shape)} is a view that {how}, and is being "
+                f"{name} on a tensor of shape {list(t.shape)}: This view {how}, and is being "
                 "modified inplace while gradients are recorded; use an index such as x[a:b] "
                 "instead, change it under no_grad(), or change a .clone()"
             )

@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 from typing import Any, NamedTuple
 
+from ..core.algebra import Algebra
 from ..core.function import Function, FunctionCtx, run
 from ..core.gate import Tracer
 from ..core.grad_mode import enable_grad, no_grad
@@ -24,7 +25,8 @@ class VmapInfo(NamedTuple):
 def push_function(level: Any, cls: Any, args: tuple, kwargs: dict) -> Any:
     """``cls`` on dual values: its forward on the primals, its ``jvp`` on the tangents."""
     primals = tuple([a.inner if level.owns(a) else a for a in args])
-    tangents = tuple([a.tangent if level.owns(a) else None for a in args])
+    tangents = tuple([_tangent(level, a) for a in args])
+    before = [0 if t is None else t._version for t in tangents]
     if any(isinstance(p, Tracer) for p in primals):
         raise CaptureError(
             f"{cls.__name__}.apply: a custom Function inside jvp inside another transform; write "
@@ -37,7 +39,7 @@ def push_function(level: Any, cls: Any, args: tuple, kwargs: dict) -> Any:
     )  # fmt: skip
     result = run(cls, ctx, primals, kwargs)
     moved: Any = (None,)
-    if any(t is not None for t in tangents):
+    if any(level.owns(a) and a.tangent is not None for a in args):
         ctx._pushing = True
         moved = cls.jvp(ctx, *tangents)
         ctx._pushing = False
@@ -51,28 +53,38 @@ def push_function(level: Any, cls: Any, args: tuple, kwargs: dict) -> Any:
             "each is needed (None where there is none)"
         )
     duals = tuple(
-        _dual(level, args, primals, tangents, o, t, any(o is d for d in dirty))
+        _dual(level, args, primals, (tangents, before), o, t, any(o is d for d in dirty))
         for o, t in zip(outs, moved, strict=True)
     )
     return duals if several else duals[0]
 
 
-def _dual(level: Any, args: tuple, primals: tuple, tangents: tuple, out: Any, t: Any,
+def _tangent(level: Any, value: Any) -> Tensor | None:
+    """What ``jvp`` gets for an argument: zeros where a tensor has no tangent."""
+    if level.owns(value):
+        return value.tangent
+    if not isinstance(value, Tensor) or value.meta()[1].kind not in "fcV":
+        return None
+    return Algebra.zeros(*value.meta())
+
+
+def _dual(level: Any, args: tuple, primals: tuple, given: tuple, out: Any, t: Any,
           written: bool) -> Any:  # fmt: skip
     """The result ``out`` with its tangent; an argument itself, where it was changed in place."""
     if not isinstance(out, Tensor):
         return out
     if not written:
-        return level.wrap(out, t)
+        return level.result(out, t)
     i = next(i for i, p in enumerate(primals) if p is out)
-    if tangents[i] is not None and t is not tangents[i]:
+    old, version = given[0][i], given[1][i]
+    if old is not None and (t is not old or t._version == version):
         raise AutogradError(
             "An inplace custom Function is not modifying the forward mode gradients inplace. If "
             "the forward is modifying an input inplace, then the jvp function must modify the "
             "corresponding gradient inplace"
         )
     if not level.owns(args[i]):
-        return level.wrap(out, t)
+        return level.result(out, t)
     args[i].tangent = t
     return args[i]
 

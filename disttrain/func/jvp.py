@@ -59,6 +59,10 @@ class Forward(Level):
             return self._wrapped(out, None)
         return self._wrapped(out, push(prim, primals, tangents, params, out))
 
+    def result(self, out: Tensor, tangent: Tensor | None) -> Tensor:
+        """The result of a custom function."""
+        return self.wrap(out, tangent)
+
     def apply_function(self, cls: Any, args: tuple, kwargs: dict) -> Any:
         return push_function(self, cls, args, kwargs)
 

@@ -12,6 +12,7 @@ from .. import core
 from ..backends.null import NullArray
 from ..core import dtypes, sharing
 from ..core.device import device, usable
+from ..core.gate import Tracer
 from ..core.tensor import Tensor, note_read, wrap
 from ..errors import AutogradError, DeviceError, ShapeError
 from . import api
@@ -271,7 +272,9 @@ def detach_(self: Tensor) -> Tensor:
         raise AutogradError(
             f"detach_: can't detach views in-place (shape {list(self.shape)}); use detach() instead"
         )
-    if self._st is not None:
+    if isinstance(self, Tracer):
+        self.__dict__.update(self.detach().__dict__)
+    elif self._st is not None:
         self.leave_behind()
     self._node = None
     return self

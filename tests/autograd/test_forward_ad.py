@@ -134,3 +134,57 @@ def test_the_level_ends_when_the_block_raises():
         raise KeyError("inside")
     with fw.dual_level():
         pass
+
+
+def test_writes_to_views_of_duals_reach_value_and_tangent():
+    foo, bar = X.clone(), Y.clone()
+    with fw.dual_level():
+        dual = fw.make_dual(foo, bar)
+        view = dual.narrow(0, 0, 1)
+        view *= 2
+        assert fw.unpack_dual(foo).tangent is None
+        assert fw.unpack_dual(dual).tangent.tolist() == bar.tolist() == [6.0, 4.0]
+        assert fw.unpack_dual(dual).primal.tolist() == foo.tolist() == [2.0, 2.0]
+        assert dual._version == foo._version == 1
+
+
+def test_tensors_become_duals_when_duals_are_written_to_them():
+    with fw.dual_level():
+        dual = fw.make_dual(X.clone(), Y.clone())
+        total = dt.ones(2)
+        total += dual
+        assert fw.unpack_dual(total).tangent.tolist() == [3.0, 4.0]
+        rows = dt.zeros(2)
+        rows[0] = dual[1]
+        assert fw.unpack_dual(rows).tangent.tolist() == [4.0, 0.0]
+        cut = rows.detach()
+        cut.mul_(2)
+        assert fw.unpack_dual(cut).tangent is None
+        rows.fill_(1.0)
+        assert fw.unpack_dual(rows).tangent.tolist() == [0.0, 0.0]
+    assert type(total) is type(rows) is dt.Tensor and total.tolist() == [2.0, 3.0]
+
+
+def test_detached_duals_have_no_tangent():
+    with fw.dual_level():
+        dual = fw.make_dual(X.clone().requires_grad_(), Y) * 1
+        assert fw.unpack_dual(dual.detach() * 2).tangent is None
+        dual.detach_()
+        value, moved = fw.unpack_dual(dual * 2)
+        assert moved is None and not value.requires_grad
+        with dt.no_grad():
+            value, moved = fw.unpack_dual(fw.make_dual(X, Y) * 3)
+        assert not value.requires_grad and moved.tolist() == [9.0, 12.0]
+
+
+def test_backward_of_a_custom_function_on_duals():
+    class Double(Square):
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2, None
+
+    x = X.clone().requires_grad_()
+    with fw.dual_level():
+        assert fw.is_open()
+        Double.apply(fw.make_dual(x, Y), 1).sum().backward()
+    assert x.grad.tolist() == [2.0, 2.0] and not fw.is_open()

@@ -38,7 +38,7 @@ def test_requires_grad_of_leaves():
     assert t.requires_grad_() is t
     t.requires_grad = False
     assert not t.requires_grad
-    with pytest.raises(DTypeError, match="only floating-point and complex"):
+    with pytest.raises(DTypeError, match="only Tensors of floating point and complex"):
         dt.ones(2, dtype=dt.int64).requires_grad_()
     with pytest.raises(AutogradError, match=r"only a leaf.*AddBackward0"):
         (leaf(1.0) + 1).requires_grad = False
@@ -122,3 +122,31 @@ def test_hooks_need_a_leaf_or_a_graph():
         dt.ones(1).register_hook(print)
     with pytest.raises(AutogradError, match="leaf"):
         dt.ones(1).register_post_accumulate_grad_hook(print)
+
+
+def test_numpy_of_leaves_under_no_grad():
+    with dt.no_grad():
+        assert leaf(1.0).numpy().tolist() == [1.0]
+
+
+def test_views_of_a_leaf_require_grad_with_it():
+    a = dt.ones(3)
+    b = a[:]
+    b.add_(5)
+    a.requires_grad = True
+    (a * b.detach()).sum().backward()
+    assert a.grad.tolist() == [6.0] * 3 and b.requires_grad
+    for t in (a, b):
+        with pytest.raises(AutogradError, match="leaf"):
+            t.add_(5)
+
+
+def test_a_leaf_that_is_set_leaves_its_old_graph():
+    x = leaf(1.0, 2.0)
+    edge = dt.autograd.graph.get_gradient_edge(x)
+    out = (x * 2).sum()
+    with dt.no_grad():
+        x.set_(dt.ones(2))
+    with pytest.raises(AutogradError, match="not have been used in the graph"):
+        dt.autograd.grad(out, x, retain_graph=True)
+    assert dt.autograd.grad(out, edge)[0].tolist() == [2.0, 2.0]

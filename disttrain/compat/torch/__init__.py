@@ -17,16 +17,9 @@ from typing import Any
 import disttrain as dt
 
 from ...core import dtypes
-from ...core.checkpoint import (
-    CheckpointError,
-    checkpoint,
-    checkpoint_sequential,
-    set_checkpoint_early_stop,
-)
-from ...core.function import FunctionCtx
 from ...core.tensor import Size
 from ...errors import ConfigError
-from . import amp, facade, legacy, saving, spawn, testing, training
+from . import amp, facade, gradients, legacy, saving, spawn, testing, training
 from .shim import ROOT, Shim, publish
 
 VERSION = "2.13.0+disttrain"
@@ -59,7 +52,7 @@ def build() -> dict[str, Shim]:
         training.nn_modules(),
         training.optim_modules(),
         _utils(),
-        _autograd(),
+        gradients.autograd_modules(),
         _distributed(),
         _devices(),
         _others(),
@@ -105,42 +98,7 @@ def _utils() -> dict[str, Shim]:
         **_module("torch.utils.data._utils.collate", data, "default_collate", "default_convert"),
         "torch.utils.data.sampler": Shim("torch.utils.data.sampler").take(data),
         **_module("torch.utils.data.distributed", data, "DistributedSampler"),
-        "torch.utils.checkpoint": Shim("torch.utils.checkpoint").give(
-            checkpoint=checkpoint,
-            checkpoint_sequential=checkpoint_sequential,
-            set_checkpoint_early_stop=set_checkpoint_early_stop,
-            CheckpointError=CheckpointError,
-        ),
-    }
-
-
-def _autograd() -> dict[str, Shim]:
-    source = dt.autograd
-    autograd = Shim("torch.autograd").take(source).give(Variable=legacy.variable())
-    function = (
-        Shim("torch.autograd.function")
-        .take(source)
-        .give(FunctionCtx=FunctionCtx, InplaceFunction=legacy.InplaceFunction)
-    )
-    return {
-        "torch.autograd": autograd,
-        "torch.autograd.variable": Shim("torch.autograd.variable").take(autograd, ["Variable"]),
-        "torch.autograd.function": function,
-        "torch.autograd.grad_mode": Shim("torch.autograd.grad_mode").take(source),
-        "torch.autograd.anomaly_mode": Shim("torch.autograd.anomaly_mode").take(
-            source, ["detect_anomaly", "set_detect_anomaly"]
-        ),
-        **_module("torch.autograd.functional", source.functional),
-        **_module("torch.autograd.forward_ad", source.forward_ad),
-        **_module("torch.autograd.graph", source.graph),
-        **_module(
-            "torch.autograd.gradcheck", source, "gradcheck", "gradgradcheck", "GradcheckError"
-        ),
-        "torch.autograd.profiler": Shim("torch.autograd.profiler").take(dt.profiler),
-        "torch.profiler": Shim("torch.profiler")
-        .take(dt.profiler, ["ProfilerActivity", "record_function"])
-        .give(profile=dt.profiler.Profiler),
-        "torch.func": Shim("torch.func").take(dt.func),
+        "torch.utils.checkpoint": gradients.checkpoint_module(),
     }
 
 

@@ -245,6 +245,10 @@ def _replace_saved(node: Node, i: int, value: Tensor) -> None:
 def _write_traced(name: str, target: Tensor, value: Tensor, recording: bool, whole: bool) -> None:
     """Inside a transform nothing is overwritten: the base becomes a new value, which its views
     find when they are next used."""
+    level = target.interp if isinstance(target, Tracer) else value.interp  # type: ignore[attr-defined]
+    if level.adopts:
+        level.overwrite(target, value)
+        return
     if not isinstance(target, Tracer):
         raise CaptureError(
             f"{name}: a value of {value.interp} cannot be written to a tensor from outside it "  # type: ignore[attr-defined]

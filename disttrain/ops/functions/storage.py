@@ -10,6 +10,7 @@ import numpy as np
 
 from ...backends.null import NullArray
 from ...core import device, dtypes, sharing
+from ...core.node import AccumulateGrad
 from ...core.tensor import Tensor, wrap
 from ...core.writes import check_inplace
 from ...errors import AutogradError, DTypeError
@@ -151,6 +152,8 @@ def set_(
         size = (memory.size // kind.itemsize,) if size is None else tuple(size)
         stride = _in_order(size) if stride is None else tuple(stride)
         self.set_array(_seen(memory, kind, size, stride, storage_offset))
+    if self._node.__class__ is AccumulateGrad:
+        self._node = AccumulateGrad(self)  # gradients of what it was do not belong to what it is
     return self
 
 

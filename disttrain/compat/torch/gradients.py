@@ -1,0 +1,83 @@
+"""``torch.autograd`` and what is below it, ``torch.func``, ``torch.utils.checkpoint``."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import disttrain as dt
+
+from ...autograd import forward_ad
+from ...core import checkpoint as _checkpoint
+from ...core import checkpoint_sequential as _checkpoint_sequential
+from ...core.checkpoint import CheckpointError, set_checkpoint_early_stop
+from ...core.function import FunctionCtx
+from . import legacy
+from .shim import Shim
+
+
+class _ForwardAd(Shim):
+    """``torch.autograd.forward_ad``, where programs look up whether a level is open."""
+
+    @property
+    def _current_level(self) -> int:
+        return 0 if forward_ad.is_open() else -1
+
+
+def autograd_modules() -> dict[str, Shim]:
+    """``torch.autograd``, its modules, and ``torch.func``."""
+    source = dt.autograd
+    autograd = Shim("torch.autograd").take(source).give(Variable=legacy.variable())
+    function = (
+        Shim("torch.autograd.function")
+        .take(source)
+        .give(FunctionCtx=FunctionCtx, InplaceFunction=legacy.InplaceFunction)
+    )
+    checks = ["gradcheck", "gradgradcheck", "GradcheckError"]
+    return {
+        "torch.autograd": autograd,
+        "torch.autograd.variable": Shim("torch.autograd.variable").take(autograd, ["Variable"]),
+        "torch.autograd.function": function,
+        "torch.autograd.grad_mode": Shim("torch.autograd.grad_mode").take(source),
+        "torch.autograd.anomaly_mode": Shim("torch.autograd.anomaly_mode").take(
+            source, ["detect_anomaly", "set_detect_anomaly"]
+        ),
+        "torch.autograd.functional": Shim("torch.autograd.functional").take(source.functional),
+        "torch.autograd.forward_ad": _ForwardAd("torch.autograd.forward_ad").take(forward_ad),
+        "torch.autograd.graph": Shim("torch.autograd.graph").take(source.graph),
+        "torch.autograd.gradcheck": Shim("torch.autograd.gradcheck").take(source, checks),
+        "torch.autograd.profiler": Shim("torch.autograd.profiler").take(dt.profiler),
+        "torch.profiler": Shim("torch.profiler")
+        .take(dt.profiler, ["ProfilerActivity", "record_function"])
+        .give(profile=dt.profiler.Profiler),
+        "torch.func": Shim("torch.func").take(dt.func),
+    }
+
+
+def _said(name: str, fn: Callable) -> Callable:
+    """``fn``, which warns when a program leaves the way of checkpointing open."""
+
+    @functools.wraps(fn)
+    def run(*args: Any, use_reentrant: bool | None = None, **kwargs: Any) -> Any:
+        if use_reentrant is None:
+            warnings.warn(
+                f"{name}: the use_reentrant parameter should be passed explicitly; False, which is "
+                "recommended, is taken here",
+                stacklevel=2,
+            )
+        return fn(*args, use_reentrant=bool(use_reentrant), **kwargs)
+
+    return run
+
+
+def checkpoint_module() -> Shim:
+    """``torch.utils.checkpoint``."""
+    name = "torch.utils.checkpoint"
+    return Shim(name).give(
+        checkpoint=_said(name, _checkpoint),
+        checkpoint_sequential=_said(f"{name}.checkpoint_sequential", _checkpoint_sequential),
+        set_checkpoint_early_stop=set_checkpoint_early_stop,
+        CheckpointError=CheckpointError,
+    )

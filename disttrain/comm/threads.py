@@ -12,25 +12,16 @@ Knows frames and files; no ranks.
 
 from __future__ import annotations
 
-import concurrent.futures.thread as futures_thread
-import multiprocessing.connection
 import os
-import queue
-import selectors
-import socket
 import sys
-import sysconfig
 import threading
 from types import FrameType
 
-_PATHS = sysconfig.get_paths()
-_STDLIB = (_PATHS["stdlib"] + os.sep, _PATHS["platstdlib"] + os.sep)
-_SITE = (_PATHS["purelib"] + os.sep, _PATHS["platlib"] + os.sep)
+_STDLIB = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
+_INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_LIBRARIES = (*_SITE, _PACKAGE)
-_WAITS = {
-    module.__file__ for module in (threading, queue, selectors, socket, multiprocessing.connection)
-}
+# Where threads wait. Modules that nobody has loaded need not be loaded here: nobody is in them.
+_WAITS = ("threading", "queue", "selectors", "socket", "multiprocessing.connection")
 
 
 def others_may_move(waiting: set[int]) -> bool:
@@ -47,19 +38,21 @@ def _awaits_others(frame: FrameType) -> bool:
     if code.co_filename == threading.__file__:
         names = frame.f_locals
         return "timeout" in names and names["timeout"] in (None, -1)
-    return code is futures_thread._worker.__code__  # type: ignore[attr-defined]
+    futures = sys.modules.get("concurrent.futures.thread")
+    return futures is not None and code is futures._worker.__code__
 
 
 def _parked(frame: FrameType | None) -> bool:
     """Does it wait, below a library's code and with no program's own code on its stack?"""
-    if frame is None or frame.f_code.co_filename not in _WAITS:
+    waits = {getattr(sys.modules.get(name), "__file__", None) for name in _WAITS}
+    if frame is None or frame.f_code.co_filename not in waits:
         return False
     library = False
     while frame is not None:
         file = frame.f_code.co_filename
-        if file.startswith(_LIBRARIES):
+        if file.startswith(_PACKAGE) or any(part in file for part in _INSTALLED):
             library = True
-        elif not file.startswith((*_STDLIB, "<frozen")):
+        elif not file.startswith((_STDLIB, "<frozen")):
             return False
         frame = frame.f_back
     return library

@@ -27,10 +27,13 @@ from ..errors import ConfigError, ShapeError
 from . import arguments as check
 from . import coalesced, monitored
 from .calls import Calls
+from .header import hash64
 from .reduce_ops import ReduceOp
-from .transport import Transport
+from .transport import Swap, Transport
 from .work import Together, Work
 from .worker_env import strict_wanted
+
+_LOCAL_TAGS_AT = 1 << 30  # above the tags that programs use by habit
 
 
 class ProcessGroup:
@@ -50,6 +53,7 @@ class ProcessGroup:
         self.strict = strict_wanted() if strict is None else strict
         self._calls = Calls(self.name, transport.epoch, self.rank, self.ranks, self.strict)
         self._num_groups = self._num_barriers = 0
+        self._num_local: dict[tuple, int] = {}  # of groups that their members made alone
         transport.group = weakref.ref(self)
 
     def __repr__(self) -> str:
@@ -399,24 +403,48 @@ class ProcessGroup:
         return self._subgroup(members, f"{self.name}/{self._num_groups}.{color}")
 
     def new_group(
-        self, ranks: Sequence[int], *, timeout: float | None = None, strict: bool | None = None
+        self,
+        ranks: Sequence[int],
+        *,
+        timeout: float | None = None,
+        strict: bool | None = None,
+        members_only: bool = False,
     ) -> ProcessGroup | None:
         """A group of the members ``ranks`` (of this group), in that order.
 
-        Every rank of this group calls it with the same list; who is not in it gets None.
-        ``strict``: see ``__init__``; None: as this group.
+        Every rank of this group calls it with the same list; who is not in it gets None. With
+        ``members_only`` the others need not. ``strict``: see ``__init__``; None: as this group.
         """
         ranks = list(ranks)
         if not ranks or len(set(ranks)) != len(ranks):
             raise ConfigError(f"new_group: ranks={ranks} was given; needed are different ranks.")
         for r in ranks:
             check.member("new_group", "ranks", r, self.size)
-        self._num_groups += 1
         members = ranks if self.rank in ranks else None
-        group = self._subgroup(members, f"{self.name}/{self._num_groups}", tuple(ranks), strict)
+        if members_only:
+            group = self._group_of_members(tuple(ranks), strict) if members else None
+        else:
+            self._num_groups += 1
+            name = f"{self.name}/{self._num_groups}"
+            group = self._subgroup(members, name, tuple(ranks), strict)
         if group is not None and timeout is not None:
             group.timeout = timeout
         return group
+
+    def _group_of_members(self, ranks: tuple, strict: bool | None) -> ProcessGroup | None:
+        """The members find each other by messages."""
+        number = self._num_local[ranks] = self._num_local.get(ranks, 0) + 1
+        tag = _LOCAL_TAGS_AT + hash64(str(ranks)) % _LOCAL_TAGS_AT
+
+        def swap(row: np.ndarray) -> np.ndarray:
+            table = np.empty((len(ranks), row.size), np.int64)
+            works = [self.irecv(table[i], r, tag) for i, r in enumerate(ranks)]
+            works += [self.isend(row, r, tag) for r in ranks]
+            Together(works).wait()
+            return table
+
+        name = f"{self.name}/{'+'.join(map(str, ranks))}.{number}"
+        return self._subgroup(list(ranks), name, ranks, strict, swap)
 
     def _subgroup(
         self,
@@ -424,9 +452,10 @@ class ProcessGroup:
         name: str,
         sizes: tuple = (),
         strict: bool | None = None,
+        swap: Swap | None = None,
     ) -> ProcessGroup | None:
         call = self._calls.get("split", None, sizes=sizes)
-        transport = self.transport.split(call, members, name)
+        transport = self.transport.split(call, members, name, swap)
         if transport is None or members is None:
             return None
         strict = self.strict if strict is None else strict

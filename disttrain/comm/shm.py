@@ -63,7 +63,7 @@ from .shm_steps import (
     reduce_large,
     reduce_small,
 )
-from .transport import Transport
+from .transport import Swap, Transport
 from .work import Work
 
 
@@ -242,16 +242,22 @@ class ShmTransport(Transport):
         work = self.mailbox.recv(call, array, peer, self._key | tag, self.timeout)
         return work if self._is_world else work.then(ranks.index)
 
-    def split(self, call: Call, members: Sequence[int] | None, name: str) -> ShmTransport | None:
+    def split(
+        self, call: Call, members: Sequence[int] | None, name: str, swap: Swap | None = None
+    ) -> ShmTransport | None:
         mine = np.zeros(2, np.int64)
         if members is not None:
             mine[:] = self._control_block()
-        table = np.zeros((self.size, 2), np.int64)
-        self.all_gather(call, list(table), mine)
+        if swap is not None:
+            table = swap(mine)
+        else:
+            everyone = np.zeros((self.size, 2), np.int64)
+            self.all_gather(call, list(everyone), mine)
+            table = everyone[list(members or ())]
         if members is None:
             return None
         ranks = [self.channel.ranks[i] for i in members]
-        blocks, starts = table[list(members)].T.tolist()
+        blocks, starts = table.T.tolist()
         me = list(members).index(self.rank)
         channel = Channel(self.hub, ranks, me, blocks, name, max(starts))
         return ShmTransport(channel, self.mailbox, self.timeout)

@@ -40,6 +40,8 @@ from .header import Call
 from .reduce_ops import ReduceOp
 from .work import Work
 
+Swap = Callable[[np.ndarray], np.ndarray]
+
 
 class Transport(ABC):
     """The verbs of one group, seen from one of its ranks."""
@@ -125,9 +127,14 @@ class Transport(ABC):
         """
 
     @abstractmethod
-    def split(self, call: Call, members: Sequence[int] | None, name: str) -> Transport | None:
+    def split(
+        self, call: Call, members: Sequence[int] | None, name: str, swap: Swap | None = None
+    ) -> Transport | None:
         """A transport for some of the ranks, in that order. Every rank of this one calls it;
-        who is in no group gives None and gets None. Several groups may be made at once."""
+        who is in no group gives None and gets None. Several groups may be made at once.
+
+        With ``swap`` only the members call it. ``swap(row)`` gives the rows (int64, of one length)
+        of all members, in their order."""
 
     @abstractmethod
     def close(self, call: Call | None) -> None:

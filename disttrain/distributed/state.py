@@ -239,13 +239,16 @@ def new_group(
     group_desc: str | None = None,
     strict: bool | None = None,
 ) -> Any:
-    """A group of some ranks (None: all). Every rank of the world calls it, with the same list.
-    ``strict`` as for ``init_process_group`` (None: as the default group)."""
+    """A group of some ranks (None: all). Every rank of the world calls it, with the same list; with
+    ``use_local_synchronization`` only the members need to. ``strict`` as for
+    ``init_process_group`` (None: as the default group)."""
     world = group_or_default()
     _backend(backend)
     members = list(range(world.size)) if ranks is None else list(ranks)
     seconds = None if timeout is None else _seconds(timeout)
-    made = world.new_group(members, timeout=seconds, strict=strict)
+    made = world.new_group(
+        members, timeout=seconds, strict=strict, members_only=use_local_synchronization
+    )
     if made is None:
         return GroupMember.NON_GROUP_MEMBER
     _state().groups.append(made)

@@ -125,6 +125,30 @@ def test_groups_come_and_go(ranks):
     ranks.run(body, 4)
 
 
+def test_members_alone_may_make_a_group(ranks):
+    """The others do not call at all; two groups of the same members are not mixed up."""
+
+    def body():
+        dist.init_process_group()
+        me = dist.get_rank()
+        seen = []
+        for members in ([3, 1], [0, 1, 2], [3, 1], [2]):
+            if me in members:
+                group = dist.new_group(members, use_local_synchronization=True)
+                for count in (2, 9000):
+                    x = dt.full((count,), float(me + 1))
+                    dist.all_reduce(x, group=group)
+                    assert x[-1].item() == sum(members) + len(members)
+                seen.append(dist.get_group_rank(group, me))
+                if members != [0, 1, 2]:
+                    dist.destroy_process_group(group)
+        assert dist.new_group([(me + 1) % 4], use_local_synchronization=True) is not None
+        dist.destroy_process_group()
+        return seen
+
+    assert ranks.run(body, 4) == [[0], [1, 1, 1], [2, 0], [0, 0]]
+
+
 def test_what_a_round_has_left_keeps_its_values(ranks):
     """Gradients of DDP lie in shared memory: a later round must not write over them."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import threading
 import time
@@ -10,6 +11,7 @@ import time
 import pytest
 
 from disttrain.compat.torch import spawn as mp
+from disttrain.data import DataLoader
 from disttrain.errors import ConfigError
 
 
@@ -181,6 +183,41 @@ def test_a_process_that_somebody_else_has_collected():
                 pass
     finally:
         signal.signal(signal.SIGCHLD, before)
+
+
+def load_for_ever(index):
+    loader = DataLoader(list(range(100)), 10, num_workers=1)
+    while True:
+        assert sum(batch.sum() for batch in loader) == 4950
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_kill_at_any_moment_leaves_nothing(seed, tmp_path):
+    """Of three ranks with a worker each, or of their starter."""
+    draw = random.Random(seed)
+    (tmp_path / "err").touch()
+    reader, writer = os.pipe()
+    starter = os.fork()
+    if starter == 0:
+        os.dup2(os.open(tmp_path / "err", os.O_WRONLY), 2)
+        context = mp.spawn(load_for_ever, nprocs=3, join=False)
+        os.write(writer, " ".join(map(str, context.pids())).encode() + b"\n")
+        try:
+            while not context.join():
+                pass
+        except mp.ProcessExitedException as error:
+            os.write(writer, str(error).encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        ranks = [int(word) for word in pipe.readline().split()]
+        time.sleep(draw.uniform(0.0, 1.0))
+        victim = draw.choice([starter, *ranks])
+        os.kill(victim, signal.SIGKILL)
+        os.waitpid(starter, 0)
+        told = pipe.read().decode()  # ends when the last holder of the other end is gone
+    assert told == ("" if victim == starter else
+                    f"process {ranks.index(victim)} terminated with signal SIGKILL")  # fmt: skip
 
 
 def test_arguments_are_checked():

@@ -21,6 +21,7 @@ from ..backends.memory import Block, make_memory, place_of
 from ..backends.null import NullArray
 from ..errors import AutogradError
 from . import dtypes
+from .attributes import give_attributes, own_attributes
 from .tensor import Tensor, note_read, rebuild
 
 _ALIGN = 64
@@ -129,12 +130,7 @@ def reduce(self: Tensor, protocol: int) -> tuple:
     note_read(self)
     own = own_attributes(self)
     what = (type(self), Carried(self), self.array.shape, self.requires_grad)
-    return (rebuild, what, own) if own else (rebuild, what)
-
-
-def own_attributes(t: Tensor) -> dict[str, Any]:
-    """Attributes that the program has given to ``t``."""
-    return {k: v for k, v in t.__dict__.items() if not k.startswith("_") and k != "array"}
+    return (rebuild, what, (None, own)) if own else (rebuild, what)
 
 
 def shallow(self: Tensor) -> Tensor:
@@ -142,7 +138,15 @@ def shallow(self: Tensor) -> Tensor:
     out = rebuild(type(self), self.array, self.array.shape, self.requires_grad)
     out._st = self.storage_cell()
     out._gen = out._st.gen
-    out.__dict__.update(own_attributes(self))
+    give_attributes(out, own_attributes(self))
+    return out
+
+
+def make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Tensor:
+    """``Tensor._make_subclass``: a leaf of class ``cls`` over the memory of ``data``."""
+    out = rebuild(cls, data.array, data.array.shape, require_grad)
+    out._st = data.storage_cell()
+    out._gen = out._st.gen
     return out
 
 
@@ -200,6 +204,7 @@ def _teach(reduction: Any) -> None:
 
 
 Tensor.__reduce_ex__, Tensor.__copy__ = reduce, shallow
+Tensor._make_subclass = staticmethod(make_subclass)
 if _REDUCTION in sys.modules:
     _teach(sys.modules[_REDUCTION])
 else:

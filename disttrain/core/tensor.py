@@ -11,6 +11,7 @@ Operators are attached in ``ops/methods.py``.
 
 from __future__ import annotations
 
+import copy
 import sys
 import threading
 import weakref
@@ -23,6 +24,7 @@ from .. import context
 from ..backends.null import NullArray
 from ..errors import AutogradError, DeviceError, DTypeError, ShapeError
 from . import dtypes
+from .attributes import give_attributes, own_attributes
 from .device import CPU, META, device
 from .hooks import HookHandle
 from .node import AccumulateGrad, Output
@@ -370,9 +372,7 @@ class Tensor:
         out = memo[id(self)] = rebuild(type(self), array, array.shape, self._node is not None)
         if self._grad is not None and self.copies_grad:
             out._grad = self._grad.__deepcopy__(memo)
-        for name, value in self.__dict__.items():
-            if not name.startswith("_") and name != "array":
-                out.__dict__[name] = value
+        give_attributes(out, copy.deepcopy(own_attributes(self), memo))
         return out
 
     def __hash__(self) -> int:

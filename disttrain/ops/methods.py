@@ -168,7 +168,10 @@ Tensor.item, Tensor.tolist = item, tolist
 
 
 def _old_constructor(self: Tensor, *args: Any, **kwargs: Any) -> None:
-    """``Tensor(2, 3)`` (sizes) or ``Tensor([1, 2])`` (data), as old programs write it."""
+    """``Tensor(2, 3)`` (sizes) or ``Tensor([1, 2])`` (data), as old programs write it. A class
+    whose ``__new__`` has made the tensor already gets here, too."""
+    if "array" in self.__dict__:
+        return
     kind = dtypes.get_default_dtype()
     self.array = create.construct(kind, args, **kwargs, any_type=True).array
 

@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ..core import Size, Tensor, device, dtypes
+from ..backends.null import NullArray
+from ..core import Size, Tensor, device, dtypes, wrap
+from ..core.attributes import give_attributes
 from ..core.tensor import rebuild
 from ..errors import DTypeError, SerializationError
 from .layout import KINDS
@@ -134,6 +136,13 @@ class _Decoder:
             raise SerializationError(f"{type(obj).__name__} has no method {name!r:.60}")
         return getattr(obj, name)
 
+    def meta(self, number: Any, kind: Any, requires_grad: Any, *shape: Any) -> Tensor:
+        sizes = tuple(map(_number, shape))
+        if len(sizes) > 64 or any(not 0 <= n < 1 << 62 for n in sizes):
+            raise SerializationError(f"shape {sizes}")
+        out = self.made[_number(number)] = wrap(NullArray(sizes, dtypes.BY_NAME[_text(kind)].np))
+        return out.requires_grad_() if requires_grad is True else out
+
     def tensor(self, cls: Any, node: Any, own: Any, depth: int) -> Any:
         kind, plain = self.value(cls, depth), self.value(node, depth)
         if not (isinstance(kind, type) and issubclass(kind, Tensor) and type(plain) is Tensor):
@@ -143,7 +152,7 @@ class _Decoder:
             made = rebuild(kind, plain.array, plain.array.shape, plain.requires_grad)
             made._st, made._gen = plain.storage_cell(), plain.storage_cell().gen
             self.classed[id(plain)] = made
-            vars(made).update(self.value(own, depth))
+            give_attributes(made, self.value(own, depth))
         return made
 
 
@@ -186,6 +195,7 @@ _BUILD: dict[str, Callable[[_Decoder, list, int], Any]] = {
     "global": lambda s, r, d: s.known.find(*r),
     "object": lambda s, r, d: s.object(*r, depth=d),
     "subclass": lambda s, r, d: s.tensor(*r, d),
+    "meta": lambda s, r, d: s.meta(*r),
     "enum": lambda s, r, d: s.member(*r, d),
     "method": lambda s, r, d: s.method(*r, d),
     "def": lambda s, r, d: s.shared(*r, d),

@@ -25,9 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from ..backends.null import NullArray
 from ..core import Size, Tensor, device, dtypes
-from ..core.sharing import own_attributes
+from ..core.attributes import own_attributes
 from ..errors import SerializationError
 from .layout import KIND_NAMES, METADATA
 from .objects import name_of, take_apart
@@ -85,7 +84,7 @@ class _Encoder:
                 f"save: {_show(path[:4])}...: more than {DEPTH} containers inside each other"
             )
         if kind is Tensor and not own_attributes(obj):
-            return ["leaf" if obj.requires_grad else "tensor", self.array(obj, path)]
+            return self.plain(obj, path)
         if kind in _TAKE:
             return self.container(obj, path, depth) if kind in _MUTABLE else (
                 _TAKE[kind](self, obj, path, depth + 1))  # fmt: skip
@@ -146,10 +145,18 @@ class _Encoder:
     def named(self, thing: Any) -> list:
         return ["global", _of(name_of, thing)]
 
+    def plain(self, obj: Tensor, path: tuple) -> list:
+        """The numbers of a tensor; of one on the meta device, its type and shape."""
+        if not obj.is_meta:
+            return ["leaf" if obj.requires_grad else "tensor", self.array(obj, path)]
+        if id(obj) in self.numbers:
+            return ["ref", self.numbers[id(obj)]]
+        return ["meta", self.note(obj), obj.dtype.name, obj.requires_grad, *map(int, obj.shape)]
+
     def tensor(self, obj: Tensor, path: tuple, depth: int) -> list:
         """One of a class of its own, for example a Parameter, or with attributes of its own."""
         own = own_attributes(obj)
-        node = ["leaf" if obj.requires_grad else "tensor", self.array(obj, path)]
+        node = self.plain(obj, path)
         return ["subclass", self.named(type(obj)), node, self.value(own, path, depth)]
 
     def array(self, obj: Any, path: tuple) -> str:
@@ -157,11 +164,6 @@ class _Encoder:
         if id(obj) in self.names:
             return self.names[id(obj)]
         array = obj.array if isinstance(obj, Tensor) else obj
-        if isinstance(array, NullArray):
-            raise SerializationError(
-                f"save: {_show(path)} is a tensor on the meta device: it has a shape and no data. "
-                "Give the module memory first (module.to_empty(device='cpu')) and fill it"
-            )
         array = np.asarray(array)
         native = array.dtype.newbyteorder("<") if array.dtype.kind in "iufc" else array.dtype
         if native not in KIND_NAMES:

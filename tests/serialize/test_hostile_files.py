@@ -173,6 +173,7 @@ NODES = {
     "short object": ["object", 0], "object of a number": ["object", 0, "new", 3, [], {}, 0, 0, 0],
     "enum of a number": ["enum", 3, "A"], "method of a number": ["method", 3, "__add__"],
     "class of a tensor": ["subclass", 3, ["tensor", "t"], {}], "range": ["range", 1, "a", 1],
+    "meta": ["meta", 0, "float32", False, -1], "meta type": ["meta", 0, "object", False, 1],
     "deque": ["deque", "a", 1], "slice": ["slice"], "counter": ["Counter", [[1]]],
 }  # fmt: skip
 

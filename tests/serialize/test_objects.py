@@ -214,6 +214,28 @@ def test_attributes_of_tensors_come_back():
     assert type(got[0]) is dt.Tensor and type(got[1]) is nn.Parameter and got[1].note[0] == 1
 
 
+class Wrapped(dt.Tensor):
+    __slots__ = ("elem", "other")
+
+    @staticmethod
+    def __new__(cls, elem):
+        out = dt.Tensor._make_subclass(cls, elem.to("meta"), elem.requires_grad)
+        out.elem = elem
+        return out
+
+
+def test_tensors_of_a_class_of_their_own():
+    wrapped = Wrapped(dt.arange(3.0))
+    wrapped.note = "mine"
+    copies = [copy.deepcopy(wrapped), copy.copy(wrapped), pickle.loads(pickle.dumps(wrapped)),
+              again(wrapped, weights_only=True, classes=[Wrapped])]  # fmt: skip
+    for got in copies:
+        assert type(got) is Wrapped and got.note == "mine" and not hasattr(got, "other")
+        assert got.elem.tolist() == [0.0, 1.0, 2.0] and got.shape == (3,) and got.is_meta
+    with pytest.raises(SerializationError, match=r"of [^,]*Wrapped\. If"):
+        again(wrapped, weights_only=True)
+
+
 def test_an_open_file_is_complete_under_its_name(tmp_path):
     with open(tmp_path / "x", "wb") as f:
         save({"a": dt.ones(2)}, f)

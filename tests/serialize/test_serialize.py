@@ -267,13 +267,16 @@ def test_wrong_keys_and_targets():
         load(3.5)
 
 
-def test_meta_tensors_have_nothing_to_save(path):
+def test_meta_tensors_are_shapes(path):
     save({"w": tensor([1.0, 2.0]), "n": np.arange(3)}, path)
     shapes = load(path, map_location="meta")
     assert shapes["w"].is_meta and shapes["w"].shape == (2,)
     assert shapes["n"].tolist() == [0, 1, 2]
-    with pytest.raises(SerializationError, match="meta device"):
-        save(shapes, path)
+    shapes["again"], shapes["leaf"] = shapes["w"], wrap(shapes["w"].array).requires_grad_()
+    save(shapes, path)
+    got = load(path)
+    assert got["w"].is_meta and got["w"].shape == (2,) and got["again"] is got["w"]
+    assert got["leaf"].requires_grad and not got["w"].requires_grad
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,10 @@ def store_grad(leaf: Tensor, g: Any) -> None:
         else:
             leaf._grad = Algebra.add(old, g)
     elif old.array.__class__ is ndarray:
-        np.add(old.array, g, out=old.array)
+        try:
+            np.add(old.array, g, out=old.array)
+        except ValueError:  # an expanded view, of a backward that was recorded
+            leaf._grad = wrap(old.array + g)
         if old._st is not None:
             old._st.version += 1
 

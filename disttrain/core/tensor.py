@@ -331,11 +331,22 @@ class Tensor:
 
     @property
     def _base(self) -> Tensor | None:
+        self.forget_hidden_base()
         base = None if self._view is None else self._view[0]
         while base is not None and base._view is not None:
             base = base._view[0]
         shown = base if base is None or base._stands_for is None else base._stands_for()
         return None if shown is self else shown
+
+    def forget_hidden_base(self) -> None:
+        """A base that only this view holds, a step inside some function, is nobody's base: what is
+        written need not reach it."""
+        view = self._view
+        if view is None:
+            return
+        view[0].forget_hidden_base()
+        if view[0]._view is None and sys.getrefcount(view[0]) == 2 and self._stands_for is None:
+            self._view = None
 
     def leave_behind(self) -> Tensor:
         """This tensor as it is now, for views of it that exist to go on from. Called before it

@@ -84,6 +84,7 @@ def _reshaped(name: str, fn: Callable) -> Callable:
     """``unsqueeze_`` and its kin: the tensor becomes a view of what it was."""
 
     def run(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        self.forget_hidden_base()
         if inplace.records(self):
             check_inplace(self, name)
         aliased = self._st is not None

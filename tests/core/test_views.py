@@ -399,6 +399,30 @@ def test_a_saved_tensor_that_changed_its_shape_is_refused():
         y.sum().backward()
 
 
+def test_a_base_that_nobody_holds_is_none():
+    """A function may end in a view of something of its own: that is no view of the user's."""
+    w = dt.tensor([1.0, 2.0], requires_grad=True)
+    m = dt.eye(2)
+    assert (m @ w)._base is None and w.roll(1)._base is None
+    with dt.no_grad():
+        h = m @ w
+    h.mul_(w)
+    h.sum().backward()
+    assert w.grad.tolist() == [1, 2]
+    rolled = w.roll(1)
+    assert not rolled.detach_().requires_grad
+    base = m[0]
+    assert base.view(2, 1)._base is m and base.view(2, 1).view(2)._base is m
+
+
+def test_a_gradient_of_a_recorded_backward_can_be_added_to():
+    x = dt.ones(3, requires_grad=True)
+    y = x.mean()
+    y.backward(create_graph=True)
+    y.backward()
+    assert x.grad.tolist() == pytest.approx([2 / 3] * 3)
+
+
 def test_detach_in_place():
     x = dt.ones(2, 2, requires_grad=True)
     y = x * 2

@@ -69,6 +69,7 @@ def overwrite(name: str, self: Tensor, compute: Callable, *args: Any, **params: 
 def begin(name: str, self: Tensor) -> None:
     """Before a recorded write: refuse what cannot be right, and let nodes whose rules need the old
     value as their result keep it, where PyTorch's do not need it."""
+    self.forget_hidden_base()
     check_inplace(self, name)
     t: Tensor | None = self
     while t is not None:

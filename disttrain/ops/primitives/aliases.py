@@ -232,7 +232,11 @@ def _unstride(g: Any, size: tuple, stride: tuple, offset: int, layout: Layout, s
     cells = np.zeros(layout.total, g.dtype)
     places = _strided(np.arange(layout.total), size, stride, offset)
     np.add.at(cells, places, g)
-    return _strided(cells, shape, layout.stride, layout.first).copy()
+    own = _strided(np.arange(layout.total), shape, layout.stride, layout.first)
+    out = _strided(cells, shape, layout.stride, layout.first).copy()
+    if any(s == 0 and n > 1 for s, n in zip(layout.stride, shape, strict=True)):
+        out /= np.bincount(own.reshape(-1), minlength=layout.total)[own]  # shared by equals
+    return out
 
 
 def _strided_samples(rng: np.random.Generator) -> list:

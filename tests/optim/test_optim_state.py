@@ -254,3 +254,13 @@ def test_what_does_not_fit_is_not_lent():
     ):
         with pytest.raises(RuntimeError, match=text), swap(opt, {}, given):
             pass
+
+
+def test_adagrad_shares_its_state_before_the_first_step():
+    p = parameter()
+    opt = optim.Adagrad([p])
+    opt.share_memory()
+    assert opt.state[p]["sum"].is_shared() and opt.state[p]["step"].item() == 0
+    before = p.array.copy()
+    opt.step()
+    assert (p.array != before).all() and opt.state[p]["sum"].is_shared()

@@ -14,6 +14,7 @@ import os
 import stat
 import zlib
 from collections.abc import Callable, Sequence
+from mmap import MAP_SHARED
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ from .layout import (
     parse,
 )
 from .objects import Known, names_in
+from .options import get_default_mmap_options
 from .sharing import View, plan, unique
 from .structure import encode
 
@@ -138,11 +140,13 @@ def load(
     if not isinstance(f, (str, os.PathLike)):
         raise ConfigError(f"load: {type(f).__name__} given; a path or a binary file is needed")
     where = f"load: {os.fsdecode(f)}"
-    with open(f, "rb", buffering=0) as file:
+    shared = bool(mmap) and get_default_mmap_options() == MAP_SHARED
+    with open(f, "r+b" if shared else "rb", buffering=0) as file:
         status = os.fstat(file.fileno())
         if mmap is False or not stat.S_ISREG(status.st_mode):
             return _File(Stream(file, where), where, check).value(place, known)
-        return _File(Mapped(file.fileno(), status.st_size), where, check).value(place, known)
+        mapped = Mapped(file.fileno(), status.st_size, shared)
+        return _File(mapped, where, check).value(place, known)
 
 
 def inspect(f: Any) -> Header:

@@ -186,12 +186,14 @@ def write_stream(f: Any, parts: list[Any]) -> None:
 
 
 class Mapped:
-    """A file as a private mapping: nothing is read before it is touched, and what is written to
-    the arrays stays in this process."""
+    """A file as a mapping: nothing is read before it is touched, and what is written to the arrays
+    stays in this process, or (``shared``) is written to the file."""
 
-    def __init__(self, fd: int, size: int) -> None:
+    def __init__(self, fd: int, size: int, shared: bool = False) -> None:
         self.size = size
-        flags = mmap.MAP_PRIVATE | getattr(mmap, "MAP_NORESERVE", 0)
+        flags = getattr(mmap, "MAP_NORESERVE", 0) | (
+            mmap.MAP_SHARED if shared else mmap.MAP_PRIVATE
+        )
         self._bytes = np.empty(0, np.uint8)
         if size:
             memory = mmap.mmap(fd, size, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import io
 import math
+import mmap
 import os
 import signal
 import stat
@@ -21,7 +22,13 @@ from disttrain.core import Size, Tensor, device, dtypes, wrap
 from disttrain.core.random import manual_seed
 from disttrain.errors import ConfigError, SerializationError, WriteError
 from disttrain.optim import AdamW
-from disttrain.serialize import inspect, load, save
+from disttrain.serialize import (
+    get_default_mmap_options,
+    inspect,
+    load,
+    save,
+    set_default_mmap_options,
+)
 
 
 def tensor(values, kind=dtypes.float32):
@@ -473,6 +480,22 @@ def test_a_draft_that_is_taken_before_it_is_locked_is_made_anew(path, monkeypatc
     save({"a": tensor([1.0])}, path)
     assert taken and os.listdir(path.parent) == [path.name]
     assert load(path)["a"].array[0] == 1
+
+
+def test_a_mapping_can_be_shared_with_the_file(path):
+    save({"a": tensor([1.0, 2.0])}, path)
+    assert get_default_mmap_options() == mmap.MAP_PRIVATE
+    load(path, mmap=True)["a"].array[0] = 5
+    with set_default_mmap_options(mmap.MAP_SHARED):
+        load(path)["a"].array[0] = 6  # nobody has asked for a mapping
+        assert load(path)["a"].array[0] == 1
+        load(path, mmap=True)["a"].array[0] = 7
+    assert load(path, mmap=True)["a"].array[0] == 7
+    assert get_default_mmap_options() == mmap.MAP_PRIVATE
+    with pytest.raises(SerializationError, match="checksum"):
+        load(path)  # the data is not what was saved
+    with pytest.raises(ConfigError, match="MAP_SHARED"):
+        set_default_mmap_options(7)
 
 
 def test_a_stream_goes_on_behind_the_file():

@@ -32,7 +32,8 @@ class Call:
     def __init__(self, args: tuple, kwargs: dict) -> None:
         self.tensors: list[Tensor] = []
         self.objects: list[Any] = []
-        parts: list[Any] = [thread.mode, thread.inference, get_default_dtype(), len(args)]
+        device = thread.rank.slots.get("default_device")
+        parts: list[Any] = [thread.mode, thread.inference, get_default_dtype(), device, len(args)]
         for a in args:
             if isinstance(a, Tensor):
                 parts.append(_meta(a))

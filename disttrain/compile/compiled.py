@@ -63,7 +63,7 @@ class Compiled:
         return [entry.graph for entries in self.entries.values() for entry in entries]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if thread.mode == SLOW or len(self.reasons) > _LIMIT:
+        if thread.mode == SLOW or thread.before_write is not None or len(self.reasons) > _LIMIT:
             return self.fn(*args, **kwargs)  # inside another transform: be part of it
         try:
             call = Call(args, kwargs)

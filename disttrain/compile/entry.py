@@ -23,7 +23,8 @@ from .reach import Reach
 
 def environment() -> tuple:
     """What surrounds a call on its thread."""
-    return thread.grad_enabled, thread.inference, thread.anomaly, get_default_dtype()
+    device = thread.rank.slots.get("default_device")
+    return thread.grad_enabled, thread.inference, thread.anomaly, get_default_dtype(), device
 
 
 class Entry:
@@ -62,8 +63,8 @@ class Entry:
         known = {*around.tensors, *map(id, self.outside)}
         self.fixed = [(i, t) for i, t in enumerate(call.tensors) if id(t) in known]
         own = {i for i, _ in self.fixed}
-        self.wild = [i for i, t in enumerate(call.tensors) if t._node is not None and i not in own]
-        self.leaf_ids = {id(n) for n in self.nodes if n is not None}
+        self.free = [i for i in range(len(call.tensors)) if i not in own]
+        self.reached = {**around.tensors, **{id(t): t for t in self.outside}}
 
     def _settle_leaves(self, around: Reach, recorder: Capture) -> None:
         """Leaves whose gradients the function makes, reads or drops."""
@@ -98,8 +99,8 @@ class Entry:
         for i, t in self.fixed:
             if given[i] is not t:
                 return f"argument {i} is not the tensor that the function also reaches by itself"
-        for i in self.wild:
-            if id(given[i]._node) in self.leaf_ids:
+        for i in self.free:
+            if id(given[i]) in self.reached:
                 return f"argument {i} is a tensor that the function also reaches by itself"
         self.now = now = [t.array for t in self.outside]
         if not all(map(is_, now, self.arrays)):

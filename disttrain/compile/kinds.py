@@ -44,8 +44,9 @@ _OUTWARD = ("data", "distributed", "comm", "serialize", "metrics")
 _OUTWARD_FILES = tuple(_PACKAGE + part for part in _OUTWARD)
 _OUTWARD_NAMES = tuple(f"disttrain.{part}" for part in _OUTWARD)
 _PYTHON = sysconfig.get_paths()["stdlib"] + os.sep
-_NUMPY = (os.path.dirname(np.__file__) + os.sep, "<frozen")
-_LIBRARY_NAMES = frozenset({*sys.stdlib_module_names, "numpy", "ml_dtypes"})
+_SITE = os.path.dirname(os.path.dirname(np.__file__)) + os.sep
+_SUPPORT = ("<frozen", *(_SITE + name + os.sep for name in ("numpy", "ml_dtypes", "llvmlite")))
+_LIBRARY_NAMES = frozenset({*sys.stdlib_module_names, "numpy", "ml_dtypes", "llvmlite"})
 OURS, LIBRARY, USER = 0, 1, 2
 
 
@@ -55,7 +56,7 @@ def file_kind(filename: str) -> int:
     if filename.startswith(_PACKAGE):
         return USER if filename.startswith(_OUTWARD_FILES) else OURS
     python = filename.startswith(_PYTHON) and "site-packages" not in filename
-    return LIBRARY if python or filename.startswith(_NUMPY) else USER
+    return LIBRARY if python or filename.startswith(_SUPPORT) else USER
 
 
 def frame_kind(frame: types.FrameType) -> int:

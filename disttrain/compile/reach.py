@@ -50,7 +50,8 @@ _STREAMS = (random.Random, np.random.Generator, np.random.RandomState, np.random
 _MODULE_STORES = ("_parameters", "_buffers", "_modules")
 _MODULE_OWN = ("training", "_hooks", "forward", *_MODULE_STORES)
 _BOOKKEEPING = ("_non_persistent_buffers_set", "_state_hooks")
-_EVERYWHERE = "optim.state.hooks"  # the rank's slot for hooks of all optimizers
+# What a rank keeps for all optimizers and modules: hooks, and parameters computed from others.
+_EVERYWHERE = ("optim.state.hooks", "nn.hooks", "nn.utils.parametrize")
 _GROUP_NAMES = ("param_groups", "defaults", "state_dict")
 _ALWAYS = ("forward", "__call__", "step")
 
@@ -75,6 +76,7 @@ class Reach:
         self.names: set[str] = set(_ALWAYS)
         self.modules: list[Any] = []
         self.optimizers: list[Any] = []
+        self.objects: list[Any] = []  # whose class could be replaced
         self.tensors: dict[int, Tensor] = {}
         self.labels: dict[int, str] = {}
         self.streams: list[Any] = []
@@ -87,7 +89,8 @@ class Reach:
         self._globals: dict[int, tuple[dict, set[str]]] = {}
         for code, space in list(self.codes.values()):
             self._learn(code, space)
-        self._walk([(r, "") for r in roots])
+        everywhere = [(thread.rank.slots.get(name, ()), name) for name in _EVERYWHERE]
+        self._walk([*((r, "") for r in roots), *everywhere])
 
     # --- the walk ---------------------------------------------------------------------------
     def _walk(self, todo: list) -> None:
@@ -124,11 +127,17 @@ class Reach:
 
     def _finish(self) -> None:
         """Holders of what is looked up by name, now that all names are known."""
+        self._settle(thread.rank.slots, "kept for all", _EVERYWHERE)
+        kinds = {type(m): None for m in self.modules if is_ours(type(m))}
+        for kind in kinds:
+            self.holders.append(
+                Holder(FACT, kind, kind.__name__, reader=functools.partial(_calls, kind))
+            )
+        self.holders.append(
+            Holder(FACT, self, "the class of an object", reader=_Classes(self.objects))
+        )
         for space, names in self._globals.values():
-            there = tuple(sorted(n for n in names if n in space))
-            self.holders.append(Holder(NAMES, space, "global", there))
-            gone = frozenset(names).difference(there)
-            self.holders.append(Holder(ABSENT, space, "globals", tuple(gone)))
+            self._settle(space, "global", names)
         for x, where in self._by_name:
             names = tuple(name for name, _ in self._named(x))
             if isinstance(x, types.ModuleType):
@@ -142,6 +151,13 @@ class Reach:
                 self.holders.append(Holder(OBJECT, vars(x), where, names))
             taken = tuple(n for n in slots_of(type(x)) if self._wanted(n))
             self._facts(x, where, taken)
+
+    def _settle(self, space: dict, where: str, names: Iterable[str]) -> None:
+        """What is under ``names``, and that under some there is nothing."""
+        there = tuple(sorted(n for n in names if n in space))
+        self.holders.append(Holder(NAMES, space, where, there))
+        gone = frozenset(names).difference(there)
+        self.holders.append(Holder(ABSENT, space, f"{where}s", tuple(gone)))
 
     def _facts(self, x: Any, where: str, names: tuple) -> None:
         if names:
@@ -225,6 +241,13 @@ class Reach:
         self._push(x.keywords, where)
         self._by_name.append((x, where))
 
+    def _memo(self, x: Any, where: str) -> None:
+        """A function whose results are kept: what it reads counts, whether it ran or not."""
+        f = x.__wrapped__
+        if isinstance(f, types.FunctionType) and file_kind(f.__code__.co_filename) == USER:
+            self._learn(f.__code__, f.__globals__)
+        self._push(f, where)
+
     def _wrapper(self, x: Any, where: str) -> None:
         for name in ("__func__", "__wrapped__", "fget", "fset", "func"):
             if getattr(x, name, None) is not None:
@@ -304,6 +327,7 @@ class Reach:
 
     def _object(self, x: Any, where: str) -> None:
         kind = type(x)
+        self.objects.append(x)
         if is_module(x):
             self._network(x, where)
         elif is_optimizer(x):
@@ -356,10 +380,7 @@ class Reach:
     def _optimizer(self, o: Any, where: str) -> None:
         self.optimizers.append(o)
         where = where or type(o).__name__
-        slots = thread.rank.slots
         self._push(o._hooks, f"{where}'s hooks")
-        self._push(slots.get(_EVERYWHERE, ()), "hooks of all optimizers")
-        self.holders.append(Holder(NAMES, slots, "hooks of all optimizers", (_EVERYWHERE,)))
         self.holders.append(Holder(NAMES, o.__dict__, where, ("param_groups", "state", "_hooks")))
         self.holders.append(Holder(SEQUENCE, o.param_groups, f"{where}.param_groups"))
         for i, group in enumerate(o.param_groups):
@@ -419,6 +440,20 @@ def _function_parts(f: types.FunctionType) -> tuple:
     return f.__code__, f.__defaults__, f.__kwdefaults__
 
 
+def _calls(kind: type) -> tuple:
+    return kind.forward, kind.__call__
+
+
+class _Classes:
+    """The classes of objects, which can be replaced."""
+
+    def __init__(self, objects: list) -> None:
+        self.objects = objects
+
+    def __call__(self) -> tuple:
+        return tuple(map(type, self.objects))
+
+
 class _ArrayParts:
     """The content of a numpy array: the same object as long as it is equal."""
 
@@ -450,9 +485,9 @@ _VISITORS: tuple[tuple[Any, Callable], ...] = (
     (types.MethodType, Reach._bound),
     (functools.partial, Reach._partial),
     (
-        (staticmethod, classmethod, property, functools.cached_property,
-         type(functools.lru_cache(len))), Reach._wrapper,
+        (staticmethod, classmethod, property, functools.cached_property), Reach._wrapper,
     ),
+    (type(functools.lru_cache(len)), Reach._memo),
     (types.ModuleType, Reach._module_of_code),
     (type, Reach._class),
     (types.BuiltinFunctionType, Reach._builtin),

@@ -86,22 +86,22 @@ class Watch:
             return
         if event == "call":
             key = id(code), id(frame.f_globals)
-            if key not in self.codes and (kind != LIBRARY or not _for_us(frame)):
+            if key not in self.codes and not _for_us(frame):
                 self.codes[key] = code, frame.f_globals
                 if is_outward(code.co_filename):
                     part = str(frame.f_globals.get("__name__"))
                     self._refuse(f"it uses {part} at {_site(frame.f_back or frame)}, which a "
                                  "replay would not do again")  # fmt: skip
-        elif event == "c_call" and (kind != LIBRARY or not _for_us(frame)):
+        elif event == "c_call" and self.refused is None:
             self._called(frame, arg)
 
     def _called(self, frame: types.FrameType, fn: Any) -> None:
         name, owner = getattr(fn, "__name__", ""), getattr(fn, "__self__", None)
         if owner is builtins and name in _LOOKUPS:
-            self.everything |= not _spelled(frame)
+            self.everything |= not _spelled(frame) and not _for_us(frame)
         elif name in _ALL_NAMES:
-            self.everything = True
-        elif not _pure(name, owner):
+            self.everything |= not _for_us(frame)
+        elif not _pure(name, owner, getattr(fn, "__module__", None)) and not _for_us(frame):
             what = f"{getattr(owner, '__name__', type(owner).__name__)}.{name}"
             what = name if owner is builtins else what
             self._refuse(
@@ -109,20 +109,22 @@ class Watch:
             )
 
 
-def _pure(name: str, owner: Any) -> bool:
+def _pure(name: str, owner: Any, module: str | None) -> bool:
     """Whether a C function's result depends on its arguments alone, and nothing else notices."""
     if isinstance(owner, types.ModuleType):
-        module = owner.__name__
+        place = owner.__name__
         if owner is builtins:
             return name not in _IMPURE
-        if module == "sys":
+        if place == "sys":
             return name in _PURE_SYS
-        return module in _PURE_MODULES or (
-            module.partition(".")[0] in ("numpy", "ml_dtypes") and ".random" not in module
+        return place in _PURE_MODULES or (
+            place.partition(".")[0] in ("numpy", "ml_dtypes") and ".random" not in place
         )
     if isinstance(owner, type):
         return name not in _CLOCKS and not issubclass(owner, random.Random)
-    return owner is None or isinstance(owner, _PURE_TYPES) or _plain_object(name)
+    if owner is None:
+        return module is not None and module.partition(".")[0] in ("builtins", "numpy", "ml_dtypes")
+    return isinstance(owner, _PURE_TYPES) or _plain_object(name)
 
 
 def _plain_object(name: str) -> bool:
@@ -143,13 +145,19 @@ def _spelled(frame: types.FrameType) -> bool:
 
 
 def _for_us(frame: Any) -> bool:
-    """Whether a frame of the standard library works for this package, not for the program."""
+    """Whether a frame works for this package (as parts of the standard library do), or for an
+    import, which happens once: not for the program itself."""
+    kind = None
     while frame is not None:
-        kind = frame_kind(frame)
-        if kind != LIBRARY:
-            return kind == OURS
+        here = frame_kind(frame)
+        if here == LIBRARY and "importlib" in frame.f_code.co_filename:
+            return True
+        if kind is None and here != LIBRARY:
+            kind = here
+        if here == OURS:
+            break
         frame = frame.f_back
-    return False
+    return kind == OURS
 
 
 def _site(frame: Any) -> str:

@@ -17,6 +17,7 @@ import pytest
 
 import disttrain as dt
 from disttrain import nn
+from disttrain.nn.global_hooks import register_module_forward_hook
 from support.agree import check
 
 F = nn.functional
@@ -758,3 +759,80 @@ def test_values_of_the_world_do_not_freeze(read):
     with pytest.warns(UserWarning, match="runs eagerly"):
         run(dt.ones(1))
     assert not run.graphs
+
+
+def calls(run, values, change):
+    """Results of calls between which ``change`` is done once."""
+    out = []
+    for i, v in enumerate(values):
+        if i == 2:
+            change()
+        out.append(run(dt.full((2,), float(v))).tolist())
+    return out
+
+
+def test_a_replaced_class_is_seen():
+    class One(Box):
+        def run(self, x):
+            return x
+
+    class Two(Box):
+        def run(self, x):
+            return x * 2
+
+    box = One()
+    run = dt.compile(lambda x: box.run(x))
+    assert calls(run, [1, 1, 1], lambda: setattr(box, "__class__", Two))[2] == [2.0, 2.0]
+
+
+def test_a_replaced_forward_of_a_layer_is_seen(monkeypatch):
+    model = nn.ReLU()
+    run = dt.compile(lambda x: model(x))
+    patch = lambda: monkeypatch.setattr(nn.ReLU, "forward", lambda self, x: x * 3)
+    assert calls(run, [1, 1, 1], patch)[2] == [3.0, 3.0]
+
+
+def test_what_a_memoized_function_reads_counts():
+    factor = [1.0]
+
+    @functools.lru_cache
+    def f():
+        return factor[0]
+
+    f()
+
+    def change():
+        factor[0] = 5.0
+        f.cache_clear()
+
+    assert calls(dt.compile(lambda x: x * f()), [1, 1, 1], change)[2] == [5.0, 5.0]
+
+
+def test_an_argument_that_is_also_state_is_told_apart():
+    box = Box(value=dt.ones(2))
+    run = dt.compile(lambda x: x * 2 if x is box.value else x)
+    for _ in range(2):
+        assert run(dt.ones(2)).tolist() == [1.0, 1.0]
+        assert run(box.value).tolist() == [2.0, 2.0]
+
+
+def test_hooks_of_all_modules_are_seen():
+    model = nn.Linear(2, 2)
+    run = dt.compile(lambda x: model(x))
+    before = run(dt.ones(2)), run(dt.ones(2))
+    handle = register_module_forward_hook(lambda m, a, out: out * 0)
+    try:
+        assert run(dt.ones(2)).abs().sum() == 0 != before[1].abs().sum()
+    finally:
+        handle.remove()
+    assert dt.equal(run(dt.ones(2)), before[0])
+
+
+def test_equal_code_on_other_globals_is_told_apart():
+    text = "def f(x):\n    return x * K\n"
+    spaces = [{"K": 2.0, "__name__": "a"}, {"K": 3.0, "__name__": "b"}]
+    for space in spaces:
+        exec(compile(text, "<same>", "exec"), space)
+    f, g = spaces[0]["f"], spaces[1]["f"]
+    run = dt.compile(lambda x: f(x) + g(x))
+    assert calls(run, [1, 1, 1], lambda: spaces[1].update(K=7.0)) == [[5.0] * 2] * 2 + [[9.0] * 2]

@@ -138,6 +138,7 @@ class _Thread(threading.local):
         self.saving_refused: str | None = None  # why there may be none
         self.walk: Any = None  # the outermost backward pass that is running
         self.walking: Any = None  # the innermost one
+        self.depth = 0  # how many of them run one inside the other
         self.before_write: Callable | None = None  # told of every tensor just before a write
         self.stack: list[Any] = []
         self.mode = RECORD
@@ -160,6 +161,27 @@ def at_thread_start(setup: Callable[[], Any]) -> None:
     here. For modules to call while they are imported."""
     _at_start.append(setup)
     setup()
+
+
+def elsewhere(fn: Callable[[], T]) -> T:
+    """Call ``fn`` on a thread of its own that goes on from the state of this one, and wait for it:
+    for recursion that is deeper than one thread's stack."""
+    state, done = dict(thread.__dict__), []
+
+    def body() -> None:
+        thread.__dict__.update(state)
+        try:
+            done.append((fn(), None))
+        except BaseException as error:
+            done.append((None, error))
+
+    other = threading.Thread(target=body, daemon=True)
+    other.start()
+    other.join()
+    result, error = done[0]
+    if error is not None:
+        raise error
+    return result
 
 
 def current() -> Rank:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ..context import thread
+from ..context import elsewhere, thread
 from ..errors import AutogradError, ShapeError
 from .algebra import Algebra
 from .hook_calls import check_nan, run_post_hooks, run_pre_hooks, run_tensor_hooks
@@ -27,6 +27,7 @@ from .node import AccumulateGrad, Output
 from .wide import total
 
 ndarray = np.ndarray
+_DEEP = 24  # walks inside of each other that one thread's stack is given
 
 
 def sum_to_array(g: Any, shape: tuple) -> Any:
@@ -130,12 +131,17 @@ class Walk:
         if outermost:
             thread.walk = self
         around, thread.walking = thread.walking, self
+        thread.depth += 1
         try:
-            self._run()
+            if thread.depth % _DEEP:
+                self._run()
+            else:  # rules and hooks that walk themselves: go on with an empty stack
+                elsewhere(self._run)
             for callback in self.callbacks:
                 callback()
         finally:
             thread.walking = around
+            thread.depth -= 1
             if outermost:
                 thread.walk = None
 

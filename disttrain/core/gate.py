@@ -79,6 +79,7 @@ class Primitive:
         self.checks = False  # raises for some values, so it runs even where nobody needs its result
         self.samples: Callable | None = None
         self.takes: str | None = None  # numpy's kinds that it is defined for; None: all
+        self.node_kind: Any = None  # the class that its nodes show to programs, once one looked
         self.simple = False  # one tensor in, one out, nothing special: the gate's short way
 
     def __repr__(self) -> str:

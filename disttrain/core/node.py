@@ -42,9 +42,13 @@ class GraphNode:
     @property
     def next_functions(self) -> tuple:
         return tuple(
-            (None, 0) if e is None else (e.node, e.index) if e.__class__ is Output else (e, 0)
+            (None, 0) if e is None else (e.shown(), e.index if e.__class__ is Output else 0)
             for e in self.edges
         )
+
+    def shown(self) -> GraphNode:
+        """This node, for a program to look at."""
+        return self
 
     @property
     def metadata(self) -> dict:
@@ -168,6 +172,9 @@ class Output:
     def name(self) -> str:
         return self.node.name()
 
+    def shown(self) -> GraphNode:
+        return self.node.shown()
+
     def watch(self, storage: Any) -> None:
         self.node.watch(storage, self.index)
 
@@ -182,7 +189,11 @@ class Output:
 
 
 class Node(GraphNode):
-    """One recorded run of a primitive."""
+    """One recorded run of a primitive.
+
+    To programs it shows itself as of a class of its primitive's own, ``MulBackward0``; nodes that
+    nobody looks at need none.
+    """
 
     versions: tuple | None = None
     out: Any = None
@@ -208,6 +219,14 @@ class Node(GraphNode):
 
     def __repr__(self) -> str:
         return f"<{self.name()} object at {hex(id(self))}>"
+
+    def shown(self) -> GraphNode:
+        if self.__class__ is Node:
+            prim = self.prim
+            if prim.node_kind is None:
+                prim.node_kind = type(self.name(), (Node,), {})
+            self.__class__ = prim.node_kind
+        return self
 
     def watch(self, storage: Any, index: int = 0) -> None:
         out = self.out[index] if self.out.__class__ is tuple else self.out

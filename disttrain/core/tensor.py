@@ -190,7 +190,7 @@ class Tensor:
         node = self.graph_node()
         if node.__class__ is AccumulateGrad:
             return None
-        return node.node if node.__class__ is Output else node
+        return None if node is None else node.shown()
 
     @property
     def output_nr(self) -> int:

@@ -210,9 +210,11 @@ def test_graph_is_told():
     x = leaf(1.0)
     y = (x * 2).exp()
     assert x.grad_fn is None and x.is_leaf and not y.is_leaf
-    assert y.grad_fn.name() == "ExpBackward0"
+    assert y.grad_fn.name() == type(y.grad_fn).__name__ == "ExpBackward0"
+    assert y.grad_fn is y.grad_fn and type((x * 2).exp().grad_fn) is type(y.grad_fn)
     (product, number), *rest = y.grad_fn.next_functions
     assert (product.name(), number, rest) == ("MulBackward0", 0, [])
+    assert type(product).__name__ == "MulBackward0"
     (accumulate, _), (nothing, _) = product.next_functions
     assert accumulate.name() == "AccumulateGrad" and accumulate.variable is x
     assert nothing is None
@@ -484,3 +486,47 @@ def test_a_graph_built_in_one_thread_is_walked_in_another():
     walker.start()
     walker.join()
     assert x.grad.item() == 6.0
+
+
+class Deep(dt.autograd.Function):
+    """Backward runs a backward of its own, as often as the value says."""
+
+    @staticmethod
+    def forward(ctx, x):
+        with dt.enable_grad():
+            ctx.x = x.detach().requires_grad_() - 1
+        return ctx.x.detach()
+
+    @staticmethod
+    def backward(ctx, g):
+        if ctx.x.item() >= 0:
+            with dt.enable_grad():
+                Deep.apply(ctx.x).sum().backward()
+        assert not dt.is_grad_enabled()
+        return g
+
+
+@pytest.mark.parametrize("depth", [10, 300])
+def test_walks_inside_of_walks(depth):
+    x = leaf(float(depth))
+    Deep.apply(x).sum().backward()
+    assert x.grad.item() == 1.0
+
+
+def test_errors_come_out_of_walks_inside_of_walks():
+    leaves = [leaf(1.0) for _ in range(60)]
+
+    def start(i):
+        if i == len(leaves):
+            raise KeyError("deep inside")
+        with dt.enable_grad():
+            (leaves[i] * 1).sum().backward()
+
+    for i, x in enumerate(leaves):
+        x.register_hook(lambda g, i=i: start(i + 1))
+    with pytest.raises(KeyError, match="deep inside"):
+        start(0)
+    assert all(x.grad is None for x in leaves) and dt.is_grad_enabled()
+    x = leaf(2.0)
+    (x * x).backward()
+    assert x.grad.item() == 4.0

@@ -74,7 +74,8 @@ def begin(name: str, self: Tensor) -> None:
     t: Tensor | None = self
     while t is not None:
         node = t._node
-        if node.__class__ is Node and node.out is not None and node.prim.own_result:
+        kept = isinstance(node, Node) and isinstance(node.out, Tensor)
+        if kept and node.prim.own_result:
             with no_grad():
                 node.out = el.copy(node.out)
             node.out.storage_cell()  # its own: the writes to come are not to it

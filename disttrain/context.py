@@ -166,22 +166,23 @@ def at_thread_start(setup: Callable[[], Any]) -> None:
 def elsewhere(fn: Callable[[], T]) -> T:
     """Call ``fn`` on a thread of its own that goes on from the state of this one, and wait for it:
     for recursion that is deeper than one thread's stack."""
-    state, done = dict(thread.__dict__), []
+    state = dict(thread.__dict__)
+    results: list[T] = []
+    errors: list[BaseException] = []
 
     def body() -> None:
         thread.__dict__.update(state)
         try:
-            done.append((fn(), None))
+            results.append(fn())
         except BaseException as error:
-            done.append((None, error))
+            errors.append(error)
 
     other = threading.Thread(target=body, daemon=True)
     other.start()
     other.join()
-    result, error = done[0]
-    if error is not None:
-        raise error
-    return result
+    if errors:
+        raise errors[0]
+    return results[0]
 
 
 def current() -> Rank:

@@ -31,7 +31,9 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     kind = ops.result_type(x1, x2)
     if not kind.is_floating_point:
         raise refuse("cosine_similarity", kind.np)
-    x1, x2 = x1.to(kind), x2.to(kind)
+    if not isinstance(dim, int):
+        raise TypeError(f"cosine_similarity: dim={dim!r} given; an integer is needed")
+    x1, x2 = ops.broadcast_tensors(x1.to(kind), x2.to(kind))
     a = x1 / vector_norm(x1, 2, dim, True).clamp(min=eps)
     b = x2 / vector_norm(x2, 2, dim, True).clamp(min=eps)
     return (a * b).sum(dim)
@@ -52,7 +54,7 @@ def cosine_embedding_loss(
 ) -> Tensor:  # fmt: skip
     """1 - cos where the target is 1, max(0, cos - margin) where it is -1"""
     reduction = legacy_reduction(size_average, reduce, reduction)
-    if target.ndim + 1 != input1.ndim:
+    if target.ndim + 1 != input1.ndim or input1.ndim > 2:
         raise ShapeError(
             f"cosine_embedding_loss: target of shape {list(target.shape)} given for inputs of "
             f"shape {list(input1.shape)}; needed one target per vector"
@@ -95,6 +97,11 @@ def _triplet(
     anchor: Tensor, positive: Tensor, negative: Tensor, distance: Callable, margin: float,
     swap: bool, reduction: str,
 ) -> Tensor:  # fmt: skip
+    if not anchor.ndim == positive.ndim == negative.ndim:
+        raise ShapeError(
+            f"triplet_margin_loss: shapes {list(anchor.shape)}, {list(positive.shape)} and "
+            f"{list(negative.shape)} given; all need one number of dimensions"
+        )
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
         far = ops.minimum(far, distance(positive, negative))

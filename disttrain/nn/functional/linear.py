@@ -11,7 +11,7 @@ from ...core.function import Function
 from ...errors import ConfigError, DTypeError, ShapeError
 from ...ops.functions.args import in_float32
 from ...ops.promotion import same_type
-from .common import into
+from .common import into, need_dims
 from .rows import sparse_gradient
 
 
@@ -23,6 +23,11 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 @in_float32
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x1ᵀ W_o x2 + b_o for each output o; weights (out, in1, in2)"""
+    if input1.shape[:-1] != input2.shape[:-1]:
+        raise ShapeError(
+            f"bilinear: inputs of shapes {list(input1.shape)} and {list(input2.shape)} given; all "
+            "sizes but the last must be equal"
+        )
     if input1.shape[-1] != weight.shape[1] or input2.shape[-1] != weight.shape[2]:
         raise ShapeError(
             f"bilinear: inputs of shapes {list(input1.shape)} and {list(input2.shape)} given; "
@@ -130,6 +135,7 @@ def dropout1d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
     """Zero whole channels of (N, C, L) or (C, L)"""
+    need_dims("dropout1d", input, (2, 3), "(N, C, L) or (C, L)")
     if input.ndim == 2:
         return dropout1d(input.unsqueeze(0), p, training, inplace).squeeze(0)
     return _channel_dropout("dropout1d", input, p, training, inplace)

@@ -281,6 +281,11 @@ def soft_margin_loss(
     kinds("soft_margin_loss", "fVc", input)
     kinds("soft_margin_loss", "biufVc" if input.dtype.is_complex else "biufV", target)
     loss = softplus(input * -target.to(input.dtype))
+    if loss.shape != input.shape:
+        raise ShapeError(
+            f"soft_margin_loss: target of shape {list(target.shape)} given for an input of shape "
+            f"{list(input.shape)}; it must broadcast to the input's"
+        )
     return reduce_loss(loss, reduction, "soft_margin_loss")
 
 
@@ -312,6 +317,15 @@ def gaussian_nll_loss(
     if not isinstance(var, Tensor):
         var = ops.ones_like(input) * var
     kinds("gaussian_nll_loss", "fV", var)
+    full_size, given = tuple(input.shape), tuple(var.shape)
+    if given != full_size:
+        if given == full_size[:-1]:
+            var = var.unsqueeze(-1)
+        elif given[:-1] != full_size[:-1] or given[-1:] != (1,):
+            raise ShapeError(
+                f"gaussian_nll_loss: var of shape {list(given)} given for an input of shape "
+                f"{list(full_size)}; needed that shape, or 1 (or nothing) as its last size"
+            )
     var = ops.clamp(var, min=eps)
     loss = 0.5 * (ops.log(var) + ops.square(input - target) / var)
     if full:

@@ -114,6 +114,8 @@ def local_response_norm(
         )
     if input.dtype is not dtypes.int64:
         kinds("local_response_norm", "fV", input)
+    if not input.numel():
+        return input
     n, c = input.shape[:2]
     squares = ops.square(input).reshape(n, c, -1)
     padded = ops.pad(squares, (0, 0, size // 2, (size - 1) // 2))

@@ -33,6 +33,11 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
     kinds(f"pad(mode={mode!r})", "iufVc", input)
     if mode not in _SOURCES:
         raise ConfigError(f"pad: mode={mode!r} given; needed constant, {', '.join(_SOURCES)}")
+    if not widths or input.ndim - len(widths) // 2 not in (1, 2):
+        raise ShapeError(
+            f"pad(mode={mode!r}): {list(widths)} given for an input of shape {list(input.shape)}; "
+            "needed widths of all dimensions but the batch and the channels"
+        )
     if mode == "circular" and min(widths, default=0) < 0:  # what is cropped is not repeated
         input = _cropped(input, widths)
         widths = tuple(max(w, 0) for w in widths)
@@ -51,7 +56,7 @@ def _cropped(input: Tensor, widths: tuple) -> Tensor:
     for i in range(len(widths) // 2):
         low, high = widths[2 * i], widths[2 * i + 1]
         size = input.shape[-1 - i]
-        if low + high + size < 0:
+        if low + size < 0 or high + size < 0 or low + high + size < 0:
             raise ShapeError(f"pad: {widths} crops more than the size of {list(input.shape)}")
         index[-1 - i] = slice(max(-low, 0), size - max(-high, 0))
     return input[tuple(index)]
@@ -253,6 +258,10 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Interleave the channels of ``groups`` groups (Zhang et al., 2018)"""
+    if input.ndim < 3:
+        raise ShapeError(
+            f"channel_shuffle: input of shape {list(input.shape)} given; needed (N, C, ...)"
+        )
     n, c, *rest = input.shape
     if c % groups:
         raise ShapeError(f"channel_shuffle: {c} channels are not divisible by groups={groups}")

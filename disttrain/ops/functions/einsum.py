@@ -69,7 +69,7 @@ def _sizes(equation: str, terms: list[str], operands: tuple[Tensor, ...]) -> dic
         for c, n in zip(term, shape, strict=True):
             if sizes.get(c, 1) not in (1, n) and n != 1:
                 raise _fail(equation, f"{c!r} is {sizes[c]} in one operand and {n} in another")
-            sizes[c] = max(sizes.get(c, 1), n) if n else 0
+            sizes[c] = n if n != 1 else sizes.get(c, 1)
     return sizes
 
 

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -45,11 +47,43 @@ def _along(where: str, input: Tensor, dim: int, index: Tensor) -> tuple[int, Ten
     return d, bounded(where, index, d, shape[d] if shape else 1)
 
 
+def _line(t: Any) -> Any:
+    """A tensor without dimensions as one with one element; all else as it is."""
+    return views.reshape(t, shape=(1,)) if isinstance(t, Tensor) and not t.ndim else t
+
+
+def _scattering(fn: Callable) -> Callable:
+    """What scatter and its kin have in common: an empty index changes nothing, and a tensor without
+    dimensions counts as one with one element."""
+
+    @functools.wraps(fn)
+    def run(
+        input: Tensor, dim: int, index: Tensor, src: Any = None, *args: Any, **more: Any
+    ) -> Any:
+        if isinstance(input, Tensor) and isinstance(index, Tensor):
+            if not index.shape.numel():
+                one_dim(dim, input.ndim, fn.__name__)
+                return el.copy(input)
+            if not (input.ndim and index.ndim):
+                out = fn(_line(input), dim, _line(index), _line(src), *args, **more)
+                return views.reshape(out, shape=tuple(input.shape))
+        return fn(input, dim, index, src, *args, **more)
+
+    return run
+
+
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """``out[i][j] = input[index[i][j]][j]`` for ``dim=0``, and so on; the shape is index's."""
+    if isinstance(input, Tensor) and isinstance(index, Tensor):
+        shape = tuple(index.shape)
+        if not index.shape.numel():
+            one_dim(dim, input.ndim, "gather")
+            integers("gather", index)
+            nothing = views.getitem(views.reshape(input, shape=(-1,)), index=(slice(0, 0),))
+            return views.reshape(nothing, shape=shape)
+        if not (input.ndim and shape):
+            return views.reshape(gather(_line(input), dim, _line(index)), shape=shape)
     d, index = _along("gather", input, dim, index)
-    if input.ndim == 0:
-        return prim.take(views.reshape(input, shape=(1,)), index, dim=0)
     return prim.gather(input, index, dim=d)
 
 
@@ -57,6 +91,11 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     """``gather`` with the other dimensions broadcast; the flattened input without ``dim``."""
     if dim is None:
         return take(input, views.reshape(indices, shape=(-1,)))
+    if input.ndim != indices.ndim:
+        raise ShapeError(
+            f"take_along_dim: indices of shape {list(indices.shape)} for an input of shape "
+            f"{list(input.shape)}; both need the same number of dimensions"
+        )
     d = one_dim(dim, input.ndim, "take_along_dim")
     common = np.broadcast_shapes(
         *(tuple(1 if i == d else n for i, n in enumerate(t.shape)) for t in (input, indices))
@@ -83,6 +122,7 @@ def _source(where: str, input: Tensor, index: Tensor, src: Any) -> Any:
     return src if shape == need else views.getitem(src, index=tuple(slice(n) for n in need))
 
 
+@_scattering
 def scatter(
     input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None,
     reduce: str | None = None,
@@ -105,6 +145,7 @@ def scatter(
     raise ConfigError(f"scatter: reduce={reduce!r} given; needed None, 'add' or 'multiply'")
 
 
+@_scattering
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """A copy of ``input`` with ``out[index[i][j]][j] += src[i][j]`` for ``dim=0``, and so on."""
     d, index = _along("scatter_add", input, dim, index)
@@ -112,6 +153,7 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     return input + prim.put_along(src, index, dim=d, shape=tuple(input.shape))
 
 
+@_scattering
 def scatter_reduce(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
@@ -183,6 +225,11 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
     """A copy of ``input`` with slice i of ``source`` written over slice index[i]."""
     d, index = _one_dimensional("index_copy", input, dim, index)
     same_type("index_copy", input, as_input(source, "index_copy", "source"))
+    need = (*input.shape[:d], index.shape[0], *input.shape[d + 1 :]) if input.ndim else ()
+    if tuple(source.shape) != need and (source.ndim or index.shape[0] != 1):
+        raise ShapeError(
+            f"index_copy: source of shape {list(source.shape)} given; needed {list(need)}"
+        )
     return index_put(input, (_ALL,) * d + (index,), source)
 
 
@@ -307,6 +354,10 @@ def bucketize(
     input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
 ) -> Tensor:
     """The number of the interval between ``boundaries`` that each value lies in."""
+    if boundaries.ndim != 1:
+        raise ShapeError(
+            f"bucketize: boundaries of shape {list(boundaries.shape)} given; one dimension is needed"
+        )
     return searchsorted(boundaries, input, out_int32=out_int32, right=right)
 
 
@@ -322,6 +373,10 @@ def repeat_interleave(
     d = one_dim(dim, input.ndim, "repeat_interleave")
     counts = repeats.array if isinstance(repeats, Tensor) else np.asarray(repeats)
     n = input.shape[d]
+    if (counts < 0).any():
+        raise ShapeError(
+            f"repeat_interleave: {int(counts.min())} given; repeats cannot be negative"
+        )
     if counts.size not in (1, n):
         raise ShapeError(
             f"repeat_interleave: {counts.size} repeats given for dimension {d} of size {n}; needed "

@@ -96,7 +96,8 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
         raise ShapeError(
             f"inner: shapes {list(a)} and {list(b)} given; the last dimensions must be equal"
         )
-    rows, columns = reshape(input, shape=(-1, a[-1])), reshape(other, shape=(-1, a[-1]))
+    rows = reshape(input, shape=(_math.prod(a[:-1]), a[-1]))
+    columns = reshape(other, shape=(_math.prod(b[:-1]), a[-1]))
     out = linalg.matmul(rows, permute(columns, dims=(1, 0)))
     return reshape(out, shape=(*a[:-1], *b[:-1]))
 
@@ -127,7 +128,14 @@ def _addmm(input: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> 
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """``input @ weight.T + bias``; weight [out, in], input [..., in]."""
+    """``input @ weight.T + bias``; weight [out, in] (or [in]: one number), input [..., in]."""
+    if as_input(weight, "linear", "weight").ndim == 1:
+        out = matmul(input, weight)
+        return out if bias is None else out + bias
+    if weight.ndim != 2:
+        raise ShapeError(
+            f"linear: weight of shape {list(weight.shape)} given; one or two dimensions are needed"
+        )
     return linalg.linear(input, weight, bias)
 
 

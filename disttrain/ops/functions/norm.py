@@ -121,8 +121,9 @@ def batch_norm(
         )
     _check_types("batch_norm", input, running_mean, running_var, weight, bias)
     n, c = input.shape[:2]
-    _per_channel("batch_norm", c, running_mean=running_mean, running_var=running_var,
-                 weight=weight, bias=bias)  # fmt: skip
+    if input.shape.numel():
+        _per_channel("batch_norm", c, running_mean=running_mean, running_var=running_var,
+                     weight=weight, bias=bias)  # fmt: skip
     if not training:
         if running_mean is None or running_var is None:
             raise ConfigError(
@@ -131,7 +132,9 @@ def batch_norm(
             )
         return _by_running(input, running_mean, running_var, weight, bias, eps)
     count = input.shape.numel() // max(c, 1)
-    if count <= 1:
+    if not input.shape.numel():
+        return el.copy(input)
+    if count == 1:
         raise ShapeError(
             "batch_norm: expected more than 1 value per channel when training, got input of shape "
             f"{list(input.shape)}; use a larger batch, or .eval()"
@@ -202,6 +205,8 @@ def instance_norm(
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     shape = tuple(as_input(input, "instance_norm").shape)
+    if len(shape) > 2 and 0 in shape[1:]:
+        return el.copy(input)
     places = math.prod(shape[2:])
     if len(shape) < 3 or places == 1:
         raise ShapeError(

@@ -29,6 +29,10 @@ def _sizes(
     stride = kernel if empty else per_dim(stride, n, where, "stride")
     padding = per_dim(padding, n, where, "padding")
     dilation = per_dim(dilation, n, where, "dilation")
+    if 0 in input.shape[1:] or (input.ndim == n + 1 and 0 in input.shape):
+        raise ShapeError(
+            f"{where}: input of shape {list(input.shape)} given; only the batch may be empty"
+        )
     if min(kernel) < 1 or min(stride) < 1 or min(dilation) < 1:
         raise ConfigError(
             f"{where}: kernel_size={kernel}, stride={stride}, dilation={dilation} given; needed at "

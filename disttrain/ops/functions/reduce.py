@@ -283,7 +283,9 @@ def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:  # noq
 
 
 def _flags(where: str, prim: Any, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
-    out = prim(input, dims=dims(dim, as_input(input, where).ndim, where), keepdim=keepdim)
+    ndim = as_input(input, where).ndim
+    over = () if dim == () else dims(dim, ndim, where)  # no dimension: element by element
+    out = prim(input, dims=over, keepdim=keepdim)
     return typed(out, dtypes.uint8) if input.dtype is dtypes.uint8 else out
 
 
@@ -309,6 +311,8 @@ def _running(where: str, prim: Any, input: Tensor, dim: int, dtype: Any) -> Tens
 @numpy_names
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """``log(sum(exp(input)))`` without overflow."""
+    if dim is None:
+        raise TypeError("logsumexp: dim=None given; an integer or several are needed")
     if as_input(input, "logsumexp").meta()[1].kind in "biu":
         input = typed(input, dtypes.get_default_dtype())
     return reduce.logsumexp(input, dims=dims(dim, input.ndim, "logsumexp"), keepdim=keepdim)

@@ -167,7 +167,7 @@ def quantile(
         flat = quantile(reshape(input, shape=(-1,)), share, 0, interpolation=interpolation)
         return reshape(flat, shape=ones) if keepdim else flat
     x, d = _line("quantile", input, dim)
-    if x.shape[d] == 0:
+    if not input.shape.numel():
         raise ShapeError(f"quantile: the tensor is empty (shape {list(input.shape)})")
     out = _quantile(x, share, d, keepdim, _BETWEEN[interpolation])
     odd = reduce.any_(el.isnan(x), dims=(d,), keepdim=keepdim)

@@ -46,9 +46,9 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple:
     n = shape[d]
     if isinstance(split_size_or_sections, (int, np.integer)):
         size = int(split_size_or_sections)
-        if size <= 0:
+        if size < 0 or (not size and n):
             raise ShapeError(f"split: size {size} given; a positive number is needed")
-        sizes = [min(size, n - i) for i in range(0, n, size)] or [0]
+        sizes = [min(size, n - i) for i in range(0, n, max(size, 1))] or [0]
     else:
         sizes = [int(s) for s in split_size_or_sections]
         if sum(sizes) != n or any(s < 0 for s in sizes):
@@ -63,6 +63,8 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple:
     if chunks <= 0:
         raise ShapeError(f"chunk: {chunks} chunks wanted; at least one is needed")
     n = input.shape[check.one_dim(dim, input.ndim, "chunk")]
+    if not n:
+        return split(input, [0] * chunks, dim)
     return split(input, max(-(-n // chunks), 1), dim)
 
 
@@ -71,6 +73,10 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
     d = check.one_dim(dim, input.ndim, "tensor_split")
     n = input.shape[d]
     if isinstance(indices_or_sections, int):
+        if indices_or_sections <= 0:
+            raise ShapeError(
+                f"tensor_split: {indices_or_sections} sections wanted; at least one is needed"
+            )
         q, r = divmod(n, indices_or_sections)
         sizes = [q + 1] * r + [q] * (indices_or_sections - r)
         ends = np.cumsum([0, *sizes]).tolist()

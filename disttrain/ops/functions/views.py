@@ -115,6 +115,8 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     shape = input.meta()[0]
     n = len(shape)
     if n == 0:
+        check.one_dim(start_dim, n, "flatten")
+        check.one_dim(end_dim, n, "flatten")
         return _reshape("flatten", input, (1,))
     if end_dim == -1 and 0 <= start_dim < n - 1:
         out = _seen(input, (*shape[:start_dim], -1))
@@ -219,6 +221,14 @@ _SWAP = {"dims": (1, 0)}
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """Move dimensions to other places, the rest keeping their order."""
     n = input.ndim
+    pairs = [(d,) if isinstance(d, (int, np.integer)) else d for d in (source, destination)]
+    if None in pairs or len(pairs[0]) != len(pairs[1]):
+        raise DimError(
+            f"movedim: source={source} and destination={destination} given; needed as many of one "
+            "as of the other"
+        )
+    if not pairs[0]:
+        return views.permute(input, dims=tuple(range(n)))
     src = check.dims(source, n, "movedim")
     dst = check.dims(destination, n, "movedim")
     rest = iter([d for d in range(n) if d not in src])
@@ -234,7 +244,7 @@ moveaxis = movedim
 def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """Drop dimensions of size 1 (all, or those named that have size 1)."""
     shape = input.meta()[0]
-    drop = check.dims(dim, len(shape), "squeeze")
+    drop = () if dim == () else check.dims(dim, len(shape), "squeeze")
     kept = tuple([n for i, n in enumerate(shape) if n != 1 or i not in drop])
     return _reshape("squeeze", input, kept)
 
@@ -334,6 +344,10 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
         flat = views.roll(views.reshape(input, shape=(-1,)), shifts=shifts, dims=(0,))
         return views.reshape(flat, shape=tuple(input.shape))
     dims = (dims,) if isinstance(dims, int) else tuple(dims)
+    if not input.shape.numel() and len(dims) == len(shifts):
+        return el.copy(input)
+    if not dims and len(shifts) == 1:
+        return roll(input, shifts)
     if len(dims) != len(shifts):
         raise ShapeError(
             f"roll: shifts={shifts} and dims={dims} given; needed one shift for each dimension"
@@ -416,6 +430,9 @@ def stride(input: Tensor, dim: int | None = None) -> Any:
     """Steps between neighbours, in elements."""
     item = input.array.itemsize
     steps = tuple(s // item for s in input.array.strides)
+    if not input.array.size:  # numpy's mean nothing then
+        sizes = [max(n, 1) for n in input.array.shape]
+        steps = tuple(math.prod(sizes[i + 1 :]) for i in range(len(sizes)))
     return steps if dim is None else steps[dim]
 
 

@@ -55,8 +55,9 @@ def _conv(
 def _depthwise(x: Any, w: Any, y: Any, out: tuple, stride: tuple, dilation: tuple) -> None:
     """One input channel per group: a sum of scaled shifts."""
     n, c = x.shape[:2]
-    y = y.reshape(n, c, -1, *out)
-    w = w.reshape(c, -1, 1, *w.shape[2:])
+    each = w.shape[0] // c
+    y = y.reshape(n, c, each, *out)
+    w = w.reshape(c, each, 1, *w.shape[2:])
     spread = (slice(None),) * 3
     term: Any = None
     for i, (tap, where) in enumerate(win.taps(w.shape[3:], out, stride, dilation)):

@@ -356,7 +356,7 @@ def bucketize(
     """The number of the interval between ``boundaries`` that each value lies in."""
     if boundaries.ndim != 1:
         raise ShapeError(
-            f"bucketize: boundaries of shape {list(boundaries.shape)} given; one dimension is needed"
+            f"bucketize: boundaries of shape {list(boundaries.shape)} given; needed one dimension"
         )
     return searchsorted(boundaries, input, out_int32=out_int32, right=right)
 

@@ -208,9 +208,15 @@ class Channel:
     # -- leaving ------------------------------------------------------------------------------
 
     def left_at(self, member: int) -> int | None:
-        """The last operation of a member that has left without meeting the others, else None."""
-        word = self._words[(self.blocks[member] + LEFT) // 8] >> CHUNK_BITS
-        return word if self.start <= word <= self.seq + LEAD else None
+        """The last operation of a member that has left without meeting the others, or whose process
+        is gone; else None."""
+        block = self.blocks[member]
+        word = self._words[(block + LEFT) // 8] >> CHUNK_BITS
+        if self.start <= word <= self.seq + LEAD:
+            return word
+        if member != self.me and self.hub.detective.has_vanished(self.ranks[member]):
+            return max(self.start, self._words[(block + POSTED) // 8] >> CHUNK_BITS)
+        return None
 
     def present(self, seq: int) -> list[int]:
         """The peers that have not left before operation ``seq`` without meeting the others."""

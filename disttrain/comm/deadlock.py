@@ -22,7 +22,7 @@ Knows words and texts; no operations.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from .. import context
@@ -77,12 +77,34 @@ class Detective:
         if now < self._next:
             return
         self._next = now + LOOK_EVERY
+        self._look_for_ends(need)
         needs = waits()
         self._publish(needs, need)
         self._beat += 1
         self._words[self._at[self._rank] // 8 + 2] = self._beat
         if needs:
             self._judge(need)
+
+    def _look_for_ends(self, need: Any) -> None:
+        """Raise where this wait itself hangs on a process that has ended: nothing can free it."""
+        ended = {rank for rank, _, _ in need.edges() if self.has_vanished(rank)}
+        if not ended:
+            return
+        missing = [rank for rank, _, _ in need.edges()]  # again: their last words are there now
+        gone = ended.intersection(missing)
+        if gone and not (getattr(need, "any_of", False) and gone != set(missing)):
+            self._blame(gone, need)
+
+    def has_vanished(self, rank: int) -> bool:
+        """Is its process gone, and not at the end of its program?"""
+        return self._boxes[rank].state == "vanished" or self.has_ended(rank)
+
+    def _blame(self, ended: Collection[int], need: Any) -> None:
+        """Raise ``PeerFailed``, of a rank that has not itself given up because of another one."""
+        self._final = True
+        self._words[self._at[self._rank] // 8 + 2] = _ALWAYS
+        rank = min(ended, key=lambda r: (self._words[self._at[r] // 8 + 2] == _ALWAYS, r))
+        raise PeerFailed(rank, _GONE, where=need.what(), ended=True)
 
     def join(self, accuser: int, need: Any, waits: Callable[[], list]) -> None:
         """``accuser`` has failed. If it was of a deadlock that holds this rank too, raise that."""
@@ -148,10 +170,9 @@ class Detective:
         if version & 1 or words[i] != version:
             return 0, IDLE, 0, []
         if rank != self._rank:
-            box = self._boxes[rank].state
-            if box == "finished":
+            if self._boxes[rank].state == "finished":
                 return version, LEFT, _ALWAYS, []
-            if box == "vanished" or self.has_ended(rank):
+            if self.has_vanished(rank):
                 return version, ENDED, _ALWAYS, []
         if state in (LEFT, DROPPED) and start < self._start:
             return version, IDLE, 0, []
@@ -204,9 +225,8 @@ class Detective:
         i = self._at[self._rank] // 8
         self._words[i + 2] = _ALWAYS
         ended = [r for r in stuck if self._read(r)[1] == ENDED]
-        if ended:  # first of all one that has not itself given such a verdict
-            rank = min(ended, key=lambda r: (self._words[self._at[r] // 8 + 2] == _ALWAYS, r))
-            raise PeerFailed(rank, _GONE, where=need.what(), ended=True)
+        if ended:
+            self._blame(ended, need)
         texts: dict[str, list[int]] = {}
         for r in sorted(stuck):
             at = self._at[r] + _TEXT_AT

@@ -275,9 +275,7 @@ class ShmTransport(Transport):
     def close(self, call: Call | None) -> None:
         met = False
         try:
-            if call is None:
-                self.part()
-            elif not self._broken:
+            if call is not None and not self._broken:
                 self._meet_once_more(call)
                 met = True
         finally:
@@ -305,8 +303,8 @@ class ShmTransport(Transport):
             self.hub.arena.spare_blocks.append(channel.blocks[self.rank])
 
     def part(self) -> None:
-        """Say that this rank leaves without meeting the others. What all of them have entered is
-        finished first, since they need this rank for it."""
+        """At the end of the program: leave without meeting the others. What all of them have
+        entered is finished first, since they need this rank for it."""
         if self._broken:
             return
         channel = self.channel

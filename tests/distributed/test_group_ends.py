@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import threading
@@ -15,7 +16,7 @@ from disttrain import distributed as dist
 from disttrain.compat.torch import spawn as mp
 from disttrain.errors import CollectiveMismatch, CommError, ConfigError, LaunchError, WaitTimeout
 from launcher import launch
-from support.ranks import free_port
+from support.ranks import free_port, run_ranks
 
 LARGE = 400_000  # float32: several chunks of a ring
 
@@ -43,6 +44,28 @@ def test_a_rank_that_ends_without_a_word_is_named(how):
     assert str(error.value).count("rank 2 has ended: its process is gone") == 2
 
 
+@pytest.mark.parametrize("how", ["a short deadline", "a message", "a thread beside"])
+def test_nothing_but_its_process_can_free_who_waits_for_a_rank(how):
+    """So it is told at once, though a deadline would end the wait, or a thread still computes."""
+
+    def body():
+        dist.init_process_group(timeout=4.0 if how == "a short deadline" else 100.0)
+        x = dt.ones(3)
+        dist.all_reduce(x)
+        if dist.get_rank() == 1:
+            os._exit(0)
+        if how == "a thread beside":
+            threading.Thread(target=time.sleep, args=(3.0,), daemon=True).start()
+        if how == "a message":
+            dist.recv(x, 1)
+        dist.all_reduce(x)
+
+    with pytest.raises(LaunchError) as error:
+        launch(body, 2)
+    assert "also rank 0: PeerFailed: " in str(error.value)
+    assert "rank 1 has ended: its process is gone" in str(error.value)
+
+
 def spawned(rank: int, port: int) -> None:
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     dist.init_process_group("gloo", rank=rank, world_size=3)
@@ -56,6 +79,32 @@ def spawned(rank: int, port: int) -> None:
 def test_without_a_launcher_too():
     with pytest.raises(mp.ProcessRaisedException, match="rank 2 has ended: its process is gone"):
         mp.start_processes(spawned, (free_port(),), nprocs=3, start_method="fork")
+
+
+def test_who_ends_after_the_same_calls_is_not_missed():
+    """A rank skips all farewells; the others leave their group in good order."""
+
+    def main(rank: int, port: int) -> None:
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+        dist.init_process_group("gloo", rank=rank, world_size=3)
+        x = dt.ones(3)
+        dist.all_reduce(x)
+        if rank == 1:
+            os._exit(0)
+        if rank == 2:
+            time.sleep(0.3)
+        dist.destroy_process_group()
+
+    assert run_ranks(3, functools.partial(main_of, main, free_port())) == [0, 0, 0]
+
+
+def main_of(main, port: int, rank: int) -> int:
+    """Run ``main(rank, port)`` in a process of its own; its exit code."""
+    child = os.fork()
+    if child == 0:
+        main(rank, port)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def test_who_is_done_may_go():

@@ -114,6 +114,25 @@ def test_types_are_converted_for_views_and_must_match_for_gathered_places():
     assert x.tolist() == [0.5, 0.5, 2]
 
 
+def test_a_list_of_sequences_is_a_tuple():
+    x = dt.arange(24.0).reshape(4, 6).clone()
+    for index in ([[0, 1], [1, 2]], [dt.tensor([0, 1]), dt.tensor([1, 2])]):
+        with pytest.warns(UserWarning, match="non-tuple sequence"):
+            assert x[index].tolist() == [1, 8]
+        with pytest.warns(UserWarning, match="non-tuple sequence"):
+            x[index] = dt.tensor([1.0, 8.0])
+    with pytest.warns(UserWarning, match="non-tuple sequence"):
+        assert x[[0, None]].shape == (1, 6)
+    assert x[[0, 1]].shape == (2, 6) and x[dt.tensor([[0, 1]])].shape == (1, 2, 6)
+
+
+def test_byte_masks_still_work_and_warn():
+    x = dt.arange(3.0)
+    with pytest.warns(UserWarning, match="uint8"):
+        assert x[dt.tensor([1, 0, 1], dtype=dt.uint8)].tolist() == [0, 2]
+    assert x[dt.tensor(0, dtype=dt.uint8)].shape == (0, 3)
+
+
 def test_leading_ones_of_a_value_are_dropped():
     x = dt.zeros(2, 3)
     x[0] = dt.ones(1, 1, 3)

@@ -139,7 +139,7 @@ def _others() -> dict[str, Shim]:
             log1p=dt.log1p,
         ),
         "torch.compiler": facade.compiler(dt.compile),
-        **_module("torch.testing", testing, "assert_close"),
+        **_module("torch.testing", testing, "assert_close", "make_tensor"),
         "torch.version": Shim("torch.version").give(
             __version__=VERSION, cuda=None, hip=None, git_version="", debug=False
         ),

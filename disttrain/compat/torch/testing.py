@@ -1,4 +1,4 @@
-"""``torch.testing.assert_close``."""
+"""``torch.testing``: ``assert_close`` and ``make_tensor``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from ... import ops
+from ...core import dtypes
 from ...core.tensor import Tensor
+from ...ops.functions.args import size as as_size
 
 _TOLERANCES = {  # rtol, atol by type; exact for the others
     "float16": (1e-3, 1e-5),
@@ -40,6 +43,40 @@ def assert_close(
     np.testing.assert_allclose(
         a.astype(wide), b.astype(wide), rtol=r, atol=t, equal_nan=equal_nan, err_msg=msg or ""
     )
+
+
+def make_tensor(
+    *shape: Any, dtype: Any, device: Any = None, low: float | None = None,
+    high: float | None = None, requires_grad: bool = False, noncontiguous: bool = False,
+    exclude_zero: bool = False, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    """A tensor of random numbers: from [-9, 9] for floating and complex types, from [-9, 9] or what
+    the type holds of it for whole numbers; of every second place where ``noncontiguous``."""
+    kind = dtypes.as_dtype(dtype)
+    sizes = as_size(shape, "make_tensor")
+    if kind is dtypes.bool:
+        first, last = 0, 2
+    elif kind.np.kind in "iu":
+        info = np.iinfo(kind.np)
+        first = int(max(info.min, -9 if low is None else low))
+        last = int(min(info.max, 10 if high is None else high))
+    if kind is dtypes.bool or kind.np.kind in "iu":
+        out = ops.randint(first, max(last, first + 1), sizes, dtype=kind, device=device)
+    else:
+        start, end = -9.0 if low is None else low, 9.0 if high is None else high
+        part = dtypes.of(np.dtype(f"f{kind.itemsize // 2}")) if kind.is_complex else kind
+        out = _between(sizes, start, end, part, device)
+        if kind.is_complex:
+            out = ops.complex(out, _between(sizes, start, end, part, device))
+    if noncontiguous and out.numel() > 1:
+        out = ops.repeat_interleave(out, 2, -1)[..., ::2]
+    if exclude_zero:
+        out[out == 0] = 1 if kind.np.kind in "iub" else dtypes.finfo(kind).tiny
+    return out.requires_grad_() if requires_grad else out
+
+
+def _between(sizes: tuple, low: float, high: float, kind: Any, device: Any) -> Tensor:
+    return ops.rand(*sizes, dtype=kind, device=device) * (high - low) + low
 
 
 def _array(value: Any) -> np.ndarray:

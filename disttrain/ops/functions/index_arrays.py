@@ -249,6 +249,8 @@ def index_put(a: Tensor, items: tuple, values: Any, accumulate: bool = False) ->
         raise DimError("index_put: no indices given; at least one is needed")
     shape, kind = a.meta()
     if isinstance(values, Tensor) and values.meta()[1] != kind and values.ndim:
+        numbers = np.arange(math.prod(shape)).reshape(shape)
+        _fitted(values, index_get(wrap(numbers), items))  # which may have more to complain of
         raise DTypeError(
             f"index_put: values of {values.dtype!r} given for a tensor of {a.dtype!r}; both need "
             "the same type: convert the values with .to(x.dtype)"
@@ -288,6 +290,6 @@ def _fitted(values: Tensor, places: Tensor) -> Tensor:
         return views.expand(values, shape=need)
     except ValueError:
         raise ShapeError(
-            f"index_put: values of shape {list(have)} cannot be broadcast to the indexed places, "
-            f"of shape {list(need)}"
+            f"index_put: shape mismatch: value tensor of shape {list(have)} cannot be broadcast to "
+            f"indexing result of shape {list(need)}"
         ) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,21 @@ from .gathering import index_get, index_put
 from .inplace import check_writeable, copy_, fill_, overwrite
 
 _BASIC = (int, slice, type(None), type(Ellipsis))
+_NESTED = (Tensor, list, tuple, np.ndarray, slice, type(None), type(Ellipsis))
 _BOUNDS = (int, type(None))
 ndarray = np.ndarray
 
 
 def _items(key: Any) -> tuple[tuple, bool]:
     """The index as a tuple, and whether it is basic (a view)."""
+    if key.__class__ is list and len(key) < 32 and any(isinstance(i, _NESTED) for i in key):
+        warnings.warn(
+            "Using a non-tuple sequence for multidimensional indexing is deprecated; use "
+            "x[tuple(seq)] instead of x[seq]. A list of sequences means a tuple here, as in "
+            "PyTorch; use x[torch.tensor(seq)] for one index of several dimensions",
+            stacklevel=3,
+        )
+        key = tuple(key)
     items = key if isinstance(key, tuple) else (key,)
     basic = True
     out = []

@@ -287,7 +287,8 @@ def expand(input: Tensor, *sizes: Any) -> Tensor:
     for have, want in zip(shape, full[lead:], strict=True):
         if have not in (want, 1):
             raise ShapeError(
-                f"expand: shape {list(shape)} cannot become {list(target)}; only dimensions of "
+                f"expand: The expanded size of the tensor ({want}) must match the existing size "
+                f"({have}): shape {list(shape)} cannot become {list(target)}; only dimensions of "
                 "size 1 can grow"
             )
     return views.expand(input, shape=full)

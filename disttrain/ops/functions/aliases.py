@@ -70,7 +70,7 @@ def adjoint(input: Tensor) -> Tensor:
     """The last two dimensions swapped, conjugated where complex."""
     if input.ndim == 1:
         raise ShapeError(
-            f"adjoint: tensor.adjoint() is only supported on matrices or batches of matrices; shape "
+            f"adjoint: only supported on matrices or batches of matrices; shape "
             f"{list(input.shape)} given"
         )
     return el.H(shape.transpose(input, -2, -1) if input.ndim else input)

@@ -38,7 +38,7 @@ from .layout import (
     parse,
 )
 from .objects import Known, names_in
-from .options import get_default_mmap_options
+from .options import get_crc32_options, get_default_mmap_options
 from .sharing import View, plan, unique
 from .structure import encode
 
@@ -89,7 +89,8 @@ def _parts(obj: Any) -> list[Any]:
         at = entry.end
         entries.append(entry)
         data.append(raw)
-    header = build(entries, {_STRUCTURE: text}, [zlib.crc32(raw) for raw in data])
+    sums = [zlib.crc32(raw) for raw in data] if get_crc32_options() else None
+    header = build(entries, {_STRUCTURE: text}, sums)
     if len(header) - 8 > HEADER_CAP:
         raise SerializationError(
             f"save: {len(entries)} tensors with long names need a header of {len(header)} bytes; "

@@ -102,10 +102,12 @@ class Header:
 # --- writing -----------------------------------------------------------------------------------
 
 
-def build(entries: list[Entry], metadata: dict[str, str], sums: list[int]) -> bytes:
-    """Length and header of a file of ours. ``entries`` are in the order of the data."""
+def build(entries: list[Entry], metadata: dict[str, str], sums: list[int] | None) -> bytes:
+    """Length and header of a file of ours. ``entries`` are in the order of the data; ``sums``:
+    their checksums, None for a file without."""
     told = {CRC: _NO_CRC.decode(), "format": "pt", **metadata}
-    told[SUMS] = "".join(f"{s:08x}" for s in sums)
+    if sums is not None:
+        told[SUMS] = "".join(f"{s:08x}" for s in sums)
     table: dict[str, Any] = {METADATA: told}
     for e in entries:
         offsets = [e.begin, e.end]
@@ -153,7 +155,7 @@ def parse(raw: bytes, num_bytes: int | None, where: str) -> Header:
     entries = {name: _entry(name, value, where) for name, value in table.items()}
     ordered = sorted(entries.values(), key=lambda e: (e.begin, e.end))
     _check_cover(ordered, num_bytes, where)
-    sums = _sums(metadata.get(SUMS, ""), ordered, where) if ours else {}
+    sums = _sums(metadata[SUMS], ordered, where) if ours and SUMS in metadata else {}
     return Header(entries, metadata, len(raw), sums)
 
 

@@ -1,4 +1,4 @@
-"""How ``load(mmap=True)`` maps a file: a setting of the rank."""
+"""Settings of the rank: whether ``save`` makes checksums, how ``load(mmap=True)`` maps a file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,18 @@ import mmap
 from .. import context
 from ..errors import ConfigError
 
-_SLOT = "serialize.mmap"
+_SLOT, _SUMS = "serialize.mmap", "serialize.sums"
+
+
+def get_crc32_options() -> bool:
+    """Does ``save`` make checksums of tensors? (The header always has one.)"""
+    return context.current().slots.get(_SUMS, True)
+
+
+def set_crc32_options(compute_crc32: bool) -> None:
+    """Whether ``save`` makes checksums of tensors. They cost about a second for 2 GB; without them
+    a damaged tensor is loaded as it is."""
+    context.current().slots[_SUMS] = bool(compute_crc32)
 
 
 def get_default_mmap_options() -> int:

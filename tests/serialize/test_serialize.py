@@ -23,10 +23,12 @@ from disttrain.core.random import manual_seed
 from disttrain.errors import ConfigError, SerializationError, WriteError
 from disttrain.optim import AdamW
 from disttrain.serialize import (
+    get_crc32_options,
     get_default_mmap_options,
     inspect,
     load,
     save,
+    set_crc32_options,
     set_default_mmap_options,
 )
 
@@ -480,6 +482,26 @@ def test_a_draft_that_is_taken_before_it_is_locked_is_made_anew(path, monkeypatc
     save({"a": tensor([1.0])}, path)
     assert taken and os.listdir(path.parent) == [path.name]
     assert load(path)["a"].array[0] == 1
+
+
+def test_checksums_can_be_left_out(path):
+    values = tensor([1.0, 2.0])
+    assert get_crc32_options()
+    set_crc32_options(False)
+    try:
+        save({"a": values}, path)
+    finally:
+        set_crc32_options(True)
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1  # nobody notices
+    path.write_bytes(data)
+    assert load(path)["a"].array[0] == 1 and load(path)["a"].array[1] != 2
+    save({"a": values}, path)
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(SerializationError, match="checksum"):
+        load(path)
 
 
 def test_a_mapping_can_be_shared_with_the_file(path):

@@ -46,7 +46,8 @@ def is_storage(obj: Any) -> bool:
 def modules() -> dict[str, Shim]:
     """``torch.serialization`` and ``torch.storage``."""
     names = """add_safe_globals clear_safe_globals get_safe_globals safe_globals
-    get_unsafe_globals_in_checkpoint get_default_mmap_options set_default_mmap_options""".split()
+    get_unsafe_globals_in_checkpoint get_default_mmap_options set_default_mmap_options
+    get_crc32_options set_crc32_options""".split()
     shim = Shim("torch.serialization").take(serialize, names).give(save=save, load=load)
     storage = Shim("torch.storage").give(UntypedStorage=UntypedStorage, TypedStorage=TypedStorage)
     return {"torch.serialization": shim, "torch.storage": storage}

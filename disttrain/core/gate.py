@@ -409,10 +409,11 @@ def attach(prim: Primitive, edges: tuple, bits: int, args: tuple, params: dict, 
             node.out = out.alias()
     if versions is not None:
         node.versions = tuple(versions)
-    if thread.saving:
-        pack_node(node, out)
-    if thread.anomaly:
-        node.site = call_site()
+    if thread.mode == SLOW:
+        if thread.saving:
+            pack_node(node, out)
+        if thread.anomaly:
+            node.site = call_site()
 
 
 def _slow(prim: Primitive, args: tuple, params: dict) -> Any:

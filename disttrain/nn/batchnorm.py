@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from ..core import Tensor, dtypes, no_grad
@@ -147,6 +148,17 @@ class _InstanceNorm(_Norm):
 
     def _feature_dim(self, dims: int) -> int:
         return 0 if dims == self.allowed[0] else 1
+
+    def _check(self, input: Tensor) -> None:
+        dims = input.ndim
+        if self.affine or self.track_running_stats or dims not in self.allowed:
+            super()._check(input)
+        elif input.shape[self._feature_dim(dims)] != self.num_features:
+            warnings.warn(
+                f"{self!r}: input's size at dim={self._feature_dim(dims)} does not match "
+                f"num_features (shape {list(input.shape)}), which is not used because affine=False",
+                stacklevel=4,
+            )
 
     def forward(self, input: Tensor) -> Tensor:
         self._check(input)

@@ -411,3 +411,12 @@ def test_a_small_network_learns():
     net.eval()
     accuracy = (net(core.wrap(x)).argmax(1).numpy() == labels).mean()
     assert accuracy > 0.9
+
+
+def test_instance_norm_without_parameters_takes_other_numbers_of_channels():
+    x = core.wrap(np.random.default_rng(0).normal(size=(2, 3, 4, 4)))
+    with pytest.warns(UserWarning, match="does not match num_features"):
+        assert nn.InstanceNorm2d(2)(x).tolist() == nn.InstanceNorm2d(3)(x).tolist()
+    for settings in ({"affine": True}, {"track_running_stats": True}):
+        with pytest.raises(RuntimeError, match="num_features=2"):
+            nn.InstanceNorm2d(2, **settings)(x)

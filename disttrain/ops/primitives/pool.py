@@ -19,6 +19,7 @@ import numpy as np
 from ...core.wide import through_float32
 from ..declare import primitive
 from .batching import fronted, merge, split
+from .elementwise import sign
 from .windows import inside, taps
 
 
@@ -208,7 +209,8 @@ max_pool = primitive(
     ),
 )  # fmt: skip
 max_pool_spread = primitive(
-    "max_pool_spread", _max_spread, "g_out a best", vjp={"g_out": _spread_rule},
+    "max_pool_spread", _max_spread, "g_out a best",
+    vjp={"g_out": _spread_rule, "a": lambda g, a: sign(a) * 0},  # a step of the input: slope zero
     shape=lambda g_out, a, best, **how: (a.shape, g_out.dtype),
     batch=_folded(lambda: max_pool_spread),
 )  # fmt: skip

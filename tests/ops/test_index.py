@@ -249,3 +249,17 @@ def test_meta_tensors_have_shapes():
     assert tuple(index.index_get(x, (_t(I), slice(None), _t(I))).shape) == (3, 4)
     assert tuple(index.gather(x, 2, _t(np.zeros((3, 4, 2), int))).shape) == (3, 4, 2)
     assert dtypes.int64 is index.one_hot(_t([1])).dtype
+
+
+def test_values_of_another_type_are_converted_without_index_tensors_only():
+    def half():
+        return wrap(np.arange(6.0).reshape(2, 3).astype(np.float16))
+
+    x = half()
+    x[True] = wrap(np.ones((2, 3)))
+    assert x.array.sum() == 6
+    x[wrap(np.array([True, False]))] = wrap(np.array([[7]]))
+    assert x[0].tolist() == [7, 7, 7]
+    for at, value in (([1, 0], np.array(2.5)), (wrap(np.array([1])), np.ones(3))):
+        with pytest.raises(DTypeError, match="same type"):
+            half()[at] = wrap(value)

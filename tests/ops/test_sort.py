@@ -108,3 +108,9 @@ def test_gradients():
     check_gradients(lambda x: topk(x, 2)[0] ** 2, X[0])
     check_gradients(lambda x: median(x, 0)[0] ** 2, X[0])
     check_gradients(lambda x: quantile(x, 0.3), X[0], second=False)
+
+
+def test_the_gradient_of_the_median_is_shared_by_equal_elements():
+    x = wrap(np.array([3.0, 1.0, 1.0, 0.0, 5.0])).requires_grad_()
+    x.median().backward()
+    assert x.grad.tolist() == [0, 0.5, 0.5, 0, 0]

@@ -206,11 +206,16 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:  # noqa: A001
 def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     """``input`` where ``condition`` holds, else ``other``; with one argument, the indices."""
     if input is None and other is None:
-        return tuple(wrap(a) for a in np.nonzero(condition.array))
+        return tuple(wrap(a) for a in np.nonzero(np.atleast_1d(condition.array)))
     if not isinstance(input, Tensor) and not isinstance(other, Tensor):
         kind = result_type(input, other).np
         input, other = wrap(np.asarray(input, kind)), wrap(np.asarray(other, kind))
     return el.where(condition, input, other)
+
+
+def _as_number(x: Any) -> Any:
+    """A tensor of one number as that number, where no gradient is wanted of it."""
+    return x.item() if isinstance(x, Tensor) and not x.ndim and not x.requires_grad else x
 
 
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:  # noqa: A002
@@ -218,6 +223,8 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:  # noqa: A
     as_input(input, "clamp")
     if min is None and max is None:
         raise ConfigError("clamp: neither min nor max was given; at least one is needed")
+    if isinstance(min, Tensor) != isinstance(max, Tensor) and min is not None and max is not None:
+        min, max = (_as_number(x) for x in (min, max))  # noqa: A001
     if isinstance(min, Tensor) or isinstance(max, Tensor):
         if not all(isinstance(x, Tensor) or x is None for x in (min, max)):
             raise TypeError("clamp: min and max must both be tensors or both be numbers")

@@ -242,13 +242,22 @@ def masked(a: Tensor, mask: Any) -> Tensor:
     return prim.take(a, wrap(np.flatnonzero(array)), dim=0)
 
 
+def _converts(items: tuple, values: Tensor) -> bool:
+    """Whether values of another type are converted, as for an assignment without index tensors:
+    there, and for one value where masks hold."""
+    kinds = (Tensor, np.ndarray, list, tuple, range)
+    given = [i if isinstance(i, Tensor) else np.asarray(i) for i in items if isinstance(i, kinds)]
+    given = [i for i in given if i.ndim or i.dtype not in (dtypes.bool, np.bool_)]  # not of x[True]
+    return not given or (values.numel() == 1 and all(map(_is_mask, given)))
+
+
 def index_put(a: Tensor, items: tuple, values: Any, accumulate: bool = False) -> Tensor:
     """A copy of ``a`` with ``a[items] = values`` (or ``+=``, counting repeated places)."""
     items = tuple(items)
     if not items:
         raise DimError("index_put: no indices given; at least one is needed")
     shape, kind = a.meta()
-    if isinstance(values, Tensor) and values.meta()[1] != kind and values.ndim:
+    if isinstance(values, Tensor) and values.meta()[1] != kind and not _converts(items, values):
         numbers = np.arange(math.prod(shape)).reshape(shape)
         _fitted(values, index_get(wrap(numbers), items))  # which may have more to complain of
         raise DTypeError(

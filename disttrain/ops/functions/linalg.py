@@ -189,7 +189,8 @@ def _vector_norm(x: Tensor, p: float, dim: Any, keepdim: bool) -> Tensor:
     if p == -_math.inf:
         return amin(size, dim, keepdim)
     if p == 0.0:
-        return sum(el.cast(el.ne(x, 0), dtype=size.meta()[1]), dim, keepdim)
+        one = wrap(_np.ones((), size.meta()[1]))
+        return sum(el.where(el.ne(x, 0), one, size * 0), dim, keepdim)  # (of gradient 0)
     if p == 1.0:
         return sum(size, dim, keepdim)
     return root(sum(size**p, dim, keepdim), p)

@@ -219,7 +219,7 @@ def _with_indices(where: str, arg: Any, input: Tensor, dim: int, keepdim: bool) 
     d = one_dim(dim, input.ndim, where)
     if input.ndim == 0:
         flat = reshape(input, shape=(1,))
-        return ValuesIndices(input * 1, arg(flat, dim=0, keepdim=False))
+        return ValuesIndices(el.copy(input), arg(flat, dim=0, keepdim=False))
     _not_empty(where, input, (d,))
     at = arg(input, dim=d, keepdim=True)
     values = gather(input, at, dim=d)

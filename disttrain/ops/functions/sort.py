@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import nan
+from math import inf, nan
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -116,11 +116,18 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
         flat = reshape(input, shape=(-1,))
         if flat.shape[0] == 0:
             return _of_nothing(flat)
-        return _middle(flat, 0, False).values
+        middle = _middle(flat, 0, False).values
+        return _shared(flat, middle.detach()) if input.requires_grad else middle
     if x.shape[d] == 0:
         return _no_median(input)
     out = _middle(x, d, keepdim)
     return out if input.ndim else _shaped(input, *out)
+
+
+def _shared(flat: Tensor, value: Tensor) -> Tensor:
+    """``value``, which is among ``flat``, with a gradient that all equal elements share."""
+    equal = el.logical_or(el.eq(flat, value), el.ne(flat, flat))
+    return reduce.amax(el.where(equal, flat, -inf), dims=(0,), keepdim=False)
 
 
 def _of_nothing(flat: Tensor) -> Tensor:

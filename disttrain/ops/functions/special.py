@@ -85,7 +85,9 @@ def logit(input: Tensor, eps: float | None = None) -> Tensor:
     x = _floating(input)
     if eps is not None:
         x = math.clamp(x, eps, 1 - eps)
-    return math.log(x / (1 - x))
+    one = wrap(np.ones((), x.meta()[1]))
+    x = x * el.where((x < 0) | (x > 1), _math.nan, one)  # (the gradient is nan there too)
+    return math.log(x) - math.log1p(-x)
 
 
 def deg2rad(input: Tensor) -> Tensor:

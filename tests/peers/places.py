@@ -262,7 +262,7 @@ def order(d: Draw) -> None:
             else f"T.sort({x}, stable=True, dim={a}, descending=True)"
         )
         return
-    k = d.rng.randint(0, size)
+    k = d.rng.randint(0 if t.dim() else 1, size)
     texts = [
         f"{x}.sort({a})", f"{x}.sort({a}, descending=True)", f"{x}.argsort({a})",
         f"{x}.topk({k}, {a})",

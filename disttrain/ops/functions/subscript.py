@@ -10,10 +10,11 @@ import numpy as np
 from ...context import SLOW, thread
 from ...core.fast import viewed
 from ...core.tensor import Tensor, wrap
+from ...core.writes import touched
 from ...errors import DimError
 from ..primitives import views
 from .gathering import index_get, index_put
-from .inplace import check_writeable, copy_, fill_, overwrite
+from .inplace import check_writeable, copy_, fill_, overwrite, records
 
 _BASIC = (int, slice, type(None), type(Ellipsis))
 _NESTED = (Tensor, list, tuple, np.ndarray, slice, type(None), type(Ellipsis))
@@ -143,7 +144,30 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
         return
     if not isinstance(value, Tensor):
         value = _as_tensor(value, self)
-    overwrite("setitem", self, index_put, items, value)
+    if not _put_directly(self, items, value):
+        overwrite("setitem", self, index_put, items, value)
+
+
+def _put_directly(self: Tensor, items: tuple, value: Tensor) -> bool:
+    """Let numpy write where nothing is recorded and it means the same; whatever it refuses, and
+    what needs a word of warning, is for ``index_put``."""
+    if thread.mode == SLOW or records(self, value):
+        return False
+    x, v = self.array, value.array
+    if x.__class__ is not ndarray or v.dtype is not x.dtype or v.__class__ is not ndarray:
+        return False
+    if value._st is not None and value._st is self._st:
+        return False
+    index = tuple(i.array if isinstance(i, Tensor) else i for i in items)
+    arrays = [np.asarray(i) for i in index if isinstance(i, (ndarray, list))]
+    if any(a.dtype.kind not in "ib" for a in arrays):
+        return False
+    try:
+        x[index] = v
+    except (IndexError, ValueError, TypeError):
+        return False
+    touched(self)
+    return True
 
 
 def _squeezed(value: Tensor, ndim: int) -> Tensor:

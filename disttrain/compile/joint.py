@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from ..context import thread
+from ..core.algebra import Algebra
+from ..core.autograd import grad
 from ..core.engine import Walk, discard
 from ..core.grad_mode import set_state
 from ..core.node import AccumulateGrad, GraphNode, Node, Output, next_seq
@@ -24,6 +26,7 @@ from ..errors import AutogradError
 from .capture import Capture
 from .graph import Graph
 from .instruction import Instruction, Var
+from .passes import dead_code
 
 _ALL_SETS = 4  # results up to which every set of them is captured; of more, single ones and all
 
@@ -52,6 +55,7 @@ class Joint:
         self.sweeps: list[Sweep] = []
         self.held: list[int] = []  # which inputs and tensors from outside backward reads
         self.saved: tuple[Var, ...] = ()  # which values made on the way
+        self.pure: Graph | None = None  # the forward, where running it again changes nothing
 
     # --- a replay ---------------------------------------------------------------------------
     def attach(self, outputs: tuple, inputs: list[Tensor], graph: Graph) -> tuple:
@@ -67,6 +71,8 @@ class Joint:
             )
             given = (*inputs, *graph.captured)
             node = Replayed(self, edges, tuple(given[i] for i in self.held), kept)
+            if self.pure is not None:
+                node.again = given, [t._version for t in given]
         single = len(self.places) == 1
         for i, at in enumerate(self.places):
             results[at]._node = node if single else Output(node, i)
@@ -100,6 +106,7 @@ class Replayed(GraphNode):
     """The node of one replay's results."""
 
     wants_none = True  # for results without a gradient
+    again: tuple | None = None  # what the forward was given, with versions
 
     def __init__(self, joint: Joint, edges: tuple, outside: tuple, kept: tuple) -> None:
         self.joint, self.edges = joint, edges
@@ -116,16 +123,12 @@ class Replayed(GraphNode):
 
     def release(self) -> None:
         if self.saved:
-            self.saved = None
+            self.saved = self.again = None
 
     def run(self, g: Any, tensors: bool, wanted: tuple | None = None) -> tuple:
         """The gradients for the edges, of those results that have one."""
         if tensors and thread.grad_enabled:
-            raise AutogradError(
-                "backward: create_graph=True goes through the results of a compiled function, "
-                "whose captured backward has no derivative; call the function itself "
-                "(run.fn, or the module before dt.compile) where second derivatives are needed"
-            )
+            return self._recorded(g if g.__class__ is tuple else (g,), wanted)
         gs = g if g.__class__ is tuple else (g,)
         if tensors:
             gs = tuple(None if x is None else x.array for x in gs)
@@ -134,6 +137,46 @@ class Replayed(GraphNode):
         if wanted is not None:
             found = [r if want else None for r, want in zip(found, wanted, strict=True)]
         return tuple(wrap(r) if tensors and r is not None else r for r in found)
+
+    def _recorded(self, gs: tuple, wanted: tuple | None) -> tuple:
+        """The gradients as Tensors with a graph: the forward is run once more, recorded."""
+        joint = self.joint
+        if self.saved is None:
+            self._run(joint.sweeps[0], [])  # says so
+        if self.again is None or joint.pure is None:
+            raise AutogradError(
+                "backward: create_graph=True goes through the results of a compiled function that "
+                "draws random numbers or writes to tensors, so that it cannot be run once more; "
+                "call the function itself (run.fn, or the module before dt.compile) where second "
+                "derivatives are needed"
+            )
+        given, versions = self.again
+        for t, version in zip(given, versions, strict=True):
+            if t._version != version:
+                raise AutogradError(_changed(self.name(), t))
+        graph = joint.pure
+        outside = (*graph.inputs, *graph.outside())
+        values = {v: Algebra.clone(t) for v, t in zip(outside, given, strict=True)}
+        starts = [
+            values[graph.inputs[at] if kind == "input" else _leaf_name(graph, at)]
+            for kind, at in joint.ends
+        ]
+        for ins in graph.instructions:
+            out = ins.prim(*[values.get(a, a) for a in ins.args], **ins.params)
+            outs = out if isinstance(out, tuple) else (out,)
+            made = [o if isinstance(o, Tensor) else wrap(o) for o in outs]
+            values.update(zip(ins.outputs, made, strict=True))
+        results = [values[graph.outputs[at]] for at in joint.places]
+        present = [i for i, x in enumerate(gs) if x is not None]
+        found = grad(
+            [results[i] for i in present], starts, [gs[i] for i in present],
+            create_graph=True, allow_unused=True,
+        )  # fmt: skip
+        return (
+            found
+            if wanted is None
+            else tuple(r if want else None for r, want in zip(found, wanted, strict=True))
+        )
 
     def _through(self, present: tuple, gs: tuple) -> list:
         sweep = self.joint.sweep(present)
@@ -155,14 +198,21 @@ class Replayed(GraphNode):
         for at in sweep.graph.reads:
             t = tensors[at]
             if t._version != self.versions[at]:
-                site = t._st.site if t._st is not None else None
-                raise AutogradError(
-                    f"backward: a tensor of shape {list(t.shape)}, which {self.name()} needs for "
-                    "the gradient, was changed in-place (modified by an inplace operation"
-                    f"{f' at {site}' if site else ''}); use the out-of-place form there, or "
-                    ".clone() the tensor first"
-                )
+                raise AutogradError(_changed(self.name(), t))
         return sweep.graph.run([t.array for t in tensors], gs)
+
+
+def _changed(name: str, t: Tensor) -> str:
+    site = t._st.site if t._st is not None else None
+    return (
+        f"backward: a tensor of shape {list(t.shape)}, which {name} needs for the gradient, was "
+        f"changed in-place (modified by an inplace operation{f' at {site}' if site else ''}); use "
+        "the out-of-place form there, or .clone() the tensor first"
+    )
+
+
+def _leaf_name(graph: Graph, leaf: Tensor) -> Var:
+    return next(v for v, t in zip(graph.outside(), graph.captured, strict=True) if t is leaf)
 
 
 def _set_shapes(node: Any, shapes: tuple) -> None:
@@ -390,6 +440,9 @@ def join(graph: Graph, joint: Joint, names: dict[Var, Var]) -> Graph | None:
     joint.saved = tuple(sorted((v for v in used if v in made), key=lambda v: v.number))
     for sweep in joint.sweeps:
         sweep.graph = Backward(sweep, [*(outside[i] for i in joint.held), *joint.saved])
+    lean = dead_code(graph)
+    if not any(ins.prim.mutates or ins.prim.random for ins in lean.instructions):
+        joint.pure = lean
     count = len(graph.outputs)
     results = {graph.outputs[i] for i in joint.places}
     same = {**graph.same, **{count + k: v not in results for k, v in enumerate(joint.saved)}}

@@ -42,6 +42,7 @@ from .kinds import (
     is_outward,
     slots_of,
 )
+from .readers import ArrayParts, Classes, calls, function_parts, members, values
 
 _MOST = 20_000  # objects that one look goes through
 _LARGE = 2000  # entries of one container, which every call would have to compare
@@ -131,10 +132,10 @@ class Reach:
         kinds = {type(m): None for m in self.modules if is_ours(type(m))}
         for kind in kinds:
             self.holders.append(
-                Holder(FACT, kind, kind.__name__, reader=functools.partial(_calls, kind))
+                Holder(FACT, kind, kind.__name__, reader=functools.partial(calls, kind))
             )
         self.holders.append(
-            Holder(FACT, self, "the class of an object", reader=_Classes(self.objects))
+            Holder(FACT, self, "the class of an object", reader=Classes(self.objects))
         )
         for space, names in self._globals.values():
             self._settle(space, "global", names)
@@ -161,7 +162,7 @@ class Reach:
 
     def _facts(self, x: Any, where: str, names: tuple) -> None:
         if names:
-            reader = functools.partial(_values, x, names)
+            reader = functools.partial(values, x, names)
             self.holders.append(Holder(FACT, x, where, names, reader))
 
     def _named(self, x: Any) -> list[tuple[str, Any]]:
@@ -206,7 +207,7 @@ class Reach:
             return
         self.functions.add(f.__code__)
         name = where or f.__name__
-        self.holders.append(Holder(FACT, f, name, reader=functools.partial(_function_parts, f)))
+        self.holders.append(Holder(FACT, f, name, reader=functools.partial(function_parts, f)))
         self._push(f.__defaults__ or (), f"{name}.__defaults__")
         self._push(f.__kwdefaults__ or (), f"{name}.__kwdefaults__")
         self._by_name.append((f, name))
@@ -278,7 +279,7 @@ class Reach:
         if len(x) > _LARGE:
             self.opaque.append(f"{where}, a {type(x).__name__} of {len(x)} entries")
             return
-        reader = functools.partial(_members, x) if kind == FACT else None
+        reader = functools.partial(members, x) if kind == FACT else None
         self.holders.append(Holder(kind, x, where, reader=reader))
         for at, v in parts:
             self._push(v, at)
@@ -302,7 +303,7 @@ class Reach:
         if x.dtype.hasobject or x.nbytes > _BYTES:
             self.opaque.append(f"{where}, a numpy array of {x.nbytes} bytes")
         else:
-            self.holders.append(Holder(FACT, x, where, reader=_ArrayParts(x)))
+            self.holders.append(Holder(FACT, x, where, reader=ArrayParts(x)))
 
     def _reference(self, x: weakref.ref, where: str) -> None:
         self.holders.append(Holder(FACT, x, where, reader=lambda: (x(),)))
@@ -434,49 +435,6 @@ def _operator(name: str, x: Any) -> bool:
     """Methods that syntax calls: they need not be named."""
     special = name.startswith("__") and name.endswith("__")
     return special and isinstance(x, type) and isinstance(vars(x)[name], types.FunctionType)
-
-
-def _function_parts(f: types.FunctionType) -> tuple:
-    return f.__code__, f.__defaults__, f.__kwdefaults__
-
-
-def _calls(kind: type) -> tuple:
-    return kind.forward, kind.__call__
-
-
-class _Classes:
-    """The classes of objects, which can be replaced."""
-
-    def __init__(self, objects: list) -> None:
-        self.objects = objects
-
-    def __call__(self) -> tuple:
-        return tuple(map(type, self.objects))
-
-
-class _ArrayParts:
-    """The content of a numpy array: the same object as long as it is equal."""
-
-    def __init__(self, x: np.ndarray) -> None:
-        self.x = x
-        self.parts = self._read()
-
-    def _read(self) -> tuple:
-        return (self.x.shape, str(self.x.dtype), self.x.tobytes())
-
-    def __call__(self) -> tuple:
-        now = self._read()
-        if now != self.parts:
-            self.parts = now
-        return self.parts
-
-
-def _members(x: set) -> tuple:
-    return tuple(sorted(x, key=lambda v: (type(v).__name__, v if isinstance(v, str) else hash(v))))
-
-
-def _values(x: Any, names: tuple) -> tuple:
-    return tuple(getattr(x, name, MISSING) for name in names)
 
 
 _VISITORS: tuple[tuple[Any, Callable], ...] = (

@@ -677,3 +677,26 @@ def test_hooks_of_leaves_run_once_around_a_replay():
         run(dt.full((3,), float(i))).backward()
         assert w.grad.tolist() == [(i + 1) / 2] * 3
     assert len(run.graphs) == 1
+
+
+def test_second_derivatives_go_through_replays():
+    w = dt.tensor([1.0, 2.0], requires_grad=True)
+    run = dt.compile(lambda x, y: ((w * x).pow(3) * y).sum())
+    for i in range(3):
+        seen = []
+        for f in (run, run.fn):
+            a = dt.tensor([1.0 + i, 2.0], requires_grad=True)
+            b = a * 2  # one input depends on another
+            gw, ga = dt.autograd.grad(f(a, b), [w, a], create_graph=True)
+            second = dt.autograd.grad((gw * ga).sum(), [w, a])
+            seen.append([t.tolist() for t in (gw, ga, *second)])
+        assert seen[0] == seen[1]
+    assert len(run.graphs) == 1
+
+
+def test_second_derivatives_of_what_draws_are_refused():
+    w = dt.ones(3, requires_grad=True)
+    run = dt.compile(lambda x: F.dropout(x * w, 0.5).square().sum())
+    run(dt.ones(3))
+    with pytest.raises(AutogradError, match="create_graph"):
+        dt.autograd.grad(run(dt.ones(3)), w, create_graph=True)

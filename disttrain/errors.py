@@ -8,11 +8,12 @@
       |- AutogradError (RuntimeError)               misuse of the graph: backward twice ...
       |    `- AnomalyError                          nan found while anomaly detection is on
       |- ModuleError (AttributeError)               misuse of nn.Module
-      |    `- ModuleNameError (KeyError)            a name that a module cannot register
+      |    |- ModuleNameError (KeyError)            a name that a module cannot register
+      |    `- UninitializedError (ValueError)       a parameter that has no shape yet
       |- StateDictError (RuntimeError)              a state dict that does not fit its module
       |- ConfigError (ValueError)                   a wrong setting, key or argument of a component
       |    `- MissingSetting (KeyError)             a setting that must be there and is not
-      |- SerializationError (ValueError)            a file that is not what it should be
+      |- SerializationError (RuntimeError, ValueError) a file that is not what it should be
       |    `- WriteError (OSError)                  a file that could not be written
       |- WorkerFailed (RuntimeError)                a worker process of a DataLoader died
       |- CaptureError (RuntimeError)                a program that cannot be captured or transformed
@@ -67,6 +68,10 @@ class ModuleError(DisttrainError, AttributeError):
     """An ``nn.Module`` was used before it was ready, or lacks a name."""
 
 
+class UninitializedError(ModuleError, ValueError):
+    """A parameter of a lazy module was used before it had a shape."""
+
+
 class ModuleNameError(ModuleError, KeyError):
     """A name that cannot be registered on a module: taken, empty, dotted, or not there."""
 
@@ -87,7 +92,7 @@ class MissingSetting(ConfigError, KeyError):
     __str__ = Exception.__str__  # KeyError's would quote the message
 
 
-class SerializationError(DisttrainError, ValueError):
+class SerializationError(DisttrainError, RuntimeError, ValueError):
     """A file that is damaged, hostile, or of another format."""
 
 

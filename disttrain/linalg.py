@@ -3,10 +3,20 @@
 import sys
 
 from .ops.functions.linalg import linalg_norm as norm
-from .ops.functions.linalg import matmul, matrix_norm, solve, svd, vector_norm
+from .ops.functions.linalg import matmul, matrix_norm, matrix_rank, solve, svd, vector_norm
 from .ops.names import settle
 from .ops.primitives.linalg import det, inv
 
 settle(sys.modules[__name__])
 
-__all__ = ["det", "inv", "matmul", "matrix_norm", "norm", "solve", "svd", "vector_norm"]
+__all__ = [
+    "det",
+    "inv",
+    "matmul",
+    "matrix_norm",
+    "matrix_rank",
+    "norm",
+    "solve",
+    "svd",
+    "vector_norm",
+]

@@ -188,8 +188,8 @@ class InstanceNorm3d(_InstanceNorm):
     allowed, layout = (4, 5), "(N, C, D, H, W) or (C, D, H, W)"
 
 
-class _LazyBatchNorm(LazyMixin):
-    """A batch norm that learns ``num_features`` from its first input."""
+class _LazyNorm(LazyMixin):
+    """A normalisation that learns ``num_features`` from its first input."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(0, *args, **kwargs)  # type: ignore[call-arg]
@@ -201,7 +201,7 @@ class _LazyBatchNorm(LazyMixin):
         return UninitializedBuffer(device=device, dtype=dtype)
 
     def initialize_parameters(self, input: Tensor) -> None:
-        self.num_features = input.shape[1]
+        self.num_features = input.shape[self._feature_dim(input.ndim)]  # type: ignore[attr-defined]
         if not self.has_uninitialized_params():
             return
         for store in (self._parameters, self._buffers):  # type: ignore[attr-defined]
@@ -211,19 +211,37 @@ class _LazyBatchNorm(LazyMixin):
         self.reset_parameters()  # type: ignore[attr-defined]
 
 
-class LazyBatchNorm1d(_LazyBatchNorm, BatchNorm1d):
+class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
     """A BatchNorm1d that learns ``num_features`` from its first input."""
 
     cls_to_become = BatchNorm1d
 
 
-class LazyBatchNorm2d(_LazyBatchNorm, BatchNorm2d):
+class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):
     """A BatchNorm2d that learns ``num_features`` from its first input."""
 
     cls_to_become = BatchNorm2d
 
 
-class LazyBatchNorm3d(_LazyBatchNorm, BatchNorm3d):
+class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):
     """A BatchNorm3d that learns ``num_features`` from its first input."""
 
     cls_to_become = BatchNorm3d
+
+
+class LazyInstanceNorm1d(_LazyNorm, InstanceNorm1d):
+    """An InstanceNorm1d that learns ``num_features`` from its first input."""
+
+    cls_to_become = InstanceNorm1d
+
+
+class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d):
+    """An InstanceNorm2d that learns ``num_features`` from its first input."""
+
+    cls_to_become = InstanceNorm2d
+
+
+class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d):
+    """An InstanceNorm3d that learns ``num_features`` from its first input."""
+
+    cls_to_become = InstanceNorm3d

@@ -276,7 +276,7 @@ class _LazyConv(LazyMixin):
         if not self.has_uninitialized_params():
             super().reset_parameters()  # type: ignore[misc]
 
-    def initialize_parameters(self, input: Tensor, *args: Any) -> None:
+    def initialize_parameters(self, input: Tensor, *args: Any, **kwargs: Any) -> None:
         axis = input.ndim - self.dims - 1  # type: ignore[attr-defined]
         self.in_channels = input.shape[axis]
         self._check(type(self).__name__)

@@ -16,7 +16,7 @@ class LazyMixin:
     shapes (unless a state dict has given them before); the object becomes a ``cls_to_become``.
     """
 
-    cls_to_become: type[Module]
+    cls_to_become: type[Module] | None = None  # None: the class stays
 
     def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
         raise NotImplementedError(f"{type(self).__name__}: initialize_parameters is missing")
@@ -27,10 +27,15 @@ class LazyMixin:
         return any(is_lazy(t) for t in own)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if "_sized" in self.__dict__:
+            return super().__call__(*args, **kwargs)  # type: ignore[misc]
         self.initialize_parameters(*args, **kwargs)
         if self.has_uninitialized_params():
             raise ModuleError(
                 f"{type(self).__name__}: its first forward has not given all parameters a shape"
             )
-        self.__class__ = self.cls_to_become  # type: ignore[assignment]
+        if self.cls_to_become is None:
+            self.__dict__["_sized"] = True
+        else:
+            self.__class__ = self.cls_to_become  # type: ignore[assignment]
         return self(*args, **kwargs)

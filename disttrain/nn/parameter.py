@@ -12,7 +12,7 @@ import numpy as np
 from ..backends.null import NullArray
 from ..core import Tensor, dtypes, no_grad, wrap
 from ..core.device import usable
-from ..errors import ModuleError
+from ..errors import UninitializedError
 
 
 def empty(shape: tuple, dtype: Any = None, device: Any = None) -> Tensor:
@@ -80,20 +80,21 @@ class _Uninitialized:
     array: Any
     _node: Any
 
-    def materialize(self, shape: tuple, device: Any = None, dtype: Any = None) -> None:
+    def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
         """Take a shape and memory; from then on this is an ordinary Parameter or Buffer."""
+        shape = (shape,) if isinstance(shape, int) else tuple(shape)
         kept, needs = self.array, self._node is not None
         where = self.device if device is None else device  # type: ignore[attr-defined]
         kind = dtypes.of(kept.dtype) if dtype is None else dtype
         self._node = None
         self.__class__ = self._final  # type: ignore[assignment]
-        self.array = empty(tuple(shape), kind, where).array
+        self.array = empty(shape, kind, where).array
         if needs:
             self.requires_grad_()  # type: ignore[attr-defined]
 
     def _unknown(self, *args: Any) -> Any:
-        raise ModuleError(
-            "uninitialised parameter: its shape is not known before the lazy module's first "
+        raise UninitializedError(
+            "uninitialized parameter: its shape is not known before the lazy module's first "
             "forward; run one batch through the module (a dry run) first"
         )
 

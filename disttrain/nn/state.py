@@ -183,6 +183,12 @@ class State:
             if is_lazy(value):
                 return None
             param.materialize(value.shape)
+        elif is_lazy(value):
+            return (
+                f'While copying the parameter named "{key}": the shape of an uninitialized '
+                "parameter, which stands in the checkpoint, is not known; run one batch through "
+                "the lazy module before saving it"
+            )
         elif tuple(param.shape) == () and tuple(value.shape) == (1,):
             value = value[0]  # files from before scalars were 0-d
         if tuple(value.shape) != tuple(param.shape):

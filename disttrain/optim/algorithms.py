@@ -111,6 +111,10 @@ class Adagrad(Optimizer):
             "fused": fused,
         }
         super().__init__(params, defaults)
+        for group in self.param_groups:  # before any step, so that processes can share it
+            for p in group["params"]:
+                if p.numel() >= 0 and not p.is_meta:  # (asked for its shape, a lazy one refuses)
+                    self._state_of(p, ("sum", "step"), group)
 
     def share_memory(self) -> None:
         """Put the state into memory that child processes share."""

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from disttrain import core, nn
+from disttrain import core, nn, optim
 from disttrain.core import dtypes
 from disttrain.errors import ConfigError, DTypeError, ModuleError, ShapeError
 
@@ -295,7 +295,8 @@ def test_lazy_modules_learn_their_sizes():
     assert np.abs(kept.detach().numpy()).max() <= 1 / 8
 
 
-LAZY = [getattr(nn, n) for n in nn.__all__ if n.startswith("Lazy") and "Batch" not in n]
+LAZY = [getattr(nn, n) for n in nn.__all__ if n.startswith("Lazy") and "Norm" not in n]
+LAZY_NORMS = [getattr(nn, n) for n in nn.__all__ if n.startswith("Lazy") and "Norm" in n]
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -310,6 +311,45 @@ def test_lazy_layers_with_and_without_bias(kind, bias):
     assert type(net) is kind.cls_to_become and (net.bias is not None) == bias
     twin.load_state_dict(net.state_dict())
     np.testing.assert_array_equal(twin(x).detach().numpy(), out.detach().numpy())
+
+
+@pytest.mark.parametrize("kind", LAZY_NORMS, ids=lambda k: k.__name__)
+def test_lazy_norms(kind):
+    net = kind(affine=True, track_running_stats=True)
+    x = randn(2, 3, *[4] * int(kind.__name__[-2]))
+    assert net(x).shape == x.shape and net.num_features == 3
+    assert type(net) is kind.cls_to_become and net.running_mean.shape == (3,)
+
+
+def test_lazy_modules_of_ones_own():
+    class Own(nn.lazy.LazyMixin, nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.UninitializedParameter()
+            self.times = 0
+
+        def initialize_parameters(self, x):
+            self.times += 1
+            self.scale.materialize(x.shape[-1])
+            nn.init.ones_(self.scale)
+
+        def forward(self, x):
+            return x * self.scale
+
+    net = Own()
+    with pytest.raises(RuntimeError, match="share memory on an uninitialized"):
+        net.share_memory()
+    with pytest.raises(ValueError, match="uninitialized parameter"):
+        optim.Adagrad(net.parameters())
+    opt = optim.SGD(net.parameters(), lr=0.5)
+    x = randn(2, 3)
+    net(x).sum().backward()
+    net(x)
+    opt.step()
+    assert type(net) is Own and net.times == 1 and net.scale.shape == (3,)
+    with pytest.raises(RuntimeError, match="shape of an uninitialized parameter"):
+        net.load_state_dict(Own().state_dict())
+    np.testing.assert_allclose(net.scale.detach().numpy(), 1 - 0.5 * x.numpy().sum(0), rtol=1e-6)
 
 
 @pytest.mark.parametrize("kind", [nn.SiLU, nn.Hardswish, nn.Mish, nn.ReLU, nn.ELU, nn.Hardtanh])

@@ -57,3 +57,11 @@ def test_distances():
     difference = (a - b).numpy()
     assert np.isclose(a.dist(b).item(), np.sqrt((difference**2).sum()))
     assert np.isclose(dt.dist(a, b, 1).item(), np.abs(difference).sum())
+
+
+def test_the_rank_of_matrices():
+    a = rng.standard_normal((4, 2)) @ rng.standard_normal((2, 5))
+    A = dt.tensor(np.stack([a, np.zeros_like(a), rng.standard_normal((4, 5))]))
+    assert dt.linalg.matrix_rank(A).tolist() == [2, 0, 4]
+    assert dt.linalg.matrix_rank(dt.eye(3) * 1e-3, tol=1e-2).item() == 0
+    assert dt.linalg.matrix_rank(dt.tensor([[1.0, 0.0], [0.0, 1e-3]]), rtol=1e-2).item() == 1

@@ -61,6 +61,9 @@ def nn_modules() -> dict[str, Shim]:
         "torch.nn.modules.module": _ModuleFile("torch.nn.modules.module")
         .take(nn, ["Module"])
         .take(nn.global_hooks),
+        "torch.nn.modules.lazy": Shim("torch.nn.modules.lazy").give(
+            LazyModuleMixin=nn.lazy.LazyMixin
+        ),
         "torch.nn.utils.stateless": Shim("torch.nn.utils.stateless")
         .take(nn.utils.stateless)
         .give(_functional_call=dt.func.functional_call),

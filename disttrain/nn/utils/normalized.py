@@ -31,8 +31,9 @@ class _Computed:
             )
         if is_lazy(module._parameters.get(self.name)):
             raise ConfigError(
-                f"{self.kind}: the parameter {self.name} of {type(module).__name__} has no shape "
-                "yet; run one batch through the module first"
+                f"The module passed to {self.kind} can't have uninitialized parameters. "
+                f"({self.name} of {type(module).__name__} has no shape yet; run one batch through "
+                "the module first)"
             )
         self.replace(module)
         self.handle = module.register_forward_pre_hook(self)

@@ -304,6 +304,23 @@ def svd(A: Tensor, full_matrices: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     return u, s, cat([vh, wrap(_np.ascontiguousarray(full_vh[..., m:, :]))], -2)
 
 
+def matrix_rank(
+    A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
+) -> Tensor:
+    """How many singular values of A (..., m, n) are larger than max(atol, rtol * the largest), as
+    int64. ``rtol`` is max(m, n) times the precision of the type unless it or ``atol`` is given;
+    ``tol`` is ``atol`` under its older name."""
+    values = svd(A.detach(), full_matrices=False)[1]
+    atol = tol if atol is None else atol
+    if rtol is None:
+        rtol = 0.0 if atol is not None else max(A.shape[-2:]) * dtypes.finfo(A.dtype).eps
+    if not values.shape[-1]:
+        return sum(values, -1).to(dtypes.int64)  # type: ignore[attr-defined]
+    bound = amax(values, -1, keepdim=True) * rtol
+    bound = bound if atol is None else el.maximum(bound, zeros_like(bound) + atol)
+    return sum(values > bound, -1)
+
+
 __all__ = [
     "addmm",
     "bmm",

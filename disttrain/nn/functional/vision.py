@@ -38,6 +38,13 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
             f"pad(mode={mode!r}): {list(widths)} given for an input of shape {list(input.shape)}; "
             "needed widths of all dimensions but the batch and the channels"
         )
+    if mode != "circular" and 0 in input.shape[input.ndim - len(widths) // 2 == 2 :]:
+        raise ShapeError(
+            f"pad(mode={mode!r}): input of shape {list(input.shape)} given; only the batch may be "
+            "empty"
+        )
+    if mode == "circular":
+        _check_circular(input, widths)
     if mode == "circular" and min(widths, default=0) < 0:  # what is cropped is not repeated
         input = _cropped(input, widths)
         widths = tuple(max(w, 0) for w in widths)
@@ -48,6 +55,17 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
             places = _SOURCES[mode](np.arange(-low, size + high), size, (low, high))
             input = input.index_select(input.ndim - 1 - i, wrap(places))
     return input if any(widths) else input.clone()
+
+
+def _check_circular(input: Tensor, widths: tuple) -> None:
+    """Nothing is repeated more than once, counted before what is cropped."""
+    for i in range(len(widths) // 2):
+        low, high = widths[2 * i], widths[2 * i + 1]
+        size = input.shape[-1 - i]
+        if max(low, high) > size or (size + min(low, 0) + min(high, 0) <= 0 < max(low, high)):
+            raise ShapeError(
+                f"pad: circular padding by {(low, high)} given for a dimension of size {size}"
+            )
 
 
 def _cropped(input: Tensor, widths: tuple) -> Tensor:
@@ -78,8 +96,6 @@ def _reflected(places: np.ndarray, size: int, widths: tuple) -> np.ndarray:
 
 
 def _wrapped(places: np.ndarray, size: int, widths: tuple) -> np.ndarray:
-    if max(widths) > size:
-        raise ShapeError(f"pad: circular padding by {widths} given for a dimension of size {size}")
     return places % size
 
 

@@ -120,6 +120,7 @@ def addmm(
 @in_float32
 def _addmm(input: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Tensor:
     product = mm(mat1, mat2)
+    input = expand(input, shape=tuple(product.shape))
     if alpha != 1:
         product = product * fitted("addmm", alpha, product.dtype)
     if beta == 0:  # nan and infinities of the input do not count

@@ -312,7 +312,7 @@ def _running(where: str, prim: Any, input: Tensor, dim: int, dtype: Any) -> Tens
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """``log(sum(exp(input)))`` without overflow."""
     if dim is None:
-        raise TypeError("logsumexp: dim=None given; an integer or several are needed")
+        raise ShapeError("logsumexp: dim=None given; an integer or several are needed")
     if as_input(input, "logsumexp").meta()[1].kind in "biu":
         input = typed(input, dtypes.get_default_dtype())
     return reduce.logsumexp(input, dims=dims(dim, input.ndim, "logsumexp"), keepdim=keepdim)

@@ -72,6 +72,7 @@ def topk(
 ) -> ValuesIndices:
     """The ``k`` largest (or smallest) values along ``dim``, best first, and where they are."""
     x, d = _line("topk", input, dim)
+    k = 1 if not input.ndim and k == 0 else k  # without dimensions there is one value
     if not 0 <= k <= x.shape[d]:
         raise ShapeError(
             f"topk: k={k} given for dimension {d} of size {x.shape[d]}; it must lie in "

@@ -127,6 +127,10 @@ class _Thread(threading.local):
     """State of one thread; every new thread starts in the rank of the process."""
 
     def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Be as a thread that has just started."""
         self.rank: Rank = _process_rank
         self.grad_enabled = True
         self.inference = False  # only told: inference mode records nothing, like no_grad
@@ -183,6 +187,17 @@ def elsewhere(fn: Callable[[], T]) -> T:
     if errors:
         raise errors[0]
     return results[0]
+
+
+def begin_anew() -> None:
+    """Let a process that was forked begin as one that was started afresh does: the settings of its
+    thread, and of its rank, are those of the start. What the parent had is kept, out of reach: to
+    let go of a group or a pool would be to end it, which is the parent's to do."""
+    thread.begin()
+    me = thread.rank
+    me.rank = me.local_rank = 0
+    me.world_size = me.local_world_size = 1
+    me.waiter, me.slots = Waiter(), {"context.inherited": (me.waiter, me.slots)}
 
 
 def current() -> Rank:

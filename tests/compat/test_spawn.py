@@ -8,8 +8,10 @@ import signal
 import threading
 import time
 
+import numpy as np
 import pytest
 
+import disttrain as dt
 from disttrain.compat.torch import spawn as mp
 from disttrain.data import DataLoader
 from disttrain.errors import ConfigError
@@ -218,6 +220,36 @@ def test_a_kill_at_any_moment_leaves_nothing(seed, tmp_path):
         told = pipe.read().decode()  # ends when the last holder of the other end is gone
     assert told == ("" if victim == starter else
                     f"process {ranks.index(victim)} terminated with signal SIGKILL")  # fmt: skip
+
+
+def test_processes_begin_with_the_settings_of_the_start(tmp_path):
+    """... unless they are forked by name; the starter keeps its own."""
+
+    def look(index, folder):
+        numbers = (dt.rand(2).tolist(), np.random.rand())
+        told = (dt.is_grad_enabled(), str(dt.get_default_dtype()), *map(str, numbers))
+        (folder / str(index)).write_text(repr(told))
+
+    folders = {}
+    dt.manual_seed(3)
+    np.random.seed(3)
+    expected = (str(dt.rand(2, dtype=dt.float64).tolist()), str(np.random.rand()))
+    for method in ("spawn", "fork"):
+        dt.manual_seed(3)
+        np.random.seed(3)
+        dt.set_default_dtype(dt.float64)
+        try:
+            with dt.no_grad():
+                (tmp_path / method).mkdir()
+                mp.start_processes(look, (tmp_path / method,), 2, start_method=method)
+                assert not dt.is_grad_enabled() and dt.get_default_dtype() is dt.float64
+        finally:
+            dt.set_default_dtype(dt.float32)
+        folders[method] = [eval((tmp_path / method / str(i)).read_text()) for i in (0, 1)]
+    assert folders["fork"] == [(False, "disttrain.float64", *expected)] * 2
+    (first, second) = folders["spawn"]
+    assert first[:2] == second[:2] == (True, "disttrain.float32")
+    assert len({first[2], second[2], expected[0]}) == len({first[3], second[3], expected[1]}) == 3
 
 
 def test_arguments_are_checked():

@@ -21,6 +21,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ... import context
 from ...core.sharing import share
 from ...core.tensor import Tensor
@@ -64,14 +66,17 @@ class _Started:
     length without a reader.
     """
 
-    def __init__(self, fork: Any, fn: Callable, index: int, args: tuple, daemon: bool) -> None:
+    def __init__(
+        self, fork: Any, fn: Callable, index: int, args: tuple, daemon: bool, anew: bool
+    ) -> None:
+        """``anew``: forget the parent's settings?"""
         self.index = index
         self.failure = os.memfd_create("disttrain-failure", os.MFD_CLOEXEC)
         self.told = os.eventfd(0, os.EFD_CLOEXEC)
         weakref.finalize(self, _close, self.failure, self.told)
         starter = os.getpid()
         is_child = threading.current_thread() is threading.main_thread()
-        body = (fn, index, args, self.failure, self.told, starter, is_child)
+        body = (fn, index, args, self.failure, self.told, starter, is_child, anew)
         self.process = fork.Process(target=_run, args=body, daemon=daemon)
         self.process.start()
         self.ended = end_of(self.process.pid)
@@ -89,10 +94,14 @@ def _close(*fds: int) -> None:
 
 
 def _run(
-    fn: Callable, index: int, args: tuple, failure: int, told: int, parent: int, is_child: bool
-) -> None:
+    fn: Callable, index: int, args: tuple, failure: int, told: int, parent: int, is_child: bool,
+    anew: bool,
+) -> None:  # fmt: skip
     """The body of a started process. ``is_child``: of the main thread of ``parent``?"""
     die_with(parent, is_child)
+    if anew:
+        context.begin_anew()
+        np.random.seed()
     me = os.getpid()
     try:
         fn(index, *args)
@@ -224,19 +233,22 @@ def spawn(
 
     Waits for them and returns None, or (``join=False``) returns a ``ProcessContext`` at once. The
     processes are forked from this one whatever ``start_method`` says: nothing is imported or
-    pickled again, and ``fn`` may be any function. As in PyTorch, the memory of tensors in ``args``
-    moves to where all processes see it (unless ``start_method`` is ``"fork"``).
+    pickled again, and ``fn`` may be any function. As in PyTorch, and unless ``start_method`` is
+    ``"fork"``, the memory of tensors in ``args`` moves to where all processes see it, and the
+    processes begin with the settings of the start (gradients recorded, float32, seeds of their
+    own).
     """
     if nprocs < 1:
         raise ConfigError(f"spawn: nprocs={nprocs}; 1 or more is needed")
     if start_method not in _METHODS:
         raise ConfigError(f"spawn: start_method={start_method!r}; needed one of {_METHODS}")
-    if start_method != "fork":
+    anew = start_method != "fork"
+    if anew:
         share(_tensors((fn, args)))  # as if they had been sent
     fork, running = multiprocessing.get_context("fork"), []
     try:
         for i in range(nprocs):
-            running.append(_Started(fork, fn, i, args, daemon))
+            running.append(_Started(fork, fn, i, args, daemon, anew))
     except BaseException:
         ProcessContext(running)._stop(0.0)
         raise

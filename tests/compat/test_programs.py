@@ -24,6 +24,7 @@ EXPECTED = {
     "two_layer_nets": (r"^499 ", 6),
     "word_lstm": (r"Generated 0/\d+", 1),
     "names_mlp": (r"^sample: ", 1),
+    "ddp_spawn": (r"falls True, equal True", 2),
 }
 
 

@@ -17,6 +17,7 @@ so transforms compose in any order without a second code path.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from functools import partial
 from types import MethodType
@@ -123,6 +124,8 @@ class Tracer(Tensor):
 
     interp: Any
     inner: Any
+    _origin: Any = None  # of a detached value: a weak reference to what it was detached from
+    _aliases: Any = ()  # weak references to what was detached from this
 
     @property
     def array(self) -> Any:  # type: ignore[override]
@@ -174,7 +177,20 @@ class Tracer(Tensor):
 
     def detach(self) -> Tensor:
         self.graph_node()
-        return self.interp.detached(self)
+        out = self.interp.detached(self)
+        base: Any = self
+        while base._view is not None:
+            base = base._view[0]
+        out._origin = weakref.ref(base)
+        base._aliases = [*(a for a in base._aliases if a() is not None), weakref.ref(out)]
+        return out
+
+    def has_aliases(self) -> bool:
+        """Whether another value is this one by ``detach``: a write could not reach both."""
+        origin = self._origin
+        return any(a() is not None for a in self._aliases) or (
+            origin is not None and origin() is not None
+        )
 
     def alias(self) -> Tensor:
         self.graph_node()

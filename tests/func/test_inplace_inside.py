@@ -106,6 +106,19 @@ def test_what_a_rule_keeps_is_not_overwritten_unnoticed():
         func.vmap(func.grad(f))(dt.ones(2, 3))
 
 
+def test_what_detach_shares_is_not_written_to_unnoticed():
+    def f(x):
+        y = x * 1
+        d = y.detach()
+        y.mul_(2.0)
+        return y + d
+
+    with pytest.raises(CaptureError, match="detach"):
+        func.vmap(f)(dt.ones(2, 3))
+    out = func.vmap(lambda x: (x * 3).detach().add_(x))(dt.ones(2, 3))  # nobody else has it
+    assert out.tolist() == [[4, 4, 4], [4, 4, 4]]
+
+
 def test_a_tensor_from_outside_is_not_written_to():
     outside = dt.zeros(3)
     with pytest.raises(CaptureError, match="from outside"):

@@ -265,6 +265,11 @@ def _write_traced(name: str, target: Tensor, value: Tensor, recording: bool, who
         )
     value = value if own else target.interp.lift(value)
     base, chain = _chain(target)
+    if base.has_aliases():
+        raise CaptureError(
+            f"{name}: inside a transform, a tensor and what detach() made of it cannot be written "
+            f"to (shape {list(target.shape)}): the other would not see it; .clone() one of them"
+        )
     node = base.graph_node()
     if chain or whole:
         value = view_write(base, value, chain=chain)

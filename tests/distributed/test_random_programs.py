@@ -1,12 +1,14 @@
-"""Random legal programs run to their end with the right numbers, on every kind of rank."""
+"""Random legal programs run to their end with the right numbers, on every kind of rank; those in
+which one rank skips or repeats a call do not."""
 
 from __future__ import annotations
 
 import pytest
 
 from disttrain import distributed as dist
+from disttrain.errors import Deadlock, LaunchError
 from launcher import launch
-from support.programs import draw, follow
+from support.programs import draw, follow, spoil
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -26,3 +28,21 @@ def test_on_real_ranks(seed):
 def test_on_real_ranks_with_threads(seed):
     plan = draw(seed, threads=True)
     assert sum(launch(lambda: follow(plan), plan.size)) > 0
+
+
+@pytest.mark.parametrize("seed", range(300, 324))
+def test_a_call_that_one_rank_skips_or_repeats_is_found(seed):
+    plan = draw(seed)
+    odd = spoil(plan)
+    assert odd is not None
+    with pytest.raises((LaunchError, Deadlock)):
+        dist.simulate(lambda: follow(plan, odd), plan.size, seed=seed)
+
+
+@pytest.mark.parametrize("seed", range(400, 408))
+def test_on_real_ranks_too(seed):
+    plan = draw(seed)
+    odd = spoil(plan)
+    assert odd is not None
+    with pytest.raises(LaunchError):
+        launch(lambda: follow(plan, odd), plan.size)

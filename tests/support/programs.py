@@ -98,20 +98,38 @@ def value(rank: int, number: int, k: int = 0) -> float:
     return float((rank * 37 + number * 11 + k * 5) % 101)
 
 
-def follow(plan: Plan) -> int:
-    """This rank's part of the plan; the number of values that were compared."""
+def follow(plan: Plan, odd: tuple[int, int, int] | None = None) -> int:
+    """This rank's part of the plan; the number of values that were compared.
+
+    ``odd`` makes the program wrong: (number of a step, a rank, how often that rank calls it).
+    """
     checks = 0
     for steps in plan.rounds:
         dist.init_process_group()
-        checks += Follower(plan).run(steps)
+        checks += Follower(plan, odd).run(steps)
         dist.destroy_process_group()
     return checks
+
+
+def spoil(plan: Plan) -> tuple[int, int, int] | None:
+    """A collective that one of its ranks shall skip or repeat; None where there is none."""
+    rng = random.Random(plan.seed)
+    members = {-1: tuple(range(plan.size))}
+    steps = [step for steps in plan.rounds for step in steps]
+    members |= {step.number: step.who for step in steps if step.verb == "new"}
+    alone = ("message", "ring", "new", "destroy", "wait", "threads")
+    fit = [s for s in steps if s.verb not in alone and len(members[s.group]) > 1]
+    if not fit:
+        return None
+    step = rng.choice(fit)
+    return step.number, rng.choice(members[step.group]), rng.choice((0, 2))
 
 
 class Follower:
     """One rank in one round."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, odd: tuple[int, int, int] | None = None) -> None:
+        self.odd = odd
         self.me, self.size = dist.get_rank(), plan.size
         self.groups: dict[int, Any] = {-1: None}
         self.members: dict[int, list[int]] = {-1: list(range(plan.size))}
@@ -122,7 +140,11 @@ class Follower:
         for step in steps:
             if step.late == self.me:
                 context.sleep(0.02)
-            self.do(step)
+            times = 1
+            if self.odd is not None and self.odd[:2] == (step.number, self.me):
+                times = self.odd[2]
+            for _ in range(times):
+                self.do(step)
         self.wait()
         return self.checks
 

@@ -123,7 +123,8 @@ def fitted(where: str, value: Any, kind: dtypes.dtype) -> Any:
         value = value if kind.is_complex or kind is dtypes.bool else value.real
     if fits and kind in _RANGES:
         low, high = _RANGES[kind]
-        fits = value == value and (low or -high) <= value <= high
+        least = low or (0 if isinstance(value, float) else -high)
+        fits = value == value and least <= value <= high
         value = _fit_scalar(value, kind) if fits else value
     elif fits and kind.is_floating_point and abs(value) != np.inf:
         fits = not abs(value) > dtypes.finfo(kind).max

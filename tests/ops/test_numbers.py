@@ -29,7 +29,7 @@ WIDE = {
     "norm": (BIG, lambda x: x.norm()),
     "norm 3": (BIG, lambda x: x.norm(3, dim=1)),
     "linalg.norm": (BIG, lambda x: dt.linalg.norm(x)),
-    "matrix norm": (BIG, lambda x: dt.linalg.norm(x / 10, 2)),
+    "matrix norm": (BIG, lambda x: dt.linalg.norm(x / 10, 1)),
     "prod": (np.r_[np.full(20, 4.0), np.full(20, 0.25)], lambda x: x.prod()),
     "cumsum": (np.ones((2, 600)), lambda x: x.cumsum(1)),
     "cumprod": (1 + 0.01 * SMALL, lambda x: x.cumprod(1)),
@@ -401,3 +401,30 @@ def test_limits_of_integers():
         dt.tensor([1], dtype=dt.uint8) ** 300
     assert dt.tensor([0.0, NAN, 0.5]).bool().tolist() == [False, True, True]
     assert dt.tensor([-1.5, 300.0]).to(dt.uint8).tolist() == [255, 44]
+
+
+def test_gradients_of_products_of_complex_numbers():
+    z = dt.tensor([1 + 2j, 0.5 - 1j], requires_grad=True)
+    z.prod().backward(dt.tensor(1 - 1j))
+    np.testing.assert_allclose(z.grad.numpy(), [1.5 + 0.5j, -1 - 3j], rtol=1e-6)
+    w = dt.tensor([1 + 2j, 0j], requires_grad=True)
+    w.prod().backward(dt.tensor(1 - 1j))
+    np.testing.assert_allclose(w.grad.numpy(), [0, (1 - 1j) * (1 - 2j)], rtol=1e-6)
+
+
+def test_margins_pass_the_gradient_where_they_are_just_met():
+    a, b = dt.tensor([1.0, 2.0], requires_grad=True), dt.tensor([1.0, 3.0])
+    F.margin_ranking_loss(a, b, dt.ones(2), reduction="sum").backward()
+    assert a.grad.tolist() == [-1, -1]
+
+
+def test_halves_have_no_singular_values():
+    for order in (2, -2, "nuc"):
+        with pytest.raises(DTypeError, match="matrix_norm"):
+            dt.linalg.norm(dt.ones(2, 2, dtype=dt.half), order)
+    with pytest.raises(RuntimeError, match="empty"):
+        dt.norm(dt.zeros(0), -1)
+    with pytest.raises(DTypeError, match="overflow"):
+        dt.full_like(dt.ones(2, dtype=dt.uint8), -0.5)
+    x = dt.ones(4, 3, 0)
+    assert F.linear(x, dt.ones(2, 0), dt.ones(2)).shape == (4, 3, 2)

@@ -289,7 +289,8 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) 
             "addcdiv: two integer tensors given to divide; convert one with .float() first, or use "
             "addcmul with div(..., rounding_mode='trunc')"
         )
-    quotient = tensor1 / tensor2
+    kind = result_type(input, tensor1, tensor2)
+    quotient = fast_div(el.cast(tensor1, dtype=kind.np), tensor2)
     return input + (quotient if value == 1 else quotient * value)
 
 

@@ -10,11 +10,12 @@ import numpy as _np
 from ...context import SLOW, thread
 from ...core import Algebra, dtypes, fast
 from ...core.tensor import Tensor, wrap
+from ...core.wide import is_half
 from ...errors import ConfigError, DimError, DTypeError, ShapeError
 from ..primitives import elementwise as el
 from ..primitives import linalg
 from ..primitives.views import expand, permute, reshape
-from ..promotion import fitted, same_type
+from ..promotion import fitted, refuse, same_type
 from .args import in_float32, kinds, numpy_names, one_dim
 from .args import tensor as as_input
 from .create import zeros_like
@@ -183,6 +184,11 @@ def vector_norm(
 @in_float32
 def _vector_norm(x: Tensor, p: float, dim: Any, keepdim: bool) -> Tensor:
     size = abs(x)
+    if p < 0 and not x.shape.numel():
+        raise ShapeError(
+            f"norm: order {p} given for a shape of {list(x.shape)}; an empty tensor has no norm of "
+            "negative order"
+        )
     if p == 2.0:
         return _euclidean(size, dim, keepdim)
     if p == _math.inf:
@@ -227,7 +233,10 @@ def matrix_norm(
         raise ConfigError(
             f"matrix_norm: ord={ord!r} given; needed 'fro', 'nuc', 1, -1, 2, -2, inf or -inf"
         )
-    return _matrix_norm(_norm_input("matrix_norm", A, dtype), ord, dims, keepdim)
+    x = _norm_input("matrix_norm", A, dtype)
+    if ord in (2, -2, "nuc") and is_half(x.meta()[1]):
+        raise refuse(f"matrix_norm(ord={ord!r})", x.meta()[1])
+    return _matrix_norm(x, ord, dims, keepdim)
 
 
 @in_float32

@@ -10,6 +10,7 @@ from ...core.tensor import Tensor
 from ...errors import ConfigError, DTypeError
 from ..primitives import elementwise as el
 from ..primitives.softmax import gelu_erf, gelu_tanh, log_softmax_, silu_, softmax_
+from ..primitives.views import reshape
 from .args import one_dim
 from .args import tensor as as_input
 
@@ -30,13 +31,17 @@ def _prepared(where: str, input: Tensor, dim: int, dtype: Any) -> tuple[Tensor, 
 def softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     """exp(x) / sum(exp(x)) along ``dim``."""
     input, d = _prepared("softmax", input, dim, dtype)
-    return softmax_(input, dim=d) if input.ndim else input * 0 + 1
+    if input.ndim == 0:
+        return reshape(softmax_(reshape(input, shape=(1,)), dim=0), shape=())
+    return softmax_(input, dim=d)
 
 
 def log_softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     """log(softmax(x)) along ``dim``."""
     input, d = _prepared("log_softmax", input, dim, dtype)
-    return log_softmax_(input, dim=d) if input.ndim else input * 0
+    if input.ndim == 0:
+        return reshape(log_softmax_(reshape(input, shape=(1,)), dim=0), shape=())
+    return log_softmax_(input, dim=d)
 
 
 def softmin(input: Tensor, dim: int, dtype: Any = None) -> Tensor:

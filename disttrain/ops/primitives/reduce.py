@@ -97,7 +97,7 @@ def _prod_rule(g: Any, a: Any, out: Any, dim: int, keepdim: bool) -> Any:
     shape = tuple(a.shape)
     n = shape[dim]
     if isinstance(a, np.ndarray) and a.all():
-        return _spread(g * out, shape, (dim,), keepdim) / H(a)
+        return _spread(g * H(out), shape, (dim,), keepdim) / H(a)
     if n == 0:
         return a * 0
     ahead = (slice(None),) * dim

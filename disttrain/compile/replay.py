@@ -46,7 +46,7 @@ class Program:
         self.given = (*graph.inputs, *graph.outside())
         for var in self.given:
             self._slot(var)
-        self.viewed: dict[Var, Instruction] = {}  # what made a view
+        self.viewed: dict[Var, tuple] = {}  # what made a view, and as which of its outputs
         self.steps = [self._step(ins) for ins in graph.instructions]
         self.kept = {o for o in graph.outputs if isinstance(o, Var)}
         self.writes = [self.slots[v] for v in self.written]
@@ -71,8 +71,8 @@ class Program:
         if ins.prim.view:
             source = ins.args[0]
             base.update(dict.fromkeys(ins.outputs, base.get(source, source)))
-            if not ins.prim.multi:
-                self.viewed[ins.outputs[0]] = ins
+            for i, o in enumerate(ins.outputs):
+                self.viewed[o] = ins, i if ins.prim.multi else None
         return step
 
     def _drop_early(self) -> None:
@@ -158,20 +158,21 @@ class _Results:
 
     def _tie(self, var: Var, out: Tensor) -> None:
         """Let a view of something that others see know what it is a view of."""
-        chain = []
-        while var in self.program.viewed:
-            ins = self.program.viewed[var]
-            chain.append(ins)
-            var = ins.args[0]
-        visible = self.program.slots[var] < len(self.tensors) or var in self.program.kept
-        if not chain or not visible or any(isinstance(a, Var) for i in chain for a in i.args[1:]):
+        program, chain = self.program, []
+        while var in program.viewed:
+            chain.append(program.viewed[var])
+            var = chain[-1][0].args[0]
+        visible = program.slots[var] < len(self.tensors) or var in program.kept
+        if not chain or not visible or any(len(ins.args) > 1 for ins, _ in chain):
             return
         t = self.of(var)
-        for ins in reversed(chain):
-            last = ins is chain[0]
-            made = out if last else wrap(ins.prim.compute((t.array, *ins.args[1:]), ins.params))
+        for ins, part in reversed(chain):
+            made = out
+            if ins is not chain[0][0]:
+                arrays = ins.prim.compute((t.array,), ins.params)
+                made = wrap(arrays if part is None else arrays[part])
             made._st, made._gen = t.storage_cell(), t._gen
-            made._view = (t, ins.prim, ins.args[1:], ins.params)
+            made._view = (t, ins.prim, part, ins.params)
             t = made
 
 

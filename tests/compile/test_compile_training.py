@@ -700,3 +700,32 @@ def test_second_derivatives_of_what_draws_are_refused():
     run(dt.ones(3))
     with pytest.raises(AutogradError, match="create_graph"):
         dt.autograd.grad(run(dt.ones(3)), w, create_graph=True)
+
+
+@pytest.mark.parametrize(
+    "views",
+    [
+        lambda x: x.t(),
+        lambda x: x[0],
+        lambda x: x.view(-1)[1:3],
+        lambda x: x.chunk(2)[1],
+        lambda x: x.unbind(0)[0],
+        lambda x: x.t().split(1)[0].view(2),
+    ],
+)
+def test_views_given_back_are_views(views):
+    w = dt.tensor(2.0, requires_grad=True)
+    run, seen = dt.compile(views), []
+    for f in (views, run, run):
+        x = dt.arange(4.0).view(2, 2)
+        v = f(x)
+        same = v._base is x or v._base is x._base
+        try:
+            v.mul_(w)
+        except AutogradError:  # as every write to one of several views
+            seen.append((same, "refused"))
+            continue
+        (x * dt.arange(4.0).view(2, 2)).sum().backward()
+        seen.append((same, x.tolist(), w.grad.tolist()))
+        w.grad = None
+    assert seen[0] == seen[1] == seen[2]

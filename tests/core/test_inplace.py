@@ -238,6 +238,18 @@ def test_the_shape_is_that_of_the_tensor():
         dt.zeros(3).copy_(dt.ones(2))
 
 
+def test_a_write_that_failed_changes_nothing():
+    x = make(grad=True)
+    v = (x * 1)[0]
+    seen = []
+    v.register_hook(lambda g: seen.append(g.tolist()))
+    for bad in (lambda: v.add_(dt.ones(5, 5)), lambda: v.mul_("2"), lambda: v.copy_(dt.ones(7))):
+        with pytest.raises((ShapeError, DTypeError, TypeError)):
+            bad()
+    v.sum().backward()
+    assert seen == [[1, 1, 1]] and x.grad.tolist() == [[1, 1, 1], [0, 0, 0]]
+
+
 # --- what takes the place of a value -----------------------------------------------------------
 def test_an_overwritten_value_has_a_gradient_of_zeros():
     for write in (lambda t: t.zero_(), lambda t: t.fill_(2), lambda t: t.copy_(dt.ones(3)),

@@ -236,6 +236,9 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """A copy of ``input`` with ``value`` written over the slices that ``index`` names."""
     d, index = _one_dimensional("index_fill", input, dim, index)
+    if input.ndim == 0:
+        line = index_fill(views.reshape(input, shape=(1,)), 0, index, value)
+        return views.reshape(line, shape=())
     hits = el.cast(el.eq(index, index), dtype=np.dtype(np.float32))
     hits = prim.spread(hits, index, dim=0, shape=(input.shape[d],))
     mask = views.reshape(el.gt(hits, 0), shape=(-1, *(1,) * (input.ndim - d - 1)))

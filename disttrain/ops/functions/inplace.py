@@ -56,13 +56,18 @@ def inplace(name: str, prim: Callable, ufunc: Any = None) -> Callable:
 def overwrite(name: str, self: Tensor, compute: Callable, *args: Any, **params: Any) -> Tensor:
     """Write ``compute(self, *args, **params)`` over ``self``, and give ``self``."""
     recording = records(self, *args, *params.values())
-    if recording:
-        begin(name, self)
     for a in args:
         check_overlap(name, self, a)
-    since = next_seq()
-    old = _old_value(self) if recording and thread.saving else self  # hooks pack it at once
-    write(name, self, compute(old, *args, **params), recording, since)
+    node = self.graph_node()
+    try:
+        if recording:
+            begin(name, self)
+        since = next_seq()
+        old = _old_value(self) if recording and thread.saving else self  # hooks pack it at once
+        write(name, self, compute(old, *args, **params), recording, since)
+    except Exception:
+        self._node = node  # with its hooks: it was not overwritten after all
+        raise
     return self
 
 
@@ -340,8 +345,6 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
             raise TypeError(f"copy_: a Tensor is needed, {type(src).__name__} given")
         src = wrap(np.asarray(src))
     recording = records(self, src)
-    if recording:
-        begin("copy_", self)
     if src.meta()[0] == self.meta()[0]:
         check_overlap("copy_", self, src)
     try:
@@ -350,6 +353,8 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
         raise ShapeError(
             f"copy_: shape {list(src.shape)} cannot be broadcast to {list(self.shape)}"
         ) from None
+    if recording:
+        begin("copy_", self)
     write("copy_", self, value, recording, whole=True)
     return self
 

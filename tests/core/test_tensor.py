@@ -55,7 +55,8 @@ def test_detached_and_data_share_memory():
     x = leaf(1.0, 2.0)
     for alias in (x.detach(), x.data):
         assert not alias.requires_grad and np.shares_memory(alias.numpy(), x.detach().numpy())
-    assert (x * 2)._base is None and (x * 2)[0]._base is not None
+    y = x * 2
+    assert y._base is None and y[0]._base is y
 
 
 def test_data_can_be_replaced_between_forward_and_backward():

@@ -340,13 +340,14 @@ class Tensor:
 
     def forget_hidden_base(self) -> None:
         """A base that only this view holds, a step inside some function, is nobody's base: what is
-        written need not reach it."""
+        written need not reach it. A leaf is one in any case, whose value its graph is of."""
         view = self._view
         if view is None:
             return
         view[0].forget_hidden_base()
         if view[0]._view is None and sys.getrefcount(view[0]) == 2 and self._stands_for is None:
-            self._view = None
+            if view[0]._node.__class__ is not AccumulateGrad:
+                self._view = None
 
     def leave_behind(self) -> Tensor:
         """This tensor as it is now, for views of it that exist to go on from. Called before it

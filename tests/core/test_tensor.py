@@ -151,3 +151,10 @@ def test_a_leaf_that_is_set_leaves_its_old_graph():
     with pytest.raises(AutogradError, match="not have been used in the graph"):
         dt.autograd.grad(out, x, retain_graph=True)
     assert dt.autograd.grad(out, edge)[0].tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("write", ["relu_", "exp_", "zero_"])
+def test_views_of_a_leaf_that_nobody_holds_cannot_be_written_to(write):
+    view = dt.ones(10, requires_grad=True).narrow(0, 0, 10)
+    with pytest.raises(AutogradError, match="leaf"):
+        getattr(view, write)()

@@ -345,9 +345,9 @@ class Tensor:
         if view is None:
             return
         view[0].forget_hidden_base()
-        if view[0]._view is None and sys.getrefcount(view[0]) == 2 and self._stands_for is None:
-            if view[0]._node.__class__ is not AccumulateGrad:
-                self._view = None
+        root = view[0]._view is None and view[0]._node.__class__ is not AccumulateGrad
+        if root and sys.getrefcount(view[0]) == 2 and self._stands_for is None:
+            self._view = None
 
     def leave_behind(self) -> Tensor:
         """This tensor as it is now, for views of it that exist to go on from. Called before it

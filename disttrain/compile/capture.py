@@ -305,6 +305,8 @@ class Capture:
         def new(v: Any) -> Any:
             return names.get(v, v) if isinstance(v, Var) else v
 
+        for v in owners:  # looked up by every run; the one of today need not live on
+            captured[new(v).number] = wrap(np.empty(0))
         return Graph(
             inputs=self.inputs,
             captured=tuple(captured),

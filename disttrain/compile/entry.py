@@ -64,7 +64,9 @@ class Entry:
         self.fixed = [(i, t) for i, t in enumerate(call.tensors) if id(t) in known]
         own = {i for i, _ in self.fixed}
         self.free = [i for i in range(len(call.tensors)) if i not in own]
-        self.reached = {**around.tensors, **{id(t): t for t in self.outside}}
+        grads = {id(t._grad) for t in around.tensors.values()}  # these come and go
+        found = (*around.tensors.values(), *self.outside)
+        self.reached = {id(t): t for t in found if id(t) not in grads}
 
     def _settle_leaves(self, around: Reach, recorder: Capture) -> None:
         """Leaves whose gradients the function makes, reads or drops."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
+import weakref
 
 import pytest
 
@@ -729,3 +731,23 @@ def test_views_given_back_are_views(views):
         seen.append((same, x.tolist(), w.grad.tolist()))
         w.grad = None
     assert seen[0] == seen[1] == seen[2]
+
+
+def test_a_capture_does_not_keep_gradients():
+    w = dt.ones(3, requires_grad=True)
+    optimizer = dt.optim.SGD([w], lr=0.1)
+
+    def step(x):
+        (w * x).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    run = dt.compile(step)
+    for _ in range(3):
+        run(dt.ones(3))
+    (w * 2).sum().backward()
+    grad = weakref.ref(w.grad)
+    run(dt.ones(3))
+    w.grad = None
+    gc.collect()
+    assert grad() is None

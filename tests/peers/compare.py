@@ -48,6 +48,7 @@ UNWRITTEN_GRADIENTS = (
     "Expected isFloatingType(grad.scalar_type())",
     "on a bool tensor is not supported",
     "with a bool tensor is not supported",
+    "output with shape [] doesn't match the broadcast shape",
 )
 
 

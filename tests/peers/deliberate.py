@@ -121,16 +121,134 @@ v1 = v0[T.tensor([1]), :]
         r"",
         "A part of itself that is broadcast is read before anything is written.",
         """
-v0 = T.tensor([[1.0, 2.0], [3.0, 4.0]])
-v1 = v0.narrow(0, 0, 1)
+v0 = T.arange(16.0).reshape(2, 2, 4).flip(1)
+v1 = v0.tensor_split(2, -2)[0]
 v0 -= v1
+""",
+    ),
+    Deliberate(
+        "grad",
+        r"norm\(.*\b0\b",
+        r"",
+        r"None",
+        "The norm of order 0 has a gradient of zeros, as other constants; the peer's none.",
+        """
+v0 = T.tensor([1.5, 2.0], requires_grad=True)
+T.norm(v0, p=0).backward()
+""",
+    ),
+    Deliberate(
+        "grad value",
+        r"uint8(.|\n)*addcmul\(.*value=-",
+        r"",
+        r"",
+        "The peer computes value * tensor1 of the gradient in bytes, where -8 is 248.",
+        """
+v0 = T.tensor([1.5], requires_grad=True)
+v1 = T.tensor([4], dtype=T.uint8)
+T.addcmul(v0, v1, v0, value=-2).backward()
+""",
+    ),
+    Deliberate(
+        "no error",
+        r"view_as_real",
+        r"",
+        r"a leaf Variable that requires grad",
+        "A view of complex numbers as real ones goes along when its base gets a graph.",
+        """
+v0 = T.tensor([1j]).sin()
+v1 = T.view_as_real(v0)
+v0 *= T.tensor([2.0], requires_grad=True)
+v1.pow_(2)
 """,
     ),
 )
 
 
 # Differences that are to be mended: there is no reason for them.
-OPEN: tuple[Deliberate, ...] = ()
+OPEN = (
+    Deliberate(
+        "value",
+        r"adjoint\(",
+        r"",
+        r"",
+        "A write to the adjoint of complex numbers does not reach them: it is a copy.",
+        """
+v0 = T.tensor([[1 + 1j, 2j], [3j, 4j]])
+T.adjoint(v0).fill_(2)
+""",
+    ),
+    Deliberate(
+        "error",
+        r"expand(.|\n)*masked_fill_",
+        r"more than one element",
+        r"raises nothing",
+        "masked_fill_ of an expanded tensor, of which the peer warns, is refused.",
+        """
+v0 = T.tensor([1.0]).expand(3)
+v0.masked_fill_(T.tensor([True, True, True]), 2.0)
+""",
+    ),
+    Deliberate(
+        "grad",
+        r"detach_\(",
+        r"",
+        r"None",
+        "A part of a base that is detached in place keeps what was written to it as its history.",
+        """
+v0 = T.tensor([[2.0, 1.0], [3.0, 4.0]])
+v1 = v0[-1]
+v2 = T.tensor([2.0, 5.0], requires_grad=True)
+v1.div_(v2)
+v0.detach_()
+v3 = v1.view(v1.dtype)
+v3.sub_(1.0)
+v1.backward(T.ones(2))
+""",
+    ),
+    Deliberate(
+        "no error",
+        r"linalg\.norm\(.*dim=\(.*,.*,",
+        r"",
+        r"must be of length 1 or 2",
+        "linalg.norm takes three dimensions.",
+        """
+v0 = T.linalg.norm(T.ones(2, 2, 2), -2, dim=(0, 1, 2))
+""",
+    ),
+    Deliberate(
+        "no error",
+        r"norm\(",
+        r"",
+        r"does not have an identity",
+        "A norm of negative order of no elements is not refused.",
+        """
+v0 = T.norm(T.zeros(0), p=-1)
+""",
+    ),
+    Deliberate(
+        "error",
+        r"softmax(.|\n)*create_graph",
+        r"does not require grad",
+        r"raises nothing",
+        "The gradient of a softmax of one number does not require a gradient.",
+        """
+v0 = T.tensor(1.5, requires_grad=True)
+v1 = T.autograd.grad(T.log_softmax(v0, -1), [v0], create_graph=True)[0]
+v1.backward()
+""",
+    ),
+    Deliberate(
+        "value",
+        r"Adagrad",
+        r"^\{\}",
+        r"step",
+        "The state of Adagrad begins with the first step, not when it is made.",
+        """
+v0 = T.optim.Adagrad([T.ones(2, requires_grad=True)]).state_dict()["state"]
+""",
+    ),
+)
 
 TABLE = (*MEANT, *OPEN)
 

@@ -72,6 +72,7 @@ def dense(d: Draw) -> tuple[str | None, str, str]:
 
 
 def image(d: Draw) -> tuple[str | None, str, str]:
+    # (No maxima: sums of these numbers are equal but for rounding.)
     texts = [
         f"Conv2d(2, 4, {d.rng.randint(1, 3)}, padding={d.chance(0.5):d}, groups={d.choice((1, 2))})"
     ]
@@ -81,7 +82,7 @@ def image(d: Draw) -> tuple[str | None, str, str]:
             ["BatchNorm2d(4)"],
             ["GroupNorm(2, 4)"],
             ["InstanceNorm2d(4, affine=True)"],
-            ["MaxPool2d(2)"],
+            ["AvgPool2d(2)"],
         )
     )
     texts += [d.choice(ACTIVATIONS)]
@@ -115,6 +116,8 @@ def train(d: Draw, model: str, x: str, out: str) -> None:
     noisy = any(word in line for word in ("Norm", "Attention", "Transf") for line in d.lines)
     kind = "SGD" if noisy else d.choice([k for k in OPTIMIZERS if d.has(f"optim.{k}")])
     options = d.choice(OPTIMIZERS[kind])
+    if kind not in ("SGD", "ASGD", "Rprop") and "eps" not in options:
+        options = ", ".join(filter(None, (options, "eps=1e-4")))  # (above the noise of sums)
     parameters = d.choice(
         (f"{model}.parameters()", f"[{{'params': list({model}.parameters()), 'lr': 0.02}}]")
     )

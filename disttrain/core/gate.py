@@ -17,7 +17,6 @@ so transforms compose in any order without a second code path.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from functools import partial
 from types import MethodType
@@ -37,7 +36,8 @@ from ..errors import (
 from ..trace import call_site
 from .node import NOTHING, Node, Output, next_seq
 from .saved import pack_node
-from .tensor import Size, Storage, Tensor, context_recording, wrap
+from .tensor import Storage, Tensor, wrap
+from .tracer import Tracer
 from .writes import touched
 
 _new = object.__new__
@@ -117,109 +117,6 @@ class Primitive:
         if self.multi:
             return tuple(NullArray(s, d) for s, d in result)
         return NullArray(*result)
-
-
-class Tracer(Tensor):
-    """A value inside a level interpreter: ``inner`` lives one level below ``interp``."""
-
-    interp: Any
-    inner: Any
-    _origin: Any = None  # of a detached value: a weak reference to what it was detached from
-    _aliases: Any = ()  # weak references to what was detached from this
-
-    @property
-    def array(self) -> Any:  # type: ignore[override]
-        if self.interp.over:
-            raise CaptureError(
-                f"a value from inside {self.interp} is used after the transform returned; return "
-                "it from the transformed function instead of keeping it elsewhere"
-            )
-        raise CaptureError(
-            f"a value inside {self.interp} was used as numbers (numpy, item(), if, int() ...), "
-            "which the transform cannot follow; use tensor operations such as dt.where, or move "
-            "that part out of the transformed function"
-        )
-
-    @property
-    def shape(self) -> Any:
-        return Size(self.meta()[0])
-
-    @property
-    def ndim(self) -> int:
-        return len(self.meta()[0])
-
-    @property
-    def dtype(self) -> Any:
-        return self.plain().dtype
-
-    @property
-    def device(self) -> Any:
-        return self.plain().device
-
-    @property
-    def is_meta(self) -> bool:
-        return self.plain().is_meta
-
-    @property
-    def itemsize(self) -> int:
-        return self.meta()[1].itemsize
-
-    @property
-    def nbytes(self) -> int:
-        return self.shape.numel() * self.itemsize
-
-    def plain(self) -> Tensor:
-        """The Tensor below all levels."""
-        value = self.inner
-        while isinstance(value, Tracer):
-            value = value.inner
-        return value
-
-    def detach(self) -> Tensor:
-        self.graph_node()
-        out = self.interp.detached(self)
-        base: Any = self
-        while base._view is not None:
-            base = base._view[0]
-        out._origin = weakref.ref(base)
-        base._aliases = [*(a for a in base._aliases if a() is not None), weakref.ref(out)]
-        return out
-
-    def has_aliases(self) -> bool:
-        """Whether another value is this one by ``detach``: a write could not reach both."""
-        origin = self._origin
-        return any(a() is not None for a in self._aliases) or (
-            origin is not None and origin() is not None
-        )
-
-    def alias(self) -> Tensor:
-        self.graph_node()
-        return self.interp.lift_like(self)
-
-    def take(self, value: Tracer, node: Any) -> None:
-        """Become ``value``, at the place ``node`` of the graph, as an in-place write does it."""
-        for name, part in value.__dict__.items():
-            if not name.startswith("_"):
-                self.__dict__[name] = part
-        self._node = node
-
-    def _refresh_node(self) -> None:
-        """What this is a view of was written to: view it again."""
-        if self._view is not None:
-            source, prim, part, params = self._view
-            if part is not None:
-                prim, params = prim.part(params, part)
-            source.graph_node()
-            with context_recording():
-                new = prim(source, **params)
-            self.take(new, new._node)
-        self._gen = self._st.gen  # type: ignore[union-attr]
-
-    def _data(self) -> Tensor:
-        return self.detach()
-
-    def __reduce_ex__(self, protocol: int) -> Any:
-        raise CaptureError("a traced value cannot be pickled")
 
 
 def finish(result: Any) -> Any:

@@ -30,6 +30,7 @@ def binary(prim: Primitive, otherwise: Callable = gate) -> Callable[[Any, Any], 
     forward = prim.forward
     differentiable = prim.differentiable
     rule_a_reads, rule_b_reads = (prim.save_bits + [0, 0])[:2]
+    both_read = rule_a_reads | rule_b_reads
     general = prim.saves_out
     quick = "fc" if prim.takes is None or "c" in prim.takes else "f"
     no_params: dict = {}
@@ -79,12 +80,9 @@ def binary(prim: Primitive, otherwise: Callable = gate) -> Callable[[Any, Any], 
                     other._refresh_node()
                 version_b = st.version
             node_b = other._node
-        if node_a is None:
-            if node_b is None:
-                return out
-            keep = rule_b_reads
-        else:
-            keep = rule_a_reads if node_b is None else rule_a_reads | rule_b_reads
+        if node_a is None and node_b is None:
+            return out
+        keep = rule_b_reads if node_a is None else rule_a_reads if node_b is None else both_read
         out._node = node = _new(Node)
         node.prim = prim
         node.edges = (node_a, node_b)

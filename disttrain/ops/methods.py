@@ -347,6 +347,7 @@ scatter_reduce index_copy masked_scatter take_along_dim
 index_select index_add index_fill masked_select masked_fill nonzero take argwhere
 repeat_interleave softmax log_softmax multinomial bernoulli sort argsort topk unique
 median bincount kthvalue quantile addbmm addmv addr arccosh arcsinh arctan2 arctanh baddbmm
+angle fmax fmin isneginf isposinf isreal logaddexp2 signbit
 bitwise_left_shift bitwise_right_shift conj_physical copysign deg2rad digamma erfc erfinv fix
 float_power frac gcd heaviside hypot i0 igamma igammac index_reduce lcm ldexp lgamma logit mvlgamma
 nextafter put rad2deg renorm sgn sinc dist to_dense to_sparse"""

@@ -11,11 +11,11 @@ import numpy as np
 from ...core import dtypes
 from ...core.tensor import Tensor, wrap
 from ...errors import ConfigError, DTypeError, ShapeError
+from ..primitives import aliases, views
 from ..primitives import elementwise as el
 from ..primitives import gathering as put_prims
 from ..primitives import special as sp
-from ..primitives import views
-from ..promotion import same_type
+from ..promotion import refuse, result_type, same_type
 from . import elementwise as math
 from . import gathering, linalg
 from .args import in_float32, kinds, one_dim
@@ -40,6 +40,66 @@ def heaviside(input: Tensor, values: Tensor) -> Tensor:
     """0 below 0, 1 above it, ``values`` at 0; of one type with them."""
     same_type("heaviside", as_input(input, "heaviside"), as_input(values, "heaviside", "values"))
     return sp.heaviside(input, values)
+
+
+def signbit(input: Tensor) -> Tensor:
+    """Whether the sign is a minus, that of -0.0 too."""
+    return sp.signbit(as_input(input, "signbit"))
+
+
+def isposinf(input: Tensor) -> Tensor:
+    """Where ``input`` is inf."""
+    kinds("isposinf", "biufV", as_input(input, "isposinf"))
+    return el.eq(input, _math.inf)
+
+
+def isneginf(input: Tensor) -> Tensor:
+    """Where ``input`` is -inf."""
+    kinds("isneginf", "biufV", as_input(input, "isneginf"))
+    return el.eq(input, -_math.inf)
+
+
+def isreal(input: Tensor) -> Tensor:
+    """Where ``input`` has no imaginary part."""
+    if as_input(input, "isreal").dtype.is_complex:
+        return el.eq(aliases.imag(input), 0)
+    return el.logical_or(el.eq(input, input), True)
+
+
+def angle(input: Tensor) -> Tensor:
+    """The angle of complex numbers with the positive axis; pi for negative numbers, else 0."""
+    if as_input(input, "angle").dtype.is_complex:
+        return el.atan2(aliases.imag(input), aliases.real(input))
+    x = _floating(input)
+    return el.where(el.isnan(x), x, el.where(el.lt(x, 0), _math.pi, x * 0))
+
+
+def fmax(input: Tensor, other: Tensor) -> Tensor:
+    """The larger one, or the one that is a number where the other is nan."""
+    a, b = _real_pair("fmax", input, other)
+    return el.where(el.logical_or(el.ge(a, b), el.isnan(b)), a, b)
+
+
+def fmin(input: Tensor, other: Tensor) -> Tensor:
+    """The smaller one, or the one that is a number where the other is nan."""
+    a, b = _real_pair("fmin", input, other)
+    return el.where(el.logical_or(el.le(a, b), el.isnan(b)), a, b)
+
+
+def _real_pair(where: str, input: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+    kinds(where, "biufV", as_input(input, where), as_input(other, where, "other"))
+    return input, other
+
+
+@in_float32
+def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
+    """log2(2**input + 2**other)"""
+    kind = result_type(as_input(input, "logaddexp2"), as_input(other, "logaddexp2", "other"))
+    if not kind.is_floating_point:
+        raise refuse("logaddexp2", kind.np)
+    two = _math.log(2.0)
+    both = (el.cast(t, dtype=kind.np) * two for t in (input, other))
+    return el.logaddexp(*both) / two
 
 
 def digamma(input: Tensor) -> Tensor:
@@ -232,6 +292,7 @@ __all__ = [
     "addbmm",
     "addmv",
     "addr",
+    "angle",
     "arccosh",
     "arcsinh",
     "arctan2",
@@ -246,6 +307,8 @@ __all__ = [
     "erfinv",
     "fix",
     "float_power",
+    "fmax",
+    "fmin",
     "frac",
     "gcd",
     "heaviside",
@@ -254,9 +317,13 @@ __all__ = [
     "igamma",
     "igammac",
     "index_reduce",
+    "isneginf",
+    "isposinf",
+    "isreal",
     "lcm",
     "ldexp",
     "lgamma",
+    "logaddexp2",
     "logit",
     "mvlgamma",
     "nextafter",
@@ -264,5 +331,6 @@ __all__ = [
     "put",
     "rad2deg",
     "renorm",
+    "signbit",
     "sinc",
 ]

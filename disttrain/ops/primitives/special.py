@@ -211,6 +211,12 @@ hypot = binary(
 )  # fmt: skip
 
 
+signbit = unary(
+    "signbit", lambda a: a < 0 if a.dtype.kind in "biu" else np.signbit(a), out_bool=True,
+    takes="biufV",
+)  # fmt: skip
+
+
 def _heaviside(a: Any, b: Any) -> Any:
     return np.where(np.equal(a, 0), b, np.greater(a, 0)).astype(np.result_type(a, b))
 

@@ -148,7 +148,7 @@ class finfo:  # noqa: N801
             kind = float64 if kind is complex128 else float32
         if not kind.is_floating_point:
             raise DTypeError(f"finfo: {kind!r} given; a floating-point type is needed; use iinfo")
-        info = (ml_dtypes.finfo if kind.np.kind == "V" else np.finfo)(kind.np)
+        info = ml_dtypes.finfo(kind.np)
         number = builtins.float  # here ``float`` is the element type
         self.min, self.max = number(info.min), number(info.max)
         self.eps, self.tiny = number(info.eps), number(info.tiny)

@@ -106,6 +106,13 @@ _RANGES = {
 }
 
 
+_LARGEST = {
+    dtypes.float8_e4m3fn: 448.0, dtypes.float8_e5m2: 57344.0, dtypes.float16: 65504.0,
+    dtypes.bfloat16: (2 - 2.0**-7) * 2.0**127, dtypes.float32: (2 - 2.0**-23) * 2.0**127,
+    dtypes.float64: (2 - 2.0**-52) * 2.0**1023,
+}  # fmt: skip
+
+
 def _wrapped(value: int, kind: dtypes.dtype) -> int:
     low, high = _RANGES[kind]
     return (value - low) % (high - low + 1) + low
@@ -116,6 +123,8 @@ def fitted(where: str, value: Any, kind: dtypes.dtype) -> Any:
 
     Unsigned types count negative numbers from their end, as PyTorch has it.
     """
+    if kind is dtypes.float32 and value.__class__ is float and -1e38 < value < 1e38:
+        return value  # the commonest
     value = scalar(value)
     fits = True
     if isinstance(value, complex):
@@ -127,7 +136,7 @@ def fitted(where: str, value: Any, kind: dtypes.dtype) -> Any:
         fits = value == value and least <= value <= high
         value = _fit_scalar(value, kind) if fits else value
     elif fits and kind.is_floating_point and abs(value) != np.inf:
-        fits = not abs(value) > dtypes.finfo(kind).max
+        fits = not abs(value) > _LARGEST[kind]
     if not fits:
         raise DTypeError(
             f"{where}: value {value!r} cannot be converted to {kind!r} without overflow; use a "

@@ -12,6 +12,7 @@ import pytest
 import disttrain as dt
 import disttrain.nn
 from disttrain.errors import DTypeError, NumberError
+from disttrain.ops import promotion
 from support.type_cases import GROUPS, LETTERS
 
 DATA = json.loads((Path(__file__).parent / "data" / "types.json").read_text())
@@ -125,3 +126,10 @@ def test_a_half_type_beside_a_number_is_rounded_once():
     y = h.clone().requires_grad_()
     (y / 1e5).sum().backward()
     np.testing.assert_array_equal(y.grad.numpy(), np.float16([1e-5, 1e-5]))
+
+
+def test_the_largest_numbers_are_those_of_finfo():
+    for kind, largest in promotion._LARGEST.items():
+        assert dt.finfo(kind).max == largest
+        assert promotion.fitted("test", largest, kind) == largest
+    assert set(promotion._LARGEST) == {k for k in dt.core.dtypes.ALL if k.is_floating_point}

@@ -218,6 +218,9 @@ def _as_number(x: Any) -> Any:
     return x.item() if isinstance(x, Tensor) and not x.ndim and not x.requires_grad else x
 
 
+_PLAIN = (float, int, type(None))
+
+
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:  # noqa: A002
     """Limit to ``[min, max]`` (numbers, or tensors). Where min is above max, the result is max."""
     as_input(input, "clamp")
@@ -231,6 +234,9 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:  # noqa: A
         out = input if min is None else el.clip_below(input, min)
         kinds("clamp", "biufV" if min is None or max is None else "iufV", out)
         return out if max is None else el.clip_above(out, max)
+    plain = min.__class__ in _PLAIN and max.__class__ in _PLAIN and min == min and max == max
+    if plain and input.meta()[1].char in "fd":
+        return el.clip(input, low=min, high=max)
     kind = result_type(input, *(x for x in (min, max) if x is not None))
     if kind.np.kind not in "iufV":
         raise refuse("clamp", kind.np)

@@ -114,3 +114,9 @@ def test_the_gradient_of_the_median_is_shared_by_equal_elements():
     x = wrap(np.array([3.0, 1.0, 1.0, 0.0, 5.0])).requires_grad_()
     x.median().backward()
     assert x.grad.tolist() == [0, 0.5, 0.5, 0, 0]
+
+
+def test_bounds_that_are_equal_have_no_gradient():
+    x, low, high = (wrap(np.array([v])).requires_grad_() for v in (1.0, 3.0, 3.0))
+    x.clamp(low, high).backward(wrap(np.ones(1)))
+    assert [t.grad.tolist() for t in (x, low, high)] == [[0.0], [0.0], [0.0]]

@@ -162,6 +162,17 @@ v0 *= T.tensor([2.0], requires_grad=True)
 v1.pow_(2)
 """,
     ),
+    Deliberate(
+        "grad value",
+        r"(pow\(.*|\*\* )False",
+        r"",
+        r"nan",
+        "x ** 0 has the gradient 0 at 0; the peer's is nan there when 0 is written as False.",
+        """
+v0 = T.tensor([0.0], requires_grad=True)
+T.pow(v0, False).backward()
+""",
+    ),
 )
 
 

@@ -360,7 +360,7 @@ atan2 = binary(
 def _logaddexp(a: Any, b: Any) -> Any:
     if np.result_type(a, b).kind != "c":
         return np.logaddexp(a, b)
-    ahead = np.greater(np.real(a), np.real(b))
+    ahead = np.greater_equal(np.real(a), np.real(b))
     high, low = np.where(ahead, a, b), np.where(ahead, b, a)
     return high + np.log1p(np.exp(low - high))
 

@@ -40,10 +40,10 @@ def _belongs(value: object, owner: object) -> bool:
         return False
     if not isinstance(owner, ModuleType):
         return True
-    home = str(getattr(value, "__module__", None) or type(value).__module__)
-    if type(value).__name__ == "pybind11_type" or home.startswith("torch._C"):
+    home = getattr(value, "__module__", None)
+    if type(value).__name__ == "pybind11_type" or (isinstance(value, type) and home == "torch._C"):
         return False  # PyTorch's inside: its compiler's types, its C++ classes
-    return home.startswith(("torch", "disttrain")) or not hasattr(value, "__module__")
+    return home is None or str(home).startswith("torch")
 
 
 def names_of(root: str) -> dict[str, list[str]]:
@@ -59,7 +59,7 @@ def names_of(root: str) -> dict[str, list[str]]:
                 found = importlib.import_module(name)
         except ImportError:
             continue
-        out[name] = public(found)
+        out[name] = dir(found) if root == "stand-in" else public(found)
     return out
 
 

@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 ROOT=$PWD
 VENV=$ROOT/.venv
-PYTORCH_CPU_INDEX=https://download.pytorch.org/whl/cpu
+CPU_BUILD="Name PyTorch's index of CPU builds (pytorch.org, Get Started, CPU) in PIP_EXTRA_INDEX_URL and run again."
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -44,14 +44,17 @@ fingerprint() {
 }
 
 install_extra() {
-    local extra=$1 stamp=$VENV/.installed-$1 target=. log=$VENV/install.log options=()
+    local extra=$1 stamp=$VENV/.installed-$1 target=. log=$VENV/install.log
     if [[ -f $stamp && $(cat "$stamp") == "$(fingerprint "$extra")" ]]; then
         return
     fi
     if [[ $extra != base ]]; then target=".[$extra]"; fi
     say "installing $target into ${VENV##*/} ..."
-    if [[ $extra == peers ]] && pytorch_would_be_cuda; then options=(--extra-index-url "$PYTORCH_CPU_INDEX"); fi
-    if ! "$VENV/bin/python" -m pip install -q --disable-pip-version-check "${options[@]}" -e "$target" >"$log" 2>&1; then
+    if [[ $extra == peers ]] && pytorch_would_be_cuda; then
+        say "scripts: the package index offers a PyTorch that brings gigabytes of CUDA. $CPU_BUILD"
+        exit 1
+    fi
+    if ! "$VENV/bin/python" -m pip install -q --disable-pip-version-check -e "$target" >"$log" 2>&1; then
         cat "$log" >&2
         say "scripts: the installation failed (above; also in $log). Is the package index reachable? Run the same command again to go on."
         exit 1
@@ -60,8 +63,8 @@ install_extra() {
     fingerprint "$extra" >"$stamp"
 }
 
-# Whether the package index would give a PyTorch that brings gigabytes of CUDA along, as PyPI does on
-# Linux. Asked of the wheel's metadata alone, before anything is fetched.
+# Whether the package index would give a PyTorch that brings gigabytes of CUDA along, as the
+# usual one does on Linux. Asked of the wheel's metadata alone, before anything is fetched.
 pytorch_would_be_cuda() {
     local wanted
     wanted=$(grep -o 'torch==[0-9.]*' pyproject.toml)
@@ -73,7 +76,7 @@ sys.exit(not any(re.match("nvidia|cuda|triton", n) for n in needs))' 2>/dev/null
 
 refuse_cuda() {
     if ! "$VENV/bin/python" -c 'import sys, torch; sys.exit(torch.version.cuda is not None)'; then
-        say "scripts: the PyTorch in ${VENV##*/} is not the CPU build. Remove ${VENV##*/} and run again with PIP_EXTRA_INDEX_URL=$PYTORCH_CPU_INDEX"
+        say "scripts: the PyTorch in ${VENV##*/} is not the CPU build. Remove ${VENV##*/}. $CPU_BUILD"
         exit 1
     fi
 }

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from disttrain import ops  # noqa: F401  (attaches the operators)
+from disttrain import ops
 from disttrain.core import dtypes, grad, wrap
 from disttrain.errors import ConfigError, DimError, DTypeError
 from disttrain.ops.functions.softmax import gelu, log_softmax, silu, softmax, softmin
@@ -78,3 +78,12 @@ def test_third_derivative_of_gelu():
         (g,) = grad(g, x, create_graph=True)
     phi = math.exp(-0.245) / math.sqrt(2 * math.pi)
     np.testing.assert_allclose(g.array, phi * (0.7**3 - 4 * 0.7), rtol=1e-9)
+
+
+@pytest.mark.parametrize("fn", [ops.softmax, ops.log_softmax])
+def test_a_number_may_be_written_to_afterwards(fn):
+    x = wrap(np.array(1.25)).requires_grad_()
+    y = fn(x, -1)
+    y.sigmoid_()
+    y.backward()
+    assert x.grad.item() == 0.0

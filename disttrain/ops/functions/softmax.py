@@ -31,8 +31,8 @@ def _prepared(where: str, input: Tensor, dim: int, dtype: Any) -> tuple[Tensor, 
 def softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     """exp(x) / sum(exp(x)) along ``dim``."""
     input, d = _prepared("softmax", input, dim, dtype)
-    if input.ndim == 0:
-        return reshape(softmax_(reshape(input, shape=(1,)), dim=0), shape=())
+    if input.ndim == 0:  # (a copy: what is saved for the gradient is not to be written to)
+        return el.copy(reshape(softmax_(reshape(input, shape=(1,)), dim=0), shape=()))
     return softmax_(input, dim=d)
 
 
@@ -40,7 +40,7 @@ def log_softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     """log(softmax(x)) along ``dim``."""
     input, d = _prepared("log_softmax", input, dim, dtype)
     if input.ndim == 0:
-        return reshape(log_softmax_(reshape(input, shape=(1,)), dim=0), shape=())
+        return el.copy(reshape(log_softmax_(reshape(input, shape=(1,)), dim=0), shape=()))
     return log_softmax_(input, dim=d)
 
 

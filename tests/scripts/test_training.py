@@ -197,5 +197,5 @@ def test_checkpoints_are_whole_or_absent(tmp_path):
     found = dt.load(checkpoint.find(tmp_path))
     assert found["x"].tolist() == [4.0, 4.0, 4.0] and found["n"] == 4
     with pytest.raises((TypeError, ValueError)):
-        checkpoint.save(tmp_path, 5, {"x": object()}, keep=2)
+        checkpoint.save(tmp_path, 5, {"x": lambda: 0}, keep=2)
     assert sorted(p.name for p in tmp_path.iterdir()) == names

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dis
 import functools
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
@@ -16,10 +17,12 @@ Codes = dict[tuple[int, int], tuple[CodeType, dict]]
 @dataclass(frozen=True)
 class Facts:
     """``attributes`` holds every name that the code may look up on an object: those it spells, and
-    texts that look like names (``getattr(x, "scale")``)."""
+    texts that look like names (``getattr(x, "scale")``). ``imports``: what ``import`` inside the
+    code names."""
 
     globals: frozenset[str]
     attributes: frozenset[str]
+    imports: frozenset[tuple[str, int]]  # names of modules, with the number of leading dots
     nested: tuple[CodeType, ...]
 
 
@@ -27,6 +30,7 @@ class Facts:
 def facts(code: CodeType) -> Facts:
     """The facts of ``code`` and of all code inside it."""
     found, attributes, nested = set(), set(), []
+    imports = set(_imports(code))
     for ins in dis.get_instructions(code):
         if ins.opname in ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL"):
             found.add(ins.argval)
@@ -38,9 +42,32 @@ def facts(code: CodeType) -> Facts:
             nested += [const, *inner.nested]
             found |= inner.globals
             attributes |= inner.attributes
+            imports |= inner.imports
         else:
             attributes.update(_texts(const))
-    return Facts(frozenset(found), frozenset(attributes), tuple(nested))
+    return Facts(frozenset(found), frozenset(attributes), frozenset(imports), tuple(nested))
+
+
+def _imports(code: CodeType) -> Iterator[tuple[str, int]]:
+    """The module of every ``import`` statement, and the packages that it lies in."""
+    for ins in dis.get_instructions(code):
+        if ins.opname == "IMPORT_NAME":
+            level = next(
+                (p.argval for p in preceding(code)[ins.offset] if type(p.argval) is int
+                 and p.opname.startswith("LOAD")), 0
+            )  # fmt: skip
+            parts = ins.argval.split(".")
+            yield from ((".".join(parts[: i + 1]), level) for i in range(len(parts)))
+
+
+def modules(code: CodeType, space: dict) -> set[str]:
+    """The full names of the modules that ``code``, run on the globals ``space``, imports."""
+    package = space.get("__package__") or str(space.get("__name__", "")).rpartition(".")[0]
+    found = set()
+    for name, level in facts(code).imports:
+        above = package.split(".")[: len(package.split(".")) - level + 1] if level else []
+        found.add(".".join([*above, name]).strip("."))
+    return found
 
 
 def _spelled_twice(code: CodeType, found: set) -> set[str]:

@@ -21,6 +21,7 @@ from .joint import differentiate, join
 from .kinds import is_constant, is_module, same
 from .passes import dead_code
 from .reach import Reach
+from .replay import Afresh
 from .watch import Watch
 
 _LIMIT = 32  # captures of one function; one more, and it runs eagerly
@@ -82,7 +83,10 @@ class Compiled:
             if stale is None:
                 if i:
                     entries.insert(0, entries.pop(i))
-                return entry.run(given)
+                try:
+                    return entry.run(given)
+                except Afresh:
+                    return self.fn(*args, **kwargs)
             why = why or stale
         return self._first(why or "", call, args, kwargs)
 

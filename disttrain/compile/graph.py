@@ -22,7 +22,7 @@ from ..backends.null import NullArray
 from ..core.tensor import Tensor
 from ..errors import CaptureError
 from .instruction import Instruction, Var, describe
-from .replay import Program
+from .replay import Afresh, Program
 
 
 class Read:
@@ -142,7 +142,10 @@ class Graph:
                 "graph: the program read a number of a tensor that has been written to since; "
                 "capture it again"
             )
-        return self.program.run(inputs)
+        try:
+            return self.program.run(inputs)
+        except Afresh as again:
+            raise again.__cause__ from None
 
 
 def _text(value: Any) -> str:

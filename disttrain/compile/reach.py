@@ -16,6 +16,7 @@ from __future__ import annotations
 import collections
 import functools
 import random
+import sys
 import types
 import weakref
 from collections.abc import Callable, Iterable
@@ -27,7 +28,7 @@ from ..context import thread
 from ..core.node import AccumulateGrad
 from ..core.random import Generator
 from ..core.tensor import Tensor
-from .code import Codes, facts
+from .code import Codes, facts, modules
 from .holders import ABSENT, CELL, DICT, FACT, MISSING, NAMES, OBJECT, SEQUENCE, Holder
 from .kinds import (
     OURS,
@@ -54,6 +55,9 @@ _BOOKKEEPING = ("_non_persistent_buffers_set", "_state_hooks")
 # What a rank keeps for all optimizers and modules: hooks, and parameters computed from others.
 _EVERYWHERE = ("optim.state.hooks", "nn.hooks", "nn.utils.parametrize")
 _GROUP_NAMES = ("param_groups", "defaults", "state_dict")
+# What tensors went through, which is another thing in every call; and makers of computed names.
+_HISTORY = frozenset({"_version", "_base", "_is_view", "data_ptr", "grad_fn", "next_functions"})
+_GETTERS = frozenset({"attrgetter", "methodcaller"})
 _ALWAYS = ("forward", "__call__", "step")
 
 
@@ -227,6 +231,14 @@ class Reach:
         if code.co_name.isidentifier():
             self.names.add(code.co_name)
         self._globals.setdefault(id(space), (space, set()))[1].update(found.globals)
+        if file_kind(code.co_filename) == USER:
+            if found.imports:
+                imported = self._globals.setdefault(id(sys.modules), (sys.modules, set()))[1]
+                imported.update(modules(code, space))
+            spelled = found.globals | found.attributes
+            self.everything |= not spelled.isdisjoint(_GETTERS)
+            for name in _HISTORY & spelled:
+                self.opaque.append(f"{name}, the history of a tensor")
 
     def _bound(self, x: Any, where: str) -> None:
         self._push(x.__self__, where)
@@ -319,6 +331,8 @@ class Reach:
         self._by_name.append((x, where or x.__name__))
 
     def _class(self, x: type, where: str) -> None:
+        if type(x) is not type:  # a metaclass has attributes for its classes
+            self._push(type(x), where)
         for base in x.__mro__:
             if id(base) in self._seen and base is not x:
                 continue
@@ -400,7 +414,9 @@ class Reach:
         kind = type(optimizer)
         own = {c for c in kind.__mro__ for name in ("step", "_update") if name in vars(c)}
         planned = is_ours(kind) and len(own) == 1 and not optimizer.defaults.get("differentiable")
-        return not planned or any(n in self.names for n in _GROUP_NAMES)
+        numbers = [v for group in optimizer.param_groups for v in group.values()]
+        arrays = any(isinstance(v, np.ndarray) for v in numbers)  # can be written to
+        return not planned or arrays or any(n in self.names for n in _GROUP_NAMES)
 
     # --- questions --------------------------------------------------------------------------
     def parameters(self) -> list[Tensor]:

@@ -21,6 +21,11 @@ from .instruction import Instruction, Var, describe
 ndarray = np.ndarray
 
 
+class Afresh(Exception):  # noqa: N818  (no error of its own: its cause is)
+    """A replay failed before it had an effect: the program itself can still run, and say why, or
+    catch the error, as it does without a capture."""
+
+
 class Step:
     """One instruction with slots for names."""
 
@@ -51,6 +56,8 @@ class Program:
         self.kept = {o for o in graph.outputs if isinstance(o, Var)}
         self.writes = [self.slots[v] for v in self.written]
         self.owned = [(self.slots[c], self.slots[leaf]) for c, leaf in graph.owners.items()]
+        effects = (s.prim.random or bool(s.prim.mutates) for s in self.steps)
+        self.harmless = next((i for i, e in enumerate(effects) if e), len(self.steps))
         self._drop_early()
 
     def _slot(self, var: Any) -> int:
@@ -92,7 +99,8 @@ class Program:
 
     def run(self, inputs: tuple, arrays: list | None = None) -> tuple:
         """The outputs; effects happen on the way, and gradients are set at the end. ``arrays``:
-        what ``arrays()`` gave, where that is known to be as at capture."""
+        what ``arrays()`` gave, where that is known to be as at capture. Raises Afresh for an error
+        that came before any effect."""
         graph = self.graph
         tensors = [*inputs, *graph.captured]
         values = list(self.start)
@@ -125,16 +133,22 @@ class Program:
         )
 
     def _execute(self, values: list) -> None:
-        for step in self.steps:
-            result = step.prim.compute([values[i] for i in step.given], step.params)
-            made = step.made
-            if step.many:
-                for slot, r in zip(made, result, strict=True):
-                    values[slot] = r if r.__class__ is ndarray else finish(r)
-            elif made:
-                values[made[0]] = result if result.__class__ is ndarray else finish(result)
-            for slot in step.gone:
-                values[slot] = None
+        step = None
+        try:
+            for step in self.steps:
+                result = step.prim.compute([values[i] for i in step.given], step.params)
+                made = step.made
+                if step.many:
+                    for slot, r in zip(made, result, strict=True):
+                        values[slot] = r if r.__class__ is ndarray else finish(r)
+                elif made:
+                    values[made[0]] = result if result.__class__ is ndarray else finish(result)
+                for slot in step.gone:
+                    values[slot] = None
+        except Exception as why:
+            if step in self.steps[: self.harmless + 1]:
+                raise Afresh from why
+            raise
 
 
 class _Results:

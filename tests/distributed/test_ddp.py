@@ -220,6 +220,30 @@ def test_one_rank_failing_in_backward_is_the_headline() -> None:
     assert "PeerFailed" in text.split("also rank", 1)[1]
 
 
+@pytest.mark.parametrize("failing", [(0, 1), (1,)])
+def test_going_on_after_a_backward_that_broke_off_is_refused(failing: tuple) -> None:
+    """Else the gradients of one rank's step would be averaged with those of another's next one."""
+
+    def body() -> None:
+        dist.init_process_group()
+        inner = model()
+        m = dist.DistributedDataParallel(inner, bucket_cap_mb=1e-4)
+        x = core.wrap(np.ones((1, 20)))
+        m(x).sum().backward()
+        hook = inner[0].weight.register_hook(lambda g: 1 / 0)
+        if dist.get_rank() not in failing:
+            hook.remove()
+        try:
+            m(x).sum().backward()
+            m(x).sum().backward()
+        except ZeroDivisionError:
+            m(x)
+
+    with pytest.raises(LaunchError, match="the last backward ended in the middle") as error:
+        dist.simulate(body, 2)
+    assert isinstance(error.value.__cause__, AutogradError)
+
+
 class Alternating(nn.Module):
     """Uses another layer in each forward, and other layers on each rank."""
 

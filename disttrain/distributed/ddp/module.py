@@ -116,6 +116,8 @@ class DistributedDataParallel(nn.Module):
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         sync = self.require_backward_grad_sync
         recording = context.thread.grad_enabled
+        if recording and self.reducer.begun:
+            raise self.reducer.broken_off()
         if recording and sync and self.broadcast_buffers and self.process_group.size > 1:
             buffers = list(self.module.buffers())
             if buffers:

@@ -44,6 +44,7 @@ class Reducer:
                 self.place[s.param] = (b, wrap(view.reshape(self.metas[s.param].shape)))
         self.syncing = True
         self.expecting = False
+        self.begun = False  # a synced backward, and not ended
         self.missing: set[int] = set()
         self.left: list[int] = []
         self.works: list[Any] = []
@@ -111,6 +112,7 @@ class Reducer:
                     "all the same; put the forward inside the no_sync() block too"
                 )
             on_finish(self._finish)
+            self.begun = True
             for j in sorted(self.locally_unused):
                 self._fill_unused(j)
         if i not in self.missing:
@@ -153,6 +155,7 @@ class Reducer:
             if used is not None and used[i]:
                 self.params[i]._grad = self.place[i][1]
         self.accumulated.clear()
+        self.begun = False
 
     def _used_anywhere(self) -> np.ndarray:
         """How many ranks have used each parameter since the last synced backward."""
@@ -161,6 +164,16 @@ class Reducer:
         used[list(self.locally_unused - kept)] = 0
         self.group.all_reduce(used)
         return used
+
+    def broken_off(self) -> AutogradError:
+        """The error of going on after a backward that raised in the middle: its reductions may
+        still run, and the other ranks may have had another number of them."""
+        return AutogradError(
+            f"DistributedDataParallel on rank {context.current().rank}: the last backward ended in "
+            f"the middle (an error in a hook or in an operation), after {len(self.works)} of "
+            f"{len(self.buckets)} reductions, so the ranks may no longer be in step; end the "
+            "program, or wrap the module again on every rank"
+        )
 
     def _unfinished(self) -> AutogradError:
         names = [self.metas[i].name for i in sorted(self.missing)]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import disttrain as dt
+from disttrain.errors import DimError
 
 rng = np.random.default_rng(0)
 
@@ -65,3 +66,10 @@ def test_the_rank_of_matrices():
     assert dt.linalg.matrix_rank(A).tolist() == [2, 0, 4]
     assert dt.linalg.matrix_rank(dt.eye(3) * 1e-3, tol=1e-2).item() == 0
     assert dt.linalg.matrix_rank(dt.tensor([[1.0, 0.0], [0.0, 1e-3]]), rtol=1e-2).item() == 1
+
+
+def test_a_norm_is_over_one_dimension_or_two():
+    with pytest.raises(
+        DimError, match=r"linalg.norm: dim=\(0, 1, 2\) given with ord=-2; needed one"
+    ):
+        dt.linalg.norm(dt.ones(2, 2, 2), -2, dim=(0, 1, 2))

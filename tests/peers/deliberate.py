@@ -217,48 +217,6 @@ v3.sub_(1.0)
 v1.backward(T.ones(2))
 """,
     ),
-    Deliberate(
-        "no error",
-        r"linalg\.norm\(.*dim=\(.*,.*,",
-        r"",
-        r"must be of length 1 or 2",
-        "linalg.norm takes three dimensions.",
-        """
-v0 = T.linalg.norm(T.ones(2, 2, 2), -2, dim=(0, 1, 2))
-""",
-    ),
-    Deliberate(
-        "no error",
-        r"norm\(",
-        r"",
-        r"does not have an identity",
-        "A norm of negative order of no elements is not refused.",
-        """
-v0 = T.norm(T.zeros(0), p=-1)
-""",
-    ),
-    Deliberate(
-        "error",
-        r"softmax(.|\n)*create_graph",
-        r"does not require grad",
-        r"raises nothing",
-        "The gradient of a softmax of one number does not require a gradient.",
-        """
-v0 = T.tensor(1.5, requires_grad=True)
-v1 = T.autograd.grad(T.log_softmax(v0, -1), [v0], create_graph=True)[0]
-v1.backward()
-""",
-    ),
-    Deliberate(
-        "value",
-        r"Adagrad",
-        r"^\{\}",
-        r"step",
-        "The state of Adagrad begins with the first step, not when it is made.",
-        """
-v0 = T.optim.Adagrad([T.ones(2, requires_grad=True)]).state_dict()["state"]
-""",
-    ),
 )
 
 TABLE = (*MEANT, *OPEN)

@@ -273,7 +273,13 @@ def linalg_norm(
             f"linalg.norm: ord={ord!r} given without dim for a shape of {list(A.shape)}; needed a "
             "vector or a matrix"
         )
-    pair = A.ndim == 2 if dim is None else not isinstance(dim, int) and len(dim) == 2
+    several = () if dim is None or isinstance(dim, int) else tuple(dim)
+    if len(several) > 2:
+        raise DimError(
+            f"linalg.norm: dim={several} given with ord={ord!r}; needed one dimension (of vectors) "
+            "or two (of matrices)"
+        )
+    pair = A.ndim == 2 if dim is None else len(several) == 2
     if pair or isinstance(ord, str):
         return matrix_norm(A, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
     return vector_norm(A, ord, dim, keepdim, dtype=dtype)

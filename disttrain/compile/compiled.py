@@ -195,6 +195,8 @@ class _Attempt:
             now = Reach(roots, self.watch.codes, expand=False, everything=self.watch.everything)
             self._refuse(None if not now.opaque else f"it looks at {now.opaque[0]}, whose state "
                          "cannot be compared")  # fmt: skip
+            given = [name for t in self.call.tensors for name in now.own_names(t)]
+            self._refuse(f"it looks at {given[0]} of an argument, a tensor" if given else None)
             if self.refused is None:
                 lean = dead_code(graph)
                 self.entry = Entry(lean, rebuild, now, self.call, joint, recorder)

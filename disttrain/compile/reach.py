@@ -57,6 +57,7 @@ _EVERYWHERE = ("optim.state.hooks", "nn.hooks", "nn.utils.parametrize")
 _GROUP_NAMES = ("param_groups", "defaults", "state_dict")
 # What tensors went through, which is another thing in every call; and makers of computed names.
 _HISTORY = frozenset({"_version", "_base", "_is_view", "data_ptr", "grad_fn", "next_functions"})
+_SPACES = frozenset({"globals", "f_globals", "f_locals", "f_builtins"})
 _GETTERS = frozenset({"attrgetter", "methodcaller"})
 _ALWAYS = ("forward", "__call__", "step")
 
@@ -239,6 +240,8 @@ class Reach:
             self.everything |= not spelled.isdisjoint(_GETTERS)
             for name in _HISTORY & spelled:
                 self.opaque.append(f"{name}, the history of a tensor")
+            for name in _SPACES & spelled:
+                self.opaque.append(f"{name}, in which names can be made on the way")
 
     def _bound(self, x: Any, where: str) -> None:
         self._push(x.__self__, where)
@@ -312,7 +315,9 @@ class Reach:
                 self._push(hooks or (), f"{where}'s hooks")
 
     def _array(self, x: np.ndarray, where: str) -> None:
-        if x.dtype.hasobject or x.nbytes > _BYTES:
+        if type(x) is not np.ndarray:
+            self.opaque.append(f"{where}, a {type(x).__name__}")
+        elif x.dtype.hasobject or x.nbytes > _BYTES:
             self.opaque.append(f"{where}, a numpy array of {x.nbytes} bytes")
         else:
             self.holders.append(Holder(FACT, x, where, reader=ArrayParts(x)))
@@ -417,6 +422,10 @@ class Reach:
         numbers = [v for group in optimizer.param_groups for v in group.values()]
         arrays = any(isinstance(v, np.ndarray) for v in numbers)  # can be written to
         return not planned or arrays or any(n in self.names for n in _GROUP_NAMES)
+
+    def own_names(self, t: Tensor) -> list[str]:
+        """Attributes that the user gave to a tensor, and that the code may look up."""
+        return [] if id(t) in self.tensors else [name for name, _ in self._named(t)]
 
     # --- questions --------------------------------------------------------------------------
     def parameters(self) -> list[Tensor]:

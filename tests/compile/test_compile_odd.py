@@ -135,6 +135,30 @@ def views_and_their_bases():
     return (lambda x: x * (2 if box.value._base is None else 3)), change
 
 
+@specimen
+def globals_by_computed_names():
+    space, name = {"odd_value": 1.0}, "_".join(["odd", "value"])
+    exec("def step(x, name):\n    return x * globals()[name]", space)  # noqa: S102
+    return (lambda x: space["step"](x, name)), lambda i: space.update(odd_value=float(i))
+
+
+@specimen
+def globals_of_frames():
+    space = {"sys": sys, "odd_value": 1.0}
+    exec("def step(x):\n    return x * sys._getframe().f_globals['odd_value']", space)  # noqa: S102
+    return (lambda x: space["step"](x)), lambda i: space.update(odd_value=float(i))
+
+
+@specimen
+def attributes_of_numpy_subclasses():
+    class Marked(np.ndarray):
+        pass
+
+    kept = np.ones(2).view(Marked)
+    kept.scale = 1.0
+    return (lambda x: x * kept.scale), lambda i: setattr(kept, "scale", float(i))
+
+
 @pytest.mark.parametrize("name", SPECIMENS)
 def test_state(name, settings):
     def make():
@@ -185,3 +209,15 @@ def test_an_error_of_a_replay_leaves_gradients_as_eagerly():
         return step, between, lambda: [(p, p.grad) for p in model.parameters()]
 
     check(make, 6)
+
+
+def test_attributes_of_arguments_are_not_frozen():
+    def make():
+        def between(i, step):
+            x = dt.ones(2)
+            x.scale = float(i)
+            return step(x)
+
+        return (lambda x: x * x.scale), between, lambda: None
+
+    check(make, 6, warns=True)

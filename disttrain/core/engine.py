@@ -300,7 +300,7 @@ class Walk:
         shape, kind = (node.shape, node.dtype) if several is None else several[index]
         if self.tensors:
             g = _fit_tensor(node, g, shape, kind)
-        elif g.shape != shape or g.dtype is not kind:
+        elif g.__class__ is not ndarray or g.shape != shape or g.dtype is not kind:
             g = _fit_array(node, g, shape, kind)
         grads = self.grads
         if several is not None:

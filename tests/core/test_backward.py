@@ -530,3 +530,55 @@ def test_errors_come_out_of_walks_inside_of_walks():
     x = leaf(2.0)
     (x * x).backward()
     assert x.grad.item() == 4.0
+
+
+SCALARS = {
+    "div": lambda x: x / (x.detach() + 1),
+    "below": lambda x: x.detach() / x,
+    "mul": lambda x: x * x.detach(),
+    "sqrt": lambda x: x.sqrt(),
+    "rsqrt": lambda x: x.rsqrt(),
+    "pow": lambda x: x**3,
+    "log": lambda x: x.log(),
+    "tanh": lambda x: x.tanh(),
+    "atan2": lambda x: dt.atan2(x, x.detach() * 2),
+    "where": lambda x: dt.where(x > 0, x / 2, x),
+    "ratio of norms": lambda x: (dt.arange(3.0, dtype=x.dtype) * (x / dt.tensor(2.0).to(x))).sum(),
+}
+
+
+@pytest.mark.parametrize("kind", [dt.float32, dt.float64])
+@pytest.mark.parametrize("name", SCALARS)
+def test_gradients_without_dimensions_add_up_and_can_be_written_to(name, kind):
+    x = dt.tensor(1.5, dtype=kind, requires_grad=True)
+    seen = []
+    y = x * 1
+    y.register_hook(lambda g: seen.append(g.clone().mul_(2)))
+    SCALARS[name](x).backward()
+    once = x.grad.item()
+    assert once != 0
+    SCALARS[name](x).backward()
+    assert x.grad.item() == pytest.approx(2 * once, rel=1e-6)
+    x.grad.mul_(0.5)
+    assert x.grad.item() == pytest.approx(once, rel=1e-6)
+    SCALARS[name](y).backward()
+    assert x.grad.item() == pytest.approx(2 * once, rel=1e-6)
+    assert seen[0].item() == pytest.approx(2 * once, rel=1e-6)
+    (g,) = dt.autograd.grad(SCALARS[name](x), x)
+    assert g.zero_().item() == 0.0
+    x.grad.zero_()
+    assert x.grad.item() == 0.0
+
+
+def test_one_length_for_a_whole_weight_adds_up_its_gradients():
+    layer = dt.nn.utils.parametrizations.weight_norm(dt.nn.Linear(3, 2), dim=None)
+    length = layer.parametrizations.weight.original0
+    assert length.shape == ()
+    for times in (1, 2, 3):
+        layer(dt.ones(2, 3)).square().sum().backward()
+        if times == 1:
+            once = length.grad.item()
+        assert length.grad.item() == pytest.approx(times * once, rel=1e-5)
+    dt.nn.utils.clip_grad_norm_(layer.parameters(), 1e-3, norm_type=1)
+    layer.zero_grad(set_to_none=False)
+    assert length.grad.item() == 0.0

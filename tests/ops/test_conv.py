@@ -161,6 +161,8 @@ def test_errors():
         conv.conv2d(x.double(), w)
     with pytest.raises(ConfigError, match="output_padding"):
         conv.conv_transpose2d(x, ops.create.zeros(3, 2, 3, 3), output_padding=1)
+    with pytest.raises(ShapeError, match=r"leaves an output of .0, 5.; needed at least 1"):
+        conv.conv_transpose2d(x[:, :, :1], ops.create.zeros(3, 2, 2, 1), padding=(1, 0))
 
 
 def test_meta_tensors_have_shapes():

@@ -26,6 +26,10 @@ MAX = {
         (1, 1, 5, 6),
         {"kernel_size": 2, "stride": 2, "padding": 1, "ceil_mode": True},
     ),
+    "ceil, larger than the input": (
+        (2, 2, 1, 3),
+        {"kernel_size": 2, "stride": 2, "ceil_mode": True},
+    ),
     "one": ((2, 3, 9), {"kernel_size": 3, "stride": 2}),
     "three": ((1, 2, 4, 4, 5), {"kernel_size": 2}),
 }
@@ -43,6 +47,10 @@ AVG = {name: case for name, case in MAX.items() if name != "dilation"} | {
             "ceil_mode": True,
             "count_include_pad": False,
         },
+    ),
+    "ceil, larger than the input": (
+        (2, 2, 2, 4),
+        {"kernel_size": 3, "stride": (2, 1), "ceil_mode": True},
     ),
     "divisor": ((1, 2, 6, 6), {"kernel_size": 2, "divisor_override": 3}),
 }
@@ -157,6 +165,8 @@ def test_errors():
         pool.max_pool2d(x, 2, padding=2)
     with pytest.raises(ShapeError, match="smaller than the window"):
         pool.max_pool2d(x, 5)
+    with pytest.raises(ShapeError, match="smaller than the window"):
+        pool.avg_pool2d(x, 6, stride=2, ceil_mode=True)
     with pytest.raises(ShapeError, match="3 or 4 dimensions"):
         pool.avg_pool2d(ops.create.zeros(4, 4), 2)
     with pytest.raises(ConfigError, match="divisor_override"):

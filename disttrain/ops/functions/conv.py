@@ -165,10 +165,10 @@ def _transposed(
             input.shape[2:], stride, padding, dilation, weight.shape[2:], extra, strict=True
         )
     )
-    if min(size) < 0:
+    if min(size) < 1:
         raise ShapeError(
             f"{where}: input of shape {list(input.shape)} with padding {padding} leaves an output "
-            f"of {list(size)}; needed at least 0 everywhere"
+            f"of {list(size)}; needed at least 1 everywhere"
         )
     out = conv_input_grad(
         input, weight, stride=stride, padding=padding, dilation=dilation, groups=groups, size=size

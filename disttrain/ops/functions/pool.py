@@ -7,7 +7,7 @@ from typing import Any
 from ...core import dtypes
 from ...core.tensor import Tensor
 from ...errors import ConfigError, ShapeError
-from ..primitives.pool import avg_pool, max_pool, max_pool_indices
+from ..primitives.pool import avg_pool, max_pool, max_pool_indices, pooled_sizes
 from ..primitives.views import reshape
 from .args import kinds
 from .args import tensor as as_input
@@ -16,8 +16,9 @@ from .conv import per_dim
 
 # --- what programs call ------------------------------------------------------------------------
 def _sizes(
-    where: str, n: int, input: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any
-) -> tuple[Tensor, tuple, tuple, tuple, tuple]:
+    where: str, n: int, input: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any,
+    ceil_mode: bool,
+) -> tuple[Tensor, tuple, tuple, tuple, tuple]:  # fmt: skip
     """The arguments in full, checked, and the input with a batch."""
     if as_input(input, where).ndim not in (n + 1, n + 2):
         raise ShapeError(
@@ -38,17 +39,16 @@ def _sizes(
             f"{where}: kernel_size={kernel}, stride={stride}, dilation={dilation} given; needed at "
             "least 1 everywhere"
         )
-    for size, k, p, d in zip(input.shape[-n:], kernel, padding, dilation, strict=True):
-        if not 0 <= p <= k // 2:
-            raise ConfigError(
-                f"{where}: padding={padding} given; it must lie between 0 and half of "
-                f"kernel_size={kernel}"
-            )
-        if size + 2 * p < d * (k - 1) + 1:
-            raise ShapeError(
-                f"{where}: input of shape {list(input.shape)} with padding {padding} is smaller "
-                f"than the window {kernel}; needed an input at least as large as the window"
-            )
+    if any(not 0 <= p <= k // 2 for k, p in zip(kernel, padding, strict=True)):
+        raise ConfigError(
+            f"{where}: padding={padding} given; it must lie between 0 and half of "
+            f"kernel_size={kernel}"
+        )
+    if min(pooled_sizes(input.shape[-n:], kernel, stride, padding, dilation, ceil_mode)) < 1:
+        raise ShapeError(
+            f"{where}: input of shape {list(input.shape)} with padding {padding} is smaller "
+            f"than the window {kernel}; needed an input at least as large as the window"
+        )
     if input.ndim == n + 1:
         input = reshape(input, shape=(1, *input.shape))
     return input, kernel, stride, padding, dilation
@@ -59,7 +59,7 @@ def _max_nd(
     ceil_mode: bool, return_indices: bool,
 ) -> Any:  # fmt: skip
     x, kernel, stride, padding, dilation = _sizes(
-        f"max_pool{n}d", n, input, kernel_size, stride, padding, dilation
+        f"max_pool{n}d", n, input, kernel_size, stride, padding, dilation, ceil_mode
     )
     kinds(f"max_pool{n}d", "fV" if n == 1 and not return_indices else "iufV", input)
     how = {"kernel": kernel, "stride": stride, "padding": padding, "dilation": dilation,
@@ -104,7 +104,7 @@ def _avg_nd(
     count_include_pad: bool, divisor_override: int | None,
 ) -> Tensor:  # fmt: skip
     x, kernel, stride, padding, _ = _sizes(
-        f"avg_pool{n}d", n, input, kernel_size, stride, padding, 1
+        f"avg_pool{n}d", n, input, kernel_size, stride, padding, 1, ceil_mode
     )
     if input.dtype is not dtypes.int64:
         kinds(f"avg_pool{n}d", "fV", input)

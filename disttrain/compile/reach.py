@@ -338,6 +338,8 @@ class Reach:
     def _class(self, x: type, where: str) -> None:
         if type(x) is not type:  # a metaclass has attributes for its classes
             self._push(type(x), where)
+        if is_open(x) and not (is_library(x) or is_ours(x)):  # whose bases can be replaced
+            self._facts(x, x.__name__, ("__mro__",))
         for base in x.__mro__:
             if id(base) in self._seen and base is not x:
                 continue
@@ -458,6 +460,8 @@ class Reach:
 
 def _operator(name: str, x: Any) -> bool:
     """Methods that syntax calls: they need not be named."""
+    if isinstance(x, types.ModuleType):
+        return name == "__getattr__"
     special = name.startswith("__") and name.endswith("__")
     return special and isinstance(x, type) and isinstance(vars(x)[name], types.FunctionType)
 

@@ -150,6 +150,47 @@ def globals_of_frames():
 
 
 @specimen
+def attributes_that_a_module_computes():
+    module, scale = types.ModuleType("computing"), [1.0]
+    module.__getattr__ = lambda name: scale[0]
+    return (lambda x: x * module.scale), lambda i: scale.__setitem__(0, float(i))
+
+
+@specimen
+def replaced_base_classes():
+    class Two:
+        def scaled(self, x):
+            return x * 2
+
+    class Three:
+        def scaled(self, x):
+            return x * 3
+
+    class Used(Two):
+        pass
+
+    used = Used()
+    return used.scaled, lambda i: setattr(Used, "__bases__", ((Two, Three)[i % 2],))
+
+
+@specimen
+def base_classes_replaced_under_an_object():
+    class Two:
+        def scaled(self, x):
+            return x * 2
+
+    class Three:
+        def scaled(self, x):
+            return x * 3
+
+    class Used(Two):
+        pass
+
+    used = Used()
+    return (lambda x: used.scaled(x)), lambda i: setattr(Used, "__bases__", ((Two, Three)[i % 2],))
+
+
+@specimen
 def attributes_of_numpy_subclasses():
     class Marked(np.ndarray):
         pass

@@ -49,3 +49,31 @@ def test_orders(order):
         (d,) = grad(d, x, create_graph=True)
         want = want * (5 - k) / 2.0
     assert d.item() == want
+
+
+NARROW = {
+    "square": lambda x: (x**2).sum(),
+    "cube": lambda x: (x**3).sum(),
+    "inverse": lambda x: (x**-1).sum(),
+    "power of a number": lambda x: (2**x).sum(),
+    "cross entropy": lambda x: dt.nn.functional.cross_entropy(x, dt.tensor([0, 1])),
+    "smoothed": lambda x: dt.nn.functional.cross_entropy(
+        x, dt.tensor([0, 1]), label_smoothing=0.25
+    ),
+    "weighted": lambda x: dt.nn.functional.cross_entropy(
+        x, dt.tensor([0, 1]), dt.tensor([1.0, 2.0, 0.5]).to(x.dtype), label_smoothing=0.25
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", [dt.bfloat16, dt.float16])
+@pytest.mark.parametrize("name", NARROW)
+def test_second_order_in_narrow_types(name, kind):
+    found = []
+    for of in (kind, dt.float64):
+        x = dt.tensor([[1.0, 2.0, 0.5], [1.5, 1.0, 2.5]], dtype=of, requires_grad=True)
+        (g,) = dt.autograd.grad(NARROW[name](x), x, create_graph=True)
+        (g * g).sum().backward()
+        assert x.grad.dtype == of
+        found.append(x.grad.double())
+    assert dt.allclose(found[0], found[1], rtol=0.05, atol=0.01)

@@ -210,7 +210,13 @@ div = binary(
 )  # fmt: skip
 
 
+def _number(x: Any) -> Any:
+    """The Python number where a constant was kept as a numpy scalar of a narrow type."""
+    return x.item() if isinstance(x, np.generic) else x
+
+
 def _pow_a(g: Any, a: Any, b: Any) -> Any:
+    b = _number(b)
     if not hasattr(b, "dtype"):
         if b == 0:
             return g * 0
@@ -221,6 +227,7 @@ def _pow_a(g: Any, a: Any, b: Any) -> Any:
 def _pow_b(g: Any, a: Any, b: Any) -> Any:
     """0 where a is 0 and the power does not jump there (b not negative); else g a^b log(a). The
     power is made again: so squares, which need it not, need not keep their result."""
+    a = _number(a)
     out = pow_(a, b)
     if not hasattr(a, "dtype"):
         if a == 0:

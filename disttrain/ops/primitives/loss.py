@@ -144,7 +144,8 @@ def _backward_rule(
             )
             share = share * (1 - smoothing) + ones * (total * (smoothing / classes))
         p = softmax_(a, dim=1)  # not by lse, which the next derivative would take as constant
-        da = softmax_backward(g * (_columns(cast_like(scale, a)) * _columns(share)), p, dim=1)
+        scaled = g * (_columns(cast_like(scale, a)) * _columns(share))
+    da = softmax_backward(cast_like(scaled, p), p, dim=1)
     return dscale, da, None, None, None
 
 

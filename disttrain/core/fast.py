@@ -27,12 +27,12 @@ ndarray = np.ndarray
 def binary(prim: Primitive, otherwise: Callable = gate) -> Callable[[Any, Any], Any]:
     """A function of two operands that runs ``prim`` as the gate would. ``otherwise`` stands for
     the gate where the operands are none of the common ones."""
-    forward = prim.forward
+    forward = getattr(prim.forward, "on_wide", prim.forward)
     differentiable = prim.differentiable
     rule_a_reads, rule_b_reads = (prim.save_bits + [0, 0])[:2]
     both_read = rule_a_reads | rule_b_reads
     general = prim.saves_out
-    quick = "fc" if prim.takes is None or "c" in prim.takes else "f"
+    quick = "fdFD" if prim.takes is None or "c" in prim.takes else "fd"
     no_params: dict = {}
 
     def run(a: Any, b: Any, *, out: Any = None) -> Any:
@@ -53,7 +53,7 @@ def binary(prim: Primitive, otherwise: Callable = gate) -> Callable[[Any, Any], 
             other = None
         else:
             return otherwise(prim, (a, b), no_params)
-        if x.__class__ is not ndarray or kind.kind not in quick:
+        if x.__class__ is not ndarray or kind.char not in quick:
             return otherwise(prim, (a, b), no_params)
         try:
             result = forward(x, y)
@@ -102,7 +102,7 @@ def binary(prim: Primitive, otherwise: Callable = gate) -> Callable[[Any, Any], 
 
 def unary(prim: Primitive) -> Callable[[Any], Any]:
     """A function of one operand that runs ``prim`` as the gate would."""
-    forward = prim.forward
+    forward = getattr(prim.forward, "on_wide", prim.forward)
     differentiable = prim.differentiable
     reads = prim.save_bits[0] if prim.save_bits else 0
     saves_out = prim.saves_out
@@ -115,7 +115,7 @@ def unary(prim: Primitive) -> Callable[[Any], Any]:
         if mode == SLOW or not isinstance(a, Tensor):
             return gate(prim, (a,), no_params) if isinstance(a, Tensor) else prim(a)
         x = a.array
-        if x.__class__ is not ndarray or x.dtype.kind != "f":
+        if x.__class__ is not ndarray or x.dtype.char not in "fd":
             return gate(prim, (a,), no_params)
         result = forward(x)
         if result.__class__ is not ndarray:

@@ -44,7 +44,8 @@ def widened(a: Any) -> Any:
 
 
 def through_float32(forward: Callable) -> Callable:
-    """``forward(arrays..., **params)`` with arrays of half types computed in float32."""
+    """``forward(arrays..., **params)`` with arrays of half types computed in float32; what others
+    need is ``forward`` itself, under ``on_wide``."""
 
     @functools.wraps(forward)
     def run(a: Any, *rest: Any, **params: Any) -> Any:
@@ -53,6 +54,7 @@ def through_float32(forward: Callable) -> Callable:
             return forward(a, *rest, **params)
         return forward(*(widened(x) for x in (a, *rest)), **params).astype(kind)
 
+    run.on_wide = forward  # type: ignore[attr-defined]
     return run
 
 

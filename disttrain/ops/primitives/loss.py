@@ -145,7 +145,7 @@ def _backward_rule(
             share = share * (1 - smoothing) + ones * (total * (smoothing / classes))
         p = softmax_(a, dim=1)  # not by lse, which the next derivative would take as constant
         scaled = g * (_columns(cast_like(scale, a)) * _columns(share))
-    da = softmax_backward(cast_like(scaled, p), p, dim=1)
+        da = softmax_backward(cast_like(scaled, p), p, dim=1)
     return dscale, da, None, None, None
 
 

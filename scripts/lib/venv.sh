@@ -8,6 +8,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 ROOT=$PWD
 VENV=$ROOT/.venv
+unset PYTHONDONTWRITEBYTECODE # without bytecode, every process that is started compiles the package anew
 CPU_BUILD="Name PyTorch's index of CPU builds (pytorch.org, Get Started, CPU) in PIP_EXTRA_INDEX_URL and run again."
 
 say() { printf '%s\n' "$*" >&2; }

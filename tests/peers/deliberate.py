@@ -173,6 +173,16 @@ v0 = T.tensor([0.0], requires_grad=True)
 T.pow(v0, False).backward()
 """,
     ),
+    Deliberate(
+        "no error",
+        r"avg_pool3d\(|AvgPool3d",
+        r"",
+        r"smaller than kernel size",
+        "avg_pool3d takes windows larger than its input, as those of one and two dimensions do.",
+        """
+v0 = T.nn.functional.avg_pool3d(T.ones(1, 1, 2, 3, 3), 3, 3, ceil_mode=True)
+""",
+    ),
 )
 
 

@@ -16,17 +16,8 @@ import sys
 import time
 from typing import Any
 
-from benchmarks.cases import CASES, RANKS, WHOLE
+from benchmarks.catalogue import BARS, CASES, RANKS, WHOLE
 
-# How many times faster than the peer we must be, and want to be (memory: MB at most).
-BARS = {
-    "op: add [8]": (1.0, 1.5),
-    "step: MLP 784-256-256-10, batch 64": (1.0, 1.3),
-    "step: MLP under DDP, 2 ranks": (2.0, 4.0),
-    "all_reduce 4 KB, 2 ranks": (20.0, 100.0),
-    "all_reduce 25 MB, 2 ranks": (3.0, 10.0),
-    WHOLE["launch"]: (8.0, 20.0),
-}
 TIMEOUT = 180.0
 
 
@@ -106,7 +97,7 @@ def summary(table: dict[str, dict[str, list[float]]]) -> list[dict[str, Any]]:
 
 def show(records: list[dict[str, Any]]) -> None:
     """The table."""
-    print(f"{'':<42}{'disttrain':>12}{'PyTorch':>12}{'ratio':>9}   bar / aim")
+    print(f"{'':<46}{'disttrain':>12}{'PyTorch':>12}{'ratio':>9}   bar / aim")
     for r in records:
         cells = [text(r["row"], r[k]) if r[k] is not None else "-" for k in ("disttrain", "torch")]
         ratio = f"{r['ratio']:.2f}x" if r["ratio"] else "-"
@@ -114,7 +105,7 @@ def show(records: list[dict[str, Any]]) -> None:
         if r["bar"]:
             met = "" if not r["ratio"] else "  met" if r["ratio"] >= r["bar"] else "  MISSED"
             bar = f"{r['bar']:g}x / {r['aim']:g}x{met}"
-        print(f"{r['row']:<42}{cells[0]:>12}{cells[1]:>12}{ratio:>9}   {bar}")
+        print(f"{r['row']:<46}{cells[0]:>12}{cells[1]:>12}{ratio:>9}   {bar}")
 
 
 def has_torch(python: str) -> bool:

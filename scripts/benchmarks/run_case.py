@@ -7,7 +7,7 @@ import json
 import os
 import sys
 
-from benchmarks.cases import CASES
+from benchmarks.catalogue import CASES
 
 
 def main(name: str, library: str) -> None:

@@ -1,0 +1,29 @@
+"""All cases by name: how many ranks each runs on, and how far ahead of the peer it must be."""
+
+from __future__ import annotations
+
+from benchmarks import cases, strategies
+
+CASES = {
+    f.__name__: f
+    for f in (
+        *(cases.dispatch, cases.mlp, cases.cnn, cases.gpt),
+        *(strategies.ddp_mlp, strategies.ddp_100mb, strategies.ddp_gpt),
+        *(cases.all_reduce, cases.memory, cases.launch),
+    )
+}
+TWO = ("ddp_mlp", "ddp_100mb", "ddp_gpt", "all_reduce", "memory")
+RANKS = {**dict.fromkeys(TWO, 2), "launch": 4}
+WHOLE = {"launch": "launch 4 ranks, one all_reduce, exit"}  # timed from outside
+
+# How many times faster than the peer we must be, and want to be.
+BARS = {
+    "op: add [8]": (1.0, 1.5),
+    "step: MLP 784-256-256-10, batch 64": (1.0, 1.3),
+    "step: MLP under DDP, 2 ranks": (4.5, 7.0),
+    "step: 100 MB of gradients under DDP, 2 ranks": (3.5, 5.0),
+    "step: GPT under DDP, 2 ranks": (1.1, 1.25),
+    "all_reduce 4 KB, 2 ranks": (20.0, 100.0),
+    "all_reduce 25 MB, 2 ranks": (3.0, 10.0),
+    WHOLE["launch"]: (8.0, 20.0),
+}

@@ -36,6 +36,13 @@ from .worker_env import strict_wanted
 _LOCAL_TAGS_AT = 1 << 30  # above the tags that programs use by habit
 
 
+class Count(int):
+    """A number that may be called, too: programs for PyTorch write ``group.rank()``."""
+
+    def __call__(self) -> int:
+        return int(self)
+
+
 class ProcessGroup:
     """Ranks that make the same calls. ``ranks``: global rank of each member."""
 
@@ -49,7 +56,8 @@ class ProcessGroup:
         environment or the simulation says."""
         self.transport = transport
         self.ranks = list(range(transport.size)) if ranks is None else list(ranks)
-        self.rank, self.size, self.name = transport.rank, transport.size, transport.name
+        self.rank, self.size = Count(transport.rank), Count(transport.size)
+        self.name = transport.name
         self.strict = strict_wanted() if strict is None else strict
         self._calls = Calls(self.name, transport.epoch, self.rank, self.ranks, self.strict)
         self._num_groups = self._num_barriers = 0

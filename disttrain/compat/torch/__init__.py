@@ -19,7 +19,7 @@ import disttrain as dt
 from ...core import dtypes
 from ...core.tensor import Size
 from ...errors import ConfigError
-from . import amp, facade, gradients, legacy, saving, spawn, testing, training
+from . import amp, facade, gradients, legacy, saving, sharding, spawn, testing, training
 from .shim import ROOT, Shim, publish
 
 VERSION = "2.13.0+disttrain"
@@ -107,11 +107,14 @@ def _distributed() -> dict[str, Shim]:
     errors = f"{elastic}.multiprocessing.errors"
     return {
         "torch.distributed": Shim("torch.distributed").take(dt.distributed),
-        **_module("torch.distributed.distributed_c10d", dt.distributed),
+        "torch.distributed.distributed_c10d": Shim("torch.distributed.distributed_c10d")
+        .take(dt.distributed)
+        .give(_get_default_group=lambda: dt.distributed.group.WORLD),
         elastic: Shim(elastic),
         f"{elastic}.multiprocessing": Shim(f"{elastic}.multiprocessing"),
         errors: Shim(errors).give(record=lambda fn, error_handler=None: fn),  # dtrun records all
         "torch.multiprocessing": spawn.module(),
+        **sharding.fsdp_modules(),
     }
 
 

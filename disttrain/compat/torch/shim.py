@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import sys
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
 from typing import Any
@@ -34,9 +34,23 @@ class Shim(types.ModuleType):
         self.__spec__ = ModuleSpec(name, None, origin=__file__, is_package=True)
 
     def __getattr__(self, name: str) -> Any:
+        fill = self.__dict__.pop("_fill", None)
+        if fill is not None:
+            fill(self)
+            return getattr(self, name)
         if name.startswith("__"):  # asked for by the import system and by inspection
             raise AttributeError(f"{self.__name__}.{name}")
         raise MissingName(_lacking(f"{self.__name__}.{name}", self))
+
+    def __dir__(self) -> list[str]:
+        getattr(self, "__all__", None)
+        return sorted(self.__dict__)
+
+    def later(self, fill: Callable[[Shim], object]) -> Shim:
+        """Take the names when the first of them is asked for: ``fill(self)`` sets them. So that a
+        program loads no package that it does not use."""
+        self.__dict__["_fill"] = fill
+        return self
 
     def take(self, source: Any, names: Iterable[str] | None = None) -> Shim:
         """Copy names (None: all public ones that are the project's) from a module."""

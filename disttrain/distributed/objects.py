@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..comm.group import ProcessGroup
+from ..comm.group import Count, ProcessGroup
 from ..core import dtypes
 from ..core.tensor import Tensor, wrap
 from ..errors import CommError, DTypeError
@@ -49,7 +49,7 @@ def _put(obj: Any, out: bytearray, where: str, depth: int) -> None:
         raise DTypeError(f"object collective: {where} is nested deeper than {MAX_DEPTH} levels")
     if obj is None or obj is True or obj is False:
         out += {None: b"N", True: b"T", False: b"F"}[obj]
-    elif type(obj) is int:
+    elif type(obj) in (int, Count):
         fits = -(1 << 63) <= obj < 1 << 63
         out += b"i" + _INT.pack(obj) if fits else _sized(b"I", str(obj).encode())
     elif type(obj) is float:

@@ -105,7 +105,7 @@ class ProcessGroup:
         *,
         async_op: bool = False,
     ) -> Work | None:
-        """Reduce ``array`` over all ranks, in place, in rank order. The work's result is it."""
+        """Reduce ``array`` over all ranks, in place, in a fixed order. The work's result is it."""
         flat = check.flat("all_reduce", array, write=True)
         call = self._calls.get("all_reduce", array, op=op)
         work = self.transport.all_reduce(call, flat, op, async_op=async_op)

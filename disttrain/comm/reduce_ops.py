@@ -1,7 +1,10 @@
-"""Reduction operators on arrays, in one fixed order: rank 0, rank 1, ...
+"""Reduction operators on arrays, in one fixed order: a balanced tree over the ranks.
 
-The order makes results bitwise reproducible, and elementwise work makes them independent of how
-an array is cut into chunks. float16, bfloat16 and float8 are summed in float32 and rounded once.
+Neighbours are joined first: ``((0 1) (2 3)) ((4 5) 6)`` is the order of seven. The fixed order
+makes results bitwise reproducible, and elementwise work makes them independent of how an array is
+cut into chunks. That it is this tree makes rounding errors grow with its depth only, and lets a
+rank that has joined a subtree alone take part with the result (``distributed/invariant.py``).
+float16, bfloat16 and float8 are summed in float32 and rounded once.
 Knows numpy arrays; no ranks, no transport.
 """
 
@@ -83,7 +86,7 @@ def check_op(op: object) -> None:
 
 
 def make_reducer(op: ReduceOp, dtype: np.dtype, num_ranks: int) -> Callable:
-    """``reduce(parts, out)`` for ``num_ranks`` 1-D arrays of ``dtype``, in the order given.
+    """``reduce(parts, out)`` for ``num_ranks`` 1-D arrays of ``dtype``, by the tree over them.
 
     ``out`` may be one of ``parts``. Raises ``DTypeError`` where the operator has no meaning for
     the type. A reducer owns scratch memory: one thread at a time.
@@ -112,13 +115,31 @@ def _needed(op: ReduceOp) -> str:
     }[_UFUNC[op.name][1]]
 
 
+class _Scratch:
+    """Blocks of ``size`` elements that lie in the cache, one per depth of the tree."""
+
+    def __init__(self, size: int, dtype: np.dtype) -> None:
+        self.size, self.dtype = size, dtype
+        self.blocks: list[np.ndarray] = []
+
+    def __call__(self, depth: int, count: int) -> np.ndarray:
+        while len(self.blocks) <= depth:
+            self.blocks.append(np.empty(self.size, self.dtype))
+        return self.blocks[depth][:count]
+
+
+def left_size(n: int) -> int:
+    """How many of ``n`` >= 2 neighbours the left branch has: the largest power of two below."""
+    return 1 << (n - 1).bit_length() - 1
+
+
 class _Native:
     """Accumulate in the array's own type."""
 
     def __init__(self, ufunc: np.ufunc, dtype: np.dtype, divisor: int, quiet: bool) -> None:
-        self.ufunc, self.dtype, self.divisor = ufunc, dtype, divisor
+        self.ufunc, self.divisor = ufunc, divisor
         self.block = BLOCK_BYTES // dtype.itemsize
-        self.scratch: np.ndarray | None = None
+        self.scratch = _Scratch(self.block, dtype)
         self.quiet = quiet
 
     def __call__(self, parts: Sequence[np.ndarray], out: np.ndarray) -> None:
@@ -137,19 +158,22 @@ class _Native:
         else:
             for lo in range(0, out.size, self.block):
                 hi = lo + self.block
-                self._fold([p[lo:hi] for p in parts], out[lo:hi])
+                self._join([p[lo:hi] for p in parts], out[lo:hi], 0)
         if self.divisor > 1:
             np.divide(out, self.divisor, out=out)
 
-    def _fold(self, parts: Sequence[np.ndarray], out: np.ndarray) -> None:
-        """Sum three or more; ``out`` may alias a part, so the running value lies elsewhere."""
-        if self.scratch is None:
-            self.scratch = np.empty(self.block, self.dtype)
-        ufunc, acc = self.ufunc, self.scratch[: out.size]
-        ufunc(parts[0], parts[1], out=acc)
-        for part in parts[2:-1]:
-            ufunc(acc, part, out=acc)
-        ufunc(acc, parts[-1], out=out)
+    def _join(self, parts: Sequence[np.ndarray], out: np.ndarray, depth: int) -> None:
+        """Join ``parts`` into ``out``, which may be one of them, and is written to last."""
+        cut = left_size(len(parts))
+        left, right = self._value(parts[:cut], depth), self._value(parts[cut:], depth + 1)
+        self.ufunc(left, right, out=out)
+
+    def _value(self, parts: Sequence[np.ndarray], depth: int) -> np.ndarray:
+        if len(parts) == 1:
+            return parts[0]
+        value = self.scratch(depth, parts[0].size)
+        self._join(parts, value, depth)
+        return value
 
 
 class _Wide:
@@ -158,25 +182,24 @@ class _Wide:
     def __init__(self, ufunc: np.ufunc, acc: np.dtype, divisor: int, factor) -> None:
         self.ufunc, self.divisor, self.factor = ufunc, divisor, factor
         self.block = BLOCK_BYTES // acc.itemsize
-        self.acc, self.term = np.empty(self.block, acc), np.empty(self.block, acc)
+        self.scratch = _Scratch(self.block, acc)
 
     def __call__(self, parts: Sequence[np.ndarray], out: np.ndarray) -> None:
         with np.errstate(all="ignore"):
             for lo in range(0, out.size, self.block):
                 hi = lo + self.block
-                self._fold([p[lo:hi] for p in parts], out[lo:hi])
+                value = self._join([p[lo:hi] for p in parts], 0)
+                if self.divisor > 1:
+                    np.divide(value, self.divisor, out=value)
+                np.copyto(out[lo:hi], value, casting="unsafe")
 
-    def _fold(self, parts: Sequence[np.ndarray], out: np.ndarray) -> None:
-        acc, term = self.acc[: out.size], self.term[: out.size]
-        self._load(acc, parts[0])
-        for part in parts[1:]:
-            self._load(term, part)
-            self.ufunc(acc, term, out=acc)
-        if self.divisor > 1:
-            np.divide(acc, self.divisor, out=acc)
-        np.copyto(out, acc, casting="unsafe")
-
-    def _load(self, into: np.ndarray, part: np.ndarray) -> None:
-        np.copyto(into, part)
-        if self.factor is not None:
-            np.multiply(into, into.dtype.type(self.factor), out=into)
+    def _join(self, parts: Sequence[np.ndarray], depth: int) -> np.ndarray:
+        value = self.scratch(depth, parts[0].size)
+        if len(parts) == 1:
+            np.copyto(value, parts[0])
+            if self.factor is not None:
+                np.multiply(value, value.dtype.type(self.factor), out=value)
+            return value
+        cut = left_size(len(parts))
+        left, right = self._join(parts[:cut], depth), self._join(parts[cut:], depth + 1)
+        return self.ufunc(left, right, out=value)

@@ -6,9 +6,9 @@ copy), in a small payload slot, in a staged copy (async), or in a ring of chunks
 elsewhere), so that what is copied, reduced and copied back stays in the processor's cache.
 
 * Small operations: everybody exposes, everybody waits until all have arrived, compares headers,
-  and reads what it needs, reducing all ranks' data itself in rank order. One flag, no second
+  and reads what it needs, reducing all ranks' data itself in one order. One flag, no second
   barrier: the slots alternate.
-* A large all_reduce: each rank reduces its slice of every chunk from all exposures, in rank order,
+* A large all_reduce: each rank reduces its slice of every chunk from all exposures, in one order,
   and writes the result into all of them. Two flags.
 * The rest pull: each rank copies (or reduces) from the exposures what is meant for it.
 

@@ -17,8 +17,9 @@ To add one (TCP, MPI, NCCL, a simulation), write one file with a subclass of ``T
 * With ``async_op=True`` a verb never waits for peers and returns ``Work``; arrays belong to the
   transport until that work has ended. Otherwise it returns None when it is over: inputs may be
   changed, outputs are there.
-* Reductions run in rank order through ``reduce_ops.make_reducer``: the same bits on every rank, in
-  every run, for every chunk size, on every transport that can choose its order.
+* Reductions run through ``reduce_ops.make_reducer``, by a balanced tree over the ranks: the same
+  bits on every rank, in every run, for every chunk size, on every transport that can choose its
+  order.
 * Every wait goes through ``context.wait_until`` with ``timeout``; ``WaitTimeout`` names the ranks
   that have not arrived; a dead rank raises ``PeerFailed`` on the others. After either the group
   cannot be used any more, and further calls say so.

@@ -51,7 +51,7 @@ def all_reduce(
     tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: ProcessGroup | None = None,
     async_op: bool = False,
 ) -> Work | None:  # fmt: skip
-    """Reduce ``tensor`` over all ranks, in place, in rank order (bitwise the same everywhere)."""
+    """Reduce ``tensor`` over all ranks, in place, in one order (bitwise the same everywhere)."""
     if _outsider(group):
         return None
     g = group_or_default(group)

@@ -18,15 +18,32 @@ def reduce(op, parts, out=None):
     return out
 
 
-def test_sums_are_left_folds_whatever_is_overwritten():
-    parts = [np.random.default_rng(i).standard_normal(100_003).astype(F4) for i in range(5)]
-    want = (((parts[0] + parts[1]) + parts[2]) + parts[3]) + parts[4]
-    for i in range(5):
-        mine = [p.copy() for p in parts]
-        assert reduce(ReduceOp.SUM, mine, mine[i]).tobytes() == want.tobytes()
-    for n in (2, 1):
-        mine = [p.copy() for p in parts[:n]]
-        assert (reduce(ReduceOp.SUM, mine, mine[-1]) == sum(parts[1:n], parts[0])).all()
+def tree(parts):
+    """The order, spelled out as its own recursion: the left branch is the largest power of two."""
+    if len(parts) == 1:
+        return parts[0]
+    cut = max(2**i for i in range(8) if 2**i < len(parts))
+    return tree(parts[:cut]) + tree(parts[cut:])
+
+
+@pytest.mark.parametrize("dtype", [F4, np.dtype("f8"), np.dtype("c8")])
+def test_sums_are_balanced_trees_whatever_is_overwritten(dtype):
+    rng = np.random.default_rng(0)
+    parts = [rng.standard_normal(70_003).astype(dtype) for _ in range(8)]
+    for n in range(1, 9):
+        want = tree(parts[:n]).tobytes()
+        for i in range(n):
+            mine = [p.copy() for p in parts[:n]]
+            assert reduce(ReduceOp.SUM, mine, mine[i]).tobytes() == want
+
+
+def test_a_rank_may_bring_the_sum_of_a_subtree():
+    rng = np.random.default_rng(1)
+    parts = [rng.standard_normal(1000).astype(F4) for _ in range(8)]
+    whole = reduce(ReduceOp.SUM, parts)
+    for each in (2, 4):
+        sums = [reduce(ReduceOp.SUM, parts[i : i + each]) for i in range(0, 8, each)]
+        assert reduce(ReduceOp.SUM, sums).tobytes() == whole.tobytes()
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn])

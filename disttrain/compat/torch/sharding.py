@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from typing import Any
 
 from .shim import Shim
 
@@ -20,13 +21,39 @@ def _from(*sources: str) -> Callable[[Shim], object]:
     return fill
 
 
+class _Same(Shim):
+    """A project module under another name: what programs set here is set there, so that they can
+    put functions of their own in the place of those that the module calls."""
+
+    def __init__(self, name: str, source: str) -> None:
+        super().__init__(name)
+        self.__dict__["_source"] = source
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            return super().__getattr__(name)
+        return getattr(importlib.import_module(self._source), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("__"):
+            super().__setattr__(name, value)
+        else:
+            setattr(importlib.import_module(self._source), name, value)
+
+
 def fsdp_modules() -> dict[str, Shim]:
     """The modules that FSDP scripts import, by name."""
-    fsdp = "torch.distributed.fsdp"
+    fsdp, algorithms = "torch.distributed.fsdp", "torch.distributed.algorithms"
     sources = {
         fsdp: (_FSDP,),
         f"{fsdp}.api": (f"{_FSDP}.settings",),
         f"{fsdp}.wrap": (f"{_FSDP}.wrap",),
         f"{fsdp}.fully_sharded_data_parallel": (f"{_FSDP}.settings", _FSDP),
     }
-    return {name: Shim(name).later(_from(*of)) for name, of in sources.items()}
+    checkpoint = f"{algorithms}._checkpoint.checkpoint_wrapper"
+    return {
+        algorithms: Shim(algorithms),
+        f"{algorithms}._checkpoint": Shim(f"{algorithms}._checkpoint"),
+        checkpoint: _Same(checkpoint, f"{_FSDP}.activation"),
+        **{name: Shim(name).later(_from(*of)) for name, of in sources.items()},
+    }

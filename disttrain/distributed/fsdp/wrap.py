@@ -43,6 +43,7 @@ __all__ = [
     "size_based_auto_wrap_policy",
     "transformer_auto_wrap_policy",
     "wrap",
+    "wrap_chosen",
 ]
 
 
@@ -166,7 +167,7 @@ def auto_wrap(
         if isinstance(module, spared) and module not in ignored_modules:
             chosen[module] = {**chosen.get(module, kwargs), "mixed_precision": None}
     check_frozen(root, chosen, params, bool(kwargs.get("use_orig_params")))
-    _wrap_chosen(root, chosen, wrapper_cls)
+    wrap_chosen(root, chosen, wrapper_cls)
 
 
 def _either(policy: Callable, kinds: tuple[type, ...]) -> Callable:
@@ -189,7 +190,7 @@ def _check_fresh(root: nn.Module, wrapper_cls: type) -> None:
             )
 
 
-def _wrap_chosen(root: nn.Module, chosen: Chosen, wrapper_cls: type) -> None:
+def wrap_chosen(root: nn.Module, chosen: Chosen, wrapper_cls: Callable) -> None:
     """Put the wrapped module into the place of each chosen one, leaves first. A module that stands
     in several places is wrapped once."""
     done: dict[nn.Module, nn.Module] = {}

@@ -14,11 +14,11 @@ from ..comm.group import ProcessGroup
 from ..comm.sim import SimWaiter
 from ..comm.store import PrefixStore
 from ..comm.worker_env import WorkerEnv, read_worker_env
+from ..comm.world import SLOT
 from ..errors import CommError, ConfigError, StoreError
 from .stores import store_for
 
 BACKENDS = ("shm", "gloo", "cpu:shm", "cpu:gloo", "sim")
-SLOT = "distributed"
 
 
 @dataclass

@@ -160,6 +160,7 @@ from .shape import (
     ZeroPad2d,
     ZeroPad3d,
 )
+from .syncnorm import SyncBatchNorm
 from .transformer import (
     Transformer,
     TransformerDecoder,
@@ -287,6 +288,7 @@ __all__ = [
     "Softplus",
     "Softshrink",
     "Softsign",
+    "SyncBatchNorm",
     "Tanh",
     "Tanhshrink",
     "Threshold",

@@ -90,12 +90,7 @@ class _BatchNorm(_Norm):
 
     def forward(self, input: Tensor) -> Tensor:
         self._check(input)
-        momentum = self.momentum
-        if self.training and self.track_running_stats and self.num_batches_tracked is not None:
-            with no_grad():
-                self.num_batches_tracked.add_(1)
-            if momentum is None:
-                momentum = 1.0 / float(self.num_batches_tracked.item())
+        momentum = self._count_batch()
         by_batch = self.training or self.running_mean is None
         keep = not self.training or self.track_running_stats
         return F.batch_norm(
@@ -105,9 +100,19 @@ class _BatchNorm(_Norm):
             self.weight,
             self.bias,
             by_batch,
-            0.0 if momentum is None else momentum,
+            momentum,
             self.eps,
         )
+
+    def _count_batch(self) -> float:
+        """Count a batch of training; how far it moves the running statistics."""
+        momentum = self.momentum
+        if self.training and self.track_running_stats and self.num_batches_tracked is not None:
+            with no_grad():
+                self.num_batches_tracked.add_(1)
+            if momentum is None:
+                momentum = 1.0 / float(self.num_batches_tracked.item())
+        return 0.0 if momentum is None else momentum
 
 
 class BatchNorm1d(_BatchNorm):

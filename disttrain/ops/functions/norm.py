@@ -39,7 +39,7 @@ def _tail(where: str, input: Tensor, normalized_shape: Any, *affine: Tensor | No
     return shape
 
 
-def _check_types(where: str, input: Tensor, *others: Tensor | None) -> None:
+def check_types(where: str, input: Tensor, *others: Tensor | None) -> None:
     """Parameters and statistics have the type of the input, or float32 beside a half type."""
     kinds(where, "fV", input)
     kind = input.meta()[1]
@@ -66,7 +66,7 @@ def layer_norm(
 ) -> Tensor:  # fmt: skip
     """Normalise over the last dimensions, those of ``normalized_shape`` (Ba et al., 2016)."""
     shape = _tail("layer_norm", input, normalized_shape, weight, bias)
-    _check_types("layer_norm", input, weight, bias)
+    check_types("layer_norm", input, weight, bias)
     x = input if len(shape) == 1 else reshape(input, shape=(-1, math.prod(shape)))
     out = layer_norm_rows(x, _flat(weight, x), _flat(bias, x), eps=float(eps))[0]
     return out if x is input else reshape(out, shape=tuple(input.shape))
@@ -96,7 +96,7 @@ def rms_norm(
     return out if x is input else reshape(out, shape=tuple(input.shape))
 
 
-def _per_channel(where: str, channels: int, **given: Tensor | None) -> None:
+def per_channel(where: str, channels: int, **given: Tensor | None) -> None:
     for name, t in given.items():
         if t is not None and tuple(t.shape) != (channels,):
             raise ShapeError(
@@ -119,10 +119,10 @@ def batch_norm(
         raise ShapeError(
             f"batch_norm: input of shape {list(input.shape)} given; needed (N, C, ...)"
         )
-    _check_types("batch_norm", input, running_mean, running_var, weight, bias)
+    check_types("batch_norm", input, running_mean, running_var, weight, bias)
     n, c = input.shape[:2]
     if input.shape.numel():
-        _per_channel("batch_norm", c, running_mean=running_mean, running_var=running_var,
+        per_channel("batch_norm", c, running_mean=running_mean, running_var=running_var,
                      weight=weight, bias=bias)  # fmt: skip
     if not training:
         if running_mean is None or running_var is None:
@@ -143,13 +143,13 @@ def batch_norm(
     out, centre, variance = batch_norm_channels(x, _flat(weight, x), _flat(bias, x), eps=float(eps))
     with no_grad():
         if running_mean is not None:
-            _track(running_mean, centre.detach(), momentum)
+            track(running_mean, centre.detach(), momentum)
         if running_var is not None:
-            _track(running_var, variance.detach() * (count / (count - 1)), momentum)
+            track(running_var, variance.detach() * (count / (count - 1)), momentum)
     return out if x is input else reshape(out, shape=tuple(input.shape))
 
 
-def _track(running: Tensor, value: Tensor, momentum: float) -> None:
+def track(running: Tensor, value: Tensor, momentum: float) -> None:
     """Move a running statistic towards ``value`` in place."""
     copy_(running, running * (1 - momentum) + value * momentum)
 
@@ -189,8 +189,8 @@ def group_norm(
             f"group_norm: {c} channels cannot be split into num_groups={num_groups}; the number of "
             "channels must be divisible by it"
         )
-    _check_types("group_norm", input, weight, bias)
-    _per_channel("group_norm", c, weight=weight, bias=bias)
+    check_types("group_norm", input, weight, bias)
+    per_channel("group_norm", c, weight=weight, bias=bias)
     grouped = reshape(input, shape=(n, num_groups, -1))
     out = layer_norm_rows(grouped, None, None, eps=float(eps))[0]
     return _scaled(reshape(out, shape=tuple(input.shape)), weight, bias)
@@ -213,8 +213,8 @@ def instance_norm(
             "instance_norm: expected more than 1 spatial element when training, got input of shape "
             f"{list(shape)}"
         )
-    _check_types("batch_norm", input, running_mean, running_var, weight, bias)
-    _per_channel("instance_norm", shape[1], running_mean=running_mean, running_var=running_var,
+    check_types("batch_norm", input, running_mean, running_var, weight, bias)
+    per_channel("instance_norm", shape[1], running_mean=running_mean, running_var=running_var,
                  weight=weight, bias=bias)  # fmt: skip
     flat = reshape(input, shape=(*shape[:2], places))
     out = layer_norm_rows(flat, None, None, eps=float(eps))[0]
@@ -225,8 +225,8 @@ def instance_norm(
             centre = mean(x, dims=(2,), keepdim=True)
             total = sum_(square(x - centre), dims=(2,), keepdim=False)
             variance = mean(total * (1.0 / (places - 1)), dims=(0,), keepdim=False)
-            _track(running_mean, mean(centre, dims=(0, 2), keepdim=False), momentum)
-            _track(running_var, variance, momentum)
+            track(running_mean, mean(centre, dims=(0, 2), keepdim=False), momentum)
+            track(running_var, variance, momentum)
     return _scaled(reshape(out, shape=shape), weight, bias)
 
 

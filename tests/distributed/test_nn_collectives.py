@@ -1,0 +1,295 @@
+"""Collectives that backward goes through equal one process, to second order."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import disttrain as dt
+import disttrain.distributed.nn.functional as dnn
+from disttrain import core
+from disttrain import distributed as dist
+from disttrain.comm.reduce_ops import premul_sum
+from disttrain.distributed import ReduceOp
+from launcher import launch
+
+REDUCE = {
+    "sum": (ReduceOp.SUM, lambda xs: sum(xs[1:], xs[0])),
+    "avg": (ReduceOp.AVG, lambda xs: sum(xs[1:], xs[0]) / len(xs)),
+    "premul": (premul_sum(0.5), lambda xs: sum(xs[1:], xs[0]) * 0.5),
+    "product": (ReduceOp.PRODUCT, lambda xs: dt.stack(list(xs)).prod(0)),
+    "max": (ReduceOp.MAX, lambda xs: dt.stack(list(xs)).amax(0)),
+    "min": (ReduceOp.MIN, lambda xs: dt.stack(list(xs)).amin(0)),
+}
+
+
+def inputs(rank: int, size: int) -> dt.Tensor:
+    rng = np.random.default_rng(10 + rank)
+    return core.wrap(rng.uniform(0.5, 1.5, (2 * size, 3)))
+
+
+def pieces(x: dt.Tensor, size: int) -> list[dt.Tensor]:
+    return [x[2 * i : 2 * i + 2] for i in range(size)]
+
+
+def like(x: dt.Tensor) -> dt.Tensor:
+    return dt.zeros(tuple(x.shape), dtype=x.dtype)
+
+
+def case_all_reduce(op):
+    def here(x, size):
+        return [dnn.all_reduce(x, op=REDUCE[op][0])]
+
+    def alone(xs):
+        return [[REDUCE[op][1](xs)] for _ in xs]
+
+    return here, alone
+
+
+def case_reduce(op):
+    def here(x, size):
+        out = dnn.reduce(x, size - 1, op=REDUCE[op][0])
+        return [out if dist.get_rank() == size - 1 else out * 0]
+
+    def alone(xs):
+        return [[REDUCE[op][1](xs)] if r == len(xs) - 1 else [x * 0] for r, x in enumerate(xs)]
+
+    return here, alone
+
+
+def case_reduce_scatter(op):
+    def here(x, size):
+        parts = pieces(x, size)
+        return [dnn.reduce_scatter(like(parts[0]), parts, op=REDUCE[op][0])]
+
+    def alone(xs):
+        n = len(xs)
+        return [[REDUCE[op][1]([pieces(x, n)[r] for x in xs])] for r in range(n)]
+
+    return here, alone
+
+
+def case_broadcast():
+    return (lambda x, size: [dnn.broadcast(x, size - 1)]), (lambda xs: [[xs[-1]] for _ in xs])
+
+
+def case_gather():
+    def alone(xs):
+        return [xs if r == 0 else [x * 0 for x in xs] for r in range(len(xs))]
+
+    return (lambda x, size: dnn.gather(x, 0)), alone
+
+
+def case_scatter():
+    def alone(xs):
+        return [[pieces(xs[-1], len(xs))[r]] for r in range(len(xs))]
+
+    return (lambda x, size: [dnn.scatter(pieces(x, size), size - 1)]), alone
+
+
+def case_all_gather():
+    return (lambda x, size: dnn.all_gather(x)), (lambda xs: [xs for _ in xs])
+
+
+def case_all_gather_base():
+    def here(x, size):
+        return [dnn._all_gather_base(dt.zeros((2 * size * size, 3), dtype=x.dtype), x)]
+
+    return here, (lambda xs: [[dt.cat(xs)] for _ in xs])
+
+
+def case_all_to_all():
+    """Piece r has r + 1 rows, so what arrives differs in shape between ranks."""
+
+    def cut(x, n):
+        return [x[: r + 1] * (r + 1.0) for r in range(n)]
+
+    def here(x, size):
+        mine = dist.get_rank() + 1
+        outs = [dt.zeros((mine, 3), dtype=x.dtype) for _ in range(size)]
+        return dnn.all_to_all(outs, cut(x, size))
+
+    def alone(xs):
+        return [[cut(x, len(xs))[r] for x in xs] for r in range(len(xs))]
+
+    return here, alone
+
+
+def case_all_to_all_single():
+    def here(x, size):
+        return [dnn.all_to_all_single(like(x), x)]
+
+    def alone(xs):
+        n = len(xs)
+        return [[dt.cat([pieces(x, n)[r] for x in xs])] for r in range(n)]
+
+    return here, alone
+
+
+def case_all_to_all_single_uneven():
+    """All but the last of 2n rows go to rank 0, the last one to the last rank."""
+
+    def splits(n):
+        return [2 * n] if n == 1 else [2 * n - 1, *[0] * (n - 2), 1]
+
+    def here(x, size):
+        take = splits(size)[dist.get_rank()]
+        out = dt.zeros((take * size, 3), dtype=x.dtype)
+        return [dnn.all_to_all_single(out, x, [take] * size, splits(size))]
+
+    def alone(xs):
+        n = len(xs)
+        starts = np.cumsum([0, *splits(n)])
+        return [[dt.cat([x[starts[r] : starts[r + 1]] for x in xs])] for r in range(n)]
+
+    return here, alone
+
+
+def case_ring():
+    """Everyone sends to the next rank and receives from the one before."""
+
+    def here(x, size):
+        rank = dist.get_rank()
+        if size == 1:
+            return [x]
+        if rank % 2 == 0:
+            token = dnn.send(x, (rank + 1) % size)
+            return [dnn.recv(like(x), (rank - 1) % size, after=token)]
+        got = dnn.recv(like(x), (rank - 1) % size, after=(x * 0).sum())
+        return [got + dnn.send(x, (rank + 1) % size)]
+
+    return here, (lambda xs: [[xs[r - 1]] for r in range(len(xs))])
+
+
+CASES = {
+    **{f"all_reduce-{op}": case_all_reduce(op) for op in REDUCE},
+    **{f"reduce-{op}": case_reduce(op) for op in REDUCE},
+    **{f"reduce_scatter-{op}": case_reduce_scatter(op) for op in REDUCE},
+    "broadcast": case_broadcast(),
+    "gather": case_gather(),
+    "scatter": case_scatter(),
+    "all_gather": case_all_gather(),
+    "all_gather_base": case_all_gather_base(),
+    "all_to_all": case_all_to_all(),
+    "all_to_all_single": case_all_to_all_single(),
+    "all_to_all_single uneven": case_all_to_all_single_uneven(),
+    "ring": case_ring(),
+}
+
+
+def loss_of(outs: list[dt.Tensor], rank: int) -> dt.Tensor:
+    terms = [((o * (1.0 + i + rank)).sin() * o).sum() for i, o in enumerate(outs)]
+    return sum(terms[1:], terms[0])
+
+
+def twice(loss: dt.Tensor, xs: list[dt.Tensor]) -> list[tuple]:
+    """First and second derivatives (of the sum of squares of the first)."""
+    first = dt.autograd.grad(loss, xs, create_graph=True)
+    squares = [(g * g).sum() for g in first]
+    sum(squares[1:], squares[0]).backward()
+    return [(g.detach().numpy(), x.grad.numpy()) for g, x in zip(first, xs, strict=True)]
+
+
+def on_rank(name: str) -> tuple:
+    dist.init_process_group()
+    rank, size = dist.get_rank(), dist.get_world_size()
+    x = inputs(rank, size).requires_grad_()
+    outs = CASES[name][0](x * x, size)
+    result = twice(loss_of(outs, rank), [x])[0]
+    dist.destroy_process_group()
+    return ([o.detach().numpy() for o in outs], *result)
+
+
+def in_one(name: str, size: int) -> list[tuple]:
+    xs = [inputs(r, size).requires_grad_() for r in range(size)]
+    outs = CASES[name][1]([x * x for x in xs])
+    losses = [loss_of(o, r) + (xs[r] ** 3 * 0).sum() for r, o in enumerate(outs)]
+    results = twice(sum(losses[1:], losses[0]), xs)
+    return [([t.detach().numpy() for t in o], *d) for o, d in zip(outs, results, strict=True)]
+
+
+def assert_same(ranks: list[tuple], alone: list[tuple]) -> None:
+    for (outs, first, second), (outs1, first1, second1) in zip(ranks, alone, strict=True):
+        for a, b in zip(outs, outs1, strict=True):
+            np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(first, first1, rtol=1e-12, atol=1e-10)
+        np.testing.assert_allclose(second, second1, rtol=1e-12, atol=1e-9)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize("name", CASES)
+def test_equals_one_process_to_second_order(name: str, size: int) -> None:
+    assert_same(dist.simulate(on_rank, size, args=(name,)).results, in_one(name, size))
+
+
+@pytest.mark.parametrize("name", ["all_reduce-sum", "all_to_all_single uneven", "ring"])
+def test_on_real_processes(name: str) -> None:
+    assert_same(launch(lambda: on_rank(name), 2), in_one(name, 2))
+
+
+def test_forward_mode_pushes_tangents_through() -> None:
+    def body() -> tuple:
+        dist.init_process_group()
+        x, t = inputs(dist.get_rank(), 2), inputs(dist.get_rank() + 7, 2)
+        out = dt.func.jvp(lambda v: dnn.all_reduce(v * v), (x,), (t,))
+        dist.destroy_process_group()
+        return tuple(o.numpy() for o in out)
+
+    xs, ts = [inputs(r, 2).numpy() for r in range(2)], [inputs(r + 7, 2).numpy() for r in range(2)]
+    for value, tangent in dist.simulate(body, 2).results:
+        np.testing.assert_allclose(value, sum(x * x for x in xs), atol=1e-12)
+        pushed = sum(2 * x * t for x, t in zip(xs, ts, strict=True))
+        np.testing.assert_allclose(tangent, pushed, atol=1e-12)
+
+
+def test_outputs_are_filled_and_integers_pass() -> None:
+    def body() -> tuple:
+        dist.init_process_group()
+        rank = dist.get_rank()
+        out = dt.zeros(4)
+        result = dnn.all_to_all_single(out, dt.arange(4, dtype=dt.float32) + 10 * rank)
+        whole = dnn.all_reduce(dt.tensor([rank + 1, 5]), op=ReduceOp.MAX)
+        bits = dnn.all_reduce(dt.tensor([1 << rank]), op=ReduceOp.BOR)
+        small = dnn.all_gather(dt.ones(2, dtype=dt.bfloat16) * rank)
+        dist.destroy_process_group()
+        return out.tolist(), result.tolist(), whole.tolist(), bits.item(), small[1].tolist()
+
+    first, second = dist.simulate(body, 2).results
+    assert first == ([0.0, 1.0, 10.0, 11.0],) * 2 + ([2, 5], 3, [1.0, 1.0])
+    assert second == ([2.0, 3.0, 12.0, 13.0],) * 2 + ([2, 5], 3, [1.0, 1.0])
+
+
+def test_roots_are_global_ranks_in_a_smaller_group() -> None:
+    def body() -> float:
+        dist.init_process_group()
+        rank = dist.get_rank()
+        group = dist.new_group([1, 2])
+        out = 0.0
+        if rank:
+            x = dt.tensor([float(rank)]).requires_grad_()
+            (dnn.broadcast(x, 2, group=group) * rank).backward()
+            out = x.grad.item()
+        dist.destroy_process_group()
+        return out
+
+    assert dist.simulate(body, 3).results == [0.0, 0.0, 3.0]
+
+
+@pytest.mark.parametrize("call, text", [
+    (lambda: dnn.all_reduce([1.0]), "list was given"),
+    (lambda: dnn.scatter([dt.ones(1)], 0), "2 tensors"),
+    (lambda: dnn.recv(dt.ones(1), 0, after=dt.ones(3)), "what send returned"),
+    (lambda: dnn.all_reduce(dt.ones(3, device="meta")), "meta device"),
+])  # fmt: skip
+def test_wrong_arguments_say_what_is_needed(call, text: str) -> None:
+    def body() -> str:
+        dist.init_process_group()
+        try:
+            call()
+        except Exception as error:
+            said = str(error)
+        dist.destroy_process_group()
+        return said
+
+    for said in dist.simulate(body, 2).results:
+        assert text in said

@@ -1,4 +1,10 @@
-"""Process groups on Tensors and data-parallel training, under PyTorch's names."""
+"""Process groups on Tensors and data-parallel training, under PyTorch's names.
+
+What belongs to one way of training is a package of its own, loaded when it is first asked for.
+"""
+
+import importlib
+from typing import Any
 
 from ..comm.group import ProcessGroup
 from ..comm.reduce_ops import ReduceOp
@@ -65,3 +71,15 @@ from .stores import rendezvous
 
 # PyTorch's names for what goes wrong between ranks. A store that times out raises ``WaitTimeout``.
 DistError = DistBackendError = DistNetworkError = DistStoreError = CommError
+
+_PACKAGES = ("fsdp", "nn")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list:
+    return sorted({*globals(), *_PACKAGES})

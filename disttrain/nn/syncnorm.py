@@ -1,4 +1,4 @@
-"""Batch normalisation over the batches of all ranks. Knows groups; how bytes travel, it does not."""
+"""Batch normalisation over the batches of all ranks. Knows groups, not how bytes travel."""
 
 from __future__ import annotations
 

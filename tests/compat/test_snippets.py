@@ -277,3 +277,21 @@ def test_old_constructors_take_sizes_sequences_and_tensors(tmp_path):
         print("done")
     """
     assert lines(tmp_path, program) == ["done"]
+
+
+def test_differentiable_collectives_by_their_torch_names(tmp_path):
+    program = """
+        import torch
+        import torch.distributed as dist
+        import torch.distributed.nn
+        from torch.distributed.nn.functional import _all_gather_base, all_reduce
+
+        dist.init_process_group("gloo")
+        x = torch.ones(2, requires_grad=True)
+        y = torch.distributed.nn.all_gather(all_reduce(x * 3))[0]
+        y.sum().backward()
+        norm = torch.nn.SyncBatchNorm.convert_sync_batchnorm(torch.nn.BatchNorm1d(2))
+        print(x.grad.tolist(), type(norm).__name__, _all_gather_base.__name__)
+        dist.destroy_process_group()
+    """
+    assert lines(tmp_path, program) == ["[3.0, 3.0] SyncBatchNorm _all_gather_base"]

@@ -19,7 +19,7 @@ import disttrain as dt
 from ...core import dtypes
 from ...core.tensor import Size
 from ...errors import ConfigError
-from . import amp, facade, gradients, legacy, saving, sharding, spawn, testing, training
+from . import amp, facade, gradients, legacy, saving, sharding, spawn, strategies, testing, training
 from .shim import ROOT, Shim, publish
 
 VERSION = "2.13.0+disttrain"
@@ -115,6 +115,7 @@ def _distributed() -> dict[str, Shim]:
         errors: Shim(errors).give(record=lambda fn, error_handler=None: fn),  # dtrun records all
         "torch.multiprocessing": spawn.module(),
         **sharding.fsdp_modules(),
+        **strategies.modules(),
     }
 
 

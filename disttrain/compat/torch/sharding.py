@@ -21,7 +21,7 @@ def _from(*sources: str) -> Callable[[Shim], object]:
     return fill
 
 
-class _Same(Shim):
+class Same(Shim):
     """A project module under another name: what programs set here is set there, so that they can
     put functions of their own in the place of those that the module calls."""
 
@@ -54,6 +54,6 @@ def fsdp_modules() -> dict[str, Shim]:
     return {
         algorithms: Shim(algorithms),
         f"{algorithms}._checkpoint": Shim(f"{algorithms}._checkpoint"),
-        checkpoint: _Same(checkpoint, f"{_FSDP}.activation"),
+        checkpoint: Same(checkpoint, f"{_FSDP}.activation"),
         **{name: Shim(name).later(_from(*of)) for name, of in sources.items()},
     }

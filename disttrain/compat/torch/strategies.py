@@ -1,0 +1,15 @@
+"""What ``torch.distributed`` has for data-parallel training beside DDP itself: differentiable
+collectives, hooks, optimizers. The project's modules have the same names below its own package."""
+
+from __future__ import annotations
+
+from .sharding import Same
+from .shim import Shim
+
+_HERE, _OURS = "torch.distributed", "disttrain.distributed"
+_MODULES = ("nn", "nn.functional")
+
+
+def modules() -> dict[str, Shim]:
+    """The modules by name, parents before children."""
+    return {f"{_HERE}.{name}": Same(f"{_HERE}.{name}", f"{_OURS}.{name}") for name in _MODULES}

@@ -22,10 +22,17 @@ class Future(Generic[T]):
     once; anybody may wait for it or leave a callback, from any thread.
 
     ``devices`` are those that a result may lie on; all of them are this host's memory here.
+
+    ``waits_for``: what must go on for a result to come, where no other thread brings it (each with
+    ``wait()`` and ``is_completed()``). It goes on where somebody waits for this future, or for one
+    that follows from it, or asks whether it is done.
     """
 
-    def __init__(self, *, devices: Sequence[Any] | None = None) -> None:
+    def __init__(
+        self, *, devices: Sequence[Any] | None = None, waits_for: Sequence[Any] = ()
+    ) -> None:
         self.devices = list(devices or ())
+        self._waits_for = tuple(waits_for)
         self._lock = threading.Lock()
         self._done = False
         self._result: Any = None
@@ -34,10 +41,16 @@ class Future(Generic[T]):
 
     def done(self) -> bool:
         """Is there a result or an exception?"""
+        if not self._done:
+            for cause in self._waits_for:
+                if not cause.is_completed():
+                    break
         return self._done
 
     def wait(self) -> T:
         """Block until it is done; the result, or raises the exception."""
+        for cause in () if self._done else self._waits_for:
+            cause.wait()
         context.wait_until(self.done, lambda: "the result of a Future", _FOR_EVER)
         return self.value()
 
@@ -83,7 +96,7 @@ class Future(Generic[T]):
         """A future of ``callback(self)``, which runs when this one is done (at once if it is), in
         the thread that makes it so. What it raises, the new one's ``wait`` raises as a
         ``FutureError``."""
-        child: Future[S] = Future(devices=self.devices)
+        child: Future[S] = Future(devices=self.devices, waits_for=self._waits_for)
 
         def run() -> None:
             try:
@@ -122,7 +135,8 @@ def _of_callback(error: Exception) -> FutureError:
 def collect_all(futures: list[Future]) -> Future[list[Future]]:
     """A future of the list ``futures``, done when all are, or with the exception of the first that
     fails as soon as it does."""
-    out: Future[list[Future]] = Future()
+    causes = [cause for future in futures for cause in future._waits_for]
+    out: Future[list[Future]] = Future(waits_for=causes)
     lock, left, settled = threading.Lock(), len(futures), False
 
     def ended(future: Future) -> None:

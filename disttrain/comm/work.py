@@ -9,14 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..futures import Future
+
 
 class Work:
     """An operation in flight. ``result`` is what it gives (often the array it was called with)."""
 
-    __slots__ = ("_callbacks", "_done", "_error", "_result")
+    __slots__ = ("_callbacks", "_done", "_error", "_future", "_result", "outputs")
 
     def __init__(self) -> None:
         self._done = False
+        self._future: Future | None = None
+        self.outputs: list | None = None  # what a future of it gives, if not the result
         self._error: BaseException | None = None
         self._result: Any = None
         self._callbacks: list[Callable[[Work], None]] = []
@@ -35,9 +39,21 @@ class Work:
         """
         if not self._done:
             self._block(timeout)
+        if self._future is not None:
+            _settle(self._future, self)
         if self._error is not None:
             raise self._error
         return self._result
+
+    def get_future(self) -> Future:
+        """A ``Future`` of the list of results.
+
+        Its callbacks run where this rank waits for it (or asks whether it is done), never in the
+        middle of another call: so what they communicate comes in one order on all ranks.
+        """
+        if self._future is None:
+            self._future = Future(waits_for=[_Drive(self)])
+        return self._future
 
     @property
     def result(self) -> Any:
@@ -72,6 +88,36 @@ class Work:
     def _block(self, timeout: float | None) -> None:
         """Go on until the end."""
         raise NotImplementedError
+
+
+def _settle(future: Future, work: Work) -> None:
+    """Tell the future of a work that has ended."""
+    if future._done:
+        return
+    if work._error is not None:
+        future.set_exception(work._error)
+    else:
+        future.set_result([work._result] if work.outputs is None else work.outputs)
+
+
+class _Drive:
+    """A work as what its future waits for."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+
+    def is_completed(self) -> bool:
+        work = self._work
+        if work.is_completed() and work._future is not None:
+            _settle(work._future, work)
+        return work._done
+
+    def wait(self) -> None:
+        work = self._work
+        if not work._done:
+            work._block(None)
+        if work._future is not None:
+            _settle(work._future, work)
 
 
 class Done(Work):

@@ -44,7 +44,7 @@ from .collectives import (
     send,
     send_object_list,
 )
-from .ddp import DistributedDataParallel
+from .ddp import DistributedDataParallel, GradBucket
 from .state import (
     GroupMember,
     destroy_process_group,

@@ -42,9 +42,13 @@ def _outsider(group: Any) -> bool:
     return group is GroupMember.NON_GROUP_MEMBER
 
 
-def _handed(work: Work | None, async_op: bool) -> Work | None:
+def _handed(work: Work | None, async_op: bool, *outputs: Any) -> Work | None:
     """What PyTorch returns: a Work when asked for one, else None."""
-    return (Done() if work is None else work) if async_op else None
+    if not async_op:
+        return None
+    work = Done() if work is None else work
+    work.outputs = list(outputs)
+    return work
 
 
 def all_reduce(
@@ -55,7 +59,8 @@ def all_reduce(
     if _outsider(group):
         return None
     g = group_or_default(group)
-    return _handed(g.all_reduce(_array("all_reduce", tensor), op, async_op=async_op), async_op)
+    work = g.all_reduce(_array("all_reduce", tensor), op, async_op=async_op)
+    return _handed(work, async_op, tensor)
 
 
 def reduce(
@@ -68,7 +73,7 @@ def reduce(
     g = group_or_default(group)
     root = _root(g, dst, group_dst)
     array = _array("reduce", tensor, g.rank == root)
-    return _handed(g.reduce(array, root, op, async_op=async_op), async_op)
+    return _handed(g.reduce(array, root, op, async_op=async_op), async_op, tensor)
 
 
 def _root(g: ProcessGroup, global_rank: int | None, in_group: int | None) -> int:
@@ -89,7 +94,7 @@ def broadcast(
     g = group_or_default(group)
     root = _root(g, src, group_src)
     array = _array("broadcast", tensor, g.rank != root)
-    return _handed(g.broadcast(array, root, async_op=async_op), async_op)
+    return _handed(g.broadcast(array, root, async_op=async_op), async_op, tensor)
 
 
 def all_gather(
@@ -102,7 +107,7 @@ def all_gather(
     g = group_or_default(group)
     outs = _arrays("all_gather", tensor_list, True)
     work = g.all_gather(outs, _array("all_gather", tensor, False), async_op=async_op)
-    return _handed(work, async_op)
+    return _handed(work, async_op, *tensor_list)
 
 
 def all_gather_into_tensor(
@@ -115,7 +120,8 @@ def all_gather_into_tensor(
     g = group_or_default(group)
     out = _array("all_gather_into_tensor", output_tensor)
     given = _array("all_gather_into_tensor", input_tensor, False)
-    return _handed(g.all_gather_single(out, given, async_op=async_op), async_op)
+    work = g.all_gather_single(out, given, async_op=async_op)
+    return _handed(work, async_op, output_tensor)
 
 
 all_gather_single = all_gather_into_tensor
@@ -131,7 +137,7 @@ def reduce_scatter(
     g = group_or_default(group)
     ins = _arrays("reduce_scatter", input_list, False)
     work = g.reduce_scatter(_array("reduce_scatter", output), ins, op, async_op=async_op)
-    return _handed(work, async_op)
+    return _handed(work, async_op, output)
 
 
 def reduce_scatter_tensor(
@@ -144,7 +150,8 @@ def reduce_scatter_tensor(
     g = group_or_default(group)
     out = _array("reduce_scatter_tensor", output)
     given = _array("reduce_scatter_tensor", input, False)
-    return _handed(g.reduce_scatter_single(out, given, op, async_op=async_op), async_op)
+    work = g.reduce_scatter_single(out, given, op, async_op=async_op)
+    return _handed(work, async_op, output)
 
 
 reduce_scatter_single = reduce_scatter_tensor
@@ -176,7 +183,7 @@ def all_to_all_single(
         _array("all_to_all_single", output), _array("all_to_all_single", input, False),
         output_split_sizes, input_split_sizes, async_op=async_op,
     )  # fmt: skip
-    return _handed(work, async_op)
+    return _handed(work, async_op, output)
 
 
 def gather(
@@ -192,7 +199,7 @@ def gather(
         raise ConfigError("gather: gather_list is needed on the destination rank")
     outs = _arrays("gather", gather_list, True) if g.rank == root and gather_list else None
     work = g.gather(_array("gather", tensor, False), outs, root, async_op=async_op)
-    return _handed(work, async_op)
+    return _handed(work, async_op, *(gather_list or ()))
 
 
 def scatter(
@@ -208,7 +215,7 @@ def scatter(
         raise ConfigError("scatter: scatter_list is needed on the source rank")
     ins = _arrays("scatter", scatter_list, False) if g.rank == root and scatter_list else None
     work = g.scatter(_array("scatter", tensor), ins, root, async_op=async_op)
-    return _handed(work, async_op)
+    return _handed(work, async_op, tensor)
 
 
 def barrier(
@@ -238,7 +245,7 @@ def all_reduce_coalesced(
         return None
     arrays = _arrays("all_reduce_coalesced", tensors, True)
     work = group_or_default(group).all_reduce_coalesced(arrays, op, async_op=async_op)
-    return _handed(work, async_op)
+    return _handed(work, async_op, *tensors)
 
 
 def all_gather_coalesced(

@@ -1,8 +1,8 @@
-"""Which gradients travel together: a pure function from parameters' sizes to a plan.
+"""Which gradients travel together: pure functions from parameters' sizes to a plan.
 
-Li et al., PyTorch Distributed (VLDB 2020), section 3.2.3: buckets in reverse order of definition,
-because gradients become ready in about that order; the first one small, so that communication
-starts early. Knows no tensor and no group.
+Li et al., PyTorch Distributed (VLDB 2020), section 3.2.3: buckets in the order in which gradients
+become ready, guessed at first to be the reverse order of definition; the first one small, so that
+communication starts early. Knows no tensor and no group.
 """
 
 from __future__ import annotations
@@ -56,15 +56,27 @@ class Bucket:
 def plan_buckets(
     params: Sequence[ParamMeta], cap_bytes: int, first_cap_bytes: int
 ) -> tuple[Bucket, ...]:
-    """Buckets of one dtype each, at most about their cap, last-defined parameters first.
+    """Buckets of one dtype each, at most about their cap, last-defined parameters first."""
+    return plan_in_order(params, range(len(params) - 1, -1, -1), cap_bytes, first_cap_bytes)
 
-    A bucket is closed once it holds its cap or more. ``first_cap_bytes`` limits the bucket that is
-    launched first.
+
+def plan_in_order(
+    params: Sequence[ParamMeta],
+    order: Sequence[int],
+    cap_bytes: int,
+    first_cap_bytes: int,
+    align: int = ALIGN,
+) -> tuple[Bucket, ...]:
+    """Buckets for gradients that become ready in ``order`` (a permutation of the parameters).
+
+    A bucket is closed once it holds its cap or more; ``first_cap_bytes`` limits the one that is
+    launched first. Buckets come in the order in which their last gradient does. Gradients begin at
+    multiples of ``align`` bytes.
     """
     open_: dict[np.dtype, list[int]] = {}
     sizes: dict[np.dtype, int] = {}
     closed: list[list[int]] = []
-    for i in reversed(range(len(params))):
+    for i in order:
         kind = params[i].dtype
         open_.setdefault(kind, []).append(i)
         sizes[kind] = sizes.get(kind, 0) + params[i].numel * kind.itemsize
@@ -73,13 +85,14 @@ def plan_buckets(
             closed.append(open_.pop(kind))
             sizes[kind] = 0
     closed.extend(open_.values())
-    closed.sort(key=lambda members: -members[0])
-    return tuple(_lay_out(params, members) for members in closed)
+    turn = {i: n for n, i in enumerate(order)}
+    closed.sort(key=lambda members: turn[members[-1]])
+    return tuple(_lay_out(params, members, align) for members in closed)
 
 
-def _lay_out(params: Sequence[ParamMeta], members: list[int]) -> Bucket:
+def _lay_out(params: Sequence[ParamMeta], members: list[int], align: int) -> Bucket:
     kind = params[members[0]].dtype
-    step = max(ALIGN // kind.itemsize, 1)
+    step = max(align // kind.itemsize, 1)
     slots, offset = [], 0
     for i in members:
         slots.append(Slot(i, offset, params[i].numel))

@@ -6,21 +6,20 @@ The forward only notes that a backward will come; the work is done by hooks on t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import weakref
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
-from ... import context, nn, tree
+from ... import context, nn
 from ...core.tensor import Tensor
-from ...errors import AutogradError, CollectiveMismatch
-from .. import objects
+from ...errors import AutogradError, ConfigError
 from ..state import group_or_default
-from .buckets import ParamMeta, plan_buckets
-from .reducer import Reducer
+from .alike import MIB, broadcast_coalesced, check_alike
+from .buckets import ParamMeta
+from .messages import Messages
+from .reducer import SYNCING, Hook, Reducer, Settings
 
-MIB = 1 << 20
 DEFAULT_CAP_MB = 25
 FIRST_CAP_MB = 1
 
@@ -33,8 +32,14 @@ class DistributedDataParallel(nn.Module):
     ranks, bucket by bucket (``bucket_cap_mb``), while the rest of backward still runs. After it
     every rank holds the same ``.grad``.
 
-    ``find_unused_parameters``: allow parameters that a forward does not use. ``broadcast_buffers``:
-    take rank 0's buffers before each forward. ``gradient_as_bucket_view`` is always so here.
+    ``find_unused_parameters``: allow parameters that a forward does not use. ``static_graph``: the
+    graph is the same in each iteration; then a parameter may be used by several parts that are
+    checkpointed. ``broadcast_buffers``: take rank 0's buffers before each forward.
+
+    A gradient lies in its bucket in any case. With ``gradient_as_bucket_view=False`` that cannot be
+    seen: a gradient that the program has kept is not written over when the next one comes, and a
+    tensor that it has put into ``.grad`` receives the average. With True the first is not so, as in
+    PyTorch. ``device_ids`` and ``output_device`` are accepted for modules on one device.
 
     Raises ``AutogradError`` without trainable parameters, ``CollectiveMismatch`` (on every rank)
     when the ranks hold different ones.
@@ -43,7 +48,7 @@ class DistributedDataParallel(nn.Module):
     def __init__(
         self,
         module: nn.Module,
-        device_ids: Any = None,
+        device_ids: Sequence[Any] | None = None,
         output_device: Any = None,
         dim: int = 0,
         broadcast_buffers: bool = True,
@@ -52,16 +57,31 @@ class DistributedDataParallel(nn.Module):
         bucket_cap_mb: float | None = None,
         find_unused_parameters: bool = False,
         check_reduction: bool = False,
-        gradient_as_bucket_view: bool = True,
+        gradient_as_bucket_view: bool = False,
         static_graph: bool = False,
     ) -> None:
         super().__init__()
+        if device_ids is not None and len(device_ids) > 1:
+            raise ConfigError(
+                f"DistributedDataParallel: device_ids={list(device_ids)} was given; needed is at "
+                "most one device; start one rank for each"
+            )
         self.module = module
-        self.process_group = group_or_default(process_group)
+        self.dim, self.device_ids, self.output_device = dim, device_ids, output_device
         self.broadcast_buffers = broadcast_buffers
         self.find_unused_parameters = find_unused_parameters
+        self.gradient_as_bucket_view = gradient_as_bucket_view
+        self.static_graph = static_graph
+        self.bucket_cap_mb = bucket_cap_mb
         self.require_backward_grad_sync = True
-        named = [(n, p) for n, p in module.named_parameters() if p.requires_grad]
+        self.require_forward_param_sync = True
+        self.parameters_to_ignore = set(getattr(module, IGNORED, ()))
+        self._build(group_or_default(process_group), init_sync)
+
+    def _build(self, group: Any, init_sync: bool) -> None:
+        """Make what belongs to this process: the group and the reducer."""
+        self.__dict__["process_group"] = group
+        named = self._trained()
         if not named:
             raise AutogradError(
                 "DistributedDataParallel: the module has no parameter that requires grad; there is "
@@ -69,38 +89,94 @@ class DistributedDataParallel(nn.Module):
             )
         metas = [ParamMeta(n, tuple(p.shape), p.array.dtype) for n, p in named]
         if init_sync:
-            self._check_alike(metas)
+            check_alike(group, metas)
             self._sync_state()
-        cap = int((DEFAULT_CAP_MB if bucket_cap_mb is None else bucket_cap_mb) * MIB)
-        first = min(cap, FIRST_CAP_MB * MIB) if bucket_cap_mb is None else cap
-        plan = plan_buckets(metas, cap, first)
-        self.__dict__["reducer"] = Reducer(
-            [p for _, p in named], metas, plan, self.process_group, find_unused_parameters,
-            lambda: self.require_backward_grad_sync,
+        cap_mb = DEFAULT_CAP_MB if self.bucket_cap_mb is None else self.bucket_cap_mb
+        cap = int(cap_mb * MIB)
+        first = min(cap, FIRST_CAP_MB * MIB) if self.bucket_cap_mb is None else cap
+        settings = Settings(cap, first, self.find_unused_parameters, self.gradient_as_bucket_view)
+        me = weakref.ref(self)
+        reducer = Reducer(
+            [p for _, p in named], metas, group, settings,
+            lambda: getattr(me(), "require_backward_grad_sync", True),
+            Messages(self.module, metas, group), self.static_graph,
         )  # fmt: skip
+        self.__dict__["reducer"] = reducer
+        self.__dict__["_end"] = weakref.finalize(self, reducer.detach)
 
-    def _check_alike(self, metas: list[ParamMeta]) -> None:
-        """Every rank holds the same parameters, or the same error goes up on every rank."""
-        mine = [f"{m.name}: {m.dtype}{list(m.shape)}" for m in metas]
-        everyone = objects.all_gather(self.process_group, mine)
-        for rank, theirs in enumerate(everyone):
-            if theirs == everyone[0]:
-                continue
-            pairs = zip(everyone[0], theirs, strict=False)
-            first = next(((a, b) for a, b in pairs if a != b), None)
-            difference = (
-                f"rank 0 has {len(everyone[0])} parameters, rank {rank} has {len(theirs)}"
-                if first is None
-                else f"rank 0 has {first[0]}, rank {rank} has {first[1]}"
-            )
-            raise CollectiveMismatch(
-                f"DistributedDataParallel: the ranks hold different models: {difference}; build "
-                "the same module on every rank"
-            )
+    def _trained(self) -> list[tuple[str, Tensor]]:
+        """The parameters whose gradients are averaged; a shared one once."""
+        return [
+            (n, p)
+            for n, p in self.module.named_parameters()
+            if p.requires_grad and n not in self.parameters_to_ignore
+        ]
+
+    def _buffers_to_sync(self) -> list[Tensor]:
+        """Collected anew each time: programs assign buffers."""
+        ignored = self.parameters_to_ignore
+        return [b for n, b in self.module.named_buffers() if n not in ignored]
 
     def _sync_state(self) -> None:
-        tensors = [*self.module.parameters(), *self.module.buffers()]
-        broadcast_coalesced(self.process_group, tensors)
+        ignored = self.parameters_to_ignore
+        params = [p for n, p in self.module.named_parameters() if n not in ignored]
+        broadcast_coalesced(self.process_group, [*params, *self._buffers_to_sync()])
+
+    @staticmethod
+    def _set_params_and_buffers_to_ignore_for_model(
+        module: nn.Module, params_and_buffers_to_ignore: Sequence[str]
+    ) -> None:
+        """Before wrapping ``module``: leave these (by their full names in it) alone."""
+        module.__dict__[IGNORED] = set(params_and_buffers_to_ignore)
+
+    def _set_static_graph(self) -> None:
+        """As ``static_graph=True``; before the first forward."""
+        if self.reducer.steps:
+            raise AutogradError(
+                "DistributedDataParallel: static_graph can only be set before training starts; "
+                "pass static_graph=True when the module is wrapped"
+            )
+        self.static_graph = self.reducer.static = True
+
+    @property
+    def _module_copies(self) -> list[nn.Module]:
+        return [self.module]
+
+    # --- copies ---------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy makes its own reducer, over the default group."""
+        left = ("process_group", "reducer", "_end")
+        return {k: v for k, v in self.__dict__.items() if k not in left}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.require_backward_grad_sync = self.require_forward_param_sync = True
+        self._build(group_or_default(None), init_sync=False)
+
+    # --- communication hooks --------------------------------------------------------------------
+
+    def register_comm_hook(self, state: Any, hook: Hook) -> None:
+        """Let ``hook(state, bucket)`` reduce the gradients instead of an average over all ranks.
+
+        It gets a ``GradBucket`` whose gradients were not divided by anything, and returns a
+        ``Future`` of a tensor with as many elements. Once, and before the first backward.
+        """
+        if not callable(hook):
+            raise TypeError("Communication hook must be callable.")
+        if self.reducer.hook is not None:
+            raise ConfigError(
+                "DistributedDataParallel: register_comm_hook can only be called once, and a hook "
+                f"is registered already: {self.reducer.hook[0]}"
+            )
+        if self.reducer.steps:
+            raise ConfigError(
+                "DistributedDataParallel: register_comm_hook must be called before the first "
+                "backward"
+            )
+        self.reducer.register_hook(state, hook)
+
+    # --- iterations -----------------------------------------------------------------------------
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -114,52 +190,31 @@ class DistributedDataParallel(nn.Module):
             self.require_backward_grad_sync = before
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        sync = self.require_backward_grad_sync
+        reducer = self.reducer
         recording = context.thread.grad_enabled
-        if recording and self.reducer.begun:
-            raise self.reducer.broken_off()
-        if recording and sync and self.broadcast_buffers and self.process_group.size > 1:
-            buffers = list(self.module.buffers())
+        if recording and reducer.phase == SYNCING and context.thread.walk is None:
+            raise reducer.messages.broken_off(reducer.next, len(reducer.buckets))
+        sync = recording and self.require_backward_grad_sync
+        if sync and reducer.arrivals is not None:
+            reducer.rebuild()
+        if self.broadcast_buffers and self.require_forward_param_sync:
+            self._sync_buffers()
+        outputs = self.module(*inputs, **kwargs)
+        if sync:
+            reducer.prepare(outputs)
+        if self.require_forward_param_sync is not sync:
+            self.require_forward_param_sync = sync
+        return outputs
+
+    def _sync_buffers(self) -> None:
+        if self.process_group.size > 1:
+            buffers = self._buffers_to_sync()
             if buffers:
                 broadcast_coalesced(self.process_group, buffers)
-        outputs = self.module(*inputs, **kwargs)
-        if recording:
-            found = [t for t in tree.leaves(outputs) if isinstance(t, Tensor)]
-            self.reducer.prepare(found, sync)
-        return outputs
 
     def close(self) -> None:
         """Give the module's gradients back their ordinary accumulation."""
         self.reducer.detach()
 
 
-def broadcast_coalesced(group: Any, tensors: list[Tensor], chunk_bytes: int = 250 * MIB) -> None:
-    """Give every rank of ``group`` its first rank's values, few large messages instead of many."""
-    if group.size == 1:
-        return
-    by_type: dict[np.dtype, list[Tensor]] = {}
-    for t in tensors:
-        by_type.setdefault(t.array.dtype, []).append(t)
-    for kind, members in by_type.items():
-        batch: list[Tensor] = []
-        size = 0
-        for t in members:
-            batch.append(t)
-            size += t.array.nbytes
-            if size >= chunk_bytes:
-                _broadcast_batch(group, kind, batch)
-                batch, size = [], 0
-        if batch:
-            _broadcast_batch(group, kind, batch)
-
-
-def _broadcast_batch(group: Any, kind: np.dtype, batch: list[Tensor]) -> None:
-    flat = np.concatenate([t.array.reshape(-1) for t in batch])
-    group.broadcast(flat, 0)
-    if group.rank == 0:
-        return
-    start = 0
-    for t in batch:
-        n = t.array.size
-        t.array[...] = flat[start : start + n].reshape(t.array.shape)
-        start += n
+IGNORED = "_ddp_params_and_buffers_to_ignore"

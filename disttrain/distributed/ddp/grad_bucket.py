@@ -1,0 +1,74 @@
+"""What a communication hook is given: the gradients of one bucket. Knows no reducer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...core.tensor import Tensor, wrap
+from ...errors import DTypeError, ShapeError
+from .buckets import Bucket
+
+
+class GradBucket:
+    """Gradients that are reduced together, one behind the other in one flat tensor."""
+
+    def __init__(
+        self, plan: Bucket, index: int, last: bool, flat: np.ndarray, params: Sequence[Tensor]
+    ) -> None:
+        self._plan, self._index, self._last = plan, index, last
+        self._flat = flat
+        self._buffer = wrap(flat)
+        self._params = list(params)
+
+    def __repr__(self) -> str:
+        return f"GradBucket(index={self._index}, {len(self._params)} parameters)"
+
+    def index(self) -> int:
+        """Its number among the buckets of an iteration, in the order of reduction."""
+        return self._index
+
+    def is_last(self) -> bool:
+        """Whether no bucket comes after it in this iteration."""
+        return self._last
+
+    def buffer(self) -> Tensor:
+        """The flat 1-D tensor of all gradients; not divided by anything."""
+        return self._buffer
+
+    def gradients(self) -> list[Tensor]:
+        """Each parameter's gradient: a view of the buffer, in the parameter's shape."""
+        pairs = zip(self._plan.slots, self._params, strict=True)
+        flat: Any = self._buffer
+        return [flat[s.offset : s.offset + s.numel].view(p.shape) for s, p in pairs]
+
+    def parameters(self) -> list[Tensor]:
+        """The parameters, in the order of ``gradients``."""
+        return list(self._params)
+
+    def set_buffer(self, tensor: Tensor) -> None:
+        """Replace the values of the buffer by those of ``tensor``, of as many elements."""
+        fill(self._flat, tensor, "GradBucket.set_buffer")
+        if self._buffer._st is not None:
+            self._buffer._st.version += 1
+
+
+def fill(flat: np.ndarray, tensor: Tensor, where: str) -> None:
+    """``flat`` gets the values of ``tensor``, which may be ``flat`` itself."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{where}: a Tensor is needed, {type(tensor).__name__} was given")
+    given = tensor.array
+    if given is flat:
+        return
+    if given.size != flat.size:
+        raise ShapeError(
+            f"{where}: a tensor of {given.size} elements was given; the bucket has {flat.size}; "
+            "give one value for each of its elements"
+        )
+    if not np.can_cast(given.dtype, flat.dtype, "same_kind") and given.dtype.kind != "V":
+        raise DTypeError(
+            f"{where}: a tensor of {given.dtype.name} was given for a bucket of {flat.dtype.name}"
+        )
+    np.copyto(flat, given.reshape(-1), casting="unsafe")

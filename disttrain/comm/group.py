@@ -96,6 +96,10 @@ class ProcessGroup:
         raw = self.transport.allocate(count * dtype.itemsize)
         return raw[: count * dtype.itemsize].view(dtype).reshape(shape)
 
+    def labelled(self, verb: str, array: Any, op: Any, label: tuple, shown: str) -> Any:
+        """The header of a call on ``array`` in which ``label`` must agree between ranks."""
+        return self._calls.get(verb, array, op=op, sizes=label, shown=(("of", shown),))
+
     # -- collectives --------------------------------------------------------------------------
 
     def all_reduce(

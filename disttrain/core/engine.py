@@ -122,6 +122,13 @@ class Walk:
         """Whether this walk comes to ``node``."""
         return node in self.pending and (self.needed is None or node in self.needed)
 
+    def mark(self, node: Any) -> None:
+        """Run ``node``, which nothing leads to, when all that has a higher ``seq`` is done."""
+        self.grads[node] = ()
+        if self.needed is not None:
+            self.needed[node] = True
+        self._push(node)
+
     def _push(self, node: Any) -> None:
         heapq.heappush(self.ready, (-node.seq, self.turn(), node))
 

@@ -1,5 +1,8 @@
 """Sharded data parallelism: units whose parameters live in shards and are gathered to compute."""
 
+from .fully_shard import fully_shard
+from .module import FSDPModule, UnshardHandle, register_fsdp_forward_method
+from .precision import CPUOffloadPolicy, DiskOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
 from .settings import (
     BackwardPrefetch,
     CPUOffload,

@@ -1,0 +1,129 @@
+"""``fully_shard``: parameters become shards, modules become ``FSDPModule``s."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ... import nn
+from ...comm.group import ProcessGroup
+from ...errors import ConfigError
+from ..state import group_or_default
+from .members import Choices, Member, Sharding
+from .module import SLOT, FSDPModule, Place
+from .params import is_sharded
+from .precision import MixedPrecisionPolicy, OffloadPolicy
+from .unit import Unit
+
+
+def fully_shard(
+    module: Any,
+    *,
+    mesh: Any = None,
+    reshard_after_forward: bool | int | None = None,
+    shard_placement_fn: Callable[[Any], Any] | None = None,
+    mp_policy: MixedPrecisionPolicy | None = None,
+    offload_policy: OffloadPolicy | None = None,
+    ignored_params: set | None = None,
+) -> Any:
+    """Shard the parameters of ``module`` (or of a list of modules, which then share one unit) that
+    no call below it has taken. Call it bottom-up; make the optimizer afterwards.
+
+    ``mesh``: a device mesh (one dimension: shards; two: replicas x shards), a process group, or
+    None for the default group. ``reshard_after_forward``: whether the weights are dropped after
+    forward and gathered again in backward (None: yes, except for the root's; a number: keep them
+    on groups of so many ranks). ``shard_placement_fn(param)``: ``Shard(dim)`` or None for dim 0.
+    Gives back its argument, whose class is now ``FSDP<Class>``.
+    """
+    modules = list(module) if isinstance(module, (list, tuple)) else [module]
+    _check_modules(modules)
+    sharding = sharding_of(mesh)
+    if isinstance(reshard_after_forward, int) and not isinstance(reshard_after_forward, bool):
+        _check_smaller(reshard_after_forward, sharding.world)
+    ignored = set() if ignored_params is None else set(ignored_params)
+    members = _members(modules, ignored, shard_placement_fn)
+    choices = Choices(reshard_after_forward=reshard_after_forward)
+    unit = Unit(modules, members, sharding, mp_policy or MixedPrecisionPolicy(), choices)
+    for m in modules:
+        m.__dict__[SLOT] = Place(unit, m)
+        m.__class__ = _sharded_class(type(m))
+    return module
+
+
+def sharding_of(mesh: Any) -> Sharding:
+    """The groups that ``mesh`` means."""
+    if mesh is None or isinstance(mesh, ProcessGroup) or not hasattr(mesh, "ndim"):
+        return Sharding(group_or_default(mesh))
+    if mesh.ndim == 1:
+        return Sharding(mesh.get_group(0), mesh=mesh)
+    if mesh.ndim == 2:
+        return Sharding(mesh.get_group(1), mesh.get_group(0), mesh)
+    raise ValueError(
+        f"fully_shard expects a 1D or 2D DeviceMesh but got {mesh}: one dimension of shards, or "
+        "replicas x shards"
+    )
+
+
+def _check_modules(modules: list[Any]) -> None:
+    for m in modules:
+        if isinstance(m, (nn.ModuleList, nn.ModuleDict)):
+            raise ValueError(
+                f"fully_shard does not support containers that do not implement forward: {m}"
+            )
+        if not isinstance(m, nn.Module):
+            raise TypeError(f"fully_shard: {type(m).__name__} was given; needed is a Module")
+        if SLOT in m.__dict__:
+            raise AssertionError(
+                f"fully_shard: it was called on this {type(m).__name__} before; each distinct "
+                "module takes it once"
+            )
+
+
+def _check_smaller(size: int, world: int) -> None:
+    if size < 1 or world % size or size == world:
+        raise ValueError(
+            f"If passing reshard_after_forward as an int, it should be a factor of {world} that is "
+            f"neither 1 nor {world}, not {size}"
+        )
+
+
+def _members(modules: list[Any], ignored: set, placement: Callable | None) -> list[Member]:
+    """The parameters below ``modules`` that are not taken yet, each with all its places."""
+    known: dict[int, Member] = {}
+    for k, top in enumerate(modules):
+        for prefix, m in top.named_modules():
+            for name, p in m._parameters.items():
+                if p is None or p in ignored:
+                    continue
+                if is_sharded(p):
+                    continue
+                path = ".".join(x for x in (str(k) if k else "", prefix, name) if x)
+                member = known.setdefault(id(p), Member(path, [], p))
+                if (m, name) not in member.places:
+                    member.places.append((m, name))
+    members = list(known.values())
+    if placement is not None:
+        for member in members:
+            member.dim = _dim(member, placement(member.sharded))
+    return members
+
+
+def _dim(member: Member, chosen: Any) -> int:
+    if chosen is None:
+        return 0
+    dim = getattr(chosen, "dim", None)
+    if not isinstance(dim, int):
+        raise ConfigError(
+            f"fully_shard: shard_placement_fn gave {chosen!r} for {member.name!r}; needed is "
+            "Shard(dim) or None"
+        )
+    return dim + member.sharded.ndim if dim < 0 else dim
+
+
+def _sharded_class(kind: type) -> type:
+    """``FSDP<Class>``, made once per class."""
+    found = kind.__dict__.get("_fsdp_class")
+    if found is None:
+        found = type(f"FSDP{kind.__name__}", (FSDPModule, kind), {"__module__": kind.__module__})
+        kind._fsdp_class = found  # type: ignore[attr-defined]
+    return found

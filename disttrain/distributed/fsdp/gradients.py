@@ -1,0 +1,164 @@
+"""A unit's gradients: deposited by backward, reduced to shards, added to ``.grad``.
+
+Every leaf stores its gradient straight into the ranks' blocks in memory that peers can read, so a
+full gradient does not live longer than the operation that made it. Which parameters have received
+one anywhere travels with the sums, so that those that have not keep ``.grad`` as it is.
+Knows arrays and members; when to reduce is the unit's affair.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from ...comm.blocks import Blocks
+from ...comm.reduce_ops import ReduceOp, premul_sum
+from ...core import wrap
+from .layout import BlockLayout, chunks_of, place, plan_block, shard_of
+from .members import Choices, Member, Sharding
+from .params import receive_gradient
+
+
+class Pool:
+    """Memory for full gradients that a root's units take turns to use."""
+
+    def __init__(self) -> None:
+        self._free: dict[tuple[int, Any], list[np.ndarray]] = {}
+
+    def take(self, group: Any, numel: int, kind: np.dtype) -> np.ndarray:
+        free = self._free.get((numel, kind))
+        if free:
+            return free.pop()
+        flat = group.empty(numel, kind)
+        flat.fill(0)  # what pads the chunks is summed too
+        return flat
+
+    def give(self, flat: np.ndarray) -> None:
+        self._free.setdefault((flat.size, flat.dtype), []).append(flat)
+
+
+class Gradients:
+    """The gradients of the trained members of a unit that are reduced in one type."""
+
+    def __init__(
+        self,
+        members: list[Member],
+        sharding: Sharding,
+        kind: np.dtype,
+        choices: Choices,
+        blocks: Blocks,
+        pool: Pool,
+    ) -> None:
+        self.members, self.sharding, self.kind = members, sharding, kind
+        self.choices, self.blocks, self.pool = choices, blocks, pool
+        shapes = [(m.name, m.layout.shape, m.layout.dim) for m in members]
+        self.layout: BlockLayout = plan_block(shapes, sharding.world, kind.itemsize)
+        self.buffer: np.ndarray | None = None
+        self.has = [False] * len(members)
+        self._targets: dict[int, list[np.ndarray]] = {}
+        self._own: np.ndarray | None = None  # the last reduced block, used again when nobody has it
+        self._flying: tuple | None = None
+        self.partial: np.ndarray | None = None  # summed over shards, not yet over replicas
+
+    def deposit(self, i: int, array: np.ndarray) -> None:
+        """Write (or add) member ``i``'s full gradient."""
+        if self.buffer is None:
+            self.buffer = self.pool.take(self.sharding.group, self._size(), self.kind)
+        targets = self._targets.get(id(self.buffer))
+        if targets is None:
+            targets = self._make_targets(self.buffer)
+        place(array, targets[i], self.layout.params[i], self.has[i])
+        self.has[i] = True
+
+    def _size(self) -> int:
+        return self.layout.flagged * self.sharding.world
+
+    def _make_targets(self, buffer: np.ndarray) -> list[np.ndarray]:
+        size = self.layout.flagged
+        targets = [chunks_of(buffer, p, size) for p in self.layout.params]
+        self._targets[id(buffer)] = targets  # the views keep the buffer, so its id is its own
+        return targets
+
+    def launch(self) -> None:
+        """Begin to reduce what was deposited; members without a gradient count as zeros."""
+        if self.buffer is None:
+            self.buffer = self.pool.take(self.sharding.group, self._size(), self.kind)
+        buffer, self.buffer = self.buffer, None
+        targets = self._targets.get(id(buffer)) or self._make_targets(buffer)
+        for i, has in enumerate(self.has):
+            if not has:
+                targets[i].fill(0)
+        blocks = buffer.reshape(self.sharding.world, -1)
+        blocks[:, self.layout.numel : self.layout.numel + len(self.has)] = self.has
+        self.has = [False] * len(self.members)
+        out = self._out()
+        work = self.blocks.reduce(out, buffer, self._op(), async_op=True)
+        self._flying = (buffer, out, work)
+
+    def _op(self) -> ReduceOp:
+        factor = self.choices.divide_factor
+        if factor is None and not self.choices.force_sum:
+            return ReduceOp.AVG
+        return premul_sum(1.0 / (factor or self.sharding.total))
+
+    def _out(self) -> np.ndarray:
+        """The reduced block: last time's memory where no gradient lies in it any more."""
+        own = self._own
+        if own is not None and sys.getrefcount(own) <= 3:
+            return own
+        self._own = np.empty(self.layout.flagged, self.kind)
+        return self._own
+
+    def land(self) -> None:
+        """Wait for the reduction, and add the shards of gradients to ``.grad``."""
+        if self._flying is None:
+            return
+        buffer, out, work = self._flying
+        if work is not None:
+            work.wait()
+        self._flying = None
+        self.pool.give(buffer)
+        if self.sharding.replicas is not None and not self._over_replicas(out):
+            return
+        if self.choices.all_reduce_hook is not None:
+            self.choices.all_reduce_hook(wrap(out[: self.layout.numel]))
+        self._store(out)
+
+    def _over_replicas(self, out: np.ndarray) -> bool:
+        """Sum over the replicas; False where that is to be done by a later backward."""
+        if self.partial is not None:
+            np.add(out, self.partial, out=out)
+            self.partial = None
+        if not self.choices.all_reduce:
+            self.partial = out.copy()
+            return False
+        plain = self.choices.divide_factor is None and not self.choices.force_sum
+        self.sharding.replicas.all_reduce(out, ReduceOp.AVG if plain else ReduceOp.SUM)  # type: ignore[union-attr]
+        return True
+
+    def _store(self, out: np.ndarray) -> None:
+        rank, first = self.sharding.rank, self.layout.numel
+        used = out[first : first + len(self.members)].tolist()
+        for layout, member, flag in zip(self.layout.params, self.members, used, strict=True):
+            if flag:
+                shard = shard_of(out, layout, rank)
+                kind = member.sharded.array.dtype
+                receive_gradient(
+                    member.sharded, shard if shard.dtype == kind else shard.astype(kind)
+                )
+
+    def discard(self) -> None:
+        """Forget everything that has not reached ``.grad``."""
+        if self._flying is not None:
+            buffer, _, work = self._flying
+            if work is not None:
+                work.wait()
+            self._flying = None
+            self.pool.give(buffer)
+        if self.buffer is not None:
+            self.pool.give(self.buffer)
+            self.buffer = None
+        self.has = [False] * len(self.members)
+        self.partial = None

@@ -1,0 +1,266 @@
+"""``FSDPModule``: the class that modules get from ``fully_shard``, and what users can tell it.
+
+Its call gathers the unit's weights, runs the module's own call with its hooks, and gives them up.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ... import nn, tree
+from ...context import thread
+from ...core import Tensor, dtypes
+from .precision import numpy_type
+from .root import Root, add_exits
+from .unit import Unit
+
+SLOT = "_fsdp"
+
+
+class Place:
+    """What a module of ``fully_shard`` knows: its unit (none where it has no parameters of its
+    own), and whether its call begins or ends the calls of the unit's modules."""
+
+    def __init__(self, unit: Unit, module: Any) -> None:
+        self.unit, self.module = unit, module
+        self.root: Root | None = None
+        self.call: Any = None
+        self.opens = unit.modules[0] is module
+        self.closes = unit.modules[-1] is module
+
+
+class UnshardHandle:
+    """What ``unshard(async_op=True)`` gives."""
+
+    def __init__(self, unit: Unit | None) -> None:
+        self._unit = unit
+
+    def wait(self) -> None:
+        """Until the full weights are there; the module holds them from then on."""
+        if self._unit is not None:
+            self._unit.wait()
+            self._unit.show()
+            self._unit = None
+
+
+class FSDPModule(nn.Module):
+    """A module whose parameters are shards outside of its forward."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return around(self, super().__call__, args, kwargs)
+
+    def __deepcopy__(self, memo: dict) -> Any:
+        raise AssertionError(
+            "FSDP does not support deepcopy: shards belong to a group. Copy the module before "
+            "fully_shard, or build it again and load a state dict"
+        )
+
+    # --- weights ------------------------------------------------------------------------------
+    def unshard(self, async_op: bool = False) -> UnshardHandle | None:
+        """Gather the unit's full weights; the module holds them until ``reshard()``."""
+        prepare(self)
+        unit = self._unit()
+        unit.unshard(async_op)
+        handle = UnshardHandle(unit)
+        if async_op:
+            return handle
+        handle.wait()
+        return None
+
+    def reshard(self) -> None:
+        """Drop the unit's full weights; the module holds the shards."""
+        self._unit().reshard()
+
+    def reset_iter_state(self) -> None:
+        """After an exception in the middle of a step: forget its gradients and drop all weights."""
+        prepare(self)
+        self._root().reset()
+
+    # --- choices ------------------------------------------------------------------------------
+    def set_requires_gradient_sync(
+        self, requires_gradient_sync: bool, *, recurse: bool = True
+    ) -> None:
+        """Whether backward reduces gradients. Without, full gradients accumulate in memory."""
+        self._choose(recurse, sync=bool(requires_gradient_sync))
+
+    def set_requires_all_reduce(self, requires_all_reduce: bool, *, recurse: bool = True) -> None:
+        """Whether backward reduces over the replicas (of a two-dimensional mesh), too."""
+        self._choose(recurse, all_reduce=bool(requires_all_reduce))
+
+    def set_is_last_backward(self, is_last_backward: bool) -> None:
+        """Whether the next backward waits in the end for all reductions."""
+        self._choose(True, last_backward=bool(is_last_backward))
+
+    def set_reshard_after_forward(self, reshard_after_forward: bool, recurse: bool = True) -> None:
+        """Whether the unit drops its weights after forward and gathers them again in backward."""
+        if not isinstance(reshard_after_forward, bool):
+            raise ValueError(
+                f"set_reshard_after_forward: {reshard_after_forward!r} was given; needed is a bool"
+            )
+        self._choose(recurse, reshard_after_forward=reshard_after_forward)
+
+    def set_reshard_after_backward(
+        self, reshard_after_backward: bool, *, recurse: bool = True
+    ) -> None:
+        """Whether the unit drops its weights after backward."""
+        self._choose(recurse, reshard_after_backward=bool(reshard_after_backward))
+
+    def set_reduce_scatter_unused_params(self, enabled: bool, *, recurse: bool = True) -> None:
+        """Parameters without a gradient take part in reductions as zeros here in any case."""
+        self._choose(recurse, reduce_unused=bool(enabled))
+
+    def set_unshard_in_backward(self, unshard_in_backward: bool) -> None:
+        """Whether backward gathers this unit's weights: not needed where no operation of its
+        backward reads them (an embedding)."""
+        self._choose(False, unshard_in_backward=bool(unshard_in_backward))
+
+    def set_gradient_divide_factor(self, factor: float) -> None:
+        """Divide summed gradients by ``factor``, not by the number of ranks."""
+        self._choose(False, divide_factor=float(factor))
+
+    set_reduce_scatter_divide_factor = set_gradient_divide_factor
+
+    def set_force_sum_reduction_for_comms(self, enable: bool) -> None:
+        """Scale gradients by a factor instead of taking the mean."""
+        self._choose(False, force_sum=bool(enable))
+
+    def set_modules_to_forward_prefetch(self, modules: list[FSDPModule]) -> None:
+        """Begin to gather these modules' weights when this one's forward begins."""
+        self._choose(False, forward_prefetch=_units("set_modules_to_forward_prefetch", modules))
+
+    def set_modules_to_backward_prefetch(self, modules: list[FSDPModule]) -> None:
+        """Begin to gather these modules' weights when this one's backward begins."""
+        self._choose(False, backward_prefetch=_units("set_modules_to_backward_prefetch", modules))
+
+    def set_all_reduce_hook(self, hook: Callable[[Any], None], *, stream: Any = None) -> None:
+        """``hook(reduced)`` for every reduced block of gradients, before it reaches ``.grad``."""
+        self._choose(False, all_reduce_hook=hook)
+
+    def _choose(self, recurse: bool, **values: Any) -> None:
+        for module in self.modules() if recurse else (self,):
+            place = module.__dict__.get(SLOT)
+            if place is not None:
+                for name, value in values.items():
+                    setattr(place.unit.choices, name, value)
+
+    def _unit(self) -> Unit:
+        return self.__dict__[SLOT].unit
+
+    def _root(self) -> Root:
+        return self.__dict__[SLOT].root
+
+
+def _units(where: str, modules: Iterable[Any]) -> list[Unit]:
+    found = []
+    for m in modules:
+        place = m.__dict__.get(SLOT) if isinstance(m, nn.Module) else None
+        if place is None:
+            raise ValueError(
+                f"{where}: {type(m).__name__} was given; needed are modules that fully_shard was "
+                "called on"
+            )
+        found.append(place.unit)
+    return found
+
+
+def prepare(module: Any) -> None:
+    """Make ``module`` the root of the tree of units below it, unless it belongs to one."""
+    place = module.__dict__[SLOT]
+    if place.root is not None:
+        return
+    places: list[Place] = []
+    units: list[Unit] = []
+    for name, m in module.named_modules():
+        below = m.__dict__.get(SLOT)
+        if below is None:
+            continue
+        if below.root is not None:
+            raise RuntimeError(
+                f"FSDP state has already been lazily initialized for {name}: it ran forward before "
+                f"{type(module).__name__}, which is its root. FSDP requires running forward "
+                "through the root module first"
+            )
+        places.append(below)
+        if below.unit not in units:
+            below.unit.name_it(name, len(units))
+            units.append(below.unit)
+    root = Root(units)
+    for p in places:
+        p.root = p.unit.root = root
+    for unit in units:
+        unit.pool = units[0].pool
+        if unit.choices.reshard_after_forward is None:
+            unit.choices.reshard_after_forward = unit is not place.unit
+
+
+def around(module: Any, run: Callable, args: tuple, kwargs: dict) -> Any:
+    """``run(*args, **kwargs)`` of ``module`` with its full weights."""
+    place = module.__dict__[SLOT]
+    if place.root is None:
+        prepare(module)
+    root, unit = place.root, place.unit
+    if unit.param_type is not None and unit.policy.cast_forward_inputs:
+        args, kwargs = cast((args, kwargs), unit.param_type)
+    call = None
+    if place.opens:
+        call = unit.open_call = root.begin(unit)
+    try:
+        out = run(*args, **kwargs)
+    except BaseException:
+        if place.opens:
+            root.broke_off(unit)
+        raise
+    if place.closes:
+        call = unit.open_call
+        out = leave(unit, call, out)
+        root.end(unit, call)
+    elif unit.open_call is not None:
+        out = leave(unit, unit.open_call, out)
+    return out
+
+
+def leave(unit: Unit, call: Any, out: Any) -> Any:
+    """The outputs of a call: cast as the policy says, with exits."""
+    if unit.policy.output_dtype is not None:
+        out = cast(out, numpy_type(unit.policy.output_dtype))
+    if call is not None and not thread.stack:
+        if isinstance(out, Tensor):
+            add_exits(call, [out])
+        else:
+            add_exits(call, [t for t in tree.leaves(out) if isinstance(t, Tensor)])
+    return out
+
+
+def cast(values: Any, kind: Any) -> Any:
+    """Floating tensors in ``values`` as type ``kind``."""
+    from_ = tree.leaves(values)
+    if not any(isinstance(t, Tensor) and _differs(t, kind) for t in from_):
+        return values
+    leaves, rebuild = tree.flatten(values)
+    return rebuild([_as(t, kind) if isinstance(t, Tensor) else t for t in leaves])
+
+
+def _as(t: Any, kind: Any) -> Any:
+    return t.to(dtypes.of(kind)) if _differs(t, kind) else t
+
+
+def _differs(t: Tensor, kind: Any) -> bool:
+    have = t.meta()[1]
+    return have is not kind and have != kind and have.kind in "fV"
+
+
+def register_fsdp_forward_method(module: nn.Module, method_name: str) -> None:
+    """Let ``module.method_name`` gather weights as ``forward`` does."""
+    if SLOT not in module.__dict__:
+        return
+    if not hasattr(module, method_name):
+        raise ValueError(f"{type(module)} does not have a method {method_name}")
+    method = getattr(type(module), method_name)
+
+    @functools.wraps(method)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        return around(module, functools.partial(method, module), args, kwargs)
+
+    setattr(module, method_name, wrapped)

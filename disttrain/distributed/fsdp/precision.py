@@ -1,0 +1,55 @@
+"""What a user chooses for the units of ``fully_shard``: types and where shards are kept.
+
+Knows element types; no unit and no group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...core import dtypes
+
+
+@dataclass(frozen=True)
+class MixedPrecisionPolicy:
+    """The types of a unit's full weights, of its reduction, and of what forward takes and gives.
+
+    ``param_dtype``: the type in which weights are gathered and used (None: their own).
+    ``reduce_dtype``: the type in which gradients are summed (None: the parameter's own).
+    ``output_dtype``: floating outputs of forward are cast to it. ``cast_forward_inputs``: whether
+    floating inputs are cast to ``param_dtype``.
+    """
+
+    param_dtype: Any = None
+    reduce_dtype: Any = None
+    output_dtype: Any = None
+    cast_forward_inputs: bool = True
+
+
+@dataclass
+class OffloadPolicy:
+    """Shards stay where the parameters are."""
+
+
+@dataclass
+class CPUOffloadPolicy(OffloadPolicy):
+    """Shards, gradients and optimizer state stay in the host's memory. On a machine whose
+    parameters are there already nothing changes."""
+
+    pin_memory: bool = True
+
+
+@dataclass
+class DiskOffloadPolicy(OffloadPolicy):
+    """Shards lie in a file per unit and rank under ``folder``, mapped into memory: the system
+    writes out what is not in use. The files are unlinked at once, so none is left behind."""
+
+    folder: str = "."
+
+
+def numpy_type(dtype: Any) -> np.dtype | None:
+    """The numpy type of a policy's entry, None for none."""
+    return None if dtype is None else dtypes.as_dtype(dtype).np

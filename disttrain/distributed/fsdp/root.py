@@ -1,0 +1,244 @@
+"""The root of a tree of units: the order in which they gather, compute, reduce and drop.
+
+Forward notes every call of a unit: the number of the next graph node before and after it. Nodes run
+latest-made first, so when backward comes to a call's *exit* (a node at its outputs) its weights are
+needed, and when nothing made after the call's beginning is left they are not needed any more and
+all its gradients are there: a marker in the walk's queue, no hook on the inputs.
+
+Every rank reduces in one order, that of the calls from last to first, whatever its own graph
+reaches: a call that this rank's loss does not depend on is gathered and reduced (zeros) all the
+same, so ranks whose graphs differ cannot hang or mix units.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...context import thread
+from ...core.engine import on_finish
+from ...core.node import AccumulateGrad, GraphNode, next_seq
+from .unit import State, Unit
+
+
+class Pass:
+    """The calls of one forward of the outermost module, in order."""
+
+    __slots__ = ("calls", "first")
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.first: dict[Unit, Call] = {}
+
+
+class Call:
+    """One call of a unit's modules: ``start`` and ``end`` number the graph nodes around it."""
+
+    __slots__ = ("end", "entered", "pass_", "start", "unit")
+
+    def __init__(self, unit: Unit, pass_: Pass) -> None:
+        self.unit, self.pass_ = unit, pass_
+        self.start, self.end = next_seq(), 0
+        self.entered: Any = None  # the walk that has come to it
+        pass_.calls.append(self)
+        pass_.first.setdefault(unit, self)
+
+
+class Exit(GraphNode):
+    """The identity at an output of a call: backward that comes here enters the call."""
+
+    def __init__(self, call: Call, before: Any, meta: tuple) -> None:
+        self.call, self.edges = call, (before,)
+        self.shape, self.dtype = meta
+        self.seq = next_seq()
+
+    def name(self) -> str:
+        return self.edges[0].name()
+
+    def shown(self) -> GraphNode:
+        return self.edges[0].shown()
+
+    def watch(self, storage: Any, index: int = 0) -> None:
+        self.edges[0].watch(storage)
+
+    def release(self) -> None:
+        """It keeps nothing."""
+
+    def run(self, g: Any, tensors: bool, wanted: tuple | None = None) -> tuple:
+        self.call.unit.root.enter(self.call)
+        return (g,)
+
+
+class Marker(GraphNode):
+    """Comes up in a walk when all that was recorded after the beginning of a call is done."""
+
+    def __init__(self, call: Call) -> None:
+        self.call, self.seq = call, call.start
+
+    def release(self) -> None:
+        """It keeps nothing."""
+
+    def run(self, g: Any, tensors: bool, wanted: tuple | None = None) -> tuple:
+        self.call.unit.root.leave(self.call)
+        return ()
+
+
+class Root:
+    """What the units below one outermost module share."""
+
+    def __init__(self, units: list[Unit]) -> None:
+        self.units = units
+        self.depth = 0
+        self.pass_: Pass | None = None
+        self.walk: Any = None
+        self.passes: list[Pass] = []  # that the running backward has come to
+        self.reducing: list[Any] = []  # gradients on their way
+        self.late: set[Unit] = set()
+        self.order: list[Unit] = []  # of the last forward's ends, for prefetching
+
+    # -- forward -------------------------------------------------------------------------------
+
+    def begin(self, unit: Unit) -> Call | None:
+        """A call of ``unit`` begins; its weights are there afterwards."""
+        if self.depth == 0 and thread.walking is None:
+            if self.walk is not None:
+                self.reset()  # the last backward broke off
+            self.order = []
+        call = None
+        if thread.grad_enabled and not (thread.walking is not None and thread.saving):
+            if self.depth == 0:
+                self.pass_ = Pass()
+            call = Call(unit, self.pass_ or Pass())
+        self.depth += 1
+        unit.unshard()
+        unit.show()
+        for other in unit.choices.forward_prefetch:
+            other.unshard(async_op=True)
+        return call
+
+    def end(self, unit: Unit, call: Call | None) -> None:
+        """A call of ``unit`` has ended."""
+        self.depth -= 1
+        if call is not None:
+            call.end = next_seq()
+        if thread.walking is not None:
+            if call is None and unit.state is State.FULL and not thread.grad_enabled:
+                unit.hide()
+            return
+        self.order.append(unit)
+        if unit.choices.reshard_after_forward:
+            unit.reshard()
+
+    def broke_off(self, unit: Unit) -> None:
+        """A call of ``unit`` has raised."""
+        self.depth -= 1
+        if thread.walking is None:
+            unit.reshard()
+
+    # -- backward ------------------------------------------------------------------------------
+
+    def begin_backward(self) -> None:
+        """The first thing that a backward pass does here."""
+        self.walk = thread.walk
+        on_finish(self.finish)
+
+    def enter(self, call: Call) -> None:
+        """Backward has come to the outputs of ``call``."""
+        walk = thread.walking
+        if call.entered is walk:
+            return
+        call.entered = walk
+        if self.walk is not thread.walk:
+            self.begin_backward()
+        if call.pass_ not in self.passes:
+            self.passes.append(call.pass_)
+        self._skip(call.pass_, call.end)
+        unit = call.unit
+        if unit.choices.unshard_in_backward:
+            unit.unshard()
+        walk.mark(Marker(call))
+        self._prefetch(unit)
+
+    def _prefetch(self, unit: Unit) -> None:
+        others = unit.choices.backward_prefetch
+        if others is None:
+            return
+        for other in others:
+            other.unshard(async_op=True)
+
+    def leave(self, call: Call) -> None:
+        """All that was recorded since the beginning of ``call`` has run."""
+        self._skip(call.pass_, call.start)
+        calls = call.pass_.calls
+        if calls and calls[-1] is call:
+            calls.pop()
+        call.entered = None
+        self._after(call)
+
+    def _skip(self, pass_: Pass, after: int) -> None:
+        """Do for the calls that began later than ``after`` what other ranks may have done, where
+        this rank's loss does not depend on them."""
+        calls = pass_.calls
+        while calls and calls[-1].start > after:
+            call = calls.pop()
+            if call.unit.sharding.world > 1 and call.unit.choices.unshard_in_backward:
+                call.unit.unshard()
+            self._after(call)
+
+    def _after(self, call: Call) -> None:
+        unit = call.unit
+        if unit.choices.reshard_after_backward:
+            unit.reshard()
+        if call.pass_.first.get(unit) is call:
+            self.reduce(unit)
+
+    def reduce(self, unit: Unit) -> None:
+        """Reduce the gradients of ``unit``; the one before lands first, so at most two are in
+        memory."""
+        if not unit.choices.sync:
+            return
+        self._land()
+        self.reducing = unit.reduce()
+
+    def _land(self) -> None:
+        for gradients in self.reducing:
+            gradients.land()
+        self.reducing = []
+
+    def finish(self) -> None:
+        """The backward pass is through."""
+        for pass_ in self.passes:
+            self._skip(pass_, 0)
+        if all(unit.choices.last_backward for unit in self.units):
+            self._land()
+        for unit in self.late:
+            unit.reshard()
+        self.late.clear()
+        self.walk, self.passes = None, []
+
+    def gathered_late(self, unit: Unit) -> None:
+        """``unit`` was gathered for who needed it outside of its calls."""
+        if thread.walk is not None:
+            if self.walk is not thread.walk:
+                self.begin_backward()
+            self.late.add(unit)
+
+    def reset(self) -> None:
+        """Forget the step that was broken off: gradients on their way, gathers, markers."""
+        self.depth, self.walk, self.passes, self.reducing = 0, None, [], []
+        self.late.clear()
+        for unit in self.units:
+            unit.discard_gradients()
+            unit.reshard()
+
+
+def add_exits(call: Call, outputs: list[Any]) -> None:
+    """Put an exit of ``call`` on every output that has a place in the graph."""
+    for t in outputs:
+        node = t.graph_node()
+        if node is None or node.__class__ is AccumulateGrad:
+            continue
+        if node.__class__ is Exit and node.call is call:
+            continue
+        t._node = Exit(call, node, t.meta())
+        if t._retains:
+            t.retain_again(node)

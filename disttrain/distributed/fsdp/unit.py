@@ -1,0 +1,242 @@
+"""A unit: the parameters that are gathered together, as an explicit state.
+
+    SHARDED --start--> GATHERING --finish--> FULL --reshard--> SHARDED
+
+``shown`` says beside that whether the modules hold the full weights (inside forward, or after
+``unshard()``) or the shards. Gradients are deposited by the full weights' leaves, whatever the
+state. When each step is taken is the root's affair (``root``).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from ...backends.null import NullArray
+from ...comm.blocks import Blocks
+from ...context import thread
+from ...core import Tensor, wrap
+from ...errors import AutogradError, ConfigError
+from .gradients import Gradients, Pool
+from .layout import plan_block
+from .members import Choices, Member, Sharding
+from .params import make_full, make_sharded
+from .precision import MixedPrecisionPolicy, numpy_type
+from .weights import GatheredWeights
+
+
+class State(Enum):
+    """Where a unit's full weights are."""
+
+    SHARDED = "sharded"
+    GATHERING = "gathering"
+    FULL = "full"
+
+
+class Unit:
+    """The parameters of ``modules``, sharded over a group."""
+
+    def __init__(
+        self,
+        modules: list[Any],
+        members: list[Member],
+        sharding: Sharding,
+        policy: MixedPrecisionPolicy,
+        choices: Choices,
+    ) -> None:
+        self.modules, self.members, self.sharding = modules, members, sharding
+        self.policy, self.choices = policy, choices
+        self.name, self.index = "", -1
+        self.state = State.SHARDED
+        self.shown = False
+        self.root: Any = None
+        self.open_call: Any = None  # the call of its modules that is running
+        self.pool = Pool()
+        self.param_type = numpy_type(policy.param_dtype)
+        self.weights: list[GatheredWeights] = []
+        self._gradients: dict[tuple, tuple] = {}
+        self._current: tuple = ((), {})
+        self._shard()
+
+    # -- making it -----------------------------------------------------------------------------
+
+    def _shard(self) -> None:
+        """Replace every parameter by its shard."""
+        kinds: dict[np.dtype, list[Member]] = {}
+        for m in self.members:
+            kinds.setdefault(m.sharded.array.dtype, []).append(m)
+        for kind, members in kinds.items():
+            shapes = [(m.name, tuple(m.sharded.shape), m.dim) for m in members]
+            layout = plan_block(shapes, self.sharding.world, kind.itemsize)
+            for m, place in zip(members, layout.params, strict=True):
+                m.layout = place
+            used = self.used_type(kind)
+            blocks = Blocks(self.sharding.group, "", (0,))
+            weights = GatheredWeights(members, layout, self.sharding, (kind, used), blocks)
+            self.weights.append(weights)
+            shards = weights.take([m.sharded.array for m in members])
+            for m, shard in zip(members, shards, strict=True):
+                self._install(m, shard, used)
+
+    def used_type(self, kind: np.dtype) -> np.dtype:
+        """The type in which weights of type ``kind`` are gathered."""
+        floating = kind.kind in "fV"
+        return self.param_type if self.param_type is not None and floating else kind
+
+    def _install(self, m: Member, shard: Any, used: np.dtype) -> None:
+        original = m.sharded
+        m.sharded = make_sharded(original, shard, m.layout, self._gather_one)
+        m.full = make_full(self, NullArray(tuple(original.shape), used))
+        if original.requires_grad:
+            self._train(m)
+        del m.full.array
+        for module, name in m.places:
+            module._parameters[name] = m.sharded
+
+    def _train(self, m: Member) -> None:
+        """Let the full weight deposit its gradient here."""
+        m.full.requires_grad_()
+        m.full._node.store = self._store(m)
+
+    def _store(self, m: Member) -> Any:
+        def store(leaf: Tensor, g: Any) -> None:
+            where = self._current[1].get(m)
+            if where is None:
+                self._plan_gradients()
+                where = self._current[1][m]
+            gradients, i = where
+            gradients.deposit(i, g.array if isinstance(g, Tensor) else g)
+            if self.root is not None and self.root.walk is not thread.walk:
+                self.root.begin_backward()
+
+        return store
+
+    def name_it(self, name: str, index: int) -> None:
+        """Give the unit its name and number in the tree, which stand in its messages."""
+        self.name, self.index = name, index
+        for i, w in enumerate(self.weights):
+            w.blocks = Blocks(self.sharding.group, f"unit {name}", (index, i))
+
+    # -- weights -------------------------------------------------------------------------------
+
+    def unshard(self, async_op: bool = False) -> None:
+        """Gather the full weights (with ``async_op`` only begin to)."""
+        if self.state is State.SHARDED:
+            for w in self.weights:
+                w.start(async_op)
+            self.state = State.GATHERING
+        if not async_op and self.state is State.GATHERING:
+            self.wait()
+
+    def wait(self) -> None:
+        """The end of ``unshard(async_op=True)``."""
+        if self.state is not State.GATHERING:
+            return
+        for w in self.weights:
+            w.finish()
+        self.state = State.FULL
+
+    def show(self) -> None:
+        """Let the modules hold the full weights."""
+        if self.shown:
+            return
+        self.shown = True
+        for m in self.members:
+            full = m.full
+            if (m.sharded._node is None) is not (full._node is None):
+                self._follow(m)
+            for module, name in m.places:
+                module._parameters[name] = full
+
+    def _follow(self, m: Member) -> None:
+        """The shard has been frozen, or is to be trained."""
+        if m.sharded._node is None:
+            m.full.requires_grad_(False)
+        else:
+            self._train(m)
+
+    def hide(self) -> None:
+        """Let the modules hold the shards."""
+        if not self.shown:
+            return
+        self.shown = False
+        for m in self.members:
+            sharded = m.sharded
+            for module, name in m.places:
+                module._parameters[name] = sharded
+
+    def reshard(self) -> None:
+        """Drop the full weights."""
+        self.hide()
+        if self.state is not State.SHARDED:
+            self.state = State.SHARDED
+            for w in self.weights:
+                w.drop()
+
+    def gather_late(self) -> None:
+        """Something outside of forward and backward needs a full weight."""
+        if self.root is None:
+            raise AutogradError(
+                f"fully_shard: a full weight of unit {self.name or self.modules[0]._get_name()!r} "
+                "is used while it is sharded; use it inside the module's forward, or call "
+                "module.unshard() first"
+            )
+        self.unshard()
+        self.root.gathered_late(self)
+
+    def _gather_one(self, sharded: Any) -> Tensor:
+        before = self.state
+        self.unshard()
+        m = next(m for m in self.members if m.sharded is sharded)
+        out = wrap(m.full.array.copy())
+        if before is State.SHARDED:
+            self.reshard()
+        return out
+
+    # -- gradients -----------------------------------------------------------------------------
+
+    def _plan_gradients(self) -> None:
+        """Divide the members that are trained now by the type of their reduction."""
+        trained = tuple([m for m in self.members if m.sharded._node is not None])
+        known = self._gradients.get(trained)
+        if known is None:
+            known = self._gradients[trained] = self._make_gradients(trained)
+        if known is not self._current and any(any(g.has) for g in self._current[0]):
+            raise ConfigError(
+                f"fully_shard: parameters of unit {self.name!r} were frozen or set to train while "
+                "gradients of earlier backward passes wait to be reduced; reduce them first"
+            )
+        self._current = known
+
+    def _make_gradients(self, trained: tuple) -> tuple:
+        kinds: dict[np.dtype, list[Member]] = {}
+        wanted = numpy_type(self.policy.reduce_dtype)
+        for m in trained:
+            kinds.setdefault(wanted or m.sharded.array.dtype, []).append(m)
+        made: list[Gradients] = []
+        where: dict[Member, tuple[Gradients, int]] = {}
+        for k, (kind, members) in enumerate(kinds.items()):
+            label = (self.index, len(self._gradients), k)
+            blocks = Blocks(self.sharding.group, f"unit {self.name}", label)
+            g = Gradients(members, self.sharding, kind, self.choices, blocks, self.pool)
+            made.append(g)
+            where |= {m: (g, i) for i, m in enumerate(members)}
+        return tuple(made), where
+
+    def reduce(self) -> list[Gradients]:
+        """Begin to reduce the gradients; ``land()`` of what this gives adds them to ``.grad``."""
+        self._plan_gradients()
+        for g in self._current[0]:
+            g.launch()
+        return list(self._current[0])
+
+    def discard_gradients(self) -> None:
+        for made, _ in self._gradients.values():
+            for g in made:
+                g.discard()
+
+    def nbytes(self) -> int:
+        """Bytes of the full weights."""
+        return sum(w.nbytes for w in self.weights)

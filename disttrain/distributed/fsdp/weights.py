@@ -1,0 +1,122 @@
+"""Where a unit's shards lie and how its full weights come about.
+
+``GatheredWeights``: shards in this rank's own memory, one flat block; the full weights are gathered
+by the group into memory of this rank and dropped afterwards. It needs nothing of the transport but
+``all_gather``. Knows arrays and members; when to gather is the unit's affair.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...backends.null import NullArray
+from ...comm.blocks import Blocks
+from ...errors import ConfigError
+from .layout import BlockLayout, assemble, chunks_of, own_part, shard_of
+from .members import Member, Sharding
+
+
+class GatheredWeights:
+    """The parameters of one unit that have one type ``kind``, gathered in the type ``used``."""
+
+    def __init__(
+        self,
+        members: list[Member],
+        layout: BlockLayout,
+        sharding: Sharding,
+        kinds: tuple[np.dtype, np.dtype],
+        blocks: Blocks,
+    ) -> None:
+        self.members, self.layout, self.sharding = members, layout, sharding
+        self.kind, self.used = kinds
+        self.blocks = blocks
+        self.flat: Any = None  # this rank's block, once there is memory
+        self.shards: list[Any] = []
+        self._landing: tuple | None = None
+        self.there = False
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the full weights."""
+        return sum([m.layout.numel for m in self.members]) * self.used.itemsize
+
+    def take(self, arrays: list[Any]) -> list[Any]:
+        """Cut the full ``arrays`` of the members, and give the arrays of this rank's shards."""
+        rank = self.sharding.rank
+        if any(a.__class__ is NullArray for a in arrays):
+            self.shards = [NullArray(m.layout.local_shape(rank), self.kind) for m in self.members]
+            return self.shards
+        self._allocate()
+        for array, view, m in zip(arrays, self.shards, self.members, strict=True):
+            view[...] = own_part(array, m.layout, rank)
+        return self.shards
+
+    def _allocate(self) -> None:
+        self.flat = np.zeros(self.layout.numel, self.kind)
+        rank = self.sharding.rank
+        self.shards = [shard_of(self.flat, m.layout, rank) for m in self.members]
+
+    def refresh(self) -> None:
+        """Take up shards whose memory a program has replaced (``to_empty``, ``.data = ``)."""
+        for i, m in enumerate(self.members):
+            if m.sharded.array is not self.shards[i]:
+                self._take_up(i, m)
+
+    def _take_up(self, i: int, m: Member) -> None:
+        array = m.sharded.array
+        if array.__class__ is NullArray:
+            raise ConfigError(
+                f"fully_shard: parameter {m.name!r} is on the meta device, so it cannot be "
+                "gathered (unsharded parameters on meta device); give the module memory and "
+                "values first: module.to_empty(device='cpu'), then its reset_parameters()"
+            )
+        if array.shape != m.layout.local_shape(self.sharding.rank) or array.dtype != self.kind:
+            raise ConfigError(
+                f"fully_shard: the shard of {m.name!r} is now {array.dtype}{list(array.shape)}; "
+                f"needed is {self.kind}{list(m.layout.local_shape(self.sharding.rank))}. Convert "
+                "the module before fully_shard, or use MixedPrecisionPolicy"
+            )
+        if self.flat is None:
+            self._allocate()
+        self.shards[i][...] = array
+        m.sharded.array = self.shards[i]
+
+    def start(self, async_op: bool) -> None:
+        """Begin to gather."""
+        self.refresh()
+        own = self.flat
+        if self.used != self.kind:
+            own = own.astype(self.used)
+        if self.sharding.world == 1:
+            self._landing = (own, None)
+            return
+        flat = np.empty(self.layout.numel * self.sharding.world, self.used)
+        self._landing = (flat, self.blocks.gather(flat, own, async_op=async_op))
+
+    def finish(self) -> None:
+        """Wait until all is gathered, and give the full weights their memory."""
+        flat, work = self._landing  # type: ignore[misc]
+        self._landing = None
+        if work is not None:
+            work.wait()
+        for m in self.members:
+            chunks = chunks_of(flat, m.layout, self.layout.numel)
+            if self.sharding.world == 1:
+                full = chunks.reshape(m.layout.shape).view()
+            else:
+                full = np.empty(m.layout.shape, self.used)
+                assemble(chunks, m.layout, full)
+            full.flags.writeable = False
+            m.full.array = full
+            m.full._st = None
+        self.there = True
+
+    def drop(self) -> None:
+        """The full weights are not needed any more."""
+        if self._landing is not None:
+            self.finish()
+        self.there = False
+        for m in self.members:
+            m.full.__dict__.pop("array", None)

@@ -1,0 +1,89 @@
+"""``fully_shard`` equals one process: on simulated ranks, and on real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import disttrain.nn.functional as F
+from disttrain import core, nn, optim
+from disttrain import distributed as dist
+from disttrain.core.random import manual_seed
+from disttrain.distributed.fsdp import FSDPModule, fully_shard
+from launcher import launch
+
+STEPS, BATCH = 4, 24
+
+
+def data() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(1)
+    return rng.standard_normal((BATCH, 20)), rng.integers(0, 5, BATCH)
+
+
+def mlp() -> nn.Module:
+    """Uneven shards, and on four ranks empty ones."""
+    manual_seed(3)
+    inner = nn.Sequential(nn.Linear(16, 7), nn.ReLU())
+    return nn.Sequential(nn.Linear(20, 16), nn.Tanh(), inner, nn.Linear(7, 5)).double()
+
+
+def shard_mlp(m: nn.Module) -> None:
+    fully_shard(m[2])
+    fully_shard(m[0])
+    fully_shard(m)
+
+
+def train(m: nn.Module, x: np.ndarray, y: np.ndarray, micro: int = 1, sync: bool = True) -> None:
+    optimizer = optim.AdamW(m.parameters(), lr=1e-2)
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        pieces = list(zip(np.split(x, micro), np.split(y, micro), strict=True))
+        for i, (px, py) in enumerate(pieces):
+            if isinstance(m, FSDPModule):
+                m.set_requires_gradient_sync(sync or i == micro - 1)
+            (F.cross_entropy(m(core.wrap(px)), core.wrap(py)) / micro).backward()
+        optimizer.step()
+
+
+def fsdp_rank(make: Callable, shard: Callable, micro: int, sync: bool) -> list[np.ndarray]:
+    dist.init_process_group()
+    rank, size = dist.get_rank(), dist.get_world_size()
+    x, y = data()
+    m = make()
+    shard(m)
+    train(m, x[rank::size], y[rank::size], micro, sync)
+    out = [p.full_tensor().numpy() for p in m.parameters()]
+    dist.destroy_process_group()
+    return out
+
+
+def expected(make: Callable) -> list[np.ndarray]:
+    m = make()
+    train(m, *data())
+    return [p.detach().numpy().copy() for p in m.parameters()]
+
+
+def assert_equal(results: list[list[np.ndarray]], want: list[np.ndarray]) -> None:
+    for rank in results:
+        assert len(rank) == len(want)
+        for a, b in zip(rank, want, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_mlp_equals_one_process(size: int) -> None:
+    result = dist.simulate(fsdp_rank, size, args=(mlp, shard_mlp, 1, True))
+    assert_equal(result.results, expected(mlp))
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_accumulation_equals_one_process(sync: bool) -> None:
+    result = dist.simulate(fsdp_rank, 2, args=(mlp, shard_mlp, 3, sync))
+    assert_equal(result.results, expected(mlp))
+
+
+def test_real_ranks_equal_one_process() -> None:
+    results = launch(lambda: fsdp_rank(mlp, shard_mlp, 1, True), 2)
+    assert_equal(results, expected(mlp))

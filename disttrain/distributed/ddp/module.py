@@ -14,9 +14,10 @@ from typing import Any
 from ... import context, nn
 from ...core.tensor import Tensor
 from ...errors import AutogradError, ConfigError
+from ..invariant.strategy import DEFAULT_COUNT, GlobalDeterminism, VirtualShards, check_mode
 from ..state import group_or_default
 from .alike import MIB, broadcast_coalesced, check_alike
-from .buckets import ParamMeta
+from .buckets import ParamMeta, plan_buckets
 from .messages import Messages
 from .reducer import SYNCING, Hook, Reducer, Settings
 
@@ -41,9 +42,21 @@ class DistributedDataParallel(nn.Module):
     tensor that it has put into ``.grad`` receives the average. With True the first is not so, as in
     PyTorch. ``device_ids`` and ``output_device`` are accepted for modules on one device.
 
+    ``deterministic="global"``: bitwise the same weights on any number of ranks that divides
+    ``virtual_shards``. The program runs forward and backward ``shards.each`` times per step, with
+    the batches of ``distributed.invariant.VirtualShardSampler``.
+
     Raises ``AutogradError`` without trainable parameters, ``CollectiveMismatch`` (on every rank)
     when the ranks hold different ones.
     """
+
+    def __new__(
+        cls, *args: Any, deterministic: str | None = None, **kwargs: Any
+    ) -> DistributedDataParallel:
+        chosen = cls
+        if check_mode(deterministic) and cls is DistributedDataParallel:
+            chosen = InvariantDataParallel
+        return super().__new__(chosen)
 
     def __init__(
         self,
@@ -59,8 +72,12 @@ class DistributedDataParallel(nn.Module):
         check_reduction: bool = False,
         gradient_as_bucket_view: bool = False,
         static_graph: bool = False,
+        *,
+        deterministic: str | None = None,
+        virtual_shards: int = DEFAULT_COUNT,
     ) -> None:
         super().__init__()
+        self.virtual_shards = virtual_shards
         if device_ids is not None and len(device_ids) > 1:
             raise ConfigError(
                 f"DistributedDataParallel: device_ids={list(device_ids)} was given; needed is at "
@@ -91,13 +108,21 @@ class DistributedDataParallel(nn.Module):
         if init_sync:
             check_alike(group, metas)
             self._sync_state()
+        self._start([p for _, p in named], metas, group)
+
+    def _caps(self) -> tuple[int, int]:
+        """The bytes of a bucket, and of the one that is launched first."""
         cap_mb = DEFAULT_CAP_MB if self.bucket_cap_mb is None else self.bucket_cap_mb
         cap = int(cap_mb * MIB)
-        first = min(cap, FIRST_CAP_MB * MIB) if self.bucket_cap_mb is None else cap
+        return cap, min(cap, FIRST_CAP_MB * MIB) if self.bucket_cap_mb is None else cap
+
+    def _start(self, params: list[Tensor], metas: list[ParamMeta], group: Any) -> None:
+        """Take over what happens to gradients."""
+        cap, first = self._caps()
         settings = Settings(cap, first, self.find_unused_parameters, self.gradient_as_bucket_view)
         me = weakref.ref(self)
         reducer = Reducer(
-            [p for _, p in named], metas, group, settings,
+            params, metas, group, settings,
             lambda: getattr(me(), "require_backward_grad_sync", True),
             Messages(self.module, metas, group), self.static_graph,
         )  # fmt: skip
@@ -215,6 +240,42 @@ class DistributedDataParallel(nn.Module):
     def close(self) -> None:
         """Give the module's gradients back their ordinary accumulation."""
         self.reducer.detach()
+
+
+class InvariantDataParallel(DistributedDataParallel):
+    """``DistributedDataParallel(..., deterministic="global")``."""
+
+    invariant: GlobalDeterminism
+
+    def _start(self, params: list[Tensor], metas: list[ParamMeta], group: Any) -> None:
+        plan = plan_buckets(metas, *self._caps())
+        invariant = GlobalDeterminism(self.module, params, plan, group, self.virtual_shards)
+        self.__dict__["invariant"] = invariant
+        self.__dict__["_end"] = weakref.finalize(self, invariant.detach)
+
+    @property
+    def shards(self) -> VirtualShards:
+        """The virtual shards of this rank, and how far the run is."""
+        return self.invariant.shards
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in super().__getstate__().items() if k != "invariant"}
+
+    def _set_static_graph(self) -> None:
+        """Nothing depends on it: what is sent is decided at the end of a step."""
+
+    def register_comm_hook(self, state: Any, hook: Hook) -> None:
+        raise ConfigError(
+            f"DistributedDataParallel: the communication hook {hook!r} was given with "
+            'deterministic="global", which needs the exact sum over all virtual shards; leave one '
+            "of them out"
+        )
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        return self.invariant.forward(self.module, inputs, kwargs)
+
+    def close(self) -> None:
+        self.invariant.detach()
 
 
 IGNORED = "_ddp_params_and_buffers_to_ignore"

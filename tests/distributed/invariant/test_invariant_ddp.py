@@ -1,0 +1,205 @@
+"""DDP with ``deterministic="global"``: the same bits on 1, 2, 4 and 8 ranks."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+
+import disttrain as dt
+from disttrain import distributed as dist
+from disttrain import nn
+from disttrain.distributed import invariant
+from disttrain.errors import ConfigError
+from launcher import launch
+
+F = nn.functional
+STEPS, BATCH = 3, 16
+
+
+class TinyGPT(nn.Module):
+    """One block, with dropout and embeddings."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokens = nn.Embedding(11, 16)
+        self.norm = nn.LayerNorm(16)
+        self.qkv, self.out = nn.Linear(16, 48), nn.Linear(16, 16)
+        self.drop = nn.Dropout(0.2)
+        self.scores = nn.Linear(16, 4)
+
+    def forward(self, codes):
+        x = self.drop(self.tokens(codes))
+        q, k, v = self.qkv(self.norm(x)).chunk(3, -1)
+        x = x + self.drop(self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True)))
+        return self.scores(x).mean(1)
+
+
+def mlp():
+    return nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Dropout(0.3), nn.Linear(32, 4))
+
+
+def cnn():
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(16, 4)
+    )
+
+
+INPUTS = {
+    "mlp": lambda rng, n: rng.standard_normal((n, 12)).astype(np.float32),
+    "cnn": lambda rng, n: rng.standard_normal((n, 1, 4, 4)).astype(np.float32),
+    "gpt": lambda rng, n: rng.integers(0, 11, (n, 6)),
+}
+MODELS = {"mlp": mlp, "cnn": cnn, "gpt": TinyGPT}
+
+
+def task(name):
+    rng = np.random.default_rng(0)
+    n = BATCH * STEPS + 5
+    return dt.data.TensorDataset(
+        dt.from_numpy(INPUTS[name](rng, n)), dt.from_numpy(rng.integers(0, 4, n))
+    )
+
+
+def train(name, steps, start=None, cap=None, clip=True):
+    """``steps`` steps, from the state ``start``; the state after them, as raw bits."""
+    dist.init_process_group()
+    dt.manual_seed(7 + dist.get_rank())  # the first rank's seed counts
+    model = MODELS[name]()
+    net = dist.DistributedDataParallel(model, bucket_cap_mb=cap, deterministic="global")
+    optimizer = dt.optim.AdamW(model.parameters(), lr=0.01)
+    if start is not None:
+        model.load_state_dict(start["model"])
+        optimizer.load_state_dict(start["optimizer"])
+        net.shards.load_state_dict(start["shards"])
+    data = task(name)
+    sampler = invariant.VirtualShardSampler(data, net.shards, BATCH, seed=1)
+    batches = list(dt.data.DataLoader(data, batch_sampler=sampler))
+    for x, y in batches[net.shards.step * net.shards.each :][: steps * net.shards.each]:
+        F.cross_entropy(net(x), y).backward()
+        if net.shards.step_complete:
+            if clip:
+                invariant.clip_grad_norm_(model.parameters(), 0.1)
+            optimizer.step()
+            optimizer.zero_grad()
+    state = {
+        "model": model.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "shards": net.shards.state_dict(),
+    }
+    dist.destroy_process_group()
+    return state
+
+
+def bits(state):
+    return {n: t.numpy().tobytes() for n, t in state["model"].items()}
+
+
+def on(ranks, *args, **kwargs):
+    """The state of every rank of a simulated run."""
+    return dist.simulate(functools.partial(train, *args, **kwargs), ranks, seed=ranks).results
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_weights_are_bitwise_the_same_on_any_number_of_ranks(name):
+    (alone,) = on(1, name, STEPS)
+    fresh = bits(on(1, name, 0)[0])
+    assert all(fresh[n] != b for n, b in bits(alone).items())
+    for ranks in (2, 4, 8):
+        for state in on(ranks, name, STEPS):
+            assert bits(state) == bits(alone), (name, ranks)
+
+
+def test_bucket_sizes_do_not_matter():
+    whole = on(2, "gpt", 2)[0]
+    for cap in (1e-4, 1e-3):
+        assert bits(on(2, "gpt", 2, cap=cap)[1]) == bits(whole)
+
+
+def test_a_run_goes_on_with_another_number_of_ranks():
+    (whole,) = on(1, "cnn", STEPS)
+    state = None
+    for ranks in (4, 1, 8):
+        state = on(ranks, "cnn", 1, start=state)[0]
+    assert bits(state) == bits(whole)
+
+
+def test_real_ranks_have_the_bits_of_simulated_ones():
+    (alone,) = on(1, "mlp", STEPS)
+    for state in launch(functools.partial(train, "mlp", STEPS), 2):
+        assert bits(state) == bits(alone)
+
+
+def test_gradients_are_the_mean_over_all_shards():
+    """The same mathematics as DDP on the whole batch."""
+
+    def body():
+        dist.init_process_group()
+        dt.manual_seed(0)
+        model = mlp().double()
+        model[2].p = 0.0
+        x, y = (t[:BATCH] for t in task("mlp").tensors)
+        net = dist.DistributedDataParallel(model, deterministic="global", virtual_shards=4)
+        for v in net.shards.ids:
+            part = slice(v * 4, v * 4 + 4)
+            F.cross_entropy(net(x[part].double()), y[part]).backward()
+        got = [p.grad.numpy().copy() for p in model.parameters()]
+        net.close()
+        model.zero_grad()
+        F.cross_entropy(model(x.double()), y).backward()
+        want = [p.grad.numpy() for p in model.parameters()]
+        dist.destroy_process_group()
+        return got, want
+
+    for got, want in dist.simulate(body, 2).results:
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-14)
+
+
+def test_unused_parameters_keep_none_and_gradients_accumulate():
+    def body():
+        dist.init_process_group()
+        dt.manual_seed(0)
+        model = nn.ModuleDict({"a": nn.Linear(2, 2), "b": nn.Linear(2, 2), "c": nn.Linear(2, 2)})
+
+        class Some(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.parts = model
+
+            def forward(self, x, also):
+                x = self.parts["a"](x)
+                return self.parts["b"](x) if also else x
+
+        net = dist.DistributedDataParallel(Some(), deterministic="global", virtual_shards=4)
+        seen = []
+        for _ in range(2):
+            for v in net.shards.ids:
+                net(dt.ones(1, 2), v == 2).sum().backward()
+            seen.append(model["b"].weight.grad.numpy().copy())
+        unused = model["c"].weight.grad
+        dist.destroy_process_group()
+        return seen, unused
+
+    results = dist.simulate(body, 2).results + dist.simulate(body, 1).results
+    for (once, twice), unused in results:
+        assert unused is None and (once != 0).all()
+        assert (twice == 2 * once).all() and (once == results[0][0][0]).all()
+
+
+def test_what_does_not_go_with_it_is_refused():
+    def body():
+        dist.init_process_group()
+        with pytest.raises(ConfigError, match="deterministic: 'yes' given; needed is None or"):
+            dist.DistributedDataParallel(nn.Linear(2, 2), deterministic="yes")
+        with pytest.raises(ConfigError, match="virtual_shards: 8 given for 3 ranks"):
+            dist.DistributedDataParallel(nn.Linear(2, 2), deterministic="global")
+        net = dist.DistributedDataParallel(
+            nn.Linear(2, 2), deterministic="global", virtual_shards=3
+        )
+        with pytest.raises(ConfigError, match="the communication hook .* was given with"):
+            net.register_comm_hook(None, print)
+        dist.destroy_process_group()
+
+    dist.simulate(body, 3)

@@ -29,9 +29,14 @@ def wide(kind: np.dtype) -> np.dtype:
 class Bucket(Protocol):
     """A plan's bucket: ``slots`` have ``param`` (an index), ``offset`` and ``numel``."""
 
-    dtype: np.dtype
-    slots: tuple[Any, ...]
-    numel: int
+    @property
+    def dtype(self) -> np.dtype: ...
+
+    @property
+    def slots(self) -> tuple[Any, ...]: ...
+
+    @property
+    def numel(self) -> int: ...
 
 
 class _Flight:

@@ -60,7 +60,7 @@ def test_shards_are_divided_whole():
     for size in (1, 2, 4, 8):
         for strided in (False, True):
             ids = [list(VirtualShards(8, r, size, strided=strided).ids) for r in range(size)]
-            assert sorted(sum(ids, [])) == list(range(8))
+            assert sorted(itertools.chain(*ids)) == list(range(8))
     assert list(VirtualShards(8, 1, 4).ids) == [2, 3]
     assert list(VirtualShards(8, 1, 4, strided=True).ids) == [1, 5]
     assert VirtualShards(12, 0, 3).each == 4 and VirtualShards(12, 0, 1).each == 12

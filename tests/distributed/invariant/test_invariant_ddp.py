@@ -198,7 +198,7 @@ def test_what_does_not_go_with_it_is_refused():
         net = dist.DistributedDataParallel(
             nn.Linear(2, 2), deterministic="global", virtual_shards=3
         )
-        with pytest.raises(ConfigError, match="the communication hook .* was given with"):
+        with pytest.raises(ConfigError, match="the communication hook"):
             net.register_comm_hook(None, print)
         dist.destroy_process_group()
 

@@ -5,6 +5,7 @@
       |- DTypeError (RuntimeError, TypeError)       element types that do not fit
       |- NumberError (RuntimeError, ArithmeticError) numbers with no result: integers over zero
       |- DeviceError (RuntimeError)                 devices that do not fit, or are absent
+      |- PlacementError (RuntimeError)              sharded tensors that do not fit
       |- AutogradError (RuntimeError)               misuse of the graph: backward twice ...
       |    `- AnomalyError                          nan found while anomaly detection is on
       |- ModuleError (AttributeError)               misuse of nn.Module
@@ -54,6 +55,10 @@ class NumberError(DisttrainError, RuntimeError, ZeroDivisionError):
 
 class DeviceError(DisttrainError, RuntimeError):
     """Tensors on devices that do not fit, or a device that this machine lacks."""
+
+
+class PlacementError(DisttrainError, RuntimeError):
+    """Sharded tensors whose placements or meshes do not fit, or one used as plain numbers."""
 
 
 class AutogradError(DisttrainError, RuntimeError):

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import DeviceError
+from ..errors import CaptureError, DeviceError
+from .kinds import ArrayKind
 
 
-class NullArray:
+class NullArray(ArrayKind):
     """A shape and a numpy dtype. Whoever asks for a value gets a ``DeviceError``."""
 
     __slots__ = ("dtype", "shape")
-    __array_ufunc__ = None
-    __array_priority__ = 1000
+    has_data = False
 
     def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
         self.shape = tuple(shape)
@@ -44,6 +44,29 @@ class NullArray:
             out.append(step)
             step *= max(n, 1)
         return tuple(reversed(out))
+
+    def run(self, prim: Any, arrays: Any, params: dict) -> Any:
+        """By the shape rule of ``prim``."""
+        if prim.mutates:
+            return tuple(arrays[i] for i in prim.mutates) if prim.multi else arrays[prim.mutates[0]]
+        if prim.shape is None:
+            raise CaptureError(
+                f"{prim.name}: has no shape rule, because its result's shape depends on data; it "
+                "cannot run on the meta device"
+            )
+        result = prim.shape(*arrays, **params)
+        if prim.multi:
+            return tuple(NullArray(s, d) for s, d in result)
+        return NullArray(*result)
+
+    def ones(self) -> NullArray:
+        return NullArray(self.shape, self.dtype)
+
+    def zeros(self) -> NullArray:
+        return NullArray(self.shape, self.dtype)
+
+    def copy(self, order: str = "K") -> NullArray:
+        return NullArray(self.shape, self.dtype)
 
     def __repr__(self) -> str:
         return f"NullArray({self.shape}, {self.dtype})"

@@ -112,7 +112,9 @@ def _result(
     if g is not None:
         return g if isinstance(g, Tensor) else wrap(g)
     if materialize:  # (what follows may differentiate any of the results)
-        return Algebra.zeros(*t.meta()).requires_grad_(create_graph)
+        kind = not isinstance(t, Tracer) and t.array.__class__ is not np.ndarray
+        zeros = wrap(t.array.zeros()) if kind else Algebra.zeros(*t.meta())
+        return zeros.requires_grad_(create_graph)
     if not allow_unused:
         raise AutogradError(
             f"grad: input {i} of shape {list(t.meta()[0])} appears to not have been used in "
@@ -184,8 +186,10 @@ def _cotangent(where: str, i: int, t: Tensor, g: Any) -> Tensor:
                 "be implicitly created only for scalar outputs; reduce it first (.sum() or "
                 ".mean()), or pass the gradient argument"
             )
-        if isinstance(t, Tracer) or t.is_meta:
+        if isinstance(t, Tracer):
             return Algebra.ones_like(t)
+        if t.array.__class__ is not np.ndarray:
+            return wrap(t.array.ones())
         return wrap(np.ones(shape, kind))
     if not isinstance(g, Tensor):
         raise TypeError(f"{where}: gradient {i} must be a Tensor or None, not {type(g).__name__}")

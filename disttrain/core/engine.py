@@ -19,11 +19,13 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.kinds import ArrayKind
 from ..context import elsewhere, thread
 from ..errors import AutogradError, ShapeError
 from .algebra import Algebra
 from .hook_calls import check_nan, run_post_hooks, run_pre_hooks, run_tensor_hooks
 from .node import AccumulateGrad, Output
+from .tensor import wrap
 from .wide import total
 
 ndarray = np.ndarray
@@ -327,6 +329,8 @@ class Walk:
     def _sum(self, a: Any, b: Any) -> Any:
         if self.tensors:
             return Algebra.add(a, b)
+        if isinstance(a, ArrayKind) or isinstance(b, ArrayKind):
+            return Algebra.add(wrap(a), wrap(b)).array
         total = a + b
         return total if total.__class__ is ndarray else np.asarray(total)
 
@@ -373,6 +377,8 @@ def _needed(order: list, targets: set) -> dict[Any, bool]:
 
 def _fit_array(node: Any, g: Any, shape: tuple, kind: Any) -> Any:
     if g.__class__ is not ndarray:
+        if isinstance(g, ArrayKind):
+            return _fit_tensor(node, wrap(g), shape, kind).array
         g = np.asarray(g)
     if g.shape != shape:
         _check_reducible(node, g.shape, shape)

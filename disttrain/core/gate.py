@@ -24,10 +24,10 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.kinds import ArrayKind, heaviest
 from ..backends.null import NullArray
 from ..context import SLOW, thread
 from ..errors import (
-    CaptureError,
     DimError,
     DisttrainError,
     DTypeError,
@@ -80,6 +80,9 @@ class Primitive:
         self.checks = False  # raises for some values, so it runs even where nobody needs its result
         self.samples: Callable | None = None
         self.takes: str | None = None  # numpy's kinds that it is defined for; None: all
+        self.shard: Callable | None = None  # how its dimensions belong together: ``ops.layouts``
+        self.kinds = False  # its forward takes arrays of all kinds as they are
+        self.node_class: Any = None  # of its nodes, where the tensors' own class of them is wrong
         self.node_kind: Any = None  # the class that its nodes show to programs, once one looked
         self.simple = False  # one tensor in, one out, nothing special: the gate's short way
 
@@ -99,29 +102,18 @@ class Primitive:
         return self.compute(args, params)
 
     def compute(self, arrays: Any, params: dict) -> Any:
-        """Run on raw arrays (or scalars, or NullArrays)."""
+        """Run on raw arrays (or scalars); an array of another kind than numpy's runs it itself."""
         for a in arrays:
-            if a.__class__ is NullArray:
-                return self._null(arrays, params)
+            if a.__class__ is not ndarray and isinstance(a, ArrayKind):
+                return heaviest(arrays).run(self, arrays, params)
         return self.forward(*arrays, **params)
-
-    def _null(self, arrays: Any, params: dict) -> Any:
-        if self.mutates:
-            return tuple(arrays[i] for i in self.mutates) if self.multi else arrays[self.mutates[0]]
-        if self.shape is None:
-            raise CaptureError(
-                f"{self.name}: has no shape rule, because its result's shape depends on data; it "
-                "cannot run on the meta device"
-            )
-        result = self.shape(*arrays, **params)
-        if self.multi:
-            return tuple(NullArray(s, d) for s, d in result)
-        return NullArray(*result)
 
 
 def finish(result: Any) -> Any:
     """numpy gives scalars for 0-d results; the gate deals in arrays."""
-    return result if result.__class__ in (ndarray, NullArray) else np.asarray(result)
+    if result.__class__ is ndarray or isinstance(result, ArrayKind):
+        return result
+    return np.asarray(result)
 
 
 def gate(prim: Primitive, args: tuple, params: dict) -> Any:
@@ -146,8 +138,11 @@ def gate(prim: Primitive, args: tuple, params: dict) -> Any:
         if prim.view:
             _share_parts(prim, args[0], params, out)
     else:
-        out = _new(Tensor)
-        out.array = result if result.__class__ is ndarray else finish(result)
+        if result.__class__ is ndarray:
+            out = _new(Tensor)
+            out.array = result
+        else:
+            out = wrap(finish(result))
         if prim.view:
             _share(prim, args[0], params, out)
     if mode or not prim.differentiable:
@@ -304,7 +299,8 @@ def attach(prim: Primitive, edges: tuple, bits: int, args: tuple, params: dict, 
         else:
             saved.append(None)
     if prim.multi:
-        node = Node(prim, edges, tuple(saved), params, None, None)
+        make = prim.node_class or (out[0] if out else Tensor).node_class
+        node = make(prim, edges, tuple(saved), params, None, None)
         node.shapes = tuple(o.meta() for o in out)
         for i, o in enumerate(out):
             if i not in prim.nondiff_outputs and o.meta()[1].kind in "fcV":
@@ -317,7 +313,8 @@ def attach(prim: Primitive, edges: tuple, bits: int, args: tuple, params: dict, 
         shape, kind = out.meta()
         if kind.kind not in "fcV":
             return
-        out._node = node = Node(prim, edges, tuple(saved), params, shape, kind)
+        make = prim.node_class or out.node_class
+        out._node = node = make(prim, edges, tuple(saved), params, shape, kind)
         if bits & prim.out_bits:
             node.out = out.alias()
     if versions is not None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.kinds import ArrayKind
 from ..context import thread
 from ..errors import AutogradError
 from .algebra import Algebra
@@ -37,6 +38,10 @@ def accumulate(acc: AccumulateGrad, g: Any) -> None:
 def store_grad(leaf: Tensor, g: Any) -> None:
     """``leaf.grad = g``, or ``+= g`` when there is one already."""
     tensors = isinstance(g, Tensor)
+    if g.__class__ is not ndarray:
+        array = g.__dict__.get("array") if tensors else g
+        if isinstance(array, ArrayKind) and _store_kind(leaf, g, array):
+            return
     old = leaf._grad
     if old is None:
         if tensors:
@@ -60,6 +65,23 @@ def store_grad(leaf: Tensor, g: Any) -> None:
             leaf._grad = wrap(old.array + g)
         if old._st is not None:
             old._st.version += 1
+
+
+def _store_kind(leaf: Tensor, g: Any, array: Any) -> bool:
+    """``store_grad`` for a gradient over an array of another kind than numpy's, which says itself
+    how it is to lie; whether that was all."""
+    if g is not array and g._node is not None:  # recorded: it stays as it was computed
+        return False
+    own = leaf.array.as_gradient(array) if isinstance(leaf.array, ArrayKind) else array
+    old = leaf._grad
+    if old is None:
+        leaf._grad = wrap(own)
+    elif old._node is None and isinstance(old.array, ArrayKind) and own.has_data:
+        old.array.add_in_place(own)
+        old.storage_cell().version += 1
+    else:
+        leaf._grad = Algebra.add(old, wrap(own))
+    return True
 
 
 def _owned(g: Tensor) -> Tensor:

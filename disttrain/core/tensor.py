@@ -12,6 +12,7 @@ Operators are attached in ``ops/methods.py``.
 from __future__ import annotations
 
 import copy
+import functools
 import sys
 import threading
 import weakref
@@ -21,15 +22,17 @@ from typing import Any
 import numpy as np
 
 from .. import context
+from ..backends.kinds import ArrayKind
 from ..backends.null import NullArray
 from ..errors import AutogradError, DeviceError, DTypeError, ShapeError
 from . import dtypes
 from .attributes import give_attributes, own_attributes
 from .device import CPU, META, device
 from .hooks import HookHandle
-from .node import AccumulateGrad, Output
+from .node import AccumulateGrad, Node, Output
 
 _new = object.__new__
+ndarray = np.ndarray
 
 
 class Size(tuple):
@@ -79,6 +82,7 @@ class Tensor:
     _idle: Any = None  # the accumulator of a leaf that does not require grad for now
     _seen = 0  # in a node's alias of its result: the version when the result was first shared
     copies_grad = True  # by deepcopy
+    node_class: Any = Node  # of the nodes that make such tensors
     is_sparse = False
     is_quantized = False
     is_mkldnn = False
@@ -316,6 +320,8 @@ class Tensor:
 
     def set_array(self, array: Any) -> None:
         """Make this tensor a view of other memory, keeping its identity and its place."""
+        if array.__class__ is not self.array.__class__:
+            self.__class__ = class_for(array, plain_class(self.__class__))
         self.array = array
         self.storage_cell().version += 1
         if self._node.__class__ is AccumulateGrad:
@@ -380,7 +386,7 @@ class Tensor:
                 f"{self.grad_fn.name()}; copy t.detach().clone() instead"
             )
         note_read(self)
-        array = self.array if self.is_meta else self.array.copy(order="K")
+        array = self.array.copy(order="K")
         out = memo[id(self)] = rebuild(type(self), array, array.shape, self._node is not None)
         if self._grad is not None and self.copies_grad:
             out._grad = self._grad.__deepcopy__(memo)
@@ -445,9 +451,29 @@ def _reading(self: Tensor, name: str) -> Any:
 
 def wrap(array: Any) -> Tensor:
     """A Tensor over ``array`` (numpy or NullArray), without a copy and without a check."""
-    out = _new(Tensor)
+    out = _new(Tensor if array.__class__ is ndarray else class_for(array))
     out.array = array
     return out
+
+
+def class_for(array: Any, like: type = Tensor) -> type:
+    """The class of a Tensor over ``array``: ``like``, or what the kind of array wants for it."""
+    kind = array.tensor_class if isinstance(array, ArrayKind) else None
+    if kind is None:
+        return plain_class(like)
+    return kind if issubclass(kind, like) else like if issubclass(like, kind) else joined(like, kind)
+
+
+def plain_class(kind: type) -> type:
+    """What ``joined`` made ``kind`` of, for arrays that ask for no class of their own."""
+    return kind.__dict__.get("joined_from", (kind,))[0]
+
+
+@functools.cache
+def joined(own: type, kind: type) -> type:
+    """A class that is both: what ``own`` is for, over the arrays of ``kind``."""
+    body = {"joined_from": (own, kind), "__module__": own.__module__, "__doc__": own.__doc__}
+    return type(own.__name__, (own, kind), body)
 
 
 class context_recording:  # noqa: N801  (used like a function)

@@ -255,6 +255,15 @@ def new_group(
     return made
 
 
+def split_group(color: int | None, place: int = 0) -> ProcessGroup | None:
+    """Divide the world: ranks of one ``color`` become a group, in the order of ``place``. Every
+    rank of the world calls it; with ``color=None`` it joins none and gets None."""
+    made = group_or_default().split(color, place)
+    if made is not None:
+        _state().groups.append(made)
+    return made
+
+
 def new_subgroups(group_size: int | None = None) -> tuple[ProcessGroup, list[Any]]:
     """Groups of ``group_size`` neighbouring ranks: (this rank's, all of them)."""
     world = group_or_default()

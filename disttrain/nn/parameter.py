@@ -12,6 +12,7 @@ import numpy as np
 from ..backends.null import NullArray
 from ..core import Tensor, dtypes, no_grad, wrap
 from ..core.device import usable
+from ..core.tensor import class_for
 from ..errors import UninitializedError
 
 
@@ -30,7 +31,7 @@ def _share(cls: type, data: Any) -> Any:
             f"{cls.__name__}: {type(data).__name__} given; a Tensor is needed, for example "
             f"nn.{cls.__name__}(dt.tensor(data))"
         )
-    out: Any = object.__new__(cls)
+    out: Any = object.__new__(class_for(data.array, cls))
     out.array = data.array
     st = out._st = data.storage_cell()
     out._gen = st.gen

@@ -56,6 +56,7 @@ def primitive(
     samples: Callable | None = None,
     reads: dict[str, str] | None = None,
     own_result: bool = False,
+    shard: Callable | None = None,
 ) -> Primitive:
     """Declare a primitive.
 
@@ -67,7 +68,9 @@ def primitive(
     ``forward`` writes to (then nothing is recorded). ``samples(rng)``: a list of
     (args, params) for the tests of all rules. ``reads``: where one rule serves all arguments,
     which arguments the gradient of each reads (others may be missing then). ``own_result``: that
-    the rule reads the result is not for the user to know, who may write to it.
+    the rule reads the result is not for the user to know, who may write to it. ``shard(*args,
+    **params)``: how dimensions belong together (a ``layouts.Layout``), for sharded arrays; an
+    elementwise primitive has one.
     """
     prim = Primitive(name, forward, tuple(args.split()))
     prim.jvp, prim.batch, prim.shape, prim.expr = jvp, batch, shape, expr
@@ -75,7 +78,7 @@ def primitive(
     prim.nondiff_outputs, prim.random, prim.samples = nondiff_outputs, random, samples
     if vjp is not None:
         _set_vjp(prim, vjp, reads)
-    prim.own_result = own_result
+    prim.own_result, prim.shard = own_result, shard
     prim.simple = len(prim.args) == 1 and not (multi or mutates or promote or random)
     return _register(prim)
 
@@ -220,3 +223,14 @@ def _getter(name: str, args: tuple[str, ...]) -> Callable:
         i = args.index(name[:-6])
         return lambda out, values, node, needs: node.input_shape(i)
     return lambda out, values, node, needs: node.params.get(name)
+
+
+def declare_apart(
+    name: str, forward: Callable, args: str, vjp: dict[str, Callable], node_class: type
+) -> Primitive:
+    """Declare a primitive that is no part of the vocabulary: its forward takes arrays of all kinds
+    as they are, and its rules know which."""
+    prim = Primitive(name, forward, tuple(args.split()))
+    prim.kinds, prim.node_class, prim.jvp = True, node_class, "linear"
+    _set_vjp(prim, vjp, None)
+    return prim

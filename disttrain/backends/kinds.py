@@ -1,0 +1,58 @@
+"""Arrays that compute by themselves: what stands in ``Tensor.array`` where it is not numpy's.
+
+A kind answers for every primitive that one of its arrays is given to (``run``), so that the gate,
+the rules and the engine above it need no second code path. Knows no primitive and no Tensor.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class ArrayKind:
+    """Has ``shape``, ``dtype``, ``ndim``, ``size``, ``itemsize`` and ``nbytes``, as numpy's have.
+
+    ``tensor_class``: the class of Tensors over such arrays (None: Tensor). ``weight``: where kinds
+    meet in one operation, the one of the greatest weight answers.
+    """
+
+    __slots__ = ()
+    __array_ufunc__ = None
+    __array_priority__ = 1000
+    tensor_class: Any = None
+    weight = 0
+    has_data = True
+
+    def run(self, prim: Any, arrays: Any, params: dict) -> Any:
+        """The result of ``prim`` on ``arrays``, one of which is this one."""
+        raise NotImplementedError
+
+    def ones(self) -> Any:
+        """An array like this one, full of ones."""
+        raise NotImplementedError
+
+    def zeros(self) -> Any:
+        """An array like this one, full of zeros."""
+        raise NotImplementedError
+
+    def copy(self, order: str = "K") -> Any:
+        """Another array of the same values."""
+        raise NotImplementedError
+
+    def as_gradient(self, g: Any) -> Any:
+        """``g``, the gradient of a leaf that holds this array, as it shall lie in ``.grad``."""
+        return g
+
+    def add_in_place(self, g: Any) -> None:
+        """Add ``g``, which lies as ``as_gradient`` made it, to this array."""
+        raise NotImplementedError
+
+
+def heaviest(arrays: Any) -> ArrayKind:
+    """Which of ``arrays`` answers for an operation on all of them."""
+    found = None
+    for a in arrays:
+        if isinstance(a, ArrayKind) and (found is None or a.weight > found.weight):
+            found = a
+    assert found is not None
+    return found

@@ -1,0 +1,6 @@
+"""Sharded tensors: DTensor, its placements, and how tensors and modules become distributed."""
+
+from ..mesh import DeviceMesh, init_device_mesh
+from .api import DTensor, DTensorSpec, distribute_module, distribute_tensor
+from .dispatch import implicit_replication
+from .placements import Partial, Placement, Replicate, Shard, _StridedShard

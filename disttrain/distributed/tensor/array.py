@@ -1,0 +1,76 @@
+"""The kind of array inside of a DTensor: data, movement and dispatch put together; its nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...backends.null import NullArray
+from ...core.node import Node
+from ...core.tensor import Tensor, wrap
+from .dispatch import implicit_replication, run_primitive
+from .movement import redistribute
+from .placements import Partial, Replicate
+from .spread import Spread
+
+
+class DistArray(Spread):
+    """A distributed array that answers the gate and the engine."""
+
+    __slots__ = ()
+
+    def run(self, prim: Any, arrays: Any, params: dict) -> Any:
+        return run_primitive(prim, arrays, params)
+
+    def ones(self) -> DistArray:
+        return self.filled(1)
+
+    def zeros(self) -> DistArray:
+        return self.filled(0)
+
+    def filled(self, value: Any) -> DistArray:
+        """An array like this one full of ``value``; whole where this one is partial."""
+        shape = self.local.shape
+        local: Any = NullArray(shape, self.dtype)
+        if self.has_data:
+            local = np.full(shape, value, self.dtype)
+        return self.__class__(local, self.mesh, without_partial(self.placements), self.shape)
+
+    def as_gradient(self, g: Any) -> Any:
+        """Placed as the leaf, in memory of its own."""
+        if not isinstance(g, Spread):
+            return g
+        placed = redistribute(g, without_partial(self.placements))
+        local = placed.local
+        if isinstance(local, np.ndarray) and (placed is g or local.base is not None):
+            placed = placed.like(local.copy())
+        return placed
+
+
+def without_partial(placements: tuple) -> tuple:
+    """What gradients of tensors with ``placements`` lie as: partial values have whole gradients."""
+    return tuple(Replicate() if isinstance(p, Partial) else p for p in placements)
+
+
+class KindNode(Node):
+    """A node whose rules run on Tensors in every walk, so that they are one text for all kinds."""
+
+    def run(self, g: Any, tensors: bool, wanted: tuple | None = None) -> tuple:
+        with implicit_replication():  # what rules make themselves is the same on every rank
+            if tensors:
+                return super().run(g, True, wanted)
+            if isinstance(g, tuple):
+                g = tuple(None if x is None else wrap(x) for x in g)
+            else:
+                g = wrap(g)
+            return tuple(_raw(r) for r in super().run(g, True, wanted))
+
+    def shown(self) -> Any:
+        return self
+
+
+def _raw(r: Any) -> Any:
+    return r.array if isinstance(r, Tensor) else r
+
+

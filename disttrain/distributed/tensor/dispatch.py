@@ -1,0 +1,238 @@
+"""How a primitive runs on distributed arrays: choose placements, move, compute on local parts.
+
+The gate's ``Primitive.compute`` ends here for every operation on DTensors, those of gradients too.
+What the parts are cut by is decided in ``choice``; this performs it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ... import context
+from ...backends.kinds import ArrayKind
+from ...errors import PlacementError
+from ...ops.layouts import Layout, layout_of
+from .choice import REPLICATE, Choice, Given, choose
+from .movement import redistribute
+from .placements import Partial, local_span
+from .spread import Spread
+
+SLOT = "distributed.tensor"
+
+
+class _State:
+    """Per rank: which operations were said to have no rule; how many blocks let plain arrays be
+    taken for replicated ones."""
+
+    def __init__(self) -> None:
+        self.told: set[str] = set()
+        self.implicit = 0
+
+
+def state() -> _State:
+    return context.current().slot(SLOT, _State)
+
+
+def run_primitive(prim: Any, arrays: Any, params: dict) -> Any:
+    """The result of ``prim`` on ``arrays``, of which one or more are distributed."""
+    if prim.kinds:
+        return prim.forward(*arrays, **params)
+    arrays = _on_one_mesh(prim, arrays)
+    if prim.mutates:
+        return _write(prim, arrays, params)
+    layout = layout_of(prim, arrays, params)
+    if layout is None:
+        layout = _without_rule(prim, arrays)
+    mesh = next(a.mesh for a in arrays if isinstance(a, Spread))
+    given = tuple(
+        Given(a.shape, a.itemsize, a.placements) if isinstance(a, Spread) else None
+        for a in arrays
+    )
+    choice = choose(layout, given, mesh.ranks.shape)
+    return _perform(prim, arrays, params, layout, choice, mesh)
+
+
+def _on_one_mesh(prim: Any, arrays: Any) -> list:
+    """``arrays`` with plain ones, where they are allowed, as replicated ones."""
+    first = next(a for a in arrays if isinstance(a, Spread))
+    out = []
+    for i, a in enumerate(arrays):
+        if isinstance(a, Spread):
+            if a.mesh is not first.mesh and a.mesh != first.mesh:
+                raise PlacementError(
+                    f"{prim.name}: DTensors on two meshes were given, {first.mesh} and {a.mesh}; "
+                    "an operation needs one mesh: bring one over with to_local() or full_tensor() "
+                    "and distribute_tensor()"
+                )
+        elif isinstance(a, (np.ndarray, ArrayKind)):
+            if a.ndim and not state().implicit:
+                raise PlacementError(_mixed(prim, arrays, i, first))
+            a = first.__class__(a, first.mesh, (REPLICATE,) * first.mesh.ndim, a.shape)
+        out.append(a)
+    return out
+
+
+def _mixed(prim: Any, arrays: Any, i: int, first: Spread) -> str:
+    names = prim.args or [f"argument {k}" for k in range(len(arrays))]
+    at = next(k for k, a in enumerate(arrays) if isinstance(a, Spread))
+    plain = arrays[i]
+    return (
+        f"{prim.name.strip('_')}: got mixed Tensor and DTensor: {names[at]} is a DTensor of shape "
+        f"{list(first.shape)} with {first.placements}, {names[i]} a plain Tensor of shape "
+        f"{list(plain.shape)}; all must be DTensors: convert the plain one with "
+        "distribute_tensor(t, mesh, placements) or DTensor.from_local(t, mesh, placements), or "
+        "take the other's .to_local(), or run the block under implicit_replication()"
+    )
+
+
+def _without_rule(prim: Any, arrays: Any) -> Layout | None:
+    """Everything whole; said once per operation and rank."""
+    told = state().told
+    spread = [a for a in arrays if isinstance(a, Spread)]
+    if prim.name not in told and any(p != REPLICATE for a in spread for p in a.placements):
+        told.add(prim.name)
+        warnings.warn(
+            f"DTensor: {prim.name.strip('_')} has no rule for sharded tensors, so its arguments "
+            "are made whole on every rank first, and so is its result; this is said once",
+            stacklevel=8,
+        )
+    ins = tuple((None,) * a.ndim if isinstance(a, Spread) else None for a in arrays)
+    return Layout(ins, ())
+
+
+def _perform(
+    prim: Any, arrays: list, params: dict, layout: Layout, choice: Choice, mesh: Any
+) -> Any:
+    cls = next(a.__class__ for a in arrays if isinstance(a, Spread))
+    moved = False
+    locals_, sizes, starts, full = [], {}, {}, {}
+    place = mesh.get_coordinate()
+    for a, names, want in zip(arrays, layout.ins, choice.ins, strict=True):
+        if not isinstance(a, Spread):
+            locals_.append(a)
+            continue
+        there = redistribute(a, want)
+        moved = moved or there is not a
+        locals_.append(there.local)
+        for d, name in enumerate(names):
+            if name is None:
+                continue
+            full[name] = a.shape[d]
+            if place is not None and any(p.is_shard(d) for p in want):
+                sizes[name], starts[name] = local_span(
+                    a.shape[d], mesh.ranks.shape, place, want, d
+                )
+    if place is None:
+        return _outside(prim, arrays, params, choice, cls, mesh)
+    if layout.adapt is not None and sizes:
+        params = layout.adapt(params, sizes, starts)
+    if sizes:
+        for key, i in layout.shapes.items():
+            shape = zip(params[key], layout.outs[i], strict=True)
+            params = {**params, key: tuple(sizes.get(k, n) for n, k in shape)}
+    result = prim.compute(locals_, params)
+    outs = result if prim.multi else (result,)
+    made = []
+    for i, local in enumerate(outs):
+        if not isinstance(local, ArrayKind):
+            local = np.asarray(local)
+        if layout.outs:
+            shape = tuple(
+                full.get(k, n) if k in sizes else n
+                for k, n in zip(layout.outs[i], local.shape, strict=True)
+            )
+            placements = choice.outs[i]
+        else:
+            shape, placements = local.shape, (REPLICATE,) * mesh.ndim
+        made.append(cls(local, mesh, placements, shape, prim.view and moved))
+    return tuple(made) if prim.multi else made[0]
+
+
+def _outside(
+    prim: Any, arrays: list, params: dict, choice: Choice, cls: type, mesh: Any
+) -> Any:
+    """On a rank that is not in the mesh: shapes and types alone."""
+    if prim.shape is None:
+        raise PlacementError(
+            f"{prim.name.strip('_')}: this rank is not in the mesh {mesh}, and the shape of the "
+            "result depends on data; run the operation on the ranks of the mesh only"
+        )
+    found = prim.shape(*arrays, **params)
+    metas = found if prim.multi else [found]
+    placed = choice.outs or ((REPLICATE,) * mesh.ndim,) * len(metas)
+    made = tuple(
+        cls(np.empty((0,), kind), mesh, p, shape)
+        for (shape, kind), p in zip(metas, placed, strict=True)
+    )
+    return made if prim.multi else made[0]
+
+
+def _write(prim: Any, arrays: list, params: dict) -> Any:
+    """A primitive that writes to its first argument: the others come to where that lies."""
+    target = arrays[0]
+    if not isinstance(target, Spread):
+        raise PlacementError(
+            f"{prim.name}: a DTensor is written into a plain Tensor; take the DTensor's "
+            ".full_tensor() or .to_local() first"
+        )
+    if target.moved:
+        raise PlacementError(
+            f"{prim.name}: a view of a DTensor of shape {list(target.shape)} is written to, but "
+            "making it moved data between ranks, so that it is a copy and the write would be lost; "
+            "write to the DTensor itself (masked_fill, where, index_put), or redistribute it to "
+            "Replicate() before the view is made"
+        )
+    layout = layout_of(prim, arrays, params)
+    names = tuple(range(target.ndim))
+    if layout is None:
+        lead = [target.ndim - a.ndim if isinstance(a, Spread) else 0 for a in arrays]
+        ins = tuple(
+            tuple(
+                d + k if a.shape[d] == target.shape[d + k] else None for d in range(a.ndim)
+            ) if isinstance(a, Spread) else None
+            for a, k in zip(arrays, lead, strict=True)
+        )  # fmt: skip
+        layout = Layout(ins, (names,))
+    wants = []
+    for labels, a in zip(layout.ins, arrays, strict=True):
+        if not isinstance(a, Spread):
+            wants.append(None)
+            continue
+        want = []
+        for p in target.placements:
+            if p.is_shard():
+                name = layout.ins[0][p.dim]
+                p = type(p)(**{**p.__dict__, "dim": labels.index(name)}) if name in labels else (
+                    REPLICATE
+                )
+            want.append(p)
+        wants.append(tuple(want))
+    locals_ = [
+        redistribute(a, w).local if isinstance(a, Spread) else _scalar_part(a, target)
+        for a, w in zip(arrays, wants, strict=True)
+    ]
+    if target.mesh.get_coordinate() is not None:
+        prim.compute(locals_, params)
+    return target
+
+
+def _scalar_part(value: Any, target: Spread) -> Any:
+    """A number that is written to partial sums: once, and nothing on the other ranks."""
+    place = target.mesh.get_coordinate()
+    for p, i in zip(target.placements, place or (), strict=False):
+        if isinstance(p, Partial) and p.reduce_op == "sum" and i:
+            return 0
+    return value
+
+
+class implicit_replication:  # noqa: N801  (used like a function)
+    """Inside the block, plain Tensors that meet DTensors are taken as replicated ones."""
+
+    def __enter__(self) -> None:
+        state().implicit += 1
+
+    def __exit__(self, *exc: object) -> None:
+        state().implicit -= 1

@@ -1,0 +1,102 @@
+"""What a distributed array is, as data: a part per rank, a mesh, placements, the whole's shape.
+
+How its parts move is in ``movement``, how operations on it run in ``dispatch``; both make new ones
+by ``make``, and know no more than this class. ``array`` puts the three together.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NoReturn
+
+from ...backends.kinds import ArrayKind
+from ...backends.null import NullArray
+from ...errors import PlacementError
+from ..mesh import DeviceMesh
+from .placements import local_shape
+
+
+class Spread(ArrayKind):
+    """``local``: this rank's part, an array of any other kind (numpy's; a ``NullArray`` on the meta
+    device). ``moved``: made by a view of other memory, but of a copy of it."""
+
+    __slots__ = ("dtype", "local", "mesh", "moved", "placements", "shape")
+    weight = 10
+
+    def __init__(
+        self, local: Any, mesh: DeviceMesh, placements: tuple, shape: tuple, moved: bool = False
+    ) -> None:
+        self.local, self.mesh, self.placements = local, mesh, placements
+        self.shape, self.dtype, self.moved = tuple(shape), local.dtype, moved
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.itemsize
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Of the whole, in bytes, in the order of dimensions in which the local part lies."""
+        local = self.local.strides
+        if len(local) != self.ndim:
+            return NullArray(self.shape, self.dtype).strides
+        out, step = [0] * self.ndim, self.itemsize
+        for d in sorted(range(self.ndim), key=lambda d: (local[d], -d)):
+            out[d] = step if local[d] or self.local.shape[d] <= 1 else 0
+            if out[d]:
+                step *= max(self.shape[d], 1)
+        return tuple(out)
+
+    @property
+    def flags(self) -> Any:
+        return self.local.flags
+
+    @property
+    def has_data(self) -> bool:  # type: ignore[override]
+        return not isinstance(self.local, NullArray)
+
+    @property
+    def base(self) -> Any:
+        return None
+
+    def make(self, local: Any, placements: tuple, shape: tuple, moved: bool = False) -> Any:
+        """An array on the same mesh."""
+        return self.__class__(local, self.mesh, placements, shape, moved)
+
+    def like(self, local: Any) -> Any:
+        """An array that lies as this one, with other numbers."""
+        return self.__class__(local, self.mesh, self.placements, self.shape)
+
+    def copy(self, order: str = "K") -> Spread:
+        return self.like(self.local.copy(order=order))
+
+    def local_shape(self) -> tuple:
+        """The shape of this rank's part."""
+        return local_shape(
+            self.shape, self.mesh.ranks.shape, self.mesh.get_coordinate(), self.placements
+        )
+
+    def __repr__(self) -> str:
+        return f"Spread({self.shape}, {self.dtype}, {self.placements} on {self.mesh})"
+
+    def _no_numbers(self, *args: object, **kwargs: object) -> NoReturn:
+        raise PlacementError(
+            f"a DTensor of shape {list(self.shape)}, {self.placements} on {self.mesh}, was used as "
+            "plain numbers (numpy, a list, an array): this rank holds only a part of it; take "
+            ".full_tensor() on every rank, or .to_local() for this rank's part"
+        )
+
+    __array__ = __bool__ = __float__ = __int__ = __iter__ = __getitem__ = __setitem__ = _no_numbers
+    tolist = tobytes = view = reshape = astype = _no_numbers
+    __array_interface__ = property(_no_numbers)

@@ -22,6 +22,14 @@ class ArrayKind:
     tensor_class: Any = None
     weight = 0
     has_data = True
+    shape: tuple[int, ...]
+    dtype: Any
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    places_others = False  # tensors made like one over such an array lie as it does: ``similar``
 
     def run(self, prim: Any, arrays: Any, params: dict) -> Any:
         """The result of ``prim`` on ``arrays``, one of which is this one."""
@@ -37,6 +45,10 @@ class ArrayKind:
 
     def copy(self, order: str = "K") -> Any:
         """Another array of the same values."""
+        raise NotImplementedError
+
+    def similar(self, make: Any, shape: tuple, dtype: Any, meta: bool) -> Any:
+        """An array of ``shape`` placed as this one, whose parts are ``make(shape, dtype)``."""
         raise NotImplementedError
 
     def as_gradient(self, g: Any) -> Any:

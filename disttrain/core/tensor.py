@@ -461,7 +461,9 @@ def class_for(array: Any, like: type = Tensor) -> type:
     kind = array.tensor_class if isinstance(array, ArrayKind) else None
     if kind is None:
         return plain_class(like)
-    return kind if issubclass(kind, like) else like if issubclass(like, kind) else joined(like, kind)
+    return (
+        kind if issubclass(kind, like) else like if issubclass(like, kind) else joined(like, kind)
+    )
 
 
 def plain_class(kind: type) -> type:

@@ -45,6 +45,7 @@ from .collectives import (
     send_object_list,
 )
 from .ddp import DistributedDataParallel, GradBucket
+from .mesh import DeviceMesh, init_device_mesh
 from .state import (
     GroupMember,
     destroy_process_group,
@@ -72,7 +73,7 @@ from .stores import rendezvous
 # PyTorch's names for what goes wrong between ranks. A store that times out raises ``WaitTimeout``.
 DistError = DistBackendError = DistNetworkError = DistStoreError = CommError
 
-_PACKAGES = ("fsdp", "nn")
+_PACKAGES = ("fsdp", "nn", "tensor")
 
 
 def __getattr__(name: str) -> Any:

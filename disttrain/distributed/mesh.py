@@ -171,8 +171,7 @@ class DeviceMesh:
         at = self.get_coordinate()
         if at is None:
             return state.GroupMember.NON_GROUP_MEMBER
-        index = (*at[:axis], slice(None), *at[axis + 1 :])
-        key = tuple(self.ranks[index].tolist())
+        key = tuple(_line(self.ranks, at, axis))
         try:
             return self._shared.groups[key]
         except KeyError:
@@ -304,11 +303,11 @@ class DeviceMesh:
         at = out.get_coordinate()
         for axis, each in enumerate(groups):
             key = tuple(each.ranks)
-            line = None if at is None else out.ranks[(*at[:axis], slice(None), *at[axis + 1 :])]
-            if line is not None and line.tolist() != list(key):
+            line = None if at is None else _line(out.ranks, at, axis)
+            if line is not None and line != list(key):
                 raise ValueError(
                     f"from_group: group {axis} has the ranks {list(key)}, but the mesh has "
-                    f"{line.tolist()} along that axis for rank {out.get_rank()}"
+                    f"{line} along that axis for rank {out.get_rank()}"
                 )
             out._shared.groups[key] = each
         return out
@@ -362,8 +361,20 @@ def _described(device_type: str, ranks: list, names: Sequence[str] | None) -> De
     """What a pickled mesh becomes: the rank's own mesh of that description where one was made
     last or is entered, else one without groups."""
     out = DeviceMesh(device_type, ranks, mesh_dim_names=names, _init_backend=False)
-    known = context.current().slot(SLOT + ".known", dict).get(out._key())
+    known = _known().get(out._key())
     return out if known is None else known
+
+
+def _known() -> dict:
+    return context.current().slot(SLOT + ".known", dict)
+
+
+def _line(ranks: np.ndarray, at: list, axis: int) -> list[int]:
+    """The ranks along ``axis`` through the place ``at``."""
+    line: Any = np.moveaxis(ranks, axis, -1)
+    for i in (*at[:axis], *at[axis + 1 :]):
+        line = line[i]
+    return line.tolist()
 
 
 def _names(names: Sequence[str] | None, ndim: int) -> tuple[str, ...] | None:
@@ -438,5 +449,5 @@ def init_device_mesh(
 
 def remember(mesh: DeviceMesh) -> DeviceMesh:
     """Let what is unpickled on this rank find ``mesh`` by its description."""
-    context.current().slot(SLOT + ".known", dict)[mesh._key()] = mesh
+    _known()[mesh._key()] = mesh
     return mesh

@@ -115,6 +115,7 @@ def _distributed() -> dict[str, Shim]:
         errors: Shim(errors).give(record=lambda fn, error_handler=None: fn),  # dtrun records all
         "torch.multiprocessing": spawn.module(),
         **sharding.fsdp_modules(),
+        **sharding.mesh_modules(),
         **strategies.modules(),
     }
 

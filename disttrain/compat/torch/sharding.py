@@ -57,3 +57,22 @@ def fsdp_modules() -> dict[str, Shim]:
         checkpoint: Same(checkpoint, f"{_FSDP}.activation"),
         **{name: Shim(name).later(_from(*of)) for name, of in sources.items()},
     }
+
+
+def mesh_modules() -> dict[str, Shim]:
+    """Device meshes and sharded tensors, by the names that they have had."""
+    here, ours = "torch.distributed", "disttrain.distributed"
+    sources = {
+        "device_mesh": "mesh",
+        "tensor": "tensor",
+        "tensor.placement_types": "tensor.placements",
+        "tensor._dtensor_spec": "tensor.api",
+        "_tensor": "tensor",
+        "_tensor.placement_types": "tensor.placements",
+        "_tensor.api": "tensor.api",
+        "_tensor.device_mesh": "mesh",
+    }
+    return {
+        f"{here}.{name}": Same(f"{here}.{name}", f"{ours}.{source}")
+        for name, source in sources.items()
+    }

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...backends.null import NullArray
-from ...core import dtypes, no_grad
+from ...core import Algebra, dtypes, no_grad
 from ...core.device import CPU, META
-from ...core.gate import Primitive, gate
-from ...core.tensor import Size, Tensor, joined, wrap
+from ...core.gate import gate
+from ...core.tensor import Size, Tensor, wrap
 from ...errors import PlacementError
 from ...nn.parameter import Parameter
 from ...ops.declare import declare_apart
@@ -25,7 +25,6 @@ from ..mesh import DeviceMesh, current_mesh
 from . import movement
 from .array import DistArray, KindNode, without_partial
 from .placements import (
-    Partial,
     Placement,
     Replicate,
     Shard,
@@ -158,7 +157,9 @@ class DTensor(Tensor):
         if placements is None:
             raise PlacementError("redistribute: placements is needed to redistribute")
         wanted = normalized(placements, spread.ndim, mesh.ndim, "redistribute")
-        out = self if forward_dtype is None else self.to(forward_dtype)
+        out: Tensor = self
+        if forward_dtype is not None:
+            out = Algebra.cast(self, dtypes.as_dtype(forward_dtype).np)
         back = without_partial(spread.placements)
         return gate(_redistribute, (out,), {"placements": wanted, "back": back})
 
@@ -300,9 +301,11 @@ def _checked(local: Tensor, mesh: DeviceMesh, placements: tuple, shape: tuple) -
     for axis, p in enumerate(placements):
         if p.is_replicate():
             with no_grad():
-                same = local.detach().clone(memory_format=None).contiguous()
+                same = wrap(local.array.copy(order="C"))
             mesh.line(axis).broadcast(same.array, 0)
-            local = local + (same - local.detach()) if local.requires_grad else same
+            if local.requires_grad:
+                same = Algebra.add(local, wrap(same.array - local.array))
+            local = same
     return local
 
 
@@ -405,5 +408,3 @@ def _replicate_rest(module: Any, mesh: DeviceMesh) -> None:
     for name, buffer in list(module._buffers.items()):
         if buffer is not None and not isinstance(buffer, DTensor):
             module._buffers[name] = distribute_tensor(buffer, mesh, whole)
-
-

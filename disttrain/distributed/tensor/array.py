@@ -11,7 +11,7 @@ from ...core.node import Node
 from ...core.tensor import Tensor, wrap
 from .dispatch import implicit_replication, run_primitive
 from .movement import redistribute
-from .placements import Partial, Replicate
+from .placements import Partial, Replicate, local_shape
 from .spread import Spread
 
 
@@ -19,6 +19,7 @@ class DistArray(Spread):
     """A distributed array that answers the gate and the engine."""
 
     __slots__ = ()
+    places_others = True
 
     def run(self, prim: Any, arrays: Any, params: dict) -> Any:
         return run_primitive(prim, arrays, params)
@@ -31,11 +32,18 @@ class DistArray(Spread):
 
     def filled(self, value: Any) -> DistArray:
         """An array like this one full of ``value``; whole where this one is partial."""
-        shape = self.local.shape
-        local: Any = NullArray(shape, self.dtype)
-        if self.has_data:
-            local = np.full(shape, value, self.dtype)
-        return self.__class__(local, self.mesh, without_partial(self.placements), self.shape)
+        return self.similar(
+            lambda s, k: np.full(s, value, k), self.shape, self.dtype, not self.has_data
+        )
+
+    def similar(self, make: Any, shape: tuple, dtype: Any, meta: bool) -> DistArray:
+        mesh = self.mesh
+        own = without_partial(self.placements)
+        if tuple(shape) != self.shape:
+            own = (Replicate(),) * mesh.ndim
+        part = local_shape(shape, mesh.ranks.shape, mesh.get_coordinate(), own)
+        local = NullArray(part, dtype) if meta else make(part, dtype)
+        return self.__class__(local, mesh, own, shape)
 
     def as_gradient(self, g: Any) -> Any:
         """Placed as the leaf, in memory of its own."""
@@ -72,5 +80,3 @@ class KindNode(Node):
 
 def _raw(r: Any) -> Any:
     return r.array if isinstance(r, Tensor) else r
-
-

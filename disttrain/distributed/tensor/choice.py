@@ -74,8 +74,8 @@ def _candidates(
 ) -> list[tuple]:
     """(name, what arguments need, what results have) for one axis."""
     whole = tuple(None if g is None else REPLICATE for g in given)
-    found = [(None, whole, (REPLICATE,) * len(layout.outs))]
-    names = {}
+    found: list[tuple] = [(None, whole, (REPLICATE,) * len(layout.outs))]
+    names: dict = {}
     for labels, g in zip(layout.ins, given, strict=True):
         p = None if g is None or labels is None else g.placements[axis]
         if isinstance(p, Shard) and labels[p.dim] is not None:
@@ -92,7 +92,7 @@ def _candidates(
             for i in together
         }
         if len(ops) == 1 and ops <= {"sum", "avg"}:
-            part = Partial(ops.pop())
+            part = Partial(ops.pop() or "sum")
             wants = tuple(
                 None if g is None else part if i in together else REPLICATE
                 for i, g in enumerate(given)
@@ -126,9 +126,7 @@ def _cut_by(layout: Layout, given: tuple, name: Any, split: int | None) -> tuple
     return name, wants, gives
 
 
-def _cost(
-    candidate: tuple, layout: Layout, given: tuple, axis: int, n: int, sizes: dict
-) -> float:
+def _cost(candidate: tuple, layout: Layout, given: tuple, axis: int, n: int, sizes: dict) -> float:
     """Bytes per rank for this axis."""
     _, wants, gives = candidate
     total = 0.0

@@ -48,8 +48,7 @@ def run_primitive(prim: Any, arrays: Any, params: dict) -> Any:
         layout = _without_rule(prim, arrays)
     mesh = next(a.mesh for a in arrays if isinstance(a, Spread))
     given = tuple(
-        Given(a.shape, a.itemsize, a.placements) if isinstance(a, Spread) else None
-        for a in arrays
+        Given(a.shape, a.itemsize, a.placements) if isinstance(a, Spread) else None for a in arrays
     )
     choice = choose(layout, given, mesh.ranks.shape)
     return _perform(prim, arrays, params, layout, choice, mesh)
@@ -88,7 +87,7 @@ def _mixed(prim: Any, arrays: Any, i: int, first: Spread) -> str:
     )
 
 
-def _without_rule(prim: Any, arrays: Any) -> Layout | None:
+def _without_rule(prim: Any, arrays: Any) -> Layout:
     """Everything whole; said once per operation and rank."""
     told = state().told
     spread = [a for a in arrays if isinstance(a, Spread)]
@@ -122,17 +121,15 @@ def _perform(
                 continue
             full[name] = a.shape[d]
             if place is not None and any(p.is_shard(d) for p in want):
-                sizes[name], starts[name] = local_span(
-                    a.shape[d], mesh.ranks.shape, place, want, d
-                )
+                sizes[name], starts[name] = local_span(a.shape[d], mesh.ranks.shape, place, want, d)
     if place is None:
         return _outside(prim, arrays, params, choice, cls, mesh)
     if layout.adapt is not None and sizes:
         params = layout.adapt(params, sizes, starts)
     if sizes:
         for key, i in layout.shapes.items():
-            shape = zip(params[key], layout.outs[i], strict=True)
-            params = {**params, key: tuple(sizes.get(k, n) for n, k in shape)}
+            pairs = zip(params[key], layout.outs[i], strict=True)
+            params = {**params, key: tuple(sizes.get(k, n) for n, k in pairs)}
     result = prim.compute(locals_, params)
     outs = result if prim.multi else (result,)
     made = []
@@ -151,9 +148,7 @@ def _perform(
     return tuple(made) if prim.multi else made[0]
 
 
-def _outside(
-    prim: Any, arrays: list, params: dict, choice: Choice, cls: type, mesh: Any
-) -> Any:
+def _outside(prim: Any, arrays: list, params: dict, choice: Choice, cls: type, mesh: Any) -> Any:
     """On a rank that is not in the mesh: shapes and types alone."""
     if prim.shape is None:
         raise PlacementError(
@@ -196,7 +191,7 @@ def _write(prim: Any, arrays: list, params: dict) -> Any:
             for a, k in zip(arrays, lead, strict=True)
         )  # fmt: skip
         layout = Layout(ins, (names,))
-    wants = []
+    wants: list = []
     for labels, a in zip(layout.ins, arrays, strict=True):
         if not isinstance(a, Spread):
             wants.append(None)
@@ -205,8 +200,10 @@ def _write(prim: Any, arrays: list, params: dict) -> Any:
         for p in target.placements:
             if p.is_shard():
                 name = layout.ins[0][p.dim]
-                p = type(p)(**{**p.__dict__, "dim": labels.index(name)}) if name in labels else (
-                    REPLICATE
+                p = (
+                    type(p)(**{**p.__dict__, "dim": labels.index(name)})
+                    if name in labels
+                    else (REPLICATE)
                 )
             want.append(p)
         wants.append(tuple(want))

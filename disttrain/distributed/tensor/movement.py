@@ -177,9 +177,7 @@ def _gather(group: Any, local: Any, dim: int, whole: int, n: int) -> Any:
     return np.concatenate(outs, dim)
 
 
-def _shard_to_shard(
-    group: Any, local: Any, old: int, new: int, whole: int, n: int, i: int
-) -> Any:
+def _shard_to_shard(group: Any, local: Any, old: int, new: int, whole: int, n: int, i: int) -> Any:
     """From pieces of dimension ``old`` (``whole`` long) to pieces of ``new``, by one exchange."""
     ins = []
     for r in range(n):

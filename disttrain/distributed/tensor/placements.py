@@ -117,16 +117,12 @@ def local_shape(shape: tuple, mesh_shape: tuple, place: Any, placements: tuple) 
     mesh (``place`` None) hold nothing."""
     if place is None:
         return (0,)
-    return tuple(
-        local_span(n, mesh_shape, place, placements, d)[0] for d, n in enumerate(shape)
-    )
+    return tuple(local_span(n, mesh_shape, place, placements, d)[0] for d, n in enumerate(shape))
 
 
 def local_offset(shape: tuple, mesh_shape: tuple, place: Any, placements: tuple) -> tuple:
     """Where that begins in the tensor."""
-    return tuple(
-        local_span(n, mesh_shape, place, placements, d)[1] for d, n in enumerate(shape)
-    )
+    return tuple(local_span(n, mesh_shape, place, placements, d)[1] for d, n in enumerate(shape))
 
 
 def normalized(placements: Any, ndim: int, mesh_ndim: int, where: str) -> tuple:

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.kinds import ArrayKind
 from ...backends.null import NullArray
 from ...core import dtypes
 from ...core.device import usable
 from ...core.gate import Tracer
 from ...core.tensor import Size, Tensor, note_read, wrap
+from ...core.tensor import layout as layout_of
 from ...errors import ConfigError, DTypeError, ShapeError
 from ..primitives import views
 from ..primitives.aliases import view_as_complex
@@ -214,7 +216,11 @@ complex_ = (builtins.complex, np.complexfloating)
 def _like(make: Any, input: Tensor, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
     kind = input.dtype if dtype is None else dtypes.as_dtype(dtype)
     where = input.device if device is None else device
-    out = _beside(input, _filled(make, tuple(input.shape), kind, where, False))
+    array = layout_of(input)
+    if isinstance(array, ArrayKind) and array.places_others:
+        out = wrap(array.similar(make, tuple(input.shape), kind.np, usable(where).type == "meta"))
+    else:
+        out = _beside(input, _filled(make, tuple(input.shape), kind, where, False))
     return out.requires_grad_() if requires_grad else out
 
 
@@ -346,7 +352,14 @@ def new_like(make: Any, input: Tensor, size: Sequence, **options: Any) -> Tensor
     options["dtype"] = options["dtype"] or input.dtype
     options["device"] = options.get("device") or input.device
     wanted = options.pop("requires_grad", False)
-    out = _beside(input, make(*size, **options))
+    array = layout_of(input)
+    if isinstance(array, ArrayKind) and array.places_others:
+        with_shape = make(*size, **{**options, "device": "meta"})
+        shape, kind = with_shape.meta()
+        fill = np.zeros if make is zeros else np.ones if make is ones else np.empty
+        out = wrap(array.similar(fill, shape, kind, input.is_meta))
+    else:
+        out = _beside(input, make(*size, **options))
     return out.requires_grad_() if wanted else out
 
 

@@ -7,7 +7,14 @@ from .sharding import Same
 from .shim import Shim
 
 _HERE, _OURS = "torch.distributed", "disttrain.distributed"
-_MODULES = ("nn", "nn.functional")
+_MODULES = (
+    "nn",
+    "nn.functional",
+    "optim",
+    "optim.apply_optimizer_in_backward",
+    "optim.post_localSGD_optimizer",
+    "optim.zero_redundancy_optimizer",
+)
 
 
 def modules() -> dict[str, Shim]:

@@ -28,7 +28,7 @@ class Sharing:
         if not everything or (group.size == 1 and not views):
             return
         kind = everything[0].array.dtype
-        sizes = [[p.numel() for p in params] for params in self.owned]
+        sizes = [[p.array.size for p in params] for params in self.owned]
         total = sum(map(sum, sizes))
         self.chunks = plan_chunks(sizes, total if views else max(CHUNK_BYTES // kind.itemsize, 1))
         longest = max(self._length(chunk) for chunk in self.chunks)
@@ -40,13 +40,13 @@ class Sharing:
 
     def _length(self, chunk: list[tuple[int, int]]) -> int:
         pairs = zip(self.owned, chunk, strict=True)
-        return sum(p.numel() for params, (a, b) in pairs for p in params[a:b])
+        return sum(p.array.size for params, (a, b) in pairs for p in params[a:b])
 
     def _parts(self, chunk: list[tuple[int, int]]) -> list[np.ndarray]:
         """Each rank's part of the message."""
         out, at = [], 0
         for params, (a, b) in zip(self.owned, chunk, strict=True):
-            n = sum(p.numel() for p in params[a:b])
+            n = sum(p.array.size for p in params[a:b])
             out.append(self.flat[at : at + n])
             at += n
         return out
@@ -57,7 +57,7 @@ class Sharing:
         for r, part in enumerate(self._parts(chunk)):
             at, (a, b) = 0, chunk[r]
             for p in self.owned[r][a:b]:
-                n = p.numel()
+                n = p.array.size
                 if rank in (None, r):
                     out.append((p, part[at : at + n].reshape(tuple(p.shape))))
                 at += n

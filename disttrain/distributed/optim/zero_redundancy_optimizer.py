@@ -46,8 +46,8 @@ class ZeroRedundancyOptimizer(Optimizer):
     ) -> None:
         if isinstance(optimizer_class, type) and issubclass(optimizer_class, FunctionalOptimizer):
             raise ConfigError(
-                "ZeroRedundancyOptimizer: Passing in a functional optimizer; needed is an optimizer "
-                "class such as optim.Adam (overlap_with_ddp=True makes its steps functional)"
+                "ZeroRedundancyOptimizer: a functional optimizer was passed in; needed is a class "
+                "such as optim.Adam (overlap_with_ddp=True makes its steps functional)"
             )
         self.optim: Any = None  # while the groups are taken in
         super().__init__(_checked(params), defaults)

@@ -32,7 +32,7 @@ def backward(
     nothing requires grad, or a graph was already used up.
     """
     roots = (tensors,) if _one(tensors) else tuple(tensors)
-    cotangents = _cotangents("backward", roots, grad_tensors)
+    cotangents = cotangents_for("backward", roots, grad_tensors)
     if inputs is not None:
         inputs = (inputs,) if _one(inputs) else tuple(inputs)
         if not inputs:
@@ -40,7 +40,7 @@ def backward(
                 "backward: inputs= was given but is empty; name a tensor, or drop it"
             )
     targets = None if inputs is None else _to_inputs(inputs)
-    tensors_walk = _as_tensors(roots + (inputs or ()), cotangents, create_graph)
+    tensors_walk = as_tensors(roots + (inputs or ()), cotangents, create_graph)
     walk = _walk(roots, accumulate, retain_graph, create_graph, tensors_walk, targets)
     _drive(walk, roots, cotangents, create_graph)
 
@@ -53,12 +53,12 @@ def _to_inputs(inputs: tuple) -> set:
     """The nodes of ``inputs``; those that are no leaves keep their gradients."""
     targets = set()
     for i, t in enumerate(inputs):
-        targets.add(_place("backward", i, t)[0])
+        targets.add(place("backward", i, t)[0])
         t.retain_grad()
     return targets
 
 
-def _place(where: str, i: int, t: Tensor) -> tuple[Any, int]:
+def place(where: str, i: int, t: Tensor) -> tuple[Any, int]:
     """The node of ``t``, and which of its outputs it is."""
     node = t.graph_node()
     if node is None:
@@ -91,9 +91,9 @@ def grad(
             "grad: allow_unused=False and materialize_grads=True contradict each other: zeros "
             "stand for the gradients of unused inputs; drop one of the two"
         )
-    cotangents = _cotangents("grad", roots, grad_outputs)
-    places = [_place("grad", i, t) for i, t in enumerate(wanted)]
-    tensors_walk = _as_tensors(roots + wanted, cotangents, create_graph)
+    cotangents = cotangents_for("grad", roots, grad_outputs)
+    places = [place("grad", i, t) for i, t in enumerate(wanted)]
+    tensors_walk = as_tensors(roots + wanted, cotangents, create_graph)
     walk = _walk(
         roots, discard, retain_graph, create_graph, tensors_walk, {node for node, _ in places}
     )
@@ -146,7 +146,7 @@ def _drive(walk: Walk, roots: tuple, cotangents: tuple, create_graph: bool) -> N
         set_state({"grad_enabled": before})
 
 
-def _as_tensors(roots: tuple, cotangents: tuple, create_graph: bool) -> bool:
+def as_tensors(roots: tuple, cotangents: tuple, create_graph: bool) -> bool:
     """Whether gradients must travel as Tensors, because something looks at the operations."""
     if create_graph or any(isinstance(t, Tracer) for t in roots + cotangents):
         return True
@@ -155,7 +155,7 @@ def _as_tensors(roots: tuple, cotangents: tuple, create_graph: bool) -> bool:
     return any(t.is_meta for t in roots)
 
 
-def _cotangents(where: str, roots: tuple, given: Any) -> tuple:
+def cotangents_for(where: str, roots: tuple, given: Any) -> tuple:
     if given is None:
         given = (None,) * len(roots)
     given = tuple(given) if isinstance(given, (tuple, list)) else (given,)

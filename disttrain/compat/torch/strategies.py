@@ -1,5 +1,5 @@
-"""What ``torch.distributed`` has for data-parallel training beside DDP itself: differentiable
-collectives, hooks, optimizers. The project's modules have the same names below its own package."""
+"""What ``torch.distributed`` has for training beside DDP itself: differentiable collectives, hooks,
+optimizers, pipelines. The project's modules have the same names below its own package."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ _MODULES = (
     "optim.apply_optimizer_in_backward",
     "optim.post_localSGD_optimizer",
     "optim.zero_redundancy_optimizer",
+    "pipelining",
+    "pipelining.microbatch",
+    "pipelining.schedules",
+    "pipelining.stage",
 )
 
 

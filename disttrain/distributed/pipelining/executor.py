@@ -1,0 +1,217 @@
+"""Runs one rank's part of a plan: computations of its stages, messages to the others.
+
+One loop over the actions. An exception in a stage does not leave it: the messages that this rank
+still owes are sent as "nothing", those which it would get are taken and dropped, and so do all who
+get "nothing". At the end all ranks tell each other; the error goes up on every rank, and the group
+can be used again. Knows no particular schedule.
+"""
+
+from __future__ import annotations
+
+import traceback as tracebacks
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...comm.group import ProcessGroup
+from ...comm.reduce_ops import ReduceOp
+from ...core.tensor import Tensor, wrap
+from ...errors import CommError, PeerFailed
+from .. import objects
+from .actions import Action, Kind, Plan
+from .stage import PipelineStage, handed_on, passed
+from .wire import Lost, Receiver, Sender, tag_of
+
+_WORDS = {Kind.F: "forward", Kind.B: "backward", Kind.I: "backward to the inputs",
+          Kind.W: "backward to the weights"}  # fmt: skip
+
+
+class Lines:
+    """The ends of all messages of one rank, made when first used and kept."""
+
+    def __init__(self, group: ProcessGroup) -> None:
+        self.group = group
+        self._ends: dict[tuple[type, int], Any] = {}
+
+    def end(self, kind: type, peer: int, tag: int) -> Any:
+        found = self._ends.get((kind, tag))
+        if found is None:
+            found = self._ends[kind, tag] = kind(self.group, peer, tag)
+        return found
+
+
+@dataclass
+class Batch:
+    """What a step was given: per micro-batch the arguments and targets, and the loss.
+
+    ``scale``: factor of the gradients; ``train``: backwards will run."""
+
+    args: Sequence[tuple]
+    kwargs: Sequence[dict]
+    targets: Sequence[Any] | None
+    loss_fn: Callable[..., Tensor] | None
+    loss_kwargs: dict
+    scale: float
+    train: bool
+    keep_outputs: bool
+
+
+class Run:
+    """One step."""
+
+    def __init__(
+        self, plan: Plan, group: ProcessGroup, stages: Sequence[PipelineStage], lines: Lines,
+        batch: Batch,
+    ) -> None:  # fmt: skip
+        self.plan, self.group, self.lines, self.batch = plan, group, lines, batch
+        self.stages = {s.stage_index: s for s in stages}
+        self.results: dict[tuple[int, bool, int], Any] = {}  # between stages of this rank
+        self.outputs: dict[int, Any] = {}
+        self.losses: dict[int, Any] = {}
+        self.works: list = []
+        self.started: list[Receiver] = []  # asked for and not taken
+        self.left = Counter(a.stage for a in plan.orders[group.rank]
+                            if a.kind in (Kind.B, Kind.W))  # fmt: skip
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        """Run it. Raises the error of this rank's stage, or ``PeerFailed`` for another's."""
+        order = self.plan.orders[self.group.rank]
+        for i, action in enumerate(order):
+            try:
+                self._do(action)
+            except CommError:
+                raise
+            except Exception as error:
+                if not isinstance(error, Lost):
+                    self._blame(error, action)
+                self._break_off(order[i:])
+                break
+        for work in self.works:
+            work.wait()
+        self._tell()
+
+    # --- what can be done -----------------------------------------------------------------------
+
+    def _do(self, a: Action) -> None:
+        if a.kind is Kind.F:
+            self._forward(a)
+        elif a.kind is Kind.B:
+            self.left[a.stage] -= 1
+            stage = self.stages[a.stage]
+            found = stage.backward(a.micro, self._grads(a), not self.left[a.stage])
+            self._gives_back(a, found)
+        elif a.kind is Kind.I:
+            self._gives_back(a, self.stages[a.stage].backward_input(a.micro, self._grads(a)))
+        elif a.kind is Kind.W:
+            self.left[a.stage] -= 1
+            self.stages[a.stage].backward_weight(a.micro, not self.left[a.stage])
+        elif a.kind in (Kind.SEND_F, Kind.SEND_B):
+            self.works += self._sender(a).send(self.results.pop(self._sent(a)))
+        else:
+            self.started.append(self._receiver(a))
+            self.started[-1].start()
+        if a.kind in (Kind.B, Kind.W) and not self.left[a.stage]:
+            self.stages[a.stage].finish()
+
+    def _forward(self, a: Action) -> None:
+        stage, batch = self.stages[a.stage], self.batch
+        first = stage.is_first
+        args = batch.args[a.micro] if first else self._take(a.stage - 1, False, a)
+        out = stage.forward(a.micro, args, batch.kwargs[a.micro], not first, batch.train)
+        if not stage.is_last:
+            self.results[a.stage, False, a.micro] = handed_on(out)
+            return
+        if batch.keep_outputs:
+            self.outputs[a.micro] = out
+        if batch.loss_fn is not None and (batch.train or batch.targets is not None):
+            given = (out,) if batch.targets is None else (out, batch.targets[a.micro])
+            loss = self.losses[a.micro] = batch.loss_fn(*given, **batch.loss_kwargs)
+            if batch.train:
+                stage.set_loss(a.micro, loss)
+
+    def _grads(self, a: Action) -> tuple:
+        """The gradients of what the stage gave for this micro-batch."""
+        if not self.stages[a.stage].is_last:
+            return self._take(a.stage + 1, True, a)
+        loss = self.losses[a.micro]
+        if loss.numel() != 1 or not loss.requires_grad:
+            loss.backward()  # says what is wrong with it
+        return (wrap(np.full(loss.shape, self.batch.scale, loss.dtype.np)),)
+
+    def _gives_back(self, a: Action, grads: tuple) -> None:
+        if not self.stages[a.stage].is_first:
+            self.results[a.stage, True, a.micro] = grads
+
+    def _take(self, source: int, backward: bool, a: Action) -> Any:
+        """What ``source``, the stage before or behind, gave for the micro-batch of ``a``."""
+        if self.plan.rank_of[source] == self.group.rank:
+            value = self.results.pop((source, backward, a.micro))
+            return value if backward else passed(value)
+        kind = Kind.RECV_B if backward else Kind.RECV_F
+        receiver = self._receiver(Action(a.stage, kind, a.micro))
+        self.started.remove(receiver)
+        return receiver.take()
+
+    # --- messages -------------------------------------------------------------------------------
+
+    def _sent(self, a: Action) -> tuple[int, bool, int]:
+        return (a.stage, a.kind is Kind.SEND_B, a.micro)
+
+    def _sender(self, a: Action) -> Sender:
+        backward = a.kind is Kind.SEND_B
+        peer = self.plan.rank_of[a.stage - 1 if backward else a.stage + 1]
+        return self.lines.end(Sender, peer, tag_of(a.stage, backward, a.micro))
+
+    def _receiver(self, a: Action) -> Receiver:
+        backward = a.kind is Kind.RECV_B
+        source = a.stage + 1 if backward else a.stage - 1
+        return self.lines.end(
+            Receiver, self.plan.rank_of[source], tag_of(source, backward, a.micro)
+        )
+
+    # --- failure --------------------------------------------------------------------------------
+
+    def _break_off(self, order: Sequence[Action]) -> None:
+        """Leave ``order`` so that nobody waits for this rank, nor finds its messages later: first
+        say to all who wait that there will be nothing, then take what others have sent."""
+        for a in order:
+            if a.kind in (Kind.SEND_F, Kind.SEND_B):
+                self.works += self._sender(a).send_nothing()
+        self.started += [self._receiver(a) for a in order if a.kind in (Kind.RECV_F, Kind.RECV_B)]
+        for receiver in self.started:
+            with suppress(Lost):
+                receiver.take()
+
+    def _blame(self, error: Exception, a: Action) -> None:
+        self.error = error
+        error.add_note(
+            f"pipeline: {_WORDS.get(a.kind, a.kind.value)} of micro-batch {a.micro} on stage "
+            f"{a.stage} (rank {self.group.ranks[self.group.rank]})"
+        )
+
+    def _tell(self) -> None:
+        """All ranks learn whether a stage failed, and what it says."""
+        group = self.group
+        code = np.array([0 if self.error is None else group.rank + 1], np.int64)
+        group.all_reduce(code, ReduceOp.MAX)
+        if not code[0]:
+            return
+        for stage in self.stages.values():
+            stage.clear_runtime_states()
+        root = int(code[0]) - 1
+        told = None
+        if group.rank == root:
+            error = self.error
+            assert error is not None
+            text = "".join(tracebacks.format_exception(error))
+            notes = "".join(f" ({n})" for n in getattr(error, "__notes__", []))
+            told = [f"{type(error).__name__}: {error}{notes}", text]
+        cause, text = objects.broadcast(group, told, root)
+        if self.error is not None:
+            raise self.error
+        raise PeerFailed(group.ranks[root], f"{cause}\n{text}", text, "pipeline")

@@ -1,0 +1,49 @@
+"""When the gradients of a stage are averaged over replicas: with the last micro-batch's backward.
+
+A stage's module may be, or hold, a ``DistributedDataParallel`` or units of ``fully_shard``. Their
+own ways to put communication off are used. Knows these by what they can do, not by their types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from ... import nn
+
+
+class GradSync:
+    """Puts gradient communication inside ``module`` off until the last backward."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+
+    def _found(self, name: str) -> list[Any]:
+        """Modules with the method ``name``; of nested ones the outermost."""
+        found: list[Any] = []
+        inside: set[int] = set()
+        for m in self.module.modules() if isinstance(self.module, nn.Module) else ():
+            if id(m) not in inside and callable(getattr(m, name, None)):
+                found.append(m)
+                inside.update(id(c) for c in m.modules())
+        return found
+
+    @contextmanager
+    def forward(self) -> Iterator[None]:
+        """Around every forward."""
+        with ExitStack() as stack:
+            for m in self._found("no_sync"):
+                stack.enter_context(m.no_sync())
+            yield
+
+    @contextmanager
+    def backward(self, last: bool) -> Iterator[None]:
+        """Around every backward; ``last``: of the step."""
+        with ExitStack() as stack:
+            for m in self._found("no_sync"):
+                stack.enter_context(m.no_sync())
+            yield
+
+    def finish(self) -> None:
+        """All backwards are over."""

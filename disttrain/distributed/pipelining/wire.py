@@ -1,0 +1,128 @@
+"""Values between stages: trees of tensors as messages of a group.
+
+Each message begins with one number: that what follows has the form of last time, or how many bytes
+say the new form, or that there will be nothing, because a stage failed. So shapes travel when they
+change, and nobody needs to know them beforehand. Knows groups and trees, no stages.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...comm.group import ProcessGroup
+from ...core import dtypes
+from ...core.tensor import Tensor, wrap
+from ...errors import ConfigError
+from .. import objects
+
+_TAGS_AT = 1 << 31  # above the tags of programs
+_MICROS, _STAGES = 1 << 16, 1 << 13
+_AS_BEFORE, _NOTHING = 0, -1
+
+
+class Lost(Exception):
+    """The message says that its sender, or somebody before it, has failed."""
+
+
+def tag_of(stage: int, backward: bool, micro: int) -> int:
+    """The tag of what ``stage`` sends."""
+    if micro >= _MICROS or stage >= _STAGES:
+        raise ConfigError(
+            f"pipeline: stage {stage}, micro-batch {micro}; at most {_STAGES} stages and {_MICROS} "
+            "micro-batches are possible"
+        )
+    return _TAGS_AT + (2 * stage + backward) * _MICROS + micro
+
+
+class Sender:
+    """The sending end of one kind of message (one tag)."""
+
+    def __init__(self, group: ProcessGroup, peer: int, tag: int) -> None:
+        self.group, self.peer, self.tag = group, peer, tag
+        self.form: Any = None
+
+    def send(self, value: Any) -> list:
+        """Start to send; the works to wait for."""
+        tensors: list[Tensor] = []
+        form = [
+            _form(value, tensors),
+            [[list(t.shape), t.dtype.name, t.requires_grad] for t in tensors],
+        ]
+        if form == self.form:
+            works = [self._put(np.array([_AS_BEFORE], np.int64))]
+        else:
+            told = objects.encode(form)
+            works = [self._put(np.array([told.size], np.int64)), self._put(told)]
+            self.form = form
+        return works + [self._put(t.detach().array) for t in tensors]
+
+    def send_nothing(self) -> list:
+        """Say that there will be nothing."""
+        self.form = None
+        return [self._put(np.array([_NOTHING], np.int64))]
+
+    def _put(self, array: np.ndarray) -> Any:
+        return self.group.isend(np.asarray(array), self.peer, self.tag)
+
+
+class Receiver:
+    """The receiving end."""
+
+    def __init__(self, group: ProcessGroup, peer: int, tag: int) -> None:
+        self.group, self.peer, self.tag = group, peer, tag
+        self.form: Any = None
+        self.head = np.empty(1, np.int64)
+        self.work: Any = None
+
+    def start(self) -> None:
+        """Begin to receive."""
+        if self.work is None:
+            self.work = self.group.irecv(self.head, self.peer, self.tag)
+
+    def take(self) -> Any:
+        """The value. Its tensors require grad where the sender's do. Raises ``Lost``."""
+        self.start()
+        self.work.wait()
+        self.work = None
+        told = int(self.head[0])
+        if told == _NOTHING:
+            self.form = None
+            raise Lost
+        if told != _AS_BEFORE:
+            text = np.empty(told, np.uint8)
+            self.group.recv(text, self.peer, self.tag)
+            self.form = objects.decode(text)
+        form, metas = self.form
+        tensors = []
+        for shape, kind, requires_grad in metas:
+            array = np.empty(tuple(shape), dtypes.as_dtype(kind).np)
+            self.group.recv(array, self.peer, self.tag)
+            t = wrap(array)
+            tensors.append(t.requires_grad_() if requires_grad else t)
+        return _value(form, tensors)
+
+
+def _form(value: Any, tensors: list[Tensor]) -> Any:
+    """``value`` as plain data, with numbers in place of its tensors, which go to ``tensors``."""
+    if isinstance(value, Tensor):
+        tensors.append(value)
+        return len(tensors) - 1
+    if isinstance(value, dict):
+        return {"dict": [[k, _form(v, tensors)] for k, v in value.items()]}
+    if isinstance(value, (list, tuple)):
+        return {type(value).__name__: [_form(v, tensors) for v in value]}
+    return {"plain": value}
+
+
+def _value(form: Any, tensors: list[Tensor]) -> Any:
+    if isinstance(form, int):
+        return tensors[form]
+    ((kind, parts),) = form.items()
+    if kind == "plain":
+        return parts
+    if kind == "dict":
+        return {k: _value(v, tensors) for k, v in parts}
+    made = [_value(v, tensors) for v in parts]
+    return made if kind == "list" else tuple(made)

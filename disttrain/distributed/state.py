@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -25,7 +26,8 @@ BACKENDS = ("shm", "gloo", "cpu:shm", "cpu:gloo", "sim")
 class _State:
     """What a rank keeps: its default group and the store that it was made through.
 
-    ``made``: the store, where nobody gave it; ``pid``: the process whose groups these are."""
+    ``made``: the store, where nobody gave it; ``pid``: the process whose groups these are;
+    ``companions``: groups for work beside a group, with what ends that work."""
 
     world: ProcessGroup | None = None
     backend: str = ""
@@ -33,6 +35,9 @@ class _State:
     made: Any = None
     pid: int = 0
     groups: list[ProcessGroup] = field(default_factory=list)
+    companions: list[tuple[ProcessGroup, ProcessGroup, Callable[[], None]]] = field(
+        default_factory=list
+    )
 
 
 class GroupMember:
@@ -189,11 +194,11 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
     state = _state()
     if group is not None and group is not state.world:
         state.groups = [g for g in state.groups if g is not group]
-        group.close()
+        _close_all([*_leave_companions(state, group), group])
         return
     if state.world is None:
         raise ConfigError("destroy_process_group: there is no default group to leave")
-    groups = [*state.groups, state.world]
+    groups = [*_leave_companions(state, None), *state.groups, state.world]
     made, state.world, state.groups = state.made, None, []
     state.store = state.made = None
     try:
@@ -201,6 +206,28 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
     finally:
         if made is not None:
             made.close()
+
+
+def beside(group: ProcessGroup, finish: Callable[[], None]) -> ProcessGroup:
+    """A group of the same ranks as ``group``, for work of another thread; made the first time that
+    all of them ask. Before either is left, ``finish()`` waits for that work to end."""
+    state = _state()
+    for of, found, _ in state.companions:
+        if of is group:
+            return found
+    made = group.split(0, group.rank)
+    assert made is not None
+    state.companions.append((group, made, finish))
+    return made
+
+
+def _leave_companions(state: _State, group: ProcessGroup | None) -> list[ProcessGroup]:
+    """The companions of ``group`` (None: of all), now without work."""
+    ended = [c for c in state.companions if group is None or c[0] is group]
+    state.companions = [c for c in state.companions if c not in ended]
+    for _, _, finish in ended:
+        finish()
+    return [made for _, made, _ in ended]
 
 
 def _close_all(groups: list[ProcessGroup]) -> None:

@@ -14,18 +14,23 @@ import json
 import math
 import zlib
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from ..backends.llvm.checksum import BLOCK
 from ..errors import SerializationError
 
 HEADER_CAP = 16 << 20  # bytes of JSON that are parsed at most
 ITEM_CAP = 2_000_000  # values in that JSON at most: what bounds the memory that parsing takes
 ALIGN = 64
 METADATA = "__metadata__"
-SUMS = "disttrain.sums"  # CRC-32 of every tensor in the order of the data, 8 hex digits each
+# CRC-32C of every 1 MiB of every tensor in the order of the data, 8 hex digits each. Files of older
+# versions have CRC-32 of every tensor as a whole.
+BLOCKS = "disttrain.crc32c"
+SUMS = "disttrain.sums"
 CRC = "disttrain.crc32"  # CRC-32 of length and header, with these digits zero
 _CRC_AT = f'{{"{METADATA}":{{"{CRC}":"'.encode()  # every header of ours begins so
 _NO_CRC = b"00000000"
@@ -87,12 +92,14 @@ class Entry:
 @dataclass(frozen=True)
 class Header:
     """What a file says of itself. ``entries`` is in the header's order; ``start`` is where the
-    data begin in the file, ``sums`` the checksum of each entry (empty where the file has none)."""
+    data begin in the file; ``blocks``: the checksums of each entry, ``sums``: the checksum of each
+    entry in a file of an older version (both are empty where the file has none)."""
 
     entries: dict[str, Entry]
     metadata: dict[str, str]
     start: int
     sums: dict[str, int] = field(default_factory=dict)
+    blocks: dict[str, list[int]] = field(default_factory=dict)
 
     @property
     def num_bytes(self) -> int:
@@ -102,12 +109,12 @@ class Header:
 # --- writing -----------------------------------------------------------------------------------
 
 
-def build(entries: list[Entry], metadata: dict[str, str], sums: list[int] | None) -> bytes:
-    """Length and header of a file of ours. ``entries`` are in the order of the data; ``sums``:
-    their checksums, None for a file without."""
+def build(entries: list[Entry], metadata: dict[str, str], crc32c: list[int] | None) -> bytes:
+    """Length and header of a file of ours. ``entries`` are in the order of the data; ``crc32c``:
+    the checksums of all their blocks, None for a file without."""
     told = {CRC: _NO_CRC.decode(), "format": "pt", **metadata}
-    if sums is not None:
-        told[SUMS] = "".join(f"{s:08x}" for s in sums)
+    if crc32c is not None:
+        told[BLOCKS] = "".join(f"{s:08x}" for s in crc32c)
     table: dict[str, Any] = {METADATA: told}
     for e in entries:
         offsets = [e.begin, e.end]
@@ -155,8 +162,16 @@ def parse(raw: bytes, num_bytes: int | None, where: str) -> Header:
     entries = {name: _entry(name, value, where) for name, value in table.items()}
     ordered = sorted(entries.values(), key=lambda e: (e.begin, e.end))
     _check_cover(ordered, num_bytes, where)
-    sums = _sums(metadata[SUMS], ordered, where) if ours and SUMS in metadata else {}
-    return Header(entries, metadata, len(raw), sums)
+    sums: dict[str, int] = {}
+    blocks: dict[str, list[int]] = {}
+    if ours and SUMS in metadata:
+        values = _sums(metadata[SUMS], len(ordered), where)
+        sums = {e.name: s for e, s in zip(ordered, values, strict=True)}
+    if ours and BLOCKS in metadata:
+        counts = [-(-(e.end - e.begin) // BLOCK) for e in ordered]
+        rest = iter(_sums(metadata[BLOCKS], sum(counts), where))
+        blocks = {e.name: list(islice(rest, n)) for e, n in zip(ordered, counts, strict=True)}
+    return Header(entries, metadata, len(raw), sums, blocks)
 
 
 def _table(text: bytes, where: str) -> dict[str, Any]:
@@ -268,13 +283,13 @@ def _check_header_sum(raw: bytes, where: str) -> None:
     )
 
 
-def _sums(text: str, ordered: list[Entry], where: str) -> dict[str, int]:
+def _sums(text: str, count: int, where: str) -> list[int]:
     try:
         values = [int(text[i : i + 8], 16) for i in range(0, len(text), 8)]
     except ValueError:
         values = []
-    if len(values) != len(ordered):
+    if len(values) != count:
         raise SerializationError(
-            f"{where}: {len(values)} checksums for {len(ordered)} tensors; the file is damaged"
+            f"{where}: {len(values)} checksums where {count} are needed; the file is damaged"
         )
-    return {e.name: s for e, s in zip(ordered, values, strict=True)}
+    return values

@@ -14,6 +14,7 @@ import zipfile
 import numpy as np
 import pytest
 
+from disttrain.backends.llvm.checksum import crc32c_blocks
 from disttrain.core import wrap
 from disttrain.errors import SerializationError
 from disttrain.serialize import layout, load, save
@@ -146,7 +147,8 @@ def described(about, raw=b"\0" * 8):
     """A file whose checksums are right and whose description is not."""
     e = layout.Entry("t", "U8", (len(raw),), 0, len(raw))
     text = about if isinstance(about, str) else json.dumps(about)
-    return layout.build([e], {"disttrain": text}, [layout.zlib.crc32(raw)]) + raw
+    sums = crc32c_blocks(np.frombuffer(raw, np.uint8)).tolist()
+    return layout.build([e], {"disttrain": text}, sums) + raw
 
 
 def tree(node, **views):

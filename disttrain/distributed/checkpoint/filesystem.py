@@ -1,0 +1,221 @@
+"""Checkpoints in folders: ``FileSystemWriter`` and ``FileSystemReader``.
+
+Every rank writes what it was told to as a safetensors file of its own and hashes on the way; the
+coordinator commits the manifest (``folder`` says how). A reader takes only the byte ranges that
+this rank needs, and checks each before it hands out a number.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from dataclasses import replace
+from typing import Any
+
+from ...core import Tensor
+from ...errors import ConfigError, SerializationError
+from ...futures import Future
+from . import folder, manifest, reading
+from .folder import Shard
+from .metadata import Metadata, MetadataIndex, StorageMeta
+from .planner import LoadItemType, LoadPlan, LoadPlanner, SavePlan, SavePlanner
+from .shards import Part, write_shard
+from .storage import StorageReader, StorageWriter, WriteResult
+
+
+class FileSystemWriter(StorageWriter):
+    """Writes checkpoints into the folder ``path``. A checkpoint that is there is replaced in one
+    step, once the new one is whole (``overwrite=False``: it is an error).
+
+    ``single_file_per_rank=False`` gives every value a file. ``sync_files=False`` does not wait for
+    the disk: faster, and a power cut may lose the checkpoint (a crash of the program does not). The
+    other arguments are taken for programs that name them.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike,
+        single_file_per_rank: bool = True,
+        sync_files: bool = True,
+        thread_count: int = 1,
+        per_thread_copy_ahead: int = 10_000_000,
+        cache_staged_state_dict: bool = False,
+        overwrite: bool = True,
+        **options: Any,
+    ) -> None:
+        self.path = os.fspath(path)
+        self.single_file_per_rank, self.sync_files = single_file_per_rank, sync_files
+        self.overwrite = overwrite
+        self.shards: list[Shard] = []
+        self.save = ""
+        self.is_coordinator = False
+
+    @property
+    def checkpoint_id(self) -> str:
+        return self.path
+
+    def reset(self, checkpoint_id: str | os.PathLike | None = None) -> None:
+        if checkpoint_id is not None:
+            self.path = os.fspath(checkpoint_id)
+        self.let_go()
+        self.save = ""
+
+    def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
+        self.is_coordinator = is_coordinator
+
+    def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
+        folder.make(self.path)
+        there = os.path.exists(os.path.join(self.path, folder.MANIFEST))
+        if there and not self.overwrite:
+            raise ConfigError(
+                f"save: Checkpoint already exists in {self.path} and self.overwrite=False; name "
+                "another folder"
+            )
+        return plan
+
+    def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
+        folder.collect(self.path, folder.leftovers(self.path, self._named()))
+        told = {"save": folder.new_save(), "world_size": len(plans)}
+        return [replace(p, storage_data={**told, "rank": r}) for r, p in enumerate(plans)]
+
+    def _named(self) -> dict[str, int]:
+        """The files of the checkpoint that is there; a damaged manifest keeps all files."""
+        try:
+            return _read(self.path).files
+        except ConfigError:
+            return {}
+        except SerializationError:
+            return dict.fromkeys(folder.leftovers(self.path, ()), 0)
+
+    def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
+        told = plan.storage_data
+        self.save = told["save"]
+        groups = [plan.items] if self.single_file_per_rank else [[i] for i in plan.items]
+        results: list[WriteResult] = []
+        for k, items in enumerate(g for g in groups if g):
+            number = None if self.single_file_per_rank else k
+            name = folder.shard_name(self.save, told["rank"], told["world_size"], number)
+            parts = [Part(item, planner.resolve_data(item)) for item in items]
+            shard, places = write_shard(self.path, name, parts, self.shards.append)
+            for part, place in zip(parts, places, strict=True):
+                results.append(WriteResult(part.item.index, place.end - place.begin, place))
+            if self.sync_files:
+                shard.sync()
+        done: Future[list[WriteResult]] = Future()
+        done.set_result(results)
+        return done
+
+    def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
+        places: dict[MetadataIndex, Any] = {r.index: r.storage_data for rank in results
+                                            for r in rank}  # fmt: skip
+        files: dict[str, int] = {}
+        for place in places.values():
+            size = os.stat(os.path.join(self.path, place.file)).st_size
+            files[place.file] = size
+        data = replace(metadata, storage_data=places)
+        text = manifest.write(manifest.Manifest(self.save, len(results), files, data))
+        folder.commit(self.path, self.save, text)
+        self.let_go()
+        folder.collect(self.path, folder.leftovers(self.path, files))
+
+    def abandon(self, everything: bool = False) -> None:
+        """Remove what this rank has written, or (``everything``) what any has, unless the save has
+        become the checkpoint all the same."""
+        committed = False
+        with contextlib.suppress(ConfigError, SerializationError):
+            committed = bool(self.save) and _read(self.path).save == self.save
+        for shard in self.shards:
+            shard.close(remove=not committed)
+        self.shards.clear()
+        if everything and self.save and not committed:
+            for name in folder.leftovers(self.path, ()):
+                if self.save in name:
+                    with contextlib.suppress(OSError):
+                        os.unlink(os.path.join(self.path, name))
+
+    def let_go(self) -> None:
+        """Keep what was written, and give up the locks on it."""
+        for shard in self.shards:
+            shard.close(remove=False)
+        self.shards.clear()
+
+    def storage_meta(self) -> StorageMeta | None:
+        return StorageMeta(checkpoint_id=self.path)
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike) -> bool:
+        return "://" not in os.fspath(checkpoint_id)
+
+
+def _read(path: str) -> manifest.Manifest:
+    where = os.path.join(path, folder.MANIFEST)
+    return manifest.read(folder.read_manifest(path), where)
+
+
+class FileSystemReader(StorageReader):
+    """Reads the checkpoint in the folder ``path``. ``verify=False`` compares no checksums."""
+
+    def __init__(self, path: str | os.PathLike, verify: bool = True, **options: Any) -> None:
+        self.path, self.verify = os.fspath(path), verify
+        self.manifest: manifest.Manifest | None = None
+
+    @property
+    def checkpoint_id(self) -> str:
+        return self.path
+
+    def reset(self, checkpoint_id: str | os.PathLike | None = None) -> None:
+        if checkpoint_id is not None:
+            self.path = os.fspath(checkpoint_id)
+        self.manifest = None
+
+    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+        self.manifest = _read(self.path)
+        return self.manifest.metadata
+
+    def set_up_storage_reader(
+        self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
+    ) -> None:
+        pass
+
+    def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
+        assert self.manifest is not None
+        return replace(plan, storage_data=self.manifest.save)
+
+    def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
+        saves = [p.storage_data for p in plans]
+        if len(set(saves)) > 1:
+            odd = next(r for r, s in enumerate(saves) if s != saves[0])
+            raise SerializationError(
+                f"load: {self.path}: rank {odd} sees another checkpoint there than rank 0; it was "
+                "replaced meanwhile, or the ranks do not share the folder. Load again"
+            )
+        return plans
+
+    def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
+        assert self.manifest is not None
+        about, places = self.manifest.metadata, self.manifest.metadata.storage_data
+        with reading.Files(self.path, self.manifest.files, self.verify) as files:
+            for item in sorted(plan.items, key=lambda i: _order(places[i.storage_index])):
+                place, name = places[item.storage_index], item.storage_index.fqn
+                if item.type is LoadItemType.BYTE_IO:
+                    planner.load_bytes(item, io.BytesIO(files.whole(place, name)))
+                    continue
+                kind = about.state_dict_metadata[name].properties.dtype.np
+                chunk = next(c for c in about.state_dict_metadata[name].chunks
+                             if c.offsets == item.storage_index.offset)  # fmt: skip
+                target: Tensor = planner.resolve_tensor(item)
+                box = (tuple(item.storage_offsets), tuple(item.lengths))
+                files.fill(target, place, name, kind, tuple(chunk.sizes), box)
+                planner.commit_tensor(item, target)
+        done: Future[None] = Future()
+        done.set_result(None)
+        return done
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike) -> bool:
+        return os.path.isdir(os.fspath(checkpoint_id))
+
+
+def _order(place: manifest.Place) -> tuple[str, int]:
+    return place.file, place.begin

@@ -1,0 +1,154 @@
+"""The files of a checkpoint while it is loaded: byte ranges, each checked, into tensors' memory.
+
+Checksums stand for blocks of 1 MiB from where a value begins, so what is needed of a block brings
+the rest of it along, and nothing else is read. A block is checked while it lies in the processor's
+cache, right after it was read. Knows files and arrays; knows no plan.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from ...backends.llvm.checksum import BLOCK, crc32c_blocks
+from ...core import Tensor
+from ...core.writes import touched
+from ...errors import SerializationError
+from .boxes import Box, runs
+from .folder import open_shard
+from .manifest import Place
+
+_WINDOW = BLOCK  # read and checked at a time
+_SPAN = 64 * BLOCK  # of memory for boxes that do not lie in one piece
+
+
+class Files:
+    """The shards of one checkpoint, opened when they are needed. ``sizes``: the bytes of each."""
+
+    def __init__(self, path: str, sizes: dict[str, int], verify: bool) -> None:
+        self.path, self.sizes, self.verify = path, sizes, verify
+        self._open: dict[str, int] = {}
+
+    def __enter__(self) -> Files:
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        for fd in self._open.values():
+            os.close(fd)
+        self._open.clear()
+
+    def _fd(self, name: str) -> int:
+        if name not in self._open:
+            fd = self._open[name] = open_shard(self.path, name)
+            size = os.fstat(fd).st_size
+            if size != self.sizes[name]:
+                raise SerializationError(
+                    f"{os.path.join(self.path, name)}: {size} bytes, and the manifest says "
+                    f"{self.sizes[name]}: it is cut short or another file. Load a copy that is "
+                    "whole, or an earlier checkpoint"
+                )
+        return self._open[name]
+
+    def whole(self, place: Place, name: str) -> bytes:
+        """All bytes of a value."""
+        out = np.empty(place.end - place.begin, np.uint8)
+        self._blocks(out, place, name, 0, -(-out.size // BLOCK))
+        return out.tobytes()
+
+    def fill(
+        self, target: Tensor, place: Place, name: str, kind: np.dtype, shape: tuple, box: Box
+    ) -> None:
+        """Fill ``target`` with the box of a stored array of this type and shape."""
+        array = target.array
+        if 0 in box[1]:
+            return
+        plain = array.dtype == kind and array.flags.c_contiguous
+        if plain and tuple(box[1]) == tuple(shape) and kind != np.bool_:
+            raw = array.reshape(-1).view(np.uint8)
+            self._blocks(raw, place, name, 0, -(-raw.size // BLOCK))
+        else:
+            self._box(array, place, name, kind, shape, box)
+        touched(target)
+
+    def _box(
+        self, array: np.ndarray, place: Place, name: str, kind: np.dtype, shape: tuple, box: Box
+    ) -> None:
+        """Fill ``array`` with a box, by way of memory that only holds the blocks it lies in."""
+        inner, begins = runs(shape, *box)
+        first = begins * kind.itemsize // BLOCK
+        last = ((begins + inner) * kind.itemsize - 1) // BLOCK
+        low, high = int(first[0]), int(last[-1]) + 1
+        wide = next((d for d, n in enumerate(box[1]) if n > 1), None)
+        if (high - low) * BLOCK > _SPAN and wide is not None:
+            half = box[1][wide] // 2
+            for begin, size in ((0, half), (half, box[1][wide] - half)):
+                at = tuple(a + begin if d == wide else a for d, a in enumerate(box[0]))
+                sizes = tuple(size if d == wide else n for d, n in enumerate(box[1]))
+                part = array[(slice(None),) * wide + (slice(begin, begin + size),)]
+                self._box(part, place, name, kind, shape, (at, sizes))
+            return
+        scratch = np.empty(min((high - low) * BLOCK, place.end - place.begin - low * BLOCK),
+                           np.uint8)  # fmt: skip
+        for begin, end in _spans(first - low, last - low + 1):
+            piece = scratch[begin * BLOCK : end * BLOCK]
+            self._blocks(piece, place, name, low + begin, low + end)
+        self._copy(array, scratch, low * BLOCK, name, kind, (shape, box, inner, begins))
+
+    def _copy(
+        self, array: np.ndarray, scratch: np.ndarray, base: int, name: str, kind: np.dtype,
+        where: tuple,
+    ) -> None:  # fmt: skip
+        shape, box, inner, begins = where
+        strides = [kind.itemsize * int(np.prod(shape[d + 1 :])) for d in range(len(shape))]
+        start = int(begins[0]) * kind.itemsize - base
+        if start % kind.itemsize or scratch.ctypes.data % kind.itemsize:
+            raise AssertionError("blocks begin where elements do")
+        view = np.ndarray(box[1], kind, scratch, start, strides)
+        if kind == np.bool_ and view.view(np.uint8).max() > 1:
+            raise SerializationError(
+                f"{self.path}: tensor {name!r}: a truth value is {view.view(np.uint8).max()}; 0 "
+                "and 1 are allowed"
+            )
+        np.copyto(array, view, casting="unsafe")
+
+    def _blocks(self, out: np.ndarray, place: Place, name: str, first: int, last: int) -> None:
+        """Read the blocks ``first`` to ``last`` of a value into ``out``, and check them."""
+        fd = self._fd(place.file)
+        view = memoryview(out)
+        for k in range(first, last):
+            at = (k - first) * BLOCK
+            piece = view[at : at + BLOCK]
+            begin = place.begin + k * BLOCK
+            self._read(fd, piece, begin, place, name)
+            if self.verify:
+                told = int(place.sums[8 * k : 8 * k + 8], 16)
+                if int(crc32c_blocks(out[at : at + len(piece)])[0]) != told:
+                    raise SerializationError(
+                        f"{os.path.join(self.path, place.file)}: tensor {name!r}: the bytes "
+                        f"{begin} to {begin + len(piece)} do not fit their checksum. The file is "
+                        "damaged, or of another save; load a copy that is whole, or an earlier "
+                        "checkpoint"
+                    )
+
+    def _read(self, fd: int, piece: memoryview, at: int, place: Place, name: str) -> None:
+        while piece:
+            got = os.preadv(fd, [piece], at)
+            if not got:
+                raise SerializationError(
+                    f"{os.path.join(self.path, place.file)}: tensor {name!r}: the file ends at "
+                    f"byte {at}; it is cut short"
+                )
+            piece, at = piece[got:], at + got
+
+
+def _spans(first: np.ndarray, last: np.ndarray) -> list[tuple[int, int]]:
+    """Ranges of blocks that overlap or touch, put together; ``first`` is in order."""
+    out: list[tuple[int, int]] = []
+    for begin, end in np.unique(np.stack([first, last], 1), axis=0).tolist():
+        if out and begin <= out[-1][1]:
+            out[-1] = (out[-1][0], max(end, out[-1][1]))
+        else:
+            out.append((begin, end))
+    return out

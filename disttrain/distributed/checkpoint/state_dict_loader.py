@@ -1,0 +1,108 @@
+"""``load``: every rank reads what it needs of a checkpoint, whoever wrote it.
+
+Nothing is handed out before its checksum fits, and what fails on one rank fails on all. Knows
+planners and storage by their abstract classes alone.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any
+
+from ...comm.group import ProcessGroup
+from ...errors import ConfigError
+from ..state import group_or_default, is_initialized
+from .background import wait_for_pending
+from .default_planner import DefaultLoadPlanner
+from .filesystem import FileSystemReader
+from .metadata import STATE_DICT_TYPE
+from .planner import LoadPlan, LoadPlanner
+from .stateful import Stateful
+from .storage import StorageReader
+from .together import Together
+
+
+def load(
+    state_dict: STATE_DICT_TYPE,
+    *,
+    checkpoint_id: str | os.PathLike | None = None,
+    storage_reader: StorageReader | None = None,
+    planner: LoadPlanner | None = None,
+    process_group: ProcessGroup | None = None,
+    no_dist: bool = False,
+) -> None:
+    """Load a checkpoint into ``state_dict``, in place. Every rank of the group calls it.
+
+    Tensors are filled where they are, each rank its own pieces, however the saved ones were split;
+    other values are replaced; objects with ``load_state_dict()`` are given their state. Types are
+    converted where they differ. ``CheckpointException`` on all ranks, with one text: no checkpoint,
+    one that is damaged, or one that does not fit (what is missing and what differs is listed;
+    ``planner=DefaultLoadPlanner(allow_partial_load=True)`` leaves the missing as they are, and has
+    a ``report`` afterwards).
+    """
+    wait_for_pending()
+    reader = _reader(storage_reader, checkpoint_id)
+    group = None
+    if not no_dist and (process_group is not None or is_initialized()):
+        group = group_or_default(process_group)
+    asked = {k: v.state_dict() if isinstance(v, Stateful) else v for k, v in state_dict.items()}
+    read(asked, reader, Together(group), planner)
+    for key, value in state_dict.items():
+        if isinstance(value, Stateful):
+            value.load_state_dict(asked[key])
+    for key, value in asked.items():
+        if not isinstance(state_dict.get(key), Stateful):
+            state_dict[key] = value
+
+
+def load_state_dict(
+    state_dict: dict[str, Any],
+    storage_reader: StorageReader,
+    process_group: ProcessGroup | None = None,
+    coordinator_rank: int = 0,
+    no_dist: bool = False,
+    planner: LoadPlanner | None = None,
+) -> None:
+    """The older form of ``load``; PyTorch has it still, and warns."""
+    warnings.warn("'load_state_dict' is deprecated; use 'load'", FutureWarning, stacklevel=2)
+    storage_reader.reset()
+    group = None
+    if not no_dist and (process_group is not None or is_initialized()):
+        group = group_or_default(process_group)
+    read(state_dict, storage_reader, Together(group, coordinator_rank), planner)
+
+
+def _reader(given: StorageReader | None, checkpoint_id: Any) -> StorageReader:
+    if given is None:
+        if checkpoint_id is None:
+            raise ConfigError("load: neither checkpoint_id nor storage_reader given; name a folder")
+        given = FileSystemReader(checkpoint_id)
+    given.reset(checkpoint_id)
+    return given
+
+
+def read(
+    state_dict: STATE_DICT_TYPE,
+    reader: StorageReader,
+    together: Together,
+    planner: LoadPlanner | None,
+) -> None:
+    """The load itself, into a flat or nested dict of values."""
+    planner = DefaultLoadPlanner() if planner is None else planner
+
+    def local() -> LoadPlan:
+        metadata = reader.read_metadata()
+        planner.set_up_planner(state_dict, metadata, together.is_coordinator)
+        reader.set_up_storage_reader(metadata, together.is_coordinator)
+        return reader.prepare_local_plan(planner.create_local_plan())
+
+    def central(plans: list[LoadPlan]) -> list[LoadPlan]:
+        return reader.prepare_global_plan(planner.create_global_plan(plans))
+
+    plan = together.planned("load: plan", local, central)
+
+    def body() -> None:
+        reader.read_data(planner.finish_plan(plan), planner).wait()
+
+    together.each("load: read", body)

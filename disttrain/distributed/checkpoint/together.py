@@ -1,0 +1,105 @@
+"""Steps that all ranks take together: what fails on one, fails on all, with one text.
+
+Every step ends in one exchange of outcomes, so no rank goes on alone, and none waits for one that
+has given up. Knows groups; knows nothing of checkpoints.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import traceback
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ... import errors
+from ...comm.group import ProcessGroup
+from .. import objects
+from .api import CheckpointException
+from .wire import from_data, to_data
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+
+class Together:
+    """The ranks of ``group``, or this one alone (None)."""
+
+    def __init__(self, group: ProcessGroup | None, coordinator_rank: int = 0) -> None:
+        self.group = group
+        self.rank = 0 if group is None else group.rank
+        self.size = 1 if group is None else group.size
+        self.coordinator = coordinator_rank
+        self.is_coordinator = self.rank == coordinator_rank
+
+    def each(self, step: str, work: Callable[[], Any]) -> list[Any]:
+        """Every rank does ``work``; the results of all, on all."""
+        mine, error = _attempt(work)
+        if self.group is None:
+            if error is not None:
+                raise _failure(step, {0: error}) from error
+            return [mine]
+        sent = _told(error) if error is not None else ["done", to_data(mine)]
+        got = objects.all_gather(self.group, sent)
+        failed = {r: _heard(g) for r, g in enumerate(got) if g[0] == "failed"}
+        if failed:
+            if error is not None:
+                failed[self.rank] = error
+            raise _failure(step, failed) from error
+        return [from_data(g[1]) for g in got]
+
+    def one(self, step: str, work: Callable[[], Any]) -> Any:
+        """The coordinator does ``work``; its result, on all."""
+        mine, error = _attempt(work) if self.is_coordinator else (None, None)
+        if self.group is None:
+            if error is not None:
+                raise _failure(step, {0: error}) from error
+            return mine
+        sent = _told(error) if error is not None else ["done", to_data(mine)]
+        got = objects.broadcast(self.group, sent, self.coordinator)
+        if got[0] == "failed":
+            raise _failure(step, {self.coordinator: error or _heard(got)}) from error
+        return mine if self.is_coordinator else from_data(got[1])
+
+    def planned(
+        self, step: str, local: Callable[[], T], central: Callable[[list[T]], list[S]]
+    ) -> S:
+        """Every rank does ``local``; the coordinator makes of all results one for each rank."""
+        parts = self.each(step, local)
+        return self.one(step, lambda: central(parts))[self.rank]
+
+
+def _attempt(work: Callable[[], Any]) -> tuple[Any, Exception | None]:
+    try:
+        return work(), None
+    except errors.CommError:  # the group itself is broken: there is nothing to exchange any more
+        raise
+    except Exception as error:
+        return None, error
+
+
+def _failure(step: str, failed: dict[int, Exception]) -> CheckpointException:
+    return CheckpointException(
+        step, {r: (e, traceback.extract_tb(e.__traceback__)) for r, e in failed.items()}
+    )
+
+
+def _told(error: Exception) -> list[Any]:
+    number = getattr(error, "errno", None)
+    strerror = getattr(error, "strerror", None) or str(error)
+    return ["failed", type(error).__name__, strerror if number is not None else str(error), number,
+            os.fsdecode(getattr(error, "filename", None) or "")]  # fmt: skip
+
+
+def _heard(said: list[Any]) -> Exception:
+    """An error of another rank, of the same class where that is a known one."""
+    _, name, text, number, filename = said
+    kind = getattr(errors, name, None) or getattr(builtins, name, None)
+    if isinstance(kind, type) and issubclass(kind, Exception):
+        try:
+            if number is not None and issubclass(kind, OSError):
+                return kind(number, text, filename) if filename else kind(number, text)
+            return kind(text)
+        except TypeError:  # one that is made in a way of its own
+            pass
+    return RuntimeError(f"{name}: {text}")

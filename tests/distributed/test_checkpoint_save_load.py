@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 
 import disttrain as dt
-from disttrain import nn, optim, serialize
 from disttrain import distributed as dist
+from disttrain import nn, optim, serialize
 from disttrain.core import Size
 from disttrain.distributed import checkpoint as dcp
 from disttrain.distributed import simulate
 from disttrain.distributed.checkpoint.metadata import ChunkStorageMetadata, TensorProperties
+from disttrain.distributed.mesh import init_device_mesh
+from disttrain.distributed.tensor import Replicate, Shard, distribute_tensor
 from disttrain.errors import ConfigError
 from support.ranks import run_ranks
 
@@ -185,7 +187,7 @@ def test_modules_and_optimizers_are_asked_for_their_state(tmp_path):
 def test_what_does_not_fit_is_told_at_once(tmp_path):
     dcp.save({"a": dt.ones(2), "b": 3, "c": dt.ones(3)}, checkpoint_id=tmp_path)
     target = {"a": dt.zeros(4), "b": dt.zeros(1), "q": 1, "r": dt.zeros(1)}
-    with pytest.raises(dcp.CheckpointException, match="Missing key.*q, r") as caught:
+    with pytest.raises(dcp.CheckpointException, match=r"Missing key.*q, r") as caught:
         dcp.load(target, checkpoint_id=tmp_path)
     assert "Size mismatch" in str(caught.value) and "b is no tensor" in str(caught.value)
     assert isinstance(caught.value.failures[0][0], ConfigError)
@@ -311,3 +313,32 @@ def test_the_manifest_is_json(tmp_path: Path):
     dcp.save({"a": dt.ones(2)}, checkpoint_id=tmp_path)
     told = json.loads((tmp_path / "manifest.json").read_text())
     assert told["body"]["tensors"]["a"]["shape"] == [2]
+
+
+PLACES = {
+    "rows": [Shard(0), Shard(0)], "mesh": [Shard(0), Shard(1)], "copies": [Replicate(), Shard(1)],
+    "whole": [Replicate(), Replicate()],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("before", PLACES)
+@pytest.mark.parametrize("after", PLACES)
+def test_dtensors_move_between_meshes(tmp_path, before, after):
+    def spread(values, ranks: int, how: str):
+        shape = (2, ranks // 2) if ranks % 2 == 0 else (1, ranks)
+        mesh = init_device_mesh("cpu", shape)
+        return distribute_tensor(dt.tensor(values), mesh, PLACES[how])
+
+    def save(ranks: int) -> None:
+        dist.init_process_group()
+        dcp.save({"w": spread(FULL, ranks, before)}, checkpoint_id=tmp_path)
+
+    def load(ranks: int) -> None:
+        dist.init_process_group()
+        target = {"w": spread(np.zeros_like(FULL), ranks, after)}
+        dcp.load(target, checkpoint_id=tmp_path)
+        np.testing.assert_array_equal(target["w"].full_tensor().numpy(), FULL)
+
+    for saved, loaded in ((4, 2), (3, 4), (1, 3)):
+        simulate(save, saved, args=(saved,))
+        simulate(load, loaded, args=(loaded,))

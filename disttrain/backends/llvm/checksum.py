@@ -13,7 +13,6 @@ import ctypes
 import functools
 import hashlib
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,7 @@ _PIECES = 2048  # pieces that numpy takes side by side
 _ALL = 0xFFFFFFFF
 
 
-# --- the algebra: polynomials over GF(2), the highest power in the lowest bit ----------------------
+# --- the algebra: polynomials over GF(2), the highest power in the lowest bit ---------------------
 
 
 def _times_x(value: int) -> int:
@@ -217,7 +216,7 @@ def _nothing(name: str) -> int:
 
 @functools.cache
 def _table() -> np.ndarray:
-    table = np.arange(256, dtype=np.uint32)
+    table: np.ndarray = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         table = (table >> 1) ^ np.where(table & 1, np.uint32(_POLYNOMIAL), np.uint32(0))
     return table
@@ -238,7 +237,7 @@ def _plain(data: np.ndarray) -> int:
     crc = _ALL
     if size:
         lanes = data[: size * _PIECES].reshape(_PIECES, size)
-        run = np.zeros(_PIECES, np.uint32)
+        run: np.ndarray = np.zeros(_PIECES, np.uint32)
         run[0] = _ALL
         for column in np.ascontiguousarray(lanes.T):
             run = table[(run ^ column) & 0xFF] ^ (run >> np.uint32(8))

@@ -1,5 +1,6 @@
 """What ``torch.distributed`` has for training beside DDP itself: differentiable collectives, hooks,
-optimizers, pipelines. The project's modules have the same names below its own package."""
+optimizers, pipelines, checkpoints. The project's modules have the same names below its own
+package."""
 
 from __future__ import annotations
 
@@ -8,6 +9,17 @@ from .shim import Shim
 
 _HERE, _OURS = "torch.distributed", "disttrain.distributed"
 _MODULES = (
+    "checkpoint",
+    "checkpoint.api",
+    "checkpoint.default_planner",
+    "checkpoint.filesystem",
+    "checkpoint.metadata",
+    "checkpoint.planner",
+    "checkpoint.staging",
+    "checkpoint.state_dict_loader",
+    "checkpoint.state_dict_saver",
+    "checkpoint.stateful",
+    "checkpoint.storage",
     "nn",
     "nn.functional",
     "optim",

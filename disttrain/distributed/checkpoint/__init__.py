@@ -1,7 +1,7 @@
 """Sharded checkpoints: saved by any number of ranks, loaded by any other; PyTorch's names.
 
-    dcp.save({"model": model, "optimizer": optimizer}, checkpoint_id="run/step_100")
-    dcp.load({"model": model, "optimizer": optimizer}, checkpoint_id="run/step_100")
+dcp.save({"model": model, "optimizer": optimizer}, checkpoint_id="run/step_100")
+dcp.load({"model": model, "optimizer": optimizer}, checkpoint_id="run/step_100")
 """
 
 from .api import CheckpointException

@@ -14,6 +14,7 @@ from typing import Any
 
 from ...core import Size, Tensor
 from ...errors import ConfigError
+from ...nn.parameter import Parameter
 from ...ops import api
 from ...serialize.packed import pack, unpack
 from .boxes import fault, meetings
@@ -236,18 +237,19 @@ def compare(state_dict: dict[str, Any], metadata: Metadata) -> LoadReport:
         found, held = stored.get(name), pieces_of(value)
         if found is None:
             report.missing.append(name)
-        elif isinstance(found, TensorStorageMetadata) and held is None:
+        elif isinstance(found, BytesStorageMetadata):
+            if held is not None:
+                report.mismatched.append(f"{name} is no tensor in the checkpoint and one here")
+        elif held is None:
             report.mismatched.append(
                 f"{name} is a tensor of shape {list(found.size)} in the checkpoint and a "
                 f"{type(value).__name__} here"
             )
-        elif isinstance(found, TensorStorageMetadata) and tuple(found.size) != held.size:
+        elif tuple(found.size) != held.size:
             report.mismatched.append(
                 f"Size mismatch between saved {found.size} and current: {Size(held.size)} for "
                 f"{name}"
             )
-        elif isinstance(found, BytesStorageMetadata) and held is not None:
-            report.mismatched.append(f"{name} is no tensor in the checkpoint and one here")
     return report
 
 
@@ -331,7 +333,7 @@ class DefaultLoadPlanner(LoadPlanner):
         self.original_state_dict = state_dict
         flat, paths = flatten_state_dict(state_dict)
         for name, value in flat.items():
-            if isinstance(value, Tensor) and value.is_meta and pieces_of(value).whole:
+            if type(value) in (Tensor, Parameter) and value.is_meta:
                 flat[name] = api.empty(value.shape, dtype=value.dtype)
                 set_element(state_dict, paths[name], flat[name])
         if self.flatten_state_dict:
@@ -375,7 +377,7 @@ class DefaultLoadPlanner(LoadPlanner):
         if all(n == d for _, n, d in box):
             return tensor
         for dim, (at, n) in enumerate(zip(read_item.dest_offsets, read_item.lengths)):
-            tensor = tensor.narrow(dim, at, n)
+            tensor = api.narrow(tensor, dim, at, n)
         return tensor
 
 

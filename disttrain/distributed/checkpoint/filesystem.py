@@ -18,7 +18,7 @@ from ...errors import ConfigError, SerializationError
 from ...futures import Future
 from . import folder, manifest, reading
 from .folder import Shard
-from .metadata import Metadata, MetadataIndex, StorageMeta
+from .metadata import Metadata, MetadataIndex, StorageMeta, TensorStorageMetadata
 from .planner import LoadItemType, LoadPlan, LoadPlanner, SavePlan, SavePlanner
 from .shards import Part, write_shard
 from .storage import StorageReader, StorageWriter, WriteResult
@@ -201,9 +201,10 @@ class FileSystemReader(StorageReader):
                 if item.type is LoadItemType.BYTE_IO:
                     planner.load_bytes(item, io.BytesIO(files.whole(place, name)))
                     continue
-                kind = about.state_dict_metadata[name].properties.dtype.np
-                chunk = next(c for c in about.state_dict_metadata[name].chunks
-                             if c.offsets == item.storage_index.offset)  # fmt: skip
+                told = about.state_dict_metadata[name]
+                assert isinstance(told, TensorStorageMetadata)
+                kind, at = told.properties.dtype.np, item.storage_index.offset
+                chunk = next(c for c in told.chunks if c.offsets == at)
                 target: Tensor = planner.resolve_tensor(item)
                 box = (tuple(item.storage_offsets), tuple(item.lengths))
                 files.fill(target, place, name, kind, tuple(chunk.sizes), box)

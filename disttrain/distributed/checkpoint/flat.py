@@ -7,6 +7,7 @@ is a key of a dict. Knows Tensors only to look for them in lists.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 from ...core import Tensor
@@ -60,7 +61,7 @@ def _has_parts(value: list) -> bool:
 
 def set_element(root: Any, path: Path, value: Any) -> None:
     """Put ``value`` at ``path`` of the nested ``root``; containers that are missing are made."""
-    for key, after in zip(path, path[1:]):
+    for key, after in pairwise(path):
         found = _get(root, key)
         if found is None:
             found = [] if isinstance(after, Index) else {}

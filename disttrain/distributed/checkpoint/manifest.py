@@ -82,8 +82,13 @@ def write(manifest: Manifest) -> bytes:
                 for c in about.chunks
             ],
         }
-    body: dict[str, Any] = {"save": manifest.save, "world_size": manifest.world_size,
-                            "files": manifest.files, "tensors": tensors, "objects": objects}  # fmt: skip
+    body: dict[str, Any] = {
+        "save": manifest.save,
+        "world_size": manifest.world_size,
+        "files": manifest.files,
+        "tensors": tensors,
+        "objects": objects,
+    }
     if _is_paths(data.planner_data):
         body["paths"] = {n: [_key(k) for k in path] for n, path in data.planner_data.items()}
     elif data.planner_data is not None:
@@ -125,7 +130,9 @@ def read(raw: bytes, where: str) -> Manifest:
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         if isinstance(error, SerializationError):
             raise
-        raise SerializationError(f"{where}: incomplete or of another form: {error!r:.200}") from None
+        raise SerializationError(
+            f"{where}: incomplete or of another form: {error!r:.200}"
+        ) from None
 
 
 def _what_is_wrong(first: bytes, digest: str) -> str:

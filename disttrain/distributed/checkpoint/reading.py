@@ -94,15 +94,15 @@ class Files:
         for begin, end in _spans(first - low, last - low + 1):
             piece = scratch[begin * BLOCK : end * BLOCK]
             self._blocks(piece, place, name, low + begin, low + end)
-        self._copy(array, scratch, low * BLOCK, name, kind, (shape, box, inner, begins))
+        self._copy(array, scratch, low * BLOCK, name, kind, (shape, box, int(begins[0])))
 
     def _copy(
         self, array: np.ndarray, scratch: np.ndarray, base: int, name: str, kind: np.dtype,
         where: tuple,
     ) -> None:  # fmt: skip
-        shape, box, inner, begins = where
+        shape, box, first = where
         strides = [kind.itemsize * int(np.prod(shape[d + 1 :])) for d in range(len(shape))]
-        start = int(begins[0]) * kind.itemsize - base
+        start = first * kind.itemsize - base
         if start % kind.itemsize or scratch.ctypes.data % kind.itemsize:
             raise AssertionError("blocks begin where elements do")
         view = np.ndarray(box[1], kind, scratch, start, strides)
@@ -116,7 +116,7 @@ class Files:
     def _blocks(self, out: np.ndarray, place: Place, name: str, first: int, last: int) -> None:
         """Read the blocks ``first`` to ``last`` of a value into ``out``, and check them."""
         fd = self._fd(place.file)
-        view = memoryview(out)
+        view = memoryview(out.data)
         for k in range(first, last):
             at = (k - first) * BLOCK
             piece = view[at : at + BLOCK]

@@ -56,7 +56,7 @@ class DefaultStager:
         self.config = config
 
     def stage(self, state_dict: STATE_DICT_TYPE) -> STATE_DICT_TYPE:
-        kept = context.current().slot(_SLOT, dict)
+        kept: dict[Path, np.ndarray] = context.current().slot(_SLOT, dict)
         used: dict[Path, np.ndarray] = {}
         seen: dict[int, Any] = {}
         out = {k: _copied(v, (k,), kept, used, seen) for k, v in state_dict.items()}

@@ -192,11 +192,9 @@ class _Save:
         if not isinstance(self.writer, FileSystemWriter):
             return
         group = self.together.group
-        if self.together.is_coordinator:
+        lead = None if group is None else group.ranks[self.together.coordinator]
+        if self.together.is_coordinator or (isinstance(error, PeerFailed) and error.rank == lead):
             self.writer.abandon(everything=True)
-        elif isinstance(error, PeerFailed) and group is not None:
-            if error.rank == group.ranks[self.together.coordinator]:
-                self.writer.abandon(everything=True)
 
 
 def together_metadata(results: list[Any]) -> Metadata:

@@ -55,6 +55,7 @@ class StorageWriter(abc.ABC):
 
     def abandon(self) -> None:
         """The save has failed on some rank: remove what this one has written."""
+        return None  # a storage that leaves no trace before it is finished has nothing to do
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike) -> bool:

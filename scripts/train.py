@@ -15,9 +15,11 @@ from pathlib import Path
 
 import disttrain as dt
 from disttrain import config
+from disttrain.distributed.planning import Subject
 from disttrain.errors import ConfigError, SerializationError
 from training import checkpoint
 from training.loop import Result, Trainer
+from training.planning import make_subject
 from training.settings import Settings
 
 
@@ -65,6 +67,11 @@ def train(settings: Settings, resume: Path | None = None) -> Result:
         return Trainer(settings, resume).fit()
     finally:
         dt.distributed.destroy_process_group()
+
+
+def subject(words: list[str]) -> Subject:
+    """For ``disttrain plan``: what these words would train."""
+    return make_subject(read_command_line(words)[0])
 
 
 def main(words: list[str] | None = None) -> int:

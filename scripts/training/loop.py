@@ -21,8 +21,9 @@ from disttrain.errors import ConfigError, SerializationError
 from . import checkpoint
 from .datasets import Task, make_task
 from .models import make_model, write_text
+from .optimizing import learning_rate_factor, make_optimizer
 from .reporting import Reporter
-from .settings import Optim, Schedule, Settings
+from .settings import Settings
 
 F = dt.nn.functional
 
@@ -58,28 +59,6 @@ class _Sums:
     def means(self) -> dict[str, float]:
         count = max(self.answers, 1.0)
         return {"loss": self.loss / count, "accuracy": self.right / count}
-
-
-def learning_rate_factor(schedule: Schedule, step: int, num_steps: int, per_epoch: int) -> float:
-    """What ``optim.lr`` is multiplied by at ``step`` of ``num_steps``."""
-    warm = round(schedule.warmup * num_steps)
-    if step < warm:
-        return (step + 1) / (warm + 1)
-    if schedule.name == "constant":
-        return 1.0
-    if schedule.name == "step":
-        return schedule.gamma ** (step // (schedule.step_epochs * per_epoch))
-    part = min((step - warm) / max(num_steps - warm, 1), 1.0)
-    return schedule.floor + (1 - schedule.floor) * 0.5 * (1 + math.cos(math.pi * part))
-
-
-def make_optimizer(optim: Optim, parameters: Any) -> dt.optim.Optimizer:
-    """The optimizer that the settings name."""
-    common = {"lr": optim.lr, "weight_decay": optim.weight_decay}
-    if optim.name == "sgd":
-        return dt.optim.SGD(parameters, momentum=optim.momentum, **common)
-    kind = dt.optim.AdamW if optim.name == "adamw" else dt.optim.Adam
-    return kind(parameters, betas=optim.betas, **common)
 
 
 class Trainer:

@@ -13,8 +13,9 @@ from disttrain.errors import ConfigError, SerializationError
 from disttrain.metrics import read_jsonl
 from training import checkpoint
 from training.datasets import Windows, make_task
-from training.loop import Trainer, learning_rate_factor
+from training.loop import Trainer
 from training.models import make_model, write_text
+from training.optimizing import learning_rate_factor
 from training.settings import Data, Schedule, Settings
 
 ROOT = Path(__file__).parents[2]

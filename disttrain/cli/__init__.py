@@ -1,0 +1,47 @@
+"""The command ``disttrain``: one file per subcommand, which is loaded when it is asked for.
+
+A subcommand's module has ``configure(parser)``, which adds its arguments, and ``run(options)``,
+which returns the exit code; words that the parser does not know are ``options.settings`` where the
+module says ``TAKES_SETTINGS``. The work is done elsewhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from ..errors import DisttrainError
+
+COMMANDS = {
+    "doctor": "say what this machine has, and what each missing thing would enable",
+    "plan": "say what each parallel strategy needs per rank, without running anything",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command with ``argv`` (default: ``sys.argv``) and return the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    parser = argparse.ArgumentParser(
+        prog="disttrain",
+        description="Distributed training. To start a script on several ranks, see: dtrun --help",
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    asked = words[0] if words and words[0] in COMMANDS else None
+    module = None
+    for name, text in COMMANDS.items():
+        sub = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        if name == asked:
+            module = importlib.import_module(f".{name}", __name__)
+            module.configure(sub)
+    options, unknown = parser.parse_known_args(words)
+    assert module is not None  # argparse has refused everything else
+    if unknown and not getattr(module, "TAKES_SETTINGS", False):
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    options.settings = unknown
+    try:
+        return module.run(options)
+    except DisttrainError as error:
+        print(f"disttrain {asked}: {error}", file=sys.stderr)
+        return 2

@@ -1,0 +1,119 @@
+"""What a program says of its model so that it can be planned, and the plan as text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ... import nn
+from ...core.device import device
+from ...core.tensor import Tensor
+from ...errors import ConfigError
+from .plan import Need, Precision, as_rows, plan, strategies
+from .profile import Profile, profile_step
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A training program, as far as its memory depends on it.
+
+    ``build()`` makes the model (it is called with the meta device as default), ``loss(model, n)``
+    the loss of n samples made on the spot, ``optimizer(parameters)`` the optimizer; ``batch_size``
+    counts the samples of all ranks together. ``is_unit``, ``split``: see ``profile_step``.
+    ``checkpointing``: units run again in backward. ``precision``: of FSDP's messages.
+    """
+
+    build: Callable[[], nn.Module]
+    loss: Callable[[nn.Module, int], Tensor]
+    batch_size: int
+    optimizer: Callable[[Any], Any] | None = None
+    is_unit: Callable[[nn.Module], bool] = lambda module: False
+    split: Mapping[str, str] = field(default_factory=dict)
+    checkpointing: bool = False
+    precision: Precision = field(default_factory=Precision)
+
+
+def needs_of(subject: Subject, world: int, hosts: int = 1, tensor: int = 0) -> list[Need]:
+    """What every strategy needs on ``world`` ranks; ``tensor`` is 0 for 2 where layers are split.
+
+    Raises ``ConfigError`` where the ranks do not divide the batch.
+    """
+    if not tensor and subject.split and world % 2 == 0:
+        tensor = 2
+    profiles: dict[int, Profile] = {}
+    needs = []
+    for strategy in strategies(world, hosts, tensor):
+        each, rest = divmod(subject.batch_size, strategy.data)
+        if rest:
+            raise ConfigError(
+                f"a batch of {subject.batch_size} for {strategy.data} ranks given; needed is "
+                "a multiple of the number of ranks"
+            )
+        if each not in profiles:
+            with device("meta"):
+                model = subject.build()
+                profiles[each] = profile_step(
+                    model, subject.loss, each, subject.is_unit, subject.split, subject.optimizer
+                )
+        sharded = bool(strategy.sharded)
+        precision = subject.precision if sharded else Precision()
+        needs.append(plan(profiles[each], strategy, precision, subject.checkpointing))
+    return needs
+
+
+COLUMNS = ("parameters", "gradients", "optimizer", "activations", "largest_unit", "total", "wire")
+
+
+def table(needs: Sequence[Need], memory: int | None = None) -> str:
+    """The plan as text: a line per strategy, sizes per rank."""
+    heads = ["strategy", "ranks", "batch", *(c.replace("_", " ") for c in COLUMNS)]
+    heads[-1] = "sent per step"
+    rows = []
+    for n in needs:
+        cells = [n.strategy, n.ranks, str(n.batch), *(size(getattr(n, c)) for c in COLUMNS)]
+        if memory is not None:
+            cells.append("yes" if n.fits(memory) else "no")
+        rows.append(cells)
+    if memory is not None:
+        heads.append(f"fits {size(memory)}")
+    widths = [max(len(r[i]) for r in [heads, *rows]) for i in range(len(heads))]
+
+    def line(cells: Sequence[str]) -> str:
+        first = cells[0].ljust(widths[0])
+        rest = [c.rjust(w) for c, w in zip(cells[1:], widths[1:], strict=True)]
+        return "  ".join([first, *rest])
+
+    return "\n".join(line(r) for r in [heads, *rows])
+
+
+def as_json(needs: Sequence[Need], memory: int | None = None) -> str:
+    """The plan as a JSON array, sizes in bytes."""
+    return json.dumps(as_rows(needs, memory), indent=1)
+
+
+def size(nbytes: int) -> str:
+    """A number of bytes as people write it."""
+    value = float(nbytes)
+    for unit in ("B", "KB", "MB", "GB"):
+        if value < 1000 or unit == "GB":
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    raise AssertionError
+
+
+def parse_size(text: str) -> int:
+    """Bytes from ``4GB``, ``500 MB``, ``2GiB`` or a plain number."""
+    units = {"": 1, "b": 1}
+    for power, letter in enumerate("kmgt", 1):
+        units |= {letter: 1000**power, letter + "b": 1000**power, letter + "ib": 1024**power}
+    number = text.strip().rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
+    unit = text.strip()[len(number) :].strip().lower()
+    try:
+        value = float(number)
+    except ValueError:
+        value = -1.0
+    if unit not in units or value < 0:
+        raise ConfigError(f"memory: {text!r} given; needed is a size like 4GB, 500MB or 2GiB")
+    return int(value * units[unit])

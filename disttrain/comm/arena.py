@@ -12,6 +12,7 @@ import threading
 import weakref
 from bisect import bisect_left, insort
 from collections import deque
+from collections.abc import Callable
 
 import numpy as np
 
@@ -40,6 +41,7 @@ class Arena:
         self._lock = threading.Lock()
         self._dropped: deque[int] = deque()  # filled by finalizers, which must not take the lock
         self._pid = os.getpid()
+        self._lent: list[tuple[int, Callable[[], bool]]] = []
         # Control blocks of groups that are over. Their flags only ever grow, so that who still
         # looks at an old group sees that it is over: they serve for nothing but other groups.
         self.spare_blocks: list[int] = []
@@ -54,6 +56,8 @@ class Arena:
     def take(self, nbytes: int) -> int:
         """The offset of a free block of at least ``nbytes``; ``CommError`` when there is none."""
         size = _rounded(nbytes)
+        if self._lent:
+            self._take_back()
         with self._lock:
             while self._dropped:
                 self._release(self._dropped.popleft())
@@ -79,8 +83,20 @@ class Arena:
         with self._lock:
             self._release(offset)
 
+    def lend(self, offset: int, is_free: Callable[[], bool]) -> None:
+        """The block at ``offset``, which ``take`` gave, is freed once ``is_free()``: others use it
+        too, and say so in their own time."""
+        self._lent.append((offset, is_free))
+
+    def _take_back(self) -> None:
+        with self._lock:
+            for entry in [e for e in self._lent if e[1]()]:
+                self._lent.remove(entry)
+                self._release(entry[0])
+
     def used_bytes(self) -> int:
         """Bytes handed out and not yet freed."""
+        self._take_back()
         with self._lock:
             while self._dropped:
                 self._release(self._dropped.popleft())

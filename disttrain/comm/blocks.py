@@ -7,6 +7,8 @@ mean different ones find out instead of mixing them. The header is built once. K
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from .group import ProcessGroup
@@ -22,6 +24,11 @@ class Blocks:
         """``name``: for the reader; ``label``: small numbers that must agree between ranks."""
         self.group, self._name, self._label = group, name, label
         self._known: dict[tuple, Call] = {}
+
+    def share(self, nbytes: int) -> Any:
+        """Memory of the whole group (``shared.Shared``), or None where the transport has none."""
+        call = self.group.labelled("broadcast", None, None, (*self._label, nbytes), self._name)
+        return self.group.transport.share(call, nbytes)
 
     def gather(self, out: np.ndarray, own: np.ndarray, *, async_op: bool = False) -> Work | None:
         """``out`` (size x numel, flat) becomes all ranks' ``own`` one behind the other."""

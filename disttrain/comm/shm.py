@@ -51,6 +51,7 @@ from .header import Call, hash64
 from .hub import Hub, Need, next_start
 from .mailbox import Mailbox
 from .reduce_ops import ReduceOp, make_reducer
+from .shared import Shared, head_bytes, is_free
 from .shm_steps import (
     SMALL_BYTES,
     Operation,
@@ -122,6 +123,7 @@ class ShmTransport(Transport):
     """One group of ranks over shared memory."""
 
     kind = "shm"
+    shares = True
 
     def __init__(
         self, channel: Channel, mailbox: Mailbox, timeout: float, is_world: bool = False
@@ -145,6 +147,17 @@ class ShmTransport(Transport):
         Arrays in it are reduced and read by peers where they lie.
         """
         return self.hub.arena.allocate(nbytes)
+
+    def share(self, call: Call, nbytes: int) -> Shared:
+        """It lies in the arena of the group's first rank, which frees it when all let go of it."""
+        size, arena = self.size, self.hub.arena
+        where = np.zeros(1, np.int64)
+        if self.rank == 0:
+            where[0] = offset = arena.take(head_bytes(size) + nbytes)
+            self.hub.bytes[offset : offset + head_bytes(size)] = 0
+            arena.lend(offset, is_free(self.hub.words, offset, size))
+        self.broadcast(call, where, 0)
+        return Shared(self.hub, int(where[0]), nbytes, self.channel.ranks, self.rank, self.name)
 
     # -- verbs --------------------------------------------------------------------------------
 

@@ -48,6 +48,7 @@ class Transport(ABC):
     """The verbs of one group, seen from one of its ranks."""
 
     kind = "abstract"
+    shares = False  # whether ``share`` gives memory
 
     def __init__(
         self, rank: int, size: int, name: str, timeout: float = DEFAULT_TIMEOUT, epoch: int = 0
@@ -61,6 +62,11 @@ class Transport(ABC):
         """uint8 memory which this transport moves best (shared, pinned ...); freed by its last
         view."""
         return np.empty(nbytes, np.uint8)
+
+    def share(self, call: Call, nbytes: int) -> Any:
+        """Memory that all ranks of the group see (a ``shared.Shared``), as large on every rank;
+        None where a transport has none. All ranks call it."""
+        return None
 
     @abstractmethod
     def barrier(self, call: Call, *, async_op: bool = False) -> Work | None:

@@ -144,7 +144,7 @@ class Gradients:
         for layout, member, flag in zip(self.layout.params, self.members, used, strict=True):
             if flag:
                 shard = shard_of(out, layout, rank)
-                kind = member.sharded.array.dtype
+                kind = member.kind
                 receive_gradient(
                     member.sharded, shard if shard.dtype == kind else shard.astype(kind)
                 )

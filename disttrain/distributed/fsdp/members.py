@@ -19,6 +19,7 @@ class Member:
     full: Any = None
     layout: Any = None  # a ShardLayout, once its unit has one
     dim: int = 0
+    kind: Any = None  # the numpy type of the shard
 
 
 @dataclass

@@ -62,6 +62,7 @@ class FSDPModule(nn.Module):
         """Gather the unit's full weights; the module holds them until ``reshard()``."""
         prepare(self)
         unit = self._unit()
+        unit.hold()
         unit.unshard(async_op)
         handle = UnshardHandle(unit)
         if async_op:
@@ -190,7 +191,8 @@ def prepare(module: Any) -> None:
     for p in places:
         p.root = p.unit.root = root
     for unit in units:
-        unit.pool = units[0].pool
+        unit.turns.regain()
+        unit.pool, unit.turns = units[0].pool, root.turns
         if unit.choices.reshard_after_forward is None:
             unit.choices.reshard_after_forward = unit is not place.unit
 

@@ -6,12 +6,12 @@ one place that knows what a shard is to programs. Knows no unit and no communica
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ...core import Tensor, wrap
+from ...core.attributes import give_attributes, own_attributes
 from ...core.sink import accumulate
 from ...nn.parameter import Parameter
 from .layout import ShardLayout
@@ -20,10 +20,22 @@ _new = object.__new__
 
 
 class ShardedParameter(Parameter):
-    """This rank's shard of a parameter, a leaf. ``shard_layout``: which part of the whole it is."""
+    """This rank's shard of a parameter, a leaf. While other ranks may still read it as a part of
+    the full weights its memory is away, and who asks for it waits until they are through."""
 
-    shard_layout: ShardLayout
-    gather: Callable[[ShardedParameter], Any]
+    _unit: Any
+    _layout: ShardLayout
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "array":
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self._unit.turns.regain()
+        return self.__dict__["array"]
+
+    @property
+    def shard_layout(self) -> ShardLayout:
+        """Which part of the whole it is."""
+        return self._layout
 
     def to_local(self) -> Tensor:
         """This rank's part, as a plain tensor over the same memory."""
@@ -31,39 +43,38 @@ class ShardedParameter(Parameter):
 
     def full_tensor(self) -> Tensor:
         """The whole parameter, gathered from all ranks of its group (a collective)."""
-        return self.gather(self)
+        return self._unit.gather_one(self)
 
 
 class FullParameter(Parameter):
     """A whole weight, there while its unit is. What still needs it afterwards asks for its memory,
     and the unit gathers it again."""
 
-    owner: Any
+    _unit: Any
 
     def __getattr__(self, name: str) -> Any:
         if name != "array":
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        self.owner.gather_late()
+        self._unit.gather_late()
         return self.__dict__["array"]
 
 
-def make_sharded(
-    original: Any, array: Any, layout: ShardLayout, gather: Callable
-) -> ShardedParameter:
-    """The shard of ``original`` over ``array``; it trains where that does, and keeps its notes."""
+def make_sharded(unit: Any, original: Any, array: Any, layout: ShardLayout) -> ShardedParameter:
+    """The shard of ``original`` over ``array``; it trains where that does, and keeps the attributes
+    that a program gave it."""
     out = _new(ShardedParameter)
     out.array = array
-    out.__dict__.update({k: v for k, v in original.__dict__.items() if not _is_own(k)})
-    out.shard_layout, out.gather = layout, gather
+    give_attributes(out, own_attributes(original))
+    out._unit, out._layout = unit, layout
     if original.requires_grad:
         out.requires_grad_()
     return out
 
 
-def make_full(owner: Any, template: Any) -> FullParameter:
-    """The full weight of a unit, ``owner``: a leaf of the given shape and type, without memory."""
+def make_full(unit: Any, template: Any) -> FullParameter:
+    """A full weight of ``unit``: a leaf of the given shape and type, without memory."""
     out = _new(FullParameter)
-    out.owner = owner
+    out._unit = unit
     out.array = template
     return out
 
@@ -95,7 +106,3 @@ def _with_hooks(param: ShardedParameter, node: Any, array: np.ndarray) -> None:
             hook(param)
     else:
         accumulate(node, g.array)
-
-
-def _is_own(name: str) -> bool:
-    return name.startswith("_") or name in ("array", "shard_layout", "gather")

@@ -17,7 +17,8 @@ from typing import Any
 from ...context import thread
 from ...core.engine import on_finish
 from ...core.node import AccumulateGrad, GraphNode, next_seq
-from .unit import State, Unit
+from .shared_weights import Turns
+from .unit import Unit
 
 
 class Pass:
@@ -87,6 +88,7 @@ class Root:
 
     def __init__(self, units: list[Unit]) -> None:
         self.units = units
+        self.turns = Turns([w for unit in units for w in unit.shared()])
         self.depth = 0
         self.pass_: Pass | None = None
         self.walk: Any = None
@@ -99,10 +101,11 @@ class Root:
 
     def begin(self, unit: Unit) -> Call | None:
         """A call of ``unit`` begins; its weights are there afterwards."""
-        if self.depth == 0 and thread.walking is None:
+        if self.depth == 0 and not self._inside():
             if self.walk is not None:
                 self.reset()  # the last backward broke off
             self.order = []
+            self.turns.begin()
         call = None
         if thread.grad_enabled and not (thread.walking is not None and thread.saving):
             if self.depth == 0:
@@ -120,25 +123,35 @@ class Root:
         self.depth -= 1
         if call is not None:
             call.end = next_seq()
-        if thread.walking is not None:
-            if call is None and unit.state is State.FULL and not thread.grad_enabled:
-                unit.hide()
+        if self._inside():
             return
         self.order.append(unit)
         if unit.choices.reshard_after_forward:
             unit.reshard()
+        else:
+            unit.hide()
+        if self.depth == 0:
+            self.turns.end()
+
+    def _inside(self) -> bool:
+        """Whether what runs now is part of this root's backward: an activation checkpoint."""
+        return self.walk is not None and self.walk is thread.walk
 
     def broke_off(self, unit: Unit) -> None:
         """A call of ``unit`` has raised."""
         self.depth -= 1
-        if thread.walking is None:
-            unit.reshard()
+        if self._inside():
+            return
+        unit.reshard()
+        if self.depth == 0:
+            self.turns.end()
 
     # -- backward ------------------------------------------------------------------------------
 
     def begin_backward(self) -> None:
         """The first thing that a backward pass does here."""
         self.walk = thread.walk
+        self.turns.regain(wait=False)
         on_finish(self.finish)
 
     def enter(self, call: Call) -> None:
@@ -214,6 +227,7 @@ class Root:
             unit.reshard()
         self.late.clear()
         self.walk, self.passes = None, []
+        self.turns.close(all(unit.choices.sync for unit in self.units))
 
     def gathered_late(self, unit: Unit) -> None:
         """``unit`` was gathered for who needed it outside of its calls."""
@@ -226,6 +240,7 @@ class Root:
         """Forget the step that was broken off: gradients on their way, gathers, markers."""
         self.depth, self.walk, self.passes, self.reducing = 0, None, [], []
         self.late.clear()
+        self.turns.reset()
         for unit in self.units:
             unit.discard_gradients()
             unit.reshard()

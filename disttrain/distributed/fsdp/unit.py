@@ -24,7 +24,8 @@ from .layout import plan_block
 from .members import Choices, Member, Sharding
 from .params import make_full, make_sharded
 from .precision import MixedPrecisionPolicy, numpy_type
-from .weights import GatheredWeights
+from .shared_weights import SharedWeights, Turns, is_plain
+from .weights import GatheredWeights, Weights
 
 
 class State(Enum):
@@ -55,10 +56,12 @@ class Unit:
         self.open_call: Any = None  # the call of its modules that is running
         self.pool = Pool()
         self.param_type = numpy_type(policy.param_dtype)
-        self.weights: list[GatheredWeights] = []
+        self.weights: list[Weights] = []
+        self.held = False  # by the program's own unshard()
         self._gradients: dict[tuple, tuple] = {}
         self._current: tuple = ((), {})
         self._shard()
+        self.turns = Turns(self.shared())
 
     # -- making it -----------------------------------------------------------------------------
 
@@ -71,14 +74,22 @@ class Unit:
             shapes = [(m.name, tuple(m.sharded.shape), m.dim) for m in members]
             layout = plan_block(shapes, self.sharding.world, kind.itemsize)
             for m, place in zip(members, layout.params, strict=True):
-                m.layout = place
+                m.layout, m.kind = place, kind
             used = self.used_type(kind)
-            blocks = Blocks(self.sharding.group, "", (0,))
-            weights = GatheredWeights(members, layout, self.sharding, (kind, used), blocks)
+            weights = self._make_weights(members, layout, kind, used)
             self.weights.append(weights)
             shards = weights.take([m.sharded.array for m in members])
             for m, shard in zip(members, shards, strict=True):
                 self._install(m, shard, used)
+
+    def _make_weights(
+        self, members: list[Member], layout: Any, kind: np.dtype, used: np.dtype
+    ) -> Weights:
+        blocks = Blocks(self.sharding.group, self.modules[0]._get_name(), (0,))
+        plain = all(is_plain(m, kind, used) for m in members)
+        if plain and self.sharding.group.transport.shares:
+            return SharedWeights(members, layout, self.sharding, kind, blocks)
+        return GatheredWeights(members, layout, self.sharding, (kind, used), blocks)
 
     def used_type(self, kind: np.dtype) -> np.dtype:
         """The type in which weights of type ``kind`` are gathered."""
@@ -87,7 +98,7 @@ class Unit:
 
     def _install(self, m: Member, shard: Any, used: np.dtype) -> None:
         original = m.sharded
-        m.sharded = make_sharded(original, shard, m.layout, self._gather_one)
+        m.sharded = make_sharded(self, original, shard, m.layout)
         m.full = make_full(self, NullArray(tuple(original.shape), used))
         if original.requires_grad:
             self._train(m)
@@ -138,6 +149,16 @@ class Unit:
             w.finish()
         self.state = State.FULL
 
+    def shared(self) -> list[SharedWeights]:
+        """The weights that take turns."""
+        return [w for w in self.weights if isinstance(w, SharedWeights)]
+
+    def hold(self) -> None:
+        """The program wants the full weights until ``reshard``."""
+        if not self.held:
+            self.held = True
+            self.turns.begin()
+
     def show(self) -> None:
         """Let the modules hold the full weights."""
         if self.shown:
@@ -174,6 +195,9 @@ class Unit:
             self.state = State.SHARDED
             for w in self.weights:
                 w.drop()
+        if self.held:
+            self.held = False
+            self.turns.end()
 
     def gather_late(self) -> None:
         """Something outside of forward and backward needs a full weight."""
@@ -186,13 +210,16 @@ class Unit:
         self.unshard()
         self.root.gathered_late(self)
 
-    def _gather_one(self, sharded: Any) -> Tensor:
+    def gather_one(self, sharded: Any) -> Tensor:
+        """The full value of one shard, as a copy."""
         before = self.state
+        self.turns.begin()
         self.unshard()
         m = next(m for m in self.members if m.sharded is sharded)
         out = wrap(m.full.array.copy())
         if before is State.SHARDED:
             self.reshard()
+        self.turns.end()
         return out
 
     # -- gradients -----------------------------------------------------------------------------
@@ -214,7 +241,7 @@ class Unit:
         kinds: dict[np.dtype, list[Member]] = {}
         wanted = numpy_type(self.policy.reduce_dtype)
         for m in trained:
-            kinds.setdefault(wanted or m.sharded.array.dtype, []).append(m)
+            kinds.setdefault(wanted or m.kind, []).append(m)
         made: list[Gradients] = []
         where: dict[Member, tuple[Gradients, int]] = {}
         for k, (kind, members) in enumerate(kinds.items()):

@@ -18,8 +18,8 @@ from .layout import BlockLayout, assemble, chunks_of, own_part, shard_of
 from .members import Member, Sharding
 
 
-class GatheredWeights:
-    """The parameters of one unit that have one type ``kind``, gathered in the type ``used``."""
+class Weights:
+    """The parameters of one unit that have one type ``kind``, used in the type ``used``."""
 
     def __init__(
         self,
@@ -32,10 +32,7 @@ class GatheredWeights:
         self.members, self.layout, self.sharding = members, layout, sharding
         self.kind, self.used = kinds
         self.blocks = blocks
-        self.flat: Any = None  # this rank's block, once there is memory
         self.shards: list[Any] = []
-        self._landing: tuple | None = None
-        self.there = False
 
     @property
     def nbytes(self) -> int:
@@ -54,37 +51,66 @@ class GatheredWeights:
         return self.shards
 
     def _allocate(self) -> None:
+        """Make memory for the shards."""
+        raise NotImplementedError
+
+    def refresh(self) -> None:
+        """Take up shards whose memory a program has replaced (``to_empty``, ``.data = ``)."""
+        for m, shard in zip(self.members, self.shards, strict=True):
+            if m.sharded.array is not shard:
+                self._take_up()
+                return
+
+    def _take_up(self) -> None:
+        arrays = [m.sharded.array for m in self.members]
+        for array, m in zip(arrays, self.members, strict=True):
+            self._check(array, m)
+        if self.shards[0].__class__ is NullArray:
+            self._allocate()
+        for array, shard, m in zip(arrays, self.shards, self.members, strict=True):
+            if array is not shard:
+                shard[...] = array
+                m.sharded.array = shard
+
+    def _check(self, array: Any, m: Member) -> None:
+        if array.__class__ is NullArray:
+            raise RuntimeError(
+                f"fully_shard: parameter {m.name!r} is on the meta device, so it cannot be "
+                "gathered; FSDP parameters should be materialized from meta device before "
+                "training: call module.to_empty(device='cpu'), then its reset_parameters()"
+            )
+        needed = m.layout.local_shape(self.sharding.rank)
+        if array.shape != needed or array.dtype != self.kind:
+            raise ConfigError(
+                f"fully_shard: the shard of {m.name!r} is now {array.dtype}{list(array.shape)}; "
+                f"needed is {self.kind}{list(needed)}. Convert the module before fully_shard, or "
+                "use MixedPrecisionPolicy"
+            )
+
+    def start(self, async_op: bool) -> None:
+        """Begin to gather."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """Wait until all is gathered, and give the full weights their memory."""
+        raise NotImplementedError
+
+    def drop(self) -> None:
+        """The full weights are not needed any more."""
+        raise NotImplementedError
+
+
+class GatheredWeights(Weights):
+    """Shards in one block of this rank's memory, gathered into more of it."""
+
+    _landing: tuple | None = None
+
+    def _allocate(self) -> None:
         self.flat = np.zeros(self.layout.numel, self.kind)
         rank = self.sharding.rank
         self.shards = [shard_of(self.flat, m.layout, rank) for m in self.members]
 
-    def refresh(self) -> None:
-        """Take up shards whose memory a program has replaced (``to_empty``, ``.data = ``)."""
-        for i, m in enumerate(self.members):
-            if m.sharded.array is not self.shards[i]:
-                self._take_up(i, m)
-
-    def _take_up(self, i: int, m: Member) -> None:
-        array = m.sharded.array
-        if array.__class__ is NullArray:
-            raise ConfigError(
-                f"fully_shard: parameter {m.name!r} is on the meta device, so it cannot be "
-                "gathered (unsharded parameters on meta device); give the module memory and "
-                "values first: module.to_empty(device='cpu'), then its reset_parameters()"
-            )
-        if array.shape != m.layout.local_shape(self.sharding.rank) or array.dtype != self.kind:
-            raise ConfigError(
-                f"fully_shard: the shard of {m.name!r} is now {array.dtype}{list(array.shape)}; "
-                f"needed is {self.kind}{list(m.layout.local_shape(self.sharding.rank))}. Convert "
-                "the module before fully_shard, or use MixedPrecisionPolicy"
-            )
-        if self.flat is None:
-            self._allocate()
-        self.shards[i][...] = array
-        m.sharded.array = self.shards[i]
-
     def start(self, async_op: bool) -> None:
-        """Begin to gather."""
         self.refresh()
         own = self.flat
         if self.used != self.kind:
@@ -96,7 +122,6 @@ class GatheredWeights:
         self._landing = (flat, self.blocks.gather(flat, own, async_op=async_op))
 
     def finish(self) -> None:
-        """Wait until all is gathered, and give the full weights their memory."""
         flat, work = self._landing  # type: ignore[misc]
         self._landing = None
         if work is not None:
@@ -110,13 +135,9 @@ class GatheredWeights:
                 assemble(chunks, m.layout, full)
             full.flags.writeable = False
             m.full.array = full
-            m.full._st = None
-        self.there = True
 
     def drop(self) -> None:
-        """The full weights are not needed any more."""
         if self._landing is not None:
             self.finish()
-        self.there = False
         for m in self.members:
             m.full.__dict__.pop("array", None)

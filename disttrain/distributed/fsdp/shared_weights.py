@@ -1,0 +1,124 @@
+"""Shards that are the full weights: on one host they lie side by side in memory that all ranks see.
+
+Every rank's rows of a parameter are its part of one array, so the full weights exist once, without
+a copy and without a gather: what is left is taking turns (``Turns``): nobody writes its shard, as
+an optimizer does, before all ranks are through with the weights. A program's reads and writes of a
+shard go through ``ShardedParameter``, which waits where it must.
+
+Knows arrays and members; when a turn begins and ends is the root's affair.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...comm.blocks import Blocks
+from .layout import ALIGN, BlockLayout, own_part
+from .members import Member, Sharding
+from .weights import Weights
+
+
+class SharedWeights(Weights):
+    """The parameters of one unit that have one type, cut along dimension 0 and used in it."""
+
+    def __init__(
+        self,
+        members: list[Member],
+        layout: BlockLayout,
+        sharding: Sharding,
+        kind: np.dtype,
+        blocks: Blocks,
+    ) -> None:
+        super().__init__(members, layout, sharding, (kind, kind), blocks)
+        self.shared: Any = None
+        self.fulls: list[np.ndarray] = []
+
+    def _allocate(self) -> None:
+        offsets, end = [], 0
+        for m in self.members:
+            offsets.append(end)
+            end += -(-m.layout.numel * self.kind.itemsize // ALIGN) * ALIGN
+        shared = self.blocks.share(max(end, ALIGN))
+        self.shared, rank = shared, self.sharding.rank
+        self.shards, self.fulls = [], []
+        for m, at in zip(self.members, offsets, strict=True):
+            flat = shared.bytes[at : at + m.layout.numel * self.kind.itemsize].view(self.kind)
+            full = flat.reshape(m.layout.shape)
+            self.shards.append(own_part(full, m.layout, rank))
+            full.flags.writeable = False
+            self.fulls.append(full)
+
+    def start(self, async_op: bool) -> None:
+        """The weights are there already."""
+        self.refresh()
+
+    def finish(self) -> None:
+        for m, full in zip(self.members, self.fulls, strict=True):
+            m.full.array = full
+
+    def drop(self) -> None:
+        """They stay: it is the shards that they consist of."""
+
+
+class Turns:
+    """The turns of a root's shared weights, one count per group."""
+
+    def __init__(self, shared: list[SharedWeights]) -> None:
+        self._shared = shared
+        self._members = [m for w in shared for m in w.members]
+        self._counts: list[Any] = []
+        self._held: list[tuple] | None = None
+        self._readers = 0
+
+    def begin(self) -> None:
+        """This rank reads full weights from here on; all shards are valid."""
+        self._readers += 1
+        if self._readers > 1:
+            return
+        self.regain(wait=False)
+        for w in self._shared:
+            w.refresh()
+        if not self._counts:
+            groups = {id(w.sharding.group): w.shared for w in reversed(self._shared) if w.sharding.world > 1}
+            self._counts = list(groups.values())
+        for shared in self._counts:
+            shared.open()
+
+    def end(self) -> None:
+        """This rank reads none any more, for now."""
+        self._readers -= 1
+        if self._readers == 0:
+            self.close()
+
+    def close(self, through: bool = False) -> None:
+        """Tell the others, and wait for them when a program next asks for a shard. ``through``:
+        they are known to be through with the weights (all have reduced their gradients)."""
+        for shared in self._counts:
+            shared.close()
+        if self._held is None and not through and self._counts:
+            self._held = [(m.sharded, m.sharded.__dict__.pop("array")) for m in self._members]
+
+    def regain(self, wait: bool = True) -> None:
+        """Give the shards their memory back; with ``wait`` not before all ranks are through."""
+        held = self._held
+        if held is None:
+            return
+        if wait:
+            for shared in self._counts:
+                shared.wait_closed()
+        self._held = None
+        for sharded, array in held:
+            sharded.__dict__.setdefault("array", array)
+
+
+    def reset(self) -> None:
+        """A step was broken off."""
+        self._readers = 0
+        self.regain(wait=False)
+
+
+def is_plain(member: Member, kind: np.dtype, used: np.dtype) -> bool:
+    """Whether a shard of ``member`` can be a part of its full weight."""
+    return kind == used and member.dim == 0

@@ -17,7 +17,7 @@ import numpy as np
 from ...comm.blocks import Blocks
 from .layout import ALIGN, BlockLayout, own_part
 from .members import Member, Sharding
-from .weights import Weights
+from .weights import Weights, read_only
 
 
 class SharedWeights(Weights):
@@ -47,8 +47,7 @@ class SharedWeights(Weights):
             flat = shared.bytes[at : at + m.layout.numel * self.kind.itemsize].view(self.kind)
             full = flat.reshape(m.layout.shape)
             self.shards.append(own_part(full, m.layout, rank))
-            full.flags.writeable = False
-            self.fulls.append(full)
+            self.fulls.append(read_only(full))
 
     def start(self, async_op: bool) -> None:
         """The weights are there already."""
@@ -81,7 +80,11 @@ class Turns:
         for w in self._shared:
             w.refresh()
         if not self._counts:
-            groups = {id(w.sharding.group): w.shared for w in reversed(self._shared) if w.sharding.world > 1}
+            groups = {
+                id(w.sharding.group): w.shared
+                for w in reversed(self._shared)
+                if w.sharding.world > 1
+            }
             self._counts = list(groups.values())
         for shared in self._counts:
             shared.open()
@@ -111,7 +114,6 @@ class Turns:
         self._held = None
         for sharded, array in held:
             sharded.__dict__.setdefault("array", array)
-
 
     def reset(self) -> None:
         """A step was broken off."""

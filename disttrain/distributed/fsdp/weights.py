@@ -18,6 +18,12 @@ from .layout import BlockLayout, assemble, chunks_of, own_part, shard_of
 from .members import Member, Sharding
 
 
+def read_only(full: np.ndarray) -> np.ndarray:
+    """``full`` as it cannot be written to, nor made so that it can."""
+    seen = full.reshape(-1).view(np.uint8).data.toreadonly()
+    return np.asarray(seen).view(full.dtype).reshape(full.shape)
+
+
 class Weights:
     """The parameters of one unit that have one type ``kind``, used in the type ``used``."""
 
@@ -133,8 +139,7 @@ class GatheredWeights(Weights):
             else:
                 full = np.empty(m.layout.shape, self.used)
                 assemble(chunks, m.layout, full)
-            full.flags.writeable = False
-            m.full.array = full
+            m.full.array = read_only(full)
 
     def drop(self) -> None:
         if self._landing is not None:

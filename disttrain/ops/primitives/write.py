@@ -11,6 +11,7 @@ import numpy as np
 
 from ...backends.null import NullArray
 from ...errors import CaptureError
+from ...trace import call_site
 from ..declare import primitive
 from .aliases import as_strided, own_place, view_as_complex
 from .batching import fronted
@@ -46,7 +47,9 @@ def unlock(dst: ndarray) -> None:
         dst.flags.writeable = True
     except ValueError:
         raise ValueError(
-            "the tensor lies in memory of a numpy array that is not writeable; .clone() it first"
+            "the tensor lies in memory that is not writeable (of a numpy array, or a full weight of "
+            f"fully_shard, which all ranks read) and is written to at {call_site()}; .clone() it "
+            "first, or write to the parameter outside of forward"
         ) from None
 
 

@@ -87,3 +87,70 @@ def test_accumulation_equals_one_process(sync: bool) -> None:
 def test_real_ranks_equal_one_process() -> None:
     results = launch(lambda: fsdp_rank(mlp, shard_mlp, 1, True), 2)
     assert_equal(results, expected(mlp))
+
+
+class Writes(nn.Module):
+    """Writes to its own weight in forward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, x: core.Tensor) -> core.Tensor:
+        with core.no_grad():
+            self.inner.weight.mul_(2.0)
+        return self.inner(x)
+
+
+def test_a_write_to_a_full_weight_is_refused_with_its_line() -> None:
+    def rank() -> str:
+        dist.init_process_group()
+        m = Writes()
+        fully_shard(m)
+        with pytest.raises(ValueError, match="not writeable") as error:
+            m(core.wrap(np.ones((2, 4), np.float32)))
+        dist.destroy_process_group()
+        return str(error.value)
+
+    for text in dist.simulate(rank, 2).results:
+        assert "test_fully_shard.py" in text
+        assert "in forward" in text
+
+
+def test_full_weights_exist_once_and_shards_are_parts_of_them() -> None:
+    def rank() -> tuple[bool, bool, list[float]]:
+        dist.init_process_group()
+        m = nn.Linear(4, 4, bias=False)
+        fully_shard(m)
+        shard = m.weight.to_local().numpy()
+        m.unshard()
+        full = m.weight.detach().numpy()
+        inside = np.shares_memory(full, shard)
+        seen = full[:, 0].tolist()
+        m.reshard()
+        result = inside, full.flags.writeable, seen
+        dist.destroy_process_group()
+        return result
+
+    results = dist.simulate(rank, 2).results
+    assert [r[:2] for r in results] == [(True, False), (True, False)]
+    assert results[0][2] == results[1][2]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_shard_is_not_written_while_others_still_read_it(seed: int) -> None:
+    def rank() -> list[float]:
+        dist.init_process_group()
+        m = nn.Linear(6, 4, bias=False)
+        fully_shard(m)
+        x, seen = core.wrap(np.ones((1, 6), np.float32)), []
+        with core.no_grad():
+            m.weight.fill_(0.0)
+            for i in range(5):
+                seen.append(float(m(x).sum()))
+                m.weight.fill_(float(i + 1))
+        dist.destroy_process_group()
+        return seen
+
+    for seen in dist.simulate(rank, 3, seed=seed).results:
+        assert seen == [24.0 * i for i in range(5)]

@@ -51,6 +51,25 @@ class ArrayKind:
         """An array of ``shape`` placed as this one, whose parts are ``make(shape, dtype)``."""
         raise NotImplementedError
 
+    def together(self, others: Any) -> list | None:
+        """numpy's arrays of the parts that lie here of this array and of ``others``, where they lie
+        alike, so that what is done element by element can be done on them; None where it cannot.
+        Arrays of one element and no kind go along as they are."""
+        return None
+
+    def over_parts(self, values: Any, how: str) -> Any:
+        """Numbers that were computed from the part that lies here, as they are for the whole:
+        their "sum", "max" or "min" over the parts."""
+        return values
+
+    def everywhere(self, number: Any) -> Any:
+        """``number``, which every rank has, as an array of this kind."""
+        return number
+
+    def where(self) -> Any:
+        """Arrays for which this is equal lie alike, and may share calls of ``over_parts``."""
+        return None
+
     def as_gradient(self, g: Any) -> Any:
         """``g``, the gradient of a leaf that holds this array, as it shall lie in ``.grad``."""
         return g

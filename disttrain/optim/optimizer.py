@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.kinds import ArrayKind
 from ..backends.null import NullArray
 from ..context import SLOW, thread
 from ..core import Primitive, Tensor, enable_grad, no_grad, set_grad_enabled, wrap
@@ -155,6 +156,8 @@ class Optimizer(State):
             return single(0.0)
         if p.is_meta:
             return wrap(NullArray(*p.meta()))
+        if isinstance(p.array, ArrayKind):
+            return wrap(p.array.zeros())
         return wrap(np.zeros_like(p.array, subok=False))
 
     def _state_of(self, p: Tensor, names: tuple[str, ...], group: dict[str, Any]) -> list[Tensor]:
@@ -182,12 +185,19 @@ class Optimizer(State):
                 tensors = [state[name] for name in names]
             except KeyError:
                 tensors = self._state_of(p, names, group)
-            if direct and p.array.__class__ is ndarray:
-                run(p.array, grad.array, *[t.array for t in tensors])
+            own = p.array
+            if direct and own.__class__ is ndarray:
+                run(own, grad.array, *[t.array for t in tensors])
                 touched(p)
-            else:
-                self._refuse_fused(p, group)
-                rule(p, grad, *tensors, **numbers)
+                continue
+            if direct and isinstance(own, ArrayKind):  # the parts of it that lie here
+                parts = own.together([grad.array, *[t.array for t in tensors]])
+                if parts is not None:
+                    run(*parts)
+                    touched(p)
+                    continue
+            self._refuse_fused(p, group)
+            rule(p, grad, *tensors, **numbers)
 
     def _refuse_fused(self, p: Tensor, group: dict[str, Any]) -> None:
         if group.get("fused") and p.is_meta:

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ... import nn
+from ... import context, nn
 from ...comm.group import ProcessGroup
 from ...errors import ConfigError
+from ..mesh import DeviceMesh
 from ..state import group_or_default
 from .members import Choices, Member, Sharding
 from .module import SLOT, FSDPModule, Place
 from .params import is_sharded
 from .precision import MixedPrecisionPolicy, OffloadPolicy
 from .unit import Unit
+
+_WORLD = "distributed.fsdp"
 
 
 def fully_shard(
@@ -52,16 +55,26 @@ def fully_shard(
 
 def sharding_of(mesh: Any) -> Sharding:
     """The groups that ``mesh`` means."""
-    if mesh is None or isinstance(mesh, ProcessGroup) or not hasattr(mesh, "ndim"):
-        return Sharding(group_or_default(mesh))
+    if mesh is None:
+        mesh = _world_mesh(group_or_default())
+    elif isinstance(mesh, ProcessGroup):
+        mesh = DeviceMesh.from_group(mesh, "cpu")
     if mesh.ndim == 1:
-        return Sharding(mesh.get_group(0), mesh=mesh)
+        return Sharding(mesh.get_group(0), None, mesh)
     if mesh.ndim == 2:
         return Sharding(mesh.get_group(1), mesh.get_group(0), mesh)
     raise ValueError(
         f"fully_shard expects a 1D or 2D DeviceMesh but got {mesh}: one dimension of shards, or "
         "replicas x shards"
     )
+
+
+def _world_mesh(group: ProcessGroup) -> DeviceMesh:
+    """The mesh of the default group, one per rank."""
+    meshes: dict[str, Any] = context.current().slot(_WORLD, dict)
+    if meshes.get("group") is not group:
+        meshes.update(group=group, mesh=DeviceMesh("cpu", list(range(group.size))))
+    return meshes["mesh"]
 
 
 def _check_modules(modules: list[Any]) -> None:

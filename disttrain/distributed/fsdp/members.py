@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...comm.group import ProcessGroup
+from ..tensor import Placement, Replicate, Shard
 
 
 @dataclass(eq=False)
@@ -27,8 +28,12 @@ class Sharding:
     """Shards are spread over ``group``; with ``replicas``, alike on each of its ranks."""
 
     group: ProcessGroup
-    replicas: ProcessGroup | None = None
-    mesh: Any = None
+    replicas: ProcessGroup | None
+    mesh: Any
+
+    def placements(self, dim: int) -> tuple[Placement, ...]:
+        """How a parameter that is cut along ``dim`` lies on the mesh."""
+        return (*(Replicate() for _ in range(self.mesh.ndim - 1)), Shard(dim))
 
     @property
     def world(self) -> int:

@@ -10,16 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from ...core import Tensor, wrap
+from ...core import wrap
 from ...core.attributes import give_attributes, own_attributes
 from ...core.sink import accumulate
 from ...nn.parameter import Parameter
+from ..tensor import DTensor
+from ..tensor.array import DistArray
 from .layout import ShardLayout
+from .members import Sharding
 
 _new = object.__new__
 
 
-class ShardedParameter(Parameter):
+class ShardedParameter(Parameter, DTensor):
     """This rank's shard of a parameter, a leaf. While other ranks may still read it as a part of
     the full weights its memory is away, and who asks for it waits until they are through."""
 
@@ -27,7 +30,7 @@ class ShardedParameter(Parameter):
     _layout: ShardLayout
 
     def __getattr__(self, name: str) -> Any:
-        if name != "array":
+        if name != "array" or "_unit" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         self._unit.turns.regain()
         return self.__dict__["array"]
@@ -36,14 +39,6 @@ class ShardedParameter(Parameter):
     def shard_layout(self) -> ShardLayout:
         """Which part of the whole it is."""
         return self._layout
-
-    def to_local(self) -> Tensor:
-        """This rank's part, as a plain tensor over the same memory."""
-        return wrap(self.array)
-
-    def full_tensor(self) -> Tensor:
-        """The whole parameter, gathered from all ranks of its group (a collective)."""
-        return self._unit.gather_one(self)
 
 
 class FullParameter(Parameter):
@@ -59,11 +54,12 @@ class FullParameter(Parameter):
         return self.__dict__["array"]
 
 
-def make_sharded(unit: Any, original: Any, array: Any, layout: ShardLayout) -> ShardedParameter:
-    """The shard of ``original`` over ``array``; it trains where that does, and keeps the attributes
-    that a program gave it."""
+def make_sharded(unit: Any, original: Any, local: Any, layout: ShardLayout) -> ShardedParameter:
+    """The shard of ``original`` over the array ``local``; it trains where that does, and keeps the
+    attributes that a program gave it."""
     out = _new(ShardedParameter)
-    out.array = array
+    sharding: Sharding = unit.sharding
+    out.array = DistArray(local, sharding.mesh, sharding.placements(layout.dim), layout.shape)
     give_attributes(out, own_attributes(original))
     out._unit, out._layout = unit, layout
     if original.requires_grad:
@@ -84,19 +80,33 @@ def is_sharded(param: Any) -> bool:
     return isinstance(param, ShardedParameter)
 
 
-def receive_gradient(param: ShardedParameter, array: np.ndarray) -> None:
+def local_array(param: ShardedParameter) -> Any:
+    """The array of this rank's part."""
+    return param.array.local
+
+
+def put_local(param: ShardedParameter, local: Any) -> None:
+    """Let this rank's part lie in ``local``."""
+    param.array = param.array.like(local)
+
+
+def receive_gradient(param: ShardedParameter, local: np.ndarray) -> None:
     """Add the gradient of a shard to its ``.grad``; hooks of the parameter run."""
     node = param._node
     if node is None:
         return
-    if param._grad is None and not (node.tensor_hooks or node.store or node.accumulate_hooks):
-        param._grad = wrap(array)
+    old = param._grad
+    if node.tensor_hooks or node.store or node.accumulate_hooks:
+        _with_hooks(param, node, local)
+    elif old is None:
+        out = param._grad = _new(DTensor)
+        out.array = param.array.like(local)
     else:
-        _with_hooks(param, node, array)
+        accumulate(node, param.array.like(local))
 
 
-def _with_hooks(param: ShardedParameter, node: Any, array: np.ndarray) -> None:
-    g = wrap(array)
+def _with_hooks(param: ShardedParameter, node: Any, local: np.ndarray) -> None:
+    g = wrap(param.array.like(local))
     for hook in list((node.tensor_hooks or {}).get(0, {}).values()):
         changed = hook(g)
         g = g if changed is None else changed

@@ -17,7 +17,7 @@ import numpy as np
 from ...backends.null import NullArray
 from ...comm.blocks import Blocks
 from ...context import thread
-from ...core import Tensor, wrap
+from ...core import Tensor
 from ...errors import AutogradError, ConfigError
 from .gradients import Gradients, Pool
 from .layout import plan_block
@@ -209,18 +209,6 @@ class Unit:
             )
         self.unshard()
         self.root.gathered_late(self)
-
-    def gather_one(self, sharded: Any) -> Tensor:
-        """The full value of one shard, as a copy."""
-        before = self.state
-        self.turns.begin()
-        self.unshard()
-        m = next(m for m in self.members if m.sharded is sharded)
-        out = wrap(m.full.array.copy())
-        if before is State.SHARDED:
-            self.reshard()
-        self.turns.end()
-        return out
 
     # -- gradients -----------------------------------------------------------------------------
 

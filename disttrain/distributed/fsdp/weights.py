@@ -16,6 +16,7 @@ from ...comm.blocks import Blocks
 from ...errors import ConfigError
 from .layout import BlockLayout, assemble, chunks_of, own_part, shard_of
 from .members import Member, Sharding
+from .params import local_array, put_local
 
 
 def read_only(full: np.ndarray) -> np.ndarray:
@@ -63,12 +64,12 @@ class Weights:
     def refresh(self) -> None:
         """Take up shards whose memory a program has replaced (``to_empty``, ``.data = ``)."""
         for m, shard in zip(self.members, self.shards, strict=True):
-            if m.sharded.array is not shard:
+            if local_array(m.sharded) is not shard:
                 self._take_up()
                 return
 
     def _take_up(self) -> None:
-        arrays = [m.sharded.array for m in self.members]
+        arrays = [local_array(m.sharded) for m in self.members]
         for array, m in zip(arrays, self.members, strict=True):
             self._check(array, m)
         if self.shards[0].__class__ is NullArray:
@@ -76,7 +77,7 @@ class Weights:
         for array, shard, m in zip(arrays, self.shards, self.members, strict=True):
             if array is not shard:
                 shard[...] = array
-                m.sharded.array = shard
+                put_local(m.sharded, shard)
 
     def _check(self, array: Any, m: Member) -> None:
         if array.__class__ is NullArray:

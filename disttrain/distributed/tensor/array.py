@@ -7,12 +7,15 @@ from typing import Any
 import numpy as np
 
 from ...backends.null import NullArray
+from ...comm.reduce_ops import ReduceOp
 from ...core.node import Node
 from ...core.tensor import Tensor, wrap
 from .dispatch import implicit_replication, run_primitive
 from .movement import redistribute
 from .placements import Partial, Replicate, local_shape
 from .spread import Spread
+
+_REDUCE = {"sum": ReduceOp.SUM, "max": ReduceOp.MAX, "min": ReduceOp.MIN}
 
 
 class DistArray(Spread):
@@ -45,6 +48,38 @@ class DistArray(Spread):
         local = NullArray(part, dtype) if meta else make(part, dtype)
         return self.__class__(local, mesh, own, shape)
 
+    def item(self) -> Any:
+        """The number of an array of one element, on every rank."""
+        return redistribute(self, (Replicate(),) * self.mesh.ndim).local.item()
+
+    def together(self, others: Any) -> list | None:
+        own = self.placements
+        if not isinstance(self.local, np.ndarray) or any(p.is_partial() for p in own):
+            return None
+        parts = [self.local]
+        for other in others:
+            if isinstance(other, Spread):
+                alike = other.placements == own and other.mesh == self.mesh
+                other = other.local if alike and other.shape == self.shape else None
+            elif other.size != 1:
+                return None
+            if not isinstance(other, np.ndarray):
+                return None
+            parts.append(other)
+        return parts
+
+    def over_parts(self, values: Any, how: str) -> Any:
+        for axis, placement in enumerate(self.placements):
+            if placement.is_shard() and self.mesh.get_coordinate() is not None:
+                self.mesh.line(axis).all_reduce(values, _REDUCE[how])
+        return values
+
+    def everywhere(self, number: Any) -> Any:
+        return self.make(number, (Replicate(),) * self.mesh.ndim, number.shape)
+
+    def where(self) -> Any:
+        return self.mesh, self.placements
+
     def as_gradient(self, g: Any) -> Any:
         """Placed as the leaf, in memory of its own."""
         if not isinstance(g, Spread):
@@ -54,6 +89,9 @@ class DistArray(Spread):
         if isinstance(local, np.ndarray) and (placed is g or local.base is not None):
             placed = placed.like(local.copy())
         return placed
+
+    def add_in_place(self, g: Any) -> None:
+        np.add(self.local, g.local, out=self.local)
 
 
 def without_partial(placements: tuple) -> tuple:

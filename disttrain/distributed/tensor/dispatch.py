@@ -67,11 +67,17 @@ def _on_one_mesh(prim: Any, arrays: Any) -> list:
                     "and distribute_tensor()"
                 )
         elif isinstance(a, (np.ndarray, ArrayKind)):
-            if a.ndim and not state().implicit:
+            if (
+                a.ndim and any(_strides(a)) and not state().implicit
+            ):  # a number, spread out, is alike everywhere
                 raise PlacementError(_mixed(prim, arrays, i, first))
             a = first.__class__(a, first.mesh, (REPLICATE,) * first.mesh.ndim, a.shape)
         out.append(a)
     return out
+
+
+def _strides(a: Any) -> tuple:
+    return getattr(a, "strides", (1,))
 
 
 def _mixed(prim: Any, arrays: Any, i: int, first: Spread) -> str:

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from ... import ops
+from ...backends.kinds import ArrayKind
 from ...context import thread
 from ...core import Tensor, no_grad, wrap
 from ...core.gate import Tracer
+from ...core.writes import touched
 from ...errors import AutogradError, ConfigError
 from ...ops.declare import primitive
 
@@ -57,7 +59,9 @@ def get_total_norm(
     if p == 0:
         raise ConfigError("get_total_norm: norm_type=0 given; needed a positive number or inf")
     with np.errstate(over="ignore"):  # looked at by _norm_of
-        norms = np.array([_norm_of(t, p) for t in values], dtype=np.float64)
+        plain = [t for t in values if not isinstance(t.array, ArrayKind)]
+        spread = [t for t in values if isinstance(t.array, ArrayKind)]
+        norms = np.array([_norm_of(t, p) for t in plain] + _norms_of_parts(spread, p), np.float64)
     if not values:
         total = 0.0
     elif math.isinf(p):
@@ -70,7 +74,33 @@ def get_total_norm(
             "cannot be clipped; find the gradient that is not finite (set_detect_anomaly(True) "
             "names the line), or pass error_if_nonfinite=False"
         )
-    return wrap(np.asarray(total, _norm_type(t.meta()[1] for t in values)))
+    number = np.asarray(total, _norm_type(t.meta()[1] for t in values))
+    return wrap(spread[0].array.everywhere(number) if spread else number)
+
+
+def _norms_of_parts(tensors: list[Tensor], p: float) -> list[float]:
+    """The norms of tensors whose parts lie on several ranks, those that lie alike together: every
+    rank computes that of its parts, one message joins them."""
+    alike: dict[Any, list[Any]] = {}
+    for t in tensors:
+        alike.setdefault(t.array.where(), []).append(t.array)
+    how = "sum" if math.isfinite(p) else "max" if p > 0 else "min"
+    norms = []
+    for arrays in alike.values():
+        wholes = [a.together(()) for a in arrays]
+        if None in wholes:  # sums that are not done: make them whole first
+            arrays = [a.as_gradient(a) for a in arrays]
+            wholes = [a.together(()) for a in arrays]
+        own = [_norm_of(wrap(part), p) if part.size else _NOTHING[how] for (part,) in wholes]
+        values = np.array(own, np.float64)
+        if how == "sum":
+            values **= p
+        arrays[0].over_parts(values, how)
+        norms += list(values ** (1.0 / p) if how == "sum" else values)
+    return norms
+
+
+_NOTHING = {"sum": 0.0, "max": 0.0, "min": math.inf}  # the norm of no elements
 
 
 def _norm_type(kinds: Iterable[np.dtype]) -> np.dtype:
@@ -94,7 +124,12 @@ def clip_grads_with_norm_(
         return
     with no_grad():
         for grad in _grads(parameters):
-            grad.mul_(scale)
+            parts = grad.array.together(()) if isinstance(grad.array, ArrayKind) else None
+            if parts is None:
+                grad.mul_(scale)
+            else:
+                np.multiply(parts[0], parts[0].dtype.type(scale), out=parts[0])
+                touched(grad)
 
 
 def clip_grad_norm_(

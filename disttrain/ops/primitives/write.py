@@ -48,8 +48,8 @@ def unlock(dst: ndarray) -> None:
     except ValueError:
         raise ValueError(
             "the tensor lies in memory that is not writeable (of a numpy array, or a full weight "
-            f"of fully_shard, which all ranks read) and is written to at {call_site()}; .clone() it "
-            "first, or write to the parameter outside of forward"
+            f"of fully_shard, which all ranks read) and is written to at {call_site()}; .clone() "
+            "it first, or write to the parameter outside of forward"
         ) from None
 
 

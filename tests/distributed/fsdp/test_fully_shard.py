@@ -54,7 +54,7 @@ def fsdp_rank(make: Callable, shard: Callable, micro: int, sync: bool) -> list[n
     m = make()
     shard(m)
     train(m, x[rank::size], y[rank::size], micro, sync)
-    out = [p.full_tensor().numpy() for p in m.parameters()]
+    out = [p.full_tensor().detach().numpy() for p in m.parameters()]
     dist.destroy_process_group()
     return out
 
@@ -122,7 +122,7 @@ def test_full_weights_exist_once_and_shards_are_parts_of_them() -> None:
         dist.init_process_group()
         m = nn.Linear(4, 4, bias=False)
         fully_shard(m)
-        shard = m.weight.to_local().numpy()
+        shard = m.weight.to_local().detach().numpy()
         m.unshard()
         full = m.weight.detach().numpy()
         inside = np.shares_memory(full, shard)

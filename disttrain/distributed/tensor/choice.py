@@ -90,6 +90,7 @@ def _candidates(
         ops = {
             given[i].placements[axis].reduce_op if given[i].placements[axis].is_partial() else None
             for i in together
+            if i not in layout.once or given[i].placements[axis].is_partial()
         }
         if len(ops) == 1 and ops <= {"sum", "avg"}:
             part = Partial(ops.pop() or "sum")
@@ -104,12 +105,11 @@ def _candidates(
 def _may_cut(layout: Layout, name: Any, size: int, parts: int) -> bool:
     if layout.reduce is None and any(name not in labels for labels in layout.outs):
         return False
-    if name in layout.even and size % parts:
+    if layout.even.get(name, 0) % parts:
         return False
-    empty_fails = name in layout.whole or (
-        layout.reduce not in (None, "sum") and any(name not in labels for labels in layout.outs)
-    )
-    return not (empty_fails and size % parts)
+    # Of nothing there is no maximum, average or such.
+    summed = layout.reduce in (None, "sum") or all(name in labels for labels in layout.outs)
+    return summed or not size % parts
 
 
 def _cut_by(layout: Layout, given: tuple, name: Any, split: int | None) -> tuple:
@@ -117,9 +117,16 @@ def _cut_by(layout: Layout, given: tuple, name: Any, split: int | None) -> tuple
         dim = labels.index(name)
         return Shard(dim) if split is None else _StridedShard(dim, split_factor=split)
 
+    added = any(name not in labels for labels in layout.outs)
+
+    def want(i: int, labels: tuple) -> Placement:
+        if name in labels:
+            return shard(labels)
+        return Partial("sum") if added and i in layout.once else REPLICATE
+
     wants = tuple(
-        None if g is None else shard(labels) if name in (labels or ()) else REPLICATE
-        for labels, g in zip(layout.ins, given, strict=True)
+        None if g is None else want(i, labels)
+        for i, (labels, g) in enumerate(zip(layout.ins, given, strict=True))
     )
     partial = Partial(layout.reduce) if layout.reduce else REPLICATE
     gives = tuple(shard(labels) if name in labels else partial for labels in layout.outs)

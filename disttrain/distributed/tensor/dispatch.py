@@ -14,10 +14,10 @@ import numpy as np
 from ... import context
 from ...backends.kinds import ArrayKind
 from ...errors import PlacementError
-from ...ops.layouts import Layout, layout_of
+from ...ops.layouts import Cut, Layout, Rewrite, layout_of
 from .choice import REPLICATE, Choice, Given, choose
 from .movement import redistribute
-from .placements import Partial, local_span
+from .placements import Partial, Shard, local_span
 from .spread import Spread
 
 SLOT = "distributed.tensor"
@@ -44,6 +44,8 @@ def run_primitive(prim: Any, arrays: Any, params: dict) -> Any:
     if prim.mutates:
         return _write(prim, arrays, params)
     layout = layout_of(prim, arrays, params)
+    if layout.__class__ is Rewrite:
+        return layout.run(*arrays, **params)
     if layout is None:
         layout = _without_rule(prim, arrays)
     mesh = next(a.mesh for a in arrays if isinstance(a, Spread))
@@ -111,47 +113,65 @@ def _without_rule(prim: Any, arrays: Any) -> Layout:
 def _perform(
     prim: Any, arrays: list, params: dict, layout: Layout, choice: Choice, mesh: Any
 ) -> Any:
+    """Move the arguments to where ``choice`` wants them, and compute on the pieces."""
     cls = next(a.__class__ for a in arrays if isinstance(a, Spread))
-    moved = False
-    locals_, sizes, starts, full = [], {}, {}, {}
     place = mesh.get_coordinate()
-    for a, names, want in zip(arrays, layout.ins, choice.ins, strict=True):
+    moved = False
+    pieces, cuts = [], {}
+    for a, labels, want in zip(arrays, layout.ins, choice.ins, strict=True):
         if not isinstance(a, Spread):
-            locals_.append(a)
+            pieces.append(a)
             continue
         there = redistribute(a, want)
         moved = moved or there is not a
-        locals_.append(there.local)
-        for d, name in enumerate(names):
-            if name is None:
-                continue
-            full[name] = a.shape[d]
-            if place is not None and any(p.is_shard(d) for p in want):
-                sizes[name], starts[name] = local_span(a.shape[d], mesh.ranks.shape, place, want, d)
+        pieces.append(there.local)
+        for d in {p.dim for p in want if isinstance(p, Shard)}:
+            if place is not None:
+                span = local_span(a.shape[d], mesh.ranks.shape, place, want, d)
+                cuts[labels[d]] = Cut(*span, a.shape[d])
     if place is None:
         return _outside(prim, arrays, params, choice, cls, mesh)
-    if layout.adapt is not None and sizes:
-        params = layout.adapt(params, sizes, starts)
-    if sizes:
+    full: dict[int, tuple] = {}
+    if cuts:
         for key, i in layout.shapes.items():
-            pairs = zip(params[key], layout.outs[i], strict=True)
-            params = {**params, key: tuple(sizes.get(k, n) for n, k in pairs)}
-    result = prim.compute(locals_, params)
-    outs = result if prim.multi else (result,)
+            full[i] = params[key]
+            if -1 in full[i]:
+                full[i] = prim.shape(*arrays, **params)[0]
+            params = {**params, key: _cut_shape(full[i], layout.outs[i], cuts)}
+    if layout.local is not None:
+        result = layout.local(prim, pieces, params, cuts)
+    elif prim.shape is not None and not all(cut.length for cut in cuts.values()):
+        result = _of_nothing(prim, pieces, params)
+    else:
+        result = prim.compute(pieces, params)
     made = []
-    for i, local in enumerate(outs):
+    for i, local in enumerate(result if prim.multi else (result,)):
         if not isinstance(local, ArrayKind):
             local = np.asarray(local)
+        shape, placements = local.shape, (REPLICATE,) * mesh.ndim
         if layout.outs:
-            shape = tuple(
-                full.get(k, n) if k in sizes else n
-                for k, n in zip(layout.outs[i], local.shape, strict=True)
-            )
+            labels = zip(layout.outs[i], shape, strict=True)
+            shape = full.get(i) or tuple(cuts[k].full if k in cuts else n for k, n in labels)
             placements = choice.outs[i]
-        else:
-            shape, placements = local.shape, (REPLICATE,) * mesh.ndim
         made.append(cls(local, mesh, placements, shape, prim.view and moved))
     return tuple(made) if prim.multi else made[0]
+
+
+def _of_nothing(prim: Any, pieces: list, params: dict) -> Any:
+    """Where a piece is empty, results are, or are sums of nothing."""
+    found = prim.shape(*pieces, **params)
+    if prim.multi:
+        return tuple(np.zeros(shape, kind) for shape, kind in found)
+    return np.zeros(*found)
+
+
+def _cut_shape(shape: tuple, labels: tuple, cuts: dict[Any, Cut]) -> tuple:
+    """The shape of this rank's piece of a result."""
+    out = []
+    for n, name in zip(shape, labels, strict=True):
+        cut = cuts.get(name)
+        out.append(n if cut is None or not cut.full else n * cut.length // cut.full)
+    return tuple(out)
 
 
 def _outside(prim: Any, arrays: list, params: dict, choice: Choice, cls: type, mesh: Any) -> Any:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import disttrain as dt
-from disttrain import distributed as dist
 from disttrain import nn
 from disttrain.distributed.tensor import (
     DTensor,
@@ -17,39 +16,10 @@ from disttrain.distributed.tensor import (
     Replicate,
     Shard,
     distribute_tensor,
-    init_device_mesh,
 )
+from support.meshes import numbers, on_mesh, spread
 
 KINDS = [Shard(0), Shard(1), Replicate(), Partial()]
-
-
-def on_mesh(*shape):
-    """Run a test's body on simulated ranks, with their mesh."""
-
-    def decorate(body):
-        def test():
-            def rank():
-                dist.init_process_group()
-                names = ("dp", "tp", "pp")[: len(shape)]
-                body(init_device_mesh("cpu", shape, mesh_dim_names=names))
-                dist.destroy_process_group()
-
-            dist.simulate(rank, int(np.prod(shape)))
-
-        test.__name__, test.__doc__ = body.__name__, body.__doc__
-        return test
-
-    return decorate
-
-
-def numbers(*shape, seed=0):
-    return dt.tensor(np.random.default_rng(seed).normal(size=shape))
-
-
-def spread(whole, mesh, placements):
-    """``whole`` with the placements given, partial ones too."""
-    first = [Replicate() if p.is_partial() else p for p in placements]
-    return distribute_tensor(whole, mesh, first).redistribute(placements=placements)
 
 
 @on_mesh(2, 2)

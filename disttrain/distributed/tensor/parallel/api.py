@@ -1,0 +1,72 @@
+"""``parallelize_module``: styles for the submodules that a plan names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatch
+from warnings import warn
+
+from .... import nn
+from ....errors import ConfigError
+from ...mesh import DeviceMesh, current_mesh
+from .style import ParallelStyle
+
+
+def parallelize_module(
+    module: nn.Module,
+    device_mesh: DeviceMesh | None = None,
+    parallelize_plan: ParallelStyle | Mapping[str, ParallelStyle] | None = None,
+    *,
+    src_data_rank: int | None = 0,
+) -> nn.Module:
+    """Spread ``module`` over a 1-D mesh, in place: by a style, or by a plan {name: style}.
+
+    Names are those of submodules ("layers.0.w1"; "" is the module itself); each part may be a
+    pattern ("layers.*.w[12]"). All ranks of the mesh call it. The values are those of
+    ``src_data_rank`` (None: every rank cuts its own). A name that fits nothing is said and skipped.
+    """
+    mesh = device_mesh or current_mesh()
+    if mesh.ndim != 1:
+        raise ConfigError(
+            f"parallelize_module: a mesh of {mesh.ndim} dimensions, {mesh.axis_names}, was given; "
+            "one is needed: slice it, as in mesh['tp']"
+        )
+    if parallelize_plan is None:
+        warn(
+            "No parallelize_plan is provided and auto-parallel is not supported at the moment, so "
+            "this parallelize_module call will do nothing.",
+            stacklevel=2,
+        )
+        return module
+    if isinstance(parallelize_plan, ParallelStyle):
+        parallelize_plan.src_data_rank = src_data_rank
+        return parallelize_plan._apply(module, mesh)
+    if not isinstance(parallelize_plan, Mapping):
+        raise TypeError(
+            "Expect Union[ParallelStyle, Dict[str, ParallelStyle]] for parallelize_plan, "
+            f"{type(parallelize_plan)} found!"
+        )
+    for path, style in parallelize_plan.items():
+        found = matches(module, path)
+        if not found:
+            warn(
+                f"Parallelize plan key '{path}' could not be resolved: no submodule of "
+                f"{type(module).__name__} has a name like it, skipping this plan entry.",
+                stacklevel=2,
+            )
+        for sub in found:
+            parallelize_module(sub, mesh, style, src_data_rank=src_data_rank)
+    return module
+
+
+def matches(module: nn.Module, path: str) -> list[nn.Module]:
+    """The submodules whose names fit ``path``, part by part."""
+    found = [module]
+    for token in path.split(".") if path else ():
+        found = [
+            child
+            for parent in found
+            for name, child in parent.named_children()
+            if fnmatch(name, token)
+        ]
+    return found

@@ -75,8 +75,9 @@ def _cut(a: Any) -> _Cut | None:
 
 class _Targets(NamedTuple):
     """Per row: whether it counts, the weight of its target, whether that is one of this rank's
-    classes, and which (0 where not)."""
+    classes, and which (0 where not). ``wrong``: targets that are no class, which do not count."""
 
+    wrong: np.ndarray
     counts: np.ndarray
     weight: np.ndarray
     here: np.ndarray
@@ -85,18 +86,14 @@ class _Targets(NamedTuple):
 
 def _targets(cut: _Cut, target: Any, weight: Any, ignore: int, wide: np.dtype) -> _Targets:
     t = cut.of_rows(target).astype(np.int64, copy=False)
-    counts = t != ignore
-    wrong = counts & ((t < 0) | (t >= cut.classes))
-    if wrong.any():
-        raise DimError(
-            f"cross_entropy: Target {int(t[wrong][0])} is out of bounds: there are {cut.classes} "
-            f"classes; give class numbers from 0 to {cut.classes - 1}, or ignore_index"
-        )
+    fits = (t >= 0) & (t < cut.classes)
+    counts = (t != ignore) & fits
+    wrong = t[(t != ignore) & ~fits]
     safe = np.where(counts, t, 0)
     w = counts.astype(wide) if weight is None else counts * weight[safe].astype(wide)
     column = safe - cut.start
     here = counts & (column >= 0) & (column < cut.logits.local.shape[1])
-    return _Targets(counts, w, here, np.where(here, column, 0))
+    return _Targets(wrong, counts, w, here, np.where(here, column, 0))
 
 
 def _wide(kind: np.dtype) -> np.dtype:
@@ -132,7 +129,14 @@ def _loss(arrays: Any, params: dict) -> Any:
         spread = t.counts * (total * lse - sums[2])
         losses = (1 - e) * losses + e / max(cut.classes, 1) * spread
     losses = np.where(t.counts, losses, 0).astype(wide, copy=False)
-    both = cut.over_rows(np.array([losses.sum(dtype=np.float64), t.weight.sum(dtype=np.float64)]))
+    both = cut.over_rows(np.array([losses.sum(dtype=np.float64), t.weight.sum(dtype=np.float64),
+                                   len(t.wrong)]))  # fmt: skip
+    if both[2]:  # on every rank alike
+        which = f"Target {int(t.wrong[0])}" if len(t.wrong) else "A target of other ranks' rows"
+        raise DimError(
+            f"cross_entropy: {which} is out of bounds: there are {cut.classes} classes; give class "
+            f"numbers from 0 to {cut.classes - 1}, or ignore_index"
+        )
     everywhere = (Replicate(),) * a.mesh.ndim
     count = a.make(np.asarray(both[1], wide), everywhere, ())
     lses = a.make(lse.astype(wide, copy=False), cut.placed_rows, a.shape[:1])

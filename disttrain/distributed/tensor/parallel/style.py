@@ -47,7 +47,9 @@ class ParallelStyle(ABC):
                 f"already, {param.device_mesh}; spread it for tensor parallelism first, and call "
                 "fully_shard after that"
             )
-        made = distribute_tensor(param.detach(), mesh, [placement], src_data_rank=self.src_data_rank)
+        made = distribute_tensor(
+            param.detach(), mesh, [placement], src_data_rank=self.src_data_rank
+        )
         module.register_parameter(name, nn.Parameter(made, param.requires_grad))
 
     def _replicate_rest(self, module: nn.Module, mesh: DeviceMesh) -> None:
@@ -118,7 +120,10 @@ class _Linear(ParallelStyle):
         )  # fmt: skip
 
         def before(mod: nn.Module, inputs: tuple) -> Any:
-            last = isinstance(layout, Shard) and layout.dim in (-1, getattr(inputs[0], "ndim", 0) - 1)
+            last = isinstance(layout, Shard) and layout.dim in (
+                -1,
+                getattr(inputs[0], "ndim", 0) - 1,
+            )
             size = getattr(mod, "in_features", 0) if last else 0
             x = as_dtensor(inputs[0], mesh, layout, name, size)
             return (moved(x, desired, name), *inputs[1:])

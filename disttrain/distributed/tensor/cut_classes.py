@@ -160,7 +160,7 @@ def _backward(arrays: Any, params: dict) -> Any:
     x = a.local.astype(wide, copy=False)
     out = x - cut.of_rows(lse)[:, None]
     np.exp(out, out=out)
-    n, mine = out.shape
+    mine = out.shape[1]
     rows = np.flatnonzero(t.here)
     if e:
         total = cut.classes if weights is None else weights.sum(dtype=wide)

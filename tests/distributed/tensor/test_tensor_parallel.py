@@ -205,7 +205,7 @@ def test_a_gpt_equals_one_process(ranks: int, sequence: bool, cut_classes: bool)
         reference, m = made(GPT), made(GPT)
         parallelize_module(m, mesh, gpt_plan(sequence, cut_classes))
         tokens, target = ids(), ids(1)
-        for step in range(2):
+        for _ in range(2):
             out = m(tokens)
             expected = F.cross_entropy(reference(tokens).flatten(0, 1), target.flatten())
             expected.backward()
@@ -268,7 +268,7 @@ def test_cross_entropy_over_cut_classes(shape: tuple, placements: list) -> None:
         with (
             loss_parallel(),
             pytest.raises(
-                DimError, match="(Target 5|A target of other ranks' rows) is out of bounds"
+                DimError, match=r"(Target 5|A target of other ranks' rows) is out of bounds"
             ),
         ):
             F.cross_entropy(d, dt.tensor(TARGETS + 1))

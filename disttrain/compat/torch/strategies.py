@@ -30,6 +30,10 @@ _MODULES = (
     "pipelining.microbatch",
     "pipelining.schedules",
     "pipelining.stage",
+    "tensor.parallel",
+    "tensor.parallel.api",
+    "tensor.parallel.loss",
+    "tensor.parallel.style",
 )
 
 

@@ -7,6 +7,7 @@ dcp.load({"model": model, "optimizer": optimizer}, checkpoint_id="run/step_100")
 from .api import CheckpointException
 from .default_planner import DefaultLoadPlanner, DefaultSavePlanner, LoadReport
 from .filesystem import FileSystemReader, FileSystemWriter
+from .hf_storage import HuggingFaceStorageReader
 from .metadata import (
     BytesStorageMetadata,
     ChunkStorageMetadata,

@@ -8,18 +8,16 @@ this rank needs, and checks each before it hands out a number.
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 from dataclasses import replace
 from typing import Any
 
-from ...core import Tensor
 from ...errors import ConfigError, SerializationError
 from ...futures import Future
 from . import folder, manifest, reading
 from .folder import Shard
-from .metadata import Metadata, MetadataIndex, StorageMeta, TensorStorageMetadata
-from .planner import LoadItemType, LoadPlan, LoadPlanner, SavePlan, SavePlanner
+from .metadata import Metadata, MetadataIndex, StorageMeta
+from .planner import LoadPlan, LoadPlanner, SavePlan, SavePlanner
 from .shards import Part, write_shard
 from .storage import StorageReader, StorageWriter, WriteResult
 
@@ -82,7 +80,7 @@ class FileSystemWriter(StorageWriter):
     def _named(self) -> dict[str, int]:
         """The files of the checkpoint that is there; a damaged manifest keeps all files."""
         try:
-            return _read(self.path).files
+            return read_manifest(self.path).files
         except ConfigError:
             return {}
         except SerializationError:
@@ -124,7 +122,7 @@ class FileSystemWriter(StorageWriter):
         become the checkpoint all the same."""
         committed = False
         with contextlib.suppress(ConfigError, SerializationError):
-            committed = bool(self.save) and _read(self.path).save == self.save
+            committed = bool(self.save) and read_manifest(self.path).save == self.save
         for shard in self.shards:
             shard.close(remove=not committed)
         self.shards.clear()
@@ -148,7 +146,8 @@ class FileSystemWriter(StorageWriter):
         return "://" not in os.fspath(checkpoint_id)
 
 
-def _read(path: str) -> manifest.Manifest:
+def read_manifest(path: str) -> manifest.Manifest:
+    """What the manifest of the checkpoint in the folder ``path`` says."""
     where = os.path.join(path, folder.MANIFEST)
     return manifest.read(folder.read_manifest(path), where)
 
@@ -170,7 +169,7 @@ class FileSystemReader(StorageReader):
         self.manifest = None
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
-        self.manifest = _read(self.path)
+        self.manifest = read_manifest(self.path)
         return self.manifest.metadata
 
     def set_up_storage_reader(
@@ -194,21 +193,8 @@ class FileSystemReader(StorageReader):
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
         assert self.manifest is not None
-        about, places = self.manifest.metadata, self.manifest.metadata.storage_data
         with reading.Files(self.path, self.manifest.files, self.verify) as files:
-            for item in sorted(plan.items, key=lambda i: _order(places[i.storage_index])):
-                place, name = places[item.storage_index], item.storage_index.fqn
-                if item.type is LoadItemType.BYTE_IO:
-                    planner.load_bytes(item, io.BytesIO(files.whole(place, name)))
-                    continue
-                told = about.state_dict_metadata[name]
-                assert isinstance(told, TensorStorageMetadata)
-                kind, at = told.properties.dtype.np, item.storage_index.offset
-                chunk = next(c for c in told.chunks if c.offsets == at)
-                target: Tensor = planner.resolve_tensor(item)
-                box = (tuple(item.storage_offsets), tuple(item.lengths))
-                files.fill(target, place, name, kind, tuple(chunk.sizes), box)
-                planner.commit_tensor(item, target)
+            reading.follow(plan, planner, self.manifest.metadata, files)
         done: Future[None] = Future()
         done.set_result(None)
         return done
@@ -216,7 +202,3 @@ class FileSystemReader(StorageReader):
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike) -> bool:
         return os.path.isdir(os.fspath(checkpoint_id))
-
-
-def _order(place: manifest.Place) -> tuple[str, int]:
-    return place.file, place.begin

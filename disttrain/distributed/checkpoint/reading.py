@@ -2,11 +2,12 @@
 
 Checksums stand for blocks of 1 MiB from where a value begins, so what is needed of a block brings
 the rest of it along, and nothing else is read. A block is checked while it lies in the processor's
-cache, right after it was read. Knows files and arrays; knows no plan.
+cache, right after it was read. Files of other libraries have none (``Place.sums`` is empty).
 """
 
 from __future__ import annotations
 
+import io
 import os
 from typing import Any
 
@@ -19,6 +20,8 @@ from ...errors import SerializationError
 from .boxes import Box, runs
 from .folder import open_shard
 from .manifest import Place
+from .metadata import Metadata, TensorStorageMetadata
+from .planner import LoadItemType, LoadPlan, LoadPlanner
 
 _WINDOW = BLOCK  # read and checked at a time
 _SPAN = 64 * BLOCK  # of memory for boxes that do not lie in one piece
@@ -122,7 +125,7 @@ class Files:
             piece = view[at : at + BLOCK]
             begin = place.begin + k * BLOCK
             self._read(fd, piece, begin, place, name)
-            if self.verify:
+            if self.verify and place.sums:
                 told = int(place.sums[8 * k : 8 * k + 8], 16)
                 if int(crc32c_blocks(out[at : at + len(piece)])[0]) != told:
                     raise SerializationError(
@@ -141,6 +144,27 @@ class Files:
                     f"byte {at}; it is cut short"
                 )
             piece, at = piece[got:], at + got
+
+
+def follow(plan: LoadPlan, planner: LoadPlanner, about: Metadata, files: Files) -> None:
+    """Read the items of a plan, in the order in which they lie in the files."""
+    places = about.storage_data
+    for item in sorted(plan.items, key=lambda i: _order(places[i.storage_index])):
+        place, name = places[item.storage_index], item.storage_index.fqn
+        if item.type is LoadItemType.BYTE_IO:
+            planner.load_bytes(item, io.BytesIO(files.whole(place, name)))
+            continue
+        told, at = about.state_dict_metadata[name], item.storage_index.offset
+        assert isinstance(told, TensorStorageMetadata)
+        chunk = next(c for c in told.chunks if c.offsets == at)
+        target: Tensor = planner.resolve_tensor(item)
+        box = (tuple(item.storage_offsets), tuple(item.lengths))
+        files.fill(target, place, name, told.properties.dtype.np, tuple(chunk.sizes), box)
+        planner.commit_tensor(item, target)
+
+
+def _order(place: Place) -> tuple[str, int]:
+    return place.file, place.begin
 
 
 def _spans(first: np.ndarray, last: np.ndarray) -> list[tuple[int, int]]:

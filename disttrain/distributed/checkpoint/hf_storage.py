@@ -1,0 +1,136 @@
+"""Folders of safetensors files as other libraries write them, with or without an index.
+
+    model-00001-of-00002.safetensors  model-00002-of-00002.safetensors
+    model.safetensors.index.json      {"weight_map": {name: file}}
+
+A reader for ``load``: any number of ranks take the byte ranges that they need. These files have no
+checksums; headers and sizes are checked, and names of files may name nothing outside the folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ...core import Size, dtypes
+from ...errors import ConfigError, SerializationError
+from ...futures import Future
+from ...serialize import inspect
+from ...serialize.layout import load_json
+from . import reading
+from .manifest import Place
+from .metadata import (
+    ChunkStorageMetadata,
+    Metadata,
+    MetadataIndex,
+    TensorProperties,
+    TensorStorageMetadata,
+)
+from .planner import LoadPlan, LoadPlanner
+from .storage import StorageReader
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*\.safetensors\Z")
+_INDEX_CAP = 64 << 20
+
+
+class HuggingFaceStorageReader(StorageReader):
+    """Reads the safetensors files of the folder ``path``, or those that the index ``path`` names."""
+
+    def __init__(self, path: str | os.PathLike, thread_count: int = 1, **options: Any) -> None:
+        self.path = os.fspath(path)
+        self.sizes: dict[str, int] = {}
+        self.metadata: Metadata | None = None
+
+    @property
+    def checkpoint_id(self) -> str:
+        return self.path
+
+    @property
+    def _folder(self) -> str:
+        return self.path if os.path.isdir(self.path) else os.path.dirname(self.path) or "."
+
+    def reset(self, checkpoint_id: str | os.PathLike | None = None) -> None:
+        if checkpoint_id is not None:
+            self.path = os.fspath(checkpoint_id)
+        self.sizes, self.metadata = {}, None
+
+    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+        wanted = self._files()
+        about: dict[str, Any] = {}
+        places: dict[MetadataIndex, Place] = {}
+        for file in sorted(set(wanted.values()) if wanted else self._all()):
+            path = os.path.join(self._folder, file)
+            header = inspect(path)
+            self.sizes[file] = os.stat(path).st_size
+            for name, entry in header.entries.items():
+                if wanted and wanted.get(name) != file:
+                    continue
+                if name in about:
+                    raise SerializationError(f"{path}: tensor {name!r:.80} stands in two files")
+                shape, zero = Size(entry.shape), Size((0,) * len(entry.shape))
+                told = TensorProperties(dtypes.of(np.dtype(entry.dtype)))
+                about[name] = TensorStorageMetadata(
+                    told, shape, [ChunkStorageMetadata(zero, shape)]
+                )
+                begin = header.start
+                places[MetadataIndex(name, zero)] = Place(
+                    file, begin + entry.begin, begin + entry.end, ""
+                )
+        lost = sorted(wanted.keys() - about.keys())
+        if lost:
+            raise SerializationError(
+                f"{self.path}: {len(lost)} tensors are named and in no file: {', '.join(lost[:8])}"
+            )
+        self.metadata = Metadata(about, None, places)
+        return self.metadata
+
+    def _files(self) -> dict[str, str]:
+        """The file of every tensor, as the index says; empty where there is none."""
+        path = self.path
+        if os.path.isdir(path):
+            found = sorted(n for n in os.listdir(path) if n.endswith(".safetensors.index.json"))
+            if not found:
+                return {}
+            path = os.path.join(path, found[0])
+        if not os.path.isfile(path) or os.stat(path).st_size > _INDEX_CAP:
+            raise ConfigError(f"load: {path}: no folder, and no index of safetensors files")
+        with open(path, "rb") as f:
+            told = load_json(f.read(), path)
+        table = told.get("weight_map") if type(told) is dict else None
+        if type(table) is not dict:
+            raise SerializationError(f"{path}: an index needs a weight_map")
+        for name in table.values():
+            if type(name) is not str or not _NAME.match(name):
+                raise SerializationError(f"{path}: {name!r:.80} is no name of a file beside it")
+        return table
+
+    def _all(self) -> list[str]:
+        names = [n for n in os.listdir(self._folder) if _NAME.match(n)]
+        if not names:
+            raise ConfigError(f"load: {self._folder} holds no safetensors files")
+        return names
+
+    def set_up_storage_reader(
+        self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
+    ) -> None:
+        pass
+
+    def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
+        return replace(plan, storage_data=sorted(self.sizes.items()))
+
+    def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
+        if any(p.storage_data != plans[0].storage_data for p in plans):
+            raise SerializationError(f"load: {self.path}: the ranks see different files there")
+        return plans
+
+    def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
+        assert self.metadata is not None
+        with reading.Files(self._folder, self.sizes, False) as files:
+            reading.follow(plan, planner, self.metadata, files)
+        done: Future[None] = Future()
+        done.set_result(None)
+        return done

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from ..errors import DisttrainError
 
 COMMANDS = {
+    "ckpt": "list, show, verify, compare, reshard, consolidate and collect checkpoints",
     "doctor": "say what this machine has, and what each missing thing would enable",
     "plan": "say what each parallel strategy needs per rank, without running anything",
 }

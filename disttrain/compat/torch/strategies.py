@@ -13,6 +13,8 @@ _MODULES = (
     "checkpoint.api",
     "checkpoint.default_planner",
     "checkpoint.filesystem",
+    "checkpoint.format_utils",
+    "checkpoint.hf_storage",
     "checkpoint.metadata",
     "checkpoint.planner",
     "checkpoint.staging",

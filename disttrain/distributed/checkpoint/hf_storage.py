@@ -38,7 +38,7 @@ _INDEX_CAP = 64 << 20
 
 
 class HuggingFaceStorageReader(StorageReader):
-    """Reads the safetensors files of the folder ``path``, or those that the index ``path`` names."""
+    """Reads the safetensors files of the folder ``path``, or those that an index names."""
 
     def __init__(self, path: str | os.PathLike, thread_count: int = 1, **options: Any) -> None:
         self.path = os.fspath(path)

@@ -146,7 +146,7 @@ def diff(first: str, second: str, ignore: tuple[str, ...] = ()) -> Difference:
 
 
 def _compared(name: str, *sides: tuple[Manifest, Files]) -> str:
-    kinds = [m.metadata.state_dict_metadata[name] for m, _ in sides]
+    kinds: list[Any] = [m.metadata.state_dict_metadata[name] for m, _ in sides]
     if type(kinds[0]) is not type(kinds[1]):
         return "a tensor in one, none in the other"
     if isinstance(kinds[0], BytesStorageMetadata):

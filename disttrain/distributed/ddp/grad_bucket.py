@@ -49,19 +49,24 @@ class GradBucket:
         return list(self._params)
 
     def set_buffer(self, tensor: Tensor) -> None:
-        """Replace the values of the buffer by those of ``tensor``, of as many elements."""
-        fill(self._flat, tensor, "GradBucket.set_buffer")
-        if self._buffer._st is not None:
-            self._buffer._st.version += 1
+        """Let ``tensor``, of as many elements, be the buffer; its type may be another one. The
+        gradients are views of it from now on. What DDP takes is the result of the hook."""
+        check(self._flat, tensor, "GradBucket.set_buffer")
+        self._buffer = tensor if tensor.array.ndim == 1 else tensor.reshape(-1)
 
 
 def fill(flat: np.ndarray, tensor: Tensor, where: str) -> None:
     """``flat`` gets the values of ``tensor``, which may be ``flat`` itself."""
+    check(flat, tensor, where)
+    if tensor.array is not flat:
+        np.copyto(flat, tensor.array.reshape(-1), casting="unsafe")
+
+
+def check(flat: np.ndarray, tensor: Tensor, where: str) -> None:
+    """``tensor`` can hold the gradients of ``flat``."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{where}: a Tensor is needed, {type(tensor).__name__} was given")
     given = tensor.array
-    if given is flat:
-        return
     if given.size != flat.size:
         raise ShapeError(
             f"{where}: a tensor of {given.size} elements was given; the bucket has {flat.size}; "
@@ -71,4 +76,3 @@ def fill(flat: np.ndarray, tensor: Tensor, where: str) -> None:
         raise DTypeError(
             f"{where}: a tensor of {given.dtype.name} was given for a bucket of {flat.dtype.name}"
         )
-    np.copyto(flat, given.reshape(-1), casting="unsafe")

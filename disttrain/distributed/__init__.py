@@ -73,7 +73,16 @@ from .stores import rendezvous
 # PyTorch's names for what goes wrong between ranks. A store that times out raises ``WaitTimeout``.
 DistError = DistBackendError = DistNetworkError = DistStoreError = CommError
 
-_PACKAGES = ("checkpoint", "fsdp", "nn", "optim", "pipelining", "tensor")
+_PACKAGES = (
+    "_composable",
+    "algorithms",
+    "checkpoint",
+    "fsdp",
+    "nn",
+    "optim",
+    "pipelining",
+    "tensor",
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -8,6 +8,7 @@ from .sharding import Same
 from .shim import Shim
 
 _HERE, _OURS = "torch.distributed", "disttrain.distributed"
+_HOOKS = "algorithms.ddp_comm_hooks"
 _MODULES = (
     "checkpoint",
     "checkpoint.api",
@@ -28,6 +29,14 @@ _MODULES = (
     "optim.apply_optimizer_in_backward",
     "optim.post_localSGD_optimizer",
     "optim.zero_redundancy_optimizer",
+    _HOOKS,
+    f"{_HOOKS}.ddp_zero_hook",
+    f"{_HOOKS}.debugging_hooks",
+    f"{_HOOKS}.default_hooks",
+    f"{_HOOKS}.optimizer_overlap_hooks",
+    f"{_HOOKS}.post_localSGD_hook",
+    f"{_HOOKS}.powerSGD_hook",
+    f"{_HOOKS}.quantization_hooks",
     "pipelining",
     "pipelining.microbatch",
     "pipelining.schedules",

@@ -52,7 +52,7 @@ class GradBucket:
         """Let ``tensor``, of as many elements, be the buffer; its type may be another one. The
         gradients are views of it from now on. What DDP takes is the result of the hook."""
         check(self._flat, tensor, "GradBucket.set_buffer")
-        self._buffer = tensor if tensor.array.ndim == 1 else tensor.reshape(-1)
+        self._buffer = tensor if tensor.array.ndim == 1 else wrap(tensor.array.reshape(-1))
 
 
 def fill(flat: np.ndarray, tensor: Tensor, where: str) -> None:

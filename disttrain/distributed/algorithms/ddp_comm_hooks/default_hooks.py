@@ -18,12 +18,17 @@ from ...state import group_or_default
 Hook = Callable[[Any, GradBucket], Future]
 
 
-def averaged(process_group: ProcessGroup | None, tensor: Tensor) -> Future[Tensor]:
+def started(tensor: Any, group: ProcessGroup) -> Any:
+    """A sum of ``tensor`` over the ranks, under way."""
+    return all_reduce(tensor, group=group, async_op=True)
+
+
+def averaged(process_group: ProcessGroup | None, tensor: Any) -> Future[Tensor]:
     """``tensor`` divided by the number of ranks, then summed over them, in place."""
     group = group_or_default(process_group)
     with no_grad():
         tensor.mul_(1.0 / group.size)
-    return all_reduce(tensor, group=group, async_op=True).get_future().then(first)
+    return started(tensor, group).get_future().then(first)
 
 
 def first(future: Future) -> Tensor:
@@ -40,11 +45,11 @@ def _cast_hook(kind: Any, process_group: ProcessGroup | None, bucket: GradBucket
     """Divide and cast in one pass into memory that the group sends from; half the bytes travel.
     Sums are formed in float32 and rounded once."""
     group = group_or_default(process_group)
-    buffer = bucket.buffer()
+    buffer: Any = bucket.buffer()
     given = buffer.array
     sent = group.empty(given.shape, kind.np)
     np.multiply(given, given.dtype.type(1.0 / group.size), out=sent, casting="unsafe")
-    future = all_reduce(wrap(sent), group=group, async_op=True).get_future()
+    future = started(wrap(sent), group).get_future()
 
     def cast_back(future: Future) -> Tensor:
         with no_grad():
@@ -67,7 +72,7 @@ def bf16_compress_hook(process_group: ProcessGroup | None, bucket: GradBucket) -
 
 def _cast_wrapper(kind: Any, hook: Hook, name: str) -> Hook:
     def wrapped(hook_state: Any, bucket: GradBucket) -> Future[Tensor]:
-        wide = bucket.buffer()
+        wide: Any = bucket.buffer()
         bucket.set_buffer(wide.to(kind))
         future = hook(hook_state, bucket)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ....core import no_grad
-from ....core.tensor import Tensor
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def plan(
     return Approximation(tuple(families), tuple(plain), before, after)
 
 
-def orthogonalize(matrices: Tensor, epsilon: float = 0) -> None:
+def orthogonalize(matrices: Any, epsilon: float = 0) -> None:
     """Make the columns of each matrix of (batch, rows, cols) orthonormal, in place, by the
     modified Gram-Schmidt process; beyond two columns twice, which keeps them orthogonal to
     rounding ("twice is enough": Giraud, Langou, 2002).

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from ....ops.api import matmul, randn, stack
 from ...collectives import all_reduce
 from ...ddp import GradBucket
 from ...state import group_or_default
-from .default_hooks import averaged
+from .default_hooks import averaged, started
 from .low_rank import Approximation, Family, orthogonalize, plan
 
 _log = logging.getLogger(__name__)
@@ -135,7 +136,7 @@ class PowerSGDState:
             )  # fmt: skip
             self.next_stats_report = self.iter + self.compression_stats_logging_frequency
 
-    def recall(self, index: int, values: Tensor) -> Tensor | None:
+    def recall(self, index: int, values: Any) -> Any:
         """Add what bucket ``index`` owes to ``values``; a copy of the sum, to know the next
         error by."""
         if not self.use_error_feedback:
@@ -146,10 +147,16 @@ class PowerSGDState:
             values.add_(error)
         return values.clone()
 
-    def remember(self, index: int, wanted: Tensor | None, got: Tensor) -> None:
-        """Keep what was left out of bucket ``index``; forget what is not used again."""
+    def remember(
+        self, index: int, wanted: Any, got: Tensor, exact: Sequence[tuple[int, int]]
+    ) -> None:
+        """Keep what was left out of bucket ``index``, nothing of what travelled as it was; forget
+        what is not used again."""
         if wanted is not None:
-            self.error_dict[index] = wanted - got
+            wanted.sub_(got)
+            for start, end in exact:
+                wanted[start:end].zero_()
+            self.error_dict[index] = wanted
         if not self.warm_start:
             self.p_memory_dict.clear()
             self.q_memory_dict.clear()
@@ -179,7 +186,7 @@ def _check_size(what: str, index: int, kept: Tensor, size: int) -> None:
         )
 
 
-def _cut(memory: Tensor, families: Sequence[Family], side: str) -> list[Tensor]:
+def _cut(memory: Any, families: Sequence[Family], side: str) -> list[Any]:
     """(batch, rows or cols, rank) of each family, in one piece of memory."""
     out, at = [], 0
     for f in families:
@@ -194,7 +201,7 @@ class _Round:
     """One bucket on its way: P is under way when it is made, ``finish`` does the rest."""
 
     def __init__(
-        self, state: PowerSGDState, bucket: GradBucket, buffer: Tensor, gradients: list[Tensor],
+        self, state: PowerSGDState, bucket: GradBucket, buffer: Any, gradients: list[Any],
         chosen: Approximation,
     ) -> None:  # fmt: skip
         self.state, self.bucket, self.buffer = state, bucket, buffer
@@ -202,24 +209,25 @@ class _Round:
         self.group = group = group_or_default(state.process_group)
         self.wanted = state.recall(self.index, buffer)
         self.plain = [gradients[i] for i in chosen.plain]
+        ends = list(accumulate((g.array.size for g in gradients), initial=0))
+        self.exact = [(ends[i], ends[i + 1]) for i in chosen.plain]
         self.targets = [
             [gradients[i].view(f.rows, f.cols) for i in f.places] for f in self.families
         ]
-        self.matrices = [
-            stack(ms) if len(ms) > 1 else ms[0].unsqueeze(0) for ms in self.targets
-        ]
+        self.matrices = [stack(ms) if len(ms) > 1 else ms[0].unsqueeze(0) for ms in self.targets]
         self.sent: Any = None
         if self.plain:
-            self.flat = wrap(group.empty(sum(g.array.size for g in self.plain), buffer.array.dtype))
+            total = sum(end - start for start, end in self.exact)
+            self.flat: Any = wrap(group.empty(total, buffer.array.dtype))
             for g, place in self._plain_places():
                 place.copy_(g)
-            self.sent = all_reduce(self.flat, group=group, async_op=True)
+            self.sent = started(self.flat, group)
         self.fresh = state.narrow(self.index, group, self.families, buffer)
         self.ps = _cut(state.p_memory_dict[self.index], self.families, "rows")
         self.qs = _cut(state.q_memory_dict[self.index], self.families, "cols")
         self._begin()
 
-    def _plain_places(self) -> list[tuple[Tensor, Tensor]]:
+    def _plain_places(self) -> list[tuple[Any, Any]]:
         out, at = [], 0
         for g in self.plain:
             n = g.array.size
@@ -236,9 +244,7 @@ class _Round:
         for m, p, q in zip(self.matrices, self.ps, self.qs, strict=True):
             orthogonalize(q, epsilon)
             p.copy_(matmul(m, q))
-        self.work = all_reduce(
-            self.state.p_memory_dict[self.index], group=self.group, async_op=True
-        )
+        self.work = started(self.state.p_memory_dict[self.index], self.group)
 
     def finish(self, future: Future) -> Tensor:
         """P is summed: orthogonalize it, find Q, and put the gradients together again."""
@@ -248,7 +254,7 @@ class _Round:
             for m, p, q in zip(self.matrices, self.ps, self.qs, strict=True):
                 orthogonalize(p, state.orthogonalization_epsilon)
                 q.copy_(matmul(m.transpose(1, 2), p))
-            memory = state.q_memory_dict[self.index]
+            memory: Any = state.q_memory_dict[self.index]
             all_reduce(memory, group=self.group)
             memory.div_(size)
             for targets, p, q in zip(self.targets, self.ps, self.qs, strict=True):
@@ -259,7 +265,7 @@ class _Round:
                 self.flat.div_(size)
                 for g, place in self._plain_places():
                     g.copy_(place)
-            state.remember(self.index, self.wanted, self.buffer)
+            state.remember(self.index, self.wanted, self.buffer, self.exact)
         state.maybe_increase_iter(self.bucket)
         return self.buffer
 
@@ -267,11 +273,11 @@ class _Round:
 def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Tensor]:  # noqa: N802
     """Average gradients of low rank: each parameter's as one matrix, vectors and small matrices as
     they are."""
-    buffer = bucket.buffer()
+    buffer: Any = bucket.buffer()
     if state.iter < state.start_powerSGD_iter:
         state.maybe_increase_iter(bucket)
         return averaged(state.process_group, buffer)
-    gradients = bucket.gradients()
+    gradients: list[Any] = list(bucket.gradients())
     chosen = plan(
         [tuple(g.shape) for g in gradients], state.matrix_approximation_rank,
         state.min_compression_rate, state.batch_tensors_with_same_shape,
@@ -284,7 +290,7 @@ def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Tensor]:  
 
 def batched_powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Tensor]:  # noqa: N802
     """As ``powerSGD_hook``, with the whole bucket as one square matrix: faster, and less exact."""
-    buffer = bucket.buffer()
+    buffer: Any = bucket.buffer()
     if state.iter < state.start_powerSGD_iter:
         state.maybe_increase_iter(bucket)
         return averaged(state.process_group, buffer)
@@ -293,12 +299,12 @@ def batched_powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Te
     rank = min(state.matrix_approximation_rank, side)
     state.count(bucket, total, 2 * side * rank)
     with no_grad():
-        square = wrap(np.zeros(side * side, buffer.array.dtype))
+        square: Any = wrap(np.zeros(side * side, buffer.array.dtype))
         square[:total].copy_(buffer)
         chosen = Approximation((Family((0,), side, side, rank),), (), total, 2 * side * rank)
         started = _Round(state, bucket, square, [square], chosen)
 
-    def truncate(future: Future) -> Tensor:
+    def truncate(future: Future[Any]) -> Tensor:
         with no_grad():
             return buffer.copy_(future.value()[:total])
 

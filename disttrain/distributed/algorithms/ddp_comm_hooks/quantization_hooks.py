@@ -8,6 +8,7 @@ shrinks with it.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -36,7 +37,9 @@ def quantize(rows: np.ndarray, scales: np.ndarray) -> np.ndarray:
     return np.clip(np.round(rows / scale) + zero, 0, LEVELS).astype(np.uint8)
 
 
-def _quantized(process_group: ProcessGroup | None, bucket: GradBucket, width: int) -> Future[Tensor]:
+def _quantized(
+    process_group: ProcessGroup | None, bucket: GradBucket, width: int
+) -> Future[Tensor]:
     """Rows of ``width`` elements have a scale each."""
     group = group_or_default(process_group)
     buffer = bucket.buffer()
@@ -46,8 +49,8 @@ def _quantized(process_group: ProcessGroup | None, bucket: GradBucket, width: in
     mine = ranges(rows)
     scales = np.empty((group.size, *mine.shape), np.float32)
     numbers = group.empty((group.size, *rows.shape), np.uint8)
-    told = all_gather_into_tensor(wrap(scales), wrap(mine), group=group, async_op=True)
-    sent = all_gather_into_tensor(
+    told: Any = all_gather_into_tensor(wrap(scales), wrap(mine), group=group, async_op=True)
+    sent: Any = all_gather_into_tensor(
         wrap(numbers), wrap(quantize(rows, mine)), group=group, async_op=True
     )
 

@@ -16,7 +16,7 @@ import sys
 import time
 from typing import Any
 
-from benchmarks.catalogue import BARS, CASES, RANKS, WHOLE
+from benchmarks.catalogue import BARS, CASES, LIMITS, RANKS, WHOLE
 
 TIMEOUT = 180.0
 
@@ -73,6 +73,8 @@ def text(row: str, value: float) -> str:
     """A number with its unit."""
     if row.startswith("memory"):
         return f"{value:.1f} MB"
+    if row.startswith("ratio"):
+        return f"{value:.3f}"
     for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
         if value * scale >= 1:
             return f"{value * scale:.2f} {unit}"
@@ -102,6 +104,10 @@ def show(records: list[dict[str, Any]]) -> None:
         cells = [text(r["row"], r[k]) if r[k] is not None else "-" for k in ("disttrain", "torch")]
         ratio = f"{r['ratio']:.2f}x" if r["ratio"] else "-"
         bar = ""
+        if r["row"] in LIMITS and r["disttrain"]:
+            most, aim = LIMITS[r["row"]]
+            met = "met" if r["disttrain"] <= most else "MISSED"
+            bar, ratio = f"at most {most:g} / {aim:g}  {met}", "-"
         if r["bar"]:
             met = "" if not r["ratio"] else "  met" if r["ratio"] >= r["bar"] else "  MISSED"
             bar = f"{r['bar']:g}x / {r['aim']:g}x{met}"

@@ -9,10 +9,11 @@ CASES = {
     for f in (
         *(cases.dispatch, cases.mlp, cases.cnn, cases.gpt),
         *(strategies.ddp_mlp, strategies.ddp_100mb, strategies.ddp_gpt),
+        *(strategies.fsdp_mlp, strategies.fsdp_gpt),
         *(cases.all_reduce, cases.memory, cases.launch),
     )
 }
-TWO = ("ddp_mlp", "ddp_100mb", "ddp_gpt", "all_reduce", "memory")
+TWO = ("ddp_mlp", "ddp_100mb", "ddp_gpt", "fsdp_mlp", "fsdp_gpt", "all_reduce", "memory")
 RANKS = {**dict.fromkeys(TWO, 2), "launch": 4}
 WHOLE = {"launch": "launch 4 ranks, one all_reduce, exit"}  # timed from outside
 
@@ -23,7 +24,12 @@ BARS = {
     "step: MLP under DDP, 2 ranks": (4.5, 7.0),
     "step: 100 MB of gradients under DDP, 2 ranks": (3.5, 5.0),
     "step: GPT under DDP, 2 ranks": (1.1, 1.25),
+    "step: MLP under fully_shard, 2 ranks": (6.0, 10.0),
+    "step: GPT under fully_shard, 2 ranks": (1.35, 1.6),
     "all_reduce 4 KB, 2 ranks": (20.0, 100.0),
     "all_reduce 25 MB, 2 ranks": (3.0, 10.0),
     WHOLE["launch"]: (8.0, 20.0),
 }
+
+# What must not be more than so much for us alone, and should not.
+LIMITS = {"ratio: GPT under fully_shard to DDP": (1.2, 1.05)}

@@ -5,6 +5,8 @@ Each case joins the group, times steps on every rank, and leaves; rank 0's numbe
 
 from __future__ import annotations
 
+import importlib
+import statistics
 from collections.abc import Callable
 from typing import Any
 
@@ -62,3 +64,38 @@ def ddp_gpt(T: Any) -> dict[str, float]:
     """The small GPT's step under DDP, batch 8 each."""
     step = gpt_stepper(T, ddp(T, small_gpt(T)))
     return {"step: GPT under DDP, 2 ranks": median_time(step, 15, 3)}
+
+
+def sharded(T: Any, model: Any, units: Any) -> Any:
+    """``model`` under ``fully_shard``, with a unit for each of ``units`` and one for the rest."""
+    fully_shard = importlib.import_module(f"{T.__name__}.distributed.fsdp").fully_shard
+    meshes = getattr(T.distributed, "device_mesh", T.distributed)
+    mesh = meshes.init_device_mesh("cpu", (T.distributed.get_world_size(),))
+    for unit in units:
+        fully_shard(unit, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
+@in_group
+def fsdp_mlp(T: Any) -> dict[str, float]:
+    """The MLP's step under fully_shard, a unit per layer, batch 64 each."""
+    model = make_mlp(T)
+    step = stepper(T, sharded(T, model, model[::2]), *images(T, 64, 784))
+    return {"step: MLP under fully_shard, 2 ranks": median_time(step, 30, 5)}
+
+
+@in_group
+def fsdp_gpt(T: Any) -> dict[str, float]:
+    """The small GPT's step under fully_shard, a unit per block, batch 8 each; and under DDP."""
+    model = small_gpt(T)
+    whole = gpt_stepper(T, ddp(T, small_gpt(T)))
+    step = gpt_stepper(T, sharded(T, model, model.blocks))
+    times: dict[str, list[float]] = {"fsdp": [], "ddp": []}
+    for _ in range(5):  # in turn, so that a drift of the machine hits both
+        times["fsdp"].append(median_time(step, 5, 2))
+        times["ddp"].append(median_time(whole, 5, 2))
+    seconds = {name: statistics.median(values) for name, values in times.items()}
+    return {
+        "step: GPT under fully_shard, 2 ranks": seconds["fsdp"],
+        "ratio: GPT under fully_shard to DDP": seconds["fsdp"] / seconds["ddp"],
+    }

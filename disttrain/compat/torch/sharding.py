@@ -48,11 +48,18 @@ def fsdp_modules() -> dict[str, Shim]:
         fsdp: (_FSDP,),
         f"{fsdp}.api": (f"{_FSDP}.settings",),
         f"{fsdp}.wrap": (f"{_FSDP}.wrap",),
+        f"{fsdp}._fully_shard": (_FSDP,),
+        f"{fsdp}._fully_shard._fsdp_api": (f"{_FSDP}.precision",),
+        "torch.distributed._composable.fsdp": (_FSDP,),
+        "torch.distributed._composable.fsdp.fully_shard": (_FSDP,),
         f"{fsdp}.fully_sharded_data_parallel": (f"{_FSDP}.settings", _FSDP),
     }
     checkpoint = f"{algorithms}._checkpoint.checkpoint_wrapper"
     return {
         algorithms: Shim(algorithms),
+        "torch.distributed._composable": Shim("torch.distributed._composable").later(
+            _from(f"{_FSDP}.fully_shard")
+        ),
         f"{algorithms}._checkpoint": Shim(f"{algorithms}._checkpoint"),
         checkpoint: Same(checkpoint, f"{_FSDP}.activation"),
         **{name: Shim(name).later(_from(*of)) for name, of in sources.items()},

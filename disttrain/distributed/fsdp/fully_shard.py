@@ -41,8 +41,7 @@ def fully_shard(
     modules = list(module) if isinstance(module, (list, tuple)) else [module]
     _check_modules(modules)
     sharding = sharding_of(mesh)
-    if isinstance(reshard_after_forward, int) and not isinstance(reshard_after_forward, bool):
-        _check_smaller(reshard_after_forward, sharding.world)
+    reshard_after_forward = _after_forward(reshard_after_forward, sharding.world)
     ignored = set() if ignored_params is None else set(ignored_params)
     members = _members(modules, ignored, shard_placement_fn)
     choices = Choices(reshard_after_forward=reshard_after_forward)
@@ -50,7 +49,22 @@ def fully_shard(
     for m in modules:
         m.__dict__[SLOT] = Place(unit, m)
         m.__class__ = _sharded_class(type(m))
+        m.register_state_dict_pre_hook(_reshard)
+        m._register_load_state_dict_pre_hook(_reshard, with_module=True)
     return module
+
+
+def state(module: Any) -> Place | None:
+    """What ``fully_shard`` has left on ``module``."""
+    return module.__dict__.get(SLOT)
+
+
+fully_shard.state = state  # type: ignore[attr-defined]
+
+
+def _reshard(module: Any, *args: Any) -> None:
+    """State dicts are of the shards."""
+    module.reshard()
 
 
 def sharding_of(mesh: Any) -> Sharding:
@@ -87,17 +101,21 @@ def _check_modules(modules: list[Any]) -> None:
             raise TypeError(f"fully_shard: {type(m).__name__} was given; needed is a Module")
         if SLOT in m.__dict__:
             raise AssertionError(
-                f"fully_shard: it was called on this {type(m).__name__} before; each distinct "
-                "module takes it once"
+                "Each distinct composable distributed API can only be applied to a module once. "
+                f"fully_shard was called on this {type(m).__name__} before"
             )
 
 
-def _check_smaller(size: int, world: int) -> None:
-    if size < 1 or world % size or size == world:
+def _after_forward(wanted: bool | int | None, world: int) -> bool | int | None:
+    """As given; a group of one rank keeps the weights, one of all ranks drops them."""
+    if wanted is None or isinstance(wanted, bool):
+        return wanted
+    if wanted < 1 or world % wanted:
         raise ValueError(
-            f"If passing reshard_after_forward as an int, it should be a factor of {world} that is "
-            f"neither 1 nor {world}, not {size}"
+            f"If passing reshard_after_forward as an int, it should be a factor of {world}, the "
+            f"number of ranks that shards are spread over, not {wanted}"
         )
+    return wanted != 1 if wanted in (1, world) else wanted
 
 
 def _members(modules: list[Any], ignored: set, placement: Callable | None) -> list[Member]:

@@ -21,6 +21,9 @@ class Member:
     layout: Any = None  # a ShardLayout, once its unit has one
     dim: int = 0
     kind: Any = None  # the numpy type of the shard
+    fqn: str = ""  # its name below the root
+
+    _param_fqn = property(lambda self: self.fqn)  # as PyTorch's internals are called
 
 
 @dataclass

@@ -27,8 +27,16 @@ class Place:
         self.unit, self.module = unit, module
         self.root: Root | None = None
         self.call: Any = None
+        self.is_root = False
         self.opens = unit.modules[0] is module
         self.closes = unit.modules[-1] is module
+
+    # As PyTorch's internals, which scripts and tests look at, are called.
+    _is_root = property(lambda self: self.is_root)
+    _fsdp_param_group = property(lambda self: self.unit if self.unit.members else None)
+
+    def _lazy_init(self) -> None:
+        prepare(self.module)
 
 
 class UnshardHandle:
@@ -171,6 +179,12 @@ def prepare(module: Any) -> None:
     place = module.__dict__[SLOT]
     if place.root is not None:
         return
+    if len(place.unit.modules) > 1:
+        raise RuntimeError(
+            f"FSDP requires a single root module but got {place.unit.modules}: call fully_shard on "
+            "the module that holds them, and run that"
+        )
+    place.is_root = True
     places: list[Place] = []
     units: list[Unit] = []
     for name, m in module.named_modules():
@@ -179,9 +193,8 @@ def prepare(module: Any) -> None:
             continue
         if below.root is not None:
             raise RuntimeError(
-                f"FSDP state has already been lazily initialized for {name}: it ran forward before "
-                f"{type(module).__name__}, which is its root. FSDP requires running forward "
-                "through the root module first"
+                f"FSDP state has already been lazily initialized for {name}\nFSDP requires running "
+                f"forward through the root module first: {name} ran before {type(module).__name__}"
             )
         places.append(below)
         if below.unit not in units:
@@ -191,6 +204,7 @@ def prepare(module: Any) -> None:
     for p in places:
         p.root = p.unit.root = root
     for unit in units:
+        unit.adopt()
         unit.turns.regain()
         unit.pool, unit.turns = units[0].pool, root.turns
         if unit.choices.reshard_after_forward is None:

@@ -13,11 +13,12 @@ import numpy as np
 from ...core import wrap
 from ...core.attributes import give_attributes, own_attributes
 from ...core.sink import accumulate
+from ...errors import ConfigError
 from ...nn.parameter import Parameter
 from ..tensor import DTensor
 from ..tensor.array import DistArray
 from .layout import ShardLayout
-from .members import Sharding
+from .members import Member, Sharding
 
 _new = object.__new__
 
@@ -65,6 +66,24 @@ def make_sharded(unit: Any, original: Any, local: Any, layout: ShardLayout) -> S
     if original.requires_grad:
         out.requires_grad_()
     return out
+
+
+def adopt(unit: Any, found: Any, m: Member) -> None:
+    """Let ``found``, which a program has put in the place of ``m.sharded``, be the shard."""
+    want = m.sharded.__dict__.get("array")
+    alike = isinstance(found, DTensor) and want is not None and found.array.where() == want.where()
+    if not alike or tuple(found.shape) != want.shape:
+        given = "nothing" if found is None else f"{type(found).__name__} {list(found.shape)}"
+        raise ConfigError(
+            f"fully_shard: the program has registered {given} as {m.name!r}; needed is a parameter "
+            f"of shape {list(m.layout.shape)} that lies as the one that was there: "
+            "nn.Parameter(distribute_tensor(...)), or write to the one that is there"
+        )
+    found.__class__ = ShardedParameter
+    found._unit, found._layout = unit, m.layout
+    m.sharded = found
+    for module, name in m.places:
+        module._parameters[name] = found
 
 
 def make_full(unit: Any, template: Any) -> FullParameter:

@@ -128,8 +128,8 @@ class Root:
         self.order.append(unit)
         if unit.choices.reshard_after_forward:
             unit.reshard()
-        else:
-            unit.hide()
+        elif call is None:
+            unit.hide()  # no backward will need it
         if self.depth == 0:
             self.turns.end()
 

@@ -22,7 +22,7 @@ from ...errors import AutogradError, ConfigError
 from .gradients import Gradients, Pool
 from .layout import plan_block
 from .members import Choices, Member, Sharding
-from .params import make_full, make_sharded
+from .params import adopt, make_full, make_sharded
 from .precision import MixedPrecisionPolicy, numpy_type
 from .shared_weights import SharedWeights, Turns, is_plain
 from .weights import GatheredWeights, Weights
@@ -124,9 +124,23 @@ class Unit:
 
         return store
 
+    _module_fqn = property(lambda self: self.name)  # as PyTorch's internals are called
+    fsdp_params = property(lambda self: self.members)
+
+    def adopt(self) -> None:
+        """Take parameters that a program has registered in the place of shards."""
+        for m in self.members:
+            module, name = m.places[0]
+            found = module._parameters.get(name)
+            if found is not m.sharded and found is not m.full:
+                adopt(self, found, m)
+
     def name_it(self, name: str, index: int) -> None:
         """Give the unit its name and number in the tree, which stand in its messages."""
         self.name, self.index = name, index
+        prefix = f"{name}." if name else ""
+        for m in self.members:
+            m.fqn = prefix + m.name
         for i, w in enumerate(self.weights):
             w.blocks = Blocks(self.sharding.group, f"unit {name}", (index, i))
 

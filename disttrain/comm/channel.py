@@ -8,7 +8,7 @@ Every member has one block of 64 KiB, written by it alone and read by its peers:
     0x00C0  finished  the last operation for which it reads nothing of others any more
     0x0100  left      the last operation that it has entered, if it left without meeting the others
     0x1000  64 headers of 512 bytes, by operation number modulo 64:
-            fingerprint 40 | where its data lies: offset u64, mode u64, sizes u64 | text
+            fingerprint 40 | where its data lies: mode u64, offset u64, sizes u64 | text
     0x9000  two payloads of 12 KiB, by parity of the operation number
 
 Knows bytes and flags; what the operations do is in ``shm.py``.
@@ -37,8 +37,10 @@ NONE = 0
 DIRECT = 1  # in the caller's own array, which lies in shared memory
 STAGED = 2  # in a copy that stays until everybody has finished
 RING = 3  # in a ring of chunks that is filled as the operation goes on
+SLOT = 4  # in the small payload that belongs to the operation's parity
 
-_WHERE = struct.Struct("<QQQ")
+_WHERE = struct.Struct("<QQQ")  # mode, offset, sizes
+_SLOT_WORD = SLOT.to_bytes(8, "little")
 
 
 def last_word(buffer: Any, block: int) -> int:
@@ -111,7 +113,7 @@ class Channel:
         self.seq = seq
         print_ = seq.to_bytes(8, "little") + call.tail
         slot = self.headers[seq % NUM_HEADERS][0]
-        header = print_ + _WHERE.pack(offset, mode, sizes) + call.told
+        header = print_ + _WHERE.pack(mode, offset, sizes) + call.told
         self._buffer[slot : slot + len(header)] = header
         self._words[self.own[POSTED]] = seq << CHUNK_BITS
         self.hub.entered += 1
@@ -165,6 +167,15 @@ class Channel:
         buffer = self._buffer
         for slot in self.headers[seq % NUM_HEADERS][1]:  # noqa: SIM110  (speed)
             if buffer[slot : slot + FINGERPRINT] != fingerprint:
+                return False
+        return True
+
+    def same_in_slots(self, seq: int, fingerprint: bytes) -> bool:
+        """Do they, and is all of their data in the small payloads?"""
+        buffer, wanted = self._buffer, fingerprint + _SLOT_WORD
+        end = FINGERPRINT + 8
+        for slot in self.headers[seq % NUM_HEADERS][1]:  # noqa: SIM110  (speed)
+            if buffer[slot : slot + end] != wanted:
                 return False
         return True
 
@@ -230,10 +241,12 @@ class Channel:
 
     def where(self, seq: int) -> list[tuple[int, int, int]]:
         """(offset, mode, sizes) of every member's data."""
-        return [
-            _WHERE.unpack_from(self._buffer, self._slot(i, seq) + FINGERPRINT)
-            for i in range(len(self.blocks))
-        ]
+        found = []
+        for i in range(len(self.blocks)):
+            at = self._slot(i, seq) + FINGERPRINT
+            mode, offset, sizes = _WHERE.unpack_from(self._buffer, at)
+            found.append((offset, mode, sizes))
+        return found
 
     def _slot(self, member: int, seq: int) -> int:
         return self.blocks[member] + HEADERS_AT + (seq % NUM_HEADERS) * HEADER_BYTES

@@ -42,6 +42,7 @@ from .channel import (
     FINISHED,
     LEFT,
     POSTED,
+    SLOT,
     Channel,
     LastMeeting,
     last_word,
@@ -345,22 +346,33 @@ class ShmTransport(Transport):
         self._ready_for_sync()
         channel, words = self.channel, self._words
         seq = channel.seq + 1
-        own, parts = slots[seq & 1]
+        own, parts, offset = slots[seq & 1]
         own[...] = array
-        fingerprint = channel.post(call)
+        fingerprint = channel.post(call, offset, SLOT)
         posted = channel.value(seq)
         for i in channel.posted_idxs:
             if words[i] < posted:
                 self._wait_all(POSTED, seq)
                 break
-        if not channel.same(seq, fingerprint):
-            try:
-                channel.verify(seq)
-            except CollectiveMismatch:
-                channel.publish(FINISHED, seq)
-                raise
+        if not channel.same_in_slots(seq, fingerprint):
+            parts = self._elsewhere(seq, array)
         reduce(parts, array)
         words[channel.own[FINISHED]] = posted
+
+    def _elsewhere(self, seq: int, array: np.ndarray) -> list[np.ndarray]:
+        """Some rank has made another call, which raises, or an async one: its data is not in a
+        small payload."""
+        channel = self.channel
+        try:
+            channel.verify(seq)
+        except CollectiveMismatch:
+            channel.publish(FINISHED, seq)
+            raise
+        nbytes = array.nbytes
+        return [
+            self.hub.bytes[offset : offset + nbytes].view(array.dtype)
+            for offset, _, _ in channel.where(seq)
+        ]
 
     def _small_plan(self, array: np.ndarray, op: ReduceOp) -> tuple[Any, list]:
         """The reducer, and for each parity this rank's slot and all ranks' slots as arrays."""
@@ -368,7 +380,7 @@ class ShmTransport(Transport):
         for parity in (0, 1):
             offsets = [self.channel.payload(i, parity) for i in range(self.size)]
             views = [self.hub.bytes[o : o + array.nbytes].view(array.dtype) for o in offsets]
-            slots.append((views[self.rank], views))
+            slots.append((views[self.rank], views, offsets[self.rank]))
         return self._reducer(op, array.dtype), slots
 
     def _reducer(self, op: ReduceOp, dtype: np.dtype) -> Any:

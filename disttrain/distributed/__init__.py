@@ -45,6 +45,7 @@ from .collectives import (
     send_object_list,
 )
 from .ddp import DistributedDataParallel, GradBucket
+from .join import Join, Joinable, JoinHook
 from .mesh import DeviceMesh, init_device_mesh
 from .state import (
     GroupMember,

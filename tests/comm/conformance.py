@@ -388,6 +388,22 @@ class Conformance:
 
         ranks.run(world, body)
 
+    def test_some_ranks_may_wait_where_others_do_not(self, ranks, world):
+        """One operation, synchronous on some ranks and asynchronous on others."""
+
+        def body(group):
+            for i, n in enumerate((1, 7, 5003, 90_001) * 2):
+                inputs = [data(r + i, n, np.dtype("f4")) for r in range(world)]
+                x = placed(group, inputs[group.rank], KINDS[i % 2])
+                if (group.rank + i) % 2:
+                    group.all_reduce(x)
+                else:
+                    group.all_reduce(x, async_op=True).wait()
+                same(x, reduced(inputs, ReduceOp.SUM), i)
+            group.close()
+
+        ranks.run(world, body)
+
     def test_every_verb_async(self, ranks, world):
         def body(group):
             me, n = group.rank, 6001

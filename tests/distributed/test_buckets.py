@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from disttrain.distributed.ddp.buckets import ALIGN, ParamMeta, plan_buckets
+from disttrain.distributed.ddp.buckets import ALIGN, ParamMeta, last_first, plan_buckets
+from disttrain.distributed.ddp.caps import MIB, NO_LIMIT, BucketCaps
 
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 
@@ -17,27 +18,31 @@ def members(plan) -> list[list[int]]:
     return [[s.param for s in b.slots] for b in plan]
 
 
+def plan(params, *limits: int, order=None, align: int = ALIGN):
+    return plan_buckets(params, last_first(params) if order is None else order, limits, align)
+
+
 def test_last_defined_parameters_come_first() -> None:
-    assert members(plan_buckets(metas(4, 4, 4), 1 << 20, 1 << 20)) == [[2, 1, 0]]
+    assert members(plan(metas(4, 4, 4), 1 << 20)) == [[2, 1, 0]]
 
 
 def test_a_bucket_closes_when_it_has_its_cap() -> None:
-    plan = plan_buckets(metas(100, 100, 100, 100), cap_bytes=800, first_cap_bytes=400)
-    assert members(plan) == [[3], [2, 1], [0]]
+    found = plan(metas(100, 100, 100, 100), 400, 800)
+    assert members(found) == [[3], [2, 1], [0]]
 
 
 def test_types_do_not_mix() -> None:
-    plan = plan_buckets(metas(4, 4) + [ParamMeta("d", (4,), F64)], 1 << 20, 1 << 20)
-    assert members(plan) == [[2], [1, 0]]
-    assert [b.dtype for b in plan] == [F64, F32]
+    found = plan(metas(4, 4) + [ParamMeta("d", (4,), F64)], 1 << 20)
+    assert members(found) == [[2], [1, 0]]
+    assert [b.dtype for b in found] == [F64, F32]
 
 
 def test_every_parameter_has_one_aligned_place() -> None:
     sizes = (1, 17, 300, 5, 64)
-    plan = plan_buckets(metas(*sizes), 1000, 200)
-    places = {s.param: s for b in plan for s in b.slots}
+    found = plan(metas(*sizes), 200, 1000)
+    places = {s.param: s for b in found for s in b.slots}
     assert sorted(places) == list(range(len(sizes)))
-    for b in plan:
+    for b in found:
         end = 0
         for s in b.slots:
             assert s.offset * 4 % ALIGN == 0 and s.offset >= end and s.numel == sizes[s.param]
@@ -46,4 +51,25 @@ def test_every_parameter_has_one_aligned_place() -> None:
 
 
 def test_empty_parameters_are_kept() -> None:
-    assert members(plan_buckets(metas(0, 3), 100, 100)) == [[1, 0]]
+    assert members(plan(metas(0, 3), 100)) == [[1, 0]]
+
+
+def test_buckets_follow_the_order_in_which_gradients_come() -> None:
+    params = metas(100, 100, 100) + [ParamMeta("d", (4,), F64)]
+    assert members(plan(params, 400, order=[1, 3, 0, 2])) == [[1], [3], [0], [2]]
+    assert members(plan(params, 800, order=[3, 1, 2, 0])) == [[3], [1, 2], [0]]
+
+
+def test_without_alignment_gradients_follow_each_other() -> None:
+    (bucket,) = plan(metas(3, 5), 100, align=1)
+    assert [(s.param, s.offset) for s in bucket.slots] == [(1, 0), (0, 5)] and bucket.numel == 8
+
+
+def test_limits_from_what_a_program_says() -> None:
+    plain, given = BucketCaps.create(None), BucketCaps.create(0.5)
+    each = BucketCaps.create(None, [1, 3])
+    assert plain.limits() == [MIB, 25 * MIB] and given.limits() == [MIB // 2]
+    assert each.limits() == [MIB, 3 * MIB] and each.bucket_bytes_cap == 3 * MIB
+    assert plain.compute_bucket_size_limits(False, False) == ([NO_LIMIT], [])
+    assert plain.compute_bucket_size_limits(False, True) == ([MIB, 25 * MIB], [])
+    assert each.compute_bucket_size_limits(True, False) == ([MIB, 3 * MIB], [MIB, 3 * MIB])

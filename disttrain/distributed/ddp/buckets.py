@@ -54,24 +54,16 @@ class Bucket:
 
 
 def plan_buckets(
-    params: Sequence[ParamMeta], cap_bytes: int, first_cap_bytes: int
-) -> tuple[Bucket, ...]:
-    """Buckets of one dtype each, at most about their cap, last-defined parameters first."""
-    return plan_in_order(params, range(len(params) - 1, -1, -1), cap_bytes, first_cap_bytes)
-
-
-def plan_in_order(
     params: Sequence[ParamMeta],
     order: Sequence[int],
-    cap_bytes: int,
-    first_cap_bytes: int,
+    limits: Sequence[int],
     align: int = ALIGN,
 ) -> tuple[Bucket, ...]:
     """Buckets for gradients that become ready in ``order`` (a permutation of the parameters).
 
-    A bucket is closed once it holds its cap or more; ``first_cap_bytes`` limits the one that is
-    launched first. Buckets come in the order in which their last gradient does. Gradients begin at
-    multiples of ``align`` bytes.
+    A bucket is closed once it holds its limit (in bytes) or more; the last of ``limits`` holds for
+    all that follow. A bucket has one element type. Buckets come in the order in which their last
+    gradient does. Gradients begin at multiples of ``align`` bytes.
     """
     open_: dict[np.dtype, list[int]] = {}
     sizes: dict[np.dtype, int] = {}
@@ -80,14 +72,18 @@ def plan_in_order(
         kind = params[i].dtype
         open_.setdefault(kind, []).append(i)
         sizes[kind] = sizes.get(kind, 0) + params[i].numel * kind.itemsize
-        limit = cap_bytes if closed else first_cap_bytes
-        if sizes[kind] >= limit:
+        if sizes[kind] >= limits[min(len(closed), len(limits) - 1)]:
             closed.append(open_.pop(kind))
             sizes[kind] = 0
     closed.extend(open_.values())
     turn = {i: n for n, i in enumerate(order)}
     closed.sort(key=lambda members: turn[members[-1]])
     return tuple(_lay_out(params, members, align) for members in closed)
+
+
+def last_first(params: Sequence[ParamMeta]) -> range:
+    """The order to begin with: the reverse of the definition."""
+    return range(len(params) - 1, -1, -1)
 
 
 def _lay_out(params: Sequence[ParamMeta], members: list[int], align: int) -> Bucket:

@@ -87,6 +87,41 @@ class Messages:
             "end the program, or wrap the module again on every rank"
         )
 
+    def weights_mixed(self) -> AutogradError:
+        return AutogradError(
+            f"{self.where}: some backwards since the last synchronised one had a weight and some "
+            "had none, so their sum has no mean; put all of them into weight(...) blocks, or none"
+        )
+
+    def weights_missing(self, weighted: Sequence[bool]) -> AutogradError:
+        """Alike on every rank."""
+        ranks = self.group.ranks
+        having = ", ".join(str(r) for r, has in zip(ranks, weighted, strict=True) if has)
+        lacking = ", ".join(str(r) for r, has in zip(ranks, weighted, strict=True) if not has)
+        return AutogradError(
+            f"DistributedDataParallel: rank {having} gave its gradients a weight and rank "
+            f"{lacking} did not; use weight(...) on every rank, or on none"
+        )
+
+    def drifted(self, hashes: Sequence[int], step: int, slices: int) -> str:
+        """Replicas differ, and all ranks know it: where they do. Every rank calls it."""
+        everyone = objects.all_gather(self.group, list(hashes))
+        apart = [i for i in range(len(self.names)) if len({row[i] for row in everyone}) > 1]
+        since = f"after step {step - slices}" if step > slices else "since the replicas were made"
+        if not apart:
+            return f"{self.where}: replicas differed before step {step} and are equal again"
+        first = apart[0]
+        odd = [r for r, row in enumerate(everyone) if row[first] != everyone[0][first]]
+        ranks = ", ".join(str(self.group.ranks[r]) for r in odd)
+        return (
+            f"{self.where}: the replicas have drifted: before the backward of step {step}, "
+            f"parameter {self.names[first]!r} of rank {ranks} is not what rank "
+            f"{self.group.ranks[0]} has ({len(apart)} of {len(self.names)} parameters differ). "
+            f"They have come apart {since}. Every rank must start from the same values and step with "
+            "the same gradients: look for a step without synchronisation, random numbers in "
+            "updates, or parameters that are changed on some ranks"
+        )
+
     # --- parameters without a gradient ----------------------------------------------------------
 
     def missing_here(self, missing: Sequence[int]) -> AutogradError:

@@ -15,17 +15,19 @@ from ... import context, nn
 from ...core.tensor import Tensor
 from ...errors import AutogradError, ConfigError
 from ..invariant.strategy import DEFAULT_COUNT, GlobalDeterminism, VirtualShards, check_mode
+from ..join import Join, Joinable, JoinHook
 from ..state import group_or_default
-from .alike import MIB, broadcast_coalesced, check_alike
-from .buckets import ParamMeta, plan_buckets
+from .alike import broadcast_coalesced, check_alike
+from .buckets import ParamMeta, last_first, plan_buckets
+from .caps import BucketCaps
+from .delayed import Delayed
+from .joining import ACTIVE, BUFFERS, SYNC, Shadow, announce, source
 from .messages import Messages
-from .reducer import SYNCING, Hook, Reducer, Settings
-
-DEFAULT_CAP_MB = 25
-FIRST_CAP_MB = 1
+from .reducer import Hook, Reducer, Settings
+from .stores import SYNCING
 
 
-class DistributedDataParallel(nn.Module):
+class DistributedDataParallel(nn.Module, Joinable):
     """Wrap ``module`` for data-parallel training: one replica per rank of ``process_group``.
 
     At construction all ranks are checked to hold the same parameters (names, shapes, types), and
@@ -64,7 +66,7 @@ class DistributedDataParallel(nn.Module):
         device_ids: Sequence[Any] | None = None,
         output_device: Any = None,
         dim: int = 0,
-        broadcast_buffers: bool = True,
+        broadcast_buffers: bool | None = None,
         init_sync: bool = True,
         process_group: Any = None,
         bucket_cap_mb: float | None = None,
@@ -72,34 +74,46 @@ class DistributedDataParallel(nn.Module):
         check_reduction: bool = False,
         gradient_as_bucket_view: bool = False,
         static_graph: bool = False,
+        delay_all_reduce_named_params: Sequence[tuple[str, Tensor]] | None = None,
+        param_to_hook_all_reduce: Tensor | None = None,
+        mixed_precision: Any = None,
+        device_mesh: Any = None,
+        skip_all_reduce_unused_params: bool = False,
+        bucket_cap_mb_list: Sequence[float] | None = None,
+        batched_grad_copy: bool = False,
+        forward_sync_buffers: bool | None = None,
         *,
         deterministic: str | None = None,
         virtual_shards: int = DEFAULT_COUNT,
     ) -> None:
         super().__init__()
+        Joinable.__init__(self)
         self.virtual_shards = virtual_shards
-        if device_ids is not None and len(device_ids) > 1:
-            raise ConfigError(
-                f"DistributedDataParallel: device_ids={list(device_ids)} was given; needed is at "
-                "most one device; start one rank for each"
-            )
+        _check_arguments(
+            device_ids, (delay_all_reduce_named_params, param_to_hook_all_reduce),
+            (process_group, device_mesh), (broadcast_buffers, forward_sync_buffers),
+        )  # fmt: skip
         self.module = module
         self.dim, self.device_ids, self.output_device = dim, device_ids, output_device
-        self.broadcast_buffers = broadcast_buffers
+        wanted = broadcast_buffers if forward_sync_buffers is None else forward_sync_buffers
+        self.broadcast_buffers = wanted is None or wanted
         self.find_unused_parameters = find_unused_parameters
         self.gradient_as_bucket_view = gradient_as_bucket_view
         self.static_graph = static_graph
-        self.bucket_cap_mb = bucket_cap_mb
+        self.bucket_caps = BucketCaps.create(bucket_cap_mb, bucket_cap_mb_list)
         self.require_backward_grad_sync = True
         self.require_forward_param_sync = True
         self.parameters_to_ignore = set(getattr(module, IGNORED, ()))
-        self._build(group_or_default(process_group), init_sync)
+        late = list(delay_all_reduce_named_params or ())
+        self._late = ([n for n, _ in late], _name_of(module, param_to_hook_all_reduce))
+        group = device_mesh.get_group() if process_group is None and device_mesh else process_group
+        self._build(group_or_default(group), init_sync)
 
     def _build(self, group: Any, init_sync: bool) -> None:
         """Make what belongs to this process: the group and the reducer."""
         self.__dict__["process_group"] = group
         named = self._trained()
-        if not named:
+        if not named and not self._late[0]:
             raise AutogradError(
                 "DistributedDataParallel: the module has no parameter that requires grad; there is "
                 "nothing to synchronise, so use the module as it is"
@@ -107,25 +121,31 @@ class DistributedDataParallel(nn.Module):
         metas = [ParamMeta(n, tuple(p.shape), p.array.dtype) for n, p in named]
         if init_sync:
             check_alike(group, metas)
-            self._sync_state()
+            broadcast_coalesced(group, self._state())
         self._start([p for _, p in named], metas, group)
 
-    def _caps(self) -> tuple[int, int]:
-        """The bytes of a bucket, and of the one that is launched first."""
-        cap_mb = DEFAULT_CAP_MB if self.bucket_cap_mb is None else self.bucket_cap_mb
-        cap = int(cap_mb * MIB)
-        return cap, min(cap, FIRST_CAP_MB * MIB) if self.bucket_cap_mb is None else cap
+    def _sync_wanted(self) -> Callable[[], bool]:
+        """Asks this wrapper, without keeping it alive."""
+        me = weakref.ref(self)
+        return lambda: getattr(me(), "require_backward_grad_sync", True)
 
     def _start(self, params: list[Tensor], metas: list[ParamMeta], group: Any) -> None:
         """Take over what happens to gradients."""
-        cap, first = self._caps()
-        settings = Settings(cap, first, self.find_unused_parameters, self.gradient_as_bucket_view)
-        me = weakref.ref(self)
+        settings = Settings(
+            self.bucket_caps, self.find_unused_parameters, self.gradient_as_bucket_view
+        )
+        wanted = self._sync_wanted()
         reducer = Reducer(
-            params, metas, group, settings,
-            lambda: getattr(me(), "require_backward_grad_sync", True),
-            Messages(self.module, metas, group), self.static_graph,
+            params, metas, group, settings, wanted, Messages(self.module, metas, group),
+            self.static_graph,
         )  # fmt: skip
+        self.__dict__["delayed"] = None
+        late, trigger = self._late
+        if late:
+            named = dict(self.module.named_parameters())
+            self.__dict__["delayed"] = Delayed(
+                [named[n] for n in late], named[trigger], group, wanted
+            )
         self.__dict__["reducer"] = reducer
         self.__dict__["_end"] = weakref.finalize(self, reducer.detach)
 
@@ -134,7 +154,7 @@ class DistributedDataParallel(nn.Module):
         return [
             (n, p)
             for n, p in self.module.named_parameters()
-            if p.requires_grad and n not in self.parameters_to_ignore
+            if p.requires_grad and n not in self.parameters_to_ignore and n not in self._late[0]
         ]
 
     def _buffers_to_sync(self) -> list[Tensor]:
@@ -142,10 +162,11 @@ class DistributedDataParallel(nn.Module):
         ignored = self.parameters_to_ignore
         return [b for n, b in self.module.named_buffers() if n not in ignored]
 
-    def _sync_state(self) -> None:
+    def _state(self) -> list[Tensor]:
+        """What is the same on all ranks."""
         ignored = self.parameters_to_ignore
         params = [p for n, p in self.module.named_parameters() if n not in ignored]
-        broadcast_coalesced(self.process_group, [*params, *self._buffers_to_sync()])
+        return [*params, *self._buffers_to_sync()]
 
     @staticmethod
     def _set_params_and_buffers_to_ignore_for_model(
@@ -171,7 +192,7 @@ class DistributedDataParallel(nn.Module):
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy makes its own reducer, over the default group."""
-        left = ("process_group", "reducer", "_end")
+        left = ("process_group", "reducer", "delayed", "_end")
         return {k: v for k, v in self.__dict__.items() if k not in left}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -214,28 +235,103 @@ class DistributedDataParallel(nn.Module):
         finally:
             self.require_backward_grad_sync = before
 
+    @contextmanager
+    def weight(self, count: float, loss: str = "mean") -> Iterator[None]:
+        """The loss whose backward runs in the block stands for ``count`` samples (or tokens).
+
+        Gradients become the mean over all samples of all ranks, also where ranks, or the parts of
+        an accumulated batch (``no_sync``), have different numbers of them. ``loss`` says whether
+        it is a "mean" or a "sum" over them. Use it on every rank and for every backward that is
+        averaged together; until then, ``.grad`` holds sums. 0 stands for nothing: its gradients do
+        not count.
+        """
+        count = float(count)
+        if not 0 <= count < float("inf") or loss not in ("mean", "sum"):
+            raise ConfigError(
+                f"DistributedDataParallel.weight: count={count}, loss={loss!r} was given; needed "
+                "is a number of samples that is not negative, and 'mean' or 'sum'"
+            )
+        before = self.reducer.weight
+        self.reducer.set_weight((count, count if loss == "mean" else 1.0))
+        try:
+            yield
+        finally:
+            self.reducer.set_weight(before)
+
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         reducer = self.reducer
         recording = context.thread.grad_enabled
-        if recording and reducer.phase == SYNCING and context.thread.walk is None:
+        if recording and reducer.phase >= SYNCING and reducer.broken_off:
             raise reducer.messages.broken_off(reducer.next, len(reducer.buckets))
         sync = recording and self.require_backward_grad_sync
-        if sync and reducer.arrivals is not None:
-            reducer.rebuild()
-        if self.broadcast_buffers and self.require_forward_param_sync:
-            self._sync_buffers()
+        if self._join_config.enable:
+            self._before_joined(sync)
+        else:
+            if sync and reducer.arrivals is not None:
+                reducer.rebuild()
+            if self.broadcast_buffers and self.require_forward_param_sync:
+                self._sync_buffers(0)
         outputs = self.module(*inputs, **kwargs)
         if sync:
             reducer.prepare(outputs)
+        if self.delayed is not None:
+            self.delayed.clear()
         if self.require_forward_param_sync is not sync:
             self.require_forward_param_sync = sync
         return outputs
 
-    def _sync_buffers(self) -> None:
+    def _before_joined(self, sync: bool) -> None:
+        """Inside a join block: tell ranks that have no more input what this iteration does."""
+        work = Join.notify_join_context(self)
+        if work is not None:
+            work.wait()
+        buffers = self.broadcast_buffers and self.require_forward_param_sync
+        flags = ACTIVE | (SYNC if sync else 0) | (BUFFERS if buffers else 0)
+        told = announce(self.process_group, flags)
+        self.reducer.in_join = True
+        if sync:
+            self.reducer.count_active(told)
+            self.reducer.rebuild()
+        if buffers:
+            self._sync_buffers(source(told))
+
+    def _sync_buffers(self, root: int) -> None:
         if self.process_group.size > 1:
             buffers = self._buffers_to_sync()
             if buffers:
-                broadcast_coalesced(self.process_group, buffers)
+                broadcast_coalesced(self.process_group, buffers, root=root)
+
+    # --- uneven inputs --------------------------------------------------------------------------
+
+    def join(
+        self,
+        divide_by_initial_world_size: bool = True,
+        enable: bool = True,
+        throw_on_early_termination: bool = False,
+    ) -> Join:
+        """A block around a loop in which ranks may have different numbers of inputs.
+
+        A rank that has left it takes part with zeros until all have; in the end all have the model
+        of a rank that trained to the end. Gradients are divided by the number of all ranks, or of
+        those that still have input (``divide_by_initial_world_size=False``); ``weight`` gives the
+        exact mean over samples. ``throw_on_early_termination``: all raise ``CommError`` as soon as
+        one rank has no more input.
+        """
+        return Join(
+            [self], enable, throw_on_early_termination,
+            divide_by_initial_world_size=divide_by_initial_world_size,
+        )  # fmt: skip
+
+    def join_hook(self, **kwargs: Any) -> JoinHook:
+        return Shadow(self, kwargs.get("divide_by_initial_world_size", True))
+
+    @property
+    def join_device(self) -> Any:
+        return self.reducer.params[0].device
+
+    @property
+    def join_process_group(self) -> Any:
+        return self.process_group
 
     def close(self) -> None:
         """Give the module's gradients back their ordinary accumulation."""
@@ -248,7 +344,7 @@ class InvariantDataParallel(DistributedDataParallel):
     invariant: GlobalDeterminism
 
     def _start(self, params: list[Tensor], metas: list[ParamMeta], group: Any) -> None:
-        plan = plan_buckets(metas, *self._caps())
+        plan = plan_buckets(metas, last_first(metas), self.bucket_caps.limits())
         invariant = GlobalDeterminism(self.module, params, plan, group, self.virtual_shards)
         self.__dict__["invariant"] = invariant
         self.__dict__["_end"] = weakref.finalize(self, invariant.detach)
@@ -276,6 +372,36 @@ class InvariantDataParallel(DistributedDataParallel):
 
     def close(self) -> None:
         self.invariant.detach()
+
+
+def _check_arguments(
+    device_ids: Sequence[Any] | None, late: tuple, where: tuple, buffers: tuple
+) -> None:
+    """What contradicts itself among the arguments of the wrapper."""
+    if device_ids is not None and len(device_ids) > 1:
+        raise ConfigError(
+            f"DistributedDataParallel: device_ids={list(device_ids)} was given; needed is at "
+            "most one device; start one rank for each"
+        )
+    if (late[0] is None) != (late[1] is None):
+        raise ConfigError(
+            "DistributedDataParallel: delay_all_reduce_named_params and param_to_hook_all_reduce "
+            "need to be set at the same time: the parameters, and the one whose gradient comes "
+            "after theirs"
+        )
+    if where[0] is not None and where[1] is not None:
+        raise ConfigError(
+            "DistributedDataParallel: Cannot specify both process_group and device_mesh arguments"
+        )
+    if buffers[0] is not None and buffers[1] is not None and buffers[0] != buffers[1]:
+        raise ConfigError(
+            "DistributedDataParallel: broadcast_buffers and forward_sync_buffers contradict each "
+            "other; they are two names of one setting"
+        )
+
+
+def _name_of(module: nn.Module, param: Tensor | None) -> str:
+    return next((n for n, p in module.named_parameters() if p is param), "")
 
 
 IGNORED = "_ddp_params_and_buffers_to_ignore"

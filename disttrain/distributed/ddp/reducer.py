@@ -11,7 +11,6 @@ where the walk does. Knows no module.
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,17 +20,17 @@ import numpy as np
 
 from ...context import thread
 from ...core.engine import on_finish
-from ...core.tensor import Tensor, wrap
-from .buckets import ALIGN, ParamMeta, plan_in_order
+from ...core.tensor import Tensor
+from .buckets import ALIGN, ParamMeta, last_first, plan_buckets
+from .caps import BucketCaps
+from .drift import Drift
 from .grad_bucket import GradBucket, fill
 from .graph import below, nodes_of, reached
+from .housing import Housing
 from .messages import Messages
-from .rows import MISSING, Row, Rows, extra
+from .rows import JOINED, MISSING, WEIGHTED, Row
+from .stores import ARMED, IDLE, SYNCING, VOID, Scales, make_store
 
-ndarray = np.ndarray
-held = sys.getrefcount
-IDLE, ARMED, SYNCING = range(3)
-NO_LIMIT = sys.maxsize
 Hook = Callable[[Any, GradBucket], Any]
 
 
@@ -39,8 +38,7 @@ Hook = Callable[[Any, GradBucket], Any]
 class Settings:
     """How gradients are put together and reduced; see ``DistributedDataParallel``."""
 
-    cap_bytes: int
-    first_cap_bytes: int
+    caps: BucketCaps
     find_unused: bool = False
     views: bool = False
 
@@ -59,9 +57,8 @@ class Reducer:
         static: bool = False,
     ) -> None:
         self.params, self.metas = list(params), list(metas)
-        self.group, self.settings = group, settings
+        self.group, self.settings, self.static = group, settings, static
         self.sync_wanted, self.messages = sync_wanted, messages
-        self.static = static
         self.hook: tuple[Hook, Any] | None = None
         self.nodes = [p._node for p in self.params]
         self.expected: list[int] | None = None  # how often each gradient comes, where static
@@ -71,18 +68,19 @@ class Reducer:
         self.arrivals: list[int] | None = []  # until the buckets are rebuilt
         self.steps = 0  # synchronised backwards
         self.accumulated: set[int] = set()  # with gradients of backwards that were not synced
-        self.divisor = group.size
-        self.joined = False
-        self.tables: dict[str, np.ndarray] = {}
-        for kind in {m.dtype for m in self.metas}:
-            self._scales(kind)
-        count = len(self.params)
-        self.views: list[Tensor] = [None] * count  # type: ignore[list-item]
-        self.slots: list[np.ndarray] = [None] * count  # type: ignore[list-item]
-        self.place = [0] * count
-        self._lay_out(range(count - 1, -1, -1), first=True)
-        self._reset()
-        self.stores = [_store(self, i) for i in range(count)]
+        self.missing: tuple[int, ...] = ()
+        self.divisor, self.divide_by_initial = group.size, True
+        self.in_join = False
+        self.weight: tuple[float, float] | None = None  # of the backward to come: (weight, factor)
+        self.total: float | None = None  # weight of the backwards since the last synchronised one
+        self.counted: Any = None
+        self.drift = Drift(self.params, messages)
+        self.scales: dict[np.dtype, Scales] = {}
+        self.house = Housing(self.params, self.metas, group)
+        self.order = last_first(self.metas)
+        self._lay_out(self.order, first=True)
+        self.stores = [make_store(self, i) for i in range(len(self.params))]
+        self._rescale()
         self.attach()
 
     # --- the leaves -----------------------------------------------------------------------------
@@ -100,97 +98,112 @@ class Reducer:
 
     # --- buckets --------------------------------------------------------------------------------
 
+    @property
+    def buckets(self) -> tuple:
+        return self.house.buckets
+
+    @property
+    def flats(self) -> list[np.ndarray]:
+        return self.house.flats
+
     def _lay_out(self, order: Sequence[int], first: bool = False) -> None:
-        """Make the buckets for gradients that come in ``order``.
-
-        The first time it is one bucket per type, unless it must hold for good (``find_unused``).
-        """
+        """Make the buckets for gradients that come in ``order``."""
         s = self.settings
-        caps = (s.cap_bytes, s.first_cap_bytes)
-        if first and (self.static or not s.find_unused):
-            caps = (NO_LIMIT, NO_LIMIT)
+        limits = s.caps.limits()
+        if first:
+            limits = s.caps.compute_bucket_size_limits(self.static, s.find_unused)[0]
         align = ALIGN if self.hook is None else 1  # hooks see gradients one behind the other
-        self.buckets = plan_in_order(self.metas, order, *caps, align)
-        self.flats = [np.empty(0)] * len(self.buckets)
-        more = extra(self.group.size, len(self.params) if s.find_unused else 0)
-        for b, bucket in enumerate(self.buckets):
-            last = b == len(self.buckets) - 1
-            flat = self.group.empty(bucket.numel + (more if last else 0), bucket.dtype)
-            flat.fill(0)
-            self._house(b, flat)
+        self.house.lay_out(plan_buckets(self.metas, order, limits, align), s.find_unused)
         self.sizes = [len(b.slots) for b in self.buckets]
-
-    def _house(self, b: int, flat: np.ndarray) -> None:
-        """Let bucket ``b`` lie in ``flat``. Gradients that are views of the bucket move along;
-        tensors that somebody else has kept, do not."""
-        self.flats[b] = flat
-        for s in self.buckets[b].slots:
-            i = s.param
-            slot = flat[s.offset : s.offset + s.numel].reshape(self.metas[i].shape)
-            view = self.views[i]
-            if view is not None and self.params[i]._grad is view:
-                slot[...] = view.array
-                view.array = slot
-                view._st = None
-            else:
-                self.views[i] = wrap(slot)
-            self.slots[i] = slot
-            self.place[i] = b
-        if b == len(self.buckets) - 1:
-            self.rows = Rows(flat[self.buckets[b].numel :], self.group.rank, self.group.size)
+        self._reset()
 
     def let_go(self, i: int) -> None:
-        """Somebody has kept the last gradient of parameter ``i``: leave its memory to them."""
-        if self.settings.views:
-            return
-        b = self.place[i]
-        old = self.flats[b]
-        flat = self.group.empty(old.size, old.dtype)
-        flat[...] = old
-        self._house(b, flat)
+        """Somebody has kept the last gradient of parameter ``i``."""
+        if not self.settings.views:
+            self.house.let_go(i)
 
     def rebuild(self) -> bool:
         """Once, before the second synchronised iteration: buckets in the order in which rank 0's
         gradients came. Every rank calls it at the same time; whether it was done now."""
-        if self.arrivals is None or not (self.steps or self.joined):
+        if self.arrivals is None or not self.steps:
             return False
         arrivals, self.arrivals = self.arrivals, None
         if self.settings.find_unused and not self.static:
             return False
-        rest = range(len(self.params) - 1, -1, -1)
-        order = np.array(list(dict.fromkeys([*arrivals, *rest])), np.int32)
+        order = np.array(list(dict.fromkeys([*arrivals, *self.order])), np.int32)
         self.group.broadcast(order, 0)
         self._lay_out(order.tolist())
-        self._reset()
         return True
 
     def register_hook(self, state: Any, hook: Hook) -> None:
         """Let ``hook(state, bucket)`` reduce the buckets. Before the first backward."""
         self.hook = (hook, state)
-        self._lay_out(range(len(self.params) - 1, -1, -1), first=True)
-        self._set_scale()
+        self._lay_out(self.order, first=True)
+        self._rescale()
 
     def take_over(self, i: int, leaf: Tensor, old: Tensor) -> Tensor:
         """Parameter ``i`` has a gradient already: from now on it is the slot. One that the program
         has made itself comes back with the result, unless gradients are to be views."""
-        view = self.views[i]
+        view = self.house.views[i]
         if old is not view:
             if not (self.settings.views or old.array is view.array) and old.array.flags.writeable:
                 self.foreign[i] = old
             leaf._grad = view
         return view
 
+    @property
+    def broken_off(self) -> bool:
+        """Whether a backward began and raised in the middle."""
+        return self.phase >= SYNCING and thread.walk is None
+
     # --- scales ---------------------------------------------------------------------------------
 
-    def _scales(self, kind: np.dtype) -> np.ndarray:
-        """The factor of gradients of type ``kind``, an array without dimensions."""
-        if kind.str + kind.name not in self.tables:
-            self.tables[kind.str + kind.name] = np.array(1 / self.divisor).astype(kind)
-        return self.tables[kind.str + kind.name]
+    def scales_of(self, kind: np.dtype) -> Scales:
+        """The factors of gradients of type ``kind``."""
+        if kind not in self.scales:
+            self.scales[kind] = Scales(kind)
+        return self.scales[kind]
 
-    def _set_scale(self) -> None:
-        for table in self.tables.values():
-            table[...] = 1.0 if self.hook is not None else 1 / self.divisor
+    def _rescale(self, total: float | None = None) -> None:
+        """``total``: the weight of all ranks, where it is known before they are reduced."""
+        local = 1.0 if self.weight is None else self.weight[1]
+        if total is not None:
+            common = self.group.size / total if total else 0.0
+        elif self.hook is not None or self.weight is not None:
+            common = 1.0
+        else:
+            common = 1 / self.divisor
+        for scales in self.scales.values():
+            scales.set(local, common)
+
+    def count_active(self, told: Sequence[int]) -> None:
+        """Inside a join block: how many ranks have input in this iteration."""
+        active = sum(1 for flags in told if flags)
+        divisor = self.group.size if self.divide_by_initial else active
+        if divisor != self.divisor:
+            self.divisor = divisor
+            self._rescale()
+
+    def set_weight(self, weight: tuple[float, float] | None) -> None:
+        """The weight of the losses whose backward comes next, and the factor of their gradients."""
+        self.weight = weight
+        self._rescale()
+
+    def _count_weight(self, syncing: bool) -> None:
+        """This backward's weight, once for each walk."""
+        walk = thread.walk
+        if self.counted is not None and self.counted() is walk:
+            return
+        self.counted = weakref.ref(walk)
+        if (self.weight is None) != (self.total is None) and (self.total or self.accumulated):
+            raise self.messages.weights_mixed()
+        if self.weight is not None:
+            self.total = (self.total or 0.0) + self.weight[0]
+        if syncing and self.hook is not None and (self.weight is not None or self.in_join):
+            total = np.array([self.total or 0.0])
+            self.group.all_reduce(total)
+            if self.weight is not None:
+                self._rescale(float(total[0]))
 
     # --- one iteration --------------------------------------------------------------------------
 
@@ -208,7 +221,8 @@ class Reducer:
     def prepare(self, outputs: Any) -> None:
         """Called after a forward that wants synchronisation: the next backward fills the
         buckets."""
-        if self.nodes[0].store is not self.stores[0] or self.nodes[-1].store is not self.stores[-1]:
+        nodes, stores = self.nodes, self.stores
+        if nodes and (nodes[0].store is not stores[0] or nodes[-1].store is not stores[-1]):
             self.attach()  # another wrapper of the same parameters was at work
         if self.phase == ARMED:
             self.older = [r for r in [*self.older, *self.roots] if r() is not None]
@@ -218,56 +232,63 @@ class Reducer:
 
     def begin(self) -> bool:
         """A gradient has come while none was being synchronised; whether it begins now."""
-        if self.phase == IDLE and not reached(self.older):
+        if self.phase == VOID:
+            return True
+        syncing = self._begins()
+        if self.weight is not None or self.total is not None or self.in_join:
+            self._count_weight(syncing)
+        if not syncing:
             return False
-        if not self.sync_wanted():
-            if not reached(self.roots):
-                return False  # that forward has had no backward; this one is of another
-            raise self.messages.misused()
         if self.phase == IDLE:
             self._reset()
         on_finish(self.finish)
-        self.phase = SYNCING
+        self.phase = VOID if self.weight is not None and not self.weight[0] else SYNCING
         if self.expected is not None:
-            self._take_unused([i for i, n in enumerate(self.expected) if not n])
+            self._fill_unused([i for i, n in enumerate(self.expected) if not n])
         elif self.settings.find_unused and not self.static:
             walk = thread.walk
-            self._take_unused([i for i, n in enumerate(self.nodes) if not walk.reaches(n)])
+            self._fill_unused([i for i, n in enumerate(self.nodes) if not walk.reaches(n)])
         return True
 
-    def _take_unused(self, indices: list[int]) -> None:
-        for i in indices:
-            self._fill_unused(i)
+    def _begins(self) -> bool:
+        if self.phase == IDLE and not reached(self.older):
+            return False
+        if self.sync_wanted():
+            return True
+        if reached(self.roots):
+            raise self.messages.misused()
+        return False  # that forward has had no backward; this one is of another
 
-    def _fill_unused(self, i: int) -> None:
-        """A parameter without a gradient here still takes part: with zeros, or with what it has."""
-        slot = self.slots[i]
-        old = self.params[i]._grad
-        if old is None:
-            slot.fill(0)
-        else:
-            self.kept[i] = old.array.copy()
-            np.multiply(old.array, self._scales(slot.dtype), out=slot)
-        self.unused.append(i)
-        self.fired[i] = 1
-        self.ready(i)
+    def _fill_unused(self, indices: Sequence[int]) -> None:
+        """Parameters without gradients here still take part: with zeros, or with what they have."""
+        for i in indices:
+            slot = self.house.slots[i]
+            old = self.params[i]._grad
+            if old is None:
+                slot.fill(0)
+            else:
+                self.kept[i] = old.array.copy()
+                np.multiply(old.array, self.scales_of(slot.dtype).common, out=slot)
+            self.unused.append(i)
+            self.fired[i] = 1
+            self.ready(i)
 
     def again(self, i: int, array: Any) -> None:
         """Another gradient of one parameter in one backward (re-entrant checkpointing)."""
         if not self.static:
             raise self.messages.twice(i)
         expected = 0 if self.expected is None else self.expected[i]
-        if expected and self.fired[i] >= expected:
+        if self.expected is not None and self.fired[i] >= expected:
             raise self.messages.deviated(i, self.fired[i] + 1, expected)
-        slot = self.slots[i]
-        slot += array * self._scales(slot.dtype)
+        slot = self.house.slots[i]
+        slot += array * self.scales_of(slot.dtype).fresh
         self.fired[i] += 1
         if self.fired[i] == expected:
             self.ready(i)
 
     def ready(self, i: int) -> None:
         """The gradient of parameter ``i`` is in its slot."""
-        b = self.place[i]
+        b = self.house.place[i]
         left = self.left[b] - 1
         self.left[b] = left
         if not left and b == self.next:
@@ -275,7 +296,8 @@ class Reducer:
 
     def launch(self) -> None:
         """Reduce the next bucket, and those behind it that are complete."""
-        last = len(self.buckets) - 1
+        flats, group = self.house.flats, self.group
+        last = len(flats) - 1
         while self.next <= last and not self.left[self.next]:
             b = self.next
             self.next = b + 1
@@ -284,18 +306,15 @@ class Reducer:
                 continue
             if b == last:
                 self._tell()
-            if self.group.size > 1:
-                self.works.append(self.group.all_reduce(self.flats[b], async_op=True))
+            if group.size > 1:
+                self.works.append(group.all_reduce(flats[b], async_op=True))
 
     def _ask_hook(self, b: int) -> Any:
         hook, state = self.hook  # type: ignore[misc]
         bucket = self.buckets[b]
-        members = [s.param for s in bucket.slots]
-        given = GradBucket(
-            bucket, b, b == len(self.buckets) - 1, self.flats[b][: bucket.numel],
-            [self.params[i] for i in members],
-        )  # fmt: skip
-        future = hook(state, given)
+        params = [self.params[s.param] for s in bucket.slots]
+        last = b == len(self.buckets) - 1
+        future = hook(state, GradBucket(bucket, b, last, self.house.gradients(b), params))
         if not hasattr(future, "wait"):
             raise self.messages.no_future(hook, future)
         return future
@@ -303,14 +322,18 @@ class Reducer:
     def _tell(self) -> None:
         """Write what the other ranks must know into the tail of the last bucket."""
         flags = MISSING if self.missing else 0
-        self.rows.write(Row(flags))
+        if self.total is not None:
+            flags |= WEIGHTED
+        rows = self.house.rows
+        assert rows is not None
+        rows.write(Row(flags, self.drift.digest(), self.total or 0.0))
         if self.settings.find_unused:
-            used = self.rows.used
-            used.fill(1)
-            idle = [i for i in self.unused if i not in self.accumulated]
-            used[idle] = 0
+            rows.used.fill(1)
+            rows.used[self._idle()] = 0
 
-    missing: tuple[int, ...] = ()
+    def _idle(self) -> list[int]:
+        """The parameters that this rank has not used since the last synchronised backward."""
+        return [i for i in self.unused if i not in self.accumulated]
 
     # --- its end --------------------------------------------------------------------------------
 
@@ -318,26 +341,24 @@ class Reducer:
         """The walk is over: reduce what has not come, wait for all, see what the others say."""
         if self.next < len(self.buckets):
             self._complete()
-        if self.hook is not None:
-            for b, future in enumerate(self.works):
-                self._take_answer(b, future.wait())
-        else:
-            for work in self.works:
-                work.wait()
+        self._wait()
+        if self.hook is None:
             self._listen()
         missing, self.missing = self.missing, ()
         self.phase = IDLE
-        self.older = [r for r in self.older if r() is not None]
+        if self.older:  # forwards that this backward was not of
+            self.older = [r for r in [*self.older, *self.roots] if not reached([r])]
         if missing:
             raise self.messages.missing_here(missing)
         if self.unused:
             self._settle_unused()
         for i, own in self.foreign.items():
-            np.copyto(own.array, self.slots[i])
+            np.copyto(own.array, self.house.slots[i])
             self.params[i]._grad = own
             if own._st is not None:
                 own._st.version += 1
         self.accumulated.clear()
+        self.total = None
         self.steps += 1
 
     def _complete(self) -> None:
@@ -345,105 +366,103 @@ class Reducer:
         if self.static and self.expected is None:
             self.expected = list(self.fired)
             self.next = 0
-            for i, n in enumerate(self.fired):
-                if not n:
-                    self._fill_unused(i)
+            self._fill_unused([i for i, n in enumerate(self.fired) if not n])
             self.launch()
             return
         silent = [i for i, n in enumerate(self.fired) if not n or self._short(i)]
-        reached = below([r() for r in self.roots])
-        walk = thread.walk
-        self.missing = tuple(
-            i for i in silent if not (walk.reaches(self.nodes[i]) or self.nodes[i] in reached)
-        )
-        for i in silent:
-            self._fill_unused(i)
+        found = below([r() for r in self.roots])
+        walk, nodes = thread.walk, self.nodes
+        self.missing = tuple(i for i in silent if not (walk.reaches(nodes[i]) or nodes[i] in found))
+        self._fill_unused(silent)
 
     def _short(self, i: int) -> bool:
         return self.expected is not None and self.fired[i] < self.expected[i]
 
-    def _take_answer(self, b: int, answer: Any) -> None:
-        """What the hook's future gives is the bucket."""
-        if isinstance(answer, (list, tuple)) and len(answer) == 1:
-            answer = answer[0]
-        fill(self.flats[b][: self.buckets[b].numel], answer, "the result of a communication hook")
+    def _wait(self) -> None:
+        """Wait for all buckets; what a hook's future gives is the bucket."""
+        if self.hook is None:
+            for work in self.works:
+                work.wait()
+            return
+        for b, future in enumerate(self.works):
+            answer = future.wait()
+            if isinstance(answer, (list, tuple)) and len(answer) == 1:
+                answer = answer[0]
+            fill(self.house.gradients(b), answer, "the result of a communication hook")
 
     def _listen(self) -> None:
-        rows = self.rows.read()
+        """See what the ranks say, and finish the average where it is weighted."""
+        assert self.house.rows is not None
+        rows = self.house.rows.read()
         flags = 0
         for row in rows:
             flags |= row.flags
         if flags & MISSING:
-            mine, self.missing = self.missing, ()
-            self.phase = IDLE
+            mine, self.missing, self.phase = self.missing, (), IDLE
             raise self.messages.missing_anywhere(mine)
+        if flags & WEIGHTED:
+            self._divide(rows)
+        digests = [row.digest for row in rows if not row.flags & JOINED]
+        self.drift.compare(digests, self.steps)
+
+    def _divide(self, rows: Sequence[Row]) -> None:
+        """The gradients are sums: divide them by the weight of all ranks."""
+        active = [row for row in rows if not row.flags & JOINED]
+        if not all(row.flags & WEIGHTED for row in active):
+            self.phase = IDLE
+            raise self.messages.weights_missing([bool(r.flags & WEIGHTED) for r in rows])
+        total = sum(row.weight for row in rows)
+        if total:
+            for b in range(len(self.buckets)):
+                flat = self.house.gradients(b)
+                np.multiply(flat, np.array(1 / total).astype(flat.dtype), out=flat)
 
     def _settle_unused(self) -> None:
         """Parameters unused here get the average, unless no rank has used them."""
-        used = self.rows.used if self.settings.find_unused and self.hook is None else None
-        if self.settings.find_unused and self.hook is not None:
-            used = np.ones(len(self.params), np.int32)
-            used[[i for i in self.unused if i not in self.accumulated]] = 0
-            self.group.all_reduce(used)
+        house, used = self.house, None
+        if self.settings.find_unused and self.hook is None:
+            used = house.rows.used  # type: ignore[union-attr]
+        elif self.settings.find_unused:
+            used = self._used_anywhere(self._idle())
         for i in self.unused:
             p = self.params[i]
             if used is None or used[i]:
-                p._grad = self.views[i]
-            elif i in self.kept and p._grad is self.views[i]:
-                self.slots[i][...] = self.kept[i]
+                p._grad = house.views[i]
+            elif i in self.kept and p._grad is house.views[i]:
+                house.slots[i][...] = self.kept[i]
 
+    def _used_anywhere(self, idle: Sequence[int]) -> np.ndarray:
+        """How many ranks have used each parameter, where a hook reduces the gradients."""
+        used = np.ones(len(self.params), np.int32)
+        used[list(idle)] = 0
+        self.group.all_reduce(used)
+        return used
 
-def _store(r: Reducer, i: int) -> Callable[[Tensor, Any], None]:
-    """How parameter ``i`` takes its gradient. Runs once per parameter and backward: kept flat."""
-    views, slots, scale = r.views, r.slots, r._scales(r.metas[i].dtype)
-    multiply, add = np.multiply, np.add
+    # --- for a rank that has no more input --------------------------------------------------------
 
-    def store(leaf: Tensor, g: Any) -> None:
-        array = g if g.__class__ is ndarray else getattr(g, "array", g)
-        if r.phase != SYNCING and not r.begin():
-            keep(leaf, array)
-            return
-        if r.fired[i]:
-            r.again(i, array)
-            return
-        r.fired[i] = 1
-        old = leaf._grad
-        if old is None:
-            if held(views[i]) > 2 or (views[i]._st is not None and held(views[i]._st) > 2):
-                r.let_go(i)
-            view = leaf._grad = views[i]
-            multiply(array, scale, out=slots[i])
-        else:
-            view = r.take_over(i, leaf, old)
-            slot = slots[i]
-            add(old.array, array, out=slot)
-            multiply(slot, scale, out=slot)
-        if view._st is not None:
-            view._st.version += 1
-        if r.arrivals is not None:
-            r.arrivals.append(i)
-        if r.expected is None or r.expected[i] == 1:
-            b = r.place[i]
-            left = r.left[b] - 1
-            r.left[b] = left
-            if not left and b == r.next:
-                r.launch()
-
-    def keep(leaf: Tensor, array: Any) -> None:
-        """A backward that is not synchronised: add up."""
-        r.accumulated.add(i)
-        old = leaf._grad
-        if old is None:
-            if held(views[i]) > 2 or (views[i]._st is not None and held(views[i]._st) > 2):
-                r.let_go(i)
-            leaf._grad = old = views[i]
-            slots[i][...] = array
-        else:
-            try:
-                add(old.array, array, out=old.array)
-            except ValueError:  # an expanded view, of a backward that was recorded
-                leaf._grad = wrap(old.array + array)
-        if old._st is not None:
-            old._st.version += 1
-
-    return store
+    def shadow(self) -> None:
+        """Take part in one iteration of the others, with zeros. Gradients here stay as they are."""
+        house = self.house
+        own, rows = house.flats, house.rows
+        find = self.settings.find_unused
+        try:
+            if self.hook is not None:
+                self.group.all_reduce(np.zeros(1))
+            house.flats = [house.take(b, find) for b in range(len(house.buckets))]
+            self.works = []
+            for b, flat in enumerate(house.flats):
+                if self.hook is not None:
+                    self.works.append(self._ask_hook(b))
+                    continue
+                if b == len(house.flats) - 1:
+                    house.rows = rows.at(flat[house.buckets[b].numel :])  # type: ignore[union-attr]
+                    house.rows.write(Row(JOINED))
+                self.works.append(self.group.all_reduce(flat, async_op=True))
+            self._wait()
+            if self.hook is None:
+                self._listen()
+            elif find:
+                self._used_anywhere(range(len(self.params)))
+        finally:
+            house.flats, house.rows = own, rows
+        self.steps += 1

@@ -37,7 +37,11 @@ class Rows:
         self.all = tail
         self.rows, self.used = tail[: size * ROW], tail[size * ROW :]
         self.mine = tail[rank * ROW : (rank + 1) * ROW]
-        self.size = size
+        self.rank, self.size = rank, size
+
+    def at(self, tail: np.ndarray) -> Rows:
+        """The same in other memory."""
+        return Rows(tail, self.rank, self.size)
 
     def write(self, row: Row) -> None:
         """Before the reduction."""

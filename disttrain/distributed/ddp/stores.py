@@ -1,0 +1,94 @@
+"""How a leaf takes its gradient: into its slot, scaled, and the bucket counted down.
+
+The functions made here run once per parameter and backward, so they are kept flat. Knows the
+reducer by its attributes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...core.tensor import Tensor, wrap
+
+ndarray = np.ndarray
+held = sys.getrefcount
+IDLE, ARMED, SYNCING, VOID = range(4)  # VOID: as SYNCING, but what comes does not count
+
+
+def make_store(r: Any, i: int) -> Callable[[Tensor, Any], None]:
+    """The ``store`` of parameter ``i``'s accumulator, for reducer ``r``."""
+    house = r.house
+    views, slots, place = house.views, house.slots, house.place
+    scales = r.scales_of(r.metas[i].dtype)
+    fresh = scales.fresh
+    multiply, add = np.multiply, np.add
+
+    def store(leaf: Tensor, g: Any) -> None:
+        array = g if g.__class__ is ndarray else getattr(g, "array", g)
+        if r.phase != SYNCING:
+            if not r.begin():
+                keep(leaf, array)
+                return
+            if r.phase == VOID:  # a mean over no samples at all, which may be no number
+                array = np.zeros_like(array)
+        if r.fired[i]:
+            r.again(i, array)
+            return
+        r.fired[i] = 1
+        old = leaf._grad
+        if old is None:
+            if held(views[i]) > 2 or (views[i]._st is not None and held(views[i]._st) > 2):
+                r.let_go(i)
+            view = leaf._grad = views[i]
+            multiply(array, fresh, out=slots[i])
+        else:
+            view = r.take_over(i, leaf, old)
+            slot = slots[i]
+            add(old.array, array if r.weight is None else array * scales.local, out=slot)
+            multiply(slot, scales.common, out=slot)
+        if view._st is not None:
+            view._st.version += 1
+        if r.arrivals is not None:
+            r.arrivals.append(i)
+        if r.expected is None or r.expected[i] == 1:
+            b = place[i]
+            left = r.left[b] - 1
+            r.left[b] = left
+            if not left and b == r.next:
+                r.launch()
+
+    def keep(leaf: Tensor, array: Any) -> None:
+        """A backward that is not synchronised: add up."""
+        r.accumulated.add(i)
+        if r.weight is not None:
+            array = array * scales.local if r.weight[0] else np.zeros_like(array)
+        old = leaf._grad
+        if old is None:
+            if held(views[i]) > 2 or (views[i]._st is not None and held(views[i]._st) > 2):
+                r.let_go(i)
+            leaf._grad = old = views[i]
+            slots[i][...] = array
+        else:
+            try:
+                add(old.array, array, out=old.array)
+            except ValueError:  # an expanded view, of a backward that was recorded
+                leaf._grad = wrap(old.array + array)
+        if old._st is not None:
+            old._st.version += 1
+
+    return store
+
+
+class Scales:
+    """The factors of gradients of one type, as arrays without dimensions: ``local`` is this rank's
+    own (its weight), ``common`` what all divide by, ``fresh`` their product."""
+
+    def __init__(self, kind: np.dtype) -> None:
+        self.local, self.common, self.fresh = (np.ones((), kind) for _ in range(3))
+
+    def set(self, local: float, common: float) -> None:
+        self.local[...], self.common[...], self.fresh[...] = local, common, local * common

@@ -1,0 +1,52 @@
+"""Replicas that come apart are found by what travels anyway, and named."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from disttrain import core, nn, optim
+from disttrain import distributed as dist
+from launcher import launch
+
+DDP = dist.DistributedDataParallel
+
+
+def train(spoil: int | None) -> str:
+    """What is found in a training in which rank 1 changes a weight after step ``spoil``."""
+    dist.init_process_group()
+    m = DDP(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).double())
+    optimizer = optim.SGD(m.parameters(), lr=0.1)
+    for step in range(14):
+        optimizer.zero_grad()
+        m(core.wrap(np.ones((2, 3)))).sum().backward()
+        optimizer.step()
+        if step == spoil and dist.get_rank() == 1:
+            m.module[2].weight.data[0, 0] += 1e-6
+    dist.destroy_process_group()
+    return m.reducer.drift.report
+
+
+def train_and_catch() -> str:
+    with pytest.warns(UserWarning, match="drifted") as seen:
+        report = train(3)
+    assert [str(w.message) for w in seen] == [report]  # it is told once
+    return report
+
+
+@pytest.mark.parametrize("run", ["shm", "sim"])
+def test_the_first_parameter_and_the_step_are_named(run: str) -> None:
+    if run == "shm":
+        results = launch(train_and_catch, 2)
+    else:
+        with pytest.warns(UserWarning, match="drifted"):
+            results = dist.simulate(lambda: train(3), 3).results
+    for rank, found in enumerate(results):
+        assert f"on rank {rank}: the replicas have drifted" in found
+        assert "parameter '2.weight' of rank 1 is not what rank 0 has" in found
+        assert "before the backward of step 6" in found  # that slice comes every 4 steps
+        assert "1 of 4 parameters differ" in found
+
+
+def test_replicas_that_stay_alike() -> None:
+    assert dist.simulate(lambda: train(None), 2).results == ["", ""]

@@ -117,8 +117,8 @@ class Messages:
             f"{self.where}: the replicas have drifted: before the backward of step {step}, "
             f"parameter {self.names[first]!r} of rank {ranks} is not what rank "
             f"{self.group.ranks[0]} has ({len(apart)} of {len(self.names)} parameters differ). "
-            f"They have come apart {since}. Every rank must start from the same values and step with "
-            "the same gradients: look for a step without synchronisation, random numbers in "
+            f"They have come apart {since}. Every rank must start from the same values and step "
+            "with the same gradients: look for a step without synchronisation, random numbers in "
             "updates, or parameters that are changed on some ranks"
         )
 

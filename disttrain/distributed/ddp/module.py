@@ -7,7 +7,7 @@ The forward only notes that a backward will come; the work is done by hooks on t
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 

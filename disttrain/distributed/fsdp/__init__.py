@@ -1,5 +1,6 @@
 """Sharded data parallelism: units whose parameters live in shards and are gathered to compute."""
 
+from .flat_param import FlatParameter
 from .fully_shard import fully_shard
 from .module import FSDPModule, UnshardHandle, register_fsdp_forward_method
 from .precision import CPUOffloadPolicy, DiskOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
@@ -20,3 +21,4 @@ from .settings import (
     StateDictSettings,
     StateDictType,
 )
+from .wrapper import FullyShardedDataParallel

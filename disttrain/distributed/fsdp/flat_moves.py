@@ -1,0 +1,239 @@
+"""The weights and gradients of a unit whose parameters are one vector (``flat``).
+
+They stand in for ``GatheredWeights`` and ``Gradients``: gathered, the vector is there in one piece
+and the full weights are views of it; a gradient is written to where its parameter lies in the
+ranks' blocks. Knows arrays and members; when to do what is the unit's affair.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...backends.null import NullArray
+from ...comm.blocks import Blocks
+from ...core import wrap
+from ...errors import ConfigError, ShapeError
+from .flat import FlatLayout, take_chunk, views
+from .flat_param import FlatParameter
+from .gradients import Gradients, Pool
+from .members import Choices, Member, Sharding
+from .params import receive_gradient
+
+
+class FlatWeights:
+    """One vector of weights of type ``kind``, gathered in the type ``used``."""
+
+    def __init__(
+        self,
+        members: list[Member],
+        layout: FlatLayout,
+        sharding: Sharding,
+        kinds: tuple[np.dtype, np.dtype],
+        blocks: Blocks,
+    ) -> None:
+        self.members, self.layout, self.sharding = members, layout, sharding
+        self.kind, self.used = kinds
+        self.blocks = blocks
+        self.local = np.zeros(layout.chunk, self.kind)
+        self.param: FlatParameter | None = None
+        self.pieces: list[np.ndarray] | None = None  # of this rank, where programs see parameters
+        self._landing: tuple | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the full weights."""
+        return self.layout.numel * self.used.itemsize
+
+    def take(self, arrays: list[np.ndarray]) -> None:
+        """Keep this rank's chunk of the full ``arrays``."""
+        take_chunk(arrays, self.layout, self.sharding.rank, self.local)
+
+    def cut(self) -> list[np.ndarray]:
+        """This rank's part of every parameter, as views of the chunk."""
+        rank = self.sharding.rank
+        spans = [self.layout.local(i, rank) for i in range(len(self.layout.pieces))]
+        self.pieces = [self.local[a:b] for a, b in spans]
+        if self.layout.world == 1:  # the parameters themselves
+            shapes = [p.shape for p in self.layout.pieces]
+            self.pieces = [p.reshape(s) for p, s in zip(self.pieces, shapes, strict=True)]
+        return self.pieces
+
+    def refresh(self) -> None:
+        """Take up memory and parameters that a program has put into the place of ours."""
+        flat = self.param
+        assert flat is not None
+        if flat.array is not self.local:
+            self._check(flat.array, self.local, "the flat parameter")
+            self.local[...] = flat.array
+            flat.array = self.local
+            flat.__dict__["_st"] = None
+        if self.pieces is not None:
+            for m, piece in zip(self.members, self.pieces, strict=True):
+                self._adopt(m, piece)
+
+    def _adopt(self, m: Member, piece: np.ndarray) -> None:
+        module, name = m.places[0]
+        now = module._parameters.get(name)
+        if now is None or now is m.full:
+            now = m.sharded
+        if now is not m.sharded:
+            m.sharded = now
+            for other, other_name in m.places:
+                other._parameters[other_name] = now
+        if now.array is not piece:
+            self._check(now.array, piece, m.name)
+            piece[...] = now.array.reshape(piece.shape)
+            now.data = wrap(piece)
+
+    def _check(self, array: Any, mine: np.ndarray, name: str) -> None:
+        if array.__class__ is NullArray:
+            raise ConfigError(
+                f"FullyShardedDataParallel: {name} is on the meta device; give it memory first, or "
+                "let param_init_fn do so when the module is wrapped"
+            )
+        if array.size != mine.size or array.dtype != mine.dtype:
+            raise ShapeError(
+                "FullyShardedDataParallel: Cannot writeback when the parameter shape changes: "
+                f"{name} has become {array.dtype}{list(array.shape)}; needed is "
+                f"{mine.dtype}{list(mine.shape)}, this rank's part of it. Change whole parameters "
+                "inside summon_full_params"
+            )
+
+    def start(self, async_op: bool) -> None:
+        """Begin to gather."""
+        self.refresh()
+        own = self.local if self.used == self.kind else self.local.astype(self.used)
+        if self.layout.world == 1:
+            self._landing = (own, None)
+            return
+        flat = np.empty(self.layout.padded, self.used)
+        self._landing = (flat, self.blocks.gather(flat, own, async_op=async_op))
+
+    def finish(self) -> None:
+        """Wait until all is gathered, and give the full weights their memory."""
+        flat, work = self._landing  # type: ignore[misc]
+        self._landing = None
+        if work is not None:
+            work.wait()
+        for m, full in zip(self.members, views(flat, self.layout), strict=True):
+            full.flags.writeable = False
+            m.full.array = full
+            m.full._st = None
+
+    def drop(self) -> None:
+        """The full weights are not needed any more."""
+        if self._landing is not None:
+            self.finish()
+        for m in self.members:
+            m.full.__dict__.pop("array", None)
+
+
+class FlatGradients(Gradients):
+    """The gradients of a vector of parameters. ``hook``: (state, function) of the program's own
+    reduction, None for the mean. ``keep``: leave shards of gradients in the type they were reduced
+    in."""
+
+    hook: tuple[Any, Any] | None = None
+    keep = False
+
+    def __init__(
+        self,
+        weights: FlatWeights,
+        kind: np.dtype,
+        choices: Choices,
+        blocks: Blocks,
+        pool: Pool,
+    ) -> None:
+        self.weights = weights
+        self.members, self.sharding = weights.members, weights.sharding
+        self.kind, self.choices, self.blocks, self.pool = kind, choices, blocks, pool
+        self.layout: Any = weights.layout
+        self.buffer: np.ndarray | None = None
+        self.has = [False] * len(self.members)
+        self._targets: dict[int, Any] = {}
+        self._own: np.ndarray | None = None
+        self._flying: tuple | None = None
+        self.partial: np.ndarray | None = None
+        self._cuts = [self.layout.cuts(i) for i in range(len(self.members))]
+
+    def deposit(self, i: int, array: np.ndarray) -> None:
+        """Write (or add) member ``i``'s full gradient."""
+        if self.buffer is None:
+            self.buffer = self.pool.take(self.sharding.group, self._size(), self.kind)
+        flat, size = array.reshape(-1), self.layout.flagged
+        for rank, at, lo, hi in self._cuts[i]:
+            target = self.buffer[rank * size + at : rank * size + at + hi - lo]
+            if self.has[i]:
+                np.add(target, flat[lo:hi], out=target, casting="unsafe")
+            else:
+                np.copyto(target, flat[lo:hi], casting="unsafe")
+        self.has[i] = True
+
+    def launch(self) -> None:
+        """Begin to reduce what was deposited; what received no gradient counts as zeros."""
+        if self.buffer is None:
+            self.buffer = self.pool.take(self.sharding.group, self._size(), self.kind)
+        buffer, self.buffer = self.buffer, None
+        blocks = buffer.reshape(self.sharding.world, -1)
+        for has, cuts in zip(self.has, self._cuts, strict=True):
+            if not has:
+                for rank, at, lo, hi in cuts:
+                    blocks[rank, at : at + hi - lo] = 0
+        empty = self.layout.padded - self.layout.numel
+        if empty:
+            self._clear_padding(blocks, empty)
+        blocks[:, self.layout.chunk :] = 0
+        blocks[:, self.layout.chunk : self.layout.chunk + len(self.has)] = self.has
+        out = self._out()
+        if self.hook is None:
+            work = self.blocks.reduce(out, buffer, self._op(), async_op=True)
+        else:
+            work = None
+            self._by_hook(blocks, out)
+        self.has = [False] * len(self.members)
+        self._flying = (buffer, out, work)
+
+    def _clear_padding(self, blocks: np.ndarray, empty: int) -> None:
+        chunk = self.layout.chunk
+        for rank in range(self.sharding.world - 1, -1, -1):
+            n = min(empty, chunk)
+            blocks[rank, chunk - n : chunk] = 0
+            empty -= n
+            if not empty:
+                return
+
+    def _by_hook(self, blocks: np.ndarray, out: np.ndarray) -> None:
+        """Let the program reduce: the vector in, this rank's chunk out."""
+        state, run = self.hook  # type: ignore[misc]
+        chunk = self.layout.chunk
+        vector = wrap(np.ascontiguousarray(blocks[:, :chunk]).reshape(-1))
+        if self.sharding.world == 1:
+            run(state, vector)
+            out[:chunk] = vector.array
+        else:
+            result = wrap(np.empty(chunk, self.kind))
+            run(state, vector, result)
+            out[:chunk] = result.array
+        out[chunk:] = 1
+
+    def _over_replicas(self, out: np.ndarray) -> bool:
+        return True if self.hook is not None else super()._over_replicas(out)
+
+    def _store(self, out: np.ndarray) -> None:
+        w, n = self.weights, len(self.members)
+        used = out[self.layout.chunk : self.layout.chunk + n].tolist()
+        if not any(used):
+            return
+        local = out[: self.layout.chunk]
+        if not self.keep and local.dtype != w.kind:
+            local = local.astype(w.kind)
+        if w.pieces is None:
+            receive_gradient(w.param, local)  # type: ignore[arg-type]
+            return
+        rank = self.sharding.rank
+        for i, (m, flag, piece) in enumerate(zip(self.members, used, w.pieces, strict=True)):
+            if flag and piece.size:
+                a, b = self.layout.local(i, rank)
+                receive_gradient(m.sharded, local[a:b].reshape(piece.shape))

@@ -15,6 +15,7 @@ from ...comm.group import ProcessGroup
 from ...core import dtypes
 from ...errors import ConfigError
 from ..ddp.alike import broadcast_coalesced
+from ..mesh import DeviceMesh
 from ..state import group_or_default, new_group, split_group
 from .flat_unit import OWNER
 from .members import Member, Sharding
@@ -38,7 +39,7 @@ def resolve_groups(
             )
         return _of_mesh(device_mesh, strategy)
     if strategy not in HYBRID:
-        return Sharding(group_or_default(process_group))
+        return _on(group_or_default(process_group))
     if process_group is None:
         if not has_policy:
             raise ConfigError(
@@ -52,7 +53,12 @@ def resolve_groups(
             f"(group of shards, group of replicas) for {strategy}, but got {process_group!r}"
         )
     shards, replicas = process_group
-    return Sharding(shards, replicas if replicas is not None and replicas.size > 1 else None)
+    return _on(shards, replicas)
+
+
+def _on(group: Any, replicas: Any = None) -> Sharding:
+    several = replicas is not None and replicas.size > 1
+    return Sharding(group, replicas if several else None, DeviceMesh.from_group(group, "cpu"))
 
 
 def _of_mesh(mesh: Any, strategy: ShardingStrategy) -> Sharding:
@@ -68,7 +74,7 @@ def _of_mesh(mesh: Any, strategy: ShardingStrategy) -> Sharding:
         raise ConfigError(
             f"FullyShardedDataParallel: {strategy} needs a mesh of one dimension, but got {mesh}"
         )
-    return Sharding(mesh.get_group(0), mesh=mesh)
+    return Sharding(mesh.get_group(0), None, mesh)
 
 
 def _of_hosts() -> Sharding:
@@ -76,18 +82,19 @@ def _of_hosts() -> Sharding:
     world, me = group_or_default(), context.current()
     size = me.local_world_size
     if size < 1 or world.size % size or size == world.size:
-        return Sharding(world)
+        return _on(world)
     host, place = divmod(world.rank, size)
     shards, replicas = split_group(host, place), split_group(place, host)
     assert shards is not None
-    return Sharding(shards, replicas)
+    return _on(shards, replicas)
 
 
 def replicated(sharding: Sharding) -> Sharding:
     """Whole parameters on every rank of the group."""
     if sharding.group.size == 1:
         return sharding
-    return Sharding(_alone(), sharding.group)
+    alone = _alone()
+    return Sharding(alone, sharding.group, DeviceMesh.from_group(alone, "cpu"))
 
 
 def _alone() -> ProcessGroup:

@@ -14,12 +14,13 @@ import numpy as np
 from ...backends.null import NullArray
 from ...comm.blocks import Blocks
 from ...core import wrap
+from ...core.sink import accumulate
 from ...errors import ConfigError, ShapeError
 from .flat import FlatLayout, take_chunk, views
 from .flat_param import FlatParameter
 from .gradients import Gradients, Pool
 from .members import Choices, Member, Sharding
-from .params import receive_gradient
+from .weights import read_only
 
 
 class FlatWeights:
@@ -117,10 +118,8 @@ class FlatWeights:
         self._landing = None
         if work is not None:
             work.wait()
-        for m, full in zip(self.members, views(flat, self.layout), strict=True):
-            full.flags.writeable = False
+        for m, full in zip(self.members, views(read_only(flat), self.layout), strict=True):
             m.full.array = full
-            m.full._st = None
 
     def drop(self) -> None:
         """The full weights are not needed any more."""
@@ -128,6 +127,23 @@ class FlatWeights:
             self.finish()
         for m in self.members:
             m.full.__dict__.pop("array", None)
+
+
+def receive(param: Any, array: np.ndarray) -> None:
+    """Add a gradient to ``param.grad``; hooks of the parameter run."""
+    node = param._node
+    if node is None:
+        return
+    g = wrap(array)
+    for hook in list((node.tensor_hooks or {}).get(0, {}).values()):
+        changed = hook(g)
+        g = g if changed is None else changed
+    if param._grad is not None or node.store:
+        accumulate(node, g.array)
+        return
+    param._grad = g
+    for hook in list((node.accumulate_hooks or {}).values()):
+        hook(param)
 
 
 class FlatGradients(Gradients):
@@ -230,10 +246,10 @@ class FlatGradients(Gradients):
         if not self.keep and local.dtype != w.kind:
             local = local.astype(w.kind)
         if w.pieces is None:
-            receive_gradient(w.param, local)  # type: ignore[arg-type]
+            receive(w.param, local)
             return
         rank = self.sharding.rank
         for i, (m, flag, piece) in enumerate(zip(self.members, used, w.pieces, strict=True)):
             if flag and piece.size:
                 a, b = self.layout.local(i, rank)
-                receive_gradient(m.sharded, local[a:b].reshape(piece.shape))
+                receive(m.sharded, local[a:b].reshape(piece.shape))

@@ -17,7 +17,6 @@ from ...core import no_grad, wrap
 from ...errors import StateDictError
 from ...nn import hooks
 from ...nn.parameter import Parameter
-from ..mesh import DeviceMesh
 from ..tensor import DTensor, Replicate, Shard
 from .flat import views
 from .flat_param import FLAT_PARAM
@@ -165,7 +164,7 @@ def _values(unit: FlatUnit, kind: StateDictType) -> list[Any] | None:
 
 def as_sharded(whole: np.ndarray, sharding: Sharding) -> DTensor:
     """This rank's rows of ``whole`` as a sharded tensor; a scalar is there on every rank."""
-    mesh = mesh_of(sharding)
+    mesh = sharding.mesh
     shape = tuple(whole.shape)
     cut = Shard(0) if shape else Replicate()
     if shape:
@@ -177,13 +176,6 @@ def as_sharded(whole: np.ndarray, sharding: Sharding) -> DTensor:
     return DTensor.from_local(
         wrap(whole), mesh, placements, run_check=False, shape=shape, stride=stride
     )
-
-
-def mesh_of(sharding: Sharding) -> DeviceMesh:
-    """The mesh that a unit's shards lie on."""
-    if sharding.mesh is None:
-        sharding.mesh = DeviceMesh.from_group(sharding.group, "cpu")
-    return sharding.mesh
 
 
 def _widen_buffers(fsdp: Any, out: Any, prefix: str) -> None:

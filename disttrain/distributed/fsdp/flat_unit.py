@@ -104,6 +104,9 @@ class FlatUnit(Unit):
 
     # -- weights -------------------------------------------------------------------------------
 
+    def adopt(self) -> None:
+        """Parameters that a program has replaced are taken up when weights are gathered."""
+
     def show(self) -> None:
         if self.use_orig:
             super().show()

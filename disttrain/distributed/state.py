@@ -291,16 +291,32 @@ def split_group(color: int | None, place: int = 0) -> ProcessGroup | None:
     return made
 
 
-def new_subgroups(group_size: int | None = None) -> tuple[ProcessGroup, list[Any]]:
-    """Groups of ``group_size`` neighbouring ranks: (this rank's, all of them)."""
-    world = group_or_default()
+def new_subgroups(
+    group_size: int | None = None,
+    group: ProcessGroup | None = None,
+    timeout: timedelta | float | None = None,
+    backend: str | None = None,
+    pg_options: Any = None,
+    group_desc: str | None = None,
+) -> tuple[ProcessGroup, list[Any]]:
+    """Divide ``group`` (None: all ranks) into groups of ``group_size`` neighbouring ranks (None:
+    the ranks of a host): (this rank's, all of them). Every rank of ``group`` calls it."""
+    whole = group_or_default(group)
     size = group_size or context.current().local_world_size
-    if size < 1 or world.size % size:
+    if size < 1 or whole.size % size:
         raise ConfigError(
-            f"new_subgroups: group_size={size} does not divide the world of {world.size} ranks"
+            f"new_subgroups: group_size={size} does not divide the world of {whole.size} ranks"
         )
-    groups = [new_group(list(range(i, i + size))) for i in range(0, world.size, size)]
-    return groups[world.rank // size], groups
+    if backend is not None:
+        _backend(backend)
+    seconds = None if timeout is None else _seconds(timeout)
+    groups: list[Any] = []
+    for i in range(0, whole.size, size):
+        made = whole.new_group(range(i, i + size), timeout=seconds)
+        groups.append(GroupMember.NON_GROUP_MEMBER if made is None else made)
+    mine = groups[whole.rank // size]
+    _state().groups.append(mine)
+    return mine, groups
 
 
 def get_rank(group: ProcessGroup | None = None) -> int:

@@ -9,6 +9,7 @@ from .shim import Shim
 
 _HERE, _OURS = "torch.distributed", "disttrain.distributed"
 _HOOKS = "algorithms.ddp_comm_hooks"
+_AVERAGES = "algorithms.model_averaging"
 _MODULES = (
     "checkpoint",
     "checkpoint.api",
@@ -37,6 +38,10 @@ _MODULES = (
     f"{_HOOKS}.post_localSGD_hook",
     f"{_HOOKS}.powerSGD_hook",
     f"{_HOOKS}.quantization_hooks",
+    _AVERAGES,
+    f"{_AVERAGES}.averagers",
+    f"{_AVERAGES}.hierarchical_model_averager",
+    f"{_AVERAGES}.utils",
     "pipelining",
     "pipelining.microbatch",
     "pipelining.schedules",

@@ -1,0 +1,1 @@
+"""Averages of models between steps that ranks make by themselves."""

@@ -82,6 +82,7 @@ _PACKAGES = (
     "nn",
     "optim",
     "pipelining",
+    "planning",
     "tensor",
 )
 

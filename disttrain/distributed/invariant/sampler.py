@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sized
 
 import numpy as np
 
-from ...data import Sampler
 from ...errors import ConfigError
 from .shards import VirtualShards
 
 
-class VirtualShardSampler(Sampler[list[int]]):
+class VirtualShardSampler:
     """The batches of this rank's virtual shards: ``shards.each`` small ones per step.
 
     For ``DataLoader(dataset, batch_sampler=...)``. ``batch_size`` counts the samples of all

@@ -99,7 +99,7 @@ def make_reducer(op: ReduceOp, dtype: np.dtype, num_ranks: int) -> Callable:
             f"{_needed(op)}. Convert the array or use another operator."
         )
     narrow = dtype.num in _NARROW
-    if not narrow and op.factor is None:
+    if not narrow and op.factor in (None, 1):
         return _Native(ufunc, dtype, num_ranks if op.name == "AVG" else 1, kind in "fc")
     acc = np.dtype(np.float32) if narrow else dtype
     return _Wide(ufunc, acc, num_ranks if op.name == "AVG" else 1, op.factor)

@@ -8,8 +8,11 @@ from typing import Any
 from ... import context, nn
 from ...comm.group import ProcessGroup
 from ...errors import ConfigError
+from ..invariant.shards import DEFAULT_COUNT
+from ..invariant.strategy import check_mode
 from ..mesh import DeviceMesh
 from ..state import group_or_default
+from .invariant import ShardedRun
 from .members import Choices, Member, Sharding
 from .module import SLOT, FSDPModule, Place
 from .params import is_sharded
@@ -28,6 +31,8 @@ def fully_shard(
     mp_policy: MixedPrecisionPolicy | None = None,
     offload_policy: OffloadPolicy | None = None,
     ignored_params: set | None = None,
+    deterministic: str | None = None,
+    virtual_shards: int = DEFAULT_COUNT,
 ) -> Any:
     """Shard the parameters of ``module`` (or of a list of modules, which then share one unit) that
     no call below it has taken. Call it bottom-up; make the optimizer afterwards.
@@ -36,8 +41,11 @@ def fully_shard(
     None for the default group. ``reshard_after_forward``: whether the weights are dropped after
     forward and gathered again in backward (None: yes, except for the root's; a number: keep them
     on groups of so many ranks). ``shard_placement_fn(param)``: ``Shard(dim)`` or None for dim 0.
-    Gives back its argument, whose class is now ``FSDP<Class>``.
+    ``deterministic="global"`` (for the outermost module): bitwise the same weights on any number of
+    ranks that divides ``virtual_shards``; ``module.shards`` says which virtual shards are this
+    rank's. Gives back its argument, whose class is now ``FSDP<Class>``.
     """
+    invariant = check_mode(deterministic)
     modules = list(module) if isinstance(module, (list, tuple)) else [module]
     _check_modules(modules)
     sharding = sharding_of(mesh)
@@ -51,6 +59,9 @@ def fully_shard(
         m.__class__ = _sharded_class(type(m))
         m.register_state_dict_pre_hook(_reshard)
         m._register_load_state_dict_pre_hook(_reshard, with_module=True)
+    if invariant:
+        below = [s.unit for m in modules[0].modules() if (s := state(m)) is not None]
+        modules[0].__dict__["_run"] = ShardedRun(modules[0], below, virtual_shards)
     return module
 
 

@@ -12,6 +12,8 @@ from typing import Any
 from ... import nn, tree
 from ...context import thread
 from ...core import Tensor, dtypes
+from ...errors import ConfigError
+from ..invariant.shards import VirtualShards
 from .precision import numpy_type
 from .root import Root, add_exits
 from .unit import Unit
@@ -64,6 +66,17 @@ class FSDPModule(nn.Module):
             "FSDP does not support deepcopy: shards belong to a group. Copy the module before "
             "fully_shard, or build it again and load a state dict"
         )
+
+    @property
+    def shards(self) -> VirtualShards:
+        """The virtual shards of this rank, where ``deterministic="global"`` was asked for."""
+        run = self.__dict__.get("_run")
+        if run is None:
+            raise ConfigError(
+                f"{type(self).__name__}: it has no virtual shards, because fully_shard was not "
+                'called on it with deterministic="global"'
+            )
+        return run.shards
 
     # --- weights ------------------------------------------------------------------------------
     def unshard(self, async_op: bool = False) -> UnshardHandle | None:

@@ -114,14 +114,21 @@ def receive_gradient(param: ShardedParameter, local: np.ndarray) -> None:
     node = param._node
     if node is None:
         return
-    old = param._grad
     if node.tensor_hooks or node.store or node.accumulate_hooks:
         _with_hooks(param, node, local)
-    elif old is None:
+    elif param._grad is None:
+        add_gradient(param, local)
+    else:
+        accumulate(node, param.array.like(local))
+
+
+def add_gradient(param: ShardedParameter, local: np.ndarray) -> None:
+    """Add ``local``, which becomes the parameter's, to its ``.grad``; no hook runs."""
+    if param._grad is None:
         out = param._grad = _new(DTensor)
         out.array = param.array.like(local)
     else:
-        accumulate(node, param.array.like(local))
+        param._grad.array.add_in_place(param.array.like(local))
 
 
 def _with_hooks(param: ShardedParameter, node: Any, local: np.ndarray) -> None:

@@ -6,6 +6,7 @@ Integer buffers (how many batches were seen) keep what every shard makes of them
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,9 @@ from .tree_sum import TreeSum
 class ShardedBuffers:
     """The buffers of ``module``, looked up anew each time because programs replace them."""
 
-    def __init__(self, module: Any, group: Any, shards: VirtualShards) -> None:
-        self.module, self.group, self.shards = module, group, shards
+    def __init__(self, module: Any, shards: VirtualShards, join: Callable) -> None:
+        """``join(array)`` sums over all ranks, in place."""
+        self.module, self.shards, self.join = module, shards, join
         self.start: dict[str, np.ndarray] = {}
         self.sums: dict[str, TreeSum] = {}
 
@@ -40,25 +42,34 @@ class ShardedBuffers:
         if not self.start:
             return
         buffers = dict(self.module.named_buffers())
-        for name, total in self.sums.items():
+        changed = [n for n in self.sums if self._changed(n, buffers[n].array)]
+        for name in self._anywhere(changed) if self.shards.strided or self.shards.last else changed:
             array = buffers[name].array
-            total.add(self.shards.index, array.astype(wide(array.dtype), copy=False))
+            term = array.astype(wide(array.dtype))
+            if self.shards.strided:
+                self.join(term)
+            self.sums[name].add(self.shards.index, term)
         if self.shards.last:
             self._combine(buffers)
 
+    def _changed(self, name: str, array: np.ndarray) -> bool:
+        return bool(self.sums[name]) or array.tobytes() != self.start[name].tobytes()
+
+    def _anywhere(self, changed: list[str]) -> list[str]:
+        """Those that some rank has changed, so that all ranks send the same ones."""
+        flags = np.array([n in changed for n in self.sums], np.int32)
+        self.join(flags)
+        return [n for n, flag in zip(self.sums, flags, strict=True) if flag]
+
     def _combine(self, buffers: dict[str, Any]) -> None:
-        names = list(self.sums)
-        totals = [self.sums[n].total() for n in names]
-        changed = np.array(
-            [buffers[n].array.tobytes() != self.start[n].tobytes() for n in names], np.int32
-        )
-        self.group.all_reduce(changed)  # all ranks must send the same ones
         with no_grad():
-            for name, total, moved in zip(names, totals, changed, strict=True):
-                if moved and total is not None:
-                    flat = np.ascontiguousarray(total)
-                    self.group.all_reduce(flat)
-                    mean = flat / flat.dtype.type(self.shards.count)
+            for name, terms in self.sums.items():
+                total = terms.total()
+                if total is not None:
+                    total = np.ascontiguousarray(total)
+                    if not self.shards.strided:
+                        self.join(total)
+                    mean = total / total.dtype.type(self.shards.count)
                     _write(buffers[name], mean.astype(buffers[name].array.dtype))
 
 

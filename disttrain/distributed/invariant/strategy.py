@@ -6,7 +6,7 @@ the batches of ``VirtualShardSampler``), then the optimizer. Nothing is sent bef
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,12 +31,56 @@ def check_mode(mode: Any) -> bool:
     return mode == "global"
 
 
-class GlobalDeterminism:
+class ShardRun:
+    """What is around every forward and backward of a virtual shard, whatever the strategy.
+
+    Random numbers that a forward draws (dropout) depend on the run's seed, the step and the shard
+    alone; buffers begin as the step began.
+    """
+
+    def __init__(self, module: Any, shards: VirtualShards, join: Callable) -> None:
+        """``join(array)`` sums an array over all ranks, in place and in their order."""
+        self.shards = shards
+        self.buffers = ShardedBuffers(module, shards, join)
+        self._attempt = 0  # forwards of the current shard so far
+        self._before: Any = None  # the program's own random stream, while a forward runs
+
+    def enter(self) -> None:
+        """A forward begins."""
+        if not thread.grad_enabled:
+            return
+        if self._attempt == 0:
+            self.buffers.begin()
+        self._before = get_rng_state()
+        manual_seed(self.shards.stream(self._attempt))
+        self._attempt += 1
+
+    def leave(self) -> None:
+        """A forward has ended, or raised."""
+        before, self._before = self._before, None
+        if before is not None:
+            set_rng_state(before)
+
+    def begin(self) -> None:
+        """The first gradient of a backward has come."""
+        on_finish(self._finish)
+
+    def _finish(self) -> None:
+        self.deliver()
+        self.buffers.finish()
+        self._attempt = 0
+        self.shards.advance()
+
+    def deliver(self) -> None:
+        """All gradients of a shard have come."""
+        raise NotImplementedError
+
+
+class GlobalDeterminism(ShardRun):
     """The invariant mode of one wrapped ``module`` whose parameters are whole on every rank.
 
     ``shards`` says which virtual shards this rank computes and where the run is: save its
-    ``state_dict`` with a checkpoint. Random numbers that a forward draws (dropout) depend on the
-    seed of the group's first rank, the step and the shard.
+    ``state_dict`` with a checkpoint.
     """
 
     def __init__(
@@ -47,41 +91,29 @@ class GlobalDeterminism:
         group: Any,
         virtual_shards: int = DEFAULT_COUNT,
     ) -> None:
-        self.shards = VirtualShards(virtual_shards, group.rank, group.size, common_seed(group))
-        self.gradients = ShardedGradients(params, buckets, group, self.shards, self._begin)
-        self.buffers = ShardedBuffers(module, group, self.shards)
-        self.attempt = 0  # forwards of the current shard so far
+        shards = VirtualShards(virtual_shards, group.rank, group.size, common_seed([group]))
+        super().__init__(module, shards, group.all_reduce)
+        self.gradients = ShardedGradients(params, buckets, group, shards, self.begin)
 
     def forward(self, module: Any, inputs: tuple, kwargs: dict) -> Any:
-        """One forward of the current shard, from its own random stream."""
-        if not thread.grad_enabled:
-            return module(*inputs, **kwargs)
-        if self.attempt == 0:
-            self.buffers.begin()
-        before = get_rng_state()
-        manual_seed(self.shards.stream(self.attempt))
-        self.attempt += 1
+        """One forward of the current shard."""
+        self.enter()
         try:
             return module(*inputs, **kwargs)
         finally:
-            set_rng_state(before)
+            self.leave()
 
-    def _begin(self) -> None:
-        on_finish(self._finish)
-
-    def _finish(self) -> None:
+    def deliver(self) -> None:
         self.gradients.finish()
-        self.buffers.finish()
-        self.attempt = 0
-        self.shards.advance()
 
     def detach(self) -> None:
         """Give the module's gradients back their ordinary accumulation."""
         self.gradients.detach()
 
 
-def common_seed(group: Any) -> int:
-    """The seed of the group's first rank's random stream, on every rank."""
+def common_seed(groups: Sequence[Any]) -> int:
+    """The seed of the first rank's random stream, on every rank of these nested groups."""
     seed = np.array([initial_seed()], np.uint64)
-    group.broadcast(seed, 0)
+    for group in groups:
+        group.broadcast(seed, 0)
     return int(seed[0])

@@ -13,53 +13,9 @@ from disttrain import nn
 from disttrain.distributed import invariant
 from disttrain.errors import ConfigError
 from launcher import launch
+from support.invariant_cases import BATCH, MODELS, STEPS, bits, mlp, task
 
 F = nn.functional
-STEPS, BATCH = 3, 16
-
-
-class TinyGPT(nn.Module):
-    """One block, with dropout and embeddings."""
-
-    def __init__(self):
-        super().__init__()
-        self.tokens = nn.Embedding(11, 16)
-        self.norm = nn.LayerNorm(16)
-        self.qkv, self.out = nn.Linear(16, 48), nn.Linear(16, 16)
-        self.drop = nn.Dropout(0.2)
-        self.scores = nn.Linear(16, 4)
-
-    def forward(self, codes):
-        x = self.drop(self.tokens(codes))
-        q, k, v = self.qkv(self.norm(x)).chunk(3, -1)
-        x = x + self.drop(self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True)))
-        return self.scores(x).mean(1)
-
-
-def mlp():
-    return nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Dropout(0.3), nn.Linear(32, 4))
-
-
-def cnn():
-    return nn.Sequential(
-        nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(16, 4)
-    )
-
-
-INPUTS = {
-    "mlp": lambda rng, n: rng.standard_normal((n, 12)).astype(np.float32),
-    "cnn": lambda rng, n: rng.standard_normal((n, 1, 4, 4)).astype(np.float32),
-    "gpt": lambda rng, n: rng.integers(0, 11, (n, 6)),
-}
-MODELS = {"mlp": mlp, "cnn": cnn, "gpt": TinyGPT}
-
-
-def task(name):
-    rng = np.random.default_rng(0)
-    n = BATCH * STEPS + 5
-    return dt.data.TensorDataset(
-        dt.from_numpy(INPUTS[name](rng, n)), dt.from_numpy(rng.integers(0, 4, n))
-    )
 
 
 def train(name, steps, start=None, cap=None, clip=True):
@@ -90,10 +46,6 @@ def train(name, steps, start=None, cap=None, clip=True):
     }
     dist.destroy_process_group()
     return state
-
-
-def bits(state):
-    return {n: t.numpy().tobytes() for n, t in state["model"].items()}
 
 
 def on(ranks, *args, **kwargs):

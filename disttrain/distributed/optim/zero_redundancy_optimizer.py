@@ -14,13 +14,15 @@ from ...errors import ConfigError, StateDictError
 from ...optim import Optimizer
 from ...optim.state import LOAD_POST, LOAD_PRE
 from .. import objects
+from ..join import Join, Joinable, JoinHook
 from ..state import group_or_default
 from .functional import FunctionalOptimizer, step_some
+from .lending import Shadow, exchange
 from .partition import partition_by_size
 from .sharing import Sharing
 
 
-class ZeroRedundancyOptimizer(Optimizer):
+class ZeroRedundancyOptimizer(Optimizer, Joinable):
     """Each rank keeps the state of, and updates, about an equal part of the parameters (whole
     ones), and sends the new values to the others.
 
@@ -50,7 +52,8 @@ class ZeroRedundancyOptimizer(Optimizer):
                 "such as optim.Adam (overlap_with_ddp=True makes its steps functional)"
             )
         self.optim: Any = None  # while the groups are taken in
-        super().__init__(_checked(params), defaults)
+        Joinable.__init__(self)
+        Optimizer.__init__(self, _checked(params), defaults)
         self.process_group = group = group_or_default(process_group)
         self.world_size, self.rank = group.size, group.rank
         self.global_rank = group.ranks[group.rank]
@@ -125,6 +128,11 @@ class ZeroRedundancyOptimizer(Optimizer):
                 stacklevel=3,
             )
             return None
+        work = Join.notify_join_context(self)
+        if work is not None:
+            work.wait()
+        if self._join_config.enable:
+            exchange(self.process_group, True, self._owned, self.param_groups)
         loss = self._locally(closure, kwargs)
         self.sharing.sync()
         return loss
@@ -137,6 +145,34 @@ class ZeroRedundancyOptimizer(Optimizer):
         loss = self.optim.step(**given, **kwargs)
         _copy_settings(self.optim.param_groups, self.param_groups)
         return loss
+
+    # -- uneven inputs ---------------------------------------------------------------------------
+
+    def join_hook(self, **kwargs: Any) -> JoinHook:
+        """A rank without input goes on stepping the parameters that it owns, by the gradients and
+        the settings of a rank that has some."""
+        return Shadow(self)
+
+    @property
+    def join_device(self) -> Any:
+        return self.param_groups[0]["params"][0].device
+
+    @property
+    def join_process_group(self) -> Any:
+        return self.process_group
+
+    def shadow_step(self) -> None:
+        """The step of a rank that has no more input, while others make theirs."""
+        if self.overlap_with_ddp:
+            return  # the communication hook makes the steps here, too
+        if self._mask() != self._trainable:
+            self._share_again()
+        borrowed = exchange(self.process_group, False, self._owned, self.param_groups)
+        _copy_settings(self.param_groups, self.optim.param_groups)
+        step_some(self.optim, borrowed or {})
+        self.sharing.sync()
+
+    # -- steps inside communication hooks --------------------------------------------------------
 
     def step_some(self, gradients: Mapping[Tensor, Tensor]) -> None:
         """Step the parameters in ``gradients`` that this rank owns by these, and give every rank

@@ -309,3 +309,60 @@ def test_steps_without_effect_are_said() -> None:
 
     (said,) = dist.simulate(body, 1).results
     assert "will be ignored" in said[0] and "should not be included" in said[1]
+
+
+# --- uneven inputs -------------------------------------------------------------------------------
+
+
+def uneven(make, size: int, schedule: bool = False) -> list:
+    """Ranks have 2, 3, 4 ... batches; the parameters afterwards."""
+
+    @in_group
+    def body() -> list[np.ndarray]:
+        rank = dist.get_rank()
+        m = dist.DistributedDataParallel(model())
+        o, joinables = make(m)
+        steps = optim.lr_scheduler.ExponentialLR(o, 0.5) if schedule else None
+        with dist.Join([m, *joinables]):
+            for step in range(2 + rank):
+                o.zero_grad()
+                x = core.wrap(np.random.default_rng([rank, step]).standard_normal((4, 6)))
+                (m(x) ** 2).mean().backward()
+                o.step()
+                if steps is not None:
+                    steps.step()
+        return values(m)
+
+    return dist.simulate(body, size).results
+
+
+@pytest.mark.parametrize("size, schedule", [(2, False), (3, True)])
+def test_uneven_inputs_under_join_equal_the_local_class(size: int, schedule: bool) -> None:
+    def zero(m):
+        o = ZeroRedundancyOptimizer(m.parameters(), optim.Adam, lr=0.1)
+        return o, [o]
+
+    def local(m):
+        return optim.Adam(m.parameters(), lr=0.1), []
+
+    wanted = uneven(local, size, schedule)
+    for ours in uneven(zero, size, schedule):
+        assert_same(ours, wanted[0])
+
+
+def test_join_of_the_optimizer_alone() -> None:
+    @in_group
+    def body() -> list[np.ndarray]:
+        m = model()
+        o = ZeroRedundancyOptimizer(m.parameters(), optim.SGD, lr=0.1, momentum=0.9)
+        with dist.Join([o]):
+            for step in range(1 + 2 * dist.get_rank()):
+                o.zero_grad()
+                gradients(m, step)
+                o.step()
+        return values(m)
+
+    m = model()
+    alone = train(m, optim.SGD(m.parameters(), lr=0.1, momentum=0.9), range(3))
+    for ours in dist.simulate(body, 2).results:
+        assert_same(ours, alone)

@@ -109,13 +109,21 @@ class FileSystemWriter(StorageWriter):
                                             for r in rank}  # fmt: skip
         files: dict[str, int] = {}
         for place in places.values():
-            size = os.stat(os.path.join(self.path, place.file)).st_size
-            files[place.file] = size
+            files.setdefault(place.file, self._size(place.file))
         data = replace(metadata, storage_data=places)
         text = manifest.write(manifest.Manifest(self.save, len(results), files, data))
         folder.commit(self.path, self.save, text)
         self.let_go()
         folder.collect(self.path, folder.leftovers(self.path, files))
+
+    def _size(self, file: str) -> int:
+        try:
+            return os.stat(os.path.join(self.path, file)).st_size
+        except FileNotFoundError:
+            raise ConfigError(
+                f"save: {os.path.join(self.path, file)} was written by another rank and is not "
+                "there on this one; all ranks must share one folder"
+            ) from None
 
     def abandon(self, everything: bool = False) -> None:
         """Remove what this rank has written, or (``everything``) what any has, unless the save has

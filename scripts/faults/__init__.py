@@ -1,0 +1,1 @@
+"""Experiments that hurt a job on purpose and look at what is left."""

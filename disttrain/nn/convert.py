@@ -8,11 +8,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..core import Tensor, dtypes, no_grad, sharing
+import numpy as np
+
+from ..backends.kinds import ArrayKind
+from ..core import Tensor, dtypes, no_grad, sharing, wrap
 from ..core.device import device as device_type
 from ..core.device import usable
 from ..errors import ConfigError, DeviceError, DTypeError
 from .parameter import empty, is_lazy, replace_data
+
+
+def _emptied(t: Tensor, device: Any) -> Tensor:
+    """New memory without values, that lies as ``t`` does."""
+    array = t.array
+    if isinstance(array, ArrayKind):
+        meta = usable(device).type == "meta"
+        return wrap(array.similar(np.empty, array.shape, array.dtype, meta))
+    return empty(array.shape, t.dtype, device)
 
 
 class Convert:
@@ -71,7 +83,7 @@ class Convert:
 
     def to_empty(self, *, device: Any, recurse: bool = True) -> Any:
         """Give all parameters and buffers new memory without values on ``device``."""
-        return self._apply(lambda t: empty(t.shape, t.dtype, device), recurse)
+        return self._apply(lambda t: _emptied(t, device), recurse)
 
     def type(self, dst_type: Any) -> Any:
         """Convert all parameters and buffers, whatever their type, to ``dst_type``."""

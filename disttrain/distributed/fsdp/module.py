@@ -81,7 +81,6 @@ class FSDPModule(nn.Module):
     # --- weights ------------------------------------------------------------------------------
     def unshard(self, async_op: bool = False) -> UnshardHandle | None:
         """Gather the unit's full weights; the module holds them until ``reshard()``."""
-        prepare(self)
         unit = self._unit()
         unit.hold()
         unit.unshard(async_op)
@@ -218,8 +217,7 @@ def prepare(module: Any) -> None:
         p.root = p.unit.root = root
     for unit in units:
         unit.adopt()
-        unit.turns.regain()
-        unit.pool, unit.turns = units[0].pool, root.turns
+        unit.join(root, units[0].pool)
         if unit.choices.reshard_after_forward is None:
             unit.choices.reshard_after_forward = unit is not place.unit
 

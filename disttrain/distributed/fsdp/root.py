@@ -168,6 +168,7 @@ class Root:
         unit = call.unit
         if unit.choices.unshard_in_backward:
             unit.unshard()
+            unit.show()  # an activation checkpoint inside runs forward again
         walk.mark(Marker(call))
         self._prefetch(unit)
 

@@ -173,6 +173,15 @@ class Unit:
             self.held = True
             self.turns.begin()
 
+    def join(self, root: Any, pool: Pool) -> None:
+        """Belong to ``root``, whose units take turns and gradients' memory together."""
+        if self.held:
+            self.turns.end()
+        self.turns.regain()
+        self.pool, self.turns = pool, root.turns
+        if self.held:
+            self.turns.begin()
+
     def show(self) -> None:
         """Let the modules hold the full weights."""
         if self.shown:

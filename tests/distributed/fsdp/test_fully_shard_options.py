@@ -1,0 +1,316 @@
+"""What ``fully_shard`` can be told: placements, types, replicas, prefetch, what is kept; and what
+becomes of steps that break off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import disttrain.nn.functional as F
+from disttrain import core, nn, optim
+from disttrain import distributed as dist
+from disttrain.comm.shm import ShmTransport
+from disttrain.core.dtypes import bfloat16, float32
+from disttrain.core.random import manual_seed
+from disttrain.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from disttrain.distributed.tensor import Replicate, Shard, init_device_mesh
+from disttrain.errors import LaunchError, ShapeError
+
+ROWS = 12
+
+
+def network() -> nn.Module:
+    manual_seed(3)
+    return nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 4))
+
+
+def data() -> np.ndarray:
+    return np.random.default_rng(0).standard_normal((ROWS, 6))
+
+
+def shard(m: nn.Module, **options: Any) -> nn.Module:
+    for i in (0, 2, 4):
+        fully_shard(m[i], **options)
+    return fully_shard(m, **options)
+
+
+def step(m: nn.Module, x: np.ndarray) -> None:
+    m(core.wrap(x)).square().mean().backward()
+
+
+def train(m: nn.Module, x: np.ndarray, steps: int = 3) -> nn.Module:
+    optimizer = optim.AdamW(m.parameters(), lr=1e-2)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        step(m, x)
+        optimizer.step()
+    return m
+
+
+def values(m: nn.Module) -> list[np.ndarray]:
+    whole = [p.full_tensor() if hasattr(p, "full_tensor") else p for p in m.parameters()]
+    return [w.detach().numpy().copy() for w in whole]
+
+
+def on_ranks(size: int, body: Callable[[int], Any], seed: int = 0) -> list[Any]:
+    def rank() -> Any:
+        dist.init_process_group()
+        result = body(dist.get_rank())
+        dist.destroy_process_group()
+        return result
+
+    return dist.simulate(rank, size, seed=seed).results
+
+
+def assert_trained(results: list, steps: int = 3) -> None:
+    want = values(train(network().double(), data(), steps))
+    for got in results:
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_allclose(a, b, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("shares", [True, False])
+def test_shards_along_another_dimension(shares: bool, monkeypatch: Any) -> None:
+    monkeypatch.setattr(ShmTransport, "shares", shares)
+
+    def place(param: nn.Parameter) -> Shard:
+        return Shard(1 if param.ndim > 1 else 0)
+
+    def body(rank: int) -> list[np.ndarray]:
+        m = shard(network().double(), shard_placement_fn=place)
+        assert m[2].weight.placements == (Shard(1),)
+        assert m[2].weight.to_local().shape == (8, 4)
+        return values(train(m, data()[rank::2]))
+
+    assert_trained(on_ranks(2, body))
+
+
+def test_uneven_shards_along_another_dimension_are_refused() -> None:
+    def body(rank: int) -> str:
+        with pytest.raises(ShapeError, match="uneven sharding on dim 1") as error:
+            fully_shard(nn.Linear(5, 4), shard_placement_fn=lambda p: Shard(p.ndim - 1))
+        return str(error.value)
+
+    assert "'weight'" in on_ranks(2, body)[0]
+
+
+@pytest.mark.parametrize("size", [4, 6])
+def test_replicas_of_shards(size: int) -> None:
+    def body(rank: int) -> list[np.ndarray]:
+        mesh = init_device_mesh("cpu", (2, size // 2), mesh_dim_names=("replicate", "shard"))
+        m = shard(network().double(), mesh=mesh)
+        assert m[0].weight.placements == (Replicate(), Shard(0))
+        return values(train(m, data()[rank::size]))
+
+    assert_trained(on_ranks(size, body))
+
+
+def test_sums_over_replicas_may_wait() -> None:
+    def body(rank: int) -> list[np.ndarray]:
+        mesh = init_device_mesh("cpu", (2, 2))
+        m = shard(network().double(), mesh=mesh)
+        optimizer = optim.AdamW(m.parameters(), lr=1e-2)
+        for _ in range(3):
+            optimizer.zero_grad()
+            for i, x in enumerate(np.split(data()[rank::4], 3)):
+                m.set_requires_all_reduce(i == 2)
+                (m(core.wrap(x)).square().mean() / 3).backward()
+            optimizer.step()
+        return values(m)
+
+    assert_trained(on_ranks(4, body))
+
+
+def test_weights_in_bfloat16_and_sums_in_float32() -> None:
+    policy = MixedPrecisionPolicy(bfloat16, float32, float32)
+    x = data().astype(np.float32)
+
+    def body(rank: int) -> tuple[list[np.ndarray], list[str]]:
+        m, seen = shard(network(), mp_policy=policy), []
+
+        def look(module: nn.Module, args: tuple) -> None:
+            seen.extend([str(module.weight.dtype), str(args[0].dtype)])
+
+        m[2].register_forward_pre_hook(look)
+        out = m(core.wrap(x[rank::2]))
+        seen.append(str(out.dtype))
+        out.square().mean().backward()
+        seen.append(str(m[2].weight.grad.dtype))
+        return [p.grad.full_tensor().numpy() for p in m.parameters()], seen
+
+    results = on_ranks(2, body)
+    whole = network()
+    step(whole, x)
+    for grads, seen in results:
+        assert [s.rpartition(".")[2] for s in seen] == [
+            "bfloat16",
+            "bfloat16",
+            "float32",
+            "float32",
+        ]
+        for a, p in zip(grads, whole.parameters(), strict=True):
+            np.testing.assert_allclose(a, p.grad.numpy(), rtol=0.1, atol=5e-3)
+
+
+@pytest.mark.parametrize("shares", [True, False])
+def test_prefetch_and_setters_change_nothing(shares: bool, monkeypatch: Any) -> None:
+    monkeypatch.setattr(ShmTransport, "shares", shares)
+
+    def body(rank: int) -> list[np.ndarray]:
+        m = shard(network().double())
+        m[0].set_modules_to_forward_prefetch([m[2], m[4]])
+        m[4].set_modules_to_backward_prefetch([m[2], m[0]])
+        m[2].set_reshard_after_forward(False)
+        optimizer = optim.AdamW(m.parameters(), lr=1e-2)
+        for _ in range(3):
+            optimizer.zero_grad()
+            handle = m[0].unshard(async_op=True)
+            for i, x in enumerate(np.split(data()[rank::2], 2)):
+                m.set_is_last_backward(i == 1)
+                m.set_reshard_after_backward(i == 1)
+                (m(core.wrap(x)).square().mean() / 2).backward()
+            handle.wait()
+            m[0].reshard()
+            optimizer.step()
+        return values(m)
+
+    assert_trained(on_ranks(2, body))
+
+
+def test_a_divide_factor_takes_the_place_of_the_number_of_ranks() -> None:
+    def body(rank: int) -> tuple[np.ndarray, np.ndarray]:
+        m = shard(network().double())
+        step(m, data()[rank::2])
+        mean = m[2].weight.grad.full_tensor().numpy()
+        m.zero_grad()
+        m[2].set_gradient_divide_factor(16.0)
+        step(m, data()[rank::2])
+        return mean, m[2].weight.grad.full_tensor().numpy()
+
+    for mean, scaled in on_ranks(2, body):
+        np.testing.assert_allclose(scaled * 8, mean, rtol=1e-12)
+
+
+def test_ranks_whose_losses_use_other_parts_do_not_hang() -> None:
+    class Heads(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.left, self.right = nn.Linear(6, 8), nn.Linear(8, 8), nn.Linear(8, 8)
+
+        def forward(self, x: core.Tensor) -> tuple:
+            x = F.tanh(self.body(x))
+            return self.left(x), self.right(x)
+
+    def body(rank: int) -> list[float]:
+        manual_seed(1)
+        m = Heads().double()
+        for part in (m.body, m.left, m.right):
+            fully_shard(part)
+        fully_shard(m)
+        left, right = m(core.wrap(data()))
+        (left if rank == 0 else right).sum().backward()
+        return [float(p.grad.full_tensor().square().sum()) for p in m.parameters()]
+
+    results = on_ranks(2, body)
+    assert results[0] == results[1]
+    assert all(value > 0 for value in results[0])
+
+
+def test_two_forwards_before_two_backwards_and_a_second_backward() -> None:
+    def grads(m: nn.Module, x: np.ndarray) -> None:
+        a, b = np.split(x, 2)
+        first, second = m(core.wrap(a)).square().sum(), m(core.wrap(b)).exp().sum()
+        first.backward(retain_graph=True)
+        second.backward()
+        first.backward()
+
+    plain = network().double()
+    grads(plain, data())
+
+    def body(rank: int) -> list[np.ndarray]:
+        m = shard(network().double())
+        grads(m, data())
+        return [p.grad.full_tensor().numpy() for p in m.parameters()]
+
+    for got in on_ranks(2, body):
+        for a, p in zip(got, plain.parameters(), strict=True):
+            np.testing.assert_allclose(a, p.grad.numpy(), rtol=1e-10)
+
+
+@pytest.mark.parametrize("shares", [True, False])
+@pytest.mark.parametrize("where", ["forward", "backward"])
+def test_a_step_that_broke_off_leaves_the_next_one_right(
+    where: str, shares: bool, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(ShmTransport, "shares", shares)
+
+    def body(rank: int) -> list[np.ndarray]:
+        m = shard(network().double())
+        x = data()[rank::2]
+
+        def fail(*args: Any) -> None:
+            raise KeyError("broken on purpose")
+
+        if where == "forward":
+            handle = m[3].register_forward_hook(fail)
+        else:
+            handle = m[2].register_full_backward_pre_hook(fail)
+        with pytest.raises(KeyError):
+            step(m, x)
+        handle.remove()
+        m.zero_grad()
+        m.reset_iter_state()
+        return values(train(m, x))
+
+    assert_trained(on_ranks(2, body))
+
+
+def test_modules_of_a_list_share_a_unit() -> None:
+    def body(rank: int) -> list[np.ndarray]:
+        m = network().double()
+        fully_shard([m[0], m[2]])
+        fully_shard(m)
+        assert fully_shard.state(m[0]).unit is fully_shard.state(m[2]).unit
+        return values(train(m, data()[rank::2]))
+
+    assert_trained(on_ranks(2, body))
+
+
+def test_ignored_parameters_stay_as_they_are() -> None:
+    def body(rank: int) -> tuple[str, str]:
+        m = network()
+        fully_shard(m, ignored_params={m[0].weight})
+        step(m, data().astype(np.float32))
+        return type(m[0].weight).__name__, type(m[0].bias).__name__
+
+    assert on_ranks(2, body) == [("Parameter", "ShardedParameter")] * 2
+
+
+def test_a_model_on_the_meta_device_gets_its_memory_in_shards() -> None:
+    whole = network().double()
+
+    def body(rank: int) -> list[np.ndarray]:
+        m = network().double().to("meta")
+        shard(m)
+        m.to_empty(device="cpu")
+        with core.no_grad():
+            for p, q in zip(m.parameters(), whole.parameters(), strict=True):
+                lo, hi = p.shard_layout.rows(rank)
+                p.to_local().copy_(q[lo:hi])
+        return values(train(m, data()[rank::3]))
+
+    assert_trained(on_ranks(3, body))
+
+
+def test_ranks_that_run_other_units_are_told() -> None:
+    def body(rank: int) -> None:
+        m = shard(network())
+        x = core.wrap(data().astype(np.float32))
+        y = m(x) if rank == 0 else m[0](x)
+        y.sum().backward()
+
+    with pytest.raises(LaunchError, match="unit"):
+        on_ranks(2, body)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -73,10 +73,15 @@ def head_bytes(size: int) -> int:
     return size * LINE
 
 
-def is_free(words: Any, offset: int, size: int) -> Callable[[], bool]:
-    """Whether all members of the memory at ``offset`` have let go of it."""
+def lend(hub: Any, nbytes: int, size: int) -> int:
+    """Make room in this rank's arena for a group of ``size``, which frees itself when all members
+    have let go of it; its offset."""
+    arena, words = hub.arena, hub.words
+    offset = arena.take(head_bytes(size) + nbytes)
+    hub.bytes[offset : offset + head_bytes(size)] = 0
     idxs = [(offset + i * LINE + _LET_GO) // 8 for i in range(size)]
-    return lambda: all(words[i] for i in idxs)
+    arena.lend(offset, lambda: all(words[i] for i in idxs))
+    return offset
 
 
 def _let_go(words: Any, index: int, pid: int) -> None:

@@ -52,7 +52,7 @@ from .header import Call, hash64
 from .hub import Hub, Need, next_start
 from .mailbox import Mailbox
 from .reduce_ops import ReduceOp, make_reducer
-from .shared import Shared, head_bytes, is_free
+from .shared import Shared, lend
 from .shm_steps import (
     SMALL_BYTES,
     Operation,
@@ -151,12 +151,9 @@ class ShmTransport(Transport):
 
     def share(self, call: Call, nbytes: int) -> Shared:
         """It lies in the arena of the group's first rank, which frees it when all let go of it."""
-        size, arena = self.size, self.hub.arena
         where = np.zeros(1, np.int64)
         if self.rank == 0:
-            where[0] = offset = arena.take(head_bytes(size) + nbytes)
-            self.hub.bytes[offset : offset + head_bytes(size)] = 0
-            arena.lend(offset, is_free(self.hub.words, offset, size))
+            where[0] = lend(self.hub, nbytes, self.size)
         self.broadcast(call, where, 0)
         return Shared(self.hub, int(where[0]), nbytes, self.channel.ranks, self.rank, self.name)
 

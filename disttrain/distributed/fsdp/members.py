@@ -22,6 +22,7 @@ class Member:
     dim: int = 0
     kind: Any = None  # the numpy type of the shard
     fqn: str = ""  # its name below the root
+    spread: Any = None  # how it lies beside its unit, where it is a DTensor already: a DistArray
 
     _param_fqn = property(lambda self: self.fqn)  # as PyTorch's internals are called
 

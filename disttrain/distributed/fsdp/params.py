@@ -18,7 +18,7 @@ from ...nn.parameter import Parameter
 from ..tensor import DTensor
 from ..tensor.array import DistArray
 from .layout import ShardLayout
-from .members import Member, Sharding
+from .members import Member
 
 _new = object.__new__
 
@@ -55,12 +55,15 @@ class FullParameter(Parameter):
         return self.__dict__["array"]
 
 
-def make_sharded(unit: Any, original: Any, local: Any, layout: ShardLayout) -> ShardedParameter:
-    """The shard of ``original`` over the array ``local``; it trains where that does, and keeps the
+class FullDTensorParameter(FullParameter, DTensor):
+    """A full weight that lies on an axis of the mesh beside its unit's."""
+
+
+def make_sharded(unit: Any, original: Any, array: DistArray, layout: ShardLayout) -> Any:
+    """The shard of ``original`` that ``array`` describes; it trains where that does, and keeps the
     attributes that a program gave it."""
     out = _new(ShardedParameter)
-    sharding: Sharding = unit.sharding
-    out.array = DistArray(local, sharding.mesh, sharding.placements(layout.dim), layout.shape)
+    out.array = array
     give_attributes(out, own_attributes(original))
     out._unit, out._layout = unit, layout
     if original.requires_grad:
@@ -86,9 +89,9 @@ def adopt(unit: Any, found: Any, m: Member) -> None:
         module._parameters[name] = found
 
 
-def make_full(unit: Any, template: Any) -> FullParameter:
+def make_full(unit: Any, template: Any) -> Any:
     """A full weight of ``unit``: a leaf of the given shape and type, without memory."""
-    out = _new(FullParameter)
+    out = _new(FullDTensorParameter if isinstance(template, DistArray) else FullParameter)
     out._unit = unit
     out.array = template
     return out

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...comm.blocks import Blocks
+from .beside import full_array
 from .layout import ALIGN, BlockLayout, own_part
 from .members import Member, Sharding
 from .weights import Weights, read_only
@@ -55,7 +56,7 @@ class SharedWeights(Weights):
 
     def finish(self) -> None:
         for m, full in zip(self.members, self.fulls, strict=True):
-            m.full.array = full
+            m.full.array = full_array(m, full)
 
     def drop(self) -> None:
         """They stay: it is the shards that they consist of."""

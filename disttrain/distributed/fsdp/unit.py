@@ -19,6 +19,7 @@ from ...comm.blocks import Blocks
 from ...context import thread
 from ...core import Tensor
 from ...errors import AutogradError, ConfigError
+from .beside import full_array, note_spread, original_array, own_array, shard_array
 from .gradients import Gradients, Pool
 from .layout import plan_block
 from .members import Choices, Member, Sharding
@@ -69,16 +70,17 @@ class Unit:
         """Replace every parameter by its shard."""
         kinds: dict[np.dtype, list[Member]] = {}
         for m in self.members:
+            note_spread(m)
             kinds.setdefault(m.sharded.array.dtype, []).append(m)
         for kind, members in kinds.items():
-            shapes = [(m.name, tuple(m.sharded.shape), m.dim) for m in members]
+            shapes = [(m.name, tuple(original_array(m).shape), m.dim) for m in members]
             layout = plan_block(shapes, self.sharding.world, kind.itemsize)
             for m, place in zip(members, layout.params, strict=True):
                 m.layout, m.kind = place, kind
             used = self.used_type(kind)
             weights = self._make_weights(members, layout, kind, used)
             self.weights.append(weights)
-            shards = weights.take([m.sharded.array for m in members])
+            shards = weights.take([original_array(m) for m in members])
             for m, shard in zip(members, shards, strict=True):
                 self._install(m, shard, used)
 
@@ -98,8 +100,8 @@ class Unit:
 
     def _install(self, m: Member, shard: Any, used: np.dtype) -> None:
         original = m.sharded
-        m.sharded = make_sharded(self, original, shard, m.layout)
-        m.full = make_full(self, NullArray(tuple(original.shape), used))
+        m.sharded = make_sharded(self, original, shard_array(m, self.sharding, shard), m.layout)
+        m.full = make_full(self, full_array(m, NullArray(m.layout.shape, used)))
         if original.requires_grad:
             self._train(m)
         del m.full.array
@@ -118,7 +120,8 @@ class Unit:
                 self._plan_gradients()
                 where = self._current[1][m]
             gradients, i = where
-            gradients.deposit(i, g.array if isinstance(g, Tensor) else g)
+            array = g.array if isinstance(g, Tensor) else g
+            gradients.deposit(i, array if m.spread is None else own_array(m, array))
             if self.root is not None and self.root.walk is not thread.walk:
                 self.root.begin_backward()
 

@@ -14,6 +14,7 @@ import numpy as np
 from ...backends.null import NullArray
 from ...comm.blocks import Blocks
 from ...errors import ConfigError
+from .beside import full_array
 from .layout import BlockLayout, assemble, chunks_of, own_part, shard_of
 from .members import Member, Sharding
 from .params import local_array, put_local
@@ -140,7 +141,7 @@ class GatheredWeights(Weights):
             else:
                 full = np.empty(m.layout.shape, self.used)
                 assemble(chunks, m.layout, full)
-            m.full.array = read_only(full)
+            m.full.array = full_array(m, read_only(full))
 
     def drop(self) -> None:
         if self._landing is not None:

@@ -1,0 +1,208 @@
+"""Tensor parallelism beside FSDP, HSDP and DDP, and all of them inside pipeline stages: each equals
+one process."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import disttrain as dt
+import disttrain.nn.functional as F
+from disttrain import distributed as dist
+from disttrain import nn
+from disttrain.core.random import manual_seed
+from disttrain.distributed.fsdp import fully_shard
+from disttrain.distributed.tensor import (
+    DTensor,
+    Replicate,
+    Shard,
+    _StridedShard,
+    init_device_mesh,
+)
+from disttrain.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    SequenceParallel,
+    loss_parallel,
+    parallelize_module,
+)
+from disttrain.errors import ConfigError
+
+DIM, VOCAB, BATCH, SEQ = 8, 12, 4, 4
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(DIM)
+        self.w1, self.w2 = nn.Linear(DIM, 12), nn.Linear(12, DIM)
+
+    def forward(self, x):
+        return x + self.w2(F.gelu(self.w1(self.norm(x))))
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(VOCAB, DIM)
+        self.layers = nn.ModuleList([Block(), Block()])
+        self.head = nn.Linear(DIM, VOCAB, bias=False)
+
+    def forward(self, ids):
+        x = self.tokens(ids)
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(x)
+
+
+def made() -> Net:
+    manual_seed(5)
+    return Net().double()
+
+
+def batch(seed: int = 0) -> tuple[dt.Tensor, dt.Tensor]:
+    rng = np.random.default_rng(seed)
+    return tuple(dt.tensor(rng.integers(0, VOCAB, (BATCH, SEQ))) for _ in range(2))
+
+
+def cut(m: nn.Module, mesh) -> nn.Module:
+    plan = {
+        "tokens": RowwiseParallel(input_layouts=Replicate()),
+        "layers.*.w1": ColwiseParallel(),
+        "layers.*.w2": RowwiseParallel(),
+        "head": ColwiseParallel(use_local_output=False),
+    }
+    return parallelize_module(m, mesh, plan)
+
+
+def cut_sequences(m: nn.Module, mesh) -> nn.Module:
+    plan = {
+        "tokens": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1)),
+        "layers.*.norm": SequenceParallel(use_local_output=True),
+        "layers.*.w1": ColwiseParallel(input_layouts=Shard(1)),
+        "layers.*.w2": RowwiseParallel(output_layouts=Shard(1)),
+        "head": ColwiseParallel(input_layouts=Shard(1), use_local_output=False),
+    }
+    return parallelize_module(m, mesh, plan)
+
+
+def loss_of(m: nn.Module, ids: dt.Tensor, target: dt.Tensor) -> dt.Tensor:
+    out = m(ids)
+    with loss_parallel():
+        return F.cross_entropy(out.flatten(0, 1), target.flatten())
+
+
+def number(t: dt.Tensor) -> float:
+    return (t.full_tensor() if isinstance(t, DTensor) else t).item()
+
+
+def train(m: nn.Module, rank: int, size: int, steps: int = 3) -> list[float]:
+    """``steps`` of AdamW on this replica's share of the batch; the mean loss of its share."""
+    optimizer = dt.optim.AdamW(m.parameters(), lr=1e-2)
+    losses = []
+    for step in range(steps):
+        ids, target = (t[rank::size] for t in batch(step))
+        loss = loss_of(m, ids, target)
+        with loss_parallel():
+            loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(number(loss))
+    return losses
+
+
+def whole(t: dt.Tensor) -> np.ndarray:
+    return (t.full_tensor() if isinstance(t, DTensor) else t).detach().numpy().copy()
+
+
+def assert_equals_one_process(results: list) -> None:
+    reference = made()
+    losses = train(reference, 0, 1)
+    np.testing.assert_allclose(np.mean([r[1] for r in results], 0), losses, rtol=0, atol=1e-10)
+    expected = {n: p.detach().numpy() for n, p in reference.named_parameters()}
+    for params, _ in results:
+        assert list(params) == list(expected)
+        for name, p in params.items():
+            np.testing.assert_allclose(p, expected[name], rtol=0, atol=1e-10, err_msg=name)
+
+
+def run(shape: tuple, names: tuple, body) -> list:
+    def rank():
+        dist.init_process_group()
+        found = body(init_device_mesh("cpu", shape, mesh_dim_names=names))
+        dist.destroy_process_group()
+        return found
+
+    return dist.simulate(rank, int(np.prod(shape))).results
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (2, 4), (4, 2)])
+@pytest.mark.parametrize("sequences", [False, True])
+def test_fsdp_beside_tensor_parallelism(shape: tuple, sequences: bool) -> None:
+    def body(mesh):
+        m = (cut_sequences if sequences else cut)(made(), mesh["tp"])
+        for layer in m.layers:
+            fully_shard(layer, mesh=mesh["dp"])
+        fully_shard(m, mesh=mesh["dp"])
+        w1, w2 = m.layers[0].w1.weight, m.layers[0].w2.weight
+        assert isinstance(w1, DTensor) and tuple(w1.shape) == (12, DIM)
+        assert w1.device_mesh == mesh and w1.placements[1] == Shard(0)
+        assert w1.placements[0] == _StridedShard(0, split_factor=shape[1])
+        assert w2.placements == (Shard(0), Shard(1))
+        np.testing.assert_array_equal(whole(w1), made().layers[0].w1.weight.detach().numpy())
+        losses = train(m, mesh["dp"].get_local_rank(), shape[0])
+        return {n: whole(p) for n, p in m.named_parameters()}, losses
+
+    assert_equals_one_process(run(shape, ("dp", "tp"), body))
+
+
+def test_replicated_shards_beside_tensor_parallelism() -> None:
+    """Three dimensions: replicas x shards x tensor parallelism."""
+
+    def body(mesh):
+        m = cut(made(), mesh["tp"])
+        for layer in m.layers:
+            fully_shard(layer, mesh=mesh["replicas", "shards"])
+        fully_shard(m, mesh=mesh["replicas", "shards"])
+        w1 = m.layers[0].w1.weight
+        assert w1.placements == (Replicate(), _StridedShard(0, split_factor=2), Shard(0))
+        place = mesh.get_coordinate()
+        losses = train(m, 2 * place[0] + place[1], 4)
+        return {n: whole(p) for n, p in m.named_parameters()}, losses
+
+    assert_equals_one_process(run((2, 2, 2), ("replicas", "shards", "tp"), body))
+
+
+def test_norms_are_those_of_the_whole_model() -> None:
+    """Parameters on one axis, on two, and clipping over all of them."""
+
+    def body(mesh):
+        m = cut(made(), mesh["tp"])
+        fully_shard(m, mesh=mesh["dp"])
+        ids, target = batch()
+        at = mesh["dp"].get_local_rank()
+        loss = loss_of(m, ids[at::2], target[at::2])
+        with loss_parallel():
+            loss.backward()
+        norm = nn.utils.clip_grad_norm_(m.parameters(), 0.01)
+        return number(norm), {n: whole(p.grad) for n, p in m.named_parameters()}
+
+    reference = made()
+    loss_of(reference, *batch()).backward()
+    norm = nn.utils.clip_grad_norm_(reference.parameters(), 0.01).item()
+    for found, grads in run((2, 2), ("dp", "tp"), body):
+        assert found == pytest.approx(norm, abs=1e-10)
+        for name, p in reference.named_parameters():
+            np.testing.assert_allclose(grads[name], p.grad.numpy(), rtol=0, atol=1e-10)
+
+
+def test_meshes_that_do_not_belong_together() -> None:
+    def body(mesh):
+        m = cut(made(), mesh["tp"])
+        other = init_device_mesh("cpu", (2, 2), mesh_dim_names=("a", "b"))
+        with pytest.raises(ConfigError, match="needed are different named axes of one mesh"):
+            fully_shard(m.layers[0], mesh=other["a"])
+        with pytest.raises(ConfigError, match="needed are different named axes of one mesh"):
+            fully_shard(m.layers[1], mesh=mesh["tp"])
+
+    run((2, 2), ("dp", "tp"), body)

@@ -258,6 +258,13 @@ class DistributedDataParallel(nn.Module, Joinable):
         finally:
             self.reducer.set_weight(before)
 
+    def prepare_backward(self) -> None:
+        """Let the next backward synchronise, though its forward ran inside ``no_sync()``: for the
+        last of several micro-batches whose forwards and backwards alternate. On every rank."""
+        self.reducer.rebuild()
+        self.reducer.prepare(())
+        self.require_forward_param_sync = True
+
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         reducer = self.reducer
         recording = context.thread.grad_enabled

@@ -49,8 +49,9 @@ def _together(member: Member, sharding: Sharding) -> tuple[Any, tuple[Placement,
     """The mesh of all axes on which ``member`` lies, and its placements there."""
     spread, mine = member.spread, sharding.mesh
     root = mine._get_root_mesh()
-    names = root.mesh_dim_names or ()
-    own, other = mine.mesh_dim_names or (), spread.mesh.mesh_dim_names or ()
+    names: tuple[str, ...] = root.mesh_dim_names or ()
+    own: tuple[str, ...] = mine.mesh_dim_names or ()
+    other: tuple[str, ...] = spread.mesh.mesh_dim_names or ()
     wanted = (*own, *other)
     if (
         spread.mesh._get_root_mesh() != root

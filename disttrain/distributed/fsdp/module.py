@@ -106,6 +106,12 @@ class FSDPModule(nn.Module):
         """Whether backward reduces gradients. Without, full gradients accumulate in memory."""
         self._choose(recurse, sync=bool(requires_gradient_sync))
 
+    def reduce_gradients(self) -> None:
+        """Reduce the gradients that backward passes without synchronisation have left, of all
+        units, on every rank of the mesh. For backwards that come in parts (zero-bubble pipelines);
+        otherwise the last backward with ``set_requires_gradient_sync(True)`` does it."""
+        self._root().reduce_all()
+
     def set_requires_all_reduce(self, requires_all_reduce: bool, *, recurse: bool = True) -> None:
         """Whether backward reduces over the replicas (of a two-dimensional mesh), too."""
         self._choose(recurse, all_reduce=bool(requires_all_reduce))

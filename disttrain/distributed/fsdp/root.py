@@ -213,6 +213,14 @@ class Root:
         self._land()
         self.reducing = unit.reduce()
 
+    def reduce_all(self) -> None:
+        """Reduce what earlier backward passes have left; the weights are dropped."""
+        for unit in reversed(self.units):
+            self._land()
+            self.reducing = unit.reduce()
+            unit.reshard()
+        self._land()
+
     def _land(self) -> None:
         for gradients in self.reducing:
             gradients.land()

@@ -115,8 +115,6 @@ class Run:
         else:
             self.started.append(self._receiver(a))
             self.started[-1].start()
-        if a.kind in (Kind.B, Kind.W) and not self.left[a.stage]:
-            self.stages[a.stage].finish()
 
     def _forward(self, a: Action) -> None:
         stage, batch = self.stages[a.stage], self.batch

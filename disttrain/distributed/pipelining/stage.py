@@ -120,7 +120,7 @@ class PipelineStage:
         """The part that the stage before waits for."""
         flight = self._flights[micro]
         if self.dw_builder is not None:
-            with self.sync.backward(False):
+            with self.sync.backward(False, parts=True):
                 found = self._whole(flight, grads)
             flight.later = self.dw_builder()
             return found
@@ -133,7 +133,7 @@ class PipelineStage:
             flight.later = lambda: autograd.backward(roots, seeds)
             return (None,) * len(flight.inputs)
         rest: Rest
-        with self.sync.backward(False):
+        with self.sync.backward(False, parts=True):
             found, rest = backward_inputs(roots, seeds, leaves)
         flight.later = rest.run
         by_leaf = {id(t): g for t, g in zip(leaves, found, strict=True)}
@@ -142,13 +142,9 @@ class PipelineStage:
     def backward_weight(self, micro: int, last: bool) -> None:
         """The part that ``backward_input`` has left."""
         flight = self._flights.pop(micro)
-        with self.sync.backward(last):
+        with self.sync.backward(last, parts=True):
             if flight.later is not None:
                 flight.later()
-
-    def finish(self) -> None:
-        """All backwards are over."""
-        self.sync.finish()
 
     def _whole(self, flight: _Flight, grads: tuple) -> tuple:
         roots, seeds = _roots(flight.outputs, grads)

@@ -12,11 +12,10 @@ from typing import Any
 
 from ... import nn
 
-
 class GradSync:
     """Puts gradient communication inside ``module`` off until the last backward."""
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: Any) -> None:
         self.module = module
 
     def _found(self, name: str) -> list[Any]:
@@ -31,19 +30,33 @@ class GradSync:
 
     @contextmanager
     def forward(self) -> Iterator[None]:
-        """Around every forward."""
+        """Around every forward: of its backward it is not known yet whether it is the last."""
         with ExitStack() as stack:
-            for m in self._found("no_sync"):
+            for m in self._found("prepare_backward"):
                 stack.enter_context(m.no_sync())
             yield
 
     @contextmanager
-    def backward(self, last: bool) -> Iterator[None]:
-        """Around every backward; ``last``: of the step."""
+    def backward(self, last: bool, parts: bool = False) -> Iterator[None]:
+        """Around every backward; ``last``: of the step; ``parts``: it is one of two parts."""
+        sharded = self._found("reduce_gradients")
+        for m in sharded:
+            _set_all(m, last and not parts)
         with ExitStack() as stack:
-            for m in self._found("no_sync"):
-                stack.enter_context(m.no_sync())
+            for m in self._found("prepare_backward"):
+                if last:
+                    m.prepare_backward()
+                else:
+                    stack.enter_context(m.no_sync())
             yield
+        if last and parts:
+            for m in sharded:
+                m.reduce_gradients()
+                _set_all(m, True)
 
-    def finish(self) -> None:
-        """All backwards are over."""
+
+def _set_all(module: Any, on: bool) -> None:
+    """Whether the next backward of ``module`` is the one that reduces, and drops the weights."""
+    module.set_is_last_backward(on)
+    module.set_requires_gradient_sync(on)
+    module.set_reshard_after_backward(on)

@@ -11,6 +11,7 @@ import disttrain.nn.functional as F
 from disttrain import distributed as dist
 from disttrain import nn
 from disttrain.core.random import manual_seed
+from disttrain.distributed import pipelining as pp
 from disttrain.distributed.fsdp import fully_shard
 from disttrain.distributed.tensor import (
     DTensor,
@@ -206,3 +207,101 @@ def test_meshes_that_do_not_belong_together() -> None:
             fully_shard(m.layers[1], mesh=mesh["tp"])
 
     run((2, 2), ("dp", "tp"), body)
+
+
+# --- pipelines --------------------------------------------------------------------------------
+
+
+class Begin(nn.Module):
+    def __init__(self, net: Net) -> None:
+        super().__init__()
+        self.tokens, self.layer = net.tokens, net.layers[0]
+
+    def forward(self, ids):
+        return self.layer(self.tokens(ids))
+
+
+class End(nn.Module):
+    def __init__(self, net: Net) -> None:
+        super().__init__()
+        self.layer, self.head = net.layers[1], net.head
+
+    def forward(self, x):
+        return self.head(self.layer(x))
+
+
+def spread_by_fsdp(part: nn.Module, mesh) -> nn.Module:
+    fully_shard(part.layer, mesh=mesh["dp"])
+    return fully_shard(part, mesh=mesh["dp"])
+
+
+def spread_by_ddp(part: nn.Module, mesh) -> nn.Module:
+    return dist.DistributedDataParallel(part, process_group=mesh["dp"].get_group())
+
+
+def cut_stage(part: nn.Module, mesh) -> nn.Module:
+    plan = {"layer.w1": ColwiseParallel(), "layer.w2": RowwiseParallel()}
+    return parallelize_module(part, mesh["tp"], plan)
+
+
+def cut_and_sharded(part: nn.Module, mesh) -> nn.Module:
+    return spread_by_fsdp(cut_stage(part, mesh), mesh)
+
+
+def micro_loss(out: dt.Tensor, target: dt.Tensor) -> dt.Tensor:
+    return F.cross_entropy(out.flatten(0, 1), target.flatten())
+
+
+def train_pipeline(spread, mesh, name: str, steps: int = 3) -> tuple[dict, list[float]]:
+    """This rank's stage after ``steps`` of AdamW."""
+    group = mesh["pp"].get_group()
+    rank, at = group.rank, mesh["dp"].get_local_rank()
+    net = made()
+    part = spread((Begin, End)[rank](net), mesh)
+    stage = pp.PipelineStage(part, rank, 2, "cpu", group=group)
+    kind = pp.get_schedule_class(name)
+    single = issubclass(kind, pp.PipelineScheduleSingle)
+    schedule = kind(stage if single else [stage], 2, micro_loss)
+    optimizer = dt.optim.AdamW(part.parameters(), lr=1e-2)
+    found = []
+    for step in range(steps):
+        ids, target = (t[at::2] for t in batch(step))
+        losses: list = []
+        schedule.step(*([ids] * (rank == 0)), target=target, losses=losses)
+        optimizer.step()
+        optimizer.zero_grad()
+        found.append(float(np.mean([number(x) for x in losses])) if losses else 0.0)
+    names = {id(p): n for n, p in net.named_parameters()}
+    named = {n.removeprefix("module."): whole(p) for n, p in part.named_parameters()}
+    return named, found
+
+
+NAMES = {
+    0: {"tokens": "tokens", "layer": "layers.0"},
+    1: {"layer": "layers.1", "head": "head"},
+}
+
+
+@pytest.mark.parametrize("name", ["GPipe", "1F1B", "InterleavedZeroBubble"])
+@pytest.mark.parametrize(
+    ("spread", "tp"), [(spread_by_ddp, 1), (spread_by_fsdp, 1), (cut_and_sharded, 2)]
+)
+def test_pipelines_of_spread_stages(name: str, spread, tp: int) -> None:
+    """Two and three dimensions: stages whose gradients are averaged, or whose parameters are
+    sharded, or cut and sharded."""
+
+    def body(mesh):
+        return mesh["pp"].get_local_rank(), *train_pipeline(spread, mesh, name)
+
+    results = run((2, 2, tp), ("pp", "dp", "tp"), body)
+    reference = made()
+    losses = train(reference, 0, 1)
+    last = [r[2] for r in results if r[0] == 1]
+    np.testing.assert_allclose(np.mean(last, 0), losses, rtol=0, atol=1e-10)
+    expected = {n: p.detach().numpy() for n, p in reference.named_parameters()}
+    for stage, params, _ in results:
+        assert len(params) == (7 if stage == 0 else 7)
+        for n, p in params.items():
+            head, _, rest = n.partition(".")
+            full = f"{NAMES[stage][head]}.{rest}"
+            np.testing.assert_allclose(p, expected[full], rtol=0, atol=1e-10, err_msg=full)

@@ -23,6 +23,7 @@ from .caps import BucketCaps
 from .delayed import Delayed
 from .joining import ACTIVE, BUFFERS, SYNC, Shadow, announce, source
 from .messages import Messages
+from .parts import part_of
 from .reducer import Hook, Reducer, Settings
 from .stores import SYNCING
 
@@ -152,7 +153,7 @@ class DistributedDataParallel(nn.Module, Joinable):
     def _trained(self) -> list[tuple[str, Tensor]]:
         """The parameters whose gradients are averaged; a shared one once."""
         return [
-            (n, p)
+            (n, part_of(p))
             for n, p in self.module.named_parameters()
             if p.requires_grad and n not in self.parameters_to_ignore and n not in self._late[0]
         ]
@@ -166,7 +167,7 @@ class DistributedDataParallel(nn.Module, Joinable):
         """What is the same on all ranks."""
         ignored = self.parameters_to_ignore
         params = [p for n, p in self.module.named_parameters() if n not in ignored]
-        return [*params, *self._buffers_to_sync()]
+        return [part_of(t) for t in (*params, *self._buffers_to_sync())]
 
     @staticmethod
     def _set_params_and_buffers_to_ignore_for_model(
@@ -304,7 +305,7 @@ class DistributedDataParallel(nn.Module, Joinable):
 
     def _sync_buffers(self, root: int) -> None:
         if self.process_group.size > 1:
-            buffers = self._buffers_to_sync()
+            buffers = [part_of(t) for t in self._buffers_to_sync()]
             if buffers:
                 broadcast_coalesced(self.process_group, buffers, root=root)
 

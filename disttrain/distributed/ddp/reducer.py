@@ -28,6 +28,7 @@ from .grad_bucket import GradBucket, fill
 from .graph import below, nodes_of, reached
 from .housing import Housing
 from .messages import Messages
+from .parts import taking_parts
 from .rows import JOINED, MISSING, WEIGHTED, Row
 from .stores import ARMED, IDLE, SYNCING, VOID, Scales, make_store
 
@@ -79,7 +80,7 @@ class Reducer:
         self.house = Housing(self.params, self.metas, group)
         self.order = last_first(self.metas)
         self._lay_out(self.order, first=True)
-        self.stores = [make_store(self, i) for i in range(len(self.params))]
+        self.stores = [taking_parts(p, make_store(self, i)) for i, p in enumerate(self.params)]
         self._rescale()
         self.attach()
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from ... import nn
 
+
 class GradSync:
     """Puts gradient communication inside ``module`` off until the last backward."""
 

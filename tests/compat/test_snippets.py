@@ -295,3 +295,32 @@ def test_differentiable_collectives_by_their_torch_names(tmp_path):
         dist.destroy_process_group()
     """
     assert lines(tmp_path, program) == ["[3.0, 3.0] SyncBatchNorm _all_gather_base"]
+
+
+def test_modules_of_strategies_load_when_they_are_used(tmp_path):
+    program = """
+        import sys
+        import torch
+        import torch.distributed as dist
+        print([m for m in sys.modules if m.startswith(("disttrain.distributed.algorithms",
+              "disttrain.distributed.optim", "disttrain.distributed.fsdp"))])
+
+        from torch.distributed._composable import replicate
+        from torch.distributed._composable.fsdp import fully_shard
+        from torch.distributed.algorithms.ddp_comm_hooks import default_hooks as default
+        from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as powerSGD
+        from torch.distributed.algorithms.join import Join
+        from torch.distributed.algorithms.model_averaging import averagers
+        from torch.distributed.optim import PostLocalSGDOptimizer, ZeroRedundancyOptimizer
+
+        dist.init_process_group("gloo")
+        model = replicate(torch.nn.Linear(2, 1))
+        model.register_comm_hook(None, default.fp16_compress_hook)
+        o = ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, lr=0.1)
+        o = PostLocalSGDOptimizer(o, averagers.PeriodicModelAverager(2))
+        model(torch.ones(1, 2)).sum().backward()
+        o.step()
+        print(replicate.state(model) is not None, powerSGD.PowerSGDState(None).iter)
+        dist.destroy_process_group()
+    """
+    assert lines(tmp_path, program) == ["[]", "True 0"]

@@ -41,6 +41,22 @@ class Same(Shim):
             setattr(importlib.import_module(self._source), name, value)
 
 
+class Function:
+    """A function whose module has its name, too: of the two, a package shows the function."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self._module, self._name = module, name
+
+    def _found(self) -> Any:
+        return getattr(importlib.import_module(self._module), self._name)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._found()(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._found(), name)
+
+
 def fsdp_modules() -> dict[str, Shim]:
     """The modules that FSDP scripts import, by name."""
     fsdp, algorithms = "torch.distributed.fsdp", "torch.distributed.algorithms"
@@ -55,14 +71,15 @@ def fsdp_modules() -> dict[str, Shim]:
         f"{fsdp}.fully_sharded_data_parallel": (f"{_FSDP}.settings", _FSDP),
     }
     checkpoint = f"{algorithms}._checkpoint.checkpoint_wrapper"
+    filled = {name: Shim(name).later(_from(*of)) for name, of in sources.items()}
+    vars(filled["torch.distributed._composable.fsdp"])["fully_shard"] = Function(
+        f"{_FSDP}.fully_shard", "fully_shard"
+    )
     return {
         algorithms: Shim(algorithms),
-        "torch.distributed._composable": Shim("torch.distributed._composable").later(
-            _from(f"{_FSDP}.fully_shard")
-        ),
         f"{algorithms}._checkpoint": Shim(f"{algorithms}._checkpoint"),
         checkpoint: Same(checkpoint, f"{_FSDP}.activation"),
-        **{name: Shim(name).later(_from(*of)) for name, of in sources.items()},
+        **filled,
     }
 
 

@@ -113,6 +113,6 @@ def publish(modules: dict[str, Shim], runnable: dict[str, str]) -> None:
     for name, module in modules.items():
         sys.modules[name] = module
         parent, _, child = name.rpartition(".")
-        if parent and child not in vars(modules[parent]):
-            setattr(modules[parent], child, module)
+        if parent:  # past __setattr__, by which some modules load what they stand for
+            vars(modules[parent]).setdefault(child, module)
     sys.meta_path.insert(0, Finder(runnable))

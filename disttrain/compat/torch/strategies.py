@@ -4,13 +4,16 @@ package."""
 
 from __future__ import annotations
 
-from .sharding import Same
+from .sharding import Function, Same
 from .shim import Shim
 
 _HERE, _OURS = "torch.distributed", "disttrain.distributed"
 _HOOKS = "algorithms.ddp_comm_hooks"
 _AVERAGES = "algorithms.model_averaging"
+_COMPOSABLE = "_composable"
 _MODULES = (
+    f"{_COMPOSABLE}.contract",
+    f"{_COMPOSABLE}.replicate",
     "checkpoint",
     "checkpoint.api",
     "checkpoint.default_planner",
@@ -24,6 +27,7 @@ _MODULES = (
     "checkpoint.state_dict_saver",
     "checkpoint.stateful",
     "checkpoint.storage",
+    "algorithms.join",
     "nn",
     "nn.functional",
     "optim",
@@ -55,4 +59,10 @@ _MODULES = (
 
 def modules() -> dict[str, Shim]:
     """The modules by name, parents before children."""
-    return {f"{_HERE}.{name}": Same(f"{_HERE}.{name}", f"{_OURS}.{name}") for name in _MODULES}
+    composable = Same(f"{_HERE}.{_COMPOSABLE}", f"{_OURS}.{_COMPOSABLE}")
+    for name in ("contract", "replicate"):
+        vars(composable)[name] = Function(f"{_OURS}.{_COMPOSABLE}.{name}", name)
+    return {
+        composable.__name__: composable,
+        **{f"{_HERE}.{name}": Same(f"{_HERE}.{name}", f"{_OURS}.{name}") for name in _MODULES},
+    }

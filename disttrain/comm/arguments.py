@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ConfigError, DTypeError, ShapeError
+from ..errors import CollectiveMismatch, ConfigError, DTypeError, ShapeError
 
 
 def flat(verb: str, array: np.ndarray, write: bool = False) -> np.ndarray:
@@ -103,3 +103,17 @@ def pieces(
         found.append(row[at : at + n * width])
         at += n * width
     return found
+
+
+def lists_differ(group: str, table: list[list[int]]) -> bool:
+    """Whether the ranks that every rank gave to ``new_group`` (filled up with -1) mean several
+    groups. Raises ``CollectiveMismatch`` unless all members of a list gave that list."""
+    lists = [[r for r in row if r >= 0] for row in table]
+    for rank, theirs in enumerate(lists):
+        other = next((r for r in theirs if lists[r] != theirs), None)
+        if rank in theirs and other is not None:
+            raise CollectiveMismatch(
+                f"group {group}: new_group: rank {rank} gave the ranks {theirs}, but its member "
+                f"{other} gave {lists[other]}; all members of a group give the same list"
+            )
+    return any(theirs != lists[0] for theirs in lists)

@@ -39,8 +39,7 @@ _LOCAL_TAGS_AT = 1 << 30  # above the tags that programs use by habit
 class Count(int):
     """A number that may be called, too: programs for PyTorch write ``group.rank()``."""
 
-    def __call__(self) -> int:
-        return int(self)
+    __call__ = int.__int__
 
 
 class ProcessGroup:
@@ -424,8 +423,9 @@ class ProcessGroup:
     ) -> ProcessGroup | None:
         """A group of the members ``ranks`` (of this group), in that order.
 
-        Every rank of this group calls it with the same list; who is not in it gets None. With
-        ``members_only`` the others need not. ``strict``: see ``__init__``; None: as this group.
+        Every rank of this group calls it; who is not in its list gets None. Lists may differ as
+        long as all members of a list give it. With ``members_only`` the others need not call.
+        ``strict``: see ``__init__``; None: as this group.
         """
         ranks = list(ranks)
         if not ranks or len(set(ranks)) != len(ranks):
@@ -438,7 +438,12 @@ class ProcessGroup:
         else:
             self._num_groups += 1
             name = f"{self.name}/{self._num_groups}"
-            group = self._subgroup(members, name, tuple(ranks), strict)
+            row = np.array([*ranks, *[-1] * (self.size - len(ranks))], np.int64)
+            table = np.empty((self.size, self.size), np.int64)
+            self.transport.all_gather(self._calls.get("split", row), list(table), row)
+            if check.lists_differ(self.name, table.tolist()):
+                name += f".{'+'.join(map(str, ranks))}"
+            group = self._subgroup(members, name, (), strict)
         if group is not None and timeout is not None:
             group.timeout = timeout
         return group

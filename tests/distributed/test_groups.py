@@ -13,6 +13,7 @@ import disttrain as dt
 from disttrain import context
 from disttrain import distributed as dist
 from disttrain.errors import (
+    CollectiveMismatch,
     CommError,
     Deadlock,
     LaunchError,
@@ -350,3 +351,29 @@ def test_a_broken_end_leaves_no_default_group(ranks):
         ranks.run(body, 2)
     except (LaunchError, Deadlock) as error:
         raise AssertionError(str(error)) from error
+
+
+def test_ranks_may_make_different_groups_at_once() -> None:
+    def body() -> tuple:
+        dist.init_process_group()
+        me = dist.get_rank()
+        alone = dist.new_group([me])
+        pair = dist.new_group([me & 2, (me & 2) + 1])
+        total = dt.tensor([float(me)])
+        dist.all_reduce(total, group=pair)
+        return alone.size, alone.rank, total.item()
+
+    assert dist.simulate(body, 4).results == [(1, 0, 1.0), (1, 0, 1.0), (1, 0, 5.0), (1, 0, 5.0)]
+
+
+def test_groups_whose_members_disagree_are_refused_on_every_rank() -> None:
+    def body() -> str:
+        dist.init_process_group()
+        try:
+            dist.new_group([0, 1] if dist.get_rank() == 0 else [1])
+        except CollectiveMismatch as error:
+            return str(error)
+        return ""
+
+    for text in dist.simulate(body, 3).results:
+        assert "rank 0 gave the ranks [0, 1], but its member 1 gave [1]" in text

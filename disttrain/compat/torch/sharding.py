@@ -69,6 +69,11 @@ def fsdp_modules() -> dict[str, Shim]:
         "torch.distributed._composable.fsdp": (_FSDP,),
         "torch.distributed._composable.fsdp.fully_shard": (_FSDP,),
         f"{fsdp}.fully_sharded_data_parallel": (f"{_FSDP}.settings", _FSDP),
+        f"{fsdp}._common_utils": (f"{_FSDP}.names", f"{_FSDP}.wrapper"),
+        f"{fsdp}._flat_param": (f"{_FSDP}.flat_param",),
+        f"{fsdp}._traversal_utils": (f"{_FSDP}.traversal",),
+        f"{fsdp}._init_utils": (f"{_FSDP}.traversal",),
+        f"{fsdp}.sharded_grad_scaler": (f"{_FSDP}.grad_scaler",),
     }
     checkpoint = f"{algorithms}._checkpoint.checkpoint_wrapper"
     filled = {name: Shim(name).later(_from(*of)) for name, of in sources.items()}

@@ -70,6 +70,9 @@ def nn_modules() -> dict[str, Shim]:
         **{
             f"torch.nn.modules.{name}": Shim(f"torch.nn.modules.{name}").take(nn) for name in kinds
         },
+        "torch.nn.modules.batchnorm": Shim("torch.nn.modules.batchnorm")
+        .take(nn)
+        .give(_BatchNorm=nn.batchnorm._BatchNorm, _NormBase=nn.batchnorm._Norm),
         "torch.nn.parallel": Shim("torch.nn.parallel").give(**parallel_names),
         "torch.nn.parallel.scatter_gather": Shim("torch.nn.parallel.scatter_gather").give(
             _is_namedtuple=lambda obj: isinstance(obj, tuple) and hasattr(obj, "_fields")

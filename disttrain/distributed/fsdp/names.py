@@ -24,3 +24,6 @@ def replace_prefix(state: dict[str, Any], old: str, new: str) -> None:
     items = [(new + k[len(old) :] if k.startswith(old) else k, v) for k, v in state.items()]
     state.clear()
     state.update(items)
+
+
+FSDP_WRAPPED_MODULE, FSDP_PREFIX = UNIT, f"{UNIT}."

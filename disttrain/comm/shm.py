@@ -151,9 +151,7 @@ class ShmTransport(Transport):
 
     def share(self, call: Call, nbytes: int) -> Shared:
         """It lies in the arena of the group's first rank, which frees it when all let go of it."""
-        where = np.zeros(1, np.int64)
-        if self.rank == 0:
-            where[0] = lend(self.hub, nbytes, self.size)
+        where = np.array([0 if self.rank else lend(self.hub, nbytes, self.size)], np.int64)
         self.broadcast(call, where, 0)
         return Shared(self.hub, int(where[0]), nbytes, self.channel.ranks, self.rank, self.name)
 

@@ -23,8 +23,11 @@ from .caps import BucketCaps
 from .delayed import Delayed
 from .joining import ACTIVE, BUFFERS, SYNC, Shadow, announce, source
 from .messages import Messages
+from .mixed import LowPrecision, MixedPrecision, cast_buffers, is_floating, numpy_type
 from .parts import part_of
 from .reducer import Hook, Reducer, Settings
+from .report import logging_data, text
+from .stats import now
 from .stores import SYNCING
 
 
@@ -104,6 +107,7 @@ class DistributedDataParallel(nn.Module, Joinable):
         self.bucket_caps = BucketCaps.create(bucket_cap_mb, bucket_cap_mb_list)
         self.require_backward_grad_sync = True
         self.require_forward_param_sync = True
+        self.mixed_precision = mixed_precision
         self.parameters_to_ignore = set(getattr(module, IGNORED, ()))
         late = list(delay_all_reduce_named_params or ())
         self._late = ([n for n, _ in late], _name_of(module, param_to_hook_all_reduce))
@@ -119,10 +123,16 @@ class DistributedDataParallel(nn.Module, Joinable):
                 "DistributedDataParallel: the module has no parameter that requires grad; there is "
                 "nothing to synchronise, so use the module as it is"
             )
-        metas = [ParamMeta(n, tuple(p.shape), p.array.dtype) for n, p in named]
+        types = self.mixed_precision or MixedPrecision()
+        kind = numpy_type(types.reduce_dtype) or numpy_type(types.param_dtype)
+        metas = [
+            ParamMeta(n, tuple(p.shape), kind if kind and is_floating(p) else p.array.dtype)
+            for n, p in named
+        ]
         if init_sync:
             check_alike(group, metas)
             broadcast_coalesced(group, self._state())
+        cast_buffers(self._buffers_to_sync(), numpy_type(types.buffer_dtype))
         self._start([p for _, p in named], metas, group)
 
     def _sync_wanted(self) -> Callable[[], bool]:
@@ -135,10 +145,13 @@ class DistributedDataParallel(nn.Module, Joinable):
         settings = Settings(
             self.bucket_caps, self.find_unused_parameters, self.gradient_as_bucket_view
         )
-        wanted = self._sync_wanted()
+        wanted, types = self._sync_wanted(), self.mixed_precision
+        low = None if types is None else LowPrecision(
+            self._params_to_sync(), numpy_type(types.param_dtype)
+        )  # fmt: skip
         reducer = Reducer(
             params, metas, group, settings, wanted, Messages(self.module, metas, group),
-            self.static_graph,
+            self.static_graph, low,
         )  # fmt: skip
         self.__dict__["delayed"] = None
         late, trigger = self._late
@@ -165,9 +178,11 @@ class DistributedDataParallel(nn.Module, Joinable):
 
     def _state(self) -> list[Tensor]:
         """What is the same on all ranks."""
+        return [part_of(t) for t in (*self._params_to_sync(), *self._buffers_to_sync())]
+
+    def _params_to_sync(self) -> list[Tensor]:
         ignored = self.parameters_to_ignore
-        params = [p for n, p in self.module.named_parameters() if n not in ignored]
-        return [part_of(t) for t in (*params, *self._buffers_to_sync())]
+        return [p for n, p in self.module.named_parameters() if n not in ignored]
 
     @staticmethod
     def _set_params_and_buffers_to_ignore_for_model(
@@ -279,7 +294,11 @@ class DistributedDataParallel(nn.Module, Joinable):
                 reducer.rebuild()
             if self.broadcast_buffers and self.require_forward_param_sync:
                 self._sync_buffers(0)
-        outputs = self.module(*inputs, **kwargs)
+        reducer.stats.forward_at = now()
+        if reducer.low is None:
+            outputs = self.module(*inputs, **kwargs)
+        else:
+            outputs = self._forward_low(reducer.low, recording, inputs, kwargs)
         if sync:
             reducer.prepare(outputs)
         if self.delayed is not None:
@@ -287,6 +306,18 @@ class DistributedDataParallel(nn.Module, Joinable):
         if self.require_forward_param_sync is not sync:
             self.require_forward_param_sync = sync
         return outputs
+
+    def _forward_low(self, low: LowPrecision, keep: bool, inputs: tuple, kwargs: dict) -> Any:
+        """In mixed precision. ``keep``: a backward will need the parameters as they are now."""
+        low.lower()
+        try:
+            return self.module(*low.cast(inputs), **low.cast(kwargs))
+        except BaseException:
+            keep = False
+            raise
+        finally:
+            if not keep:
+                low.back()
 
     def _before_joined(self, sync: bool) -> None:
         """Inside a join block: tell ranks that have no more input what this iteration does."""
@@ -340,6 +371,16 @@ class DistributedDataParallel(nn.Module, Joinable):
     @property
     def join_process_group(self) -> Any:
         return self.process_group
+
+    # --- what it costs --------------------------------------------------------------------------
+
+    def _get_ddp_logging_data(self) -> dict[str, Any]:
+        """Settings, sizes and times, under PyTorch's keys."""
+        return logging_data(self)
+
+    def report(self) -> str:
+        """For people: where the time of a step goes, bytes, and which rank the others wait for."""
+        return text(self)
 
     def close(self) -> None:
         """Give the module's gradients back their ordinary accumulation."""

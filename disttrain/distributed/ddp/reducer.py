@@ -20,7 +20,7 @@ import numpy as np
 
 from ...context import thread
 from ...core.engine import on_finish
-from ...core.tensor import Tensor
+from ...core.tensor import Tensor, wrap
 from .buckets import ALIGN, ParamMeta, last_first, plan_buckets
 from .caps import BucketCaps
 from .drift import Drift
@@ -28,9 +28,12 @@ from .grad_bucket import GradBucket, fill
 from .graph import below, nodes_of, reached
 from .housing import Housing
 from .messages import Messages
+from .mixed import LowPrecision, make_cast_store
 from .parts import taking_parts
 from .rows import JOINED, MISSING, WEIGHTED, Row
-from .stores import ARMED, IDLE, SYNCING, VOID, Scales, make_store
+from .scaling import Scaled
+from .stats import Stats, now
+from .stores import ARMED, IDLE, SYNCING, VOID, make_store
 
 Hook = Callable[[Any, GradBucket], Any]
 
@@ -44,7 +47,7 @@ class Settings:
     views: bool = False
 
 
-class Reducer:
+class Reducer(Scaled):
     """Averages the gradients of ``params`` over ``group`` during backward."""
 
     def __init__(
@@ -56,7 +59,11 @@ class Reducer:
         sync_wanted: Callable[[], bool],
         messages: Messages,
         static: bool = False,
+        low: LowPrecision | None = None,
     ) -> None:
+        """``metas`` have the types in which gradients travel. ``low``: the parameters in mixed
+        precision, whose gradients are not views of the buckets."""
+        super().__init__(group.size)
         self.params, self.metas = list(params), list(metas)
         self.group, self.settings, self.static = group, settings, static
         self.sync_wanted, self.messages = sync_wanted, messages
@@ -70,17 +77,13 @@ class Reducer:
         self.steps = 0  # synchronised backwards
         self.accumulated: set[int] = set()  # with gradients of backwards that were not synced
         self.missing: tuple[int, ...] = ()
-        self.divisor, self.divide_by_initial = group.size, True
-        self.in_join = False
-        self.weight: tuple[float, float] | None = None  # of the backward to come: (weight, factor)
-        self.total: float | None = None  # weight of the backwards since the last synchronised one
-        self.counted: Any = None
-        self.drift = Drift(self.params, messages)
-        self.scales: dict[np.dtype, Scales] = {}
+        self.drift, self.stats = Drift(self.params, messages), Stats(group.size)
         self.house = Housing(self.params, self.metas, group)
         self.order = last_first(self.metas)
         self._lay_out(self.order, first=True)
-        self.stores = [taking_parts(p, make_store(self, i)) for i, p in enumerate(self.params)]
+        self.low, self.full_types = low, [p.array.dtype for p in self.params]
+        make = make_store if low is None else make_cast_store
+        self.stores = [taking_parts(p, make(self, i)) for i, p in enumerate(self.params)]
         self._rescale()
         self.attach()
 
@@ -157,55 +160,6 @@ class Reducer:
         """Whether a backward began and raised in the middle."""
         return self.phase >= SYNCING and thread.walk is None
 
-    # --- scales ---------------------------------------------------------------------------------
-
-    def scales_of(self, kind: np.dtype) -> Scales:
-        """The factors of gradients of type ``kind``."""
-        if kind not in self.scales:
-            self.scales[kind] = Scales(kind)
-        return self.scales[kind]
-
-    def _rescale(self, total: float | None = None) -> None:
-        """``total``: the weight of all ranks, where it is known before they are reduced."""
-        local = 1.0 if self.weight is None else self.weight[1]
-        if total is not None:
-            common = self.group.size / total if total else 0.0
-        elif self.hook is not None or self.weight is not None:
-            common = 1.0
-        else:
-            common = 1 / self.divisor
-        for scales in self.scales.values():
-            scales.set(local, common)
-
-    def count_active(self, told: Sequence[int]) -> None:
-        """Inside a join block: how many ranks have input in this iteration."""
-        active = sum(1 for flags in told if flags)
-        divisor = self.group.size if self.divide_by_initial else active
-        if divisor != self.divisor:
-            self.divisor = divisor
-            self._rescale()
-
-    def set_weight(self, weight: tuple[float, float] | None) -> None:
-        """The weight of the losses whose backward comes next, and the factor of their gradients."""
-        self.weight = weight
-        self._rescale()
-
-    def _count_weight(self, syncing: bool) -> None:
-        """This backward's weight, once for each walk."""
-        walk = thread.walk
-        if self.counted is not None and self.counted() is walk:
-            return
-        self.counted = weakref.ref(walk)
-        if (self.weight is None) != (self.total is None) and (self.total or self.accumulated):
-            raise self.messages.weights_mixed()
-        if self.weight is not None:
-            self.total = (self.total or 0.0) + self.weight[0]
-        if syncing and self.hook is not None and (self.weight is not None or self.in_join):
-            total = np.array([self.total or 0.0])
-            self.group.all_reduce(total)
-            if self.weight is not None:
-                self._rescale(float(total[0]))
-
     # --- one iteration --------------------------------------------------------------------------
 
     def _reset(self) -> None:
@@ -243,6 +197,7 @@ class Reducer:
         if self.phase == IDLE:
             self._reset()
         on_finish(self.finish)
+        self.stats.backward_at = now()
         self.phase = VOID if self.weight is not None and not self.weight[0] else SYNCING
         if self.expected is not None:
             self._fill_unused([i for i, n in enumerate(self.expected) if not n])
@@ -269,7 +224,8 @@ class Reducer:
                 slot.fill(0)
             else:
                 self.kept[i] = old.array.copy()
-                np.multiply(old.array, self.scales_of(slot.dtype).common, out=slot)
+                common = self.scales_of(slot.dtype).common.astype(old.array.dtype)
+                np.copyto(slot, old.array * common, casting="unsafe")
             self.unused.append(i)
             self.fired[i] = 1
             self.ready(i)
@@ -282,7 +238,8 @@ class Reducer:
         if self.expected is not None and self.fired[i] >= expected:
             raise self.messages.deviated(i, self.fired[i] + 1, expected)
         slot = self.house.slots[i]
-        slot += array * self.scales_of(slot.dtype).fresh
+        more = array * self.scales_of(slot.dtype).fresh
+        np.copyto(slot, slot + more, casting="unsafe")
         self.fired[i] += 1
         if self.fired[i] == expected:
             self.ready(i)
@@ -299,6 +256,8 @@ class Reducer:
         """Reduce the next bucket, and those behind it that are complete."""
         flats, group = self.house.flats, self.group
         last = len(flats) - 1
+        if not self.next:
+            self.stats.launch_at = now()
         while self.next <= last and not self.left[self.next]:
             b = self.next
             self.next = b + 1
@@ -327,7 +286,7 @@ class Reducer:
             flags |= WEIGHTED
         rows = self.house.rows
         assert rows is not None
-        rows.write(Row(flags, self.drift.digest(), self.total or 0.0))
+        rows.write(Row(flags, self.drift.digest(), self.stats.last[3], self.total or 0.0))
         if self.settings.find_unused:
             rows.used.fill(1)
             rows.used[self._idle()] = 0
@@ -342,6 +301,7 @@ class Reducer:
         """The walk is over: reduce what has not come, wait for all, see what the others say."""
         if self.next < len(self.buckets):
             self._complete()
+        self.stats.wait_at = now()
         self._wait()
         if self.hook is None:
             self._listen()
@@ -353,6 +313,8 @@ class Reducer:
             raise self.messages.missing_here(missing)
         if self.unused:
             self._settle_unused()
+        if self.low is not None:
+            self._raise_precision()
         for i, own in self.foreign.items():
             np.copyto(own.array, self.house.slots[i])
             self.params[i]._grad = own
@@ -361,6 +323,7 @@ class Reducer:
         self.accumulated.clear()
         self.total = None
         self.steps += 1
+        self.stats.end()
 
     def _complete(self) -> None:
         """Launch what has not been launched, so that no rank waits for this one in vain."""
@@ -403,6 +366,7 @@ class Reducer:
             raise self.messages.missing_anywhere(mine)
         if flags & WEIGHTED:
             self._divide(rows)
+        self.stats.hear([row.waited for row in rows])
         digests = [row.digest for row in rows if not row.flags & JOINED]
         self.drift.compare(digests, self.steps)
 
@@ -429,8 +393,18 @@ class Reducer:
             p = self.params[i]
             if used is None or used[i]:
                 p._grad = house.views[i]
+            elif self.low is not None:
+                continue
             elif i in self.kept and p._grad is house.views[i]:
                 house.slots[i][...] = self.kept[i]
+
+    def _raise_precision(self) -> None:
+        """Mixed precision: parameters hold their full values again, and so do gradients."""
+        self.low.back()  # type: ignore[union-attr]
+        left_alone = {i for i in self.unused if self.params[i]._grad is not self.house.views[i]}
+        for i, p in enumerate(self.params):
+            if i not in left_alone:
+                p._grad = wrap(self.house.slots[i].astype(self.full_types[i]))
 
     def _used_anywhere(self, idle: Sequence[int]) -> np.ndarray:
         """How many ranks have used each parameter, where a hook reduces the gradients."""

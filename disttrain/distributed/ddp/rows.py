@@ -17,7 +17,7 @@ MISSING = 1  # parameters of this rank have got no gradient
 WEIGHTED = 2  # its gradients are multiplied by a weight
 JOINED = 4  # it has no more input
 
-_ROW = struct.Struct("<BxxxId")
+_ROW = struct.Struct("<BxxxIfd")
 ROW = _ROW.size
 
 
@@ -26,6 +26,7 @@ class Row(NamedTuple):
 
     flags: int
     digest: int = 0
+    waited: float = 0.0  # seconds, in the step before
     weight: float = 0.0
 
 

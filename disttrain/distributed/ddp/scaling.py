@@ -1,0 +1,80 @@
+"""How gradients are scaled: by the number of ranks, or by the weights of their samples.
+
+The part of the reducer that knows factors. Knows no buckets.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...context import thread
+from .messages import Messages
+from .stores import Scales
+
+
+class Scaled:
+    """Factors of gradients, by their type; and the weight of what was not yet reduced."""
+
+    group: Any
+    hook: Any
+    messages: Messages
+    accumulated: set[int]
+
+    def __init__(self, size: int) -> None:
+        self.divisor, self.divide_by_initial = size, True
+        self.in_join = False
+        self.weight: tuple[float, float] | None = None  # of the backward to come: (weight, factor)
+        self.total: float | None = None  # weight of the backwards since the last synchronised one
+        self.counted: Any = None
+        self.scales: dict[np.dtype, Scales] = {}
+
+    def scales_of(self, kind: np.dtype) -> Scales:
+        """The factors of gradients of type ``kind``."""
+        if kind not in self.scales:
+            self.scales[kind] = Scales(kind)
+        return self.scales[kind]
+
+    def _rescale(self, total: float | None = None) -> None:
+        """``total``: the weight of all ranks, where it is known before they are reduced."""
+        local = 1.0 if self.weight is None else self.weight[1]
+        if total is not None:
+            common = self.group.size / total if total else 0.0
+        elif self.hook is not None or self.weight is not None:
+            common = 1.0
+        else:
+            common = 1 / self.divisor
+        for scales in self.scales.values():
+            scales.set(local, common)
+
+    def count_active(self, told: Sequence[int]) -> None:
+        """Inside a join block: how many ranks have input in this iteration."""
+        active = sum(1 for flags in told if flags)
+        divisor = self.group.size if self.divide_by_initial else active
+        if divisor != self.divisor:
+            self.divisor = divisor
+            self._rescale()
+
+    def set_weight(self, weight: tuple[float, float] | None) -> None:
+        """The weight of the losses whose backward comes next, and the factor of their gradients."""
+        self.weight = weight
+        self._rescale()
+
+    def _count_weight(self, syncing: bool) -> None:
+        """This backward's weight, once for each walk."""
+        walk = thread.walk
+        if self.counted is not None and self.counted() is walk:
+            return
+        self.counted = weakref.ref(walk)
+        if (self.weight is None) != (self.total is None) and (self.total or self.accumulated):
+            raise self.messages.weights_mixed()
+        if self.weight is not None:
+            self.total = (self.total or 0.0) + self.weight[0]
+        if syncing and self.hook is not None and (self.weight is not None or self.in_join):
+            total = np.array([self.total or 0.0])
+            self.group.all_reduce(total)
+            if self.weight is not None:
+                self._rescale(float(total[0]))

@@ -177,7 +177,7 @@ class FlatGradients(Gradients):
     def deposit(self, i: int, array: np.ndarray) -> None:
         """Write (or add) member ``i``'s full gradient."""
         if self.buffer is None:
-            self.buffer = self.pool.take(self.sharding.group, self._size(), self.kind)
+            self.buffer = self.pool.take(self.sharding.group, self.size(), self.kind)
         flat, size = array.reshape(-1), self.layout.flagged
         for rank, at, lo, hi in self._cuts[i]:
             target = self.buffer[rank * size + at : rank * size + at + hi - lo]
@@ -190,7 +190,7 @@ class FlatGradients(Gradients):
     def launch(self) -> None:
         """Begin to reduce what was deposited; what received no gradient counts as zeros."""
         if self.buffer is None:
-            self.buffer = self.pool.take(self.sharding.group, self._size(), self.kind)
+            self.buffer = self.pool.take(self.sharding.group, self.size(), self.kind)
         buffer, self.buffer = self.buffer, None
         blocks = buffer.reshape(self.sharding.world, -1)
         for has, cuts in zip(self.has, self._cuts, strict=True):

@@ -9,7 +9,6 @@ Knows arrays and members; when to reduce is the unit's affair.
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import numpy as np
 
@@ -19,24 +18,7 @@ from ...core import wrap
 from .layout import BlockLayout, chunks_of, place, plan_block, shard_of
 from .members import Choices, Member, Sharding
 from .params import receive_gradient
-
-
-class Pool:
-    """Memory for full gradients that a root's units take turns to use."""
-
-    def __init__(self) -> None:
-        self._free: dict[tuple[int, Any], list[np.ndarray]] = {}
-
-    def take(self, group: Any, numel: int, kind: np.dtype) -> np.ndarray:
-        free = self._free.get((numel, kind))
-        if free:
-            return free.pop()
-        flat = group.empty(numel, kind)
-        flat.fill(0)  # what pads the chunks is summed too
-        return flat
-
-    def give(self, flat: np.ndarray) -> None:
-        self._free.setdefault((flat.size, flat.dtype), []).append(flat)
+from .pool import Pool
 
 
 class Gradients:
@@ -65,26 +47,29 @@ class Gradients:
     def deposit(self, i: int, array: np.ndarray) -> None:
         """Write (or add) member ``i``'s full gradient."""
         if self.buffer is None:
-            self.buffer = self.pool.take(self.sharding.group, self._size(), self.kind)
+            self.buffer = self.pool.take(self.sharding.group, self.size(), self.kind)
         targets = self._targets.get(id(self.buffer))
         if targets is None:
             targets = self._make_targets(self.buffer)
         place(array, targets[i], self.layout.params[i], self.has[i])
         self.has[i] = True
 
-    def _size(self) -> int:
+    def size(self) -> int:
+        """Elements of all ranks' blocks."""
         return self.layout.flagged * self.sharding.world
 
     def _make_targets(self, buffer: np.ndarray) -> list[np.ndarray]:
         size = self.layout.flagged
         targets = [chunks_of(buffer, p, size) for p in self.layout.params]
+        if len(self._targets) > 3:  # the pool has got other memory since
+            self._targets.clear()
         self._targets[id(buffer)] = targets  # the views keep the buffer, so its id is its own
         return targets
 
     def launch(self) -> None:
         """Begin to reduce what was deposited; members without a gradient count as zeros."""
         if self.buffer is None:
-            self.buffer = self.pool.take(self.sharding.group, self._size(), self.kind)
+            self.buffer = self.pool.take(self.sharding.group, self.size(), self.kind)
         buffer, self.buffer = self.buffer, None
         targets = self._targets.get(id(buffer)) or self._make_targets(buffer)
         for i, has in enumerate(self.has):

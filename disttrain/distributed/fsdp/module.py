@@ -223,7 +223,7 @@ def prepare(module: Any) -> None:
         p.root = p.unit.root = root
     for unit in units:
         unit.adopt()
-        unit.join(root, units[0].pool)
+        unit.join(root, root.pool)
         if unit.choices.reshard_after_forward is None:
             unit.choices.reshard_after_forward = unit is not place.unit
 

@@ -17,6 +17,7 @@ from typing import Any
 from ...context import thread
 from ...core.engine import on_finish
 from ...core.node import AccumulateGrad, GraphNode, next_seq
+from .pool import Pool
 from .shared_weights import Turns
 from .unit import Unit
 
@@ -89,6 +90,9 @@ class Root:
     def __init__(self, units: list[Unit]) -> None:
         self.units = units
         self.turns = Turns([w for unit in units for w in unit.shared()])
+        self.pool = Pool()
+        if all(unit.sharding.replicas is None for unit in units):
+            self.pool.land = self._land
         self.depth = 0
         self.pass_: Pass | None = None
         self.walk: Any = None

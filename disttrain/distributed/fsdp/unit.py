@@ -20,10 +20,11 @@ from ...context import thread
 from ...core import Tensor
 from ...errors import AutogradError, ConfigError
 from .beside import full_array, note_spread, original_array, own_array, shard_array
-from .gradients import Gradients, Pool
+from .gradients import Gradients
 from .layout import plan_block
 from .members import Choices, Member, Sharding
 from .params import adopt, make_full, make_sharded
+from .pool import Pool
 from .precision import MixedPrecisionPolicy, numpy_type
 from .shared_weights import SharedWeights, Turns, is_plain
 from .weights import GatheredWeights, Weights
@@ -182,6 +183,9 @@ class Unit:
             self.turns.end()
         self.turns.regain()
         self.pool, self.turns = pool, root.turns
+        self._plan_gradients()
+        for g in self._current[0]:
+            pool.reserve(g.size() * g.kind.itemsize)
         if self.held:
             self.turns.begin()
 

@@ -84,7 +84,9 @@ def _show(options: argparse.Namespace) -> int:
     print(f"saved by {about.world_size} ranks in {len(about.files)} files, "
           f"{_bytes(sum(about.files.values()))}; save {about.save}")  # fmt: skip
     elements = 0
-    for name, told in about.metadata.state_dict_metadata.items():
+    kinds = about.metadata.state_dict_metadata
+    for name in dict.fromkeys([*(about.metadata.planner_data or ()), *kinds]):  # as it was given
+        told = kinds[name]
         if not isinstance(told, TensorStorageMetadata):
             print(f"  {name}  (no tensor)")
             continue

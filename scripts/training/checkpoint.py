@@ -1,20 +1,26 @@
 """Where runs and their checkpoints lie, and how a checkpoint gets there in one piece.
 
-    <log.dir>/0001/config.toml  metrics.jsonl  events.out.tfevents...  epoch_0020.safetensors
+    <log.dir>/0001/config.toml  metrics.jsonl  events.out.tfevents...  epoch_0020/
 
-``dt.save`` gives a file its name once all of it is on the disk: whatever happens, the newest
-``epoch_*`` file is whole. Knows nothing of what a checkpoint holds.
+A checkpoint is a folder that all ranks write, each what it holds (``docs/checkpoints.md``). It
+counts once it is committed: whatever happens, the newest ``epoch_*`` that ``find`` gives is whole,
+and any number of ranks can go on from it. Knows nothing of what a checkpoint holds, but that
+``settings`` is a text in it and ``optimizer`` the state of an optimizer.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import disttrain as dt
-from disttrain.errors import ConfigError
+import disttrain.distributed.checkpoint as dcp
+from disttrain.distributed.checkpoint import tools
+from disttrain.distributed.checkpoint.folder import MANIFEST
+from disttrain.errors import ConfigError, SerializationError
 
-_SUFFIX = ".safetensors"
+_OPTIMIZER = "optimizer"
 
 
 def new_run(folder: Path) -> Path:
@@ -33,30 +39,66 @@ def new_run(folder: Path) -> Path:
 
 def find(where: Path) -> Path:
     """The newest checkpoint of ``where``: a checkpoint, the folder of a run, or one of runs."""
-    if where.is_file():
+    if (where / MANIFEST).exists():
         return where
     for run in [where, *sorted(_runs(where), reverse=True)]:
         found = _checkpoints(run)
         if found:
             return found[-1]
     raise ConfigError(
-        f"--resume: there is no checkpoint (epoch_*{_SUFFIX}) in {where} nor in its numbered "
-        "folders; name the folder of a run, or start without --resume"
+        f"--resume: there is no checkpoint (epoch_*) in {where} nor in its numbered folders; name "
+        "the folder of a run, or start without --resume"
     )
 
 
-def save(run: Path, epoch: int, state: dict[str, Any], keep: int) -> Path:
-    """Write ``state`` as the checkpoint of ``epoch``, then delete all but the newest ``keep``."""
-    final = run / f"epoch_{epoch:04d}{_SUFFIX}"
-    try:
-        dt.save(state, final)
-    except OSError as error:
-        raise OSError(
-            f"checkpoint: {final} could not be written: {error}. The earlier checkpoints are whole."
-        ) from error
-    for old in _checkpoints(run)[:-keep]:
-        old.unlink()
-    return final
+def save(run: Path | None, epoch: int, state: dict[str, Any], keep: int) -> None:
+    """Save ``state`` as the checkpoint of ``epoch`` in the folder ``run`` (rank 0 knows it), then
+    delete all but the newest ``keep``. Every rank calls it."""
+    told = [None if run is None else str(run)]
+    if dt.distributed.is_initialized():
+        dt.distributed.broadcast_object_list(told)
+    assert told[0] is not None
+    dcp.save(state, checkpoint_id=Path(told[0]) / f"epoch_{epoch:04d}")
+    if run is not None:
+        for old in _checkpoints(run)[:-keep]:
+            tools.remove(str(old))
+
+
+def load(path: Path, state: dict[str, Any], optimizer: Any, check: Callable[[str], None]) -> Any:
+    """Fill ``state`` from the checkpoint ``path``; gives it back. Every rank calls it.
+
+    ``check(settings)`` is called first, and raises where the checkpoint is of another run.
+    """
+    about = dcp.FileSystemReader(path).read_metadata().state_dict_metadata
+    there = {name.partition(".")[0] for name in about}
+    missing = [name for name in state if name not in there]
+    if missing:
+        raise SerializationError(
+            f"--resume: {path} holds no {', '.join(missing)}; a checkpoint of train.py is needed"
+        )
+    check(tools.values(str(path), ["settings"])["settings"])
+    state = {**state, _OPTIMIZER: _blank(about, optimizer)}
+    dcp.load(state, checkpoint_id=path)
+    return state
+
+
+def _blank(about: dict[str, Any], optimizer: Any) -> dict[str, Any]:
+    """A state for ``optimizer`` with room for what the checkpoint has: what is of the size of its
+    parameter lies as the parameter does."""
+    params = [p for group in optimizer.param_groups for p in group["params"]]
+    state: dict[int, dict[str, Any]] = {}
+    for name, told in about.items():
+        if name.startswith(f"{_OPTIMIZER}.state."):
+            number, key = name.split(".", 3)[2:]
+            room = None
+            if isinstance(told, dcp.TensorStorageMetadata):
+                param, kind = params[int(number)], told.properties.dtype
+                if tuple(told.size) == tuple(param.shape):
+                    room = dt.zeros_like(param, dtype=kind)
+                else:
+                    room = dt.zeros(told.size, dtype=kind)
+            state.setdefault(int(number), {})[key] = room
+    return {**optimizer.state_dict(), "state": state}
 
 
 def _runs(folder: Path) -> list[Path]:
@@ -66,4 +108,4 @@ def _runs(folder: Path) -> list[Path]:
 
 
 def _checkpoints(run: Path) -> list[Path]:
-    return sorted(run.glob(f"epoch_*{_SUFFIX}"))
+    return sorted(p.parent for p in run.glob(f"epoch_*/{MANIFEST}"))

@@ -16,7 +16,7 @@ from typing import Any
 
 import disttrain as dt
 from disttrain import config, context
-from disttrain.errors import ConfigError, SerializationError
+from disttrain.errors import ConfigError
 
 from . import checkpoint
 from .datasets import Task, make_task
@@ -220,9 +220,8 @@ class Trainer:
         self.epoch += 1
         self.train_loss, self.test_accuracy = trained["loss"], tested["accuracy"]
         report.record("test", self.step, self.epoch, tested)
-        if self.run is not None:
-            keep = self.settings.log.keep_checkpoints
-            checkpoint.save(self.run, self.epoch, self._state(), keep)
+        keep = self.settings.log.keep_checkpoints
+        checkpoint.save(self.run, self.epoch, self._state(), keep)
         epochs = self.settings.train.epochs
         report.progress.say(
             f"epoch {self.epoch}/{epochs} done  {self.epoch / epochs:4.0%}  "
@@ -240,9 +239,10 @@ class Trainer:
         }
 
     def _load(self, path: Path) -> None:
-        state = dt.load(path)
-        _check_is_checkpoint(path, state)
-        _check_same(path, state["settings"], self.settings)
+        state = checkpoint.load(
+            path, self._state(), self.optimizer,
+            lambda saved: _check_same(path, saved, self.settings),
+        )  # fmt: skip
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.scheduler.last_epoch = state["scheduler"]["last_epoch"]
@@ -255,15 +255,6 @@ class Trainer:
             text = write_text(self.model, self.task.alphabet, log.sample, self.settings.seed)
             report.text("sample", text, self.step)
             report.progress.say(f"--- sample ---\n{text}\n--------------")
-
-
-def _check_is_checkpoint(path: Path, state: Any) -> None:
-    needed = ("model", "optimizer", "scheduler", "progress", "settings")
-    missing = [k for k in needed if k not in state] if isinstance(state, dict) else list(needed)
-    if missing:
-        raise SerializationError(
-            f"--resume: {path} holds no {', '.join(missing)}; a checkpoint of train.py is needed"
-        )
 
 
 def _check_same(path: Path, saved: str, settings: Settings) -> None:

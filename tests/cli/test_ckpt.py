@@ -21,7 +21,11 @@ STATE = {"model": {"w": np.arange(12.0).reshape(6, 2), "b": np.ones(3, np.float3
 
 def state() -> dict:
     model = {k: dt.tensor(v) for k, v in STATE["model"].items()}
-    return {"model": model, "step": 4, "optim": {"state": {0: {"m": dt.ones(5)}}, "lr": 0.5}}
+    return {
+        "model": model,
+        "step": 4,
+        "optim": {"state": {0: {"m": dt.ones(5), "step": dt.tensor(7.0)}}, "lr": 0.5},
+    }
 
 
 @pytest.fixture
@@ -51,7 +55,7 @@ def test_ls_tells_finished_from_unfinished(saved, capsys):
     (left / folder.shard_name(folder.new_save(), 0, 2)).write_bytes(b"x" * 10)
     assert ckpt("ls", saved.parent) == 0
     shown = capsys.readouterr().out
-    assert "step_4  2 ranks  3 tensors  2 other values" in shown
+    assert "step_4  2 ranks  4 tensors  2 other values" in shown
     assert "did not finish" in shown and "10 bytes" in shown
     assert ckpt("ls", saved.parent, "--json") == 0
     rows = json.loads(capsys.readouterr().out)
@@ -61,7 +65,7 @@ def test_ls_tells_finished_from_unfinished(saved, capsys):
 def test_show_names_tensors_and_values(saved, capsys):
     assert ckpt("show", saved, "--pieces") == 0
     shown = capsys.readouterr().out
-    assert "model.w  float64 [6, 2]" in shown and "20 elements" in shown and "bytes" in shown
+    assert "model.w  float64 [6, 2]" in shown and "21 elements" in shown and "bytes" in shown
     assert ckpt("show", saved, "optim.lr") == 0
     assert capsys.readouterr().out == "optim.lr = 0.5\n"
     assert ckpt("show", saved, "nothing") == 2
@@ -69,7 +73,7 @@ def test_show_names_tensors_and_values(saved, capsys):
 
 def test_verify_finds_a_flipped_bit(saved, capsys):
     assert ckpt("verify", saved) == 0
-    assert "whole: 5 values in 2 files" in capsys.readouterr().out
+    assert "whole: 6 values in 2 files" in capsys.readouterr().out
     spoil(saved)
     assert ckpt("verify", saved) == 1
     assert "checksum" in capsys.readouterr().out
@@ -84,7 +88,7 @@ def test_diff_names_what_differs(saved, tmp_path, capsys):
     assert ckpt("diff", saved, tmp_path / "other") == 1
     shown = capsys.readouterr().out
     assert "model.w: 1 of 12 elements differ, by 0.5" in shown
-    assert "only in" in shown and "extra" in shown and "4 values are equal" in shown
+    assert "only in" in shown and "extra" in shown and "5 values are equal" in shown
     assert ckpt("diff", saved, tmp_path / "other", "--ignore", "extra", "--ignore", "model.w") == 0
 
 

@@ -99,7 +99,7 @@ def test_a_file_that_may_not_grow(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
         with pytest.raises(dcp.CheckpointException) as caught:
             dcp.save({"w": dt.ones(100_000)}, checkpoint_id=tmp_path / "c")
-        assert list((tmp_path / "c").iterdir()) == []
+        assert not (tmp_path / "c").exists()
         return str(caught.value)
 
     (outcome,) = fork_ranks(1, body)

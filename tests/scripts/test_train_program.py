@@ -67,7 +67,7 @@ def test_killed_and_resumed_ends_like_the_whole_run(tmp_path):
     )
     run = tmp_path / "cut" / "0001"
     deadline = time.monotonic() + 40
-    while not list(run.glob("epoch_000[2-5]*")) and time.monotonic() < deadline:
+    while not list(run.glob("epoch_000[2-5]/manifest.json")) and time.monotonic() < deadline:
         time.sleep(0.002)
     process.send_signal(signal.SIGKILL)
     process.wait(timeout=20)

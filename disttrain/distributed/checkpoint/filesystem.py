@@ -47,6 +47,7 @@ class FileSystemWriter(StorageWriter):
         self.overwrite = overwrite
         self.shards: list[Shard] = []
         self.save = ""
+        self.made = False  # did this save make the folder?
         self.is_coordinator = False
 
     @property
@@ -57,24 +58,25 @@ class FileSystemWriter(StorageWriter):
         if checkpoint_id is not None:
             self.path = os.fspath(checkpoint_id)
         self.let_go()
-        self.save = ""
+        self.save, self.made = "", False
 
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
         self.is_coordinator = is_coordinator
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
-        folder.make(self.path)
+        self.made = folder.make(self.path)
         there = os.path.exists(os.path.join(self.path, folder.MANIFEST))
         if there and not self.overwrite:
             raise ConfigError(
                 f"save: Checkpoint already exists in {self.path} and self.overwrite=False; name "
                 "another folder"
             )
-        return plan
+        return replace(plan, storage_data=self.made)
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
+        made = any(p.storage_data is True for p in plans)
         folder.collect(self.path, folder.leftovers(self.path, self._named()))
-        told = {"save": folder.new_save(), "world_size": len(plans)}
+        told = {"save": folder.new_save(), "world_size": len(plans), "made": made}
         return [replace(p, storage_data={**told, "rank": r}) for r, p in enumerate(plans)]
 
     def _named(self) -> dict[str, int]:
@@ -88,7 +90,7 @@ class FileSystemWriter(StorageWriter):
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
         told = plan.storage_data
-        self.save = told["save"]
+        self.save, self.made = told["save"], told["made"]
         groups = [plan.items] if self.single_file_per_rank else [[i] for i in plan.items]
         results: list[WriteResult] = []
         for k, items in enumerate(g for g in groups if g):
@@ -139,6 +141,9 @@ class FileSystemWriter(StorageWriter):
                 if self.save in name:
                     with contextlib.suppress(OSError):
                         os.unlink(os.path.join(self.path, name))
+        if self.made and not committed:
+            with contextlib.suppress(OSError):  # another rank's file is in it, or a program's own
+                os.rmdir(self.path)
 
     def let_go(self) -> None:
         """Keep what was written, and give up the locks on it."""

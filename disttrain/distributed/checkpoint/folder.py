@@ -60,8 +60,9 @@ def check_shard_name(name: Any, where: str) -> str:
 # --- writing --------------------------------------------------------------------------------------
 
 
-def make(path: str) -> None:
-    """Make the folder where it is missing, readable by its owner alone; its name is on the disk."""
+def make(path: str) -> bool:
+    """Make the folder where it is missing, readable by its owner alone; its name is on the disk.
+    Whether it was missing."""
     try:
         made = []
         at = os.path.abspath(path)
@@ -71,6 +72,7 @@ def make(path: str) -> None:
         os.makedirs(path, mode=0o700, exist_ok=True)
         for folder in made:
             sync_folder(os.path.dirname(folder))
+        return bool(made)
     except OSError as error:
         raise _told(error, path, 0) from error
 

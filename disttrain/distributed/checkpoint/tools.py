@@ -173,7 +173,8 @@ def whole(about: Manifest, files: Files, name: str) -> Tensor:
     out = np.empty(tuple(told.size), kind)
     for chunk in told.chunks:
         at, size = tuple(chunk.offsets), tuple(chunk.sizes)
-        part = wrap(out[tuple(slice(a, a + n) for a, n in zip(at, size))])
+        box: tuple[Any, ...] = (..., *(slice(a, a + n) for a, n in zip(at, size)))  # also of 0-d
+        part = wrap(out[box])
         place = about.metadata.storage_data[MetadataIndex(name, chunk.offsets)]
         files.fill(part, place, name, kind, size, ((0,) * len(size), size))
     return wrap(out)
@@ -272,6 +273,17 @@ def _apart(source: str, target: str) -> None:
         raise ConfigError(f"{target} holds a checkpoint already; name another folder")
     if os.path.realpath(source) == os.path.realpath(target):
         raise ConfigError(f"{target} is the source itself; name another folder")
+
+
+def remove(path: str) -> None:
+    """Remove a checkpoint: first it is none any more, then its files go; the folder, too, if
+    nothing else is in it."""
+    names = list(read_manifest(path).files)
+    for name in (folder.MANIFEST, *names):
+        os.unlink(os.path.join(path, name))
+    folder.collect(path, folder.leftovers(path, ()))
+    if not os.listdir(path):
+        os.rmdir(path)
 
 
 def collect(path: str, dry: bool = False) -> list[tuple[str, int]]:

@@ -4,6 +4,7 @@ from .flat_param import FlatParameter
 from .fully_shard import fully_shard
 from .module import FSDPModule, UnshardHandle, register_fsdp_forward_method
 from .precision import CPUOffloadPolicy, DiskOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
+from .report import MemoryReport, UnitMemory, memory_report
 from .settings import (
     BackwardPrefetch,
     CPUOffload,

@@ -16,8 +16,8 @@ from .invariant import ShardedRun
 from .members import Choices, Member, Sharding
 from .module import SLOT, FSDPModule, Place
 from .params import is_sharded
-from .precision import MixedPrecisionPolicy, OffloadPolicy
-from .unit import Unit
+from .precision import DiskOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
+from .unit import TAKEN, Unit
 
 _WORLD = "distributed.fsdp"
 
@@ -53,6 +53,8 @@ def fully_shard(
     ignored = set() if ignored_params is None else set(ignored_params)
     members = _members(modules, ignored, shard_placement_fn)
     choices = Choices(reshard_after_forward=reshard_after_forward)
+    if isinstance(offload_policy, DiskOffloadPolicy):
+        choices.folder = offload_policy.folder
     unit = Unit(modules, members, sharding, mp_policy or MixedPrecisionPolicy(), choices)
     for m in modules:
         m.__dict__[SLOT] = Place(unit, m)
@@ -140,6 +142,8 @@ def _members(modules: list[Any], ignored: set, placement: Callable | None) -> li
                 if is_sharded(p):
                     continue
                 path = ".".join(x for x in (str(k) if k else "", prefix, name) if x)
+                if TAKEN in p.__dict__:
+                    raise ConfigError(_shared(path, p.__dict__[TAKEN]))
                 member = known.setdefault(id(p), Member(path, [], p))
                 if (m, name) not in member.places:
                     member.places.append((m, name))
@@ -148,6 +152,14 @@ def _members(modules: list[Any], ignored: set, placement: Callable | None) -> li
         for member in members:
             member.dim = _dim(member, placement(member.sharded))
     return members
+
+
+def _shared(path: str, other: str) -> str:
+    return (
+        f"fully_shard: parameter {path!r} is the same as parameter {other}, which an earlier call "
+        "has sharded; parameters that are shared must be in one unit: give both modules to one "
+        "call (a list), or leave both to the call on the module that holds them"
+    )
 
 
 def _dim(member: Member, chosen: Any) -> int:

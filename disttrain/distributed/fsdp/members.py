@@ -67,5 +67,6 @@ class Choices:
     force_sum: bool = False
     unshard_in_backward: bool = True
     all_reduce_hook: Any = None
+    folder: str | None = None  # where files hold the shards
     forward_prefetch: list[Any] = field(default_factory=list)
     backward_prefetch: list[Any] | None = None

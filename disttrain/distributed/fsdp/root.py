@@ -90,6 +90,7 @@ class Root:
     def __init__(self, units: list[Unit]) -> None:
         self.units = units
         self.turns = Turns([w for unit in units for w in unit.shared()])
+        self._gathers = any(len(unit.shared()) < len(unit.weights) for unit in units)
         self.pool = Pool()
         if all(unit.sharding.replicas is None for unit in units):
             self.pool.land = self._land
@@ -174,14 +175,22 @@ class Root:
             unit.unshard()
             unit.show()  # an activation checkpoint inside runs forward again
         walk.mark(Marker(call))
-        self._prefetch(unit)
+        self._prefetch(call)
 
-    def _prefetch(self, unit: Unit) -> None:
+    def _prefetch(self, call: Call) -> None:
+        unit = call.unit
         others = unit.choices.backward_prefetch
         if others is None:
-            return
+            others = self._before(call) if self._gathers else []
         for other in others:
-            other.unshard(async_op=True)
+            if other.choices.unshard_in_backward:
+                other.unshard(async_op=True)
+
+    @staticmethod
+    def _before(call: Call) -> list[Unit]:
+        """The unit whose call ended before ``call`` did: backward comes to it next."""
+        ends = [c for c in call.pass_.calls if 0 < c.end < call.end]
+        return [max(ends, key=lambda c: c.end).unit] if ends else []
 
     def leave(self, call: Call) -> None:
         """All that was recorded since the beginning of ``call`` has run."""
@@ -200,6 +209,7 @@ class Root:
             call = calls.pop()
             if call.unit.sharding.world > 1 and call.unit.choices.unshard_in_backward:
                 call.unit.unshard()
+            self._prefetch(call)
             self._after(call)
 
     def _after(self, call: Call) -> None:

@@ -29,6 +29,8 @@ from .precision import MixedPrecisionPolicy, numpy_type
 from .shared_weights import SharedWeights, Turns, is_plain
 from .weights import GatheredWeights, Weights
 
+TAKEN = "_fsdp_taken"  # a mark on parameters that were replaced by shards: whose they are
+
 
 class State(Enum):
     """Where a unit's full weights are."""
@@ -90,9 +92,11 @@ class Unit:
     ) -> Weights:
         blocks = Blocks(self.sharding.group, self.modules[0]._get_name(), (0,))
         plain = all(is_plain(m, kind, used) for m in members)
-        if plain and self.sharding.group.transport.shares:
+        if plain and self.sharding.group.transport.shares and self.choices.folder is None:
             return SharedWeights(members, layout, self.sharding, kind, blocks)
-        return GatheredWeights(members, layout, self.sharding, (kind, used), blocks)
+        weights = GatheredWeights(members, layout, self.sharding, (kind, used), blocks)
+        weights.folder = self.choices.folder
+        return weights
 
     def used_type(self, kind: np.dtype) -> np.dtype:
         """The type in which weights of type ``kind`` are gathered."""
@@ -106,6 +110,7 @@ class Unit:
         if original.requires_grad:
             self._train(m)
         del m.full.array
+        original.__dict__[TAKEN] = f"{m.name!r} of {self.modules[0]._get_name()}"
         for module, name in m.places:
             module._parameters[name] = m.sharded
 
@@ -183,8 +188,7 @@ class Unit:
             self.turns.end()
         self.turns.regain()
         self.pool, self.turns = pool, root.turns
-        self._plan_gradients()
-        for g in self._current[0]:
+        for g in self.gradients():
             pool.reserve(g.size() * g.kind.itemsize)
         if self.held:
             self.turns.begin()
@@ -270,12 +274,17 @@ class Unit:
             where |= {m: (g, i) for i, m in enumerate(members)}
         return tuple(made), where
 
+    def gradients(self) -> tuple[Gradients, ...]:
+        """The gradients of the members that are trained now, by the type of their reduction."""
+        self._plan_gradients()
+        return self._current[0]
+
     def reduce(self) -> list[Gradients]:
         """Begin to reduce the gradients; ``land()`` of what this gives adds them to ``.grad``."""
-        self._plan_gradients()
-        for g in self._current[0]:
+        found = list(self.gradients())
+        for g in found:
             g.launch()
-        return list(self._current[0])
+        return found
 
     def discard_gradients(self) -> None:
         for made, _ in self._gradients.values():

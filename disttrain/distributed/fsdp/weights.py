@@ -7,6 +7,9 @@ by the group into memory of this rank and dropped afterwards. It needs nothing o
 
 from __future__ import annotations
 
+import mmap
+import os
+import tempfile
 from typing import Any
 
 import numpy as np
@@ -24,6 +27,16 @@ def read_only(full: np.ndarray) -> np.ndarray:
     """``full`` as it cannot be written to, nor made so that it can."""
     seen = full.reshape(-1).view(np.uint8).data.toreadonly()
     return np.asarray(seen).view(full.dtype).reshape(full.shape)
+
+
+def on_disk(folder: str, numel: int, kind: np.dtype) -> np.ndarray:
+    """Zeros in a file in ``folder`` that nobody else can open, and that is gone with the array. A
+    full disk raises ``OSError`` here."""
+    nbytes = max(numel * kind.itemsize, 1)
+    with tempfile.TemporaryFile(dir=folder, prefix="shards-") as file:
+        os.posix_fallocate(file.fileno(), 0, nbytes)
+        mapped = mmap.mmap(file.fileno(), nbytes)
+    return np.frombuffer(mapped, kind, numel)
 
 
 class Weights:
@@ -112,9 +125,13 @@ class GatheredWeights(Weights):
     """Shards in one block of this rank's memory, gathered into more of it."""
 
     _landing: tuple | None = None
+    folder: str | None = None  # the shards lie in a file there
 
     def _allocate(self) -> None:
-        self.flat = np.zeros(self.layout.numel, self.kind)
+        if self.folder is None:
+            self.flat = np.zeros(self.layout.numel, self.kind)
+        else:
+            self.flat = on_disk(self.folder, self.layout.numel, self.kind)
         rank = self.sharding.rank
         self.shards = [shard_of(self.flat, m.layout, rank) for m in self.members]
 

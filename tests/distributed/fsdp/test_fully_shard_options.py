@@ -4,6 +4,7 @@ becomes of steps that break off."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,14 @@ from disttrain import distributed as dist
 from disttrain.comm.shm import ShmTransport
 from disttrain.core.dtypes import bfloat16, float32
 from disttrain.core.random import manual_seed
-from disttrain.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from disttrain.distributed.fsdp import (
+    DiskOffloadPolicy,
+    MixedPrecisionPolicy,
+    fully_shard,
+    memory_report,
+)
 from disttrain.distributed.tensor import Replicate, Shard, init_device_mesh
-from disttrain.errors import LaunchError, ShapeError
+from disttrain.errors import ConfigError, LaunchError, ShapeError
 
 ROWS = 12
 
@@ -314,3 +320,40 @@ def test_ranks_that_run_other_units_are_told() -> None:
 
     with pytest.raises(LaunchError, match="unit"):
         on_ranks(2, body)
+
+
+def test_shards_on_disk_train_alike_and_leave_no_file(tmp_path: Path) -> None:
+    def body(rank: int) -> list[np.ndarray]:
+        m = shard(network().double(), offload_policy=DiskOffloadPolicy(str(tmp_path)))
+        assert not list(tmp_path.iterdir())
+        return values(train(m, data()[rank::2]))
+
+    assert_trained(on_ranks(2, body))
+
+
+def test_parameters_shared_between_units_are_refused_by_name() -> None:
+    def body(rank: int) -> str:
+        m = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+        m[1].weight = m[0].weight
+        fully_shard(m[0])
+        with pytest.raises(ConfigError) as error:
+            fully_shard(m)
+        return str(error.value)
+
+    assert "'1.weight' is the same as parameter 'weight' of Linear" in on_ranks(2, body)[0]
+
+
+def test_the_memory_report_counts_shards_and_gradients() -> None:
+    def body(rank: int) -> tuple:
+        m = shard(network())
+        m[0].bias.requires_grad_(False)
+        report = memory_report(m)
+        return [(u.name, u.parameters, u.shards, u.gradients, u.full) for u in report.units], str(
+            report
+        )
+
+    units, text = on_ranks(2, body)[0]
+    assert units[0] == ("", 0, 0, 0, 0)
+    assert units[1] == ("0", 56, 112, 96, 0)
+    assert "(root)" in text
+    assert "56" in text

@@ -13,7 +13,8 @@
       |    `- UninitializedError (ValueError)       a parameter that has no shape yet
       |- StateDictError (RuntimeError)              a state dict that does not fit its module
       |- ConfigError (ValueError)                   a wrong setting, key or argument of a component
-      |    `- MissingSetting (KeyError)             a setting that must be there and is not
+      |    |- MissingSetting (KeyError)             a setting that must be there and is not
+      |    `- GroupError (AssertionError)           a process group that is not there
       |- SerializationError (RuntimeError, ValueError) a file that is not what it should be
       |    `- WriteError (OSError)                  a file that could not be written
       |- WorkerFailed (RuntimeError)                a worker process of a DataLoader died
@@ -89,6 +90,10 @@ class StateDictError(DisttrainError, RuntimeError):
 
 class ConfigError(DisttrainError, ValueError):
     """A setting, key or argument with no meaning."""
+
+
+class GroupError(ConfigError, AssertionError):
+    """A process group was to be left that is not there."""
 
 
 class MissingSetting(ConfigError, KeyError):

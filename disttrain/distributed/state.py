@@ -16,7 +16,7 @@ from ..comm.sim import SimWaiter
 from ..comm.store import PrefixStore
 from ..comm.worker_env import WorkerEnv, read_worker_env
 from ..comm.world import SLOT
-from ..errors import CommError, ConfigError, StoreError
+from ..errors import CommError, ConfigError, GroupError, StoreError
 from .stores import store_for
 
 BACKENDS = ("shm", "gloo", "cpu:shm", "cpu:gloo", "sim")
@@ -197,7 +197,7 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
         _close_all([*_leave_companions(state, group), group])
         return
     if state.world is None:
-        raise ConfigError("destroy_process_group: there is no default group to leave")
+        raise GroupError("destroy_process_group: there is no default group to leave")
     groups = [*_leave_companions(state, None), *state.groups, state.world]
     made, state.world, state.groups = state.made, None, []
     state.store = state.made = None

@@ -377,3 +377,8 @@ def test_groups_whose_members_disagree_are_refused_on_every_rank() -> None:
 
     for text in dist.simulate(body, 3).results:
         assert "rank 0 gave the ranks [0, 1], but its member 1 gave [1]" in text
+
+
+def test_leaving_without_a_group_is_an_assertion_as_programs_expect() -> None:
+    with pytest.raises(AssertionError, match="no default group to leave"):
+        dist.destroy_process_group()

@@ -5,6 +5,7 @@ import copy
 import pytest
 
 import disttrain as dt
+from disttrain.errors import ShapeError
 
 
 def example():
@@ -66,3 +67,10 @@ def test_zeros_may_be_sparse():
     x = dt.zeros(2, 3, layout="sparse_coo")
     assert x.is_sparse and x._nnz() == 0 and x.to_dense().tolist() == [[0.0] * 3] * 2
     assert x.dtype is dt.float32
+
+
+def test_a_size_alone_gives_zeros():
+    zeros = dt.sparse_coo_tensor(size=(2, 3))
+    assert zeros.is_sparse and zeros.to_dense().tolist() == [[0.0] * 3] * 2
+    with pytest.raises(ShapeError, match="or a size alone"):
+        dt.sparse_coo_tensor([[0]], size=(2,))

@@ -146,8 +146,8 @@ def _sparse(
 
 
 def sparse_coo_tensor(
-    indices: Any,
-    values: Any,
+    indices: Any = None,
+    values: Any = None,
     size: Any = None,
     *,
     dtype: Any = None,
@@ -157,7 +157,15 @@ def sparse_coo_tensor(
     is_coalesced: bool | None = None,
 ) -> SparseTensor:
     """A tensor with ``values`` (count, ...) at ``indices`` (sparse dimensions, count), zeros
-    elsewhere. ``size`` None: as large as the indices need. Not differentiable."""
+    elsewhere. ``size`` None: as large as the indices need; given alone: zeros. Not
+    differentiable."""
+    if indices is None or values is None:
+        if size is None or indices is not values:
+            raise ShapeError(
+                "sparse_coo_tensor: needed are indices and values, or a size alone, which gives "
+                "zeros"
+            )
+        return no_places(tuple(int(n) for n in size), dtype)
     places = _array(indices).astype(np.int64)
     numbers = _array(values)
     numbers = numbers if dtype is None else numbers.astype(dtypes.as_dtype(dtype).np)

@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from ... import ops
 from ...comm.group import ProcessGroup
 from ...comm.reduce_ops import ReduceOp
-from ...core.tensor import Tensor, wrap
+from ...core.tensor import Tensor
 from ...errors import CommError, PeerFailed
 from .. import objects
 from .actions import Action, Kind, Plan
@@ -139,7 +140,7 @@ class Run:
         loss = self.losses[a.micro]
         if loss.numel() != 1 or not loss.requires_grad:
             loss.backward()  # says what is wrong with it
-        return (wrap(np.full(loss.shape, self.batch.scale, loss.dtype.np)),)
+        return (ops.full_like(loss, self.batch.scale, requires_grad=False),)
 
     def _gives_back(self, a: Action, grads: tuple) -> None:
         if not self.stages[a.stage].is_first:

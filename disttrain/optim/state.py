@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..context import thread
-from ..core import HookHandle, Tensor, wrap
+from ..core import HookHandle, Tensor, dtypes, wrap
 from ..errors import ConfigError
 from .groups import Groups
 
@@ -168,9 +168,12 @@ class State(Groups):
 def _copied(value: Any, p: Tensor, keep: bool = False) -> Any:
     """A copy; tensors in it get the type of ``p`` unless they ``keep`` theirs."""
     if isinstance(value, (Tensor, np.ndarray)):
-        array = value.array if isinstance(value, Tensor) else value
+        array: Any = value.array if isinstance(value, Tensor) else value
         kind = p.meta()[1]
-        return wrap(np.array(array, array.dtype if keep or kind.kind not in "fcV" else kind))
+        kind = array.dtype if keep or kind.kind not in "fcV" else kind
+        if isinstance(array, np.ndarray):
+            return wrap(np.array(array, kind))
+        return wrap(array).to(dtypes.of(kind), copy=True)  # type: ignore[attr-defined]
     if isinstance(value, dict):
         return {k: _copied(v, p) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

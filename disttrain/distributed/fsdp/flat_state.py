@@ -219,7 +219,7 @@ def load(fsdp: Any, state: Any, prefix: str, metadata: dict, strict: bool, *repo
         state.pop(local, None)
         for m in unit.members:
             for path in _paths(fsdp, m):
-                state[inner + path] = m.sharded
+                state[inner + clean_tensor_name(path)] = m.sharded
     else:
         state[local] = w.param
 

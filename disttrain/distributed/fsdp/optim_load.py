@@ -31,19 +31,24 @@ def to_load(
     *,
     group: Any = None,
     from_rank0: bool = False,
+    slots: list[Slot] | None = None,
+    fit: Any = None,
 ) -> dict[str, Any]:
     """The part of ``state_dict`` that this rank's optimizer takes, with parameters as numbers. A
-    collective where values are sharded, or ``from_rank0``."""
-    group = group_or_default(group)
+    collective where values are sharded, or ``from_rank0``. ``slots``: what the model trains, under
+    names of one's own; with ``fit(value, param)`` other state is made to lie as its parameter does,
+    and the groups are given by names, too."""
+    if from_rank0:
+        group = group_or_default(group)
     source = _Source(state_dict, group, from_rank0)
-    slots = slots_of(model)
+    slots = slots_of(model) if slots is None else slots
     by_name = {n: s for s in slots for n in s.names}
     mine: dict[str, dict[str, Any]] = {}
     for name, key in source.entries():
         slot = by_name.get(name)
         value = source.value(name, key)
         if slot is not None:
-            mine.setdefault(slot.name, {})[key] = _own(slot, value)
+            mine.setdefault(slot.name, {})[key] = _own(slot, value, fit)
     for name in source.names():
         if name in by_name:
             mine.setdefault(by_name[name].name, {})
@@ -57,7 +62,8 @@ def to_load(
         if name not in by_name:
             state[name] = source.state[name]
     groups = _numbered_groups(source.groups, by_name, numbers)
-    return {"state": state, "param_groups": groups}
+    out = {"state": state, "param_groups": groups}
+    return out if fit is None else {**out, "named_groups": source.groups}
 
 
 class _Source:
@@ -113,12 +119,12 @@ def _outline(given: dict[str, Any]) -> dict[str, Any]:
     return {"state": state, "param_groups": given["param_groups"]}
 
 
-def _own(slot: Slot, value: Any) -> Any:
+def _own(slot: Slot, value: Any, fit: Any) -> Any:
     """This rank's part of a value: a vector where it has one element per element."""
-    if slot.unit is None or not isinstance(value, Tensor) or value.ndim == 0:
+    if not isinstance(value, Tensor) or value.ndim == 0 or tuple(value.shape) != slot.shape:
         return value
-    if tuple(value.shape) != slot.shape:
-        return value
+    if slot.unit is None:
+        return value if fit is None else fit(value, slot.param)
     return slot.cut(as_local(value)).copy()
 
 

@@ -29,15 +29,18 @@ def save(
     rank0_only: bool = False,
     sharded: bool = False,
     state_dict: dict[str, Any] | None = None,
+    slots: list[Slot] | None = None,
 ) -> dict[str, Any]:
     """``optim.state_dict()`` (or the ``state_dict`` given instead) by parameter names.
 
     Values that have one element per element of a parameter are whole, in its shape, or with
-    ``sharded`` sharded tensors. With ``rank0_only`` other ranks get an empty dict. A collective.
+    ``sharded`` sharded tensors. With ``rank0_only`` other ranks get an empty dict. ``slots``: what
+    the model trains, under names of one's own. A collective.
     """
     own = optim.state_dict() if state_dict is None else state_dict
-    group = group_or_default(group)
-    slots = slots_of(model)
+    slots = slots_of(model) if slots is None else slots
+    if rank0_only or any(s.unit is not None for s in slots):
+        group = group_or_default(group)
     numbers = numbered(trained(optim, optim_input, model))
     local = {s.name: _state_of(s, own, numbers) for s in slots}
     everyone = _exchange(slots, local, group)
@@ -62,6 +65,8 @@ def _state_of(slot: Slot, own: dict[str, Any], numbers: dict[int, int]) -> dict[
 
 def _exchange(slots: list[Slot], local: dict[str, Any], group: Any) -> list[dict[str, Any]]:
     """By global rank: which state every rank has, by slot; values where they are no tensors."""
+    if group is None:
+        return []
     mine = {
         s.name: {k: _told(s, v) for k, v in local[s.name].items()}
         for s in slots

@@ -15,6 +15,7 @@ import numpy as np
 
 from ...core import Tensor
 from .flat import views
+from .flat_param import FLAT_PARAM
 from .flat_unit import FlatUnit
 from .module import SLOT
 from .names import clean_tensor_name
@@ -71,7 +72,8 @@ def slots_of(model: Any) -> list[Slot]:
         place = m.__dict__.get(SLOT)
         if place is not None and isinstance(place.unit, FlatUnit):
             for i, member in enumerate(place.unit.members):
-                units[id(member.full)] = units[id(member.sharded)] = (place.unit, i)
+                shown = member.sharded if place.unit.use_orig else member.full
+                units[id(shown)] = (place.unit, i)
     names: dict[Any, list[str]] = {}
     for path, name, p in _members(model):
         if p is None:
@@ -106,7 +108,8 @@ def _members(model: Any) -> Iterable[tuple[str, str, Any]]:
             flat |= place.unit.orders
     for path, module in model.named_modules(remove_duplicate=False):
         for name in flat.get(module, tuple(module._parameters)):
-            yield path, name, module.__dict__.get(name, module._parameters.get(name))
+            if name != FLAT_PARAM:
+                yield path, name, module.__dict__.get(name, module._parameters.get(name))
 
 
 def trained(optim: Any, optim_input: Any, model: Any) -> list[list[Any]]:

@@ -116,6 +116,7 @@ def _distributed() -> dict[str, Shim]:
         "torch.multiprocessing": spawn.module(),
         **sharding.fsdp_modules(),
         **sharding.mesh_modules(),
+        **sharding.checkpoint_modules(),
         **strategies.modules(),
     }
 

@@ -105,3 +105,23 @@ def mesh_modules() -> dict[str, Shim]:
         f"{here}.{name}": Same(f"{here}.{name}", f"{ours}.{source}")
         for name, source in sources.items()
     }
+
+
+def checkpoint_modules() -> dict[str, Shim]:
+    """Sharded checkpoints, and the names of state under any parallelism."""
+    here, ours = "torch.distributed", "disttrain.distributed.checkpoint"
+    sources = {
+        "checkpoint": "",
+        "_state_dict_utils": ".state_dict_values",
+        **{
+            f"checkpoint.{name}": f".{name}"
+            for name in (
+                "api default_planner filesystem format_utils hf_storage metadata planner "
+                "state_dict state_dict_loader state_dict_saver stateful storage"
+            ).split()
+        },
+    }
+    return {
+        f"{here}.{name}": Same(f"{here}.{name}", f"{ours}{source}")
+        for name, source in sources.items()
+    }

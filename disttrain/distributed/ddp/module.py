@@ -17,6 +17,7 @@ from ...errors import AutogradError, ConfigError
 from ..invariant.strategy import DEFAULT_COUNT, GlobalDeterminism, VirtualShards, check_mode
 from ..join import Join, Joinable, JoinHook
 from ..state import group_or_default
+from . import in_backward
 from .alike import broadcast_coalesced, check_alike
 from .buckets import ParamMeta, last_first, plan_buckets
 from .caps import BucketCaps
@@ -133,7 +134,10 @@ class DistributedDataParallel(nn.Module, Joinable):
             check_alike(group, metas)
             broadcast_coalesced(group, self._state())
         cast_buffers(self._buffers_to_sync(), numpy_type(types.buffer_dtype))
-        self._start([p for _, p in named], metas, group)
+        params = [p for _, p in named]
+        self._start(params, metas, group)
+        if in_backward.take_over(params):
+            self.register_comm_hook(group, in_backward.hook)
 
     def _sync_wanted(self) -> Callable[[], bool]:
         """Asks this wrapper, without keeping it alive."""

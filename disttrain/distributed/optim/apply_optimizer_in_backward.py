@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...core import Tensor
+from ...errors import ConfigError
 from ...nn import Module
 from ...optim import Optimizer
 
@@ -19,9 +20,17 @@ def _apply_optimizer_in_backward(
     """Give each parameter an optimizer of its own, which steps in the middle of backward when the
     parameter has its gradient; the gradient is dropped then. Several may be given to one.
 
+    Wrapped in DDP afterwards, parameters are stepped when their gradients are averaged.
+
     ``register_hook=False``: only note the optimizers, for somebody else to step them (a
     communication hook, once the gradient is reduced)."""
     for p in params:
+        if getattr(p._node, "store", None) is not None:
+            raise ConfigError(
+                "_apply_optimizer_in_backward: a parameter is given whose gradients are reduced "
+                "over ranks already, and would be stepped before that; call it before the module "
+                "is wrapped"
+            )
         known = getattr(p, "_in_backward_optimizers", None)
         if known is None:
             p._in_backward_optimizers = known = []  # type: ignore[attr-defined]

@@ -11,6 +11,7 @@ import warnings
 from typing import Any
 
 from ...comm.group import ProcessGroup
+from ...core import no_grad
 from ...errors import ConfigError
 from ..state import group_or_default, is_initialized
 from .background import wait_for_pending
@@ -103,6 +104,7 @@ def read(
     plan = together.planned("load: plan", local, central)
 
     def body() -> None:
-        reader.read_data(planner.finish_plan(plan), planner).wait()
+        with no_grad():
+            reader.read_data(planner.finish_plan(plan), planner).wait()
 
     together.each("load: read", body)

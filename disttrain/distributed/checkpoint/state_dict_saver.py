@@ -164,9 +164,7 @@ class _Save:
             return self.writer.write_data(self.planner.finish_plan(plan), self.planner).wait()
 
         results = together.each("write", body)
-        together.one("commit", lambda: self._finish(results))
-        assert self.metadata is not None or not together.is_coordinator
-        return self.metadata or together_metadata(results)
+        return together.one("commit", lambda: self._finish(results))
 
     def _local(self) -> SavePlan:
         lead = self.together.is_coordinator
@@ -182,9 +180,10 @@ class _Save:
         shared, self.metadata = self.planner.create_global_plan(plans)
         return self.writer.prepare_global_plan(shared)
 
-    def _finish(self, results: list[Any]) -> None:
+    def _finish(self, results: list[Any]) -> Metadata:
         assert self.metadata is not None
         self.writer.finish(metadata=self.metadata, results=results)
+        return self.metadata
 
     def give_up(self, error: CommError) -> None:
         """The group is broken. Only who knows that nobody will commit may remove anything: the
@@ -195,8 +194,3 @@ class _Save:
         lead = None if group is None else group.ranks[self.together.coordinator]
         if self.together.is_coordinator or (isinstance(error, PeerFailed) and error.rank == lead):
             self.writer.abandon(everything=True)
-
-
-def together_metadata(results: list[Any]) -> Metadata:
-    """What ranks other than the coordinator are told: which values were written, and where."""
-    return Metadata({}, storage_data={r.index: r.storage_data for rank in results for r in rank})

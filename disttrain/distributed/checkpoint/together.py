@@ -16,7 +16,7 @@ from ... import errors
 from ...comm.group import ProcessGroup
 from .. import objects
 from .api import CheckpointException
-from .wire import from_data, to_data
+from .wire import dump, parse
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -33,40 +33,52 @@ class Together:
         self.is_coordinator = self.rank == coordinator_rank
 
     def each(self, step: str, work: Callable[[], Any]) -> list[Any]:
-        """Every rank does ``work``; the results of all, on all."""
+        """Every rank does ``work``; the coordinator gets the results of all, the others none."""
         mine, error = _attempt(work)
         if self.group is None:
             if error is not None:
                 raise _failure(step, {0: error}) from error
             return [mine]
-        sent = _told(error) if error is not None else ["done", to_data(mine)]
+        sent = _told(error) if error is not None else ["done", dump(mine)]
         got = objects.all_gather(self.group, sent)
         failed = {r: _heard(g) for r, g in enumerate(got) if g[0] == "failed"}
         if failed:
             if error is not None:
                 failed[self.rank] = error
             raise _failure(step, failed) from error
-        return [from_data(g[1]) for g in got]
+        return [parse(g[1]) for g in got] if self.is_coordinator else []
 
     def one(self, step: str, work: Callable[[], Any]) -> Any:
         """The coordinator does ``work``; its result, on all."""
-        mine, error = _attempt(work) if self.is_coordinator else (None, None)
-        if self.group is None:
-            if error is not None:
-                raise _failure(step, {0: error}) from error
-            return mine
-        sent = _told(error) if error is not None else ["done", to_data(mine)]
-        got = objects.broadcast(self.group, sent, self.coordinator)
-        if got[0] == "failed":
-            raise _failure(step, {self.coordinator: error or _heard(got)}) from error
-        return mine if self.is_coordinator else from_data(got[1])
+        mine, error = self._lead(work)
+        got = self._exchanged(step, error, lambda: dump(mine))
+        return mine if self.is_coordinator else parse(got)
 
     def planned(
         self, step: str, local: Callable[[], T], central: Callable[[list[T]], list[S]]
     ) -> S:
         """Every rank does ``local``; the coordinator makes of all results one for each rank."""
         parts = self.each(step, local)
-        return self.one(step, lambda: central(parts))[self.rank]
+        plans, error = self._lead(lambda: central(parts))
+        got = self._exchanged(step, error, lambda: [dump(plan) for plan in plans])
+        return plans[self.rank] if self.is_coordinator else parse(got[self.rank])
+
+    def _lead(self, work: Callable[[], Any]) -> tuple[Any, Exception | None]:
+        return _attempt(work) if self.is_coordinator else (None, None)
+
+    def _exchanged(self, step: str, error: Exception | None, sent: Callable[[], Any]) -> Any:
+        """What the coordinator sends, on the others; its error, on all."""
+        if self.group is None:
+            if error is not None:
+                raise _failure(step, {0: error}) from error
+            return None
+        mine = None
+        if self.is_coordinator:
+            mine = _told(error) if error is not None else ["done", sent()]
+        got = objects.broadcast(self.group, mine, self.coordinator)
+        if got[0] == "failed":
+            raise _failure(step, {self.coordinator: error or _heard(got)}) from error
+        return got[1]
 
 
 def _attempt(work: Callable[[], Any]) -> tuple[Any, Exception | None]:

@@ -21,7 +21,7 @@ from .parameter import empty, is_lazy, replace_data
 def _emptied(t: Tensor, device: Any) -> Tensor:
     """New memory without values, that lies as ``t`` does."""
     array = t.array
-    if isinstance(array, ArrayKind):
+    if isinstance(array, ArrayKind) and array.places_others:
         meta = usable(device).type == "meta"
         return wrap(array.similar(np.empty, array.shape, array.dtype, meta))
     return empty(array.shape, t.dtype, device)

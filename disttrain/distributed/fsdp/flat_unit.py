@@ -159,6 +159,8 @@ class FlatUnit(Unit):
     # -- gradients -----------------------------------------------------------------------------
 
     def _make_gradients(self, trained: tuple) -> tuple:
+        if not self.weights:
+            return (), {}
         w = self.weights[0]
         kind = numpy_type(self.policy.reduce_dtype) or w.kind
         label = (self.index, len(self._gradients), 0)

@@ -19,7 +19,19 @@ import disttrain as dt
 from ...core import dtypes
 from ...core.tensor import Size
 from ...errors import ConfigError
-from . import amp, facade, gradients, legacy, saving, sharding, spawn, strategies, testing, training
+from . import (
+    amp,
+    facade,
+    gradients,
+    legacy,
+    reducers,
+    saving,
+    sharding,
+    spawn,
+    strategies,
+    testing,
+    training,
+)
 from .shim import ROOT, Shim, publish
 
 VERSION = "2.13.0+disttrain"
@@ -106,7 +118,9 @@ def _distributed() -> dict[str, Shim]:
     elastic = "torch.distributed.elastic"
     errors = f"{elastic}.multiprocessing.errors"
     return {
-        "torch.distributed": Shim("torch.distributed").take(dt.distributed),
+        "torch.distributed": Shim("torch.distributed")
+        .take(dt.distributed)
+        .give(**reducers.C10D_NAMES),
         "torch.distributed.distributed_c10d": Shim("torch.distributed.distributed_c10d")
         .take(dt.distributed)
         .give(_get_default_group=lambda: dt.distributed.group.WORLD),

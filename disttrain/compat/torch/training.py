@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import disttrain as dt
 
 from ...nn import hooks
-from . import parallel
+from . import parallel, reducers
 from .shim import Shim
 
 
@@ -78,7 +78,7 @@ def nn_modules() -> dict[str, Shim]:
             _is_namedtuple=lambda obj: isinstance(obj, tuple) and hasattr(obj, "_fields")
         ),
         "torch.nn.parallel.distributed": Shim("torch.nn.parallel.distributed").give(
-            **parallel_names
+            **parallel_names, **reducers.NAMES
         ),
     }  # fmt: skip
 

@@ -1,0 +1,85 @@
+"""DDP's inner parts under the names by which programs build wrappers of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import disttrain as dt
+
+from ...distributed.ddp.alike import broadcast_coalesced
+from ...distributed.ddp.buckets import ParamMeta
+from ...distributed.ddp.caps import DEFAULT_CAP_MB, FIRST_CAP_MB, MIB, BucketCaps
+from ...distributed.ddp.messages import Messages
+from ...distributed.ddp.mixed import MixedPrecision
+from ...distributed.ddp.reducer import Reducer as Inner
+from ...distributed.ddp.reducer import Settings
+from ...errors import DTypeError
+
+NAMES = {
+    "_BucketCapacityConfig": BucketCaps,
+    "_MixedPrecision": MixedPrecision,
+    "_DEFAULT_BUCKET_CAP_MB": DEFAULT_CAP_MB,
+    "_MB_TO_BYTES": MIB,
+}
+
+
+class Reducer:
+    """``torch.distributed.Reducer``: averages the gradients of ``params`` in the next backward
+    after ``prepare_for_backward``. ``bucket_indices``: which travel together, of one type each; the
+    order and the sizes of buckets are the project's own."""
+
+    def __init__(
+        self,
+        params: Sequence[Any],
+        bucket_indices: Sequence[Sequence[int]],
+        per_bucket_size_limits: Sequence[int],
+        process_group: Any,
+        expect_sparse_gradients: Sequence[bool] = (),
+        bucket_bytes_cap: int = DEFAULT_CAP_MB * MIB,
+        find_unused_parameters: bool = False,
+        gradient_as_bucket_view: bool = False,
+        param_to_name_mapping: dict[int, str] | None = None,
+        first_bucket_bytes_cap: int = FIRST_CAP_MB * MIB,
+    ) -> None:
+        params = list(params)
+        for indices in bucket_indices:
+            kinds = {params[i].dtype for i in indices}
+            if len(kinds) > 1:
+                raise DTypeError(
+                    f"Reducer: a bucket of parameters of types {sorted(map(str, kinds))} was given;"
+                    " needed are buckets of one type each"
+                )
+        names = param_to_name_mapping or {}
+        metas = [
+            ParamMeta(names.get(i, f"parameter {i}"), tuple(p.shape), p.array.dtype)
+            for i, p in enumerate(params)
+        ]
+        caps = BucketCaps(bucket_bytes_cap, (), first_bucket_bytes_cap)
+        settings = Settings(caps, find_unused_parameters, gradient_as_bucket_view)
+        messages = Messages(dt.nn.Module(), metas, process_group)
+        self._inner = Inner(params, metas, process_group, settings, lambda: True, messages)
+
+    def prepare_for_forward(self) -> None:
+        """A forward comes."""
+        self._inner.rebuild()
+
+    def prepare_for_backward(self, output: Any) -> None:
+        """The backward of ``output`` is averaged."""
+        self._inner.prepare(output)
+
+    def _rebuild_buckets(self) -> bool:
+        return self._inner.rebuild()
+
+
+def _broadcast_coalesced(
+    process_group: Any, tensors: Sequence[Any], buffer_size: int, src: int = 0
+) -> None:
+    broadcast_coalesced(process_group, tensors, buffer_size, src)
+
+
+C10D_NAMES = {
+    "Reducer": Reducer,
+    "_broadcast_coalesced": _broadcast_coalesced,
+    "_DEFAULT_FIRST_BUCKET_BYTES": FIRST_CAP_MB * MIB,
+}

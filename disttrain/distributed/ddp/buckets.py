@@ -7,7 +7,7 @@ communication starts early. Knows no tensor and no group.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,17 +58,22 @@ def plan_buckets(
     order: Sequence[int],
     limits: Sequence[int],
     align: int = ALIGN,
+    alone: Collection[int] = (),
 ) -> tuple[Bucket, ...]:
     """Buckets for gradients that become ready in ``order`` (a permutation of the parameters).
 
     A bucket is closed once it holds its limit (in bytes) or more; the last of ``limits`` holds for
     all that follow. A bucket has one element type. Buckets come in the order in which their last
-    gradient does. Gradients begin at multiples of ``align`` bytes.
+    gradient does. Gradients begin at multiples of ``align`` bytes. Parameters in ``alone`` have
+    buckets of their own.
     """
     open_: dict[np.dtype, list[int]] = {}
     sizes: dict[np.dtype, int] = {}
     closed: list[list[int]] = []
     for i in order:
+        if i in alone:
+            closed.append([i])
+            continue
         kind = params[i].dtype
         open_.setdefault(kind, []).append(i)
         sizes[kind] = sizes.get(kind, 0) + params[i].numel * kind.itemsize

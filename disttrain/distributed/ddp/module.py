@@ -28,6 +28,7 @@ from .mixed import LowPrecision, MixedPrecision, cast_buffers, is_floating, nump
 from .parts import part_of
 from .reducer import Hook, Reducer, Settings
 from .report import logging_data, text
+from .row_sums import candidates
 from .stats import now
 from .stores import SYNCING
 
@@ -155,7 +156,7 @@ class DistributedDataParallel(nn.Module, Joinable):
         )  # fmt: skip
         reducer = Reducer(
             params, metas, group, settings, wanted, Messages(self.module, metas, group),
-            self.static_graph, low,
+            self.static_graph, low, candidates(self.module, params),
         )  # fmt: skip
         self.__dict__["delayed"] = None
         late, trigger = self._late

@@ -12,7 +12,7 @@ where the walk does. Knows no module.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,7 @@ from .housing import Housing
 from .messages import Messages
 from .mixed import LowPrecision, make_cast_store
 from .parts import taking_parts
+from .row_sums import RowSums
 from .rows import JOINED, MISSING, WEIGHTED, Row
 from .scaling import Scaled
 from .stats import Stats, now
@@ -60,9 +61,11 @@ class Reducer(Scaled):
         messages: Messages,
         static: bool = False,
         low: LowPrecision | None = None,
+        by_rows: Collection[int] = (),
     ) -> None:
         """``metas`` have the types in which gradients travel. ``low``: the parameters in mixed
-        precision, whose gradients are not views of the buckets."""
+        precision, whose gradients are not views of the buckets. ``by_rows``: matrices whose gradients may
+        touch few rows."""
         super().__init__(group.size)
         self.params, self.metas = list(params), list(metas)
         self.group, self.settings, self.static = group, settings, static
@@ -77,6 +80,7 @@ class Reducer(Scaled):
         self.steps = 0  # synchronised backwards
         self.accumulated: set[int] = set()  # with gradients of backwards that were not synced
         self.missing: tuple[int, ...] = ()
+        self.by_rows = {i: RowSums(group) for i in by_rows}
         self.drift, self.stats = Drift(self.params, messages), Stats(group.size)
         self.house = Housing(self.params, self.metas, group)
         self.order = last_first(self.metas)
@@ -117,7 +121,10 @@ class Reducer(Scaled):
         if first:
             limits = s.caps.compute_bucket_size_limits(self.static, s.find_unused)[0]
         align = ALIGN if self.hook is None else 1  # hooks see gradients one behind the other
-        self.house.lay_out(plan_buckets(self.metas, order, limits, align), s.find_unused)
+        alone = self.by_rows if self.hook is None else ()
+        plan = plan_buckets(self.metas, order, limits, align, alone)
+        self.house.lay_out(plan, s.find_unused)
+        self.rows_of = {self.house.place[i]: i for i in alone}  # buckets that are one such matrix
         self.sizes = [len(b.slots) for b in self.buckets]
         self._reset()
 
@@ -267,7 +274,19 @@ class Reducer(Scaled):
             if b == last:
                 self._tell()
             if group.size > 1:
-                self.works.append(group.all_reduce(flats[b], async_op=True))
+                self._reduce(b, flats[b])
+
+    def _reduce(self, b: int, flat: np.ndarray) -> None:
+        """Start to sum bucket ``b``, which lies in ``flat``."""
+        if b not in self.rows_of:
+            self.works.append(self.group.all_reduce(flat, async_op=True))
+            return
+        i = self.rows_of[b]
+        numel = self.buckets[b].numel
+        grad = flat[: self.metas[i].numel].reshape(self.metas[i].shape)
+        self.works.append(self.by_rows[i].start(grad))
+        if flat.size > numel:
+            self.works.append(self.group.all_reduce(flat[numel:], async_op=True))
 
     def _ask_hook(self, b: int) -> Any:
         hook, state = self.hook  # type: ignore[misc]
@@ -432,7 +451,7 @@ class Reducer(Scaled):
                 if b == len(house.flats) - 1:
                     house.rows = rows.at(flat[house.buckets[b].numel :])  # type: ignore[union-attr]
                     house.rows.write(Row(JOINED))
-                self.works.append(self.group.all_reduce(flat, async_op=True))
+                self._reduce(b, flat)
             self._wait()
             if self.hook is None:
                 self._listen()

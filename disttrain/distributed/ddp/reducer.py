@@ -64,8 +64,8 @@ class Reducer(Scaled):
         by_rows: Collection[int] = (),
     ) -> None:
         """``metas`` have the types in which gradients travel. ``low``: the parameters in mixed
-        precision, whose gradients are not views of the buckets. ``by_rows``: matrices whose gradients may
-        touch few rows."""
+        precision, whose gradients are not views of the buckets. ``by_rows``: matrices whose
+        gradients may touch few rows."""
         super().__init__(group.size)
         self.params, self.metas = list(params), list(metas)
         self.group, self.settings, self.static = group, settings, static

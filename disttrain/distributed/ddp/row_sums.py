@@ -16,7 +16,7 @@ import numpy as np
 from ... import nn
 from ...core.tensor import Tensor
 
-MIN_BYTES = 256 << 10  # smaller gradients are not worth a second message
+MIN_BYTES = 4 << 20  # smaller gradients are not worth a second message
 LONGEST_PAUSE = 64
 
 
@@ -82,14 +82,16 @@ class RowSums:
             return
         self.length = 0
         self.sent_rows += rows.size
-        values = grad[rows]
+        width = grad.shape[1] * grad.itemsize
+        mine = np.empty(rows.size * (4 + width), np.uint8)
+        mine[: 4 * rows.size] = rows.view(np.uint8)
+        mine[4 * rows.size :] = grad[rows].view(np.uint8).reshape(-1)
         grad[rows] = 0
-        numbers = [np.empty(n, np.int32) for n in counts]
-        parts = [np.empty((n, grad.shape[1]), grad.dtype) for n in counts]
-        self.group.all_gather(numbers, rows)
-        self.group.all_gather(parts, values)
-        for where, part in zip(numbers, parts, strict=True):
-            grad[where] += part
+        theirs = [np.empty(n * (4 + width), np.uint8) for n in counts]
+        self.group.all_gather(theirs, mine)
+        for n, raw in zip(counts, theirs, strict=True):
+            values = raw[4 * n :].view(grad.dtype).reshape(n, grad.shape[1])
+            grad[raw[: 4 * n].view(np.int32)] += values
 
 
 class _Counting:

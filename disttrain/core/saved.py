@@ -52,7 +52,9 @@ class Packed:
 
 
 class PackedNode(Node):
-    """A node whose saved tensors are packed."""
+    """A node whose saved tensors are packed; ``unpacked`` is its class without that."""
+
+    unpacked: type = Node
 
     def watch(self, storage: Any, index: int = 0) -> None:
         """Writes to the result do not matter: what ``unpack`` gives counts."""
@@ -61,7 +63,7 @@ class PackedNode(Node):
         if self.saved is None:
             self.check()
         node = copy.copy(self)
-        node.__class__ = Node  # type: ignore[assignment]
+        node.__class__ = self.unpacked  # type: ignore[assignment]
         node.saved = tuple([_unpacked(v) for v in self.saved])  # type: ignore[union-attr]
         node.versions = tuple([getattr(v, "_version", 0) for v in node.saved])
         if self.out.__class__ is tuple:
@@ -88,6 +90,7 @@ def pack_node(node: Node, result: Any) -> None:
         )
     elif out is not None:
         node.out = Packed(result, None, hooks)
+    node.unpacked = node.__class__  # type: ignore[attr-defined]
     node.__class__ = PackedNode
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.kinds import ArrayKind
 from ...comm.group import ProcessGroup
 from ...core import dtypes
 from ...core.tensor import Tensor, wrap
@@ -107,6 +108,12 @@ class Receiver:
 def _form(value: Any, tensors: list[Tensor]) -> Any:
     """``value`` as plain data, with numbers in place of its tensors, which go to ``tensors``."""
     if isinstance(value, Tensor):
+        if isinstance(value.array, ArrayKind):
+            raise ConfigError(
+                f"pipeline: a stage hands on a {type(value).__name__} of shape "
+                f"{list(value.shape)}; the next one may lie on another mesh: give a plain Tensor "
+                "out (use_local_output=True, or .to_local()), and take it in by input_layouts"
+            )
         tensors.append(value)
         return len(tensors) - 1
     if isinstance(value, dict):

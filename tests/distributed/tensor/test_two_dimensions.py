@@ -3,13 +3,17 @@ one process."""
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
 import disttrain as dt
+import disttrain.distributed.checkpoint as checkpoints
 import disttrain.nn.functional as F
 from disttrain import distributed as dist
 from disttrain import nn
+from disttrain.autograd import checkpoint
 from disttrain.core.random import manual_seed
 from disttrain.distributed import pipelining as pp
 from disttrain.distributed.fsdp import fully_shard
@@ -193,6 +197,40 @@ def test_replicated_shards_beside_tensor_parallelism() -> None:
         return {n: whole(p) for n, p in m.named_parameters()}, losses
 
     assert_equals_one_process(run((2, 2, 2), ("replicas", "shards", "tp"), body))
+
+
+def test_activation_checkpointing_inside() -> None:
+    def body(mesh):
+        m = cut(made(), mesh["tp"])
+        for layer in m.layers:
+            layer.forward = functools.partial(checkpoint, layer.forward, use_reentrant=False)
+            fully_shard(layer, mesh=mesh["dp"])
+        fully_shard(m, mesh=mesh["dp"])
+        losses = train(m, mesh["dp"].get_local_rank(), 2)
+        return {n: whole(p) for n, p in m.named_parameters()}, losses
+
+    assert_equals_one_process(run((2, 2), ("dp", "tp"), body))
+
+
+def test_a_checkpoint_of_both_dimensions_loads_anywhere(tmp_path) -> None:
+    def save(mesh):
+        m = cut(made(), mesh["tp"])
+        fully_shard(m, mesh=mesh["dp"])
+        train(m, mesh["dp"].get_local_rank(), 2, steps=1)
+        checkpoints.save({"model": m.state_dict()}, checkpoint_id=str(tmp_path / "c"))
+        return {n: whole(p) for n, p in m.named_parameters()}
+
+    def load(mesh):
+        m = cut(made(), mesh["tp"])
+        state = {"model": m.state_dict()}
+        checkpoints.load(state, checkpoint_id=str(tmp_path / "c"))
+        return {n: whole(p) for n, p in m.named_parameters()}
+
+    saved = run((2, 2), ("dp", "tp"), save)[0]
+    for shape in ((1, 1), (1, 3)):
+        for loaded in run(shape, ("dp", "tp"), load):
+            for name, p in loaded.items():
+                np.testing.assert_array_equal(p, saved[name])
 
 
 def test_norms_are_those_of_the_whole_model() -> None:

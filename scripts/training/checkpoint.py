@@ -86,6 +86,10 @@ def _blank(about: dict[str, Any], optimizer: Any) -> dict[str, Any]:
     """A state for ``optimizer`` with room for what the checkpoint has: what is of the size of its
     parameter lies as the parameter does."""
     params = [p for group in optimizer.param_groups for p in group["params"]]
+    groups, at = [], 0
+    for group in optimizer.param_groups:
+        numbers = list(range(at, at := at + len(group["params"])))
+        groups.append({**group, "params": numbers})
     state: dict[int, dict[str, Any]] = {}
     for name, told in about.items():
         if name.startswith(f"{_OPTIMIZER}.state."):
@@ -98,7 +102,16 @@ def _blank(about: dict[str, Any], optimizer: Any) -> dict[str, Any]:
                 else:
                     room = dt.zeros(told.size, dtype=kind)
             state.setdefault(int(number), {})[key] = room
-    return {**optimizer.state_dict(), "state": state}
+    return {"param_groups": groups, "state": state}
+
+
+def state_of(optimizer: Any) -> dict[str, Any]:
+    """The optimizer's state for ``save``; one that is spread over ranks is brought to rank 0."""
+    if isinstance(optimizer, dt.distributed.optim.ZeroRedundancyOptimizer):
+        optimizer.consolidate_state_dict(to=0)
+        if dt.distributed.get_rank():
+            return {"param_groups": [], "state": {}}
+    return optimizer.state_dict()
 
 
 def _runs(folder: Path) -> list[Path]:

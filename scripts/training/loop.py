@@ -7,23 +7,28 @@ exactly as the run that was cut short would have.
 
 from __future__ import annotations
 
-import itertools
 import math
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import disttrain as dt
 from disttrain import config, context
 from disttrain.errors import ConfigError
 
 from . import checkpoint
-from .datasets import Task, make_task
+from .datasets import make_task
+from .feeding import Feed
 from .models import make_model, write_text
-from .optimizing import learning_rate_factor, make_optimizer
+from .optimizing import learning_rate_factor
+from .planning import memory_table
 from .reporting import Reporter
 from .settings import Settings
+from .strategies import SHARDED, make_rank_optimizer, wrap
+from .tally import Tally, means
 
 F = dt.nn.functional
 
@@ -43,39 +48,27 @@ class Result:
     run: Path | None
 
 
-@dataclass
-class _Sums:
-    """Sums over samples: of the loss, of right answers, and how many answers there were."""
-
-    loss: float = 0.0
-    right: float = 0.0
-    answers: float = 0.0
-
-    def add(self, loss: float, right: float, answers: float) -> None:
-        self.loss += loss * answers
-        self.right += right
-        self.answers += answers
-
-    def means(self) -> dict[str, float]:
-        count = max(self.answers, 1.0)
-        return {"loss": self.loss / count, "accuracy": self.right / count}
-
-
 class Trainer:
     """One rank's part of a run. ``resume`` is a checkpoint to go on from."""
 
     def __init__(self, settings: Settings, resume: Path | None = None) -> None:
         self.settings = settings
         self.start = context.now()
-        self.ddp = settings.parallel.strategy == "ddp"
-        self.rank = dt.distributed.get_rank() if self.ddp else 0
-        self.world_size = dt.distributed.get_world_size() if self.ddp else 1
+        self.alone = settings.parallel.strategy == "none"
+        self.rank = 0 if self.alone else dt.distributed.get_rank()
+        self.world_size = 1 if self.alone else dt.distributed.get_world_size()
         dt.manual_seed(settings.seed)
         self.task = make_task(settings.data)
         self.model = make_model(settings.model, self.task, settings.data.block_size)
-        self.net = self._wrap()
-        self._make_loaders(self.task)
-        self.optimizer = make_optimizer(settings.optim, self.model.parameters())
+        self.wrapped = wrap(settings.parallel, self.model)
+        self.net, self.shards = self.wrapped.net, self.wrapped.shards
+        size = self.wrapped.data_size
+        self.feed = Feed(settings, self.task, self.wrapped.data_rank, size, self.shards)
+        self.num_steps = self.feed.per_epoch * settings.train.epochs
+        self.copies = self.world_size // size
+        self.optimizer = make_rank_optimizer(
+            settings.parallel, settings.optim, self.model.parameters()
+        )
         self.scheduler = dt.optim.lr_scheduler.LambdaLR(self.optimizer, self._factor)
         self.epoch = self.step = 0
         self.train_loss = self.test_accuracy = math.nan  # of the last epoch that is done
@@ -85,40 +78,10 @@ class Trainer:
 
     # -- setting up --------------------------------------------------------------------------------
 
-    def _wrap(self) -> dt.nn.Module:
-        if not self.ddp:
-            return self.model
-        bucket_mb = self.settings.parallel.bucket_mb
-        return dt.distributed.DistributedDataParallel(self.model, bucket_cap_mb=bucket_mb)
-
-    def _make_loaders(self, task: Task) -> None:
-        data, train = self.settings.data, self.settings.train
-        each, rest = divmod(data.batch_size, self.world_size)
-        if rest or not each:
-            raise ConfigError(
-                f"data.batch_size: {data.batch_size} given for {self.world_size} ranks; "
-                f"a multiple of {self.world_size} is needed (it counts all ranks together)"
-            )
-        if len(task.train) < data.batch_size:
-            raise ConfigError(
-                f"data.batch_size: {data.batch_size} given; the training data has only "
-                f"{len(task.train)} samples. Lower it, or train on fewer ranks"
-            )
-        self.sampler = dt.data.DistributedSampler(
-            task.train, self.world_size, self.rank, seed=self.settings.seed, drop_last=True
-        )
-        workers = data.num_workers
-        self.loader = dt.data.DataLoader(
-            task.train, each, sampler=self.sampler, num_workers=workers, drop_last=True
-        )
-        own = range(self.rank, len(task.test), self.world_size)  # no sample is tested twice
-        self.test_loader = dt.data.DataLoader(dt.data.Subset(task.test, own), max(each, 64))
-        whole = len(task.train) // data.batch_size
-        self.per_epoch = min(whole, train.steps_per_epoch or whole)
-        self.num_steps = self.per_epoch * train.epochs
-
     def _factor(self, step: int) -> float:
-        return learning_rate_factor(self.settings.schedule, step, self.num_steps, self.per_epoch)
+        return learning_rate_factor(
+            self.settings.schedule, step, self.num_steps, self.feed.per_epoch
+        )
 
     def _open_run(self, resume: Path | None) -> Path | None:
         """The folder of this run, on rank 0."""
@@ -140,45 +103,50 @@ class Trainer:
         report = Reporter(settings.log, self.run, total, done, self.step)
         try:
             report.text("config", config.dump(settings))
+            if not self.alone and self.run is not None:
+                report.progress.say(memory_table(settings, self.world_size))
             while self.epoch < settings.train.epochs:
-                trained = self._train_epoch(report).means()
-                self._end_epoch(report, trained, self._test().means())
+                self._end_epoch(report, means(self._train_epoch(report)), means(self._test()))
             self._sample(report)
         finally:
             report.close()
         seconds = context.now() - self.start
         return Result(self.test_accuracy, self.train_loss, self.world_size, seconds, self.run)
 
-    def _train_epoch(self, report: Reporter) -> _Sums:
-        self.sampler.set_epoch(self.epoch)
-        dt.manual_seed((self.settings.seed * 1009 + self.epoch) * 1009 + self.rank)
+    def _train_epoch(self, report: Reporter) -> np.ndarray:
+        seed = (self.settings.seed * 1009 + self.epoch) * 1009 + self.wrapped.data_rank
+        dt.manual_seed(seed)
         self.net.train()
-        whole, window = _Sums(), _Sums()
+        tally, rows = Tally(self.wrapped.data_size, self.copies), self.feed.rows_per_step
+        whole, since, note = np.zeros(3), 0, ""
         report.progress.title(f"epoch {self.epoch + 1}/{self.settings.train.epochs}")
-        note = ""
-        for inputs, targets in itertools.islice(self.loader, self.per_epoch):
-            self._train_step(inputs, targets, whole, window)
-            self.step += 1
+        for batches in self.feed.steps(self.epoch):
+            for number, answer in enumerate(self._train_step(batches)):
+                tally.add(since * rows + self.feed.place(number), *answer)
+            self.step, since = self.step + 1, since + 1
             if self.step % self.settings.log.every == 0:
-                means = self._over_ranks(window).means()
-                window = _Sums()
-                note = f"loss {means['loss']:.4f}  accuracy {means['accuracy']:.3f}"
-                self._log_train(report, means)
+                window, since = tally.together(0, since * rows), 0
+                whole += window
+                values = means(window)
+                note = f"loss {values['loss']:.4f}  accuracy {values['accuracy']:.3f}"
+                self._log_train(report, values)
             report.progress.update(self.settings.data.batch_size, note)
-        return self._over_ranks(whole)
+        return whole + tally.together(0, since * rows)
 
-    def _train_step(self, inputs: Any, targets: Any, *sums: _Sums) -> None:
-        loss, right, answers = self._answer(inputs, targets)
+    def _train_step(self, batches: list) -> list[tuple[float, float, int]]:
+        """One step of the optimizer; the answers to each batch."""
         self.optimizer.zero_grad()
-        loss.backward()
+        found = []
+        for inputs, targets in batches:
+            loss, right, answers = self._answer(inputs, targets)
+            loss.backward()
+            found.append((loss, right, answers))
         clip = self.settings.optim.clip_norm
         if clip is not None:
-            dt.nn.utils.clip_grad_norm_(self.model.parameters(), clip)
+            self.wrapped.clip(clip)
         self.optimizer.step()
         self.scheduler.step()
-        value = loss.item()
-        for each in sums:
-            each.add(value, right, answers)
+        return [(loss.item(), right, answers) for loss, right, answers in found]
 
     def _answer(self, inputs: Any, targets: Any) -> tuple[Any, float, int]:
         """The mean loss of a batch, how many answers were right, and how many there were."""
@@ -187,21 +155,15 @@ class Trainer:
         right = (scores.detach().argmax(-1) == targets).sum().item()
         return F.cross_entropy(scores, targets), right, targets.shape[0]
 
-    def _test(self) -> _Sums:
+    def _test(self) -> np.ndarray:
         self.net.eval()
-        sums = _Sums()
+        tally = Tally(self.wrapped.data_size, self.copies)
         with dt.no_grad():
-            for inputs, targets in self.test_loader:
+            for number, (inputs, targets) in self.feed.tests():
                 loss, right, answers = self._answer(inputs, targets)
-                sums.add(loss.item(), right, answers)
-        return self._over_ranks(sums)
-
-    def _over_ranks(self, sums: _Sums) -> _Sums:
-        if not self.ddp:
-            return sums
-        parts = dt.tensor([sums.loss, sums.right, sums.answers], dtype=dt.float64)
-        dt.distributed.all_reduce(parts)
-        return _Sums(*parts.tolist())
+                if number is not None:
+                    tally.add(number, loss.item(), right, answers)
+        return tally.together(0, self.feed.num_tests)
 
     def _log_train(self, report: Reporter, means: dict[str, float]) -> None:
         if not math.isfinite(means["loss"]):
@@ -232,7 +194,7 @@ class Trainer:
     def _state(self) -> dict[str, Any]:
         return {
             "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
+            "optimizer": checkpoint.state_of(self.optimizer),
             "scheduler": {"last_epoch": self.scheduler.last_epoch},
             "progress": {name: getattr(self, name) for name in _PROGRESS},
             "settings": config.dump(self.settings),
@@ -248,13 +210,18 @@ class Trainer:
         self.scheduler.last_epoch = state["scheduler"]["last_epoch"]
         for name in _PROGRESS:
             setattr(self, name, state["progress"][name])
+        if self.shards is not None:  # the shards' random streams go on with the step
+            begun = {"count": self.shards.count, "seed": self.shards.seed, "step": self.step}
+            self.shards.load_state_dict(begun)
 
     def _sample(self, report: Reporter) -> None:
         log = self.settings.log
-        if self.run is not None and self.task.alphabet and log.sample:
+        together = self.settings.parallel.strategy in SHARDED  # weights are gathered by all ranks
+        if self.task.alphabet and log.sample and (together or self.run is not None):
             text = write_text(self.model, self.task.alphabet, log.sample, self.settings.seed)
-            report.text("sample", text, self.step)
-            report.progress.say(f"--- sample ---\n{text}\n--------------")
+            if self.run is not None:
+                report.text("sample", text, self.step)
+                report.progress.say(f"--- sample ---\n{text}\n--------------")
 
 
 def _check_same(path: Path, saved: str, settings: Settings) -> None:

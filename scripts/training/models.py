@@ -65,12 +65,11 @@ class Block(nn.Module):
 
     def forward(self, x):
         batch, length, width = x.shape
-        heads = (batch, length, self.num_heads, width // self.num_heads)
-        q, k, v = (
-            part.reshape(heads).transpose(1, 2) for part in self.qkv(self.norm1(x)).chunk(3, -1)
-        )
+        # Query, key and value of a head lie together, so a part of ``qkv`` is a part of the heads.
+        heads = self.qkv(self.norm1(x)).reshape(batch, length, -1, 3 * width // self.num_heads)
+        q, k, v = (part.transpose(1, 2) for part in heads.chunk(3, -1))
         seen = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.dropout(self.out(seen.transpose(1, 2).reshape(batch, length, width)))
+        x = x + self.dropout(self.out(seen.transpose(1, 2).reshape(batch, length, -1)))
         return x + self.dropout(self.down(F.gelu(self.up(self.norm2(x)))))
 
 

@@ -23,10 +23,16 @@ def learning_rate_factor(schedule: Schedule, step: int, num_steps: int, per_epoc
     return schedule.floor + (1 - schedule.floor) * 0.5 * (1 + math.cos(math.pi * part))
 
 
-def make_optimizer(optim: Optim, parameters: Any) -> dt.optim.Optimizer:
-    """The optimizer that the settings name."""
+def optimizer_of(optim: Optim) -> tuple[type, dict[str, Any]]:
+    """The class of the optimizer that the settings name, and its arguments."""
     common = {"lr": optim.lr, "weight_decay": optim.weight_decay}
     if optim.name == "sgd":
-        return dt.optim.SGD(parameters, momentum=optim.momentum, **common)
+        return dt.optim.SGD, {"momentum": optim.momentum, **common}
     kind = dt.optim.AdamW if optim.name == "adamw" else dt.optim.Adam
-    return kind(parameters, betas=optim.betas, **common)
+    return kind, {"betas": optim.betas, **common}
+
+
+def make_optimizer(optim: Optim, parameters: Any) -> dt.optim.Optimizer:
+    """The optimizer that the settings name."""
+    kind, settings = optimizer_of(optim)
+    return kind(parameters, **settings)

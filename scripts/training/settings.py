@@ -106,11 +106,24 @@ class Train:
 class Parallel:
     """How the ranks work together. ``none`` is for one process without a process group."""
 
-    strategy: Literal["ddp", "none"] = "ddp"
-    bucket_mb: float = 25.0  # gradients are exchanged in buckets of this size
+    strategy: Literal["ddp", "zero", "fsdp", "hsdp", "2d", "none"] = "ddp"
+    bucket_mb: float = 25.0  # ddp, zero: gradients are exchanged in buckets of this size
+    replicas: int = 2  # hsdp: so many groups, each with all weights
+    tensor: int = 2  # 2d: ranks that divide a layer
+    precision: Literal["float32", "bf16"] = "float32"  # fsdp, hsdp, 2d: of the weights in use
+    recompute: bool = False  # run the blocks of a gpt again in backward, to keep less
+    deterministic: Literal["none", "global"] = "none"  # global: same bits on any number of ranks
+    virtual_shards: int = 8  # of a step, with deterministic = "global"
 
     def __post_init__(self) -> None:
         require(self.bucket_mb > 0, "bucket_mb", self.bucket_mb, "a number of MiB above 0")
+        require(self.replicas >= 1, "replicas", self.replicas, "1 or more")
+        require(self.tensor >= 1, "tensor", self.tensor, "1 or more")
+        require(self.virtual_shards >= 1, "virtual_shards", self.virtual_shards, "1 or more")
+        fine = self.precision == "float32" or self.strategy in ("fsdp", "hsdp", "2d")
+        require(fine, "precision", self.precision, "float32 unless strategy is fsdp, hsdp or 2d")
+        fine = self.deterministic == "none" or self.strategy in ("ddp", "fsdp", "hsdp")
+        require(fine, "deterministic", self.deterministic, "none unless ddp, fsdp or hsdp")
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,10 @@ def test_every_file_in_configs_fits(path, tmp_path):
         (["--model.dropout", "1"], "[model] dropout: 1.0 given"),
         (["--train.epochs", "0"], "[train] epochs: 0 given"),
         (["--train.epoch", "1"], "did you mean --train.epochs?"),
-        (["--parallel.strategy", "dpp"], "'dpp' given; ddp | none is needed"),
+        (
+            ["--parallel.strategy", "dpp"],
+            "'dpp' given; ddp | zero | fsdp | hsdp | 2d | none is needed",
+        ),
         (["--schedule.warmup", "2"], "[schedule] warmup: 2.0 given"),
         (["--log.every", "0"], "[log] every: 0 given"),
         (["--seed", "-1"], "seed: -1 given; 0 or more is needed"),

@@ -68,8 +68,9 @@ class Precision:
 ALL = ("optimizer", "gradients", "parameters")
 
 
-def strategies(world: int, hosts: int = 1, tensor: int = 0) -> list[Strategy]:
-    """Those that make sense for ``world`` ranks on ``hosts``; ``tensor``: ranks of one layer.
+def strategies(world: int, hosts: int = 1, tensor: int = 0, replicas: int = 0) -> list[Strategy]:
+    """Those that make sense for ``world`` ranks on ``hosts``; ``tensor``: ranks of one layer;
+    ``replicas``: groups of HSDP (0: one per host, or 2).
 
     Raises ``ConfigError`` where the ranks cannot be divided.
     """
@@ -87,7 +88,7 @@ def strategies(world: int, hosts: int = 1, tensor: int = 0) -> list[Strategy]:
         Strategy("fsdp shard_grad_op", 1, world, sharded=ALL),
         Strategy("fsdp", 1, world, sharded=ALL, reshard=True),
     ]
-    replicas = hosts if hosts > 1 else 2
+    replicas = replicas or (hosts if hosts > 1 else 2)
     if world % replicas == 0 and world > replicas:
         each = world // replicas
         out.append(Strategy("hsdp", replicas, each, sharded=ALL, reshard=True))

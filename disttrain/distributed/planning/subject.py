@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ... import nn
@@ -22,7 +22,8 @@ class Subject:
     ``build()`` makes the model (it is called with the meta device as default), ``loss(model, n)``
     the loss of n samples made on the spot, ``optimizer(parameters)`` the optimizer; ``batch_size``
     counts the samples of all ranks together. ``is_unit``, ``split``: see ``profile_step``.
-    ``checkpointing``: units run again in backward. ``precision``: of FSDP's messages.
+    ``checkpointing``: units run again in backward. ``compute``: the type in which sharded
+    strategies compute (None: the parameters'), ``precision``: of their messages.
     """
 
     build: Callable[[], nn.Module]
@@ -32,35 +33,53 @@ class Subject:
     is_unit: Callable[[nn.Module], bool] = lambda module: False
     split: Mapping[str, str] = field(default_factory=dict)
     checkpointing: bool = False
+    compute: Any = None
     precision: Precision = field(default_factory=Precision)
 
 
-def needs_of(subject: Subject, world: int, hosts: int = 1, tensor: int = 0) -> list[Need]:
-    """What every strategy needs on ``world`` ranks; ``tensor`` is 0 for 2 where layers are split.
+def needs_of(
+    subject: Subject, world: int, hosts: int = 1, tensor: int = 0, replicas: int = 0
+) -> list[Need]:
+    """What every strategy needs on ``world`` ranks; ``tensor`` is 0 for 2 where layers are split,
+    ``replicas`` 0 for one per host.
 
     Raises ``ConfigError`` where the ranks do not divide the batch.
     """
     if not tensor and subject.split and world % 2 == 0:
         tensor = 2
-    profiles: dict[int, Profile] = {}
+    profiles: dict[tuple, Profile] = {}
     needs = []
-    for strategy in strategies(world, hosts, tensor):
+    for strategy in strategies(world, hosts, tensor, replicas):
         each, rest = divmod(subject.batch_size, strategy.data)
         if rest:
             raise ConfigError(
-                f"a batch of {subject.batch_size} for {strategy.data} ranks given; needed is "
-                "a multiple of the number of ranks"
+                f"a batch of {subject.batch_size} for {strategy.data} ranks given; needed is a "
+                "multiple of the number of ranks"
             )
-        if each not in profiles:
-            with device("meta"):
-                model = subject.build()
-                profiles[each] = profile_step(
-                    model, subject.loss, each, subject.is_unit, subject.split, subject.optimizer
-                )
-        sharded = bool(strategy.sharded)
+        sharded = "parameters" in strategy.sharded
+        kind = subject.compute if sharded else None
+        if (each, kind) not in profiles:
+            profiles[each, kind] = _profile(subject, each, kind)
         precision = subject.precision if sharded else Precision()
-        needs.append(plan(profiles[each], strategy, precision, subject.checkpointing))
+        needs.append(plan(profiles[each, kind], strategy, precision, subject.checkpointing))
     return needs
+
+
+def _profile(subject: Subject, batch: int, kind: Any) -> Profile:
+    """The profile of a model that computes in ``kind``; its weights are kept in their own type."""
+    with device("meta"):
+        model = subject.build()
+        sizes = {name: p.itemsize for name, p in model.named_parameters()}
+        if kind is not None:
+            model = model.to(kind)
+        found = profile_step(
+            model, subject.loss, batch, subject.is_unit, subject.split, subject.optimizer
+        )
+    units = [
+        replace(u, weights=tuple(replace(w, itemsize=sizes[w.name]) for w in u.weights))
+        for u in found.units
+    ]
+    return replace(found, units=tuple(units))
 
 
 COLUMNS = ("parameters", "gradients", "optimizer", "activations", "largest_unit", "total", "wire")

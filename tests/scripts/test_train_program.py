@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from disttrain.metrics import read_jsonl
+
 ROOT = Path(__file__).parents[2]
 PROGRAM = str(ROOT / "scripts" / "train.py")
 DTRUN = [sys.executable, "-m", "launcher", "--local-ranks-filter", "0"]
@@ -59,21 +61,45 @@ def test_ranks_do_not_change_what_is_learned(tmp_path):
     assert abs(float(one[0]) - float(two[0])) < 0.02
 
 
-def test_killed_and_resumed_ends_like_the_whole_run(tmp_path):
-    words = ["--train.epochs", "6", "--model.dropout", "0.1"]
-    whole = final(train(2, tmp_path / "whole", *words)[1])
-    process = start(
-        2, tmp_path / "cut", *words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    run = tmp_path / "cut" / "0001"
+def kill_after_two_epochs(process: subprocess.Popen, run: Path) -> None:
     deadline = time.monotonic() + 40
     while not list(run.glob("epoch_000[2-5]/manifest.json")) and time.monotonic() < deadline:
         time.sleep(0.002)
     process.send_signal(signal.SIGKILL)
     process.wait(timeout=20)
+
+
+def test_killed_and_resumed_ends_like_the_whole_run(tmp_path):
+    words = ["--train.epochs", "6", "--model.dropout", "0.1"]
+    whole = final(train(2, tmp_path / "whole", *words)[1])
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = start(2, tmp_path / "cut", *words, **quiet)
+    kill_after_two_epochs(process, tmp_path / "cut" / "0001")
     code, out, err = train(2, tmp_path / "cut", *words, "--resume")
     assert code == 0, err
     assert final(out) == whole
+
+
+def test_killed_sharded_run_goes_on_with_fewer_ranks(tmp_path):
+    """The losses are those of the run that was not killed, to the last bit."""
+    words = ["--config", str(ROOT / "configs" / "gpt_char_fsdp.toml"), "--model.name", "gpt"]
+    words += ["--data.block_size", "8", "--data.batch_size", "16", "--model.width", "16"]
+    words += ["--train.epochs", "4", "--train.steps_per_epoch", "3", "--log.every", "1"]
+    words += ["--log.sample", "0", "--parallel.recompute", "false"]
+    assert train(1, tmp_path / "whole", *words)[0] == 0
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = start(2, tmp_path / "cut", *words, **quiet)
+    kill_after_two_epochs(process, tmp_path / "cut" / "0001")
+    code, _, err = train(1, tmp_path / "cut", *words, "--resume")
+    assert code == 0, err
+    whole, cut = (curve(tmp_path / name / "0001") for name in ("whole", "cut"))
+    assert len(whole) == 12 + 4 and cut == whole
+
+
+def curve(run: Path) -> dict[tuple[str, int], float]:
+    """The recorded losses, by kind and step; what a resumed run did again counts."""
+    records = read_jsonl(run / "metrics.jsonl")
+    return {(r["kind"], r["step"]): r["loss"] for r in records if r["kind"] != "resume"}
 
 
 @pytest.mark.parametrize(

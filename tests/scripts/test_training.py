@@ -18,7 +18,6 @@ from training.datasets import Windows, make_task
 from training.loop import Trainer
 from training.models import make_model, write_text
 from training.optimizing import learning_rate_factor
-from training.optimizing import learning_rate_factor
 from training.settings import Data, Schedule, Settings
 
 ROOT = Path(__file__).parents[2]

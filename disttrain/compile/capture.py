@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from .. import context, tree
+from ..backends.kinds import ArrayKind
 from ..backends.null import NullArray
 from ..core.gate import Primitive, Tracer
 from ..core.node import AccumulateGrad, Node, next_seq
@@ -121,6 +122,12 @@ class Capture:
     def on_read(self, t: Tensor) -> None:
         """A number of ``t`` leaves for Python."""
         if isinstance(t, Tracer) or t.array.__class__ is NullArray:
+            return
+        if isinstance(t.array, ArrayKind):
+            self._refuse(
+                f"it uses the part that lies here of a tensor of shape {list(t.shape)} that is "
+                "spread over ranks"
+            )
             return
         found = self.find(t)
         if (found is not None and found.kind == "v") or id(_owner(t.array)) in self.written:

@@ -60,6 +60,7 @@ class Walk:
         self.ready: list[tuple[int, int, Any]] = []
         self.turn = itertools.count().__next__  # leaves run in the order in which they are complete
         self.callbacks: list[Callable[[], None]] = []
+        self.broken: list[Callable[[], None]] = []
         self.captures: dict[Any, dict[int, Any]] = {}
         # An interpreter alone on the stack may run whole rules itself, where nothing records them.
         alone = tensors and len(thread.stack) == 1
@@ -148,6 +149,10 @@ class Walk:
                 elsewhere(self._run)
             for callback in self.callbacks:
                 callback()
+        except BaseException:
+            for callback in self.broken:
+                callback()
+            raise
         finally:
             thread.walking = around
             thread.depth -= 1
@@ -352,12 +357,14 @@ def discard(acc: Any, g: Any) -> None:
     """The sink of ``grad()``: what is wanted was captured on the way."""
 
 
-def on_finish(callback: Callable[[], None]) -> None:
+def on_finish(callback: Callable[[], None], broken: Callable[[], None] | None = None) -> None:
     """Call ``callback`` when the backward pass that is running on this thread is through (the
-    outermost one, where checkpointing runs another inside it)."""
+    outermost one, where checkpointing runs another inside it), ``broken`` when it raises."""
     if thread.walk is None:
         raise AutogradError("on_finish: no backward pass is running on this thread")
     thread.walk.callbacks.append(callback)
+    if broken is not None:
+        thread.walk.broken.append(broken)
 
 
 def _zeros_array(shape: tuple, kind: Any) -> Any:

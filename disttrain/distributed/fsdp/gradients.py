@@ -135,13 +135,9 @@ class Gradients:
                 )
 
     def discard(self) -> None:
-        """Forget everything that has not reached ``.grad``."""
-        if self._flying is not None:
-            buffer, _, work = self._flying
-            if work is not None:
-                work.wait()
-            self._flying = None
-            self.pool.give(buffer)
+        """Forget everything that has not reached ``.grad``. What is under way has its memory until
+        it ends; it is not waited for, since the other ranks may not have come so far."""
+        self._flying = None
         if self.buffer is not None:
             self.pool.give(self.buffer)
             self.buffer = None

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ... import nn, tree
-from ...context import thread
 from ...core import Tensor, dtypes
 from ...errors import ConfigError
 from ..invariant.shards import VirtualShards
@@ -258,7 +257,7 @@ def leave(unit: Unit, call: Any, out: Any) -> Any:
     """The outputs of a call: cast as the policy says, with exits."""
     if unit.policy.output_dtype is not None:
         out = cast(out, numpy_type(unit.policy.output_dtype))
-    if call is not None and not thread.stack:
+    if call is not None:
         if isinstance(out, Tensor):
             add_exits(call, [out])
         else:

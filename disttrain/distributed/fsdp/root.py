@@ -16,6 +16,7 @@ from typing import Any
 
 from ...context import thread
 from ...core.engine import on_finish
+from ...core.gate import Tracer
 from ...core.node import AccumulateGrad, GraphNode, next_seq
 from .pool import Pool
 from .shared_weights import Turns
@@ -157,7 +158,7 @@ class Root:
         """The first thing that a backward pass does here."""
         self.walk = thread.walk
         self.turns.regain(wait=False)
-        on_finish(self.finish)
+        on_finish(self.finish, self.reset)
 
     def enter(self, call: Call) -> None:
         """Backward has come to the outputs of ``call``."""
@@ -244,6 +245,11 @@ class Root:
         """The backward pass is through."""
         for pass_ in self.passes:
             self._skip(pass_, 0)
+        for unit in reversed(self.units):
+            if unit.has_gradients:  # its weights were used outside of its calls
+                self.reduce(unit)
+            if unit.choices.reshard_after_backward and not unit.held:
+                unit.reshard()
         if all(unit.choices.last_backward for unit in self.units):
             self._land()
         for unit in self.late:
@@ -272,6 +278,8 @@ class Root:
 def add_exits(call: Call, outputs: list[Any]) -> None:
     """Put an exit of ``call`` on every output that has a place in the graph."""
     for t in outputs:
+        if isinstance(t, Tracer):
+            continue
         node = t.graph_node()
         if node is None or node.__class__ is AccumulateGrad:
             continue

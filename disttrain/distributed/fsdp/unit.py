@@ -279,6 +279,11 @@ class Unit:
         self._plan_gradients()
         return self._current[0]
 
+    @property
+    def has_gradients(self) -> bool:
+        """Whether gradients were deposited that are not being reduced yet."""
+        return any(any(g.has) for g in self._current[0])
+
     def reduce(self) -> list[Gradients]:
         """Begin to reduce the gradients; ``land()`` of what this gives adds them to ``.grad``."""
         found = list(self.gradients())

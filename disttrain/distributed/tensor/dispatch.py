@@ -245,7 +245,7 @@ def _write(prim: Any, arrays: list, params: dict) -> Any:
     ]
     if target.mesh.get_coordinate() is not None:
         prim.compute(locals_, params)
-    return target
+    return tuple(arrays[i] for i in prim.mutates) if prim.multi else target
 
 
 def _scalar_part(value: Any, target: Spread) -> Any:

@@ -66,7 +66,8 @@ def losses(curve):
 
 def test_strategies_learn_what_one_process_learns(tmp_path):
     _, alone = run(tmp_path / "none", 1, "none", "--train.epochs=1")
-    for strategy, ranks in (("ddp", 2), ("zero", 2), ("fsdp", 2), ("hsdp", 4)):
+    pairs = (("ddp", 2), ("zero", 2), ("fsdp", 2), ("hsdp", 4), ("2d", 4))
+    for strategy, ranks in pairs:
         result, curve = run(tmp_path / strategy, ranks, strategy, "--train.epochs=1")
         assert losses(curve) == pytest.approx(losses(alone), abs=2e-5), strategy
         assert result.world_size == ranks
@@ -101,7 +102,10 @@ def test_a_resumed_run_goes_on_with_other_ranks_and_strategies(tmp_path):
         assert after and curve[-len(after) :] == after, (epoch, ranks)
 
 
-@pytest.mark.parametrize(("first", "then"), [("zero", "ddp"), ("ddp", "zero"), ("none", "fsdp")])
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [("zero", "ddp"), ("ddp", "zero"), ("none", "fsdp"), ("fsdp", "2d"), ("2d", "fsdp")],
+)
 def test_checkpoints_fit_every_strategy(tmp_path, first, then):
     words = ["--train.epochs=2", "--log.keep_checkpoints=3"]
     _, whole = run(tmp_path / "whole", 1, "none", *words)

@@ -27,8 +27,8 @@ HEADER_CAP = 16 << 20  # bytes of JSON that are parsed at most
 ITEM_CAP = 2_000_000  # values in that JSON at most: what bounds the memory that parsing takes
 ALIGN = 64
 METADATA = "__metadata__"
-# CRC-32C of every 1 MiB of every tensor in the order of the data, 8 hex digits each. Files of older
-# versions have CRC-32 of every tensor as a whole.
+# CRC-32C of every 256 KiB of every tensor in the order of the data, 8 hex digits each. Files of
+# older versions have CRC-32 of every tensor as a whole.
 BLOCKS = "disttrain.crc32c"
 SUMS = "disttrain.sums"
 CRC = "disttrain.crc32"  # CRC-32 of length and header, with these digits zero

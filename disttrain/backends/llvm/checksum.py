@@ -1,10 +1,11 @@
 """CRC-32C (Castagnoli) of large data, block by block: as fast as memory where the processor helps.
 
-RFC 3720 appendix B.4 defines the number. Three lanes run side by side through the processor's
-crc32 instruction (its result comes three cycles late, so one lane alone would wait) and are put
-together by a carry-less multiplication, as in V. Gopal et al., "Fast CRC Computation for iSCSI
-Polynomial Using CRC32 Instruction" (Intel, 2011). Where code cannot be generated, numpy takes many
-pieces of the data through a table side by side, and puts them together by the same algebra.
+RFC 3720 appendix B.4 defines the number. Vectors of the data are folded: each is multiplied,
+without carries, by powers of x modulo the polynomial, and so becomes data that stands some vectors
+later and has the same remainder; what is left in the end goes through the crc32 instruction (V.
+Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel,
+2009). Where code cannot be generated, numpy takes many pieces of the data through a table side by
+side, and puts them together by the same algebra.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from .compiler import compile_ir
 from .native import why_unavailable
 from .objfile import ObjectError, load
 
-BLOCK = 1 << 20  # bytes that one checksum stands for
+BLOCK = 1 << 18  # bytes that one checksum stands for
 _POLYNOMIAL = 0x82F63B78  # 0x1EDC6F41, bits reversed
-_LANE = 5448  # bytes; three lanes lie no multiple of a page apart, and 64 rounds fill a block
+_VECTORS = 4  # that are folded side by side, since a product comes some cycles late
 _PIECES = 2048  # pieces that numpy takes side by side
 _ALL = 0xFFFFFFFF
 
@@ -62,74 +63,70 @@ def _power(bits: int) -> int:
 _IR = """
 declare i64 @llvm.x86.sse42.crc32.64.64(i64, i64)
 declare i32 @llvm.x86.sse42.crc32.32.8(i32, i8)
-declare <2 x i64> @llvm.x86.pclmulqdq(<2 x i64>, <2 x i64>, i8)
+declare <{n} x i64> @{clmul}(<{n} x i64>, <{n} x i64>, i8)
 
-define internal i64 @moved(i64 %crc, i64 %by) alwaysinline {{
-  %a = insertelement <2 x i64> zeroinitializer, i64 %crc, i32 0
-  %b = insertelement <2 x i64> zeroinitializer, i64 %by, i32 0
-  %p = call <2 x i64> @llvm.x86.pclmulqdq(<2 x i64> %a, <2 x i64> %b, i8 0)
-  %low = extractelement <2 x i64> %p, i32 0
-  %r = call i64 @llvm.x86.sse42.crc32.64.64(i64 0, i64 %low)
-  ret i64 %r
+define internal <{n} x i64> @folded(<{n} x i64> %v, <{n} x i64> %x) alwaysinline {{
+  %low = call <{n} x i64> @{clmul}(<{n} x i64> %v, <{n} x i64> <{by}>, i8 0)
+  %high = call <{n} x i64> @{clmul}(<{n} x i64> %v, <{n} x i64> <{by}>, i8 17)
+  %both = xor <{n} x i64> %low, %high
+  %r = xor <{n} x i64> %both, %x
+  ret <{n} x i64> %r
 }}
 
-define internal i64 @word(i64 %crc, ptr %src, ptr %dst, i64 %at) alwaysinline {{
-  %from = getelementptr i8, ptr %src, i64 %at
-  %x = load i64, ptr %from, align 1
-  {store_word}
-  %r = call i64 @llvm.x86.sse42.crc32.64.64(i64 %crc, i64 %x)
-  ret i64 %r
-}}
-
-define internal i32 @piece(ptr %src, ptr %dst, i64 %n) {{
+define internal i64 @words(i64 %crc, ptr %src, i64 %begin, i64 %end) alwaysinline {{
 entry:
-  %rounds = udiv i64 %n, {three}
-  br label %round
-round:
-  %r = phi i64 [0, %entry], [%r1, %fold]
-  %crc = phi i64 [4294967295, %entry], [%folded, %fold]
-  %base = mul i64 %r, {three}
-  %more = icmp ult i64 %r, %rounds
-  br i1 %more, label %lane, label %words
-lane:
-  %k = phi i64 [%base, %round], [%k1, %lane]
-  %a = phi i64 [%crc, %round], [%a1, %lane]
-  %b = phi i64 [0, %round], [%b1, %lane]
-  %c = phi i64 [0, %round], [%c1, %lane]
-  %kb = add i64 %k, {lane}
-  %kc = add i64 %k, {two}
-  %a1 = call i64 @word(i64 %a, ptr %src, ptr %dst, i64 %k)
-  %b1 = call i64 @word(i64 %b, ptr %src, ptr %dst, i64 %kb)
-  %c1 = call i64 @word(i64 %c, ptr %src, ptr %dst, i64 %kc)
-  %k1 = add i64 %k, 8
-  %end = add i64 %base, {lane}
-  %again = icmp ult i64 %k1, %end
-  br i1 %again, label %lane, label %fold
-fold:
-  %am = call i64 @moved(i64 %a1, i64 {by_two})
-  %bm = call i64 @moved(i64 %b1, i64 {by_one})
-  %ab = xor i64 %am, %bm
-  %folded = xor i64 %ab, %c1
-  %r1 = add i64 %r, 1
-  br label %round
-words:
-  %w = phi i64 [%base, %round], [%w1, %each]
-  %wc = phi i64 [%crc, %round], [%wc1, %each]
-  %w1 = add i64 %w, 8
-  %fits = icmp ule i64 %w1, %n
-  br i1 %fits, label %each, label %bytes
+  br label %next
+next:
+  %at = phi i64 [%begin, %entry], [%at1, %each]
+  %c = phi i64 [%crc, %entry], [%c1, %each]
+  %more = icmp ult i64 %at, %end
+  br i1 %more, label %each, label %done
 each:
-  %wc1 = call i64 @word(i64 %wc, ptr %src, ptr %dst, i64 %w)
-  br label %words
+  %p = getelementptr i8, ptr %src, i64 %at
+  %x = load i64, ptr %p, align 1
+  %c1 = call i64 @llvm.x86.sse42.crc32.64.64(i64 %c, i64 %x)
+  %at1 = add i64 %at, 8
+  br label %next
+done:
+  ret i64 %c
+}}
+
+define internal i32 @piece(ptr %src, i64 %n) {{
+entry:
+  %left = alloca [{step} x i8], align 64
+  %whole = and i64 %n, -{step}
+  %long = icmp ugt i64 %whole, 0
+  br i1 %long, label %first, label %tail
+first:
+  {first}
+  %v0 = xor <{n} x i64> %l0, <{start}>
+  br label %loop
+loop:
+  %at = phi i64 [{step}, %first], [%at1, %body]
+  {phis}
+  %more = icmp ult i64 %at, %whole
+  br i1 %more, label %body, label %fold
+body:
+  {body}
+  %at1 = add i64 %at, {step}
+  br label %loop
+fold:
+  {stores}
+  %crc = call i64 @words(i64 0, ptr %left, i64 0, i64 {step})
+  br label %tail
+tail:
+  %state = phi i64 [4294967295, %entry], [%crc, %fold]
+  %even = and i64 %n, -8
+  %tailed = call i64 @words(i64 %state, ptr %src, i64 %whole, i64 %even)
+  br label %bytes
 bytes:
-  %i = phi i64 [%w, %words], [%i1, %last]
-  %ic = phi i64 [%wc, %words], [%ic1, %last]
-  %left = icmp ult i64 %i, %n
-  br i1 %left, label %last, label %done
+  %i = phi i64 [%even, %tail], [%i1, %last]
+  %ic = phi i64 [%tailed, %tail], [%ic1, %last]
+  %odd = icmp ult i64 %i, %n
+  br i1 %odd, label %last, label %done
 last:
   %p = getelementptr i8, ptr %src, i64 %i
   %byte = load i8, ptr %p, align 1
-  {store_byte}
   %ic32 = trunc i64 %ic to i32
   %ic1n = call i32 @llvm.x86.sse42.crc32.32.8(i32 %ic32, i8 %byte)
   %ic1 = zext i32 %ic1n to i64
@@ -141,7 +138,7 @@ done:
   ret i32 %out
 }}
 
-define void @sums(ptr %src, ptr %dst, i64 %n, i64 %block, ptr %out) {{
+define void @sums(ptr %src, i64 %n, i64 %block, ptr %out) {{
 entry:
   br label %loop
 loop:
@@ -155,8 +152,7 @@ body:
   %short = icmp ult i64 %left, %block
   %size = select i1 %short, i64 %left, i64 %block
   %s = getelementptr i8, ptr %src, i64 %at
-  %d = getelementptr i8, ptr %dst, i64 %at
-  %sum = call i32 @piece(ptr %s, ptr %d, i64 %size)
+  %sum = call i32 @piece(ptr %s, i64 %size)
   %o = getelementptr i32, ptr %out, i64 %k
   store i32 %sum, ptr %o, align 4
   %k1 = add i64 %k, 1
@@ -167,28 +163,61 @@ done:
 """
 
 
-def _text(copy: bool) -> str:
-    """The module: ``sums(source, destination, bytes, block, sums)``, which copies if asked."""
-    word = "%to = getelementptr i8, ptr %dst, i64 %at\n  store i64 %x, ptr %to, align 1"
-    byte = "%q = getelementptr i8, ptr %dst, i64 %i\n  store i8 %byte, ptr %q, align 1"
+def _text(bits: int) -> str:
+    """The module: ``sums(data, bytes, block, sums)``, with vectors of ``bits``."""
+    n, width, vectors = bits // 64, bits // 8, range(_VECTORS)
+    step = _VECTORS * width
+    kind = f"<{n} x i64>"
+    # What 64 bits stand for moves on by a step: the product with a constant of 32 bits in the low
+    # half comes out times x**33, and the first 8 bytes of 16 stand 64 bits higher than the others.
+    pair = f"i64 {_power(8 * step + 31)}, i64 {_power(8 * step - 33)}"
+
+    def loads(at: str, name: str, k: int) -> str:
+        return (
+            f"%{name}o{k} = add i64 {at}, {k * width}\n"
+            f"  %{name}p{k} = getelementptr i8, ptr %src, i64 %{name}o{k}\n"
+            f"  %{name}{k} = load {kind}, ptr %{name}p{k}, align 1"
+        )
+
+    def start(k: int) -> str:
+        return "%v0" if k == 0 else f"%l{k}"
+
+    folds = (f"%y{k} = call {kind} @folded({kind} %w{k}, {kind} %x{k})" for k in vectors)
     return _IR.format(
-        lane=_LANE,
-        two=2 * _LANE,
-        three=3 * _LANE,
-        # The product comes out one bit low, and crc32 multiplies by x**32 once more.
-        by_one=_power(8 * _LANE - 33),
-        by_two=_power(16 * _LANE - 33),
-        store_word=word if copy else "",
-        store_byte=byte if copy else "",
+        n=n,
+        step=step,
+        clmul="llvm.x86.pclmulqdq" + ("" if bits == 128 else f".{bits}"),
+        by=", ".join([pair] * (n // 2)),
+        start=", ".join(["i64 4294967295", *["i64 0"] * (n - 1)]),
+        first="\n  ".join(loads("0", "l", k) for k in vectors),
+        phis="\n  ".join(
+            f"%w{k} = phi {kind} [{start(k)}, %first], [%y{k}, %body]" for k in vectors
+        ),
+        body="\n  ".join([*(loads("%at", "x", k) for k in vectors), *folds]),
+        stores="\n  ".join(
+            f"%s{k} = getelementptr i8, ptr %left, i64 {k * width}\n"
+            f"  store {kind} %w{k}, ptr %s{k}, align 16"
+            for k in vectors
+        ),
     )
 
 
+def _bits(features: frozenset[str]) -> int:
+    """Bits of the widest vectors that can be multiplied; 0 for none."""
+    if not {"sse4_2", "pclmulqdq"} <= features:
+        return 0
+    if "vpclmulqdq" not in features:
+        return 128
+    return 512 if "avx512f" in features else 256 if "avx2" in features else 128
+
+
 @functools.cache
-def _compiled(copy: bool) -> Any:
+def _compiled() -> Any:
     """The function, callable without the GIL; None where it cannot be made."""
-    if why_unavailable() or not {"sse4_2", "pclmulqdq"} <= set(host.cpu().features):
+    bits = _bits(host.cpu().features)
+    if why_unavailable() or not bits:
         return None
-    text = _text(copy)
+    text = _text(bits)
     key = hashlib.sha256(f"{text}\n{host.cpu().model}".encode()).hexdigest()
     folder = cache.directory()
     code = cache.read(folder, key)
@@ -199,7 +228,7 @@ def _compiled(copy: bool) -> Any:
         loaded = load(code, _nothing)
     except (ImportError, ObjectError, RuntimeError):
         return None
-    kinds = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+    kinds = (ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
     function = ctypes.CFUNCTYPE(None, *kinds)(loaded.functions["sums"])
     return function, loaded  # whoever holds the function holds its memory
 
@@ -253,29 +282,32 @@ def _plain(data: np.ndarray) -> int:
 # --- what others call -----------------------------------------------------------------------------
 
 
-def crc32c_blocks(
-    data: np.ndarray, block: int = BLOCK, into: np.ndarray | None = None
-) -> np.ndarray:
-    """The checksum (uint32) of every ``block`` bytes of ``data``, the last one perhaps shorter.
-
-    ``data`` is a contiguous array of bytes. ``into``: another one of that size that gets a copy of
-    it on the way, at nearly no cost beyond that of the copy.
-    """
+def crc32c_blocks(data: np.ndarray, block: int = BLOCK) -> np.ndarray:
+    """The checksum (uint32) of every ``block`` bytes of ``data``, a contiguous array of bytes; the
+    last block may be shorter."""
     out = np.empty(-(-data.size // block), np.uint32)
     with _making:
-        made = _compiled(into is not None)
+        made = _compiled()
     if made is not None:
-        target = 0 if into is None else into.ctypes.data
-        made[0](data.ctypes.data, target, data.size, block, out.ctypes.data)
+        made[0](data.ctypes.data, data.size, block, out.ctypes.data)
         return out
     for k in range(out.size):
         out[k] = _plain(data[k * block : (k + 1) * block])
-    if into is not None:
-        into[:] = data
     return out
+
+
+def crc32c_at(data: np.ndarray, address: int, begin: int, end: int) -> int:
+    """The checksum of the bytes from ``begin`` to ``end`` of ``data``, which lies at ``address``:
+    for who asks for many, one by one."""
+    made = _compiled()
+    if made is None:
+        return _plain(data[begin:end])
+    out = ctypes.c_uint32()
+    made[0](address + begin, end - begin, end - begin, ctypes.byref(out))
+    return out.value
 
 
 def is_fast() -> bool:
     """Whether machine code does it here, not numpy."""
     with _making:
-        return _compiled(False) is not None
+        return _compiled() is not None

@@ -6,8 +6,8 @@
      "objects": {name: [file, begin, end, sums]}, "paths": {name: [key, ...]}, "planner": ...}
     }
 
-``sums`` are CRC-32C of every 1 MiB of the bytes, 8 hex digits each, so that a part can be read and
-checked without the rest. Offsets count from the start of the file. Knows no folder and no rank.
+``sums`` are CRC-32C of every 256 KiB of the bytes, 8 hex digits each, so that a part can be read
+and checked without the rest. Offsets count from the start of the file. Knows no folder and no rank.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The files of a checkpoint while it is loaded: byte ranges, each checked, into tensors' memory.
 
-Checksums stand for blocks of 1 MiB from where a value begins, so what is needed of a block brings
+Checksums stand for blocks of 256 KiB from where a value begins, so what is needed of a block brings
 the rest of it along, and nothing else is read. A block is checked while it lies in the processor's
 cache, right after it was read. Files of other libraries have none (``Place.sums`` is empty).
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...backends.llvm.checksum import BLOCK, crc32c_blocks
+from ...backends.llvm.checksum import BLOCK, crc32c_at
 from ...core import Tensor
 from ...core.writes import touched
 from ...errors import SerializationError
@@ -23,7 +23,6 @@ from .manifest import Place
 from .metadata import Metadata, TensorStorageMetadata
 from .planner import LoadItemType, LoadPlan, LoadPlanner
 
-_WINDOW = BLOCK  # read and checked at a time
 _SPAN = 64 * BLOCK  # of memory for boxes that do not lie in one piece
 
 
@@ -119,15 +118,17 @@ class Files:
     def _blocks(self, out: np.ndarray, place: Place, name: str, first: int, last: int) -> None:
         """Read the blocks ``first`` to ``last`` of a value into ``out``, and check them."""
         fd = self._fd(place.file)
-        view = memoryview(out.data)
+        view, address, size = memoryview(out.data), out.ctypes.data, out.size
+        check = self.verify and place.sums
         for k in range(first, last):
             at = (k - first) * BLOCK
             piece = view[at : at + BLOCK]
             begin = place.begin + k * BLOCK
-            self._read(fd, piece, begin, place, name)
-            if self.verify and place.sums:
+            if os.preadv(fd, [piece], begin) != len(piece):
+                self._read(fd, piece, begin, place, name)
+            if check:
                 told = int(place.sums[8 * k : 8 * k + 8], 16)
-                if int(crc32c_blocks(out[at : at + len(piece)])[0]) != told:
+                if crc32c_at(out, address, at, min(at + BLOCK, size)) != told:
                     raise SerializationError(
                         f"{os.path.join(self.path, place.file)}: tensor {name!r}: the bytes "
                         f"{begin} to {begin + len(piece)} do not fit their checksum. The file is "

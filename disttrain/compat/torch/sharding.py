@@ -12,11 +12,12 @@ _FSDP = "disttrain.distributed.fsdp"
 
 
 def _from(*sources: str) -> Callable[[Shim], object]:
-    """Fills a module with the public names of project modules."""
+    """Fills a module with the public names of project modules, or with one: ``"module:name"``."""
 
     def fill(shim: Shim) -> None:
         for source in sources:
-            shim.take(importlib.import_module(source))
+            path, _, name = source.partition(":")
+            shim.take(importlib.import_module(path), [name] if name else None)
 
     return fill
 
@@ -68,8 +69,17 @@ def fsdp_modules() -> dict[str, Shim]:
         f"{fsdp}._fully_shard._fsdp_api": (f"{_FSDP}.precision",),
         "torch.distributed._composable.fsdp": (_FSDP,),
         "torch.distributed._composable.fsdp.fully_shard": (_FSDP,),
-        f"{fsdp}.fully_sharded_data_parallel": (f"{_FSDP}.settings", _FSDP),
-        f"{fsdp}._common_utils": (f"{_FSDP}.names", f"{_FSDP}.wrapper"),
+        f"{fsdp}.fully_sharded_data_parallel": (
+            f"{_FSDP}.settings",
+            _FSDP,
+            f"{_FSDP}.flat_param:FLAT_PARAM",
+        ),
+        f"{fsdp}._common_utils": (
+            f"{_FSDP}.names",
+            f"{_FSDP}.wrapper",
+            f"{_FSDP}.names:FSDP_WRAPPED_MODULE",
+            f"{_FSDP}.names:FSDP_PREFIX",
+        ),
         f"{fsdp}._flat_param": (f"{_FSDP}.flat_param",),
         f"{fsdp}._traversal_utils": (f"{_FSDP}.traversal",),
         f"{fsdp}._init_utils": (f"{_FSDP}.traversal",),

@@ -389,11 +389,15 @@ def prepare_root(module: Any) -> None:
             "FullyShardedDataParallel: Expects one homogeneous value for limit_all_gathers but got "
             f"{same}"
         )
+    for m in below:
+        other = m.__dict__[SLOT]
+        if other.root is not None and not other.is_root:
+            other.root = None  # of a wrapper that is no longer around it
     prepare(module)
     for m in below:
         if m.sharding_strategy in (ShardingStrategy.FULL_SHARD, ShardingStrategy.HYBRID_SHARD):
             m._unit.choices.reshard_after_forward = m is not module
-        m._unit.name = clean_tensor_name(m._unit.name)
+        m._unit.name_it(clean_tensor_name(m._unit.name), m._unit.index)
         _cast_buffers(m)
 
 

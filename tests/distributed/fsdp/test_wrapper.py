@@ -14,8 +14,12 @@ from disttrain import core, nn, optim
 from disttrain import distributed as dist
 from disttrain.core.random import manual_seed
 from disttrain.distributed.fsdp import FullyShardedDataParallel as FSDP
-from disttrain.distributed.fsdp import ShardingStrategy
-from disttrain.distributed.fsdp.wrap import ModuleWrapPolicy
+from disttrain.distributed.fsdp import MixedPrecision, ShardingStrategy
+from disttrain.distributed.fsdp.activation import CheckpointImpl, checkpoint_wrapper
+from disttrain.distributed.fsdp.wrap import ModuleWrapPolicy, always_wrap_policy
+from disttrain.distributed.mesh import init_device_mesh
+from disttrain.errors import ConfigError, LaunchError
+from launcher import launch
 
 STRATEGIES = ["FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"]
 
@@ -121,3 +125,279 @@ def test_equals_one_process(ranks: int, strategy: str, orig: bool) -> None:
         "use_orig_params": orig,
     }
     check(dist.simulate(lambda: train_rank(**options), ranks).results)
+
+
+@pytest.mark.parametrize("orig", [False, True], ids=["flat", "orig"])
+@pytest.mark.parametrize("micro", [2, 4])
+def test_accumulation_without_communication(micro: int, orig: bool) -> None:
+    options = {"auto_wrap_policy": ModuleWrapPolicy({Block}), "use_orig_params": orig}
+    check(dist.simulate(lambda: train_rank(micro, **options), 2).results)
+
+
+@pytest.mark.parametrize("orig", [False, True], ids=["flat", "orig"])
+@pytest.mark.parametrize("strategy", ["HYBRID_SHARD", "_HYBRID_SHARD_ZERO2"])
+@pytest.mark.parametrize("how", ["mesh", "groups"])
+def test_hybrid_strategies(how: str, strategy: str, orig: bool) -> None:
+    def body() -> dict[str, np.ndarray]:
+        dist.init_process_group()
+        options: dict[str, Any] = {}
+        mesh = init_device_mesh("cpu", (2, 2))
+        if how == "mesh":
+            options["device_mesh"] = mesh
+        else:
+            options["process_group"] = (mesh.get_group(1), mesh.get_group(0))
+        m = FSDP(build(), sharding_strategy=ShardingStrategy[strategy], use_orig_params=orig,
+                 auto_wrap_policy=ModuleWrapPolicy({Block}), **options)  # fmt: skip
+        assert (m.world_size, m._inter_node_pg.size) == (2, 2)
+        train(m, ranks_part(batch()))
+        return whole(m)
+
+    check(dist.simulate(body, 4).results)
+
+
+def test_strategies_mixed_and_wrapped_by_hand() -> None:
+    def body() -> dict[str, np.ndarray]:
+        dist.init_process_group()
+        m = build()
+        m.blocks[0] = FSDP(m.blocks[0], sharding_strategy=ShardingStrategy.NO_SHARD)
+        m.blocks[1] = FSDP(m.blocks[1], use_orig_params=True)
+        m = FSDP(m, sharding_strategy=ShardingStrategy.SHARD_GRAD_OP)
+        train(m, ranks_part(batch()))
+        return {n.replace("_fsdp_wrapped_module.", ""): p for n, p in whole(m).items()}
+
+    check(dist.simulate(body, 2).results)
+
+
+def test_on_real_processes() -> None:
+    options = {"auto_wrap_policy": ModuleWrapPolicy({Block}), "use_orig_params": True}
+    check(launch(lambda: train_rank(**options), 2))
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["around units", "in units"])
+@pytest.mark.parametrize("impl", list(CheckpointImpl))
+def test_activation_checkpointing(impl: CheckpointImpl, inside: bool) -> None:
+    def body() -> dict[str, np.ndarray]:
+        dist.init_process_group()
+        wrap = functools.partial(checkpoint_wrapper, checkpoint_impl=impl)
+        m = build()
+        for i in range(2):
+            block = m.blocks[i]
+            m.blocks[i] = FSDP(wrap(block)) if inside else wrap(FSDP(block))
+        m = FSDP(m)
+        train(m, ranks_part(batch()))
+        return whole(m)
+
+    check(dist.simulate(body, 2).results)
+
+
+class Parts(nn.Module):
+    """Adapters beside frozen weights, a scalar, a part that only some ranks use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.base = nn.Linear(6, 6)
+        self.base.requires_grad_(False)
+        self.a, self.b = nn.Linear(6, 1, bias=False), nn.Linear(1, 6, bias=False)
+        self.scale = nn.Parameter(core.wrap(np.array(0.5, "f4")))
+        self.rare = nn.Linear(6, 6)
+        self.never = nn.Linear(3, 1)
+
+    def forward(self, x: Any, rare: bool) -> Any:
+        x = self.base(x) + self.scale * self.b(self.a(x))
+        return self.rare(x) if rare else x
+
+
+def parts() -> nn.Module:
+    manual_seed(5)
+    return Parts().double()
+
+
+def parts_steps(m: nn.Module, rank: int, size: int, rare: bool) -> None:
+    """Two halves of a batch, of which the first uses the rare part (with ``rare`` both)."""
+    optimizer = optim.AdamW([p for p in m.parameters() if p.requires_grad], lr=0.05)
+    x = np.random.default_rng(2).standard_normal((4, 6))
+    for _ in range(3):
+        optimizer.zero_grad()
+        if size == 1:
+            one, two = m(core.wrap(x[:2]), True), m(core.wrap(x[2:]), rare)
+            ((one.pow(2).sum() + two.pow(2).sum()) / 2).backward()
+        else:
+            mine = core.wrap(x[2 * rank : 2 * rank + 2])
+            m(mine, rare or rank == 0).pow(2).sum().backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["one unit", "units"])
+def test_frozen_scalar_and_unused_parameters(apart: bool) -> None:
+    """Parameters that no rank uses keep ``.grad`` None, and weight decay leaves them alone."""
+    ref = parts()
+    parts_steps(ref, 0, 1, apart)  # ranks call the same units
+
+    def body() -> dict[str, np.ndarray]:
+        dist.init_process_group()
+        policy = ModuleWrapPolicy({nn.Linear}) if apart else None
+        m = FSDP(parts(), auto_wrap_policy=policy, use_orig_params=True)
+        parts_steps(m, dist.get_rank(), 2, apart)
+        assert all(p.grad is None for n, p in m.named_parameters() if "never" in n)
+        return whole(m)
+
+    for out in dist.simulate(body, 2).results:
+        for name, p in ref.named_parameters():
+            np.testing.assert_allclose(out[name], p.detach().numpy(), rtol=0, atol=1e-10)
+
+
+class Convs(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.ReLU(),
+                                 nn.Flatten(), nn.Linear(48, 2))  # fmt: skip
+
+    def forward(self, x: Any) -> Any:
+        return self.net(x)
+
+
+def test_batch_norm_in_half_types_keeps_its_own() -> None:
+    def body() -> None:
+        dist.init_process_group()
+        manual_seed(1)
+        low = MixedPrecision(core.dtypes.bfloat16, core.dtypes.float32, core.dtypes.bfloat16)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            m = FSDP(Convs(), auto_wrap_policy=ModuleWrapPolicy({nn.Conv2d}), mixed_precision=low)
+        assert isinstance(m.net[1], FSDP)
+        x = core.wrap(np.random.default_rng(dist.get_rank()).standard_normal((3, 2, 6, 6)))
+        out = m(x.float())
+        assert out.dtype is core.dtypes.bfloat16
+        assert m.net[1].module.running_mean.dtype is core.dtypes.float32
+        out.float().pow(2).mean().backward()
+        for p in m.parameters():
+            assert p.dtype is core.dtypes.float32
+            assert p.grad.dtype is core.dtypes.float32
+        assert all(t.dtype in (core.dtypes.float32, core.dtypes.int64)
+                   for t in m.state_dict().values())  # fmt: skip
+
+    dist.simulate(body, 2)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_gradients_in_the_type_of_the_reduction(keep: bool) -> None:
+    def body() -> None:
+        dist.init_process_group()
+        low = MixedPrecision(reduce_dtype=core.dtypes.float16, keep_low_precision_grads=keep)
+        m = FSDP(nn.Linear(4, 3), mixed_precision=low)
+        m(core.wrap(np.ones((2, 4), "f4"))).sum().backward()
+        (p,) = m.parameters()
+        assert p.grad.dtype is (core.dtypes.float16 if keep else core.dtypes.float32)
+
+    dist.simulate(body, 2)
+
+
+def test_more_ranks_than_elements() -> None:
+    def body() -> list[float]:
+        dist.init_process_group()
+        m = FSDP(nn.Linear(1, 1, bias=False).double(), use_orig_params=True)
+        optimizer = optim.SGD(m.parameters(), lr=1.0)
+        with FSDP.summon_full_params(m), core.no_grad():
+            m.weight.fill_(3.0)
+        m(core.wrap(np.ones((1, 1)))).sum().backward()
+        optimizer.step()
+        return [v.item() for v in whole(m).values()]
+
+    assert dist.simulate(body, 4).results == [[2.0]] * 4
+
+
+def test_a_step_that_broke_off_is_forgotten() -> None:
+    class Once(Exception):
+        pass
+
+    def body() -> dict[str, np.ndarray]:
+        dist.init_process_group()
+        m = FSDP(build(), auto_wrap_policy=ModuleWrapPolicy({Block}))
+        x = ranks_part(batch())
+
+        def fail(*args: Any) -> None:
+            raise Once
+
+        handle = m.blocks[1].module.register_forward_pre_hook(fail)
+        with pytest.raises(Once):
+            loss(m, x, 1)
+        handle.remove()
+        out = loss(m, x, 1)
+        out.register_hook(fail)
+        with pytest.raises(Once):
+            out.backward()
+        train(m, x)
+        return whole(m)
+
+    check(dist.simulate(body, 2).results)
+
+
+def test_comm_hooks_reduce_instead() -> None:
+    def body(strategy: ShardingStrategy) -> dict[str, np.ndarray]:
+        dist.init_process_group()
+        m = FSDP(build(), auto_wrap_policy=ModuleWrapPolicy({Block}), sharding_strategy=strategy)
+        calls = []
+
+        def sharded(state: Any, grad: Any, out: Any) -> None:
+            calls.append(state)
+            dist.reduce_scatter_tensor(out, grad)
+            out.div_(dist.get_world_size())
+
+        def replicated(state: Any, grad: Any) -> None:
+            calls.append(state)
+            dist.all_reduce(grad)
+            grad.div_(dist.get_world_size())
+
+        flat = strategy is ShardingStrategy.NO_SHARD
+        m.register_comm_hook("mine", replicated if flat else sharded)
+        with pytest.raises(AssertionError, match="already registered"):
+            m.register_comm_hook("mine", sharded)
+        train(m, ranks_part(batch()))
+        assert calls == ["mine"] * 12
+        return whole(m)
+
+    for strategy in (ShardingStrategy.FULL_SHARD, ShardingStrategy.NO_SHARD):
+        check(dist.simulate(functools.partial(body, strategy), 2).results)
+
+
+def test_values_come_from_rank_0_or_later() -> None:
+    def body(meta: bool) -> dict[str, np.ndarray]:
+        dist.init_process_group()
+        if not meta:
+            manual_seed(3 + dist.get_rank())
+            m = FSDP(Tied().double(), sync_module_states=True, auto_wrap_policy=always_wrap_policy,
+                     ignored_modules=[])  # fmt: skip
+        else:
+            with core.device("meta"):
+                m = Tied().double()
+            manual_seed(3)
+            m = FSDP(m, auto_wrap_policy=ModuleWrapPolicy({Block}))
+        return whole(m)
+
+    with pytest.raises(LaunchError, match="is shared with a unit inside"):
+        dist.simulate(lambda: body(False), 2)
+    built = dist.simulate(lambda: body(True), 2).results
+    for name, value in built[0].items():
+        np.testing.assert_array_equal(built[1][name], value)
+        assert np.isfinite(value).all()
+
+
+def test_settings_that_cannot_be() -> None:
+    def body() -> None:
+        dist.init_process_group()
+        m = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+        m[0].weight.requires_grad_(False)
+        with pytest.raises(ConfigError, match="uniform requires_grad"):
+            FSDP(m)
+        with pytest.raises(ConfigError, match="to be callable"):
+            FSDP(nn.Linear(1, 1), param_init_fn=3)
+        with pytest.raises(ConfigError, match="explicit specification of process group"):
+            FSDP(nn.Linear(1, 1), sharding_strategy=ShardingStrategy.HYBRID_SHARD)
+        mixed = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double())
+        with pytest.raises(ConfigError, match="uniform dtype"):
+            FSDP(mixed)
+        inner = FSDP(nn.Linear(2, 2))
+        with pytest.raises(ConfigError, match="should not include FSDP modules"):
+            FSDP(nn.Sequential(inner), ignored_modules=[inner])
+
+    dist.simulate(body, 2)

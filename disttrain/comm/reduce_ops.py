@@ -17,6 +17,7 @@ from typing import ClassVar
 import ml_dtypes
 import numpy as np
 
+from ..backends.fused.casts import scaled
 from ..errors import ConfigError, DTypeError
 
 BLOCK_BYTES = 128 << 10  # accumulate in pieces that stay in the processor's cache
@@ -176,6 +177,10 @@ class _Native:
         return value
 
 
+def _copy(x: np.ndarray, factor: float, out: np.ndarray) -> None:
+    np.copyto(out, x, casting="unsafe")
+
+
 class _Wide:
     """Accumulate in another type (float32 for narrow floats), scaling every part if asked."""
 
@@ -183,6 +188,7 @@ class _Wide:
         self.ufunc, self.divisor, self.factor = ufunc, divisor, factor
         self.block = BLOCK_BYTES // acc.itemsize
         self.scratch = _Scratch(self.block, acc)
+        self.cast = scaled if acc == np.float32 else _copy
 
     def __call__(self, parts: Sequence[np.ndarray], out: np.ndarray) -> None:
         with np.errstate(all="ignore"):
@@ -191,12 +197,12 @@ class _Wide:
                 value = self._join([p[lo:hi] for p in parts], 0)
                 if self.divisor > 1:
                     np.divide(value, self.divisor, out=value)
-                np.copyto(out[lo:hi], value, casting="unsafe")
+                self.cast(value, 1.0, out[lo:hi])
 
     def _join(self, parts: Sequence[np.ndarray], depth: int) -> np.ndarray:
         value = self.scratch(depth, parts[0].size)
         if len(parts) == 1:
-            np.copyto(value, parts[0])
+            self.cast(parts[0], 1.0, value)
             if self.factor is not None:
                 np.multiply(value, value.dtype.type(self.factor), out=value)
             return value

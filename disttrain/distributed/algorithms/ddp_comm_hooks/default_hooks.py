@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ....backends.fused.casts import scaled
 from ....comm.group import ProcessGroup
 from ....core import dtypes, no_grad
 from ....core.tensor import Tensor, wrap
+from ....core.writes import touched
 from ....futures import Future
 from ...collectives import all_reduce
 from ...ddp import GradBucket
@@ -48,12 +50,13 @@ def _cast_hook(kind: Any, process_group: ProcessGroup | None, bucket: GradBucket
     buffer: Any = bucket.buffer()
     given = buffer.array
     sent = group.empty(given.shape, kind.np)
-    np.multiply(given, given.dtype.type(1.0 / group.size), out=sent, casting="unsafe")
+    scaled(given, 1.0 / group.size, sent)
     future = started(wrap(sent), group).get_future()
 
     def cast_back(future: Future) -> Tensor:
-        with no_grad():
-            return buffer.copy_(first(future))
+        scaled(first(future).array, 1.0, given)
+        touched(buffer)
+        return buffer
 
     return future.then(cast_back)
 
@@ -73,12 +76,13 @@ def bf16_compress_hook(process_group: ProcessGroup | None, bucket: GradBucket) -
 def _cast_wrapper(kind: Any, hook: Hook, name: str) -> Hook:
     def wrapped(hook_state: Any, bucket: GradBucket) -> Future[Tensor]:
         wide: Any = bucket.buffer()
-        bucket.set_buffer(wide.to(kind))
+        given = wide.array
+        bucket.set_buffer(wrap(scaled(given, 1.0, np.empty(given.shape, kind.np))))
         future = hook(hook_state, bucket)
 
         def cast_back(future: Future) -> Tensor:
-            with no_grad():
-                wide.copy_(future.value())
+            scaled(future.value().array.reshape(-1), 1.0, given)
+            touched(wide)
             bucket.set_buffer(wide)
             return wide
 

@@ -34,7 +34,33 @@ def ranges(rows: np.ndarray) -> np.ndarray:
 def quantize(rows: np.ndarray, scales: np.ndarray) -> np.ndarray:
     """Each row as numbers of 0 to 255."""
     scale, zero = scales[:, :, None]
-    return np.clip(np.round(rows / scale) + zero, 0, LEVELS).astype(np.uint8)
+    levels = rows / scale
+    np.rint(levels, out=levels)
+    levels += zero
+    np.clip(levels, 0, LEVELS, out=levels)
+    return levels.astype(np.uint8)
+
+
+def dequantized_mean(numbers: np.ndarray, scales: np.ndarray) -> np.ndarray:
+    """The mean over ranks of what their ``numbers`` (rank, row, column) stand for."""
+    total = np.zeros(numbers.shape[1:], np.float32)
+    for theirs, (scale, zero) in zip(numbers, scales[:, :, :, None], strict=True):
+        values = theirs.astype(np.float32)
+        values -= zero
+        values *= scale
+        total += values
+    total /= len(numbers)
+    return total
+
+
+def _in_rows(values: np.ndarray, width: int) -> np.ndarray:
+    """``values`` in rows of ``width``, the last one filled up with zeros."""
+    n = values.size
+    if n == width and values.dtype == np.float32:
+        return values.reshape(1, n)
+    rows = np.zeros((max(math.ceil(n / max(width, 1)), 1), max(width, 1)), np.float32)
+    rows.reshape(-1)[:n] = values
+    return rows
 
 
 def _quantized(
@@ -44,8 +70,7 @@ def _quantized(
     group = group_or_default(process_group)
     buffer = bucket.buffer()
     n = buffer.array.size
-    rows = np.zeros((max(math.ceil(n / max(width, 1)), 1), max(width, 1)), np.float32)
-    rows.reshape(-1)[:n] = buffer.array
+    rows = _in_rows(buffer.array, width)
     mine = ranges(rows)
     scales = np.empty((group.size, *mine.shape), np.float32)
     numbers = group.empty((group.size, *rows.shape), np.uint8)
@@ -57,10 +82,7 @@ def _quantized(
     def mean(future: Future) -> Tensor:
         future.value()
         told.wait()
-        total = np.zeros(rows.shape, np.float32)
-        for (scale, zero), theirs in zip(scales[:, :, :, None], numbers, strict=True):
-            total += scale * (theirs - zero)
-        total /= group.size
+        total = dequantized_mean(numbers, scales)
         np.copyto(buffer.array, total.reshape(-1)[:n], casting="unsafe")
         return buffer
 

@@ -112,9 +112,11 @@ class GraphNode:
 
 
 class AccumulateGrad(GraphNode):
-    """The end of the graph at a leaf. ``store``, where set, writes the gradient in its own way."""
+    """The end of the graph at a leaf. ``store``, where set, writes the gradient in its own way;
+    ``place`` says where a rule may compute it at once: None, or (an array, a factor)."""
 
     seq = 1 << 62
+    place: Callable[[], Any] | None = None
     store: Callable[[Any, Any], None] | None = None
     accumulate_hooks: HookDict | None = None
     private = False  # a function transform's own leaf, which nobody else can ask for

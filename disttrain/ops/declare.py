@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from ..core.gate import Primitive
+from ..core.node import AccumulateGrad
 from .promotion import float_args, only, same_type_args
 
 REGISTRY: dict[str, Primitive] = {}
@@ -211,6 +212,15 @@ def _adapt(prim: Primitive, rule: Callable, names: tuple[str, ...]) -> Callable:
     return general
 
 
+def _place_of(node: Any, i: int) -> Any:
+    """Where the gradient of argument ``i`` will lie in the end, if that is known and the rule may
+    write it there: (an array, the factor that it is multiplied by), or None."""
+    edge = node.edges[i]
+    if edge.__class__ is not AccumulateGrad or edge.place is None or node.post_hooks:
+        return None
+    return edge.place()
+
+
 def _getter(name: str, args: tuple[str, ...]) -> Callable:
     if name == "out":
         return lambda out, values, node, needs: out
@@ -219,6 +229,9 @@ def _getter(name: str, args: tuple[str, ...]) -> Callable:
     if name in args:
         i = args.index(name)
         return lambda out, values, node, needs: values[i]
+    if name.endswith("_place") and name[:-6] in args:
+        i = args.index(name[:-6])
+        return lambda out, values, node, needs: _place_of(node, i)
     if name.endswith("_shape") and name[:-6] in args:
         i = args.index(name[:-6])
         return lambda out, values, node, needs: node.input_shape(i)

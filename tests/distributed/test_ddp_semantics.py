@@ -447,3 +447,32 @@ def test_half_types_are_averaged() -> None:
         return m.module.weight.grad.float().tolist()
 
     assert simulated(body) == [[[1.5, 1.5], [1.5, 1.5]]] * 2
+
+
+def test_gradients_are_computed_in_their_places(monkeypatch) -> None:
+    """Where a weight gets one gradient only, and nobody looks at it before, it is not copied."""
+
+    def body():
+        m = DDP(nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2)).double())
+        first, last = m.module[0].weight, m.module[1].weight
+        given = []
+        inner = first._node.store
+        first._node.store = lambda leaf, g: (given.append(g), inner(leaf, g))
+        m.reducer.stores[0] = first._node.store
+        data = core.wrap(np.ones((2, 3)) * (1 + dist.get_rank()))
+        for _ in range(2):
+            m.zero_grad()
+            m(data).sum().backward()
+        placed = given[-1] is m.reducer.house.slots[0]
+        hook = first.register_hook(lambda g: None)
+        m.zero_grad()
+        m(data).sum().backward()
+        watched = given[-1] is m.reducer.house.slots[0]
+        hook.remove()
+        m.zero_grad()
+        (m(data) + m(data)).sum().backward()
+        twice = given[-1] is m.reducer.house.slots[0]
+        want = last.detach().numpy().sum(0)[:, None] * np.full((1, 3), 2 * 3.0)
+        return placed, watched, twice, np.abs(first.grad.numpy() - want).max() < 1e-12
+
+    assert simulated(body) == [(True, False, False, True)] * 2

@@ -29,12 +29,12 @@ from .graph import below, nodes_of, reached
 from .housing import Housing
 from .messages import Messages
 from .mixed import LowPrecision, make_cast_store
-from .parts import taking_parts
+from .parts import Part, taking_parts
 from .row_sums import RowSums
 from .rows import JOINED, MISSING, WEIGHTED, Row
 from .scaling import Scaled
 from .stats import Stats, now
-from .stores import ARMED, IDLE, SYNCING, VOID, make_store
+from .stores import ARMED, IDLE, SYNCING, VOID, make_place, make_store
 
 Hook = Callable[[Any, GradBucket], Any]
 
@@ -88,6 +88,8 @@ class Reducer(Scaled):
         self.low, self.full_types = low, [p.array.dtype for p in self.params]
         make = make_store if low is None else make_cast_store
         self.stores = [taking_parts(p, make(self, i)) for i, p in enumerate(self.params)]
+        plain = [low is None and not isinstance(p, Part) for p in self.params]
+        self.places = [make_place(self, i) if fits else None for i, fits in enumerate(plain)]
         self._rescale()
         self.attach()
 
@@ -95,14 +97,14 @@ class Reducer(Scaled):
 
     def attach(self) -> None:
         """Make the leaves' accumulators store gradients here."""
-        for node, store in zip(self.nodes, self.stores, strict=True):
-            node.store = store
+        for node, store, place in zip(self.nodes, self.stores, self.places, strict=True):
+            node.store, node.place = store, place
 
     def detach(self) -> None:
         """Give the leaves back their ordinary accumulation."""
         for node, store in zip(self.nodes, self.stores, strict=True):
             if node.store is store:
-                node.store = None
+                node.store = node.place = None
 
     # --- buckets --------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ...context import thread
 from ...core.tensor import Tensor, wrap
 
 ndarray = np.ndarray
@@ -44,7 +45,8 @@ def make_store(r: Any, i: int) -> Callable[[Tensor, Any], None]:
             if held(views[i]) > 2 or (views[i]._st is not None and held(views[i]._st) > 2):
                 r.let_go(i)
             view = leaf._grad = views[i]
-            multiply(array, fresh, out=slots[i])
+            if array is not slots[i]:  # else it was computed there
+                multiply(array, fresh, out=slots[i])
         else:
             view = r.take_over(i, leaf, old)
             slot = slots[i]
@@ -81,6 +83,28 @@ def make_store(r: Any, i: int) -> Callable[[Tensor, Any], None]:
             old._st.version += 1
 
     return store
+
+
+def make_place(r: Any, i: int) -> Callable[[], Any]:
+    """Where a rule may compute the gradient of parameter ``i``: its slot, when nothing else will
+    come to it in the walk that is running, and nobody is to see it before it is scaled."""
+    views, slots, node = r.house.views, r.house.slots, r.nodes[i]
+    fresh = r.scales_of(r.metas[i].dtype).fresh
+
+    def place() -> Any:
+        if (
+            r.phase != SYNCING or r.fired[i] or r.params[i]._grad is not None
+            or node.tensor_hooks is not None or node.pre_hooks
+        ):  # fmt: skip
+            return None
+        walk = thread.walking
+        if walk is None or walk.tensors or walk.pending.get(node) != 1 or node in walk.grads:
+            return None
+        if held(views[i]) > 2 or (views[i]._st is not None and held(views[i]._st) > 2):
+            r.let_go(i)
+        return slots[i], fresh
+
+    return place
 
 
 class Scales:

@@ -100,14 +100,18 @@ def _linear_shape(x: Any, w: Any, b: Any = None) -> tuple:
     return (*x.shape[:-1], w.shape[0]), type_of(x)
 
 
-def _linear_rule(g: Any, x: Any, w: Any, needs: tuple) -> tuple:
+def _linear_rule(g: Any, x: Any, w: Any, needs: tuple, w_place: Any) -> tuple:
     """dx = g w, dw = g^T x over all rows, db = sum of g over all rows."""
     dx = matmul(g, H(w)) if needs[0] else None
     dw = db = None
     if needs[1]:
         rows = g if len(g.shape) == 2 else _rows(g)
         inputs = x if len(x.shape) == 2 else _rows(x)
-        dw = matmul(swap(rows), H(inputs))
+        if w_place is None or rows.__class__ is not np.ndarray or rows.dtype.char not in "fd":
+            dw = matmul(swap(rows), H(inputs))
+        else:
+            dw, factor = w_place
+            np.matmul((rows * factor).T, inputs, out=dw)
     if needs[2]:
         db = sum_(g, dims=tuple(range(len(g.shape) - 1)), keepdim=False)
     return dx, dw, db

@@ -113,7 +113,8 @@ class GraphNode:
 
 class AccumulateGrad(GraphNode):
     """The end of the graph at a leaf. ``store``, where set, writes the gradient in its own way;
-    ``place`` says where a rule may compute it at once: None, or (an array, a factor)."""
+    ``place`` says where a rule may compute it at once: None, or (an array, a factor, whether
+    the factor is a power of two)."""
 
     seq = 1 << 62
     place: Callable[[], Any] | None = None

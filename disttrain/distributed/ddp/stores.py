@@ -6,6 +6,7 @@ reducer by its attributes.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -89,7 +90,7 @@ def make_place(r: Any, i: int) -> Callable[[], Any]:
     """Where a rule may compute the gradient of parameter ``i``: its slot, when nothing else will
     come to it in the walk that is running, and nobody is to see it before it is scaled."""
     views, slots, node = r.house.views, r.house.slots, r.nodes[i]
-    fresh = r.scales_of(r.metas[i].dtype).fresh
+    scales = r.scales_of(r.metas[i].dtype)
 
     def place() -> Any:
         if (
@@ -102,7 +103,7 @@ def make_place(r: Any, i: int) -> Callable[[], Any]:
             return None
         if held(views[i]) > 2 or (views[i]._st is not None and held(views[i]._st) > 2):
             r.let_go(i)
-        return slots[i], fresh
+        return slots[i], scales.fresh, scales.exact
 
     return place
 
@@ -113,6 +114,8 @@ class Scales:
 
     def __init__(self, kind: np.dtype) -> None:
         self.local, self.common, self.fresh = (np.ones((), kind) for _ in range(3))
+        self.exact = True  # whether ``fresh`` is a power of two
 
     def set(self, local: float, common: float) -> None:
         self.local[...], self.common[...], self.fresh[...] = local, common, local * common
+        self.exact = math.frexp(local * common)[0] == 0.5

@@ -110,8 +110,12 @@ def _linear_rule(g: Any, x: Any, w: Any, needs: tuple, w_place: Any) -> tuple:
         if w_place is None or rows.__class__ is not np.ndarray or rows.dtype.char not in "fd":
             dw = matmul(swap(rows), H(inputs))
         else:
-            dw, factor = w_place
-            np.matmul((rows * factor).T, inputs, out=dw)
+            dw, factor, exact = w_place
+            if exact:  # the same bits, and mostly fewer products
+                rows = rows * factor
+            np.matmul(rows.T, inputs, out=dw)
+            if not exact:
+                np.multiply(dw, factor, out=dw)
     if needs[2]:
         db = sum_(g, dims=tuple(range(len(g.shape) - 1)), keepdim=False)
     return dx, dw, db

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from .shim import Shim
+from .shim import Shim, public
 
 _FSDP = "disttrain.distributed.fsdp"
 
@@ -31,9 +31,14 @@ class Same(Shim):
         self.__dict__["_source"] = source
 
     def __getattr__(self, name: str) -> Any:
+        if name == "__all__":  # from ... import *
+            return public(importlib.import_module(self._source))
         if name.startswith("__"):
             return super().__getattr__(name)
         return getattr(importlib.import_module(self._source), name)
+
+    def __dir__(self) -> list[str]:
+        return public(importlib.import_module(self._source))
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name.startswith("__"):

@@ -54,7 +54,7 @@ class Shim(types.ModuleType):
 
     def take(self, source: Any, names: Iterable[str] | None = None) -> Shim:
         """Copy names (None: all public ones that are the project's) from a module."""
-        for n in _public(source) if names is None else names:
+        for n in public(source) if names is None else names:
             setattr(self, n, getattr(source, n))
         return self
 
@@ -65,7 +65,7 @@ class Shim(types.ModuleType):
         return self
 
 
-def _public(source: Any) -> list[str]:
+def public(source: Any) -> list[str]:
     """What a module offers: its ``__all__``, or else all that is ours and no module."""
     names = getattr(source, "__all__", [n for n in vars(source) if not n.startswith("_")])
     return [n for n in names if _ours(getattr(source, n))]

@@ -36,6 +36,11 @@ class Kind(StrEnum):
     RECV_F = "RECV_F"
     SEND_B = "SEND_B"
     RECV_B = "RECV_B"
+    # As PyTorch calls them.
+    FORWARD = "F"
+    FULL_BACKWARD = "B"
+    BACKWARD_INPUT = "I"
+    BACKWARD_WEIGHT = "W"
 
 
 COMPUTE = frozenset({Kind.F, Kind.B, Kind.I, Kind.W})
@@ -57,6 +62,14 @@ class Action(NamedTuple):
     @property
     def computes(self) -> bool:
         return self.kind in COMPUTE
+
+    @staticmethod
+    def from_str(action_string: str) -> Action:
+        return parse_action(action_string)
+
+    stage_index = property(lambda self: self.stage)
+    computation_type = property(lambda self: self.kind)
+    microbatch_index = property(lambda self: self.micro)
 
 
 def parse_action(text: str) -> Action:

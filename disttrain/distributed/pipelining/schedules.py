@@ -12,7 +12,7 @@ from ...core.tensor import Tensor
 from ...errors import AutogradError, CollectiveMismatch, ConfigError
 from .. import objects
 from . import plans
-from .actions import Action, Plan, plan_from_csv, plan_of
+from .actions import Action, Kind, Plan, plan_from_csv, plan_of
 from .chart import draw
 from .check import run_on_paper
 from .executor import Batch, Lines, Run
@@ -171,11 +171,12 @@ class _PipelineSchedule:
             return
         plan = self.plan
         text = f"{plan.name}: {plan.num_stages} stages, {plan.num_micro} micro-batches"
-        mine = [f"{text}, loss_fn {'given' if self._loss_fn else 'not given'}",
-                hashlib.sha256(plan.to_csv().encode()).hexdigest()]  # fmt: skip
+        trains = self._loss_fn is not None
+        text += f", loss_fn {'given' if trains else 'not given'}"
+        mine = [text, trains, plan.num_micro, hashlib.sha256(plan.to_csv().encode()).hexdigest()]
         everyone = objects.all_gather(self._group, mine)
         for rank, theirs in enumerate(everyone):
-            if theirs != everyone[0]:
+            if theirs[1:] != everyone[0][1:]:
                 raise CollectiveMismatch(
                     f"pipeline: ranks follow different plans: rank 0 has {everyone[0][0]!r}, rank "
                     f"{rank} has {theirs[0]!r}; build the same schedule on every rank (with a "
@@ -338,12 +339,16 @@ _NAMES: Mapping[str, type] = {
 }
 
 
+# For programs that write plans of their own.
+_Action, _ComputationType = Action, Kind
+
+
 def get_schedule_class(schedule_name: str) -> type:
     """The schedule of that name (case does not matter)."""
     found = _NAMES.get(schedule_name.lower())
     if found is None:
         raise ConfigError(
             f"Unknown schedule name '{schedule_name}'. The valid options are "
-            f"{', '.join(k.__name__.removeprefix('Schedule') for k in _NAMES.values())}"
+            f"{[k.__name__.removeprefix('Schedule') for k in _NAMES.values()]}"
         )
     return found

@@ -67,9 +67,17 @@ class Action(NamedTuple):
     def from_str(action_string: str) -> Action:
         return parse_action(action_string)
 
-    stage_index = property(lambda self: self.stage)
-    computation_type = property(lambda self: self.kind)
-    microbatch_index = property(lambda self: self.micro)
+    @property
+    def stage_index(self) -> int:
+        return self.stage
+
+    @property
+    def computation_type(self) -> Kind:
+        return self.kind
+
+    @property
+    def microbatch_index(self) -> int:
+        return self.micro
 
 
 def parse_action(text: str) -> Action:

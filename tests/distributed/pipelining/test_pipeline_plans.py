@@ -82,6 +82,9 @@ def test_places() -> None:
 def test_actions_are_text() -> None:
     for text in ("2F0", "0B13", "1I2", "1W2", "0SEND_F3", "1RECV_F3", "1SEND_B3", "0RECV_B3"):
         assert str(parse_action(text)) == text
+    assert (Kind.FULL_BACKWARD, Kind.BACKWARD_WEIGHT) == (Kind.B, Kind.W)
+    named = Action.from_str("3I4")
+    assert (named.stage_index, named.computation_type, named.microbatch_index) == named
     assert parse_action("10SEND_B2") == Action(10, Kind.SEND_B, 2)
     with pytest.raises(ConfigError, match="'2X0' is no action"):
         parse_action("2X0")

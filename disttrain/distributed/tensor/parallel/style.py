@@ -201,6 +201,10 @@ class SequenceParallel(ParallelStyle):
         self.sequence_sharding = (Shard(sequence_dim),)
         self.use_local_output = use_local_output
 
+    def __repr__(self) -> str:
+        dim, local = self.sequence_sharding[0].dim, self.use_local_output
+        return f"SequenceParallel(sequence_dim={dim}, use_local_output={local})"
+
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
         name = f"SequenceParallel of {type(module).__name__}"
         layout, local = self.sequence_sharding[0], self.use_local_output

@@ -21,6 +21,7 @@ _MODULES = (
     "checkpoint.format_utils",
     "checkpoint.hf_storage",
     "checkpoint.metadata",
+    "checkpoint.optimizer",
     "checkpoint.planner",
     "checkpoint.staging",
     "checkpoint.state_dict_loader",

@@ -3,12 +3,15 @@
     model-00001-of-00002.safetensors  model-00002-of-00002.safetensors
     model.safetensors.index.json      {"weight_map": {name: file}}
 
-A reader for ``load``: any number of ranks take the byte ranges that they need. These files have no
-checksums; headers and sizes are checked, and names of files may name nothing outside the folder.
+The reader serves ``load``: any number of ranks take the byte ranges that they need. Such files need
+not have checksums; headers and sizes are checked, and names of files may name nothing outside the
+folder. The writer serves ``save``: the ranks write their pieces, then the coordinator makes files
+of whole tensors of them.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from dataclasses import replace
@@ -19,9 +22,10 @@ import numpy as np
 from ...core import Size, dtypes
 from ...errors import ConfigError, SerializationError
 from ...futures import Future
-from ...serialize import inspect
+from ...serialize import inspect, save
 from ...serialize.layout import load_json
-from . import reading
+from . import reading, tools
+from .filesystem import FileSystemWriter, read_manifest
 from .manifest import Place
 from .metadata import (
     ChunkStorageMetadata,
@@ -31,7 +35,7 @@ from .metadata import (
     TensorStorageMetadata,
 )
 from .planner import LoadPlan, LoadPlanner
-from .storage import StorageReader
+from .storage import StorageReader, WriteResult
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*\.safetensors\Z")
 _INDEX_CAP = 64 << 20
@@ -134,3 +138,58 @@ class HuggingFaceStorageReader(StorageReader):
         done: Future[None] = Future()
         done.set_result(None)
         return done
+
+
+class HuggingFaceStorageWriter(FileSystemWriter):
+    """Writes whole tensors as ``model-00001-of-00002.safetensors`` with an index into the folder
+    ``path``. ``fqn_to_index_mapping`` says in which file each tensor is (from 1 on; default: all in
+    one). What is no tensor has no place in such files: ``ConfigError``.
+
+    Whatever split the ranks hold, whole tensors come out, so ``save_distributed`` and
+    ``enable_consolidation`` change nothing.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike,
+        fqn_to_index_mapping: dict[str, int] | None = None,
+        thread_count: int = 1,
+        save_distributed: bool = False,
+        enable_consolidation: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(path)
+        self.numbers = fqn_to_index_mapping
+
+    def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
+        loose = [n for n, about in metadata.state_dict_metadata.items()
+                 if not isinstance(about, TensorStorageMetadata)]  # fmt: skip
+        if loose:
+            raise ConfigError(
+                f"save: {', '.join(loose[:8])}: safetensors files of this kind hold tensors alone; "
+                "leave these values out, or use FileSystemWriter"
+            )
+        super().finish(metadata, results)
+        about = read_manifest(self.path)
+        names = list(about.metadata.state_dict_metadata)
+        numbers = dict.fromkeys(names, 1) if self.numbers is None else self.numbers
+        last = max(numbers.values(), default=1)
+        table = {n: f"model-{numbers[n]:05d}-of-{last:05d}.safetensors" for n in names}
+        with reading.Files(self.path, about.files, True) as files:
+            for file in sorted(set(table.values())):
+                held = {n: tools.whole(about, files, n) for n in names if table[n] == file}
+                save(held, os.path.join(self.path, file))
+        size = sum(p.end - p.begin for p in about.metadata.storage_data.values())
+        _write_index(self.path, table, size)
+        tools.remove(self.path)
+
+
+def _write_index(path: str, table: dict[str, str], size: int) -> None:
+    """In one step, after the files that it names."""
+    text = json.dumps({"metadata": {"total_size": size}, "weight_map": table}, indent=1)
+    draft = os.path.join(path, "model.safetensors.index.json.draft")
+    with open(draft, "w", encoding="utf-8") as f:
+        f.write(text)
+        f.flush()
+        os.fsync(f.fileno())
+    os.replace(draft, draft.removesuffix(".draft"))

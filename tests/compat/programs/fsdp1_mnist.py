@@ -14,7 +14,7 @@ from torch.distributed.fsdp import FullStateDictConfig, MixedPrecision, Sharding
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.distributed.fsdp import StateDictType
 from torch.distributed.fsdp.fully_sharded_data_parallel import BackwardPrefetch, CPUOffload
-from torch.distributed.fsdp.wrap import enable_wrap, size_based_auto_wrap_policy, wrap
+from torch.distributed.fsdp.wrap import size_based_auto_wrap_policy
 from torch.optim.lr_scheduler import StepLR
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
@@ -133,7 +133,6 @@ def fsdp_main(args):
     with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT, config):
         states = model.state_dict()
     optim_state = FSDP.optim_state_dict(model, optimizer)
-    model.load_state_dict(states) if args.strategy == "NO_SHARD" and rank == 0 else None
     if rank == 0:
         torch.save(states, "mnist_cnn.pt")
         plain = Net()
@@ -146,18 +145,6 @@ def fsdp_main(args):
         assert optim_state["state"], optim_state
         print(f"{args.strategy} saved and loaded alike", flush=True)
     cleanup()
-
-
-class Wrapped(nn.Module):
-    """Wrapping by hand."""
-
-    def __init__(self):
-        super().__init__()
-        self.a = wrap(nn.Linear(4, 8))
-        self.b = nn.Linear(8, 2)
-
-    def forward(self, x):
-        return self.b(torch.relu(self.a(x)))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import numpy as np
 
 from ...backends.null import NullArray
 from ...comm.blocks import Blocks
+from ...comm.header import hash64
 from ...context import thread
 from ...core import Tensor
 from ...errors import AutogradError, ConfigError
@@ -90,7 +91,9 @@ class Unit:
     def _make_weights(
         self, members: list[Member], layout: Any, kind: np.dtype, used: np.dtype
     ) -> Weights:
-        blocks = Blocks(self.sharding.group, self.modules[0]._get_name(), (0,))
+        look = hash64(str([(m.name, m.layout.shape, m.dim, str(kind)) for m in members]))
+        name = self.modules[0]._get_name()  # until the unit has one of its own
+        blocks = Blocks(self.sharding.group, name, (look,))
         plain = all(is_plain(m, kind, used) for m in members)
         if plain and self.sharding.group.transport.shares and self.choices.folder is None:
             return SharedWeights(members, layout, self.sharding, kind, blocks)

@@ -2,11 +2,13 @@
 
 The bit stream is SFC64 (Doty-Humphrey's Small Fast Chaotic generator) through numpy, seeded by
 numpy's ``SeedSequence``: the same seed gives the same numbers on every machine. A rank starts from
-a seed of the operating system until ``manual_seed`` is called.
+a seed of the operating system until ``manual_seed`` is called. A forked process goes on where its
+parent was, also where that has drawn nothing yet; ranks that the launcher forks do not.
 """
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -21,6 +23,7 @@ from .tensor import Tensor, wrap
 
 _STATE = struct.Struct("<Q4QQQ")  # seed, the four words of SFC64, is half a draw kept, that half
 _MASK = (1 << 64) - 1
+_SEED = "core.random.seed"  # the slot of the seed that a process was born with
 
 
 class _Cell:
@@ -125,12 +128,18 @@ class _RankGenerator(Generator):
 
     @property
     def _cell(self) -> _Cell:  # type: ignore[override]
-        return context.current().slot("core.random", _Cell)
+        return context.current().slot("core.random", _first_cell)
 
     def __reduce__(self) -> str:
         return "default_generator"
 
 
+def _first_cell() -> _Cell:
+    return _Cell(context.current().slots.get(_SEED))
+
+
+# numpy's generator takes a while to load, so this process only chooses what it will start from.
+context.current().slots[_SEED] = int.from_bytes(os.urandom(8), "little") >> 11
 default_generator = _RankGenerator()
 
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import disttrain as dt
 from disttrain import context
 from disttrain.core import backward, dtypes
 from disttrain.core import random as source
 from disttrain.errors import AutogradError, ConfigError, DTypeError, ShapeError
 from disttrain.ops.functions import create, random
+from launcher import launch
 
 
 @pytest.fixture(autouse=True)
@@ -175,3 +182,28 @@ def test_in_place_forms_count_as_writes():
 def test_in_place_forms_pass_over_meta_tensors():
     x = create.zeros(3, device="meta")
     assert random.normal_(x) is x and random.rand(2, 3, device="meta").is_meta
+
+
+def test_forked_processes_start_where_their_parent_was(tmp_path):
+    """A program that draws nothing before it forks: its children draw the same, each run anew."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import os\nimport disttrain as dt\n"
+        "for _ in range(2):\n"
+        "    if os.fork() == 0:\n"
+        "        print(dt.rand(1).item(), flush=True)\n"
+        "        os._exit(0)\n"
+        "    os.wait()\n"
+        "print(dt.rand(1).item())\n"
+    )
+    root = Path(__file__).parents[2]
+    seen = []
+    for _ in range(2):
+        run = [sys.executable, str(program)]
+        env = {**os.environ, "PYTHONPATH": str(root)}
+        seen.append(subprocess.check_output(run, env=env, text=True, timeout=50).split())
+    assert [len(set(each)) for each in seen] == [1, 1] and seen[0] != seen[1]
+
+
+def test_launched_ranks_start_from_seeds_of_their_own():
+    assert len(set(launch(lambda: dt.rand(1).item(), 3))) == 3

@@ -70,6 +70,18 @@ class ArrayKind:
         """Arrays for which this is equal lie alike, and may share calls of ``over_parts``."""
         return None
 
+    def drawn(self, prim: Any, params: dict, then: Any = None) -> Any:
+        """``then(prim(**params))``, random numbers of this shape, placed as this one."""
+        raise NotImplementedError
+
+    def whole(self) -> Any:
+        """The array with all the numbers."""
+        return self
+
+    def beside(self, array: Any) -> Any:
+        """``array``, known everywhere, as an array that meets this one in operations."""
+        return array
+
     def as_gradient(self, g: Any) -> Any:
         """``g``, the gradient of a leaf that holds this array, as it shall lie in ``.grad``."""
         return g

@@ -478,6 +478,21 @@ def joined(own: type, kind: type) -> type:
     return type(own.__name__, (own, kind), body)
 
 
+def values_of(t: Tensor) -> Any:
+    """The array with all numbers of ``t``, for functions that look at them. Of a distributed one
+    every rank has to ask."""
+    array = t.array
+    return array if array.__class__ is ndarray else array.whole()
+
+
+def beside(t: Any, array: Any) -> Tensor:
+    """A Tensor over ``array``, made from numbers that every rank knows, to be used with ``t``."""
+    given = t.__dict__.get("array") if isinstance(t, Tensor) else None
+    if given is None or given.__class__ is ndarray:
+        return wrap(array)
+    return wrap(given.beside(np.asarray(array)))
+
+
 class context_recording:  # noqa: N801  (used like a function)
     """Record operations while the block runs, whatever the grad mode outside."""
 

@@ -13,7 +13,7 @@ from ..backends.null import NullArray
 from ..core import dtypes, sharing
 from ..core.device import device, usable
 from ..core.gate import Tracer
-from ..core.tensor import Tensor, note_read, wrap
+from ..core.tensor import Tensor, note_read, values_of, wrap
 from ..errors import AutogradError, DeviceError, ShapeError
 from . import api
 from .functions import aliases, comparing, create, storage
@@ -118,14 +118,14 @@ def item(self: Tensor) -> Any:
             "needed; reduce or index it first, or use tolist()"
         )
     note_read(self)
-    value = array.item()
+    value = values_of(self).item()
     return float(value) if array.dtype.kind == "V" else value
 
 
 def tolist(self: Tensor) -> Any:
     """The values as nested lists of Python numbers."""
     note_read(self)
-    array = self.array
+    array = values_of(self)
     return (array.astype(np.float32) if array.dtype.kind == "V" else array).tolist()
 
 
@@ -136,7 +136,7 @@ def _truth(self: Tensor) -> bool:
             ".all()"
         )
     note_read(self)
-    return bool(self.array.item())
+    return bool(values_of(self).item())
 
 
 def _as_index(self: Tensor) -> int:

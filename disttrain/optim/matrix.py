@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..core import Tensor, dtypes, wrap
+from ..core.tensor import beside
 from ..errors import ConfigError, DTypeError
 from ..ops.declare import primitive
 from .algorithms import Choice
@@ -133,7 +134,7 @@ class Adafactor(Optimizer):
             return super().initial(name, p, group)
         shape = list(p.shape)
         shape[axis] = 1
-        return wrap(np.zeros(shape, p.array.dtype))
+        return beside(p, np.zeros(shape, p.array.dtype))
 
 
 def _refuse_complex(optimizer: Optimizer, group: dict[str, Any]) -> None:

@@ -13,7 +13,9 @@ from ...core.tensor import Tensor, wrap
 from .dispatch import implicit_replication, run_primitive
 from .movement import redistribute
 from .placements import Partial, Replicate, local_shape
+from .random import in_step
 from .spread import Spread
+from .viewing import fresh, wrote
 
 _REDUCE = {"sum": ReduceOp.SUM, "max": ReduceOp.MAX, "min": ReduceOp.MIN}
 
@@ -79,6 +81,23 @@ class DistArray(Spread):
 
     def where(self) -> Any:
         return self.mesh, self.placements
+
+    def drawn(self, prim: Any, params: dict, then: Any = None) -> DistArray:
+        own = without_partial(self.placements)
+        if not self.has_data:
+            return self.similar(np.empty, self.shape, params["dtype"], True)
+        numbers = prim.forward(**{**params, "generator": in_step(self.mesh, params["generator"])})
+        numbers = np.asarray(numbers if then is None else then(numbers))
+        return redistribute(self.beside(numbers), own)
+
+    def whole(self) -> Any:
+        """All the numbers, on every rank."""
+        if not self.has_data:
+            return NullArray(self.shape, self.dtype)
+        return redistribute(fresh(self), (Replicate(),) * self.mesh.ndim).local
+
+    def beside(self, array: Any) -> DistArray:
+        return self.__class__(array, self.mesh, (Replicate(),) * self.mesh.ndim, array.shape)
 
     def as_gradient(self, g: Any) -> Any:
         """Placed as the leaf, in memory of its own."""

@@ -18,8 +18,11 @@ from ...ops.layouts import Cut, Layout, Rewrite, layout_of
 from .choice import REPLICATE, Choice, Given, choose
 from .cut_classes import ANSWERS
 from .movement import redistribute
-from .placements import Partial, Shard, local_span
+from .placements import Shard, local_span
+from .random import in_step
 from .spread import Spread
+from .viewing import fresh, note_view
+from .writing import run_write
 
 SLOT = "distributed.tensor"
 
@@ -40,10 +43,10 @@ def state() -> _State:
 def run_primitive(prim: Any, arrays: Any, params: dict) -> Any:
     """The result of ``prim`` on ``arrays``, of which one or more are distributed."""
     if prim.kinds:
-        return prim.forward(*arrays, **params)
+        return prim.forward(*[fresh(a) if isinstance(a, Spread) else a for a in arrays], **params)
     arrays = _on_one_mesh(prim, arrays)
     if prim.mutates:
-        return _write(prim, arrays, params)
+        return run_write(prim, arrays, params)
     answer = ANSWERS.get(prim.name)
     if answer is not None:
         result = answer(arrays, params)
@@ -55,6 +58,8 @@ def run_primitive(prim: Any, arrays: Any, params: dict) -> Any:
     if layout is None:
         layout = _without_rule(prim, arrays)
     mesh = next(a.mesh for a in arrays if isinstance(a, Spread))
+    if prim.random:
+        params = {**params, "generator": in_step(mesh, params["generator"])}
     given = tuple(
         Given(a.shape, a.itemsize, a.placements) if isinstance(a, Spread) else None for a in arrays
     )
@@ -74,6 +79,7 @@ def _on_one_mesh(prim: Any, arrays: Any) -> list:
                     "an operation needs one mesh: bring one over with to_local() or full_tensor() "
                     "and distribute_tensor()"
                 )
+            a = fresh(a)
         elif isinstance(a, (np.ndarray, ArrayKind)):
             if (
                 a.ndim and any(_strides(a)) and not state().implicit
@@ -138,6 +144,7 @@ def _perform(
     if place is None:
         return _outside(prim, arrays, params, choice, cls, mesh)
     full: dict[int, tuple] = {}
+    given = params
     if cuts:
         for key, i in layout.shapes.items():
             full[i] = params[key]
@@ -159,7 +166,11 @@ def _perform(
             labels = zip(layout.outs[i], shape, strict=True)
             shape = full.get(i) or tuple(cuts[k].full if k in cuts else n for k, n in labels)
             placements = choice.outs[i]
-        made.append(cls(local, mesh, placements, shape, prim.view and moved))
+        out = cls(local, mesh, placements, shape)
+        if prim.view:
+            source = next(a for a in arrays if isinstance(a, Spread))
+            note_view(out, source, prim, given, i if prim.multi else None, moved)
+        made.append(out)
     return tuple(made) if prim.multi else made[0]
 
 
@@ -195,66 +206,6 @@ def _outside(prim: Any, arrays: list, params: dict, choice: Choice, cls: type, m
         for (shape, kind), p in zip(metas, placed, strict=True)
     )
     return made if prim.multi else made[0]
-
-
-def _write(prim: Any, arrays: list, params: dict) -> Any:
-    """A primitive that writes to its first argument: the others come to where that lies."""
-    target = arrays[0]
-    if not isinstance(target, Spread):
-        raise PlacementError(
-            f"{prim.name}: a DTensor is written into a plain Tensor; take the DTensor's "
-            ".full_tensor() or .to_local() first"
-        )
-    if target.moved:
-        raise PlacementError(
-            f"{prim.name}: a view of a DTensor of shape {list(target.shape)} is written to, but "
-            "making it moved data between ranks, so that it is a copy and the write would be lost; "
-            "write to the DTensor itself (masked_fill, where, index_put), or redistribute it to "
-            "Replicate() before the view is made"
-        )
-    layout = layout_of(prim, arrays, params)
-    names = tuple(range(target.ndim))
-    if layout is None:
-        lead = [target.ndim - a.ndim if isinstance(a, Spread) else 0 for a in arrays]
-        ins = tuple(
-            tuple(
-                d + k if a.shape[d] == target.shape[d + k] else None for d in range(a.ndim)
-            ) if isinstance(a, Spread) else None
-            for a, k in zip(arrays, lead, strict=True)
-        )  # fmt: skip
-        layout = Layout(ins, (names,))
-    wants: list = []
-    for labels, a in zip(layout.ins, arrays, strict=True):
-        if not isinstance(a, Spread):
-            wants.append(None)
-            continue
-        want = []
-        for p in target.placements:
-            if p.is_shard():
-                name = layout.ins[0][p.dim]
-                p = (
-                    type(p)(**{**p.__dict__, "dim": labels.index(name)})
-                    if name in labels
-                    else (REPLICATE)
-                )
-            want.append(p)
-        wants.append(tuple(want))
-    locals_ = [
-        redistribute(a, w).local if isinstance(a, Spread) else _scalar_part(a, target)
-        for a, w in zip(arrays, wants, strict=True)
-    ]
-    if target.mesh.get_coordinate() is not None:
-        prim.compute(locals_, params)
-    return tuple(arrays[i] for i in prim.mutates) if prim.multi else target
-
-
-def _scalar_part(value: Any, target: Spread) -> Any:
-    """A number that is written to partial sums: once, and nothing on the other ranks."""
-    place = target.mesh.get_coordinate()
-    for p, i in zip(target.placements, place or (), strict=False):
-        if isinstance(p, Partial) and p.reduce_op == "sum" and i:
-            return 0
-    return value
 
 
 class implicit_replication:  # noqa: N801  (used like a function)

@@ -18,16 +18,26 @@ from .placements import local_shape
 
 class Spread(ArrayKind):
     """``local``: this rank's part, an array of any other kind (numpy's; a ``NullArray`` on the meta
-    device). ``moved``: made by a view of other memory, but of a copy of it."""
+    device).
 
-    __slots__ = ("dtype", "local", "mesh", "moved", "placements", "shape")
+    What are views of one another for the program share ``writes``, a count of writes in a list. A
+    view that had to move data is a copy: ``origin`` says of what, and ``seen`` up to which write.
+    ``steps``: strides of the whole, in bytes, where they do not follow from ``local``.
+    """
+
+    __slots__ = (
+        "dtype", "local", "mesh", "origin", "placements", "seen", "shape", "steps", "writes",
+    )  # fmt: skip
     weight = 10
 
     def __init__(
-        self, local: Any, mesh: DeviceMesh, placements: tuple, shape: tuple, moved: bool = False
+        self, local: Any, mesh: DeviceMesh, placements: tuple, shape: tuple
     ) -> None:
         self.local, self.mesh, self.placements = local, mesh, placements
-        self.shape, self.dtype, self.moved = tuple(shape), local.dtype, moved
+        self.shape, self.dtype = tuple(shape), local.dtype
+        self.writes, self.seen = [0], 0
+        self.origin: Any = None
+        self.steps: Any = None
 
     @property
     def ndim(self) -> int:
@@ -48,6 +58,8 @@ class Spread(ArrayKind):
     @property
     def strides(self) -> tuple[int, ...]:
         """Of the whole, in bytes, in the order of dimensions in which the local part lies."""
+        if self.steps is not None:
+            return self.steps
         local = self.local.strides
         if len(local) != self.ndim:
             return NullArray(self.shape, self.dtype).strides
@@ -70,9 +82,9 @@ class Spread(ArrayKind):
     def base(self) -> Any:
         return None
 
-    def make(self, local: Any, placements: tuple, shape: tuple, moved: bool = False) -> Any:
+    def make(self, local: Any, placements: tuple, shape: tuple) -> Any:
         """An array on the same mesh."""
-        return self.__class__(local, self.mesh, placements, shape, moved)
+        return self.__class__(local, self.mesh, placements, shape)
 
     def like(self, local: Any) -> Any:
         """An array that lies as this one, with other numbers."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...core import dtypes
-from ...core.tensor import Tensor, wrap
+from ...core.tensor import Tensor, beside, values_of
 from ...core.wide import widened
 from ...errors import ConfigError
 from ..promotion import result_type as _result_type
@@ -18,7 +18,7 @@ from .args import tensor as as_input
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether shapes and all elements are equal."""
     return tuple(input.shape) == tuple(other.shape) and bool(
-        np.array_equal(input.array, other.array)
+        np.array_equal(values_of(input), values_of(other))
     )
 
 
@@ -26,7 +26,7 @@ def isclose(
     input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Tensor:
     """Elementwise ``|input - other| <= atol + rtol * |other|``."""
-    return wrap(_close("isclose", input, other, rtol, atol, equal_nan))
+    return beside(input, _close("isclose", input, other, rtol, atol, equal_nan))
 
 
 def _close(
@@ -35,7 +35,7 @@ def _close(
     same_type(where, as_input(input, where), as_input(other, where, "other"))
     if rtol < 0 or atol < 0:
         raise ConfigError(f"{where}: rtol={rtol}, atol={atol} given; neither may be negative")
-    return np.isclose(widened(input.array), widened(other.array), rtol, atol, equal_nan)
+    return np.isclose(widened(values_of(input)), widened(values_of(other)), rtol, atol, equal_nan)
 
 
 def allclose(

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...core import Algebra, dtypes, fast
 from ...core.gate import gate
-from ...core.tensor import Tensor, wrap
+from ...core.tensor import Tensor, beside, values_of, wrap
 from ...core.wide import is_half
 from ...errors import ConfigError, DTypeError, NumberError
 from ..primitives import elementwise as el
@@ -206,10 +206,11 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:  # noqa: A001
 def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     """``input`` where ``condition`` holds, else ``other``; with one argument, the indices."""
     if input is None and other is None:
-        return tuple(wrap(a) for a in np.nonzero(np.atleast_1d(condition.array)))
+        found = np.nonzero(np.atleast_1d(values_of(condition)))
+        return tuple(beside(condition, a) for a in found)
     if not isinstance(input, Tensor) and not isinstance(other, Tensor):
         kind = result_type(input, other).np
-        input, other = wrap(np.asarray(input, kind)), wrap(np.asarray(other, kind))
+        input, other = (wrap(np.asarray(x, kind)) for x in (input, other))
     return el.where(condition, input, other)
 
 

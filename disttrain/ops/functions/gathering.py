@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...core.gate import Primitive, gate
-from ...core.tensor import Tensor, wrap
+from ...core.tensor import Tensor, beside, values_of, wrap
 from ...errors import ConfigError, DTypeError, ShapeError
 from ..primitives import elementwise as el
 from ..primitives import gathering as prim
@@ -276,14 +276,14 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     mask = _bool_mask("masked_select", mask)
     shape = np.broadcast_shapes(tuple(input.shape), tuple(mask.shape))
     flat = views.reshape(views.expand(input, shape=shape), shape=(-1,))
-    return masked(flat, np.broadcast_to(mask.array, shape).reshape(-1))
+    return masked(flat, np.broadcast_to(values_of(mask), shape).reshape(-1))
 
 
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """A copy of ``input`` with the elements of ``source``, in order, where ``mask`` holds."""
     mask = _bool_mask("masked_scatter", mask)
     shape = np.broadcast_shapes(tuple(input.shape), tuple(mask.shape))
-    array = np.broadcast_to(mask.array, shape)
+    array = np.broadcast_to(values_of(mask), shape)
     n = int(array.sum())
     flat = views.reshape(source, shape=(-1,))
     if flat.shape[0] < n:
@@ -298,8 +298,9 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """Where ``input`` is not zero: one row of indices per element, or a tensor per dimension."""
     if as_tuple:
-        return tuple(wrap(a) for a in np.nonzero(np.atleast_1d(input.array)))
-    return wrap(np.argwhere(input.array))
+        found = np.nonzero(np.atleast_1d(values_of(input)))
+        return tuple(beside(input, a) for a in found)
+    return beside(input, np.argwhere(values_of(input)))
 
 
 def argwhere(input: Tensor) -> Tensor:
@@ -311,9 +312,9 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """Class numbers (...) as rows (..., C) of zeros with a one; -1: as many classes as needed."""
     index = integers("one_hot", tensor, INT64)
     if num_classes == -1:
-        num_classes = int(index.array.max(initial=-1)) + 1
+        num_classes = int(values_of(index).max(initial=-1)) + 1
     index = bounded("one_hot", index, 0, num_classes)
-    classes = wrap(np.arange(num_classes))
+    classes = beside(index, np.arange(num_classes))
     hit = el.eq(views.reshape(index, shape=(*index.shape, 1)), classes)
     return el.cast(hit, dtype=np.dtype(np.int64))
 
@@ -369,12 +370,12 @@ def repeat_interleave(
 ) -> Tensor:
     """Each element (or slice along ``dim``) ``repeats`` times in a row."""
     if repeats is None:
-        counts = input.array
-        return wrap(np.repeat(np.arange(len(counts)), counts))
+        counts = values_of(input)
+        return beside(input, np.repeat(np.arange(len(counts)), counts))
     if dim is None:
         input, dim = views.reshape(input, shape=(-1,)), 0
     d = one_dim(dim, input.ndim, "repeat_interleave")
-    counts = repeats.array if isinstance(repeats, Tensor) else np.asarray(repeats)
+    counts = values_of(repeats) if isinstance(repeats, Tensor) else np.asarray(repeats)
     n = input.shape[d]
     if (counts < 0).any():
         raise ShapeError(
@@ -387,7 +388,7 @@ def repeat_interleave(
         )
     times = int(counts.item()) if counts.size == 1 else counts.reshape(-1)
     places = np.repeat(np.arange(n), times)
-    return prim.take(input, wrap(places), dim=d)
+    return prim.take(input, beside(input, places), dim=d)
 
 
 __all__ = [

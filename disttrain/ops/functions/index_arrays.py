@@ -16,7 +16,7 @@ from ...backends.null import NullArray
 from ...context import SLOW, thread
 from ...core import dtypes
 from ...core.gate import Primitive, Tracer, gate
-from ...core.tensor import Tensor, wrap
+from ...core.tensor import Tensor, beside, values_of, wrap
 from ...errors import DimError, DTypeError, ShapeError
 from ..primitives import elementwise as el
 from ..primitives import gathering as prim
@@ -113,7 +113,7 @@ def _arrays_of(item: Any, shape: tuple, dim: int, place: int) -> list:
                 f"index: the shape of the mask {list(given)} at index {place} does not match the "
                 f"shape of the indexed tensor {list(shape)} at that place"
             )
-        return [wrap(a) for a in np.nonzero(item.array)]
+        return [beside(item, a) for a in np.nonzero(values_of(item))]
     if kind.kind not in "iu":
         raise DimError(
             f"index: tensors used as indices must be integers or booleans, not {item.dtype!r}"
@@ -172,7 +172,7 @@ def _plan(shape: tuple, items: tuple) -> tuple[tuple, list[tuple[int, Tensor]]]:
             dim, out_dim = dim + 1, out_dim + 1
         elif _covers(item) == 0:  # a mask without dimensions adds one
             basic.append(None)
-            hit = bool(item.array if isinstance(item, Tensor) else item)
+            hit = bool(values_of(item) if isinstance(item, Tensor) else item)
             arrays.append((out_dim, wrap(np.zeros(int(hit), np.int64))))
             out_dim += 1
         else:
@@ -228,7 +228,7 @@ def _is_mask(item: Any) -> bool:
 
 def masked(a: Tensor, mask: Any) -> Tensor:
     """``a[mask]``: the elements (or slices) where the mask holds, in order."""
-    array = mask.array if isinstance(mask, Tensor) else mask
+    array = values_of(mask) if isinstance(mask, Tensor) else mask
     shape, given = tuple(a.meta()[0]), tuple(array.shape)
     if given != shape[: len(given)]:
         raise DimError(
@@ -239,7 +239,7 @@ def masked(a: Tensor, mask: Any) -> Tensor:
         raise DimError("index: a mask on the meta device has no data, so no result shape")
     if len(given) > 1:
         a = views.reshape(a, shape=(math.prod(given), *shape[len(given) :]))
-    return prim.take(a, wrap(np.flatnonzero(array)), dim=0)
+    return prim.take(a, beside(a, np.flatnonzero(array)), dim=0)
 
 
 def _converts(items: tuple, values: Tensor) -> bool:

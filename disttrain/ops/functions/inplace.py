@@ -213,7 +213,7 @@ def _keep_old(target: Tensor, node: Any, since: int) -> None:
         node = stack.pop()
         if node.__class__ is Output:
             node = node.node
-        if node.__class__ is not Node or node.seq < since or id(node) in seen:
+        if not isinstance(node, Node) or node.seq < since or id(node) in seen:
             continue
         seen.add(id(node))
         stack.extend(node.edges)
@@ -228,7 +228,7 @@ def _lies_in(t: Tensor, target: Tensor) -> bool:
     if isinstance(t, Tracer) or isinstance(target, Tracer):
         return t is target or (t._st is not None and t._st is target._st)
     if t.array.__class__ is not ndarray:
-        return False
+        return t is target or (t._st is not None and t._st is target._st)
     return t is target or np.may_share_memory(t.array, target.array)
 
 

@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.kinds import ArrayKind
 from ...backends.null import NullArray
 from ...context import SLOW, thread
 from ...core import dtypes
 from ...core.device import usable
 from ...core.gate import gate
 from ...core.random import Generator, default_generator
-from ...core.tensor import Tensor, wrap
+from ...core.tensor import Tensor, values_of, wrap
 from ...core.writes import touched
 from ...errors import ConfigError, DTypeError, ShapeError
 from ..primitives import elementwise as el
@@ -158,6 +159,12 @@ def randperm(
     return _new(draw_permutation, (int(n),), kind, device, requires_grad, generator)
 
 
+def _placed(t: Tensor) -> bool:
+    """Whether tensors made like ``t`` lie as it does, and so do their random numbers."""
+    array = t.__dict__.get("array")
+    return isinstance(array, ArrayKind) and array.places_others
+
+
 def _like(input: Tensor, options: dict) -> dict:
     as_input(input, "a function of random numbers")
     return {
@@ -168,13 +175,24 @@ def _like(input: Tensor, options: dict) -> dict:
     }
 
 
+def _drawn_like(input: Tensor, prim: Any, options: dict, **more: Any) -> Tensor:
+    o = _like(input, options)
+    params = {"shape": tuple(input.shape), "dtype": dtypes.as_dtype(o["dtype"]).np,
+              "generator": _source(o["generator"]), **more}  # fmt: skip
+    return wrap(input.array.drawn(prim, params)).requires_grad_(o["requires_grad"])
+
+
 def rand_like(input: Tensor, **options: Any) -> Tensor:
     """``rand`` in the shape, type and place of ``input``."""
+    if _placed(input):
+        return _drawn_like(input, draw_uniform, options)
     return rand(*input.shape, **_like(input, options))
 
 
 def randn_like(input: Tensor, **options: Any) -> Tensor:
     """``randn`` in the shape, type and place of ``input``."""
+    if _placed(input):
+        return _drawn_like(input, draw_normal, options)
     return randn(*input.shape, **_like(input, options))
 
 
@@ -182,6 +200,8 @@ def randint_like(input: Tensor, *args: Any, **options: Any) -> Tensor:
     """``randint_like(input, [low,] high)``: integers in the shape and type of ``input``."""
     low, high = (0, args[0]) if len(args) == 1 else args
     o = _like(input, options)
+    if _placed(input):
+        return _drawn_like(input, draw_integers, options, low=int(low), high=int(high))
     return _randint(tuple(input.shape), int(low), int(high), o["dtype"], o["device"],
                     o["requires_grad"], o["generator"])  # fmt: skip
 
@@ -256,6 +276,10 @@ def _fill(name: str, self: Tensor, prim: Any, generator: Any, then: Any = None, 
     if kind.kind not in "fVc" and prim is not draw_integers:
         kind = np.dtype(np.float32)
     params = {"shape": tuple(shape), "dtype": kind, "generator": source, **params}
+    if _placed(self):
+        value = wrap(self.array.drawn(prim, params, then))
+        write(name, self, el.cast(value, dtype=self.meta()[1]), recording, whole=True)
+        return self
     if thread.mode == SLOW or recording:
         value = gate(prim, (), params)
         value = value if then is None else then(value)
@@ -333,7 +357,7 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None
     """Fill with 1 (probability ``p``, a number or a tensor) and 0."""
     kinds("bernoulli_", "biufV", self)
     if isinstance(p, Tensor):
-        p = p.array
+        p = values_of(p)
     elif not 0 <= p <= 1:
         raise ConfigError(f"bernoulli_: p={p} given; a probability lies in [0, 1]")
     return _fill("bernoulli_", self, draw_uniform, generator, lambda x: x < p)

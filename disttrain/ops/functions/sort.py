@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...core.tensor import Tensor, wrap
+from ...core.tensor import Tensor, beside, values_of, wrap
 from ...core.wide import is_half
 from ...errors import ConfigError, DTypeError, ShapeError
 from ..primitives import elementwise as el
@@ -208,7 +208,7 @@ def unique(
     """The distinct elements (or slices along ``dim``) in order, and when asked for: which of them
     each element is, and how often each stands."""
     kinds("unique", "biufV", as_input(input, "unique"))
-    array = input.array
+    array = values_of(input)
     if dim is not None:
         dim = one_dim(dim, input.ndim, "unique")
     found, first, inverse, counts = np.unique(
@@ -222,39 +222,40 @@ def unique(
     found = found.astype(array.dtype, copy=False)
     inverse = inverse.reshape(array.shape if dim is None else -1)
     out = [_picked(input, found, first, dim)]
-    out += [wrap(inverse.astype(np.int64, copy=False))] if return_inverse else []
-    out += [wrap(counts.astype(np.int64, copy=False))] if return_counts else []
+    out += [beside(input, inverse.astype(np.int64, copy=False))] if return_inverse else []
+    out += [beside(input, counts.astype(np.int64, copy=False))] if return_counts else []
     return out[0] if len(out) == 1 else tuple(out)
 
 
 def _picked(input: Tensor, found: np.ndarray, first: np.ndarray, dim: int | None) -> Tensor:  # noqa: A002
     """What was found; as elements of ``input``, the first of equals, where it wants a gradient."""
     if not input.requires_grad:
-        return wrap(found)
+        return beside(input, found)
     flat = reshape(input, shape=(-1,)) if dim is None else input
-    return take(flat, wrap(first.astype(np.int64, copy=False)), dim=dim or 0)
+    return take(flat, beside(input, first.astype(np.int64, copy=False)), dim=dim or 0)
 
 
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False
 ) -> Any:
     """The flattened input with runs of equal elements as one."""
-    flat = as_input(input, "unique_consecutive").array.reshape(-1)
+    flat = values_of(as_input(input, "unique_consecutive")).reshape(-1)
     starts = np.flatnonzero(np.concatenate(([True], flat[1:] != flat[:-1]))) if flat.size else (
         np.zeros(0, np.int64)
     )  # fmt: skip
     counts = np.diff(np.append(starts, flat.size))
     out = [_picked(input, flat[starts], starts, None)]
     if return_inverse:
-        out.append(wrap(np.repeat(np.arange(len(starts)), counts).reshape(input.shape)))
+        places = np.repeat(np.arange(len(starts)), counts)
+        out.append(beside(input, places.reshape(input.shape)))
     if return_counts:
-        out.append(wrap(counts))
+        out.append(beside(input, counts))
     return out[0] if len(out) == 1 else tuple(out)
 
 
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """How often each number from 0 on stands in ``input`` (or the sums of ``weights`` there)."""
-    array = as_input(input, "bincount").array
+    array = values_of(as_input(input, "bincount"))
     if array.dtype.kind not in "iu" or array.ndim != 1:
         raise DTypeError(
             f"bincount: {input.dtype!r} of shape {list(input.shape)} given; needed one dimension "
@@ -263,24 +264,24 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     if array.size and array.min() < 0:
         raise ShapeError(f"bincount: {int(array.min())} given; numbers must not be negative")
     if weights is None:
-        return wrap(np.bincount(array, minlength=minlength))
-    given = weights.array
+        return beside(input, np.bincount(array, minlength=minlength))
+    given = values_of(weights)
     out = np.bincount(array, given, minlength)
-    return wrap(out.astype(given.dtype) if given.dtype.kind == "f" else out)
+    return beside(input, out.astype(given.dtype) if given.dtype.kind == "f" else out)
 
 
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:  # noqa: A002
     """How many elements lie in each of ``bins`` equal intervals of [min, max]; of the input's own
     range when both are 0."""
     kinds("histc", "fV", as_input(input, "histc"))
-    array = input.array
+    array = values_of(input)
     low, high = float(min), float(max)
     if low == high == 0 and array.size:
         low, high = float(array.min()), float(array.max())
     if low == high:
         low, high = low - 1, high + 1
     counts, _ = np.histogram(array.astype(np.float64), bins, (low, high))
-    return wrap(counts.astype(array.dtype))
+    return beside(input, counts.astype(array.dtype))
 
 
 __all__ = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import along, places, products, shape
-from .layout import Cut, Layout, Rewrite, elementwise
+from .layout import Cut, Layout, Rewrite, aligned, elementwise
 
 RULES = {**along.RULES, **shape.RULES, **products.RULES, **places.RULES}
 
@@ -24,4 +24,4 @@ def layout_of(prim: Any, args: Any, params: dict) -> Any:
     return None
 
 
-__all__ = ["RULES", "Cut", "Layout", "Rewrite", "elementwise", "layout_of"]
+__all__ = ["RULES", "Cut", "Layout", "Rewrite", "aligned", "elementwise", "layout_of"]

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
+
 
 class Cut(NamedTuple):
     """This rank's piece of the dimensions of one name: where it starts, in all of how many."""
@@ -66,6 +68,8 @@ def each(*arguments: int) -> tuple[frozenset[int], ...]:
 
 def shape_of(a: Any) -> tuple | None:
     """The shape of an array; None for what is none."""
+    if isinstance(a, np.generic):  # a number
+        return None
     shape = getattr(a, "shape", None)
     return None if shape is None else tuple(shape)
 

@@ -9,7 +9,7 @@ import numpy as np
 from ...backends.null import NullArray
 from ..primitives import elementwise as el
 from ..primitives.loss import cross_entropy_rows
-from .layout import Layout, Rewrite, aligned, each
+from .layout import Layout, Rewrite, aligned, each, shape_of
 
 
 def _take(a: Any, index: Any, dim: int, skip: int | None = None) -> Layout:
@@ -161,6 +161,22 @@ def _draw(a: Any, **params: Any) -> Layout:
     return Layout((whole,), (whole,))
 
 
+def _view_write(base: Any, value: Any, chain: tuple) -> Layout:
+    """A write to some part of a base."""
+    own = (None,) * len(base.shape)
+    return Layout((own, (None,) * len(value.shape) if hasattr(value, "shape") else None), (own,))
+
+
+def _boundary(*args: Any) -> Layout:
+    ins = tuple(tuple((i, d) for d in range(len(a.shape))) for i, a in enumerate(args))
+    return Layout(ins, ins)
+
+
+def _whole(*args: Any, **params: Any) -> Layout:
+    ins = tuple(None if shape_of(a) is None else (None,) * len(a.shape) for a in args)
+    return Layout(ins, ins[:1])
+
+
 def _multinomial(a: Any, **params: Any) -> Layout:
     whole = (None,) * len(a.shape)
     return Layout((whole,), (whole,))
@@ -180,4 +196,8 @@ RULES = {
     "bernoulli": _draw,
     "poisson": _draw,
     "multinomial": _multinomial,
+    "view_write": _view_write,
+    "boundary": _boundary,
+    "adafactor_step": _whole,
+    "muon_step": _whole,
 }

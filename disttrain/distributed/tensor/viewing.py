@@ -1,0 +1,103 @@
+"""Views of distributed arrays: what shares memory, and writes through what had to be copied.
+
+To the program a view shares memory with what it is a view of. Where it could be made of local parts
+alone, it does. Where data moved, it is a copy with an ``origin``: before it is used it is made
+again if its origin was written to, and a write to it is written to its origin. Whether data moved
+depends on shapes and placements, which are the same on all ranks, never on a rank's own memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .movement import redistribute
+from .placements import Replicate
+from .spread import Spread
+
+
+REPLICATE = Replicate()
+
+
+class Origin(NamedTuple):
+    """``prim(source, **params)``, output number ``part`` of several."""
+
+    source: Spread
+    prim: Any
+    params: dict
+    part: int | None
+
+
+def note_view(
+    out: Spread, source: Spread, prim: Any, params: dict, part: int | None, moved: bool
+) -> None:
+    """``out`` was made by the view ``prim`` of ``source``."""
+    stand = _stand_in(source)
+    shared = not moved
+    if prim.name == "reshape":
+        try:
+            seen = np.reshape(stand, out.shape, copy=False)
+        except ValueError:  # other memory for the program, too
+            _part_from(out, source)
+            return
+        shared = shared and stand.flags.c_contiguous
+    else:
+        seen = prim.forward(stand, **params)
+        seen = seen if part is None else seen[part]
+    out.steps = seen.strides
+    out.writes = source.writes
+    if not shared:
+        _part_from(out, source)
+        out.origin, out.seen = Origin(source, prim, params, part), out.writes[0]
+
+
+def _stand_in(a: Spread) -> np.ndarray:
+    """An array of the whole's shape and strides over no memory: only to be viewed."""
+    return np.lib.stride_tricks.as_strided(np.empty(1, a.dtype), a.shape, a.strides)
+
+
+def _part_from(out: Spread, source: Spread) -> None:
+    """Give ``out`` memory of its own."""
+    local, given = out.local, source.local
+    if isinstance(local, np.ndarray) and np.may_share_memory(local, given):
+        out.local = local.copy()
+
+
+def fresh(a: Spread) -> Spread:
+    """``a``, made again if it is a copy of what was written to since."""
+    if a.origin is not None and a.seen != a.writes[0]:
+        source, prim, params, part = a.origin
+        out = prim.compute([fresh(source)], params)
+        out = out if part is None else out[part]
+        a.local = redistribute(out, a.placements).local
+        a.seen = a.writes[0]
+    return a
+
+
+def wrote(a: Spread) -> None:
+    """``a`` was written to: whatever it is a copy of gets the same."""
+    a.writes[0] += 1
+    if a.origin is None or not a.has_data:
+        return
+    a.seen = a.writes[0]
+    source, prim, params, part = a.origin
+    source = fresh(source)
+    step = (prim, params) if part is None else prim.part(params, part)
+    whole = redistribute(source, without_cuts(source)).local.copy()
+    region = step[0].forward(whole, **step[1])
+    value = redistribute(a, without_cuts(a)).local
+    if np.may_share_memory(region, whole):
+        region.flags.writeable = True
+        region[...] = value
+    else:
+        whole = value.reshape(whole.shape)
+    back = redistribute(source.make(whole, without_cuts(source), source.shape), source.placements)
+    if source.local.size:
+        np.copyto(source.local, back.local)
+    wrote(source)
+
+
+def without_cuts(a: Spread) -> tuple:
+    """Placements under which every rank has the whole."""
+    return (REPLICATE,) * a.mesh.ndim

@@ -78,6 +78,14 @@ class ArrayKind:
         """The array with all the numbers."""
         return self
 
+    def whole_of(self, t: Any) -> Any:
+        """``t``, a Tensor over this array, as one over the array with all the numbers; recorded."""
+        return t
+
+    def taken_in(self, t: Any) -> Any:
+        """``t``, a Tensor that is the same everywhere, to be used with this array; recorded."""
+        return t
+
     def beside(self, array: Any) -> Any:
         """``array``, known everywhere, as an array that meets this one in operations."""
         return array

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.kinds import ArrayKind
 from ..context import SLOW, thread
 from ..errors import AutogradError, DTypeError, ShapeError
 from .algebra import Algebra
@@ -203,4 +204,14 @@ def _cotangent(where: str, i: int, t: Tensor, g: Any) -> Tensor:
             f"{where}: gradient {i} is {g.dtype!r}, the tensor is {kind}; they are required to "
             "have the same dtype where one of them is complex"
         )
+    return _of_kind(t, g)
+
+
+def _of_kind(t: Tensor, g: Tensor) -> Tensor:
+    """``g`` as a tensor of the kind that ``t`` is of, where one of them is distributed."""
+    mine, given = t.__dict__.get("array"), g.__dict__.get("array")
+    if isinstance(given, ArrayKind) and mine.__class__ is np.ndarray:
+        return given.whole_of(g)
+    if isinstance(mine, ArrayKind) and given.__class__ is np.ndarray:
+        return mine.taken_in(g)
     return g

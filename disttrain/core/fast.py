@@ -57,7 +57,7 @@ def binary(prim: Primitive, otherwise: Callable = gate) -> Callable[[Any, Any], 
             return otherwise(prim, (a, b), no_params)
         try:
             result = forward(x, y)
-        except ValueError:
+        except (ValueError, TypeError):  # also of arrays of another kind
             return otherwise(prim, (a, b), no_params)
         if result.__class__ is not ndarray:
             result = finish(result)

@@ -76,7 +76,7 @@ def _store_kind(leaf: Tensor, g: Any, array: Any) -> bool:
     old = leaf._grad
     if old is None:
         leaf._grad = wrap(own)
-    elif old._node is None and isinstance(old.array, ArrayKind) and own.has_data:
+    elif isinstance(old.array, ArrayKind) and own.has_data:
         old.array.add_in_place(own)
         old.storage_cell().version += 1
     else:

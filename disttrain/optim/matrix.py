@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import Tensor, dtypes, wrap
+from ..core import Tensor, dtypes
 from ..core.tensor import beside
 from ..errors import ConfigError, DTypeError
 from ..ops.declare import primitive

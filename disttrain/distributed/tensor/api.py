@@ -23,7 +23,7 @@ from ...nn.parameter import Parameter
 from ...ops.declare import declare_apart
 from ..mesh import DeviceMesh, current_mesh
 from . import movement
-from .array import DistArray, KindNode, without_partial
+from .array import DistArray, KindNode, LeavingNode, without_partial
 from .placements import (
     Placement,
     Replicate,
@@ -219,7 +219,19 @@ def _redistribute_rule(g: Any, back: tuple) -> Any:
 
 
 def _from_local_forward(a: Any, mesh: Any, placements: tuple, shape: tuple, back: tuple) -> Any:
-    return DistArray(a, mesh, placements, shape)
+    out = DistArray(a, mesh, placements, shape)
+    if isinstance(a, np.ndarray) and not a.flags.c_contiguous:
+        out.steps = _steps_of(a, shape)
+    return out
+
+
+def _steps_of(a: Any, shape: tuple) -> tuple:
+    """Strides of the whole whose dimensions lie in the order of those of the part ``a``."""
+    out, step = [0] * len(shape), a.itemsize
+    for d in sorted(range(len(shape)), key=lambda d: (a.strides[d], -d)):
+        out[d] = step if a.strides[d] or a.shape[d] <= 1 else 0
+        step *= max(shape[d], 1) if out[d] else 1
+    return tuple(out)
 
 
 def _from_local_rule(g: Any, back: tuple) -> Any:
@@ -242,7 +254,7 @@ _from_local = declare_apart(
     "from_local", _from_local_forward, "a", {"a": _from_local_rule}, KindNode
 )
 _to_local = declare_apart(
-    "to_local", lambda a, mesh, placements, shape: a.local, "a", {"a": _to_local_rule}, KindNode
+    "to_local", lambda a, mesh, placements, shape: a.local, "a", {"a": _to_local_rule}, LeavingNode
 )
 
 
@@ -342,8 +354,11 @@ def distribute_tensor(
             "tensor! Use DTensor.from_local(t, mesh, [Replicate()]).redistribute(...) to record it"
         )
     source = tensor.array
-    if src_data_rank is not None and not isinstance(source, NullArray):
-        source = _from_source(source, mesh, src_data_rank)
+    if not isinstance(source, NullArray):
+        if src_data_rank is not None:
+            source = _from_source(source, mesh, src_data_rank)
+        elif not source.flags.c_contiguous:
+            source = np.ascontiguousarray(source)
     whole = DistArray(source, mesh, (Replicate(),) * mesh.ndim, tuple(tensor.shape))
     spread = movement.redistribute(whole, wanted)
     if spread.local is tensor.array and not isinstance(source, NullArray):

@@ -8,14 +8,14 @@ import numpy as np
 
 from ...backends.null import NullArray
 from ...comm.reduce_ops import ReduceOp
-from ...core.node import Node
+from ...core.node import AccumulateGrad, Node, Output
 from ...core.tensor import Tensor, wrap
 from .dispatch import implicit_replication, run_primitive
 from .movement import redistribute
 from .placements import Partial, Replicate, local_shape
 from .random import in_step
 from .spread import Spread
-from .viewing import fresh, wrote
+from .viewing import fresh
 
 _REDUCE = {"sum": ReduceOp.SUM, "max": ReduceOp.MAX, "min": ReduceOp.MIN}
 
@@ -96,6 +96,13 @@ class DistArray(Spread):
             return NullArray(self.shape, self.dtype)
         return redistribute(fresh(self), (Replicate(),) * self.mesh.ndim).local
 
+    def whole_of(self, t: Any) -> Any:
+        return t.full_tensor()
+
+    def taken_in(self, t: Any) -> Any:
+        whole = (Replicate(),) * self.mesh.ndim
+        return self.tensor_class.from_local(t, self.mesh, whole)
+
     def beside(self, array: Any) -> DistArray:
         return self.__class__(array, self.mesh, (Replicate(),) * self.mesh.ndim, array.shape)
 
@@ -123,17 +130,41 @@ class KindNode(Node):
 
     def run(self, g: Any, tensors: bool, wanted: tuple | None = None) -> tuple:
         with implicit_replication():  # what rules make themselves is the same on every rank
-            if tensors:
-                return super().run(g, True, wanted)
-            if isinstance(g, tuple):
-                g = tuple(None if x is None else wrap(x) for x in g)
-            else:
-                g = wrap(g)
-            return tuple(_raw(r) for r in super().run(g, True, wanted))
+            if not tensors:
+                wrapped = isinstance(g, tuple)
+                g = tuple(None if x is None else wrap(x) for x in g) if wrapped else wrap(g)
+            found = super().run(g, True, wanted)
+            pairs = zip(found, self.edges, strict=True)
+            fit = tuple(_fit(r, e) if isinstance(r, Tensor) else r for r, e in pairs)
+        return fit if tensors else tuple(r.array if isinstance(r, Tensor) else r for r in fit)
 
     def shown(self) -> Any:
         return self
 
 
-def _raw(r: Any) -> Any:
-    return r.array if isinstance(r, Tensor) else r
+class LeavingNode(KindNode):
+    """The node of a plain tensor that was made from a distributed one."""
+
+
+def _fit(r: Tensor, edge: Any) -> Tensor:
+    """The gradient ``r`` as the kind of tensor that it is of, at ``edge``."""
+    array = r.__dict__.get("array")
+    if isinstance(array, Spread):
+        return r.full_tensor() if _is_plain(edge) else r  # type: ignore[attr-defined]
+    if isinstance(edge, AccumulateGrad) and isinstance(array, np.ndarray):
+        leaf = edge.variable
+        if leaf is not None and isinstance(leaf.array, Spread):
+            return leaf.array.taken_in(r)  # type: ignore[attr-defined]
+    return r
+
+
+def _is_plain(edge: Any) -> bool:
+    """Whether the tensor at ``edge`` is no distributed one: it came in as the same on all ranks."""
+    node = edge.node if isinstance(edge, Output) else edge
+    if isinstance(node, AccumulateGrad):
+        leaf = node.variable
+        return leaf is not None and not isinstance(leaf.array, Spread)
+    kind = getattr(node, "unpacked", node.__class__)
+    if not issubclass(kind, Node):
+        return False
+    return not issubclass(kind, KindNode) or issubclass(kind, LeavingNode)

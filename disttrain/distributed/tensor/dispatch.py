@@ -17,6 +17,7 @@ from ...errors import PlacementError
 from ...ops.layouts import Cut, Layout, Rewrite, layout_of
 from .choice import REPLICATE, Choice, Given, choose
 from .cut_classes import ANSWERS
+from .mixing import given_by_program
 from .movement import redistribute
 from .placements import Shard, local_span
 from .random import in_step
@@ -81,17 +82,11 @@ def _on_one_mesh(prim: Any, arrays: Any) -> list:
                 )
             a = fresh(a)
         elif isinstance(a, (np.ndarray, ArrayKind)):
-            if (
-                a.ndim and any(_strides(a)) and not state().implicit
-            ):  # a number, spread out, is alike everywhere
+            if a.ndim and not state().implicit and given_by_program(first.tensor_class):
                 raise PlacementError(_mixed(prim, arrays, i, first))
             a = first.__class__(a, first.mesh, (REPLICATE,) * first.mesh.ndim, a.shape)
         out.append(a)
     return out
-
-
-def _strides(a: Any) -> tuple:
-    return getattr(a, "strides", (1,))
 
 
 def _mixed(prim: Any, arrays: Any, i: int, first: Spread) -> str:
@@ -153,7 +148,7 @@ def _perform(
             params = {**params, key: _cut_shape(full[i], layout.outs[i], cuts)}
     if layout.local is not None:
         result = layout.local(prim, pieces, params, cuts)
-    elif prim.shape is not None and not all(cut.length for cut in cuts.values()):
+    elif _needs_elements(prim) and not all(cut.length for cut in cuts.values()):
         result = _of_nothing(prim, pieces, params)
     else:
         result = prim.compute(pieces, params)
@@ -166,12 +161,18 @@ def _perform(
             labels = zip(layout.outs[i], shape, strict=True)
             shape = full.get(i) or tuple(cuts[k].full if k in cuts else n for k, n in labels)
             placements = choice.outs[i]
+        if not prim.view and isinstance(local, np.ndarray) and not local.flags.c_contiguous:
+            local = np.ascontiguousarray(local)
         out = cls(local, mesh, placements, shape)
         if prim.view:
             source = next(a for a in arrays if isinstance(a, Spread))
             note_view(out, source, prim, given, i if prim.multi else None, moved)
         made.append(out)
     return tuple(made) if prim.multi else made[0]
+
+
+def _needs_elements(prim: Any) -> bool:
+    return prim.shape is not None and not prim.elementwise
 
 
 def _of_nothing(prim: Any, pieces: list, params: dict) -> Any:

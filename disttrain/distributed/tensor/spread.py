@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any, NoReturn
 
+import numpy as np
+
 from ...backends.kinds import ArrayKind
 from ...backends.null import NullArray
 from ...errors import PlacementError
@@ -22,7 +24,8 @@ class Spread(ArrayKind):
 
     What are views of one another for the program share ``writes``, a count of writes in a list. A
     view that had to move data is a copy: ``origin`` says of what, and ``seen`` up to which write.
-    ``steps``: strides of the whole, in bytes, where they do not follow from ``local``.
+    ``steps``: strides of the whole, in bytes; None: elements lie in order, here and in the whole.
+    They follow from shapes and operations alone, so that all ranks agree on what shares memory.
     """
 
     __slots__ = (
@@ -30,9 +33,7 @@ class Spread(ArrayKind):
     )  # fmt: skip
     weight = 10
 
-    def __init__(
-        self, local: Any, mesh: DeviceMesh, placements: tuple, shape: tuple
-    ) -> None:
+    def __init__(self, local: Any, mesh: DeviceMesh, placements: tuple, shape: tuple) -> None:
         self.local, self.mesh, self.placements = local, mesh, placements
         self.shape, self.dtype = tuple(shape), local.dtype
         self.writes, self.seen = [0], 0
@@ -57,22 +58,17 @@ class Spread(ArrayKind):
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Of the whole, in bytes, in the order of dimensions in which the local part lies."""
-        if self.steps is not None:
-            return self.steps
-        local = self.local.strides
-        if len(local) != self.ndim:
-            return NullArray(self.shape, self.dtype).strides
-        out, step = [0] * self.ndim, self.itemsize
-        for d in sorted(range(self.ndim), key=lambda d: (local[d], -d)):
-            out[d] = step if local[d] or self.local.shape[d] <= 1 else 0
-            if out[d]:
-                step *= max(self.shape[d], 1)
-        return tuple(out)
+        """Of the whole, in bytes."""
+        return NullArray(self.shape, self.dtype).strides if self.steps is None else self.steps
 
     @property
     def flags(self) -> Any:
-        return self.local.flags
+        """Of the whole."""
+        return self.stand_in().flags
+
+    def stand_in(self) -> np.ndarray:
+        """An array of the whole's shape and strides over no memory: only to be viewed."""
+        return np.lib.stride_tricks.as_strided(np.empty(1, self.dtype), self.shape, self.strides)
 
     @property
     def has_data(self) -> bool:  # type: ignore[override]
@@ -91,7 +87,7 @@ class Spread(ArrayKind):
         return self.__class__(local, self.mesh, self.placements, self.shape)
 
     def copy(self, order: str = "K") -> Spread:
-        return self.like(self.local.copy(order=order))
+        return self.like(self.local.copy(order="C"))
 
     def local_shape(self) -> tuple:
         """The shape of this rank's part."""

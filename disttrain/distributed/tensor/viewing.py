@@ -16,24 +16,25 @@ from .movement import redistribute
 from .placements import Replicate
 from .spread import Spread
 
-
 REPLICATE = Replicate()
 
 
 class Origin(NamedTuple):
-    """``prim(source, **params)``, output number ``part`` of several."""
+    """``prim(source, **params)``, output number ``part`` of several; ``shared``: over the memory of
+    ``source``, which is a copy itself."""
 
     source: Spread
     prim: Any
     params: dict
     part: int | None
+    shared: bool
 
 
 def note_view(
     out: Spread, source: Spread, prim: Any, params: dict, part: int | None, moved: bool
 ) -> None:
     """``out`` was made by the view ``prim`` of ``source``."""
-    stand = _stand_in(source)
+    stand = source.stand_in()
     shared = not moved
     if prim.name == "reshape":
         try:
@@ -45,16 +46,12 @@ def note_view(
     else:
         seen = prim.forward(stand, **params)
         seen = seen if part is None else seen[part]
-    out.steps = seen.strides
+    out.steps = None if seen.flags.c_contiguous else seen.strides
     out.writes = source.writes
     if not shared:
         _part_from(out, source)
-        out.origin, out.seen = Origin(source, prim, params, part), out.writes[0]
-
-
-def _stand_in(a: Spread) -> np.ndarray:
-    """An array of the whole's shape and strides over no memory: only to be viewed."""
-    return np.lib.stride_tricks.as_strided(np.empty(1, a.dtype), a.shape, a.strides)
+    if not shared or source.origin is not None:
+        out.origin, out.seen = Origin(source, prim, params, part, shared), out.writes[0]
 
 
 def _part_from(out: Spread, source: Spread) -> None:
@@ -67,7 +64,7 @@ def _part_from(out: Spread, source: Spread) -> None:
 def fresh(a: Spread) -> Spread:
     """``a``, made again if it is a copy of what was written to since."""
     if a.origin is not None and a.seen != a.writes[0]:
-        source, prim, params, part = a.origin
+        source, prim, params, part, _ = a.origin
         out = prim.compute([fresh(source)], params)
         out = out if part is None else out[part]
         a.local = redistribute(out, a.placements).local
@@ -78,10 +75,14 @@ def fresh(a: Spread) -> Spread:
 def wrote(a: Spread) -> None:
     """``a`` was written to: whatever it is a copy of gets the same."""
     a.writes[0] += 1
-    if a.origin is None or not a.has_data:
+    if a.origin is None or not a.has_data or not a.size:
         return
     a.seen = a.writes[0]
-    source, prim, params, part = a.origin
+    source, prim, params, part, shared = a.origin
+    if shared:
+        wrote(source)
+        a.seen = a.writes[0]
+        return
     source = fresh(source)
     step = (prim, params) if part is None else prim.part(params, part)
     whole = redistribute(source, without_cuts(source)).local.copy()
@@ -96,6 +97,7 @@ def wrote(a: Spread) -> None:
     if source.local.size:
         np.copyto(source.local, back.local)
     wrote(source)
+    a.seen = a.writes[0]
 
 
 def without_cuts(a: Spread) -> tuple:

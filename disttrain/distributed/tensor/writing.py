@@ -67,8 +67,8 @@ def _wanted(target: Spread, own: tuple, names: tuple) -> tuple:
         if not isinstance(p, Shard):
             return p
         name = own[p.dim]
-        return replace(p, dim=names.index(name)) if name in names and name is not None else (
-            REPLICATE
+        return (
+            replace(p, dim=names.index(name)) if name in names and name is not None else (REPLICATE)
         )
 
     return tuple(want(p) for p in target.placements)

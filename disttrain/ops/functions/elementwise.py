@@ -210,7 +210,7 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
         return tuple(beside(condition, a) for a in found)
     if not isinstance(input, Tensor) and not isinstance(other, Tensor):
         kind = result_type(input, other).np
-        input, other = (wrap(np.asarray(x, kind)) for x in (input, other))
+        return el.where(condition, *(wrap(np.asarray(x, kind)) for x in (input, other)))
     return el.where(condition, input, other)
 
 

@@ -227,7 +227,7 @@ def _keep_old(target: Tensor, node: Any, since: int) -> None:
 def _lies_in(t: Tensor, target: Tensor) -> bool:
     if isinstance(t, Tracer) or isinstance(target, Tracer):
         return t is target or (t._st is not None and t._st is target._st)
-    if t.array.__class__ is not ndarray:
+    if t.array.__class__ is not ndarray or target.array.__class__ is not ndarray:
         return t is target or (t._st is not None and t._st is target._st)
     return t is target or np.may_share_memory(t.array, target.array)
 
@@ -374,8 +374,8 @@ def fill_(self: Tensor, value: Any) -> Tensor:
         begin("fill_", self)
     if thread.mode == SLOW or recording or self.array.__class__ is not ndarray:
         constant = wrap(np.asarray(value, dtype=self.meta()[1]))
-        value = expand(constant, shape=self.meta()[0])
-        write("fill_", self, value, recording, whole=True)
+        everywhere = expand(constant, shape=self.meta()[0])
+        write("fill_", self, everywhere, recording, whole=True)
         return self
     if not self.array.flags.writeable:
         unlock(self.array)

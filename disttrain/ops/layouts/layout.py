@@ -85,8 +85,11 @@ def aligned(args: Any, ndim: int | None = None) -> tuple[tuple, tuple]:
     shapes = [shape_of(a) for a in args]
     ndim = max(len(s) for s in shapes if s is not None) if ndim is None else ndim
     full = [1] * ndim
+    given = ", ".join(str(list(s)) for s in shapes if s is not None)
     for s in shapes:
         for i, n in enumerate(s or (), ndim - len(s or ())):
+            if n not in (1, full[i]) and full[i] != 1:
+                raise ValueError(f"shapes {given} cannot be broadcast together")
             full[i] = n if full[i] == 1 else full[i]
     ins: list = []
     for s in shapes:

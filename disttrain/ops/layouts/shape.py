@@ -20,6 +20,9 @@ def _reshape(a: Any, shape: tuple) -> Layout:
     outs: list = [None] * len(new)
     even: dict = {}
     for mine, theirs in _groups(old, new):
+        if len(mine) == len(theirs) == 1:
+            ins[mine[0]] = outs[theirs[0]] = mine[0]
+            continue
         long = [d for d in mine if old[d] != 1], [d for d in theirs if new[d] != 1]
         if not (long[0] and long[1]):
             continue

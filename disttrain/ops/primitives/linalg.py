@@ -102,7 +102,10 @@ def _linear_shape(x: Any, w: Any, b: Any = None) -> tuple:
 
 def _linear_rule(g: Any, x: Any, w: Any, needs: tuple, w_place: Any) -> tuple:
     """dx = g w, dw = g^T x over all rows, db = sum of g over all rows."""
-    dx = matmul(g, H(w)) if needs[0] else None
+    dx = None
+    if needs[0]:
+        dx = matmul(g if len(g.shape) > 1 else reshape(g, shape=(1, *g.shape)), H(w))
+        dx = dx if len(g.shape) > 1 else reshape(dx, shape=(dx.shape[-1],))
     dw = db = None
     if needs[1]:
         rows = g if len(g.shape) == 2 else _rows(g)

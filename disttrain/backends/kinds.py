@@ -94,6 +94,10 @@ class ArrayKind:
         """``g``, the gradient of a leaf that holds this array, as it shall lie in ``.grad``."""
         return g
 
+    def placed(self, t: Any) -> Any:
+        """``as_gradient`` for a Tensor, recorded."""
+        return t
+
     def add_in_place(self, g: Any) -> None:
         """Add ``g``, which lies as ``as_gradient`` made it, to this array."""
         raise NotImplementedError

@@ -70,8 +70,10 @@ def store_grad(leaf: Tensor, g: Any) -> None:
 def _store_kind(leaf: Tensor, g: Any, array: Any) -> bool:
     """``store_grad`` for a gradient over an array of another kind than numpy's, which says itself
     how it is to lie; whether that was all."""
-    if g is not array and g._node is not None:  # recorded: it stays as it was computed
-        return False
+    if g is not array and g._node is not None and isinstance(leaf.array, ArrayKind):
+        g = leaf.array.placed(g)  # recorded, so it is not copied
+        leaf._grad = g if leaf._grad is None else Algebra.add(leaf._grad, g)
+        return True
     own = leaf.array.as_gradient(array) if isinstance(leaf.array, ArrayKind) else array
     old = leaf._grad
     if old is None:

@@ -116,8 +116,11 @@ class DistArray(Spread):
             placed = placed.like(local.copy())
         return placed
 
+    def placed(self, t: Any) -> Any:
+        return t.redistribute(placements=without_partial(self.placements))
+
     def add_in_place(self, g: Any) -> None:
-        np.add(self.local, g.local, out=self.local)
+        np.add(self.local, redistribute(g, self.placements).local, out=self.local)
 
 
 def without_partial(placements: tuple) -> tuple:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.kinds import ArrayKind
 from ...context import SLOW, thread
 from ...core.gate import Tracer, attach, gate
 from ...core.grad_mode import no_grad
@@ -165,7 +166,8 @@ def fit_to(name: str, target: Tensor, value: Tensor) -> Tensor:
 def check_writeable(name: str, target: Tensor) -> None:
     """Refuse to write to an expanded tensor, of which several elements are one."""
     array = None if isinstance(target, Tracer) else layout(target)
-    if array.__class__ is ndarray and not array.flags.writeable and overlaps_itself(array):
+    locked = array.__class__ is ndarray and not array.flags.writeable
+    if (locked or isinstance(array, ArrayKind)) and overlaps_itself(array):
         raise ShapeError(f"{name}: {OVERLAP.format(list(array.shape))}")
 
 

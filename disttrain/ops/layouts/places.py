@@ -23,7 +23,7 @@ def _take(a: Any, index: Any, dim: int, skip: int | None = None) -> Layout:
 def _own_places(index: Any, cut: Any) -> tuple:
     """(which of ``index`` fall into this piece, where)."""
     here = np.asarray(index - cut.start)
-    inside = (here >= 0) & (here < cut.length)
+    inside = np.asarray((here >= 0) & (here < cut.length))
     return inside, np.where(inside, here, 0)
 
 

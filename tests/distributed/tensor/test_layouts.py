@@ -15,6 +15,7 @@ import pytest
 
 import disttrain as dt
 import disttrain.nn
+import disttrain.optim
 from disttrain import core
 from disttrain.core.gate import gate
 from disttrain.ops.declare import REGISTRY

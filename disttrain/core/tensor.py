@@ -12,7 +12,6 @@ Operators are attached in ``ops/methods.py``.
 from __future__ import annotations
 
 import copy
-import functools
 import sys
 import threading
 import weakref
@@ -22,11 +21,11 @@ from typing import Any
 import numpy as np
 
 from .. import context
-from ..backends.kinds import ArrayKind
 from ..backends.null import NullArray
 from ..errors import AutogradError, DeviceError, DTypeError, ShapeError
 from . import dtypes
 from .attributes import give_attributes, own_attributes
+from .classes import class_for, plain_class
 from .device import CPU, META, device
 from .hooks import HookHandle
 from .node import AccumulateGrad, Node, Output
@@ -451,38 +450,9 @@ def _reading(self: Tensor, name: str) -> Any:
 
 def wrap(array: Any) -> Tensor:
     """A Tensor over ``array`` (numpy or NullArray), without a copy and without a check."""
-    out = _new(Tensor if array.__class__ is ndarray else class_for(array))
+    out = _new(Tensor if array.__class__ is ndarray else class_for(array, Tensor))
     out.array = array
     return out
-
-
-def class_for(array: Any, like: type = Tensor) -> type:
-    """The class of a Tensor over ``array``: ``like``, or what the kind of array wants for it."""
-    kind = array.tensor_class if isinstance(array, ArrayKind) else None
-    if kind is None:
-        return plain_class(like)
-    return (
-        kind if issubclass(kind, like) else like if issubclass(like, kind) else joined(like, kind)
-    )
-
-
-def plain_class(kind: type) -> type:
-    """What ``joined`` made ``kind`` of, for arrays that ask for no class of their own."""
-    return kind.__dict__.get("joined_from", (kind,))[0]
-
-
-@functools.cache
-def joined(own: type, kind: type) -> type:
-    """A class that is both: what ``own`` is for, over the arrays of ``kind``."""
-    body = {"joined_from": (own, kind), "__module__": own.__module__, "__doc__": own.__doc__}
-    return type(own.__name__, (own, kind), body)
-
-
-def values_of(t: Tensor) -> Any:
-    """The array with all numbers of ``t``, for functions that look at them. Of a distributed one
-    every rank has to ask."""
-    array = t.array
-    return array if array.__class__ is ndarray else array.whole()
 
 
 def beside(t: Any, array: Any) -> Tensor:

@@ -11,8 +11,8 @@ import numpy as np
 
 from ..backends.null import NullArray
 from ..core import Tensor, dtypes, no_grad, wrap
+from ..core.classes import class_for
 from ..core.device import usable
-from ..core.tensor import class_for
 from ..errors import UninitializedError
 
 

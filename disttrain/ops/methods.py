@@ -11,9 +11,10 @@ import numpy as np
 from .. import core
 from ..backends.null import NullArray
 from ..core import dtypes, sharing
+from ..core.classes import values_of
 from ..core.device import device, usable
 from ..core.gate import Tracer
-from ..core.tensor import Tensor, note_read, values_of, wrap
+from ..core.tensor import Tensor, note_read, wrap
 from ..errors import AutogradError, DeviceError, ShapeError
 from . import api
 from .functions import aliases, comparing, create, storage

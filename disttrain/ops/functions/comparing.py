@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from ...core import dtypes
-from ...core.tensor import Tensor, beside, values_of
+from ...core.classes import values_of
+from ...core.tensor import Tensor, beside
 from ...core.wide import widened
 from ...errors import ConfigError
 from ..promotion import result_type as _result_type

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from ...core import Algebra, dtypes, fast
+from ...core.classes import values_of
 from ...core.gate import gate
-from ...core.tensor import Tensor, beside, values_of, wrap
+from ...core.tensor import Tensor, beside, wrap
 from ...core.wide import is_half
 from ...errors import ConfigError, DTypeError, NumberError
 from ..primitives import elementwise as el

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from ...core.classes import values_of
 from ...core.gate import Primitive, gate
-from ...core.tensor import Tensor, beside, values_of, wrap
+from ...core.tensor import Tensor, beside, wrap
 from ...errors import ConfigError, DTypeError, ShapeError
 from ..primitives import elementwise as el
 from ..primitives import gathering as prim

@@ -15,8 +15,9 @@ import numpy as np
 from ...backends.null import NullArray
 from ...context import SLOW, thread
 from ...core import dtypes
+from ...core.classes import values_of
 from ...core.gate import Primitive, Tracer, gate
-from ...core.tensor import Tensor, beside, values_of, wrap
+from ...core.tensor import Tensor, beside, wrap
 from ...errors import DimError, DTypeError, ShapeError
 from ..primitives import elementwise as el
 from ..primitives import gathering as prim

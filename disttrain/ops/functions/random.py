@@ -14,10 +14,11 @@ from ...backends.kinds import ArrayKind
 from ...backends.null import NullArray
 from ...context import SLOW, thread
 from ...core import dtypes
+from ...core.classes import values_of
 from ...core.device import usable
 from ...core.gate import gate
 from ...core.random import Generator, default_generator
-from ...core.tensor import Tensor, values_of, wrap
+from ...core.tensor import Tensor, wrap
 from ...core.writes import touched
 from ...errors import ConfigError, DTypeError, ShapeError
 from ..primitives import elementwise as el

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...core.tensor import Tensor, beside, values_of, wrap
+from ...core.classes import values_of
+from ...core.tensor import Tensor, beside, wrap
 from ...core.wide import is_half
 from ...errors import ConfigError, DTypeError, ShapeError
 from ..primitives import elementwise as el

@@ -8,7 +8,7 @@ import pytest
 from disttrain import core, nn
 from disttrain import distributed as dist
 from disttrain.core.random import manual_seed
-from disttrain.errors import ConfigError
+from disttrain.errors import AutogradError, ConfigError
 from disttrain.futures import Future
 from launcher import launch
 
@@ -132,3 +132,32 @@ def test_accumulated_gradients_reach_the_hook() -> None:
         return m.module.weight.grad.item()
 
     assert dist.simulate(body, 2).results == [3.0, 3.0]
+
+
+class Branches(nn.Module):
+    """Skips a layer when told so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(1, 1).double(), nn.Linear(1, 1).double()
+
+    def forward(self, x, both: bool):
+        return self.a(x) + self.b(x) if both else self.a(x)
+
+
+def test_a_missing_gradient_leaves_nobody_waiting() -> None:
+    """The rank that misses it sends zeros through the hook, and raises."""
+
+    def body() -> str:
+        dist.init_process_group()
+        m = dist.DistributedDataParallel(Branches(), bucket_cap_mb=1e-6)
+        m.register_comm_hook([], mean_hook)
+        try:
+            m(core.wrap(np.ones((1, 1))), both=dist.get_rank() == 0).sum().backward()
+        except AutogradError as error:
+            return str(error)
+        return str(m.module.b.weight.grad.item())
+
+    fine, text = dist.simulate(body, 2).results
+    assert fine == "0.5"
+    assert "on rank 1" in text and "b.weight, b.bias" in text and "b (Linear)" in text

@@ -13,6 +13,7 @@ from disttrain import autograd, core, nn
 from disttrain import distributed as dist
 from disttrain.core.checkpoint import checkpoint
 from disttrain.core.random import manual_seed
+from disttrain.distributed.ddp.aside import BufferCommHookLocation
 from disttrain.errors import AutogradError, ConfigError
 
 DDP = dist.DistributedDataParallel
@@ -476,3 +477,57 @@ def test_gradients_are_computed_in_their_places(monkeypatch) -> None:
         return placed, watched, twice, np.abs(first.grad.numpy() - want).max() < 1e-12
 
     assert simulated(body) == [(True, False, False, True)] * 2
+
+
+# --- asked for now and then ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", list(BufferCommHookLocation))
+def test_a_hook_synchronises_the_buffers(where) -> None:
+    def total(state, named):
+        state.append(sorted(named))
+        return [dist.all_reduce(b, async_op=True).get_future() for b in named.values()]
+
+    def body():
+        inner, calls = line(), []
+        inner.register_buffer("seen", core.wrap(np.array([1.0])))
+        m = DDP(inner)
+        m._register_buffer_comm_hook(calls, total, where)
+        assert m.will_sync_module_buffers
+        m(x()).sum().backward()
+        return inner.seen.item(), calls
+
+    assert simulated(body, 3) == [(3.0, [["seen"]])] * 3
+
+
+def test_another_group_from_now_on() -> None:
+    def body():
+        m = DDP(Pair(), bucket_cap_mb=1e-6)
+        sum(m(x())).sum().backward()
+        pair = dist.new_group([0, 1]), dist.new_group([2])
+        m._update_process_group(pair[dist.get_rank() == 2])
+        out = []
+        for _ in range(3):
+            m.zero_grad()
+            sum(m(x())).sum().backward()
+            out.append(grads(m))
+        m._check_reducer_finalized()
+        return out
+
+    assert simulated(body, 3) == [[[1.5, 1.5]] * 3] * 2 + [[[3.0, 3.0]] * 3]
+
+
+def test_whether_the_reduction_is_over() -> None:
+    def body():
+        m = DDP(line())
+        out = m(x())
+        with pytest.raises(AutogradError, match="Expected to have finished reduction"):
+            m._check_reducer_finalized()
+        out.sum().backward()
+        m._check_reducer_finalized()
+        m._remove_autograd_hooks()
+        m.zero_grad()
+        m.module(x()).sum().backward()
+        return grads(m)
+
+    assert simulated(body) == [[1.0], [2.0]]

@@ -8,6 +8,7 @@ from typing import Any
 import disttrain as dt
 
 from ...distributed.ddp.alike import broadcast_coalesced
+from ...distributed.ddp.aside import BufferCommHookLocation
 from ...distributed.ddp.buckets import ParamMeta
 from ...distributed.ddp.caps import DEFAULT_CAP_MB, FIRST_CAP_MB, MIB, BucketCaps
 from ...distributed.ddp.messages import Messages
@@ -21,6 +22,7 @@ NAMES = {
     "_MixedPrecision": MixedPrecision,
     "_DEFAULT_BUCKET_CAP_MB": DEFAULT_CAP_MB,
     "_MB_TO_BYTES": MIB,
+    "_BufferCommHookLocation": BufferCommHookLocation,
 }
 
 

@@ -15,25 +15,25 @@ from ... import context, nn
 from ...core.tensor import Tensor
 from ...errors import AutogradError, ConfigError
 from ..invariant.strategy import DEFAULT_COUNT, GlobalDeterminism, VirtualShards, check_mode
-from ..join import Join, Joinable, JoinHook
+from ..join import Join, Joinable
 from ..state import group_or_default
 from . import in_backward
 from .alike import broadcast_coalesced, check_alike
+from .aside import Aside, BufferCommHookLocation
 from .buckets import ParamMeta, last_first, plan_buckets
 from .caps import BucketCaps
 from .delayed import Delayed
-from .joining import ACTIVE, BUFFERS, SYNC, Shadow, announce, source
+from .joining import ACTIVE, BUFFERS, SYNC, announce, source
 from .messages import Messages
 from .mixed import LowPrecision, MixedPrecision, cast_buffers, is_floating, numpy_type
 from .parts import part_of
 from .reducer import Hook, Reducer, Settings
-from .report import logging_data, text
 from .row_sums import candidates
 from .stats import now
 from .stores import SYNCING
 
 
-class DistributedDataParallel(nn.Module, Joinable):
+class DistributedDataParallel(Aside, nn.Module, Joinable):
     """Wrap ``module`` for data-parallel training: one replica per rank of ``process_group``.
 
     At construction all ranks are checked to hold the same parameters (names, shapes, types), and
@@ -206,6 +206,13 @@ class DistributedDataParallel(nn.Module, Joinable):
         self.static_graph = self.reducer.static = True
 
     @property
+    def will_sync_module_buffers(self) -> bool:
+        """Whether the next forward takes rank 0's buffers."""
+        return bool(
+            self.require_forward_param_sync and self.broadcast_buffers and self._buffers_to_sync()
+        )
+
+    @property
     def _module_copies(self) -> list[nn.Module]:
         return [self.module]
 
@@ -306,6 +313,8 @@ class DistributedDataParallel(nn.Module, Joinable):
             outputs = self._forward_low(reducer.low, recording, inputs, kwargs)
         if sync:
             reducer.prepare(outputs)
+        if "buffer_hook" in self.__dict__ and self.require_forward_param_sync:
+            self._ask_buffer_hook(BufferCommHookLocation.POST_FORWARD)
         if self.delayed is not None:
             self.delayed.clear()
         if self.require_forward_param_sync is not sync:
@@ -340,52 +349,12 @@ class DistributedDataParallel(nn.Module, Joinable):
             self._sync_buffers(source(told))
 
     def _sync_buffers(self, root: int) -> None:
-        if self.process_group.size > 1:
+        if "buffer_hook" in self.__dict__:
+            self._ask_buffer_hook(BufferCommHookLocation.PRE_FORWARD)
+        elif self.process_group.size > 1:
             buffers = [part_of(t) for t in self._buffers_to_sync()]
             if buffers:
                 broadcast_coalesced(self.process_group, buffers, root=root)
-
-    # --- uneven inputs --------------------------------------------------------------------------
-
-    def join(
-        self,
-        divide_by_initial_world_size: bool = True,
-        enable: bool = True,
-        throw_on_early_termination: bool = False,
-    ) -> Join:
-        """A block around a loop in which ranks may have different numbers of inputs.
-
-        A rank that has left it takes part with zeros until all have; in the end all have the model
-        of a rank that trained to the end. Gradients are divided by the number of all ranks, or of
-        those that still have input (``divide_by_initial_world_size=False``); ``weight`` gives the
-        exact mean over samples. ``throw_on_early_termination``: all raise ``CommError`` as soon as
-        one rank has no more input.
-        """
-        return Join(
-            [self], enable, throw_on_early_termination,
-            divide_by_initial_world_size=divide_by_initial_world_size,
-        )  # fmt: skip
-
-    def join_hook(self, **kwargs: Any) -> JoinHook:
-        return Shadow(self, kwargs.get("divide_by_initial_world_size", True))
-
-    @property
-    def join_device(self) -> Any:
-        return self.reducer.params[0].device
-
-    @property
-    def join_process_group(self) -> Any:
-        return self.process_group
-
-    # --- what it costs --------------------------------------------------------------------------
-
-    def _get_ddp_logging_data(self) -> dict[str, Any]:
-        """Settings, sizes and times, under PyTorch's keys."""
-        return logging_data(self)
-
-    def report(self) -> str:
-        """For people: where the time of a step goes, bytes, and which rank the others wait for."""
-        return text(self)
 
     def close(self) -> None:
         """Give the module's gradients back their ordinary accumulation."""

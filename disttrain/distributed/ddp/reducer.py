@@ -80,6 +80,7 @@ class Reducer(Scaled):
         self.steps = 0  # synchronised backwards
         self.accumulated: set[int] = set()  # with gradients of backwards that were not synced
         self.missing: tuple[int, ...] = ()
+        self.futures: list[Any] = []  # of hooks for buffers: waited for at the end of backward
         self.by_rows = {i: RowSums(group) for i in by_rows}
         self.drift, self.stats = Drift(self.params, messages), Stats(group.size)
         self.house = Housing(self.params, self.metas, group)
@@ -147,6 +148,15 @@ class Reducer(Scaled):
         self.group.broadcast(order, 0)
         self._lay_out(order.tolist())
         return True
+
+    def move(self, group: Any) -> None:
+        """Average over ``group`` from now on, in buckets that are found anew."""
+        self.group = self.house.group = self.messages.group = group
+        self.by_rows = {i: RowSums(group) for i in self.by_rows}
+        self.divisor, self.stats = group.size, Stats(group.size)
+        self.arrivals, self.steps = [], 0
+        self._lay_out(self.order, first=True)
+        self._rescale()
 
     def register_hook(self, state: Any, hook: Hook) -> None:
         """Let ``hook(state, bucket)`` reduce the buckets. Before the first backward."""
@@ -324,6 +334,9 @@ class Reducer(Scaled):
             self._complete()
         self.stats.wait_at = now()
         self._wait()
+        futures, self.futures = self.futures, []
+        for future in futures:
+            future.wait()
         if self.hook is None:
             self._listen()
         missing, self.missing = self.missing, ()

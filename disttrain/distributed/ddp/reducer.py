@@ -345,8 +345,8 @@ class Reducer(Scaled):
             self.older = [r for r in [*self.older, *self.roots] if not reached([r])]
         if missing:
             raise self.messages.missing_here(missing)
-        if self.unused:
-            self._settle_unused()
+        if self.unused or (self.hook is not None and self.settings.find_unused):
+            self._settle_unused()  # with a hook, all ranks have to ask what others have used
         if self.low is not None:
             self._raise_precision()
         for i, own in self.foreign.items():

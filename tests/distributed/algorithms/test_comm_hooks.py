@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 
@@ -323,3 +325,91 @@ def test_powersgd_inside_a_half_type_wrapper() -> None:
     assert_close(everyone[0], everyone[1])
     assert all(np.isfinite(g).all() for g in everyone[0])
     assert_close(everyone[0][-1:], plain[0][-1:], 5e-3)
+
+
+# --- together with what DDP offers ---------------------------------------------------------------
+
+
+class Branching(nn.Module):
+    """Leaves a layer out on some ranks in some steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        dt.manual_seed(0)
+        self.first, self.extra, self.last = nn.Linear(20, 8), nn.Linear(8, 8), nn.Linear(8, 3)
+
+    def forward(self, x, with_extra: bool):
+        h = self.first(x).tanh()
+        return self.last(self.extra(h) if with_extra else h)
+
+
+def with_settings(hook, accumulate: int, uneven: bool, **settings) -> list:
+    """Parameters after some steps of accumulated gradients, with as many steps on every rank or
+    not."""
+    dist.init_process_group()
+    rank, unused = dist.get_rank(), settings.get("find_unused_parameters", False)
+    m = dist.DistributedDataParallel(Branching(), bucket_cap_mb=0.0005, **settings)
+    if hook is not None:
+        m.register_comm_hook(None, hook)
+    o = dt.optim.SGD(m.parameters(), lr=0.05, momentum=0.9)
+    with m.join(enable=uneven):
+        for step in range(4 + (rank if uneven else 0)):
+            o.zero_grad()
+            for part in range(accumulate):
+                last = part == accumulate - 1
+                with contextlib.nullcontext() if last else m.no_sync():
+                    y = m(
+                        batch(rank, step * accumulate + part), not unused or (rank + step) % 3 > 0
+                    )
+                    y.pow(2).mean().backward()
+            o.step()
+    out = arrays(m.parameters())
+    dist.destroy_process_group()
+    return out
+
+
+@pytest.mark.parametrize("accumulate, uneven, settings", [
+    (1, False, {"find_unused_parameters": True}),
+    (3, False, {}),
+    (1, False, {"static_graph": True}),
+    (1, True, {}),
+    (2, False, {"gradient_as_bucket_view": True}),
+])  # fmt: skip
+def test_a_hook_that_averages_changes_nothing(accumulate, uneven, settings) -> None:
+    def run(hook) -> list:
+        return dist.simulate(
+            lambda: with_settings(hook, accumulate, uneven, **settings), 3, seed=accumulate
+        ).results
+
+    for a, b in zip(run(allreduce_hook), run(None), strict=True):
+        assert_close(a, b, 1e-6)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_collectives_in_the_model_and_in_hooks_come_in_one_order(seed: int) -> None:
+    """SyncBatchNorm in backward, hooks that communicate twice, an optimizer that sends."""
+
+    def body() -> list:
+        dist.init_process_group()
+        dt.manual_seed(0)
+        net = nn.Sequential(
+            nn.Linear(20, 16), nn.BatchNorm1d(16), nn.Tanh(), nn.Linear(16, 16), nn.BatchNorm1d(16),
+            nn.Linear(16, 3),
+        )  # fmt: skip
+        m = nn.SyncBatchNorm.convert_sync_batchnorm(net)
+        m = dist.DistributedDataParallel(m, bucket_cap_mb=0.0005)
+        state = PowerSGDState(None, 1, start_powerSGD_iter=2, min_compression_rate=0.5)
+        zero = ZeroRedundancyOptimizer(
+            m.parameters(), dt.optim.Adam, overlap_with_ddp=True, lr=0.01
+        )
+        m.register_comm_hook(state, hook_with_zero_step_interleaved(powerSGD_hook, m, zero))
+        for step in range(5):
+            m.zero_grad()
+            (m(batch(dist.get_rank(), step)) ** 2).mean().backward()
+        out = arrays(m.parameters())
+        dist.destroy_process_group()
+        return out
+
+    first, *others = dist.simulate(body, 3, seed=seed).results
+    for other in others:
+        assert_close(other, first)

@@ -8,6 +8,7 @@ rank, and only grow. Knows words and bytes.
 
 from __future__ import annotations
 
+import mmap
 import os
 import weakref
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from .arena import PAGE
 from .header import name_ranks
 from .hub import Flags
 
@@ -32,25 +34,44 @@ class Shared:
         self._hub, self._ranks, self._me, self._name = hub, list(ranks), me, name
         self._at = [offset + i * LINE for i in range(len(self._ranks))]
         self._opened = self._closed = 0
-        start = offset + head_bytes(len(self._ranks))
+        start = self._start = offset + head_bytes(len(self._ranks))
         self.bytes = np.frombuffer(memoryview(hub.buffer)[start : start + nbytes], np.uint8)
         word = (self._at[me] + _LET_GO) // 8
         weakref.finalize(self.bytes, _let_go, hub.words, word, os.getpid()).atexit = False
 
     def open(self) -> None:
         """This rank's part is written; returns when all ranks' parts are."""
+        self.announce()
+        self.wait_open()
+
+    def announce(self) -> None:
+        """This rank's part is written."""
         self._opened += 1
         self._hub.words[(self._at[self._me] + _OPENED) // 8] = self._opened
+
+    def wait_open(self) -> None:
+        """Until every rank's part is written."""
         self._wait(_OPENED, self._opened, "to have its part of the weights ready")
 
-    def close(self) -> None:
-        """This rank reads nothing any more."""
+    def close(self, give_back: bool = False) -> None:
+        """This rank reads nothing any more. With ``give_back`` nobody needs the contents again, and
+        the last rank to close gives the pages to the system: none can write before it has."""
         self._closed += 1
+        if give_back and self._is_last():
+            first = -(-self._start // PAGE) * PAGE
+            last = (self._start + self.bytes.nbytes) // PAGE * PAGE
+            if last > first:
+                self._hub.buffer.madvise(mmap.MADV_REMOVE, first, last - first)
         self._hub.words[(self._at[self._me] + _CLOSED) // 8] = self._closed
 
     def wait_closed(self) -> None:
         """Until every rank has closed as often as this one: it may write."""
         self._wait(_CLOSED, self._closed, "to be done with the weights")
+
+    def _is_last(self) -> bool:
+        words, closed = self._hub.words, self._closed
+        others = [at for i, at in enumerate(self._at) if i != self._me]
+        return all(words[(at + _CLOSED) // 8] >= closed for at in others)
 
     def _wait(self, field: int, value: int, what: str) -> None:
         words = self._hub.words

@@ -29,6 +29,7 @@ from .pool import Pool
 from .precision import MixedPrecisionPolicy, numpy_type
 from .shared_weights import SharedWeights, Turns, is_plain
 from .weights import GatheredWeights, Weights
+from .window_weights import WindowWeights
 
 TAKEN = "_fsdp_taken"  # a mark on parameters that were replaced by shards: whose they are
 
@@ -97,7 +98,9 @@ class Unit:
         plain = all(is_plain(m, kind, used) for m in members)
         if plain and self.sharding.group.transport.shares and self.choices.folder is None:
             return SharedWeights(members, layout, self.sharding, kind, blocks)
-        weights = GatheredWeights(members, layout, self.sharding, (kind, used), blocks)
+        shares = self.sharding.group.transport.shares and self.sharding.world > 1
+        found = WindowWeights if shares else GatheredWeights
+        weights = found(members, layout, self.sharding, (kind, used), blocks)
         weights.folder = self.choices.folder
         return weights
 

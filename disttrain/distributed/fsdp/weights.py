@@ -161,7 +161,6 @@ class GatheredWeights(Weights):
             m.full.array = full_array(m, read_only(full))
 
     def drop(self) -> None:
-        if self._landing is not None:
-            self.finish()
+        self._landing = None  # what is under way keeps its memory until it ends
         for m in self.members:
             m.full.__dict__.pop("array", None)

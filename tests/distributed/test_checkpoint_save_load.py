@@ -184,6 +184,24 @@ def test_modules_and_optimizers_are_asked_for_their_state(tmp_path):
     assert other.weight._version > version
 
 
+def test_an_optimizer_without_state_gets_one(tmp_path):
+    model = nn.Linear(3, 2)
+    optimizer = optim.Adam(model.parameters())
+    model(dt.ones(1, 3)).sum().backward()
+    optimizer.step()
+    dcp.save({"optim": optimizer}, checkpoint_id=tmp_path)
+    fresh = optim.Adam(model.parameters())
+    dcp.load({"optim": fresh}, checkpoint_id=tmp_path)
+    ours, theirs = (o.state_dict()["state"] for o in (optimizer, fresh))
+    assert ours.keys() == theirs.keys()
+    assert theirs[1]["exp_avg"].tolist() == ours[1]["exp_avg"].tolist()
+    sharded = Sharded(FULL, [((0, 0), (7, 6))])
+    dcp.save({"optim": optimizer, "w": sharded}, checkpoint_id=tmp_path)
+    with pytest.warns(UserWarning, match=r"'optim.state' is empty.*6 values"):
+        empty = {"optim": optim.Adam(model.parameters()).state_dict(), "w": sharded}
+        dcp.load(empty, checkpoint_id=tmp_path)
+
+
 def test_what_does_not_fit_is_told_at_once(tmp_path):
     dcp.save({"a": dt.ones(2), "b": 3, "c": dt.ones(3)}, checkpoint_id=tmp_path)
     target = {"a": dt.zeros(4), "b": dt.zeros(1), "q": 1, "r": dt.zeros(1)}
@@ -342,3 +360,17 @@ def test_dtensors_move_between_meshes(tmp_path, before, after):
     for saved, loaded in ((4, 2), (3, 4), (1, 3)):
         simulate(save, saved, args=(saved,))
         simulate(load, loaded, args=(loaded,))
+
+
+@pytest.mark.peer
+def test_the_safetensors_library_reads_every_shard(tmp_path):
+    import safetensors.numpy as tools
+
+    def save() -> None:
+        dist.init_process_group()
+        dcp.save(state(rows), checkpoint_id=tmp_path)
+
+    simulate(save, 2)
+    got = [tools.load_file(f) for f in sorted(tmp_path.glob("shard-*"))]
+    np.testing.assert_array_equal(got[0]["model.w[0:4,0:6]"], FULL[:4])
+    np.testing.assert_array_equal(got[1]["model.w[4:7,0:6]"], FULL[4:])

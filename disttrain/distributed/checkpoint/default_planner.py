@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import math
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -302,6 +303,33 @@ def create_default_global_load_plan(all_plans: list[LoadPlan]) -> list[LoadPlan]
     return all_plans
 
 
+def _fill_empty(state_dict: STATE_DICT_TYPE, metadata: Metadata | None) -> None:
+    """Make room where a dict is empty and the checkpoint has values under its name: the state of an
+    optimizer that has not stepped yet. Whether they are to be sharded is not known here, so beside
+    sharded tensors it is only told."""
+    stored = (metadata.planner_data if metadata is not None else None) or {}
+    flat, paths = flatten_state_dict(state_dict, empty=True)
+    spots = [paths[name] for name, value in flat.items() if isinstance(value, dict)]
+    held = (pieces_of(value) for value in flat.values())
+    plain = all(pieces is None or pieces.whole for pieces in held)
+    for spot in spots:
+        names = [n for n, p in stored.items() if p[: len(spot)] == spot and len(p) > len(spot)]
+        if names and not plain:
+            warnings.warn(
+                f"load: {'.'.join(map(str, spot))!r} is empty, and the checkpoint has {len(names)} "
+                "values under it, which are not loaded; make one step first, or take "
+                "get_state_dict(model, optimizer), which makes room",
+                stacklevel=2,
+            )
+            continue
+        assert metadata is not None
+        for name in names:
+            about, room = metadata.state_dict_metadata[name], None
+            if isinstance(about, TensorStorageMetadata):
+                room = api.empty(about.size, dtype=about.properties.dtype)
+            set_element(state_dict, stored[name], room)
+
+
 class DefaultLoadPlanner(LoadPlanner):
     """Loads in place. ``report`` says afterwards what was missing, unexpected or did not fit.
 
@@ -331,6 +359,7 @@ class DefaultLoadPlanner(LoadPlanner):
         is_coordinator: bool = False,
     ) -> None:
         self.original_state_dict = state_dict
+        _fill_empty(state_dict, metadata)
         flat, paths = flatten_state_dict(state_dict)
         for name, value in flat.items():
             if type(value) in (Tensor, Parameter) and value.is_meta:

@@ -18,6 +18,7 @@ from ...core.tensor import wrap
 from ...errors import ConfigError, DisttrainError, SerializationError
 from ...futures import Future
 from ...serialize import inspect
+from ...serialize.packed import unpack
 from . import folder
 from .default_planner import EmptyStateDictLoadPlanner
 from .filesystem import FileSystemReader, FileSystemWriter, read_manifest
@@ -153,7 +154,7 @@ def _compared(name: str, *sides: tuple[Manifest, Files]) -> str:
         texts = [f.whole(m.metadata.storage_data[MetadataIndex(name)], name) for m, f in sides]
         if texts[0] == texts[1]:
             return ""
-        return f"{texts[0][:60]!r} and {texts[1][:60]!r}"
+        return " and ".join(readable(t)[:80] for t in texts)
     told = [(k.properties.dtype, tuple(k.size)) for k in kinds]
     if told[0] != told[1]:
         return " and ".join(f"{list(size)} of {dtype}" for dtype, size in told)
@@ -163,6 +164,14 @@ def _compared(name: str, *sides: tuple[Manifest, Files]) -> str:
     wide = np.complex128 if x.dtype.kind == "c" else np.float64
     gap = np.abs(x.astype(wide) - y.astype(wide))
     return f"{int((gap != 0).sum())} of {x.size} elements differ, by {gap.max():.3g} at most"
+
+
+def readable(packed: bytes) -> str:
+    """A packed value as text."""
+    try:
+        return repr(unpack(packed, "diff"))
+    except SerializationError:  # it holds objects of classes that are not allowed here
+        return repr(packed)
 
 
 def whole(about: Manifest, files: Files, name: str) -> Tensor:

@@ -76,6 +76,7 @@ DistError = DistBackendError = DistNetworkError = DistStoreError = CommError
 
 _PACKAGES = (
     "_composable",
+    "_functional_collectives",
     "algorithms",
     "checkpoint",
     "fsdp",

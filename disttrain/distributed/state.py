@@ -257,6 +257,13 @@ def group_or_default(given: ProcessGroup | None = None) -> ProcessGroup:
     return world
 
 
+def existing_groups() -> list[ProcessGroup]:
+    """The groups that this rank is in, the default one first."""
+    state = _state()
+    found = [state.world, *state.groups]
+    return [g for g in found if isinstance(g, ProcessGroup)]
+
+
 def new_group(
     ranks: list[int] | None = None,
     timeout: timedelta | float | None = None,

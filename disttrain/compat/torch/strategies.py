@@ -12,6 +12,7 @@ _HOOKS = "algorithms.ddp_comm_hooks"
 _AVERAGES = "algorithms.model_averaging"
 _COMPOSABLE = "_composable"
 _MODULES = (
+    "_functional_collectives",
     f"{_COMPOSABLE}.contract",
     f"{_COMPOSABLE}.replicate",
     "checkpoint",

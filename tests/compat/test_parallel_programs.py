@@ -21,16 +21,18 @@ PROGRAMS = Path(__file__).parent / "programs"
                                 "llama 2-d ok": 4}),
         ("pipeline_gpipe", 2, {"stage 0 ok": 1, "stage 1 ok": 1,
                                "losses: 4, output (32, 20, 50)": 1}),
+        ("pipeline_gpipe tracer", 2, {"stage 0 ok": 1, "stage 1 ok": 1}),
     ],
 )  # fmt: skip
 def test_program(tmp_path, name, ranks, said):
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     for unwanted in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
         env.pop(unwanted, None)
-    program = str(PROGRAMS / f"{name}.py")
+    program, *args = name.split()
     command = [sys.executable, "-m", "launcher", "--as-torch", "--nproc-per-node", str(ranks)]
+    command += [str(PROGRAMS / f"{program}.py"), *args]
     done = subprocess.run(
-        [*command, program], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=50
+        command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=50
     )
     assert done.returncode == 0, done.stderr[-3000:]
     for line, times in said.items():

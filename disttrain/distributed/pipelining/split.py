@@ -1,7 +1,7 @@
 """Models into stages: chains are cut where one says, or where the cost is even.
 
-No program is traced here. What can be cut is a chain: an ``nn.Sequential`` (also one inside
-another), or a list of layers. A model whose ``forward`` does more is written as stages by hand.
+A chain is an ``nn.Sequential`` (also one inside another), or a list of layers. A model whose
+``forward`` does more is traced (``tracing``), or written as stages by hand.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from ... import nn
 from ...errors import ConfigError
 from .stage import PipelineStage
+from .tracing import mark, trace
 
 
 class SplitPoint(Enum):
@@ -110,8 +111,8 @@ def build_stage(
 
 
 def pipe_split() -> None:
-    """Where a traced program would be cut. Programs are not traced here, so it changes nothing in
-    them; ``pipeline`` cuts by ``split_spec``."""
+    """In a model's ``forward``: ``pipeline`` cuts here. Changes nothing otherwise."""
+    mark()
 
 
 def pipeline(
@@ -121,26 +122,54 @@ def pipeline(
     split_spec: dict[str, SplitPoint] | None = None,
     split_policy: Any = None,
 ) -> Pipe:
-    """Cut ``module`` at the submodules that ``split_spec`` names.
+    """Cut ``module`` at the submodules that ``split_spec`` names, or where it calls
+    ``pipe_split()``.
 
-    ``module``, and whatever holds a named submodule, must be an ``nn.Sequential``: anything else
-    would have to be traced, and is refused (``ConfigError``). ``mb_args``, ``mb_kwargs``: a
-    micro-batch, which is not needed here.
+    An ``nn.Sequential`` is cut as it is. Any other model runs once on the micro-batch ``mb_args``,
+    ``mb_kwargs`` and is cut into the operations that it did (``tracing``): all micro-batches must
+    have its shapes then. Raises ``CaptureError`` for a program that looks at numbers of tensors.
     """
-    if split_policy is not None or not split_spec:
+    if split_policy is not None:
         raise ConfigError(
-            "pipeline: split_spec is needed, {name of a submodule: SplitPoint.BEGINNING or END}; "
-            "programs are not traced, so pipe_split() and split_policy cannot say where to cut"
+            "pipeline: split_policy works on a traced graph of another kind; say where to cut by "
+            "split_spec, {name of a submodule: SplitPoint.BEGINNING or END}, or by pipe_split()"
         )
+    spec = split_spec or {}
+    known = {name for name, _ in module.named_modules()}
+    unknown = [name for name in spec if name not in known]
+    if unknown:
+        raise ConfigError(
+            f"pipeline: split_spec names {unknown[0]!r}, which the model does not have; it has "
+            f"{', '.join(n for n, _ in module.named_children()) or 'no submodules'}"
+        )
+    if spec and all(_is_chain(module, name) for name in spec):
+        return Pipe(_cut_chain(module, spec))
+    before = {name: point is SplitPoint.BEGINNING for name, point in spec.items()}
+    pieces = trace(module, tuple(mb_args), dict(mb_kwargs or {}), before)
+    if len(pieces) == 1:
+        raise ConfigError(
+            "pipeline: nothing says where to cut: give split_spec, {name of a submodule: "
+            "SplitPoint.BEGINNING or END}, or call pipe_split() in the model's forward"
+        )
+    return Pipe(pieces)
+
+
+def _is_chain(module: nn.Module, name: str) -> bool:
+    """Whether everything around the submodule ``name`` is an ``nn.Sequential``."""
+    path = name.split(".")
+    around = [".".join(path[:i]) for i in range(len(path))]
+    return all(type(module.get_submodule(n)) is nn.Sequential for n in around)
+
+
+def _cut_chain(module: nn.Module, spec: dict[str, SplitPoint]) -> list[nn.Module]:
     units: list[tuple[str, nn.Module]] = []
-    _unfold("", module, set(split_spec), units)
+    _unfold("", module, set(spec), units)
     names = [name for name, _ in units]
     cuts = {0, len(units)}
-    for name, point in split_spec.items():
+    for name, point in spec.items():
         inside = [i for i, n in enumerate(names) if n == name or n.startswith(name + ".")]
         cuts.add(inside[0] if point is SplitPoint.BEGINNING else inside[-1] + 1)
-    edges = sorted(cuts)
-    return Pipe([_fold(units[a:b]) for a, b in itertools.pairwise(edges)])
+    return [_fold(units[a:b]) for a, b in itertools.pairwise(sorted(cuts))]
 
 
 def _unfold(
@@ -152,21 +181,7 @@ def _unfold(
     if not inner:
         units.append((path, module))
         return
-    children = dict(module.named_children())
-    unknown = [n for n in inner if n[len(here) :].partition(".")[0] not in children]
-    if unknown:
-        raise ConfigError(
-            f"pipeline: split_spec names {unknown[0]!r}, which {path or 'the model'} does not "
-            f"have; it has {', '.join(here + c for c in children) or 'no submodules'}"
-        )
-    if not isinstance(module, nn.Sequential):
-        raise ConfigError(
-            f"pipeline: split_spec names {inner[0]!r} inside of {path or 'the model'}, a "
-            f"{type(module).__name__}; only an nn.Sequential can be cut without tracing its "
-            "forward: write each stage as a module and give it to PipelineStage, or build the "
-            "model as nn.Sequential"
-        )
-    for name, child in children.items():
+    for name, child in module.named_children():
         _unfold(here + name, child, wanted, units)
 
 

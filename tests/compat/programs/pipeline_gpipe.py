@@ -1,13 +1,14 @@
 """In the style of the tutorial on pipeline parallelism: a transformer whose stages are made by hand,
-by deleting what they do not have."""
+by deleting what they do not have, or by a tracer."""
 
 import os
+import sys
 from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
 import torch.nn as nn
-from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+from torch.distributed.pipelining import PipelineStage, ScheduleGPipe, SplitPoint, pipeline
 
 
 @dataclass
@@ -59,6 +60,14 @@ def manual_model_split(model):
     return PipelineStage(model, stage_index, num_stages, device)
 
 
+def tracer_model_split(model, example_input_microbatch):
+    return pipeline(
+        module=model,
+        mb_args=(example_input_microbatch,),
+        split_spec={"layers.2": SplitPoint.BEGINNING},
+    )
+
+
 if __name__ == "__main__":
     init_distributed()
     num_microbatches = 4
@@ -71,7 +80,13 @@ if __name__ == "__main__":
     y = torch.randint(0, args.vocab_size, (32, 20), dtype=torch.long)
     dist.broadcast(y, 0)
 
-    stage = manual_model_split(model)
+    if "tracer" in sys.argv:
+        example = x.chunk(num_microbatches)[0]
+        pipe = tracer_model_split(model, example)
+        stage = pipe.build_stage(stage_index, device=device)
+        model = stage.submod
+    else:
+        stage = manual_model_split(model)
     model.to(device)
     x, y = x.to(device), y.to(device)
 

@@ -13,8 +13,9 @@ import numpy as np
 
 from .beside import full_array
 from .layout import ALIGN, own_part
-from .pool import BIG
 from .weights import GatheredWeights, read_only
+
+GIVE_BACK = 256 << 10  # bytes: to get smaller memory again costs more than to keep it
 
 
 class WindowWeights(GatheredWeights):
@@ -61,4 +62,4 @@ class WindowWeights(GatheredWeights):
             m.full.__dict__.pop("array", None)
         if self._begun:
             self._begun = False
-            self.shared.close(give_back=self.nbytes >= BIG)
+            self.shared.close(give_back=self.nbytes >= GIVE_BACK)

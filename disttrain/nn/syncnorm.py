@@ -6,10 +6,11 @@ from typing import Any
 
 from ..comm.world import default_group
 from ..core import Tensor, no_grad
-from ..errors import ShapeError
+from ..errors import ShapeError, UninitializedError
 from ..ops.functions.sync_norm import sync_batch_norm
 from .batchnorm import _BatchNorm
 from .module import Module
+from .parameter import is_lazy
 
 
 class SyncBatchNorm(_BatchNorm):
@@ -79,6 +80,11 @@ class SyncBatchNorm(_BatchNorm):
 
     @classmethod
     def _like(cls, module: _BatchNorm, process_group: Any) -> SyncBatchNorm:
+        if any(is_lazy(t) for t in (*module.parameters(), *module.buffers())):
+            raise UninitializedError(
+                f"SyncBatchNorm.convert_sync_batchnorm: {module!r} does not know its number of "
+                "channels yet; run the model once on a batch, then convert it"
+            )
         out = cls(
             module.num_features, module.eps, module.momentum, module.affine,
             module.track_running_stats, process_group, bias=module.bias is not None,

@@ -10,7 +10,7 @@ import pytest
 import disttrain as dt
 from disttrain import core, nn
 from disttrain import distributed as dist
-from disttrain.errors import LaunchError, ShapeError
+from disttrain.errors import LaunchError, ShapeError, UninitializedError
 from launcher import launch
 
 FEATURES, STEPS = 3, 3
@@ -226,3 +226,11 @@ def test_wrong_channels_are_refused_before_anything_travels() -> None:
 
     with pytest.raises(LaunchError, match="num_features=3 channels"):
         dist.simulate(body, 2)
+
+
+def test_a_lazy_norm_is_converted_when_it_knows_its_channels() -> None:
+    net = nn.Sequential(nn.LazyBatchNorm1d())
+    with pytest.raises(UninitializedError, match="run the model once"):
+        nn.SyncBatchNorm.convert_sync_batchnorm(net)
+    net(dt.ones(2, 5))
+    assert nn.SyncBatchNorm.convert_sync_batchnorm(net)[0].num_features == 5

@@ -46,7 +46,10 @@ def sync_batch_norm(
     places = math.prod(input.shape[2:])
     x = input if input.ndim == 3 else reshape(input, shape=(n, c, places))
     x = el.cast(x, dtype=np.dtype(np.float32)) if is_half(x.meta()[1]) else x
-    total, centre, variance = _joined(group, x, n * places)
+    own = sum_(x, dims=(0, 2), keepdim=False) / max(n * places, 1)
+    apart = x - reshape(own, shape=(-1, 1))  # from this rank's mean, which keeps the digits
+    own = el.cast(own, dtype=_WIDE)
+    total, centre, variance = _joined(group, own, apart, n * places)
     if total == 1:
         raise ShapeError(
             "sync_batch_norm: expected more than 1 value per channel when training, got one on all "
@@ -61,8 +64,9 @@ def sync_batch_norm(
                 track(running_var, cast_like(unbiased, running_var), momentum)
     scale = rsqrt(variance + eps)
     scale = scale if weight is None else scale * weight
-    out = (x - _row(centre, x)) * _row(scale, x)
-    out = out if bias is None else out + _row(bias, x)
+    shift = (own - centre) * scale
+    shift = shift if bias is None else shift + bias
+    out = apart * _row(scale, x) + _row(shift, x)
     return reshape(cast_like(out, input), shape=tuple(input.shape))
 
 
@@ -70,15 +74,14 @@ def _row(t: Tensor, x: Tensor) -> Tensor:
     return cast_like(reshape(t, shape=(-1, 1)), x)
 
 
-def _joined(group: Any, x: Tensor, count: int) -> tuple[int, Tensor, Tensor]:
-    """Of all ranks' values together: their number per channel, mean and variance, in float64."""
-    centre = sum_(x, dims=(0, 2), keepdim=False) / max(count, 1)
-    spread = sum_(square(x - reshape(centre, shape=(-1, 1))), dims=(0, 2), keepdim=False)
-    mine = cat(
-        [el.cast(t, dtype=_WIDE) for t in (centre, spread)] + [wrap(np.array([count], _WIDE))]
-    )
+def _joined(group: Any, own: Tensor, apart: Tensor, count: int) -> tuple[int, Tensor, Tensor]:
+    """Of all ranks' values together: their number per channel, mean and variance, in float64.
+
+    ``own``: the mean of this rank's ``count`` values per channel; ``apart``: their distances."""
+    spread = sum_(square(apart), dims=(0, 2), keepdim=False)
+    mine = cat([own, el.cast(spread, dtype=_WIDE), wrap(np.array([count], _WIDE))])
     everyone = reshape(AllGatherSingle.on(group, How(), mine), shape=(group.size, -1))
-    c = x.shape[1]
+    c = own.shape[0]
     counts = everyone[:, -1:].detach()
     total = int(counts.array.sum())
     centres, spreads = everyone[:, :c], everyone[:, c : 2 * c]

@@ -91,6 +91,7 @@ def fsdp_modules() -> dict[str, Shim]:
         f"{fsdp}.sharded_grad_scaler": (f"{_FSDP}.grad_scaler",),
     }
     checkpoint = f"{algorithms}._checkpoint.checkpoint_wrapper"
+    hooks = f"{algorithms}._comm_hooks"
     filled = {name: Shim(name).later(_from(*of)) for name, of in sources.items()}
     vars(filled["torch.distributed._composable.fsdp"])["fully_shard"] = Function(
         f"{_FSDP}.fully_shard", "fully_shard"
@@ -98,6 +99,8 @@ def fsdp_modules() -> dict[str, Shim]:
     return {
         algorithms: Shim(algorithms),
         f"{algorithms}._checkpoint": Shim(f"{algorithms}._checkpoint"),
+        hooks: Shim(hooks).later(_from(f"{_FSDP}.comm_hooks:LOW_PRECISION_HOOKS")),
+        f"{hooks}.default_hooks": Same(f"{hooks}.default_hooks", f"{_FSDP}.comm_hooks"),
         checkpoint: Same(checkpoint, f"{_FSDP}.activation"),
         **filled,
     }

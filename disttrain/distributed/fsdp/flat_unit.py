@@ -45,6 +45,7 @@ class FlatUnit(Unit):
     ) -> None:
         self.use_orig, self.keep_low = use_orig_params, keep_low
         self.hook: tuple[Any, Any] | None = None
+        self.offloads = False  # the program wants shards apart from the weights in use
         self.orders: dict[Any, tuple[str, ...]] = {}  # of the parameters that modules had
         self.exposed: list[Any] | None = None  # what stands in the parameters' places meanwhile
         super().__init__([module], members, sharding, policy, choices)
@@ -183,8 +184,11 @@ class FlatUnit(Unit):
     @property
     def resting(self) -> bool:
         """Whether no forward or backward that uses the unit is under way."""
-        inside = self.root is not None and (self.root.depth > 0 or self.root.walk is not None)
-        return not inside and self.state is not State.GATHERING
+        root = self.root
+        if root is None or self.state is State.GATHERING:
+            return self.state is not State.GATHERING
+        waiting = root.pass_ is not None and bool(root.pass_.calls)
+        return not (root.depth > 0 or root.walk is not None or (thread.walk and waiting))
 
 
 def _one_kind(members: list[Member]) -> np.dtype:

@@ -103,8 +103,8 @@ def _summoned(unit: FlatUnit, wanted: Summons) -> Iterator[None]:
     w, flat = unit.weights[0], unit.flat
     assert flat is not None
     vector = gather_vector(unit)
-    if wanted.offload and not wanted.writeback and vector is w.local:
-        vector = vector.copy()
+    if (wanted.offload or unit.offloads) and not wanted.writeback and vector is w.local:
+        vector = vector.copy()  # as if it had come from elsewhere
     grads = _gather_grads(unit) if wanted.grads else None
     if wanted.rank0_only and unit.sharding.group.rank:
         yield

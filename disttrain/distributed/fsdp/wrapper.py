@@ -140,6 +140,7 @@ class FullyShardedDataParallel(optim_api.OptimizerStates, nn.Module):
         precision = self.mixed_precision
         unit = FlatUnit(module, members, sharding, _policy(precision), choices,
                         self._use_orig_params, precision.keep_low_precision_grads)  # fmt: skip
+        unit.offloads = self.cpu_offload.offload_params
         place = self.__dict__[SLOT] = Place(unit, self)
         place.opens = place.closes = True  # this module's call is the unit's
 

@@ -14,7 +14,7 @@ from disttrain import core, nn, optim
 from disttrain import distributed as dist
 from disttrain.core.random import manual_seed
 from disttrain.distributed.fsdp import FullyShardedDataParallel as FSDP
-from disttrain.distributed.fsdp import MixedPrecision, ShardingStrategy
+from disttrain.distributed.fsdp import MixedPrecision, ShardingStrategy, comm_hooks
 from disttrain.distributed.fsdp.activation import CheckpointImpl, checkpoint_wrapper
 from disttrain.distributed.fsdp.wrap import ModuleWrapPolicy, always_wrap_policy
 from disttrain.distributed.mesh import init_device_mesh
@@ -358,6 +358,39 @@ def test_comm_hooks_reduce_instead() -> None:
 
     for strategy in (ShardingStrategy.FULL_SHARD, ShardingStrategy.NO_SHARD):
         check(dist.simulate(functools.partial(body, strategy), 2).results)
+
+
+@pytest.mark.parametrize("strategy", ["FULL_SHARD", "NO_SHARD"])
+@pytest.mark.parametrize("hook", ["mean", "fp16", "bf16"])
+def test_comm_hooks_that_come_along(hook: str, strategy: str) -> None:
+    def body() -> list:
+        dist.init_process_group()
+        m = FSDP(build(), sharding_strategy=ShardingStrategy[strategy])
+        group = dist.group.WORLD
+        if hook == "mean":
+            plain = strategy == "NO_SHARD"
+            mean: Any = comm_hooks.allreduce_hook if plain else comm_hooks.reduce_scatter_hook
+            m.register_comm_hook(comm_hooks.DefaultState(group), mean)
+        else:
+            state = comm_hooks.LowPrecisionState(group, core.dtypes.float64)
+            m.register_comm_hook(state, getattr(comm_hooks, f"{hook}_compress_hook"))
+        loss(m, ranks_part(batch()), 1).backward()
+        (p,) = m.parameters()
+        assert p.grad.dtype is core.dtypes.float64
+        return [float(p.grad.abs().sum()) if strategy == "NO_SHARD" else whole_norm(p.grad)]
+
+    ref = build()
+    loss(ref, batch(), 1).backward()
+    want = sum(float(p.grad.abs().sum()) for p in ref.parameters())
+    bound = {"mean": 1e-12, "fp16": 2e-3, "bf16": 2e-2}[hook]
+    for (got,) in dist.simulate(body, 4).results:
+        assert abs(got - want) <= bound * want
+
+
+def whole_norm(grad: Any) -> float:
+    total = grad.abs().sum()
+    dist.all_reduce(total)
+    return float(total)
 
 
 def test_values_come_from_rank_0_or_later() -> None:

@@ -22,6 +22,7 @@ PROGRAMS = Path(__file__).parent / "programs"
         ("pipeline_gpipe", 2, {"stage 0 ok": 1, "stage 1 ok": 1,
                                "losses: 4, output (32, 20, 50)": 1}),
         ("pipeline_gpipe tracer", 2, {"stage 0 ok": 1, "stage 1 ok": 1}),
+        ("fsdp_wrapper", 2, {"FULL_SHARD ok, has part of the parameters": 2}),
     ],
 )  # fmt: skip
 def test_program(tmp_path, name, ranks, said):

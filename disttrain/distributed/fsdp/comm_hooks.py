@@ -1,7 +1,7 @@
 """Reductions for ``FullyShardedDataParallel.register_comm_hook``: means, in the gradients' own type
 or in half types on the wire.
 
-``hook(state, gradient)`` reduces in place, ``hook(state, gradient, shard)`` writes this rank's part.
+``hook(state, gradient)`` reduces in place, ``hook(state, gradient, shard)`` writes a rank's part.
 Sums are divided in two steps, half before and half after, so that half types neither overflow nor
 lose small values.
 """

@@ -29,7 +29,7 @@ from disttrain.distributed.tensor.parallel import (
     loss_parallel,
     parallelize_module,
 )
-from disttrain.errors import ConfigError, DimError, PlacementError
+from disttrain.errors import ConfigError, DimError, PlacementError, ShapeError
 
 DIM, HEADS, VOCAB, BATCH, SEQ = 8, 4, 12, 3, 8
 
@@ -177,6 +177,37 @@ def test_a_block_equals_one_process(ranks: int) -> None:
         np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy(), rtol=0, atol=1e-10)
 
     on_ranks(ranks, body)
+
+
+def test_heads_that_do_not_divide_are_told() -> None:
+    def body(mesh):
+        m = made(Block)
+        m.attention.n_heads = HEADS
+        with pytest.warns(UserWarning, match="4 heads of 2 features on 3 ranks: a rank gets 3"):
+            parallelize_module(m, mesh, {"attention.wq": ColwiseParallel()})
+        whole_heads = {f"attention.w{k}": ColwiseParallel(use_local_output=False) for k in "kv"}
+        parallelize_module(m, mesh, whole_heads)
+        with pytest.raises(ShapeError, match="cannot become"):
+            m.attention.wq(numbers(BATCH, SEQ, DIM)).view(BATCH, SEQ, -1, 5)
+
+    on_ranks(3, body)
+
+
+def test_uneven_heads_work_on_sharded_tensors() -> None:
+    """Where the piece of a rank is no whole number of heads, views see the whole."""
+
+    def body(mesh):
+        reference, m = made(Attention), made(Attention)
+        plan = {w: ColwiseParallel(use_local_output=False) for w in ("wq", "wk", "wv")}
+        parallelize_module(m, mesh, {**plan, "wo": RowwiseParallel()})
+        x = numbers(BATCH, SEQ, DIM)
+        out, expected = m(x), reference(x)
+        np.testing.assert_allclose(whole(out), whole(expected), rtol=0, atol=1e-12)
+        (out**2).sum().backward()
+        (expected**2).sum().backward()
+        assert_same_grads(m, reference)
+
+    on_ranks(3, body)
 
 
 def gpt_plan(sequence: bool, cut_classes: bool) -> dict:

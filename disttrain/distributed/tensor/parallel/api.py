@@ -9,7 +9,9 @@ from warnings import warn
 from .... import nn
 from ....errors import ConfigError
 from ...mesh import DeviceMesh, current_mesh
-from .style import ParallelStyle
+from .style import ColwiseParallel, ParallelStyle
+
+_HEADS = ("n_heads", "num_heads", "n_head", "num_attention_heads", "heads")
 
 
 def parallelize_module(
@@ -48,25 +50,47 @@ def parallelize_module(
         )
     for path, style in parallelize_plan.items():
         found = matches(module, path)
+        for parent, sub in found:
+            _check_heads(parent, sub, path, style, mesh)
         if not found:
             warn(
                 f"Parallelize plan key '{path}' could not be resolved: no submodule of "
                 f"{type(module).__name__} has a name like it, skipping this plan entry.",
                 stacklevel=2,
             )
-        for sub in found:
+        for _, sub in found:
             parallelize_module(sub, mesh, style, src_data_rank=src_data_rank)
     return module
 
 
-def matches(module: nn.Module, path: str) -> list[nn.Module]:
-    """The submodules whose names fit ``path``, part by part."""
-    found = [module]
+def matches(module: nn.Module, path: str) -> list[tuple[nn.Module, nn.Module]]:
+    """The submodules whose names fit ``path``, part by part, each with what holds it."""
+    found = [(module, module)]
     for token in path.split(".") if path else ():
         found = [
-            child
-            for parent in found
+            (parent, child)
+            for _, parent in found
             for name, child in parent.named_children()
             if fnmatch(name, token)
         ]
     return found
+
+
+def _check_heads(
+    parent: nn.Module, sub: nn.Module, path: str, style: ParallelStyle, mesh: DeviceMesh
+) -> None:
+    """Say so where the features that a rank gets are no whole number of attention heads."""
+    heads = next((h for n in _HEADS if isinstance(h := getattr(parent, n, None), int)), 0)
+    if not (isinstance(style, ColwiseParallel) and isinstance(sub, nn.Linear) and heads > 0):
+        return
+    if not style.use_local_output or sub.out_features % heads:
+        return
+    each, piece = sub.out_features // heads, -(-sub.out_features // mesh.size())
+    if piece % each:
+        warn(
+            f"parallelize_module: {path}: {heads} heads of {each} features on {mesh.size()} ranks: "
+            f"a rank gets {piece} features, no whole number of heads, and a forward that views "
+            f"them as heads will fail; use a number of ranks that divides {heads}, or "
+            "ColwiseParallel(use_local_output=False)",
+            stacklevel=3,
+        )

@@ -26,6 +26,8 @@ def make_subject(settings: Settings) -> Subject:
     """The run of these settings, for ``disttrain.distributed.planning``."""
     task, block_size = make_task(settings.data), settings.data.block_size
     narrow = settings.parallel.precision == "bf16"
+    shards = settings.parallel.virtual_shards
+    shards = 0 if settings.parallel.deterministic == "none" else shards
     split = {f"blocks.*.{name}": how for name, how in SPLIT.items()}
 
     def loss(model: Any, batch: int) -> dt.Tensor:
@@ -48,6 +50,7 @@ def make_subject(settings: Settings) -> Subject:
         checkpointing=settings.parallel.recompute,
         compute=dt.bfloat16 if narrow else None,
         precision=Precision(2, 4) if narrow else Precision(),
+        virtual_shards=shards,
     )
 
 

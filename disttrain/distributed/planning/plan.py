@@ -107,8 +107,9 @@ def plan(
     strategy: Strategy,
     precision: Precision = Precision(),
     checkpointing: bool = False,
+    forwards: int = 1,
 ) -> Need:
-    """What a rank needs. ``profile`` is of the samples that one rank of ``strategy`` gets."""
+    """What a rank needs. ``profile`` is of the samples of one forward; a step has ``forwards``."""
     tensor, shards = strategy.tensor, strategy.shards
     trained = [w for w in profile.weights if w.trained]
 
@@ -125,9 +126,18 @@ def plan(
         largest = max(_gathered(u, tensor, precision.gathered) for u in profile.units)
     total = params + grads + optim + saved + largest
     ranks = " x ".join(str(n) for n in (strategy.replicas, shards, tensor) if n > 1) or "1"
-    wire = _wire(profile, strategy, precision)
+    wire = _wire(profile, strategy, precision, forwards)
     return Need(
-        strategy.name, ranks, profile.batch, params, grads, optim, saved, largest, total, wire
+        strategy.name,
+        ranks,
+        profile.batch * forwards,
+        params,
+        grads,
+        optim,
+        saved,
+        largest,
+        total,
+        wire,
     )
 
 
@@ -158,8 +168,9 @@ def _activations(units: Sequence[Unit], tensor: int, checkpointing: bool) -> int
     return saved(root) + sum(u.inputs for u in inner) + redone
 
 
-def _wire(profile: Profile, strategy: Strategy, precision: Precision) -> int:
-    """Bytes that a rank sends: for parameters and gradients, and between the ranks of a layer."""
+def _wire(profile: Profile, strategy: Strategy, precision: Precision, forwards: int) -> int:
+    """Bytes that a rank sends: for parameters and gradients, and between the ranks of a layer.
+    Sharded parameters are gathered, and gradients sent, once per forward."""
     shards, tensor = strategy.shards, strategy.tensor
     once = (shards - 1) / shards
     root, *inner = [_gathered(u, tensor, precision.gathered) for u in profile.units]
@@ -168,7 +179,7 @@ def _wire(profile: Profile, strategy: Strategy, precision: Precision) -> int:
     grads = _gathered(Unit("", tuple(trained)), tensor, precision.reduced)
     if "parameters" in strategy.sharded:
         gathers = whole + (sum(inner) if strategy.reshard else 0)  # the root is not freed
-        sent = once * (gathers + grads)
+        sent = once * (gathers + grads) * forwards
     elif "gradients" in strategy.sharded:
         sent = once * (grads + whole)
     elif "optimizer" in strategy.sharded:
@@ -176,8 +187,9 @@ def _wire(profile: Profile, strategy: Strategy, precision: Precision) -> int:
     else:
         sent = 0.0
     replicas = strategy.replicas
-    sent += 2 * (replicas - 1) / replicas * grads / (shards if strategy.sharded else 1)
-    crossings = sum(u.crossings for u in profile.units)  # once forward, once backward
+    often = forwards if strategy.sharded else 1
+    sent += often * 2 * (replicas - 1) / replicas * grads / (shards if strategy.sharded else 1)
+    crossings = forwards * sum(u.crossings for u in profile.units)  # in both directions
     return round(sent + 2 * 2 * (tensor - 1) / tensor * crossings)
 
 

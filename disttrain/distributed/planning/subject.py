@@ -24,6 +24,7 @@ class Subject:
     counts the samples of all ranks together. ``is_unit``, ``split``: see ``profile_step``.
     ``checkpointing``: units run again in backward. ``compute``: the type in which sharded
     strategies compute (None: the parameters'), ``precision``: of their messages.
+    ``virtual_shards``: of a step with ``deterministic="global"``, else 0.
     """
 
     build: Callable[[], nn.Module]
@@ -35,6 +36,7 @@ class Subject:
     checkpointing: bool = False
     compute: Any = None
     precision: Precision = field(default_factory=Precision)
+    virtual_shards: int = 0
 
 
 def needs_of(
@@ -56,12 +58,16 @@ def needs_of(
                 f"a batch of {subject.batch_size} for {strategy.data} ranks given; needed is a "
                 "multiple of the number of ranks"
             )
+        forwards = max(1, subject.virtual_shards // strategy.data)
+        each //= forwards
         sharded = "parameters" in strategy.sharded
         kind = subject.compute if sharded else None
         if (each, kind) not in profiles:
             profiles[each, kind] = _profile(subject, each, kind)
         precision = subject.precision if sharded else Precision()
-        needs.append(plan(profiles[each, kind], strategy, precision, subject.checkpointing))
+        needs.append(
+            plan(profiles[each, kind], strategy, precision, subject.checkpointing, forwards)
+        )
     return needs
 
 

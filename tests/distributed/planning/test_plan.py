@@ -75,6 +75,13 @@ def test_checkpointing_keeps_inputs_and_one_unit():
     assert n.activations == 500 + 200 + 1000
 
 
+def test_several_forwards_of_a_step_gather_and_send_each_time():
+    fsdp, ddp = Strategy("fsdp", 1, 4, 1, ALL, True), Strategy("ddp", 4)
+    assert need(fsdp, forwards=2).wire == 2 * need(fsdp).wire
+    assert need(ddp, forwards=2).wire == need(ddp).wire
+    assert need(fsdp, forwards=2).total == need(fsdp).total and need(ddp, forwards=2).batch == 16
+
+
 def test_tensor_parallelism_divides_layers_and_sends_results():
     weights = (
         Weight("up", (64, 8), 4, True, "colwise"),

@@ -17,6 +17,9 @@ PROGRAMS = Path(__file__).parent / "programs"
 @pytest.mark.parametrize(
     ("name", "words", "said"),
     [
+        ("fsdp2_transformer", [], {"resumed alike": 2}),
+        ("fsdp2_transformer", ["--mixed-precision", "--explicit-prefetching"],
+         {"resumed alike": 2}),
         ("fsdp1_mnist", [], {"FULL_SHARD saved and loaded alike": 1, "64/64 (100.00%)": 2}),
         ("fsdp1_mnist", ["--strategy", "SHARD_GRAD_OP", "--offload"],
          {"SHARD_GRAD_OP saved and loaded alike": 1, "64/64 (100.00%)": 2}),

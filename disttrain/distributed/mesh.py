@@ -7,6 +7,7 @@ slicing never communicates; ``_flatten`` makes one group more. Knows no placemen
 
 from __future__ import annotations
 
+import copyreg
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -353,16 +354,18 @@ class DeviceMesh:
     def __deepcopy__(self, memo: dict) -> DeviceMesh:
         return self  # it names processes and groups, which no copy makes more of
 
-    def __reduce__(self) -> tuple:
-        return _described, (self.device_type, self.ranks.tolist(), self.mesh_dim_names)
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        state = {"device": self.device_type, "ranks": self.ranks.tolist(),
+                 "names": self.mesh_dim_names}  # fmt: skip
+        return copyreg.__newobj__, (DeviceMesh,), state  # type: ignore[attr-defined]
 
-
-def _described(device_type: str, ranks: list, names: Sequence[str] | None) -> DeviceMesh:
-    """What a pickled mesh becomes: the rank's own mesh of that description where one was made
-    last or is entered, else one without groups."""
-    out = DeviceMesh(device_type, ranks, mesh_dim_names=names, _init_backend=False)
-    known = _known().get(out._key())
-    return out if known is None else known
+    def __setstate__(self, state: dict) -> None:
+        """A mesh that comes from elsewhere is this rank's own one of that description, where one
+        was made by ``init_device_mesh``; else one without groups."""
+        made = DeviceMesh(
+            state["device"], state["ranks"], mesh_dim_names=state["names"], _init_backend=False
+        )
+        self.__dict__.update(_known().get(made._key(), made).__dict__)
 
 
 def _known() -> dict:

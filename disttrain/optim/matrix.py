@@ -74,6 +74,8 @@ class Adafactor(Optimizer):
     """Adafactor (Shazeer and Stern 2018): of a matrix's second moment only the means of rows and
     columns are kept. ``eps[0]`` None is the precision of the parameter's type."""
 
+    by_elements = False
+
     def __init__(
         self,
         params: Iterable,
@@ -190,6 +192,8 @@ class Muon(Optimizer):
     ``adjust_lr_fn`` "original" (the default) multiplies the rate by sqrt(max(1, rows / columns)),
     "match_rms_adamw" by 0.2 sqrt(max(rows, columns)) (Liu et al. 2025).
     """
+
+    by_elements = False
 
     def __init__(
         self,

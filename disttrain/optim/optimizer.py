@@ -85,6 +85,8 @@ class Optimizer(State):
     change nothing here: every step is one pass over memory, and may be captured.
     """
 
+    by_elements = True  # each element's step needs its own numbers alone
+
     def __init__(self, params: Iterable, defaults: dict[str, Any]) -> None:
         self.defaults = defaults
         self.state = defaultdict(dict)
@@ -190,7 +192,9 @@ class Optimizer(State):
                 run(own, grad.array, *[t.array for t in tensors])
                 touched(p)
                 continue
-            if direct and isinstance(own, ArrayKind):  # the parts of it that lie here
+            if (
+                direct and self.by_elements and isinstance(own, ArrayKind)
+            ):  # the parts of it that lie here
                 parts = own.together([grad.array, *[t.array for t in tensors]])
                 if parts is not None:
                     run(*parts)

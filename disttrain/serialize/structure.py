@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.kinds import ArrayKind
 from ..core import Size, Tensor, device, dtypes
 from ..core.attributes import own_attributes
 from ..errors import SerializationError
@@ -118,7 +119,7 @@ class _Encoder:
         """Anything that is no container and no number: a class, a function, an object."""
         if isinstance(obj, (type, types.FunctionType, types.BuiltinFunctionType)):
             return self.named(obj)
-        if isinstance(obj, Tensor):
+        if isinstance(obj, Tensor) and not _is_placed(obj):
             return self.tensor(obj, path, depth)
         if id(obj) in self.numbers:
             return ["ref", self.numbers[id(obj)]]
@@ -251,3 +252,8 @@ def _of(function: Callable[[Any], Any], obj: Any) -> Any:
 
 class _NotData(Exception):
     """Why an object cannot be saved."""
+
+
+def _is_placed(t: Tensor) -> bool:
+    """Whether ``t`` says itself what it is made of: an array of a kind with parts elsewhere."""
+    return isinstance(t.array, ArrayKind) and t.array.places_others

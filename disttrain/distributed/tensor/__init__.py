@@ -3,4 +3,6 @@
 from ..mesh import DeviceMesh, init_device_mesh
 from .api import DTensor, DTensorSpec, distribute_module, distribute_tensor
 from .dispatch import implicit_replication
+from .factories import empty, full, ones, rand, randn, zeros
 from .placements import Partial, Placement, Replicate, Shard, _StridedShard
+from .specs import NamedSharding, PartitionSpec, spec_of

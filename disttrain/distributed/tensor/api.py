@@ -7,6 +7,7 @@ adds what is about the parts. Three primitives cross between the worlds: ``from_
 
 from __future__ import annotations
 
+import copyreg
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -15,6 +16,8 @@ import numpy as np
 
 from ...backends.null import NullArray
 from ...core import Algebra, dtypes, no_grad
+from ...core.attributes import give_attributes, own_attributes
+from ...core.classes import joined
 from ...core.device import CPU, META
 from ...core.gate import gate
 from ...core.tensor import Size, Tensor, wrap
@@ -32,6 +35,7 @@ from .placements import (
     local_shape,
     normalized,
 )
+from .specs import NamedSharding
 
 
 class TensorMeta(NamedTuple):
@@ -138,7 +142,7 @@ class DTensor(Tensor):
 
     def redistribute(
         self,
-        device_mesh: DeviceMesh | None = None,
+        device_mesh: DeviceMesh | NamedSharding | None = None,
         placements: Sequence[Placement] | None = None,
         *,
         async_op: bool = False,
@@ -148,6 +152,9 @@ class DTensor(Tensor):
         """The same tensor under other ``placements``. Every rank of the mesh calls it.
         Differentiable: the gradient comes back under the placements that this one has."""
         spread = self.array
+        if isinstance(device_mesh, NamedSharding):
+            sharding = device_mesh
+            device_mesh, placements = sharding.mesh, sharding.placements
         mesh = device_mesh or spread.mesh
         if mesh != spread.mesh:
             raise PlacementError(
@@ -171,10 +178,20 @@ class DTensor(Tensor):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         a = self.array
-        kind = "parameter" if isinstance(self, Parameter) else "tensor"
-        return _unpickled, (
-            kind, wrap(a.local), a.mesh, a.placements, a.shape, self.requires_grad and self.is_leaf,
-        )  # fmt: skip
+        state = {
+            "local": wrap(a.local), "mesh": a.mesh, "placements": a.placements, "shape": a.shape,
+            "parameter": isinstance(self, Parameter),
+            "requires_grad": self.requires_grad and self.is_leaf, "own": own_attributes(self),
+        }  # fmt: skip
+        return copyreg.__newobj__, (DTensor,), state  # type: ignore[attr-defined]
+
+    def __setstate__(self, state: dict) -> None:
+        array = state["local"].array
+        self.array = DistArray(array, state["mesh"], state["placements"], state["shape"])
+        if state["parameter"]:
+            self.__class__ = joined(Parameter, DTensor)
+        self.requires_grad_(state["requires_grad"])
+        give_attributes(self, state["own"])
 
     def __repr__(self, **ignored: Any) -> str:
         prefix = "Parameter containing:\n" if isinstance(self, Parameter) else ""
@@ -188,13 +205,6 @@ class DTensor(Tensor):
 
 
 DistArray.tensor_class = DTensor
-
-
-def _unpickled(
-    kind: str, local: Tensor, mesh: DeviceMesh, placements: tuple, shape: tuple, grad: bool
-) -> Tensor:
-    out = made(local.array, mesh, placements, shape)
-    return Parameter(out, grad) if kind == "parameter" else out.requires_grad_(grad)
 
 
 def made(local: Any, mesh: DeviceMesh, placements: tuple, shape: tuple) -> DTensor:
@@ -323,7 +333,7 @@ def _checked(local: Tensor, mesh: DeviceMesh, placements: tuple, shape: tuple) -
 
 def distribute_tensor(
     tensor: Tensor,
-    device_mesh: DeviceMesh | None = None,
+    device_mesh: DeviceMesh | NamedSharding | None = None,
     placements: Sequence[Placement] | None = None,
     *,
     src_data_rank: int | None = 0,
@@ -333,6 +343,9 @@ def distribute_tensor(
     The values are those of rank ``src_data_rank`` of each group of ranks (None: every rank cuts
     from its own, and nothing is communicated). A leaf that requires grad gives one.
     """
+    if isinstance(device_mesh, NamedSharding):
+        sharding = device_mesh
+        device_mesh, placements = sharding.mesh, sharding.placements
     mesh = device_mesh or current_mesh()
     if isinstance(tensor, DTensor):
         if tensor.device_mesh != mesh:

@@ -130,6 +130,7 @@ def normalized(placements: Any, ndim: int, mesh_ndim: int, where: str) -> tuple:
     dimensions counted from the end."""
     if placements is None:
         return (Replicate(),) * mesh_ndim
+    placements = getattr(placements, "placements", placements)  # a NamedSharding
     out = []
     placements = (placements,) if isinstance(placements, Placement) else tuple(placements)
     if len(placements) != mesh_ndim:

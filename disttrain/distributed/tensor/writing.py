@@ -32,16 +32,17 @@ def run_write(prim: Any, arrays: list, params: dict) -> Any:
             ".full_tensor() or .to_local() first"
         )
     ins = _names(prim, arrays, params, target)
-    there = [
-        redistribute(a, _wanted(target, ins[first], names)) if isinstance(a, Spread) else a
-        for a, names in zip(arrays, ins, strict=True)
-    ]
+    moved: dict[int, Any] = {}  # what is given twice is written to once
+    for a, names in zip(arrays, ins, strict=True):
+        if isinstance(a, Spread) and id(a) not in moved:
+            moved[id(a)] = redistribute(a, _wanted(target, ins[first], names))
+    there = [moved.get(id(a), a) for a in arrays]
     if target.mesh.get_coordinate() is not None:
         pieces = [a.local if isinstance(a, Spread) else _once(a, target) for a in there]
         prim.compute(pieces, params)
-        for i in prim.mutates:
-            if isinstance(arrays[i], Spread):
-                _put_back(arrays[i], there[i])
+        written = {id(arrays[i]): i for i in prim.mutates if isinstance(arrays[i], Spread)}
+        for i in written.values():
+            _put_back(arrays[i], there[i])
     return tuple(arrays[i] for i in prim.mutates) if prim.multi else target
 
 

@@ -1,0 +1,112 @@
+"""New DTensors: ``zeros``, ``ones``, ``empty``, ``full``, ``rand``, ``randn``, each with a mesh and
+placements. Memory is taken for this rank's part alone; random numbers are those that one process
+would draw for the whole (see ``random``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...core import dtypes
+from ...core.random import default_generator
+from ...core.tensor import wrap
+from ...errors import PlacementError
+from ...ops.functions.args import size as as_size
+from ...ops.primitives.random import draw_normal, draw_uniform
+from ..mesh import DeviceMesh, current_mesh
+from .array import DistArray
+from .placements import local_shape, normalized
+
+
+def _made(
+    where: str, make: Any, sizes: tuple, dtype: Any, mesh: DeviceMesh | None, placements: Any,
+    requires_grad: bool,
+) -> Any:  # fmt: skip
+    shape = as_size(sizes, where, None)
+    mesh = mesh or current_mesh()
+    wanted = normalized(placements, len(shape), mesh.ndim, where)
+    if any(p.is_partial() for p in wanted):
+        raise PlacementError(
+            f"{where}: {wanted} given; a new tensor can be Shard or Replicate, and has no parts to "
+            "be reduced: redistribute() one to Partial afterwards"
+        )
+    kind = (dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)).np
+    part = local_shape(shape, mesh.ranks.shape, mesh.get_coordinate(), wanted)
+    out = wrap(make(DistArray(np.empty(part, kind), mesh, wanted, shape)))
+    return out.requires_grad_() if requires_grad else out
+
+
+def _filled(value: Any) -> Any:
+    def make(array: DistArray) -> DistArray:
+        array.local.fill(value)
+        return array
+
+    return make
+
+
+def zeros(
+    *size: Any, requires_grad: bool = False, dtype: Any = None, layout: Any = None,
+    device_mesh: DeviceMesh | None = None, placements: Any = None,
+) -> Any:  # fmt: skip
+    """A DTensor of ``size`` full of zeros, replicated unless ``placements`` say otherwise."""
+    return _made("zeros", _filled(0), size, dtype, device_mesh, placements, requires_grad)
+
+
+def ones(
+    *size: Any, requires_grad: bool = False, dtype: Any = None, layout: Any = None,
+    device_mesh: DeviceMesh | None = None, placements: Any = None,
+) -> Any:  # fmt: skip
+    """As ``zeros``, full of ones."""
+    return _made("ones", _filled(1), size, dtype, device_mesh, placements, requires_grad)
+
+
+def empty(
+    *size: Any, requires_grad: bool = False, dtype: Any = None, layout: Any = None,
+    device_mesh: DeviceMesh | None = None, placements: Any = None,
+) -> Any:  # fmt: skip
+    """As ``zeros``, with no values yet."""
+    return _made("empty", lambda a: a, size, dtype, device_mesh, placements, requires_grad)
+
+
+def full(
+    size: Any, fill_value: Any, *, requires_grad: bool = False, dtype: Any = None,
+    layout: Any = None, device_mesh: DeviceMesh | None = None, placements: Any = None,
+) -> Any:  # fmt: skip
+    """As ``zeros``, full of ``fill_value``; without ``dtype`` of the type that a tensor of that
+    number has."""
+    if dtype is None:
+        dtype = _type_of(fill_value)
+    return _made(
+        "full", _filled(fill_value), (size,), dtype, device_mesh, placements, requires_grad
+    )
+
+
+def _type_of(value: Any) -> Any:
+    if isinstance(value, bool):
+        return dtypes.bool
+    return dtypes.int64 if isinstance(value, int) else dtypes.get_default_dtype()
+
+
+def _drawn(prim: Any) -> Any:
+    def make(array: DistArray) -> DistArray:
+        how = {"shape": array.shape, "dtype": array.dtype, "generator": default_generator}
+        return array.drawn(prim, how)
+
+    return make
+
+
+def rand(
+    *size: Any, requires_grad: bool = False, dtype: Any = None, layout: Any = None,
+    device_mesh: DeviceMesh | None = None, placements: Any = None,
+) -> Any:  # fmt: skip
+    """Uniform on [0, 1). Every rank of the mesh calls it."""
+    return _made("rand", _drawn(draw_uniform), size, dtype, device_mesh, placements, requires_grad)
+
+
+def randn(
+    *size: Any, requires_grad: bool = False, dtype: Any = None, layout: Any = None,
+    device_mesh: DeviceMesh | None = None, placements: Any = None,
+) -> Any:  # fmt: skip
+    """Normal with mean 0 and variance 1. Every rank of the mesh calls it."""
+    return _made("randn", _drawn(draw_normal), size, dtype, device_mesh, placements, requires_grad)

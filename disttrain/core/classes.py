@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import numpy as np
-
 from ..backends.kinds import ArrayKind
 
 
@@ -36,4 +34,4 @@ def values_of(t: Any) -> Any:
     """The array with all numbers of ``t``, for functions that look at them. Of a distributed one
     every rank has to ask."""
     array = t.array
-    return array if array.__class__ is np.ndarray else array.whole()
+    return array.whole() if isinstance(array, ArrayKind) else array

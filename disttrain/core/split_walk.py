@@ -8,7 +8,8 @@ Together they do what one backward does, and nothing twice: the first walk runs,
 leads to an input, only the rules for the edges which lead there, and remembers the gradient that
 reached the node; the second starts from what was remembered. A node that cannot be run by halves (a
 program's own ``Function``, one with hooks, one whose saved tensors are packed) is run whole in the
-first walk, and what it gave for the other edges is kept. Every hook runs once.
+first walk, and what it gave for the other edges is kept; so is one whose rules share their work (a
+norm). Every hook runs once.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from .node import Node, Output
 from .saved import PackedNode
 from .sink import accumulate
 from .tensor import Tensor, wrap
+
+_SHARING = frozenset({"layer_norm", "rms_norm", "batch_norm"})
 
 
 class Rest:
@@ -118,6 +121,7 @@ class _InputWalk(Walk):
 
 def _divisible(node: Any) -> bool:
     plain = isinstance(node, Node) and not isinstance(node, PackedNode)
+    plain = plain and node.prim.name not in _SHARING
     return plain and not (node.tensor_hooks or node.pre_hooks or node.post_hooks)
 
 

@@ -190,7 +190,10 @@ def _meet_through(store: Any, place: WorkerEnv, seconds: float) -> Any:
 
 
 def destroy_process_group(group: ProcessGroup | None = None) -> None:
-    """Leave a group (None: the default one and all others). Every member calls it."""
+    """Leave a group (None: the default one and all others). Every member calls it; on others it
+    does nothing."""
+    if group is GroupMember.NON_GROUP_MEMBER:
+        return
     state = _state()
     if group is not None and group is not state.world:
         state.groups = [g for g in state.groups if g is not group]
@@ -246,7 +249,10 @@ def group_or_default(given: ProcessGroup | None = None) -> ProcessGroup:
     """``given``, or the default group; a clear error when there is none."""
     if given is not None:
         if given is GroupMember.NON_GROUP_MEMBER:
-            raise ConfigError("this rank is not a member of the group that it was called with")
+            raise ConfigError(
+                "Invalid process group specified: this rank is not a member of the group that it "
+                "was called with"
+            )
         return given
     world = _state().world
     if world is None:

@@ -382,3 +382,19 @@ def test_groups_whose_members_disagree_are_refused_on_every_rank() -> None:
 def test_leaving_without_a_group_is_an_assertion_as_programs_expect() -> None:
     with pytest.raises(AssertionError, match="no default group to leave"):
         dist.destroy_process_group()
+
+
+def test_outsiders_may_leave_a_group_but_not_ask_about_it() -> None:
+    def body() -> str:
+        dist.init_process_group()
+        group = dist.new_group([0])
+        said = ""
+        if dist.get_rank():
+            with pytest.raises(ValueError, match="Invalid process group specified") as told:
+                dist.get_backend(group)
+            said = str(told.value)
+        dist.destroy_process_group(group)
+        dist.destroy_process_group()
+        return said
+
+    assert "not a member" in dist.simulate(body, 2).results[1]

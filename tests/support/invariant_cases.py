@@ -39,12 +39,40 @@ def cnn():
     )
 
 
+class Tied(nn.Module):
+    """One weight embeds and scores."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokens = nn.Embedding(11, 16)
+        self.mix = nn.Linear(16, 16)
+        self.scores = nn.Linear(16, 11, bias=False)
+        self.scores.weight = self.tokens.weight
+
+    def forward(self, codes):
+        return self.scores(dt.tanh(self.mix(self.tokens(codes)))).mean(1)
+
+
+class Adapted(nn.Module):
+    """A frozen network with a trained correction of low rank."""
+
+    def __init__(self):
+        super().__init__()
+        self.base = mlp().requires_grad_(False)
+        self.down, self.up = nn.Linear(12, 2, bias=False), nn.Linear(2, 4, bias=False)
+
+    def forward(self, x):
+        return self.base(x) + self.up(self.down(x))
+
+
 INPUTS = {
+    "tied": lambda rng, n: rng.integers(0, 11, (n, 6)),
+    "adapted": lambda rng, n: rng.standard_normal((n, 12)).astype(np.float32),
     "mlp": lambda rng, n: rng.standard_normal((n, 12)).astype(np.float32),
     "cnn": lambda rng, n: rng.standard_normal((n, 1, 4, 4)).astype(np.float32),
     "gpt": lambda rng, n: rng.integers(0, 11, (n, 6)),
 }
-MODELS = {"mlp": mlp, "cnn": cnn, "gpt": TinyGPT}
+MODELS = {"mlp": mlp, "cnn": cnn, "gpt": TinyGPT, "tied": Tied, "adapted": Adapted}
 
 
 def task(name):

@@ -57,7 +57,8 @@ def on(ranks, *args, **kwargs):
 def test_weights_are_bitwise_the_same_on_any_number_of_ranks(name):
     (alone,) = on(1, name, STEPS)
     fresh = bits(on(1, name, 0)[0])
-    assert all(fresh[n] != b for n, b in bits(alone).items())
+    trained = {n: b for n, b in bits(alone).items() if not n.startswith("base.")}
+    assert all(fresh[n] != b for n, b in trained.items())
     for ranks in (2, 4, 8):
         for state in on(ranks, name, STEPS):
             assert bits(state) == bits(alone), (name, ranks)

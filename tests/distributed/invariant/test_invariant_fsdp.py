@@ -32,7 +32,8 @@ def train(name, steps, kind="fsdp", start=None, policy=None, mesh_shape=None):
         net = dist.DistributedDataParallel(model, deterministic="global")
     else:
         mesh = dist.init_device_mesh("cpu", mesh_shape) if mesh_shape else None
-        for part in (m for m in model.modules() if isinstance(m, (nn.Linear, nn.Conv2d))):
+        parts = [m for m in model.modules() if isinstance(m, (nn.Linear, nn.Conv2d))]
+        for part in parts if name != "tied" else []:  # what two modules share is the root's
             fully_shard(part, mesh=mesh, mp_policy=policy)
         net = fully_shard(model, mesh=mesh, mp_policy=policy, deterministic="global")
     if start is not None:

@@ -17,7 +17,7 @@ from ...errors import ConfigError
 from ..ddp.alike import broadcast_coalesced
 from ..mesh import DeviceMesh
 from ..state import group_or_default, new_group, split_group
-from .flat_unit import OWNER
+from .flat_unit import owner_of
 from .members import Member, Sharding
 from .settings import HYBRID, ShardingStrategy
 
@@ -144,7 +144,7 @@ def ignored_of(
             modules |= m.__dict__.get("_ignored_modules", set())
             params |= m.__dict__.get("_ignored_params", set())
     for m in modules:
-        params |= {p for p in m.parameters(recurse=False) if OWNER not in p.__dict__}
+        params |= {p for p in m.parameters(recurse=False) if owner_of(p) is None}
     return modules, params
 
 
@@ -205,7 +205,7 @@ def members_of(root: nn.Module, ignored: Iterable[Any], wrapper: type) -> list[M
             if p is None or id(p) in left_out:
                 continue
             full = f"{path}.{name}" if path else name
-            owner = p.__dict__.get(OWNER)
+            owner = owner_of(p)
             if owner is not None:
                 raise ConfigError(
                     f"FullyShardedDataParallel: parameter {full!r} is shared with a unit inside, "

@@ -7,12 +7,15 @@ ranks' blocks. Knows arrays and members; when to do what is the unit's affair.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...backends.null import NullArray
 from ...comm.blocks import Blocks
+from ...comm.group import ProcessGroup
+from ...comm.reduce_ops import ReduceOp
 from ...core import wrap
 from ...core.sink import accumulate
 from ...errors import ConfigError, ShapeError
@@ -21,6 +24,21 @@ from .flat_param import FlatParameter
 from .gradients import Gradients, Pool
 from .members import Choices, Member, Sharding
 from .weights import read_only
+
+_REDUCE = {"sum": ReduceOp.SUM, "max": ReduceOp.MAX, "min": ReduceOp.MIN}
+
+
+@dataclass(frozen=True)
+class OverRanks:
+    """Joins numbers that the ranks of a group have found, each from its part of a parameter."""
+
+    group: ProcessGroup
+
+    def __call__(self, values: np.ndarray, how: str) -> None:
+        self.group.all_reduce(values, _REDUCE[how])
+
+    def __deepcopy__(self, memo: dict) -> OverRanks:
+        return self
 
 
 class FlatWeights:

@@ -6,10 +6,12 @@ which each rank has a part. The states and moves are those of ``Unit``.
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import numpy as np
 
+from ... import context
 from ...backends.null import NullArray
 from ...comm.blocks import Blocks
 from ...context import thread
@@ -17,7 +19,7 @@ from ...core import wrap
 from ...errors import AutogradError, ConfigError
 from ...nn.parameter import replace_data
 from .flat import plan_flat
-from .flat_moves import FlatGradients, FlatWeights
+from .flat_moves import FlatGradients, FlatWeights, OverRanks
 from .flat_param import FLAT_PARAM, FlatParameter, make_flat
 from .gradients import Gradients
 from .members import Choices, Member, Sharding
@@ -25,7 +27,27 @@ from .params import make_full
 from .precision import MixedPrecisionPolicy, numpy_type
 from .unit import State, Unit
 
-OWNER = "_fsdp_unit"  # a mark on parameters that a unit has taken: its name
+PARTS = "over_parts"  # what clipping asks parameters for
+_OWNERS = "distributed.fsdp.owners"
+
+
+def owner_of(param: Any) -> FlatUnit | None:
+    """The unit that has taken ``param`` on this rank."""
+    known: dict[int, tuple] = context.current().slot(_OWNERS, dict)
+    found, unit = known.get(id(param), (_nothing, _nothing))
+    return unit() if found() is param else None
+
+
+def _nothing() -> None:
+    return None
+
+
+def _own(unit: FlatUnit, params: list[Any]) -> None:
+    """Note whose ``params`` are; not on them, so that copies of them are nobody's."""
+    known: dict[int, tuple] = context.current().slot(_OWNERS, dict)
+    for key in [k for k, (found, _) in known.items() if found() is None]:
+        del known[key]
+    known |= {id(p): (weakref.ref(p), weakref.ref(unit)) for p in params}
 
 
 class FlatUnit(Unit):
@@ -66,6 +88,7 @@ class FlatUnit(Unit):
         w.take([m.sharded.array for m in self.members])
         self.weights.append(w)
         self.orders = {m: tuple(m._parameters) for x in self.members for m, _ in x.places}
+        _own(self, [m.sharded for m in self.members])
         trains = any(m.sharded.requires_grad for m in self.members)
         names = tuple(m.name for m in self.members)
         w.param = make_flat(w.local, layout, trains, names, self.use_orig)
@@ -79,24 +102,31 @@ class FlatUnit(Unit):
             self._show_parts(w)
         else:
             self._show_vector(w)
+        self.mark_parts(True)
 
     def _show_parts(self, w: FlatWeights) -> None:
         """The parameters keep their identity; their memory is this rank's part."""
         for m, piece in zip(self.members, w.cut(), strict=True):
             m.sharded.grad = None
             replace_data(m.sharded, wrap(piece))
-            m.sharded.__dict__[OWNER] = self
         w.param._params = [m.sharded for m in self.members]  # type: ignore[union-attr]
 
     def _show_vector(self, w: FlatWeights) -> None:
         """The vector's chunk is the only parameter; modules have the full weights as attributes."""
         for m in self.members:
-            m.sharded.__dict__[OWNER] = self
             m.sharded = w.param
             for module, name in m.places:
                 del module._parameters[name]
                 module.__dict__[name] = m.full
         self.modules[0]._parameters[FLAT_PARAM] = w.param
+
+    def mark_parts(self, are: bool) -> None:
+        """Whether what the program trains are parts, whose norm other ranks have the rest of."""
+        for p in {id(m.sharded): m.sharded for m in self.members}.values():
+            if are and self.sharding.world > 1:
+                p.__dict__[PARTS] = OverRanks(self.sharding.group)
+            else:
+                p.__dict__.pop(PARTS, None)
 
     @property
     def flat(self) -> FlatParameter | None:

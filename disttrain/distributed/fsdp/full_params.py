@@ -139,6 +139,7 @@ def _whole_originals(
 ) -> tuple[list[Any], list[Any]]:
     """The program's own parameters, whole; and what they held before."""
     kept = []
+    unit.mark_parts(False)
     for i, (m, part) in enumerate(zip(unit.members, parts, strict=True)):
         p = m.sharded
         kept.append((p, p.grad))
@@ -172,6 +173,7 @@ def _give_back(unit: FlatUnit, writeback: bool, vector: np.ndarray, kept: list[A
     if writeback and vector is not w.local:
         rank, chunk = unit.sharding.rank, w.layout.chunk
         w.local[...] = vector[rank * chunk : (rank + 1) * chunk]
+    unit.mark_parts(True)
     for (p, grad), piece in zip(kept, w.pieces or [], strict=bool(kept)):
         replace_data(p, wrap(piece))
         p.grad = grad

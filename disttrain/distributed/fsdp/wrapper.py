@@ -163,6 +163,12 @@ class FullyShardedDataParallel(optim_api.OptimizerStates, nn.Module):
     def __getitem__(self, key: Any) -> Any:
         return self.module[key]
 
+    def __deepcopy__(self, memo: dict) -> Any:
+        raise AssertionError(
+            "FSDP does not support deepcopy: shards belong to a group. Copy the module before it "
+            "is wrapped, or build it again and load a state dict"
+        )
+
     @property
     def _unit(self) -> FlatUnit:
         return self.__dict__[SLOT].unit

@@ -55,14 +55,25 @@ def get_total_norm(
     foreach: bool | None = None,
 ) -> Tensor:
     """The norm of all elements of all tensors together, as a 0-d tensor."""
-    values, p = _tensors(tensors), float(norm_type)
+    values = _tensors(tensors)
+    return _total(values, [], norm_type, error_if_nonfinite, values)
+
+
+def _total(
+    values: list[Tensor], elsewhere: list[float], norm_type: float, error_if_nonfinite: bool,
+    typed: list[Tensor],
+) -> Tensor:  # fmt: skip
+    """The norm of ``values`` together with what has the norms ``elsewhere``, in the type of
+    ``typed``."""
+    p = float(norm_type)
     if p == 0:
         raise ConfigError("get_total_norm: norm_type=0 given; needed a positive number or inf")
     with np.errstate(over="ignore"):  # looked at by _norm_of
         plain = [t for t in values if not isinstance(t.array, ArrayKind)]
         spread = [t for t in values if isinstance(t.array, ArrayKind)]
-        norms = np.array([_norm_of(t, p) for t in plain] + _norms_of_parts(spread, p), np.float64)
-    if not values:
+        own = [_norm_of(t, p) for t in plain]
+        norms = np.array(own + _norms_of_parts(spread, p) + elsewhere, np.float64)
+    if not norms.size:
         total = 0.0
     elif math.isinf(p):
         total = float(norms.max() if p > 0 else norms.min())
@@ -74,7 +85,7 @@ def get_total_norm(
             "cannot be clipped; find the gradient that is not finite (set_detect_anomaly(True) "
             "names the line), or pass error_if_nonfinite=False"
         )
-    number = np.asarray(total, _norm_type(t.meta()[1] for t in values))
+    number = np.asarray(total, _norm_type(t.meta()[1] for t in typed))
     return wrap(spread[0].array.everywhere(number) if spread else number)
 
 
@@ -146,9 +157,34 @@ def clip_grad_norm_(
     params = _tensors(parameters)
     if thread.stack:
         return _clip_by_operations(params, float(max_norm), float(norm_type), error_if_nonfinite)
-    total = get_total_norm(_grads(params), norm_type, error_if_nonfinite)
+    parts = [p for p in params if "over_parts" in p.__dict__]
+    if parts:
+        total = _norm_with_parts(params, parts, float(norm_type), error_if_nonfinite)
+    else:
+        total = get_total_norm(_grads(params), norm_type, error_if_nonfinite)
     clip_grads_with_norm_(params, max_norm, total)
     return total
+
+
+def _norm_with_parts(params: list[Tensor], parts: list[Any], p: float, strict: bool) -> Tensor:
+    """The norm where some parameters are parts of larger ones, of which other ranks have the rest:
+    ``param.over_parts(values, how)`` joins what the ranks have found. Every rank calls it."""
+    how = "sum" if math.isfinite(p) else "max" if p > 0 else "min"
+    groups: dict[Any, list[Any]] = {}
+    for part in parts:
+        groups.setdefault(part.over_parts, []).append(part)
+    norms = []
+    for over_parts, members in groups.items():
+        found = [_norm_of(g, p) for g in _grads(members) if g.array.size]
+        value = np.array([_NOTHING[how]], np.float64)
+        if how == "sum":
+            value[0] = sum(n**p for n in found)
+        elif found:
+            value[0] = max(found) if how == "max" else min(found)
+        over_parts(value, how)
+        norms.append(float(value[0] ** (1.0 / p) if how == "sum" else value[0]))
+    whole = [q for q in params if "over_parts" not in q.__dict__]
+    return _total(_grads(whole), norms, p, strict, _grads(params))
 
 
 def _clip_by_operations(

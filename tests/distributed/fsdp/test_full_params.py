@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import warnings
 from typing import Any
@@ -347,7 +348,10 @@ def test_optimizer_states_of_other_keys_and_misfits() -> None:
 @BOTH
 @pytest.mark.parametrize("norm_type", [1.0, 2.0, 3.5, float("inf")])
 @pytest.mark.parametrize("strategy", ["FULL_SHARD", "NO_SHARD", "mixed"])
-def test_clipping_by_the_norm_of_everything(strategy: str, norm_type: float, orig: bool) -> None:
+@pytest.mark.parametrize("plain_function", [False, True], ids=["method", "function"])
+def test_clipping_by_the_norm_of_everything(
+    strategy: str, norm_type: float, orig: bool, plain_function: bool
+) -> None:
     ref = plain()
     backward(ref)
     total = nn.utils.clip_grad_norm_(ref.parameters(), 0.01, norm_type)
@@ -365,12 +369,28 @@ def test_clipping_by_the_norm_of_everything(strategy: str, norm_type: float, ori
         if strategy == "mixed":
             dist.all_reduce(m[0][1].weight.grad)
             m[0][1].weight.grad.div_(2)
-        got = m.clip_grad_norm_(0.01, norm_type)
+        if plain_function:
+            got = nn.utils.clip_grad_norm_(m.parameters(), 0.01, norm_type)
+        else:
+            got = m.clip_grad_norm_(0.01, norm_type)
         np.testing.assert_allclose(float(got), float(total), rtol=1e-10)
         if orig:
             with FSDP.summon_full_params(m, with_grads=True):
                 for n, p in m.named_parameters():
                     np.testing.assert_allclose(p.grad.numpy(), want[n], rtol=0, atol=1e-12)
+
+    ranks(2, body)
+
+
+@BOTH
+def test_parameters_can_be_copied(orig: bool) -> None:
+    def body() -> None:
+        m = wrapped(orig)
+        for copied, p in zip(copy.deepcopy(list(m.parameters())), m.parameters(), strict=True):
+            np.testing.assert_array_equal(copied.detach().numpy(), p.detach().numpy())
+            assert copied is not p
+        with pytest.raises(AssertionError, match="does not support deepcopy"):
+            copy.deepcopy(m)
 
     ranks(2, body)
 

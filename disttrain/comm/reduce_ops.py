@@ -139,6 +139,8 @@ class _Native:
 
     def __init__(self, ufunc: np.ufunc, dtype: np.dtype, divisor: int, quiet: bool) -> None:
         self.ufunc, self.divisor = ufunc, divisor
+        exact = divisor & (divisor - 1) == 0 and dtype.kind in "fc"  # the same bits, and sooner
+        self.factor = dtype.type(1.0 / divisor) if exact else None
         self.block = BLOCK_BYTES // dtype.itemsize
         self.scratch = _Scratch(self.block, dtype)
         self.quiet = quiet
@@ -161,7 +163,10 @@ class _Native:
                 hi = lo + self.block
                 self._join([p[lo:hi] for p in parts], out[lo:hi], 0)
         if self.divisor > 1:
-            np.divide(out, self.divisor, out=out)
+            if self.factor is None:
+                np.divide(out, self.divisor, out=out)
+            else:
+                np.multiply(out, self.factor, out=out)
 
     def _join(self, parts: Sequence[np.ndarray], out: np.ndarray, depth: int) -> None:
         """Join ``parts`` into ``out``, which may be one of them, and is written to last."""

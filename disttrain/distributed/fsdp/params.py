@@ -27,6 +27,7 @@ class ShardedParameter(Parameter, DTensor):
     """This rank's shard of a parameter, a leaf. While other ranks may still read it as a part of
     the full weights its memory is away, and who asks for it waits until they are through."""
 
+    interp = None  # asked of every tensor; not to look for it in vain
     _unit: Any
     _layout: ShardLayout
 
@@ -46,6 +47,7 @@ class FullParameter(Parameter):
     """A whole weight, there while its unit is. What still needs it afterwards asks for its memory,
     and the unit gathers it again."""
 
+    interp = None
     _unit: Any
 
     def __getattr__(self, name: str) -> Any:

@@ -61,8 +61,9 @@ class DistArray(Spread):
         parts = [self.local]
         for other in others:
             if isinstance(other, Spread):
-                alike = other.placements == own and other.mesh == self.mesh
-                other = other.local if alike and other.shape == self.shape else None
+                same = other.placements is own or other.placements == own
+                same = same and (other.mesh is self.mesh or other.mesh == self.mesh)
+                other = other.local if same and other.shape == self.shape else None
             elif other.size != 1:
                 return None
             if not isinstance(other, np.ndarray):
@@ -125,6 +126,8 @@ class DistArray(Spread):
 
 def without_partial(placements: tuple) -> tuple:
     """What gradients of tensors with ``placements`` lie as: partial values have whole gradients."""
+    if not any(isinstance(p, Partial) for p in placements):
+        return placements
     return tuple(Replicate() if isinstance(p, Partial) else p for p in placements)
 
 

@@ -182,6 +182,8 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         sharing = self._by_bucket.get(key)
         if sharing is None:
             chosen = [[p for p in params if p in gradients] for params in self._owned]
+            old = self._by_bucket.items()  # of buckets that were made anew meanwhile
+            self._by_bucket = {k: s for k, s in old if not set(k) & set(key)}
             sharing = self._by_bucket[key] = Sharing(self.process_group, chosen)
         _copy_settings(self.param_groups, self.optim.param_groups)
         step_some(self.optim, {p: gradients[p] for p in sharing.owned[self.rank]})

@@ -273,6 +273,21 @@ def test_zero_steps_in_the_hook_equal_steps_after_backward(inner, with_step, siz
         assert_close(ours, theirs)
 
 
+def test_memory_of_buckets_that_are_made_anew_is_given_back() -> None:
+    made = {}
+
+    def zero(m):
+        o = ZeroRedundancyOptimizer(m.parameters(), dt.optim.SGD, overlap_with_ddp=True, lr=0.1)
+        m.register_comm_hook(None, hook_with_zero_step_interleaved(allreduce_hook, m, o))
+        made[dist.get_rank()] = o
+        return nothing
+
+    trained(zero, 2)
+    for o in made.values():
+        shared = [p for s in o._by_bucket.values() for params in s.owned for p in params]
+        assert len(shared) == len(set(shared)) == 6 and len(o._by_bucket) > 1
+
+
 def test_an_optimizer_behind_a_hook_equals_one_after_backward() -> None:
     def behind(m):
         state = _OptimizerHookState(as_functional_optim(dt.optim.Adam, lr=0.05))

@@ -362,11 +362,16 @@ class DistributedDataParallel(Aside, nn.Module, Joinable):
 
 
 class InvariantDataParallel(DistributedDataParallel):
-    """``DistributedDataParallel(..., deterministic="global")``."""
+    """``DistributedDataParallel(..., deterministic="global")``. ``no_sync()`` changes nothing here:
+    nothing is sent before the last shard of a step in any case."""
 
     invariant: GlobalDeterminism
 
     def _start(self, params: list[Tensor], metas: list[ParamMeta], group: Any) -> None:
+        for name, given in (("mixed_precision", self.mixed_precision),
+                            ("delay_all_reduce_named_params", self._late[0] or None)):  # fmt: skip
+            if given is not None:
+                raise self._apart(f"{name}={given!r}")
         plan = plan_buckets(metas, last_first(metas), self.bucket_caps.limits())
         invariant = GlobalDeterminism(self.module, params, plan, group, self.virtual_shards)
         self.__dict__["invariant"] = invariant
@@ -384,10 +389,17 @@ class InvariantDataParallel(DistributedDataParallel):
         """Nothing depends on it: what is sent is decided at the end of a step."""
 
     def register_comm_hook(self, state: Any, hook: Hook) -> None:
-        raise ConfigError(
-            f"DistributedDataParallel: the communication hook {hook!r} was given with "
-            'deterministic="global", which needs the exact sum over all virtual shards; leave one '
-            "of them out"
+        raise self._apart(f"the communication hook {hook!r}")
+
+    @property
+    def reducer(self) -> Any:  # type: ignore[override]
+        """What ``join()``, ``weight()`` and the reports of ordinary DDP work with."""
+        raise self._apart("a method (join, weight, a report or a change of groups)")
+
+    def _apart(self, what: str) -> ConfigError:
+        return ConfigError(
+            f'DistributedDataParallel: {what} was used with deterministic="global", which sums '
+            "over virtual shards in its own way; leave one of them out"
         )
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:

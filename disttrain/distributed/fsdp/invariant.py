@@ -53,6 +53,7 @@ class ShardedRun(ShardRun):
     def _before_forward(self) -> None:
         if thread.grad_enabled:
             for unit in self.units:
+                _check_choices(unit)
                 for member in unit.members:
                     node = member.sharded._node
                     if node is not None and node.store is None:
@@ -92,4 +93,15 @@ def _check(unit: Unit, group: Any) -> None:
             f"{'/'.join(sorted({k.name for k in kinds}))}, which is rounded once per reduction, so "
             'the result would depend on the number of ranks; deterministic="global" needs '
             "MixedPrecisionPolicy(reduce_dtype=float32)"
+        )
+
+
+def _check_choices(unit: Unit) -> None:
+    """Every backward of a virtual shard is reduced, at its end, as a plain sum."""
+    c = unit.choices
+    if not (c.sync and c.all_reduce and c.last_backward and c.divide_factor == 1.0):
+        raise ConfigError(
+            f"fully_shard: unit {unit.name!r} was told to leave out a reduction, or to divide by "
+            'another factor, which deterministic="global" does not allow: it reduces every virtual '
+            "shard, and takes the mean at the end of a step"
         )

@@ -11,6 +11,7 @@ import disttrain as dt
 from disttrain import distributed as dist
 from disttrain import nn
 from disttrain.distributed import invariant
+from disttrain.distributed.fsdp import MixedPrecision
 from disttrain.errors import ConfigError
 from launcher import launch
 from support.invariant_cases import BATCH, MODELS, STEPS, bits, mlp, task
@@ -153,6 +154,13 @@ def test_what_does_not_go_with_it_is_refused():
         )
         with pytest.raises(ConfigError, match="the communication hook"):
             net.register_comm_hook(None, print)
+        with pytest.raises(ConfigError, match="join, weight, a report"), net.weight(3):
+            pass
+        with pytest.raises(ConfigError, match="mixed_precision=MixedPrecision"):
+            dist.DistributedDataParallel(
+                nn.Linear(2, 2), deterministic="global", virtual_shards=3,
+                mixed_precision=MixedPrecision(param_dtype=dt.bfloat16),
+            )  # fmt: skip
         dist.destroy_process_group()
 
     dist.simulate(body, 3)

@@ -114,6 +114,10 @@ def test_what_would_depend_on_the_ranks_is_refused():
             fully_shard(nn.Linear(4, 4), deterministic="always")
         with pytest.raises(ConfigError, match="it has no virtual shards"):
             fully_shard(nn.Linear(4, 4)).shards
+        net = fully_shard(nn.Linear(4, 4), deterministic="global")
+        net.set_requires_gradient_sync(False)
+        with pytest.raises(ConfigError, match="was told to leave out a reduction"):
+            net(dt.ones(1, 4))
         dist.destroy_process_group()
 
     dist.simulate(body, 2)

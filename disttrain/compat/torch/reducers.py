@@ -80,7 +80,38 @@ def _broadcast_coalesced(
     broadcast_coalesced(process_group, tensors, buffer_size, src)
 
 
+def _compute_bucket_assignment_by_size(
+    tensors: Sequence[Any], bucket_size: Sequence[int], expect_sparse_gradient: Sequence[bool] = (),
+    tensor_indices: Sequence[int] = (),
+) -> tuple[list[list[int]], list[int]]:  # fmt: skip
+    """Tensors in order, those of one type together until they have the limit (in bytes) or more;
+    each type goes through the limits on its own. The buckets, and the limit of each."""
+    numbers = list(tensor_indices) or list(range(len(tensors)))
+    open_: dict[Any, list[int]] = {}
+    sizes: dict[Any, int] = {}
+    turns: dict[Any, int] = {}
+    closed: list[tuple[list[int], int]] = []
+    for k, t in enumerate(tensors):
+        if k < len(expect_sparse_gradient) and expect_sparse_gradient[numbers[k]]:
+            closed.append(([numbers[k]], 0))
+            continue
+        kind = t.dtype
+        open_.setdefault(kind, []).append(numbers[k])
+        sizes[kind] = sizes.get(kind, 0) + t.nbytes
+        limit = bucket_size[min(turns.get(kind, 0), len(bucket_size) - 1)]
+        if sizes[kind] >= limit:
+            closed.append((open_.pop(kind), limit))
+            sizes[kind] = 0
+            turns[kind] = turns.get(kind, 0) + 1
+    for kind, rest in open_.items():
+        closed.append((rest, bucket_size[min(turns.get(kind, 0), len(bucket_size) - 1)]))
+    if not tensor_indices:
+        closed.sort(key=lambda bucket: min(bucket[0]))
+    return [members for members, _ in closed], [limit for _, limit in closed]
+
+
 C10D_NAMES = {
+    "_compute_bucket_assignment_by_size": _compute_bucket_assignment_by_size,
     "Reducer": Reducer,
     "_broadcast_coalesced": _broadcast_coalesced,
     "_DEFAULT_FIRST_BUCKET_BYTES": FIRST_CAP_MB * MIB,

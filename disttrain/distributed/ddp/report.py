@@ -23,7 +23,7 @@ def logging_data(ddp: Any) -> dict[str, Any]:
         "world_size": r.group.size,
         "rank": r.group.rank,
         "module_name": type(ddp.module).__name__,
-        "backend_name": "gloo",
+        "backend_name": r.group.transport.kind,
         "dtypes": ", ".join(sorted({p.array.dtype.name for p in r.params})),
         "num_parameter_tensors": len(r.params),
         "total_parameter_size_bytes": sum(p.array.nbytes for p in r.params),

@@ -15,17 +15,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from ... import ops
 from ...comm.group import ProcessGroup
-from ...comm.reduce_ops import ReduceOp
 from ...core.tensor import Tensor
 from ...errors import CommError, PeerFailed
-from .. import objects
 from .actions import Action, Kind, Plan
 from .stage import PipelineStage, handed_on, passed
-from .wire import Lost, Receiver, Sender, tag_of
+from .wire import Lost, Receiver, Sender, highest, tag_of, told_by
 
 _WORDS = {Kind.F: "forward", Kind.B: "backward", Kind.I: "backward to the inputs",
           Kind.W: "backward to the weights"}  # fmt: skip
@@ -196,13 +192,12 @@ class Run:
     def _tell(self) -> None:
         """All ranks learn whether a stage failed, and what it says."""
         group = self.group
-        code = np.array([0 if self.error is None else group.rank + 1], np.int64)
-        group.all_reduce(code, ReduceOp.MAX)
-        if not code[0]:
+        code = highest(group, 0 if self.error is None else group.rank + 1)
+        if not code:
             return
         for stage in self.stages.values():
             stage.clear_runtime_states()
-        root = int(code[0]) - 1
+        root = code - 1
         told = None
         if group.rank == root:
             error = self.error
@@ -210,7 +205,7 @@ class Run:
             text = "".join(tracebacks.format_exception(error))
             notes = "".join(f" ({n})" for n in getattr(error, "__notes__", []))
             told = [f"{type(error).__name__}: {error}{notes}", text]
-        cause, text = objects.broadcast(group, told, root)
+        cause, text = told_by(group, told, root)
         if self.error is not None:
             raise self.error
         raise PeerFailed(group.ranks[root], f"{cause}\n{text}", text, "pipeline")

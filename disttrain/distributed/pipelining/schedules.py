@@ -10,7 +10,6 @@ from typing import Any
 from ... import context
 from ...core.tensor import Tensor
 from ...errors import AutogradError, CollectiveMismatch, ConfigError
-from .. import objects
 from . import plans
 from .actions import Action, Kind, Plan, plan_from_csv, plan_of
 from .chart import draw
@@ -18,6 +17,7 @@ from .check import run_on_paper
 from .executor import Batch, Lines, Run
 from .microbatch import merge_chunks, split_args_kwargs_into_chunks, split_target
 from .stage import PipelineStage
+from .wire import everyones
 
 
 class _PipelineSchedule:
@@ -174,7 +174,7 @@ class _PipelineSchedule:
         trains = self._loss_fn is not None
         text += f", loss_fn {'given' if trains else 'not given'}"
         mine = [text, trains, plan.num_micro, hashlib.sha256(plan.to_csv().encode()).hexdigest()]
-        everyone = objects.all_gather(self._group, mine)
+        everyone = everyones(self._group, mine)
         for rank, theirs in enumerate(everyone):
             if theirs[1:] != everyone[0][1:]:
                 raise CollectiveMismatch(

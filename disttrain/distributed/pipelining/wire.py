@@ -21,6 +21,7 @@ from .. import objects
 _TAGS_AT = 1 << 31  # above the tags of programs
 _MICROS, _STAGES = 1 << 16, 1 << 13
 _AS_BEFORE, _NOTHING = 0, -1
+_AGREEING = _TAGS_AT + 2 * _STAGES * _MICROS  # behind those of the stages
 
 
 class Lost(Exception):
@@ -103,6 +104,57 @@ class Receiver:
             t = wrap(array)
             tensors.append(t.requires_grad_() if requires_grad else t)
         return _value(form, tensors)
+
+
+# --- agreement: by messages, since ranks call a step from different lines ------------------------
+
+
+def highest(group: ProcessGroup, value: int) -> int:
+    """The greatest of all ranks' numbers, on every rank."""
+    best = np.array([value], np.int64)
+    if group.rank:
+        group.send(best, 0, _AGREEING)
+        group.recv(best, 0, _AGREEING)
+        return int(best[0])
+    got = np.empty(1, np.int64)
+    for rank in range(1, group.size):
+        group.recv(got, rank, _AGREEING)
+        np.maximum(best, got, out=best)
+    for rank in range(1, group.size):
+        group.send(best, rank, _AGREEING)
+    return int(best[0])
+
+
+def told_by(group: ProcessGroup, value: Any, root: int) -> Any:
+    """The plain data of ``root``, on every rank."""
+    if group.rank != root:
+        return _hear(group, root)
+    for rank in range(group.size):
+        if rank != root:
+            _tell(group, value, rank)
+    return value
+
+
+def everyones(group: ProcessGroup, value: Any) -> list:
+    """Every rank's plain data, by rank."""
+    if group.rank:
+        _tell(group, value, 0)
+        return told_by(group, None, 0)
+    return told_by(group, [value, *(_hear(group, rank) for rank in range(1, group.size))], 0)
+
+
+def _tell(group: ProcessGroup, value: Any, rank: int) -> None:
+    data = objects.encode(value)
+    group.send(np.array([data.size], np.int64), rank, _AGREEING)
+    group.send(data, rank, _AGREEING)
+
+
+def _hear(group: ProcessGroup, rank: int) -> Any:
+    size = np.empty(1, np.int64)
+    group.recv(size, rank, _AGREEING)
+    data = np.empty(int(size[0]), np.uint8)
+    group.recv(data, rank, _AGREEING)
+    return objects.decode(data)
 
 
 def _form(value: Any, tensors: list[Tensor]) -> Any:

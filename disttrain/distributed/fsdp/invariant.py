@@ -46,7 +46,6 @@ class ShardedRun(ShardRun):
         super().__init__(module, shards, join)
         self.units = units
         self.sums: dict[ShardedParameter, TreeSum] = {}
-        self._began = False
         module.register_forward_pre_hook(lambda m, args: self._before_forward())
         module.register_forward_hook(lambda m, args, out: self.leave(), always_call=True)
 
@@ -62,13 +61,11 @@ class ShardedRun(ShardRun):
 
     def _store(self, param: ShardedParameter, g: Any) -> None:
         """A shard of a gradient, reduced over the ranks."""
-        if not self._began:
-            self._began = True
+        if not self._running:
             self.begin()
         self.sums.setdefault(param, TreeSum()).add(self.shards.index, g.local)
 
     def deliver(self) -> None:
-        self._began = False
         if not self.shards.last:
             return
         for param, terms in self.sums.items():

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from ... import context
 from ...context import thread
 from ...core.engine import on_finish
 from ...core.random import get_rng_state, initial_seed, manual_seed, set_rng_state
 from ...core.tensor import Tensor
-from ...errors import ConfigError
+from ...errors import AutogradError, ConfigError
 from .buffers import ShardedBuffers
 from .gradients import Bucket, ShardedGradients
 from .shards import DEFAULT_COUNT, VirtualShards
@@ -44,11 +45,19 @@ class ShardRun:
         self.buffers = ShardedBuffers(module, shards, join)
         self._attempt = 0  # forwards of the current shard so far
         self._before: Any = None  # the program's own random stream, while a forward runs
+        self._running = False  # a backward has begun, and not ended
 
     def enter(self) -> None:
         """A forward begins."""
         if not thread.grad_enabled:
             return
+        if self._running and thread.walk is None:
+            raise AutogradError(
+                f"deterministic='global' on rank {context.current().rank}: the backward of virtual "
+                f"shard {self.shards.current} of step {self.shards.step} ended in the middle (an "
+                "error in a hook or in an operation), so sums of gradients are incomplete; end the "
+                "program, or wrap the module again on every rank and go on from a checkpoint"
+            )
         if self._attempt == 0:
             self.buffers.begin()
         self._before = get_rng_state()
@@ -63,12 +72,13 @@ class ShardRun:
 
     def begin(self) -> None:
         """The first gradient of a backward has come."""
+        self._running = True
         on_finish(self._finish)
 
     def _finish(self) -> None:
         self.deliver()
         self.buffers.finish()
-        self._attempt = 0
+        self._attempt, self._running = 0, False
         self.shards.advance()
 
     def deliver(self) -> None:

@@ -12,7 +12,7 @@ from disttrain import distributed as dist
 from disttrain import nn
 from disttrain.distributed import invariant
 from disttrain.distributed.fsdp import MixedPrecision
-from disttrain.errors import ConfigError
+from disttrain.errors import AutogradError, ConfigError
 from launcher import launch
 from support.invariant_cases import BATCH, MODELS, STEPS, bits, mlp, task
 
@@ -164,3 +164,22 @@ def test_what_does_not_go_with_it_is_refused():
         dist.destroy_process_group()
 
     dist.simulate(body, 3)
+
+
+def test_a_backward_that_broke_off_is_told():
+    def body():
+        dist.init_process_group()
+        net = dist.DistributedDataParallel(nn.Linear(2, 2), deterministic="global")
+        out = net(dt.ones(1, 2, requires_grad=True)).sum()
+
+        def fail(grad):
+            raise ValueError("no")
+
+        net.module.bias.register_post_accumulate_grad_hook(fail)
+        with pytest.raises(ValueError, match="no"):
+            out.backward()
+        with pytest.raises(AutogradError, match="virtual shard 0 of step 0 ended in the middle"):
+            net(dt.ones(1, 2))
+        dist.destroy_process_group()
+
+    dist.simulate(body, 1)

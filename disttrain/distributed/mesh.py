@@ -61,6 +61,8 @@ class DeviceMesh:
         if _init_backend:
             self._connect()
 
+    _at: tuple | None = None  # (this rank's place,) once it was looked up
+
     def _connect(self) -> None:
         """Make the groups: per axis, one meeting of all ranks of the world."""
         if not state.is_initialized():
@@ -118,8 +120,15 @@ class DeviceMesh:
 
     def get_coordinate(self) -> list[int] | None:
         """Where this rank lies in the grid; None outside of it."""
-        found = np.argwhere(self.ranks == self.get_rank())
-        return found[0].tolist() if len(found) else None
+        if self._at is None:
+            found = np.argwhere(self.ranks == self.get_rank())
+            self._at = (found[0].tolist() if len(found) else None,)
+        return self._at[0]
+
+    @property
+    def memory(self) -> dict:
+        """What upper layers have decided about this mesh and want to find again."""
+        return self.__dict__.setdefault("_memory", {})
 
     def get_local_rank(self, mesh_dim: int | str | None = None) -> int:
         """This rank's place along an axis (which a mesh of one axis need not name)."""

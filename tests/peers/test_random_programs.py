@@ -49,3 +49,17 @@ def test_what_is_meant_to_differ_still_differs():
         lines = tuple(entry.example.strip().splitlines())
         found, _ = both(lines)
         assert found is not None and entry.covers(found, lines), (entry.reason, found)
+
+
+SHARDED = ("elementwise", "viewing", "places", "reducing", "second", "layers")
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("profile", SHARDED)
+def test_programs_of_sharded_tensors_do_what_pytorch_does_with_wholes(profile):
+    from peers.sharded import check
+
+    shapes = [(2,), (3,), (2, 2)]
+    found = [check(profile, seed, shapes[seed % 3]) for seed in range(40)]
+    found = [f for f in found if f is not None and "as_strided" not in str(f[1])]
+    assert not found, found[0]

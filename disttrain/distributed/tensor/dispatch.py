@@ -14,13 +14,13 @@ import numpy as np
 from ... import context
 from ...backends.kinds import ArrayKind
 from ...errors import PlacementError
-from ...ops.layouts import Cut, Layout, Rewrite, layout_of
-from .choice import REPLICATE, Choice, Given, choose
+from ...ops.layouts import Layout, Rewrite, layout_of
+from .choice import REPLICATE, Choice
 from .cut_classes import ANSWERS
 from .mixing import given_by_program
 from .movement import redistribute
-from .placements import Shard, local_span
 from .random import in_step
+from .runs import MOST, Run, decide, key_of
 from .spread import Spread
 from .viewing import fresh, note_view
 from .writing import run_write
@@ -53,19 +53,23 @@ def run_primitive(prim: Any, arrays: Any, params: dict) -> Any:
         result = answer(arrays, params)
         if result is not None:
             return result
-    layout = layout_of(prim, arrays, params)
-    if layout.__class__ is Rewrite:
-        return layout.run(*arrays, **params)
-    if layout is None:
-        layout = _without_rule(prim, arrays)
     mesh = next(a.mesh for a in arrays if isinstance(a, Spread))
-    if prim.random:
-        params = {**params, "generator": in_step(mesh, params["generator"])}
-    given = tuple(
-        Given(a.shape, a.itemsize, a.placements) if isinstance(a, Spread) else None for a in arrays
-    )
-    choice = choose(layout, given, mesh.ranks.shape)
-    return _perform(prim, arrays, params, layout, choice, mesh)
+    key = key_of(prim, arrays, params)
+    run = None if key is None else mesh.memory.get(key)
+    if run is None:
+        layout = layout_of(prim, arrays, params)
+        if layout is None:
+            layout = _without_rule(prim, arrays)
+        run = layout
+        if layout.__class__ is not Rewrite:
+            run = decide(prim, arrays, params, mesh, layout)
+        if key is not None:
+            if len(mesh.memory) > MOST:
+                mesh.memory.clear()
+            mesh.memory[key] = run
+    if run.__class__ is Rewrite:
+        return run.run(*arrays, **params)
+    return _perform(prim, arrays, params, run, mesh)
 
 
 def _on_one_mesh(prim: Any, arrays: Any) -> list:
@@ -117,62 +121,48 @@ def _without_rule(prim: Any, arrays: Any) -> Layout:
     return Layout(ins, ())
 
 
-def _perform(
-    prim: Any, arrays: list, params: dict, layout: Layout, choice: Choice, mesh: Any
-) -> Any:
-    """Move the arguments to where ``choice`` wants them, and compute on the pieces."""
-    cls = next(a.__class__ for a in arrays if isinstance(a, Spread))
-    place = mesh.get_coordinate()
+def _perform(prim: Any, arrays: list, params: dict, run: Run, mesh: Any) -> Any:
+    """Move the arguments to where ``run`` wants them, and compute on the pieces."""
+    layout, choice, cuts, full, local_params, empty = run
+    if prim.random:
+        drawn_from = in_step(mesh, params["generator"])
+        local_params = {**local_params, "generator": drawn_from}
     moved = False
-    pieces, cuts = [], {}
-    for a, labels, want in zip(arrays, layout.ins, choice.ins, strict=True):
+    pieces = []
+    source: Any = None
+    for a, want in zip(arrays, choice.ins, strict=True):
         if not isinstance(a, Spread):
             pieces.append(a)
             continue
-        there = redistribute(a, want)
-        moved = moved or there is not a
-        pieces.append(there.local)
-        for d in {p.dim for p in want if isinstance(p, Shard)}:
-            if place is not None:
-                span = local_span(a.shape[d], mesh.ranks.shape, place, want, d)
-                cuts[labels[d]] = Cut(*span, a.shape[d])
-    if place is None:
-        return _outside(prim, arrays, params, choice, cls, mesh)
-    full: dict[int, tuple] = {}
-    given = params
-    if cuts:
-        for key, i in layout.shapes.items():
-            full[i] = params[key]
-            if -1 in full[i]:
-                full[i] = prim.shape(*arrays, **params)[0]
-            params = {**params, key: _cut_shape(full[i], layout.outs[i], cuts)}
+        source = a if source is None else source
+        if a.placements != want:
+            moved = True
+            a = redistribute(a, want)
+        pieces.append(a.local)
+    if mesh.get_coordinate() is None:
+        return _outside(prim, arrays, params, choice, source.__class__, mesh)
     if layout.local is not None:
-        result = layout.local(prim, pieces, params, cuts)
-    elif _needs_elements(prim) and not all(cut.length for cut in cuts.values()):
-        result = _of_nothing(prim, pieces, params)
+        result = layout.local(prim, pieces, local_params, cuts)
+    elif empty:
+        result = _of_nothing(prim, pieces, local_params)
     else:
-        result = prim.compute(pieces, params)
+        result = prim.compute(pieces, local_params)
     made = []
     for i, local in enumerate(result if prim.multi else (result,)):
-        if not isinstance(local, ArrayKind):
+        if local.__class__ is not np.ndarray and not isinstance(local, ArrayKind):
             local = np.asarray(local)
-        shape, placements = local.shape, (REPLICATE,) * mesh.ndim
-        if layout.outs:
+        shape = local.shape
+        placements = choice.outs[i] if layout.outs else (REPLICATE,) * mesh.ndim
+        if cuts and layout.outs:
             labels = zip(layout.outs[i], shape, strict=True)
-            shape = full.get(i) or tuple(cuts[k].full if k in cuts else n for k, n in labels)
-            placements = choice.outs[i]
+            shape = full.get(i) or tuple([cuts[k].full if k in cuts else n for k, n in labels])
         if not prim.view and isinstance(local, np.ndarray) and not local.flags.c_contiguous:
             local = np.ascontiguousarray(local)
-        out = cls(local, mesh, placements, shape)
+        out = source.__class__(local, mesh, placements, shape)
         if prim.view:
-            source = next(a for a in arrays if isinstance(a, Spread))
-            note_view(out, source, prim, given, i if prim.multi else None, moved)
+            note_view(out, source, prim, params, i if prim.multi else None, moved)
         made.append(out)
     return tuple(made) if prim.multi else made[0]
-
-
-def _needs_elements(prim: Any) -> bool:
-    return prim.shape is not None and not prim.elementwise
 
 
 def _of_nothing(prim: Any, pieces: list, params: dict) -> Any:
@@ -181,15 +171,6 @@ def _of_nothing(prim: Any, pieces: list, params: dict) -> Any:
     if prim.multi:
         return tuple(np.zeros(shape, kind) for shape, kind in found)
     return np.zeros(*found)
-
-
-def _cut_shape(shape: tuple, labels: tuple, cuts: dict[Any, Cut]) -> tuple:
-    """The shape of this rank's piece of a result."""
-    out = []
-    for n, name in zip(shape, labels, strict=True):
-        cut = cuts.get(name)
-        out.append(n if cut is None or not cut.full else n * cut.length // cut.full)
-    return tuple(out)
 
 
 def _outside(prim: Any, arrays: list, params: dict, choice: Choice, cls: type, mesh: Any) -> Any:

@@ -103,7 +103,7 @@ def aligned(args: Any, ndim: int | None = None) -> tuple[tuple, tuple]:
 
 # Elementwise primitives that are linear: in each argument, in the first, in all together.
 _EACH = {"mul"}
-_FIRST = {"div", "gelu_backward", "gelu_tanh_backward", "silu_backward", "relu_backward",
+_FIRST = {"gelu_backward", "gelu_tanh_backward", "silu_backward", "relu_backward",
           "stepwise", "stepwise_backward", "masked_scale"}  # fmt: skip
 _TOGETHER = {"add", "sub", "neg", "clone", "conj", "real", "imag"}
 
@@ -114,7 +114,9 @@ def elementwise(name: str, args: Any) -> Layout:
     arrays = [i for i, names_ in enumerate(ins) if names_ is not None]
     linear: tuple = ()
     if name in _EACH:
-        linear = each(*arrays)
+        linear = each(*arrays) if _tame(args) else ()
+    elif name == "div" and arrays == [0] and _tame(args) and args[1] != 0:
+        linear = each(0)  # (by zeros in an array, parts that are zero would give nan)
     elif name in _FIRST and 0 in arrays:
         linear = each(0)
     elif name in _TOGETHER and len(arrays) == len(ins):
@@ -122,6 +124,11 @@ def elementwise(name: str, args: Any) -> Layout:
     elif name == "where":
         linear = together(*(i for i in (1, 2) if i in arrays)) if _zeros_aside(args) else ()
     return Layout(ins, (out,), linear=linear)
+
+
+def _tame(args: Any) -> bool:
+    """Whether numbers among ``args`` are finite."""
+    return all(np.isfinite(a) for a in args if shape_of(a) is None)
 
 
 def _zeros_aside(args: Any) -> bool:

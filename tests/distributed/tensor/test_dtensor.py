@@ -15,6 +15,7 @@ from disttrain.distributed.tensor import (
     Partial,
     Replicate,
     Shard,
+    _StridedShard,
     distribute_tensor,
 )
 from support.meshes import numbers, on_mesh, spread
@@ -130,3 +131,27 @@ def test_printing_names_the_placements(mesh):
     x = distribute_tensor(dt.ones(4, 3), mesh, [Shard(0)])
     assert repr(x).startswith("DTensor(local_tensor=tensor([[1.")
     assert "placements=(Shard(dim=0),)" in repr(x)
+
+
+def test_the_names_of_the_stand_in_are_these():
+    from disttrain.compat.torch import build
+
+    modules = build()
+    for name in ("tensor", "_tensor"):
+        assert modules[f"torch.distributed.{name}"].DTensor is DTensor
+        assert modules[f"torch.distributed.{name}.placement_types"].Shard is Shard
+    assert modules["torch.distributed.device_mesh"].DeviceMesh is dt.distributed.DeviceMesh
+
+
+@on_mesh(2, 2)
+def test_a_parameter_cut_again_is_strided(mesh):
+    """What tensor parallelism cut first and FSDP cuts again: the right axis cuts first."""
+    whole = numbers(8, 3)
+    plain = spread(whole, mesh, [Shard(0), Shard(0)])
+    strided = plain.redistribute(placements=[_StridedShard(0, split_factor=2), Shard(0)])
+    at = mesh.get_coordinate()
+    assert dt.equal(strided.to_local(), whole.chunk(2)[at[1]].chunk(2)[at[0]])
+    assert dt.equal(strided.full_tensor(), whole)
+    assert dt.equal((strided * 2 + strided).full_tensor(), whole * 3)
+    assert (strided * 2).placements == strided.placements
+    assert dt.allclose(strided.sum().full_tensor(), whole.sum())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 
 import numpy as np
@@ -12,6 +14,7 @@ from disttrain import core, nn, optim
 from disttrain import distributed as dist
 from disttrain.core.random import manual_seed
 from disttrain.distributed.fsdp import FSDPModule, fully_shard
+from disttrain.errors import LaunchError
 from launcher import launch
 
 STEPS, BATCH = 4, 24
@@ -87,6 +90,20 @@ def test_accumulation_equals_one_process(sync: bool) -> None:
 def test_real_ranks_equal_one_process() -> None:
     results = launch(lambda: fsdp_rank(mlp, shard_mlp, 1, True), 2)
     assert_equal(results, expected(mlp))
+
+
+def test_a_rank_that_is_killed_in_backward_ends_the_others() -> None:
+    def body() -> None:
+        dist.init_process_group()
+        m = mlp()
+        shard_mlp(m)
+        x, y = data()
+        if dist.get_rank():
+            m[2].register_full_backward_hook(lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        train(m, x[dist.get_rank() :: 2], y[dist.get_rank() :: 2])
+
+    with pytest.raises(LaunchError, match="rank 1"):
+        launch(body, 2)
 
 
 class Writes(nn.Module):

@@ -209,9 +209,10 @@ def test_equals_one_process(name: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("talk", [True, False])
+@pytest.mark.parametrize(("size", "micro"), [(2, 3), (3, 2), (1, 4), (4, 3)])
 @pytest.mark.parametrize("name", ["gpt", "adapters", "twice"])
-def test_accumulation_equals_one_process(name: str, talk: bool) -> None:
-    check(CASES[name], 2, micro=3, talk=talk)
+def test_accumulation_equals_one_process(name: str, size: int, micro: int, talk: bool) -> None:
+    check(CASES[name], size, micro=micro, talk=talk)
 
 
 @pytest.mark.parametrize("name", list(CASES))
@@ -225,6 +226,25 @@ def test_batch_norm_in_evaluation_equals_one_process() -> None:
         return cnn().eval()
 
     check((make, each_child, images), 2)
+
+
+def test_batch_norm_over_all_ranks_equals_one_process() -> None:
+    reference = made(cnn)
+    train(reference, images(), 1, True)
+
+    def rank() -> list[np.ndarray]:
+        dist.init_process_group()
+        m = nn.SyncBatchNorm.convert_sync_batchnorm(made(cnn))
+        each_child(m)
+        train(m, images()[dist.get_rank() :: 3], 1, True)
+        result = values(m) + [b.numpy() for b in m.buffers()]
+        dist.destroy_process_group()
+        return result
+
+    want = values(reference) + [b.numpy() for b in reference.buffers()]
+    for got in dist.simulate(rank, 3).results:
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_allclose(a, b, rtol=0, atol=1e-10)
 
 
 def test_batch_norm_keeps_statistics_of_its_own_rank() -> None:

@@ -18,9 +18,11 @@ from ...context import thread
 from ...core.engine import on_finish
 from ...core.gate import Tracer
 from ...core.node import AccumulateGrad, GraphNode, next_seq
+from .convert import convert
 from .pool import Pool
-from .shared_weights import Turns
+from .shared_weights import SharedWeights, Turns
 from .unit import Unit
+from .weights import Converted, GatheredWeights, Weights
 
 
 class Pass:
@@ -90,8 +92,7 @@ class Root:
 
     def __init__(self, units: list[Unit]) -> None:
         self.units = units
-        self.turns = Turns([w for unit in units for w in unit.shared()])
-        self._gathers = any(len(unit.shared()) < len(unit.weights) for unit in units)
+        self._know_weights()
         self.pool = Pool()
         if all(unit.sharding.replicas is None for unit in units):
             self.pool.land = self._land
@@ -111,7 +112,7 @@ class Root:
             if self.walk is not None:
                 self.reset()  # the last backward broke off
             self.order = []
-            self.turns.begin()
+            self._begin_turn()
         call = None
         if thread.grad_enabled and not (thread.walking is not None and thread.saving):
             if self.depth == 0:
@@ -123,6 +124,26 @@ class Root:
         for other in unit.choices.forward_prefetch:
             other.unshard(async_op=True)
         return call
+
+    def _begin_turn(self) -> None:
+        try:
+            for w in self._gathered:
+                w.refresh()
+            self.turns.begin()
+        except Converted:
+            for unit in self.units:
+                if all(isinstance(w, Weights) for w in unit.weights):
+                    convert(unit)
+            self._know_weights()
+            for unit in self.units:
+                unit.turns = self.turns
+            self.turns.begin()
+
+    def _know_weights(self) -> None:
+        weights = [w for unit in self.units for w in unit.weights]
+        self._gathered = [w for w in weights if isinstance(w, GatheredWeights)]
+        self._gathers = any(not isinstance(w, SharedWeights) for w in weights)
+        self.turns = Turns([w for w in weights if isinstance(w, SharedWeights)])
 
     def end(self, unit: Unit, call: Call | None) -> None:
         """A call of ``unit`` has ended."""

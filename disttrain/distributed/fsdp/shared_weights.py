@@ -74,12 +74,13 @@ class Turns:
 
     def begin(self) -> None:
         """This rank reads full weights from here on; all shards are valid."""
-        self._readers += 1
-        if self._readers > 1:
+        if self._readers:
+            self._readers += 1
             return
         self.regain(wait=False)
         for w in self._shared:
             w.refresh()
+        self._readers = 1
         if not self._counts:
             groups = {
                 id(w.sharding.group): w.shared

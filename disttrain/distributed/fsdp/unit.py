@@ -83,15 +83,16 @@ class Unit:
             for m, place in zip(members, layout.params, strict=True):
                 m.layout, m.kind = place, kind
             used = self.used_type(kind)
-            weights = self._make_weights(members, layout, kind, used)
+            weights = self.make_weights(members, layout, kind, used)
             self.weights.append(weights)
             shards = weights.take([original_array(m) for m in members])
             for m, shard in zip(members, shards, strict=True):
                 self._install(m, shard, used)
 
-    def _make_weights(
+    def make_weights(
         self, members: list[Member], layout: Any, kind: np.dtype, used: np.dtype
     ) -> Weights:
+        """Memory for members of one type, as they and the group allow it."""
         look = hash64(str([(m.name, m.layout.shape, m.dim, str(kind)) for m in members]))
         name = self.modules[0]._get_name()  # until the unit has one of its own
         blocks = Blocks(self.sharding.group, name, (look,))
@@ -279,6 +280,11 @@ class Unit:
             made.append(g)
             where |= {m: (g, i) for i, m in enumerate(members)}
         return tuple(made), where
+
+    def forget_gradients(self) -> None:
+        """Plan the reductions anew."""
+        self._gradients.clear()
+        self._current = ((), {})
 
     def gradients(self) -> tuple[Gradients, ...]:
         """The gradients of the members that are trained now, by the type of their reduction."""

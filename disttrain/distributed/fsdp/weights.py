@@ -29,6 +29,10 @@ def read_only(full: np.ndarray) -> np.ndarray:
     return np.asarray(seen).view(full.dtype).reshape(full.shape)
 
 
+class Converted(Exception):
+    """A program has given a parameter another type since its unit was made."""
+
+
 def on_disk(folder: str, numel: int, kind: np.dtype) -> np.ndarray:
     """Zeros in a file in ``folder`` that nobody else can open, and that is gone with the array. A
     full disk raises ``OSError`` here."""
@@ -101,11 +105,12 @@ class Weights:
                 "training: call module.to_empty(device='cpu'), then its reset_parameters()"
             )
         needed = m.layout.local_shape(self.sharding.rank)
-        if array.shape != needed or array.dtype != self.kind:
+        if array.shape == needed and array.dtype != self.kind:
+            raise Converted(m.name)
+        if array.shape != needed:
             raise ConfigError(
                 f"fully_shard: the shard of {m.name!r} is now {array.dtype}{list(array.shape)}; "
-                f"needed is {self.kind}{list(needed)}. Convert the module before fully_shard, or "
-                "use MixedPrecisionPolicy"
+                f"needed is {self.kind}{list(needed)}: write to the one that was there"
             )
 
     def start(self, async_op: bool) -> None:

@@ -246,3 +246,22 @@ def test_a_compiled_step_runs_eagerly_and_right() -> None:
     for got in on_ranks(program, 2):
         for a, b in zip(got, want, strict=True):
             np.testing.assert_allclose(a, b, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("shares", [True, False], ids=["shared", "gathered"])
+def test_a_module_may_be_converted_after_it_was_sharded(shares: bool, monkeypatch: Any) -> None:
+    monkeypatch.setattr(ShmTransport, "shares", shares)
+
+    def program(ready: Callable, x: np.ndarray) -> list:
+        m = ready(network())
+        first = plain(ready, x, m)
+        m.float()
+        second = plain(ready, x.astype(np.float32), m)
+        m.double()
+        return [*first, *second, *plain(ready, x, m)]
+
+    want = program(lambda m: m, ROWS)
+    for got in on_ranks(program, 2):
+        for a, b in zip(got, want, strict=True):
+            assert a.dtype == b.dtype
+            np.testing.assert_allclose(a, b, rtol=0, atol=1e-4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import hashlib
 import itertools
@@ -150,6 +151,44 @@ def test_a_value_that_cannot_be_saved_is_named(tmp_path):
 
     assert "cannot be found again by its name" in failures(attempt)
     assert value_in(tmp_path) == 1.0 and len(list(tmp_path.iterdir())) == 3
+
+
+class Troubled:
+    """Has no state to give, or takes none, on one rank."""
+
+    def __init__(self, gives: bool) -> None:
+        self.gives = gives
+
+    def state_dict(self) -> dict:
+        if not self.gives and dist.get_rank() == 1:
+            raise KeyError("no state here")
+        return {"x": dt.ones(2)}
+
+    def load_state_dict(self, state: dict) -> None:
+        if self.gives and dist.get_rank() == 1:
+            raise ValueError("not my state")
+
+
+def test_an_object_that_fails_on_one_rank_fails_all(tmp_path):
+    bad = Troubled(gives=False)
+    assert "no state here" in failures(lambda: dcp.save({"a": bad}, checkpoint_id=tmp_path))
+    late = failures(lambda: dcp.async_save({"a": bad}, checkpoint_id=tmp_path).result())
+    assert "no state here" in late and "rank 1" in late
+    good = Troubled(gives=True)
+    dcp.save({"a": good}, checkpoint_id=tmp_path)
+    assert "no state here" in failures(lambda: dcp.load({"a": bad}, checkpoint_id=tmp_path))
+    assert "not my state" in failures(lambda: dcp.load({"a": good}, checkpoint_id=tmp_path))
+
+
+def test_a_plan_that_cannot_be_sent_fails_all(tmp_path):
+    class Odd(dcp.DefaultSavePlanner):
+        def create_local_plan(self):
+            plan = super().create_local_plan()
+            odd = (lambda: 0) if dist.get_rank() == 1 else None
+            return dataclasses.replace(plan, planner_data=odd)
+
+    said = failures(lambda: dcp.save({"a": dt.ones(1)}, checkpoint_id=tmp_path, planner=Odd()))
+    assert "cannot be found again by its name" in said and "rank 1" in said
 
 
 @pytest.mark.parametrize("victim", [0, 1])

@@ -26,7 +26,7 @@ from .objfile import ObjectError, load
 
 BLOCK = 1 << 18  # bytes that one checksum stands for
 _POLYNOMIAL = 0x82F63B78  # 0x1EDC6F41, bits reversed
-_VECTORS = 4  # that are folded side by side, since a product comes some cycles late
+_VECTORS = 8  # that are folded side by side, since a product comes some cycles late
 _PIECES = 2048  # pieces that numpy takes side by side
 _ALL = 0xFFFFFFFF
 

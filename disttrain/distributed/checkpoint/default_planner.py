@@ -162,6 +162,7 @@ class DefaultSavePlanner(SavePlanner):
         enable_plan_caching: bool = False,
     ) -> None:
         self.flatten_state_dict = flatten_state_dict
+        self.flatten_sharded_tensors = flatten_sharded_tensors
         self.dedup_save_to_lowest_rank = dedup_save_to_lowest_rank
         self.mappings: dict[str, Path] = {}
         self.state_dict: STATE_DICT_TYPE = {}
@@ -344,6 +345,7 @@ class DefaultLoadPlanner(LoadPlanner):
         allow_partial_load: bool = False,
     ) -> None:
         self.flatten_state_dict = flatten_state_dict
+        self.flatten_sharded_tensors = flatten_sharded_tensors
         self.allow_partial_load = allow_partial_load
         self.original_state_dict: STATE_DICT_TYPE = {}
         self.mappings: dict[str, Path] = {}

@@ -32,7 +32,7 @@ def torch_save_to_dcp(
     torch_save_path: str | os.PathLike, dcp_checkpoint_dir: str | os.PathLike
 ) -> None:
     """Make a checkpoint of what ``save`` has written to one file."""
-    write(load(torch_save_path), FileSystemWriter(dcp_checkpoint_dir), Together(None), None)
+    write(lambda: load(torch_save_path), FileSystemWriter(dcp_checkpoint_dir), Together(None), None)
 
 
 def consolidate(
@@ -42,7 +42,7 @@ def consolidate(
     names without ``key``. Returns what was saved."""
     state: dict[str, Any] = {}
     planner = EmptyStateDictLoadPlanner(None if key is None else [key])
-    read(state, FileSystemReader(source), Together(None), planner)
+    read(lambda: state, FileSystemReader(source), Together(None), planner)
     for part in () if key is None else key.split("."):
         if not isinstance(state, dict) or part not in state:
             raise ConfigError(f"consolidate: {os.fspath(source)} has no {key!r}")
@@ -62,7 +62,7 @@ def import_files(
         state = load(where)
     else:
         reader = HuggingFaceStorageReader(where)
-        read(state, reader, Together(None), EmptyStateDictLoadPlanner())
+        read(lambda: state, reader, Together(None), EmptyStateDictLoadPlanner())
     for part in reversed(key.split(".")) if key else ():
         state = {part: state}
-    return write(state, FileSystemWriter(target), Together(None), None)
+    return write(lambda: state, FileSystemWriter(target), Together(None), None)

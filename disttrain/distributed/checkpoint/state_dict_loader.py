@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from ...comm.group import ProcessGroup
@@ -47,11 +48,20 @@ def load(
     group = None
     if not no_dist and (process_group is not None or is_initialized()):
         group = group_or_default(process_group)
-    asked = {k: v.state_dict() if isinstance(v, Stateful) else v for k, v in state_dict.items()}
-    read(asked, reader, Together(group), planner)
-    for key, value in state_dict.items():
-        if isinstance(value, Stateful):
-            value.load_state_dict(asked[key])
+    together, asked = Together(group), dict(state_dict)
+
+    def ask() -> STATE_DICT_TYPE:
+        stateful = {k: v for k, v in state_dict.items() if isinstance(v, Stateful)}
+        asked.update((k, v.state_dict()) for k, v in stateful.items())
+        return asked
+
+    def give() -> None:
+        for key, value in state_dict.items():
+            if isinstance(value, Stateful):
+                value.load_state_dict(asked[key])
+
+    read(ask, reader, together, planner)
+    together.each("load: give", give)
     for key, value in asked.items():
         if not isinstance(state_dict.get(key), Stateful):
             state_dict[key] = value
@@ -71,7 +81,7 @@ def load_state_dict(
     group = None
     if not no_dist and (process_group is not None or is_initialized()):
         group = group_or_default(process_group)
-    read(state_dict, storage_reader, Together(group, coordinator_rank), planner)
+    read(lambda: state_dict, storage_reader, Together(group, coordinator_rank), planner)
 
 
 def _reader(given: StorageReader | None, checkpoint_id: Any) -> StorageReader:
@@ -84,17 +94,18 @@ def _reader(given: StorageReader | None, checkpoint_id: Any) -> StorageReader:
 
 
 def read(
-    state_dict: STATE_DICT_TYPE,
+    values: Callable[[], STATE_DICT_TYPE],
     reader: StorageReader,
     together: Together,
     planner: LoadPlanner | None,
 ) -> None:
-    """The load itself, into a flat or nested dict of values."""
+    """The load itself, into the flat or nested dict that ``values()`` gives; an error of it is one
+    of all."""
     planner = DefaultLoadPlanner() if planner is None else planner
 
     def local() -> LoadPlan:
         metadata = reader.read_metadata()
-        planner.set_up_planner(state_dict, metadata, together.is_coordinator)
+        planner.set_up_planner(values(), metadata, together.is_coordinator)
         reader.set_up_storage_reader(metadata, together.is_coordinator)
         return reader.prepare_local_plan(planner.create_local_plan())
 

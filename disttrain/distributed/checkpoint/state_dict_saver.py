@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable
 from concurrent.futures import Future
 from enum import Enum
 from typing import Any
@@ -59,7 +60,7 @@ def save(
     wait_for_pending()
     group = _group(process_group, no_dist, "save")
     writer = _writer(storage_writer, checkpoint_id)
-    return write(_asked(state_dict), writer, Together(group), planner)
+    return write(lambda: _asked(state_dict), writer, Together(group), planner)
 
 
 def save_state_dict(
@@ -75,7 +76,7 @@ def save_state_dict(
     wait_for_pending()
     storage_writer.reset()
     together = Together(_group(process_group, no_dist, "save"), coordinator_rank)
-    return write(state_dict, storage_writer, together, planner)
+    return write(lambda: state_dict, storage_writer, together, planner)
 
 
 def async_save(
@@ -99,11 +100,23 @@ def async_save(
     wait_for_pending()
     group = _group(process_group, no_dist, "save")
     writer = _writer(storage_writer, checkpoint_id)
-    stager = DefaultStager() if async_stager is None else async_stager
-    staged = stager.stage(_asked(state_dict))
-    if isinstance(staged, Future):
-        staged = staged.result()
-    return background(group, lambda beside: write(staged, writer, Together(beside), planner))
+    staged, error = _staged(state_dict, async_stager or DefaultStager())
+
+    def values() -> STATE_DICT_TYPE:
+        if error is not None:
+            raise error
+        return staged
+
+    return background(group, lambda beside: write(values, writer, Together(beside), planner))
+
+
+def _staged(state_dict: STATE_DICT_TYPE, stager: AsyncStager) -> tuple[Any, Exception | None]:
+    """The copy; or the error, which the other ranks, who go on to save, must be told."""
+    try:
+        staged = stager.stage(_asked(state_dict))
+        return (staged.result() if isinstance(staged, Future) else staged), None
+    except Exception as error:
+        return None, error
 
 
 def _asked(state_dict: STATE_DICT_TYPE) -> dict[str, Any]:
@@ -128,13 +141,13 @@ def _writer(given: StorageWriter | None, checkpoint_id: Any) -> StorageWriter:
 
 
 def write(
-    state_dict: STATE_DICT_TYPE,
+    values: Callable[[], STATE_DICT_TYPE],
     writer: StorageWriter,
     together: Together,
     planner: SavePlanner | None,
 ) -> Metadata:
-    """The save itself, for a flat or nested dict of values."""
-    job = _Save(state_dict, writer, together, planner or DefaultSavePlanner())
+    """The save itself. ``values()`` gives a flat or nested dict; an error of it is one of all."""
+    job = _Save(values, writer, together, planner or DefaultSavePlanner())
     try:
         return job.run()
     except CheckpointException:
@@ -150,9 +163,9 @@ def write(
 
 class _Save:
     def __init__(
-        self, state_dict: Any, writer: StorageWriter, together: Together, planner: SavePlanner
+        self, values: Any, writer: StorageWriter, together: Together, planner: SavePlanner
     ) -> None:
-        self.state_dict, self.writer = state_dict, writer
+        self.values, self.writer = values, writer
         self.together, self.planner = together, planner
         self.metadata: Metadata | None = None
 
@@ -169,7 +182,7 @@ class _Save:
     def _local(self) -> SavePlan:
         lead = self.together.is_coordinator
         self.planner.set_up_planner(
-            state_dict=self.state_dict,
+            state_dict=self.values(),
             storage_meta=self.writer.storage_meta(),
             is_coordinator=lead,
         )

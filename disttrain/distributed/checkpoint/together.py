@@ -34,12 +34,13 @@ class Together:
 
     def each(self, step: str, work: Callable[[], Any]) -> list[Any]:
         """Every rank does ``work``; the coordinator gets the results of all, the others none."""
-        mine, error = _attempt(work)
         if self.group is None:
+            mine, error = _attempt(work)
             if error is not None:
                 raise _failure(step, {0: error}) from error
             return [mine]
-        sent = _told(error) if error is not None else ["done", dump(mine)]
+        told, error = _attempt(lambda: dump(work()))
+        sent = _told(error) if error is not None else ["done", told]
         got = objects.all_gather(self.group, sent)
         failed = {r: _heard(g) for r, g in enumerate(got) if g[0] == "failed"}
         if failed:
@@ -50,31 +51,37 @@ class Together:
 
     def one(self, step: str, work: Callable[[], Any]) -> Any:
         """The coordinator does ``work``; its result, on all."""
-        mine, error = self._lead(work)
-        got = self._exchanged(step, error, lambda: dump(mine))
-        return mine if self.is_coordinator else parse(got)
+        found: list[Any] = []
+
+        def told() -> bytes:
+            found.append(work())
+            return dump(found[0]) if self.group is not None else b""
+
+        got = self._exchanged(step, told)
+        return found[0] if self.is_coordinator else parse(got)
 
     def planned(
         self, step: str, local: Callable[[], T], central: Callable[[list[T]], list[S]]
     ) -> S:
         """Every rank does ``local``; the coordinator makes of all results one for each rank."""
         parts = self.each(step, local)
-        plans, error = self._lead(lambda: central(parts))
-        got = self._exchanged(step, error, lambda: [dump(plan) for plan in plans])
+        plans: list[S] = []
+
+        def told() -> list[bytes]:
+            plans.extend(central(parts))
+            return [dump(plan) for plan in plans] if self.group is not None else []
+
+        got = self._exchanged(step, told)
         return plans[self.rank] if self.is_coordinator else parse(got[self.rank])
 
-    def _lead(self, work: Callable[[], Any]) -> tuple[Any, Exception | None]:
-        return _attempt(work) if self.is_coordinator else (None, None)
-
-    def _exchanged(self, step: str, error: Exception | None, sent: Callable[[], Any]) -> Any:
-        """What the coordinator sends, on the others; its error, on all."""
+    def _exchanged(self, step: str, work: Callable[[], Any]) -> Any:
+        """What the coordinator's ``work`` gives, on all, or its error."""
+        told, error = _attempt(work) if self.is_coordinator else (None, None)
         if self.group is None:
             if error is not None:
                 raise _failure(step, {0: error}) from error
-            return None
-        mine = None
-        if self.is_coordinator:
-            mine = _told(error) if error is not None else ["done", sent()]
+            return told
+        mine = _told(error) if error is not None else ["done", told]
         got = objects.broadcast(self.group, mine, self.coordinator)
         if got[0] == "failed":
             raise _failure(step, {self.coordinator: error or _heard(got)}) from error
@@ -98,9 +105,13 @@ def _failure(step: str, failed: dict[int, Exception]) -> CheckpointException:
 
 def _told(error: Exception) -> list[Any]:
     number = getattr(error, "errno", None)
-    strerror = getattr(error, "strerror", None) or str(error)
-    return ["failed", type(error).__name__, strerror if number is not None else str(error), number,
-            os.fsdecode(getattr(error, "filename", None) or "")]  # fmt: skip
+    filename = os.fsdecode(getattr(error, "filename", None) or "")
+    text = str(error)
+    if number is not None:
+        text = getattr(error, "strerror", None) or text
+    elif type(error) is KeyError and len(error.args) == 1:
+        text = str(error.args[0])  # str(error) would be quoted
+    return ["failed", type(error).__name__, text, number, filename]
 
 
 def _heard(said: list[Any]) -> Exception:

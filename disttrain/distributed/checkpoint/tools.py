@@ -93,7 +93,7 @@ def values(path: str, keys: list[str] | None = None) -> dict[str, Any]:
     """The whole checkpoint as a nested dict, or what lies under ``keys``, checked."""
     out: dict[str, Any] = {}
     planner = EmptyStateDictLoadPlanner(keys)
-    read(out, FileSystemReader(path), Together(None), planner)
+    read(lambda: out, FileSystemReader(path), Together(None), planner)
     if keys and not out:
         raise ConfigError(f"checkpoint: {path} has nothing under {', '.join(keys)}")
     return out
@@ -265,7 +265,7 @@ def reshard(source: str, target: str, ranks: int) -> Manifest:
         raise ConfigError(f"reshard: {ranks} ranks given; one or more are needed")
     _apart(source, target)
     out = _cut(values(source), ranks)
-    write(out, _ByRank(target, ranks), Together(None), None)
+    write(lambda: out, _ByRank(target, ranks), Together(None), None)
     return read_manifest(target)
 
 

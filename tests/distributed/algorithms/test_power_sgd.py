@@ -301,3 +301,12 @@ def test_a_state_of_another_model_is_refused() -> None:
 
     with pytest.raises(LaunchError, match="remembers 3 elements"):
         on_ranks(body)
+
+
+def test_where_nothing_is_worth_compressing_gradients_are_averaged() -> None:
+    def body() -> list:
+        return run(PowerSGDState(None, 1, start_powerSGD_iter=2, min_compression_rate=1e9), 4)
+
+    for ours in on_ranks(body):
+        for step, got in enumerate(ours):
+            np.testing.assert_allclose(got, (gradient(0, step) + gradient(1, step)) / 2, atol=1e-12)

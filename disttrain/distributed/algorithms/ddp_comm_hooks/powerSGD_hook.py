@@ -137,26 +137,20 @@ class PowerSGDState:
             self.next_stats_report = self.iter + self.compression_stats_logging_frequency
 
     def recall(self, index: int, values: Any) -> Any:
-        """Add what bucket ``index`` owes to ``values``; a copy of the sum, to know the next
-        error by."""
+        """Add what bucket ``index`` owes to ``values``; where the next error is to be kept (None:
+        nowhere)."""
         if not self.use_error_feedback:
             return None
-        error = self.error_dict.get(index)
-        if error is not None:
+        error: Any = self.error_dict.get(index)
+        if error is None:
+            error = self.error_dict[index] = wrap(np.zeros_like(values.array))
+        else:
             _check_size("error_dict", index, error, values.array.size)
             values.add_(error)
-        return values.clone()
+        return error
 
-    def remember(
-        self, index: int, wanted: Any, got: Tensor, exact: Sequence[tuple[int, int]]
-    ) -> None:
-        """Keep what was left out of bucket ``index``, nothing of what travelled as it was; forget
-        what is not used again."""
-        if wanted is not None:
-            wanted.sub_(got)
-            for start, end in exact:
-                wanted[start:end].zero_()
-            self.error_dict[index] = wanted
+    def forget(self) -> None:
+        """Drop what is not used again."""
         if not self.warm_start:
             self.p_memory_dict.clear()
             self.q_memory_dict.clear()
@@ -207,17 +201,16 @@ class _Round:
         self.state, self.bucket, self.buffer = state, bucket, buffer
         self.index, self.families = bucket.index(), chosen.families
         self.group = group = group_or_default(state.process_group)
-        self.wanted = state.recall(self.index, buffer)
+        self.error = state.recall(self.index, buffer)
+        self.ends = list(accumulate((g.array.size for g in gradients), initial=0))
         self.plain = [gradients[i] for i in chosen.plain]
-        ends = list(accumulate((g.array.size for g in gradients), initial=0))
-        self.exact = [(ends[i], ends[i + 1]) for i in chosen.plain]
         self.targets = [
             [gradients[i].view(f.rows, f.cols) for i in f.places] for f in self.families
         ]
         self.matrices = [stack(ms) if len(ms) > 1 else ms[0].unsqueeze(0) for ms in self.targets]
         self.sent: Any = None
         if self.plain:
-            total = sum(end - start for start, end in self.exact)
+            total = sum(g.array.size for g in self.plain)
             self.flat: Any = wrap(group.empty(total, buffer.array.dtype))
             for g, place in self._plain_places():
                 place.copy_(g)
@@ -257,17 +250,25 @@ class _Round:
             memory: Any = state.q_memory_dict[self.index]
             all_reduce(memory, group=self.group)
             memory.div_(size)
-            for targets, p, q in zip(self.targets, self.ps, self.qs, strict=True):
+            for f, targets, p, q in zip(self.families, self.targets, self.ps, self.qs, strict=True):
                 for i, target in enumerate(targets):
-                    target.copy_(matmul(p[i], q[i].t()))
+                    self._replace(f, f.places[i], target, matmul(p[i], q[i].t()))
             if self.sent is not None:
                 self.sent.wait()
                 self.flat.div_(size)
                 for g, place in self._plain_places():
                     g.copy_(place)
-            state.remember(self.index, self.wanted, self.buffer, self.exact)
+            state.forget()
         state.maybe_increase_iter(self.bucket)
         return self.buffer
+
+    def _replace(self, f: Family, place: int, target: Any, near: Any) -> None:
+        """``target`` becomes what is ``near`` it; the difference is kept."""
+        if self.error is not None:
+            left = self.error[self.ends[place] : self.ends[place + 1]].view(f.rows, f.cols)
+            left.copy_(target)
+            left.sub_(near)
+        target.copy_(near)
 
 
 def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Tensor]:  # noqa: N802

@@ -1,4 +1,4 @@
-"""Sharded checkpoints of models and optimizers: saved under one parallelism, loaded under another."""
+"""Checkpoints of models and optimizers: saved under one parallelism, loaded under another."""
 
 from __future__ import annotations
 

@@ -203,6 +203,41 @@ def make_like_tuple(make):
     return made
 
 
+class Packs(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = nn.Linear(WIDTH, WIDTH).double()
+
+    def forward(self, x):
+        h = self.a(x)
+        kinds = {"turned": h.t(), "none": h[:0], "flags": h > 0, "sum": h.sum(), "gap": None,
+                 "half": h.to(core.dtypes.bfloat16), "steps": h[:, ::2], "name": "x"}  # fmt: skip
+        return kinds, [h.to(core.dtypes.complex64), 5]
+
+
+class Unpacks(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = nn.Linear(WIDTH, WIDTH).double()
+
+    def forward(self, kinds, more):
+        assert kinds["none"].shape == (0, WIDTH) and kinds["flags"].dtype == core.dtypes.bool
+        assert kinds["gap"] is None and kinds["name"] == "x" and more[1] == 5
+        h = self.a(kinds["turned"].t()) + kinds["sum"] + kinds["half"].double()
+        return h + more[0].real.double() + kinds["steps"].repeat(1, 2)
+
+
+def packing(n: int) -> list[nn.Module]:
+    manual_seed(6)
+    return [Packs(), Unpacks()]
+
+
+@pytest.mark.parametrize("name", ["GPipe", "InterleavedZeroBubble"])
+def test_whatever_a_tree_may_hold_goes_from_stage_to_stage(name: str) -> None:
+    results = dist.simulate(train, 2, args=(name, 2, 3, packing)).results
+    assert_equal(results, 2, 3, packing)
+
+
 def test_keyword_arguments_and_specs() -> None:
     class Scaled(nn.Module):
         def __init__(self) -> None:

@@ -16,6 +16,7 @@ from disttrain import nn
 from disttrain.autograd import checkpoint
 from disttrain.core.random import manual_seed
 from disttrain.distributed import pipelining as pp
+from disttrain.distributed.checkpoint import state_dict as states
 from disttrain.distributed.fsdp import fully_shard
 from disttrain.distributed.tensor import (
     DTensor,
@@ -233,6 +234,68 @@ def test_a_checkpoint_of_both_dimensions_loads_anywhere(tmp_path) -> None:
                 np.testing.assert_array_equal(p, saved[name])
 
 
+def test_whole_states_go_into_another_model() -> None:
+    """Parameters and optimizer state, whole, of two dimensions; the copy goes on as the first."""
+    options = states.StateDictOptions(full_state_dict=True)
+
+    def made_on(mesh) -> tuple:
+        m = cut(made(), mesh["tp"])
+        fully_shard(m, mesh=mesh["dp"])
+        return m, dt.optim.AdamW(m.parameters(), lr=1e-2)
+
+    def step(m, optimizer, at: int) -> float:
+        ids, target = batch()
+        with loss_parallel():
+            loss = loss_of(m, ids[at::2], target[at::2])
+            loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return number(loss)
+
+    def body(mesh):
+        at = mesh["dp"].get_local_rank()
+        m, optimizer = made_on(mesh)
+        step(m, optimizer, at)
+        params = states.get_model_state_dict(m, options=options)
+        state = states.get_optimizer_state_dict(m, optimizer, options=options)
+        name = "layers.0.w1.weight"
+        assert type(params[name]) is dt.Tensor and tuple(params[name].shape) == (12, DIM)
+        assert tuple(state["state"][name]["exp_avg"].shape) == (12, DIM)
+        other, its = made_on(mesh)
+        states.set_model_state_dict(other, params, options=options)
+        states.set_optimizer_state_dict(other, its, state, options=options)
+        for _ in range(2):
+            assert step(m, optimizer, at) == step(other, its, at)
+
+    run((2, 2), ("dp", "tp"), body)
+
+
+def test_a_model_larger_than_a_rank_is_made_in_place() -> None:
+    """On the meta device, cut, sharded, then given numbers: those of the whole model."""
+
+    def numbers(m: nn.Module) -> nn.Module:
+        manual_seed(8)
+        for module in m.modules():
+            if hasattr(module, "reset_parameters"):
+                module.reset_parameters()
+        return m
+
+    def body(mesh):
+        with dt.device("meta"):
+            m = Net().double()
+        cut(m, mesh["tp"])
+        for layer in m.layers:
+            fully_shard(layer, mesh=mesh["dp"])
+        fully_shard(m, mesh=mesh["dp"])
+        numbers(m.to_empty(device="cpu"))
+        return [whole(p) for p in m.parameters()]
+
+    expected = [p.detach().numpy() for p in numbers(made()).parameters()]
+    for found in run((2, 2), ("dp", "tp"), body):
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
 def test_norms_are_those_of_the_whole_model() -> None:
     """Parameters on one axis, on two, and clipping over all of them."""
 
@@ -368,3 +431,29 @@ def test_pipelines_of_spread_stages(name: str, spread, tp: int) -> None:
             head, _, rest = n.partition(".")
             full = f"{NAMES[stage][head]}.{rest}"
             np.testing.assert_allclose(p, expected[full], rtol=0, atol=1e-10, err_msg=full)
+
+
+def test_a_checkpoint_of_three_dimensions_loads_in_one_process(tmp_path) -> None:
+    """Every stage saves what it has under the names of the whole model."""
+
+    def save(mesh):
+        rank = mesh["pp"].get_local_rank()
+        part = cut_and_sharded((Begin, End)[rank](made()), mesh)
+        named = {}
+        for name, p in part.state_dict().items():
+            head, _, rest = name.partition(".")
+            named[f"{NAMES[rank][head]}.{rest}"] = p
+        checkpoints.save({"model": named}, checkpoint_id=str(tmp_path / "c"))
+
+    def load(mesh):
+        m = made()
+        with dt.no_grad():
+            for p in m.parameters():
+                p.zero_()
+        checkpoints.load({"model": m.state_dict()}, checkpoint_id=str(tmp_path / "c"))
+        return [p.detach().numpy() for p in m.parameters()]
+
+    run((2, 2, 2), ("pp", "dp", "tp"), save)
+    (loaded,) = run((1,), ("dp",), load)
+    for a, p in zip(loaded, made().parameters(), strict=True):
+        np.testing.assert_array_equal(a, p.detach().numpy())

@@ -48,7 +48,14 @@ class DistributedDataParallel(Aside, nn.Module, Joinable):
     A gradient lies in its bucket in any case. With ``gradient_as_bucket_view=False`` that cannot be
     seen: a gradient that the program has kept is not written over when the next one comes, and a
     tensor that it has put into ``.grad`` receives the average. With True the first is not so, as in
-    PyTorch. ``device_ids`` and ``output_device`` are accepted for modules on one device.
+    PyTorch.
+
+    ``bucket_cap_mb_list``: a limit for each bucket. ``delay_all_reduce_named_params``: (name,
+    parameter) pairs whose gradients are averaged in one go, when ``param_to_hook_all_reduce`` gets
+    its own. ``mixed_precision``: a ``mixed.MixedPrecision``. ``device_mesh``: a mesh of one axis,
+    in place of a group. ``device_ids`` and ``output_device`` are accepted for modules on one
+    device. ``dim``, ``check_reduction``, ``batched_grad_copy`` and
+    ``skip_all_reduce_unused_params`` change no result in PyTorch, and nothing here.
 
     ``deterministic="global"``: bitwise the same weights on any number of ranks that divides
     ``virtual_shards``. The program runs forward and backward ``shards.each`` times per step, with
@@ -166,7 +173,8 @@ class DistributedDataParallel(Aside, nn.Module, Joinable):
                 [named[n] for n in late], named[trigger], group, wanted
             )
         self.__dict__["reducer"] = reducer
-        self.__dict__["_end"] = weakref.finalize(self, reducer.detach)
+        self.__dict__["_end"] = end = weakref.finalize(self, reducer.detach)
+        end.atexit = False
 
     def _trained(self) -> list[tuple[str, Tensor]]:
         """The parameters whose gradients are averaged; a shared one once."""

@@ -1,8 +1,8 @@
 """The weights and gradients of a unit whose parameters are one vector (``flat``).
 
-They stand in for ``GatheredWeights`` and ``Gradients``: gathered, the vector is there in one piece
-and the full weights are views of it; a gradient is written to where its parameter lies in the
-ranks' blocks. Knows arrays and members; when to do what is the unit's affair.
+They stand in for ``GatheredWeights``, ``WindowWeights`` and ``Gradients``: gathered, the vector is
+there in one piece and the full weights are views of it; a gradient is written to where its
+parameter lies in the ranks' blocks. Knows arrays and members; when to do what is the unit's affair.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from .flat_param import FlatParameter
 from .gradients import Gradients, Pool
 from .members import Choices, Member, Sharding
 from .weights import read_only
+from .window_weights import GIVE_BACK
 
 _REDUCE = {"sum": ReduceOp.SUM, "max": ReduceOp.MAX, "min": ReduceOp.MIN}
 
@@ -145,6 +146,45 @@ class FlatWeights:
             self.finish()
         for m in self.members:
             m.full.__dict__.pop("array", None)
+
+
+class FlatWindow(FlatWeights):
+    """As ``FlatWeights``, with one copy of the full weights for all ranks of the group: every rank
+    writes its chunk into memory that all see. Before a rank writes, all must have left."""
+
+    shared: Any = None
+    _begun = False
+
+    def _open_window(self) -> None:
+        """Make the memory, on all ranks together, when it is first needed."""
+        size, layout = self.used.itemsize, self.layout
+        self.shared = self.blocks.share(max(layout.padded * size, 1))
+        vector = self.shared.bytes[: layout.padded * size].view(self.used)
+        at = self.sharding.rank * layout.chunk
+        self._own = vector[at : at + layout.chunk]
+        self._fulls = views(read_only(vector), layout)
+
+    def start(self, async_op: bool) -> None:
+        """Write this rank's chunk; the others' come when they do."""
+        self.refresh()
+        if self.shared is None:
+            self._open_window()
+        self.shared.wait_closed()
+        np.copyto(self._own, self.local, casting="unsafe")
+        self.shared.announce()
+        self._begun = True
+
+    def finish(self) -> None:
+        self.shared.wait_open()
+        for m, full in zip(self.members, self._fulls, strict=True):
+            m.full.array = full
+
+    def drop(self) -> None:
+        for m in self.members:
+            m.full.__dict__.pop("array", None)
+        if self._begun:
+            self._begun = False
+            self.shared.close(give_back=self.nbytes >= GIVE_BACK)
 
 
 def receive(param: Any, array: np.ndarray) -> None:

@@ -18,8 +18,8 @@ from ...context import thread
 from ...core import wrap
 from ...errors import AutogradError, ConfigError
 from ...nn.parameter import replace_data
-from .flat import plan_flat
-from .flat_moves import FlatGradients, FlatWeights, OverRanks
+from .flat import FlatLayout, plan_flat
+from .flat_moves import FlatGradients, FlatWeights, FlatWindow, OverRanks
 from .flat_param import FLAT_PARAM, FlatParameter, make_flat
 from .gradients import Gradients
 from .members import Choices, Member, Sharding
@@ -84,7 +84,7 @@ class FlatUnit(Unit):
                            self.sharding.world)  # fmt: skip
         used = self.used_type(kind)
         blocks = Blocks(self.sharding.group, "", (0,))
-        w = FlatWeights(self.members, layout, self.sharding, (kind, used), blocks)
+        w = self._make_vector(layout, (kind, used), blocks)
         w.take([m.sharded.array for m in self.members])
         self.weights.append(w)
         self.orders = {m: tuple(m._parameters) for x in self.members for m, _ in x.places}
@@ -103,6 +103,12 @@ class FlatUnit(Unit):
         else:
             self._show_vector(w)
         self.mark_parts(True)
+
+    def _make_vector(self, layout: FlatLayout, kinds: tuple, blocks: Blocks) -> FlatWeights:
+        several = layout.world > 1 and self.sharding.group.transport.shares
+        return (FlatWindow if several else FlatWeights)(
+            self.members, layout, self.sharding, kinds, blocks
+        )
 
     def _show_parts(self, w: FlatWeights) -> None:
         """The parameters keep their identity; their memory is this rank's part."""
@@ -173,7 +179,7 @@ class FlatUnit(Unit):
         if now.dtype == old.kind:
             return
         kinds = (now.dtype, self.used_type(now.dtype))
-        w = FlatWeights(self.members, old.layout, self.sharding, kinds, old.blocks)
+        w = self._make_vector(old.layout, kinds, old.blocks)
         w.param = old.param
         parts = w.cut() if self.use_orig else [w.local]
         owners = [m.sharded for m in self.members] if self.use_orig else [old.param]

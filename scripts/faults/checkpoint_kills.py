@@ -79,7 +79,7 @@ def trial(where: Path, mode: str, chance: random.Random, step: int) -> tuple[int
     """Start, kill, look. The step that is found, and the number of ranks."""
     ranks = chance.choice((1, 2, 3))
     read, write = os.pipe()
-    meet = tempfile.mktemp(prefix="meet-", dir=where.parent)
+    meet = os.path.join(tempfile.mkdtemp(prefix="meet-", dir=where.parent), "store")
     pids = []
     for rank in range(ranks):
         pid = os.fork()

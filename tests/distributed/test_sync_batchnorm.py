@@ -234,3 +234,16 @@ def test_a_lazy_norm_is_converted_when_it_knows_its_channels() -> None:
         nn.SyncBatchNorm.convert_sync_batchnorm(net)
     net(dt.ones(2, 5))
     assert nn.SyncBatchNorm.convert_sync_batchnorm(net)[0].num_features == 5
+
+
+def test_a_rank_outside_the_group_normalises_by_itself() -> None:
+    def body() -> np.ndarray:
+        dist.init_process_group()
+        group = dist.new_group([0, 1])
+        x = core.wrap(batch(dist.get_rank(), 2, 4))
+        y = nn.SyncBatchNorm(FEATURES, process_group=group).double()(x)
+        dist.destroy_process_group()
+        return y.detach().numpy()
+
+    alone = nn.BatchNorm1d(FEATURES).double()(core.wrap(batch(2, 2, 4))).detach().numpy()
+    np.testing.assert_array_equal(dist.simulate(body, 3).results[2], alone)

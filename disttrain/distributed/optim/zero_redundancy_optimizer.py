@@ -178,6 +178,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         """Step the parameters in ``gradients`` that this rank owns by these, and give every rank
         the new values of all of them. Every rank calls it with the same parameters, in one
         order."""
+        self.stepped = True
         key = tuple(map(id, gradients))
         sharing = self._by_bucket.get(key)
         if sharing is None:

@@ -273,6 +273,21 @@ def test_zero_steps_in_the_hook_equal_steps_after_backward(inner, with_step, siz
         assert_close(ours, theirs)
 
 
+def test_schedules_work_where_steps_are_made_in_the_hook() -> None:
+    def zero(m):
+        o = ZeroRedundancyOptimizer(m.parameters(), dt.optim.SGD, overlap_with_ddp=True, lr=0.1)
+        m.register_comm_hook(None, hook_with_zero_step(allreduce_hook, m, o))
+        return dt.optim.lr_scheduler.ExponentialLR(o, 0.5).step
+
+    def after(m):
+        o = dt.optim.SGD(m.parameters(), lr=0.1)
+        schedule = dt.optim.lr_scheduler.ExponentialLR(o, 0.5)
+        return lambda: (o.step(), schedule.step())
+
+    for ours, theirs in zip(trained(zero, 2), trained(after, 2), strict=True):
+        assert_close(ours, theirs)
+
+
 def test_memory_of_buckets_that_are_made_anew_is_given_back() -> None:
     made = {}
 

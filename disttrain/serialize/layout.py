@@ -183,8 +183,8 @@ def _table(text: bytes, where: str) -> dict[str, Any]:
     return load_json(text, f"{where}: header")
 
 
-def load_json(text: bytes, where: str) -> Any:
-    """Parse JSON from a file that nobody vouches for."""
+def load_json(text: bytes, where: str, cap: int = ITEM_CAP) -> Any:
+    """Parse JSON from a file that nobody vouches for; ``cap``: values in it at most."""
 
     def refuse(word: str) -> Any:
         raise SerializationError(f"{where}: {word} is no JSON")
@@ -197,7 +197,7 @@ def load_json(text: bytes, where: str) -> Any:
             raise SerializationError(f"{where}: the name {twin!r} stands twice")
         return out
 
-    check_items(text, where)
+    check_items(text, where, cap)
     try:
         return json.loads(text.decode("utf-8"), parse_constant=refuse, object_pairs_hook=no_twins)
     except SerializationError:
@@ -208,12 +208,12 @@ def load_json(text: bytes, where: str) -> Any:
         raise SerializationError(f"{where}: no valid JSON: {error}. The file is damaged") from None
 
 
-def check_items(text: bytes, where: str) -> None:
+def check_items(text: bytes, where: str, cap: int = ITEM_CAP) -> None:
     """Bound the memory that parsing ``text`` takes, before it is parsed."""
     items = text.count(b",") + text.count(b"[") + text.count(b"{")
-    if items > ITEM_CAP:
+    if items > cap:
         raise SerializationError(
-            f"{where}: about {items} values outside tensors; at most {ITEM_CAP} are allowed. Keep "
+            f"{where}: about {items} values outside tensors; at most {cap} are allowed. Keep "
             "long lists of numbers as tensors"
         )
 

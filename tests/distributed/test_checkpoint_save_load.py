@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 import disttrain as dt
+from disttrain import context, nn, optim, serialize
 from disttrain import distributed as dist
-from disttrain import nn, optim, serialize
 from disttrain.core import Size
 from disttrain.distributed import checkpoint as dcp
 from disttrain.distributed import simulate
 from disttrain.distributed.checkpoint.metadata import ChunkStorageMetadata, TensorProperties
+from disttrain.distributed.checkpoint.staging import DefaultStager
 from disttrain.distributed.mesh import init_device_mesh
 from disttrain.distributed.tensor import Replicate, Shard, distribute_tensor
 from disttrain.errors import ConfigError
@@ -318,6 +319,25 @@ def test_async_save_keeps_the_values_of_its_moment(tmp_path):
         dist.destroy_process_group()
 
     run_ranks(2, body)
+
+
+def test_copies_for_async_saves_use_the_same_memory_again():
+    """So that many saves take no more than one copy, and give it back when they are asked to."""
+    stager = DefaultStager()
+    tensor, sharded = dt.ones(5), Sharded(FULL, [((0, 0), (7, 6))])
+    state = {"a": tensor, "b": [tensor, {"c": sharded}], "n": [1]}
+    first = stager.stage(state)
+    tensor.fill_(2.0)
+    assert first["a"].tolist() == [1.0] * 5 and first["a"] is first["b"][0]  # one stays one
+    second = stager.stage(state)
+    assert second["a"].array is first["a"].array and second["a"].tolist() == [2.0] * 5
+    assert second["n"] is not state["n"]
+    kept = context.current().slot("checkpoint.staging", dict)
+    assert sum(a.nbytes for a in kept.values()) == 5 * 4 + FULL.nbytes
+    stager.stage({"a": dt.ones(7)})
+    assert sum(a.nbytes for a in kept.values()) == 7 * 4
+    stager.close()
+    assert not kept
 
 
 def test_an_async_save_that_fails_says_so_to_who_asks(tmp_path):

@@ -302,3 +302,20 @@ def test_a_false_size_allocates_nothing():
     with pytest.raises(SerializationError, match="missing at the end"):
         load(Pipe())
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10
+
+
+def test_files_of_older_versions_are_checked_by_their_own_sums():
+    """They have one CRC-32 for each tensor."""
+    raw = bytes(range(16))
+    entries = [layout.Entry("a", "U8", (10,), 0, 10), layout.Entry("b", "U8", (6,), 10, 16)]
+    sums = "".join(f"{layout.zlib.crc32(part):08x}" for part in (raw[:10], raw[10:]))
+    whole = layout.build(entries, {layout.SUMS: sums}, None) + raw
+    assert load(io.BytesIO(whole))["b"].array.tolist() == list(range(10, 16))
+    for at in (1, 15):
+        damaged = bytearray(whole)
+        damaged[len(whole) - 16 + at] ^= 1
+        with pytest.raises(SerializationError, match=f"tensor '{'a' if at < 10 else 'b'}'"):
+            load(io.BytesIO(bytes(damaged)))
+    short = layout.build(entries, {layout.SUMS: sums[:8]}, None) + raw
+    with pytest.raises(SerializationError, match="1 checksums where 2 are needed"):
+        load(io.BytesIO(short))

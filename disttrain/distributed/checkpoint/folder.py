@@ -29,7 +29,7 @@ from typing import Any
 from ...errors import ConfigError, SerializationError, WriteError
 
 MANIFEST = "manifest.json"
-MANIFEST_CAP = 256 << 20  # bytes that are read at most
+MANIFEST_CAP = 1 << 30  # bytes that are read at most
 _SHARD = re.compile(r"shard-([0-9a-f]{8})[0-9a-f]{16}-\d{5}-of-\d{5}(-\d+)?\.safetensors\Z")
 _DRAFT = re.compile(r"\.manifest-([0-9a-f]{8})[0-9a-f]{16}\.draft\Z")
 _FOREIGN_AGE = 86400.0  # seconds; not all file systems show locks of other hosts

@@ -22,7 +22,7 @@ from typing import Any
 from ...backends.llvm.checksum import BLOCK
 from ...core import Size, dtypes
 from ...errors import SerializationError
-from ...serialize.layout import load_json
+from ...serialize.layout import check_items, load_json
 from ...serialize.packed import pack, unpack
 from .boxes import fault
 from .flat import Index
@@ -37,6 +37,7 @@ from .metadata import (
 )
 
 VERSION = 1
+_ITEMS = 30_000_000  # values in a manifest at most: two million pieces of tensors
 _HEAD = '{"disttrain.checkpoint": %d, "sha256": "%s", "body":\n'
 _TAIL = b"\n}\n"
 
@@ -94,6 +95,7 @@ def write(manifest: Manifest) -> bytes:
     elif data.planner_data is not None:
         body["planner"] = base64.b64encode(pack(data.planner_data)).decode()
     text = json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
+    check_items(text, "save: the manifest has", _ITEMS)  # what is saved can be loaded
     head = _HEAD % (VERSION, hashlib.sha256(text).hexdigest())
     return head.encode() + text + _TAIL
 
@@ -124,7 +126,7 @@ def read(raw: bytes, where: str) -> Manifest:
     digest = hashlib.sha256(text).hexdigest()
     if first + b"\n" != (_HEAD % (VERSION, digest)).encode() or not raw.endswith(_TAIL):
         raise SerializationError(f"{where}: {_what_is_wrong(first, digest)}")
-    body = load_json(text, where)
+    body = load_json(text, where, _ITEMS)
     try:
         return _Reader(body, where).manifest()
     except (KeyError, TypeError, ValueError, OverflowError) as error:

@@ -150,17 +150,26 @@ class Files:
 def follow(plan: LoadPlan, planner: LoadPlanner, about: Metadata, files: Files) -> None:
     """Read the items of a plan, in the order in which they lie in the files."""
     places = about.storage_data
+    sizes: dict[str, dict[Any, tuple]] = {}  # of the pieces of a tensor, by their offsets
     for item in sorted(plan.items, key=lambda i: _order(places[i.storage_index])):
         place, name = places[item.storage_index], item.storage_index.fqn
         if item.type is LoadItemType.BYTE_IO:
             planner.load_bytes(item, io.BytesIO(files.whole(place, name)))
             continue
-        told, at = about.state_dict_metadata[name], item.storage_index.offset
+        told = about.state_dict_metadata[name]
         assert isinstance(told, TensorStorageMetadata)
-        chunk = next(c for c in told.chunks if c.offsets == at)
+        if name not in sizes:
+            sizes[name] = {c.offsets: tuple(c.sizes) for c in told.chunks}
         target: Tensor = planner.resolve_tensor(item)
         box = (tuple(item.storage_offsets), tuple(item.lengths))
-        files.fill(target, place, name, told.properties.dtype.np, tuple(chunk.sizes), box)
+        files.fill(
+            target,
+            place,
+            name,
+            told.properties.dtype.np,
+            sizes[name][item.storage_index.offset],
+            box,
+        )
         planner.commit_tensor(item, target)
 
 

@@ -56,10 +56,20 @@ def write_shard(
         )
     shard = Shard(path, name, len(header) + at)
     opened(shard)
-    sums = [_put(shard, raw, len(header) + e.begin) for e, raw in zip(entries, raws)]
-    shard.write(build(entries, {}, crc32c=[int(s) for each in sums for s in each]), 0)
-    whole = {e.name: (e.begin, s) for e, s in zip(entries, sums)}
-    return shard, [_place(name, len(header), raws, entries, whole, *o) for o in order]
+    written = {e.name: (e, raw, _put(shard, raw, len(header) + e.begin))
+               for e, raw in zip(entries, raws)}  # fmt: skip
+    sums = [int(s) for _, _, each in written.values() for s in each]
+    shard.write(build(entries, {}, crc32c=sums), 0)
+    places = []
+    for key, first, last in order:
+        entry, raw, each = written[key]
+        begin = len(header) + entry.begin
+        if last < 0:
+            places.append(Place(name, begin, len(header) + entry.end, hex_of(each)))
+        else:
+            own = hex_of(crc32c_blocks(raw[first:last]))
+            places.append(Place(name, begin + first, begin + last, own))
+    return shard, places
 
 
 def _arranged(parts: list[Part]) -> tuple[dict[str, np.ndarray], list[tuple[str, int, int]]]:
@@ -114,24 +124,6 @@ def _put(shard: Shard, raw: np.ndarray, at: int) -> np.ndarray:
         sums.append(crc32c_blocks(window))
         shard.write(window, at + begin)
     return np.concatenate(sums)
-
-
-def _place(
-    file: str,
-    start: int,
-    raws: list[np.ndarray],
-    entries: list[Entry],
-    whole: dict[str, tuple[int, np.ndarray]],
-    key: str,
-    first: int,
-    last: int,
-) -> Place:
-    begin, sums = whole[key]
-    if last < 0:
-        end = next(e.end for e in entries if e.name == key)
-        return Place(file, start + begin, start + end, hex_of(sums))
-    raw = next(r for r, e in zip(raws, entries) if e.name == key)[first:last]
-    return Place(file, start + begin + first, start + begin + last, hex_of(crc32c_blocks(raw)))
 
 
 def hex_of(sums: np.ndarray) -> str:

@@ -2,8 +2,14 @@
 
 from .flat_param import FlatParameter
 from .fully_shard import fully_shard
-from .module import FSDPModule, UnshardHandle, register_fsdp_forward_method
-from .precision import CPUOffloadPolicy, DiskOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
+from .module import FSDPModule, UnshardHandle, register_fsdp_forward_method, share_comm_ctx
+from .precision import (
+    CPUOffloadPolicy,
+    DataParallelMeshDims,
+    DiskOffloadPolicy,
+    MixedPrecisionPolicy,
+    OffloadPolicy,
+)
 from .report import MemoryReport, UnitMemory, memory_report
 from .settings import (
     BackwardPrefetch,

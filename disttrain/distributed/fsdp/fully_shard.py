@@ -16,7 +16,7 @@ from .invariant import ShardedRun
 from .members import Choices, Member, Sharding
 from .module import SLOT, FSDPModule, Place
 from .params import is_sharded
-from .precision import DiskOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
+from .precision import DataParallelMeshDims, DiskOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
 from .unit import TAKEN, Unit
 
 _WORLD = "distributed.fsdp"
@@ -31,6 +31,7 @@ def fully_shard(
     mp_policy: MixedPrecisionPolicy | None = None,
     offload_policy: OffloadPolicy | None = None,
     ignored_params: set | None = None,
+    dp_mesh_dims: DataParallelMeshDims | None = None,
     deterministic: str | None = None,
     virtual_shards: int = DEFAULT_COUNT,
 ) -> Any:
@@ -48,7 +49,7 @@ def fully_shard(
     invariant = check_mode(deterministic)
     modules = list(module) if isinstance(module, (list, tuple)) else [module]
     _check_modules(modules)
-    sharding = sharding_of(mesh)
+    sharding = sharding_of(mesh if dp_mesh_dims is None else chosen_axes(mesh, dp_mesh_dims))
     reshard_after_forward = _after_forward(reshard_after_forward, sharding.world)
     ignored = set() if ignored_params is None else set(ignored_params)
     members = _members(modules, ignored, shard_placement_fn)
@@ -94,6 +95,25 @@ def sharding_of(mesh: Any) -> Sharding:
         f"fully_shard expects a 1D or 2D DeviceMesh but got {mesh}: one dimension of shards, or "
         "replicas x shards"
     )
+
+
+def chosen_axes(mesh: Any, dims: DataParallelMeshDims) -> DeviceMesh:
+    """The axes of ``mesh`` that ``dims`` names, several of one kind as one axis."""
+    if mesh is None:
+        raise ValueError("fully_shard: dp_mesh_dims was given without a mesh; needed is mesh=")
+    replicate, shard = dims.names()
+    if not shard:
+        raise ValueError(
+            f"fully_shard: {dims} names no axis to shard over; name one, or use replicate()"
+        )
+    axes = []
+    for names in (replicate, shard):
+        if len(names) > 1:
+            axes.append("_".join(names))
+            mesh[names]._flatten(axes[-1])
+        else:
+            axes += names
+    return mesh[axes[0]] if len(axes) == 1 else mesh[tuple(axes)]
 
 
 def _world_mesh(group: ProcessGroup) -> DeviceMesh:

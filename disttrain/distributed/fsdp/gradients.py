@@ -9,12 +9,14 @@ Knows arrays and members; when to reduce is the unit's affair.
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import numpy as np
 
 from ...comm.blocks import Blocks
 from ...comm.reduce_ops import ReduceOp, premul_sum
-from ...core import wrap
+from ...core import dtypes, wrap
+from ...core.device import CPU
 from .layout import BlockLayout, chunks_of, place, plan_block, shard_of
 from .members import Choices, Member, Sharding
 from .params import receive_gradient
@@ -79,8 +81,23 @@ class Gradients:
         blocks[:, self.layout.numel : self.layout.numel + len(self.has)] = self.has
         self.has = [False] * len(self.members)
         out = self._out()
-        work = self.blocks.reduce(out, buffer, self._op(), async_op=True)
+        if self.choices.reduce_with is None:
+            work = self.blocks.reduce(out, buffer, self._op(), async_op=True)
+        else:
+            work = self._by_program(buffer, out)
         self._flying = (buffer, out, work)
+
+    def _by_program(self, buffer: np.ndarray, out: np.ndarray) -> Any:
+        """Let the program's own reduce-scatter do it."""
+        comm, place = self.choices.reduce_with, {"dtype": dtypes.of(self.kind), "device": CPU}
+        given = comm.allocate((buffer.size,), **place)
+        result = comm.allocate((out.size,), **place)
+        given.array[...] = buffer
+        work = comm(result, given, self.sharding.group, self._op(), True)
+        if work is not None:
+            work.wait()
+        out[...] = result.array
+        return None
 
     def _op(self) -> ReduceOp:
         factor = self.choices.divide_factor

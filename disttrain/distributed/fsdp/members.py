@@ -62,11 +62,12 @@ class Choices:
     sync: bool = True
     all_reduce: bool = True
     last_backward: bool = True
-    reduce_unused: bool = True
     divide_factor: float | None = None
     force_sum: bool = False
     unshard_in_backward: bool = True
     all_reduce_hook: Any = None
     folder: str | None = None  # where files hold the shards
+    gather_with: Any = None  # the program's own all-gather and reduce-scatter
+    reduce_with: Any = None
     forward_prefetch: list[Any] = field(default_factory=list)
     backward_prefetch: list[Any] | None = None

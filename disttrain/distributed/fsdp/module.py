@@ -13,8 +13,10 @@ from ... import nn, tree
 from ...core import Tensor, dtypes
 from ...errors import ConfigError
 from ..invariant.shards import VirtualShards
+from .convert import convert
 from .precision import numpy_type
 from .root import Root, add_exits
+from .shared_weights import Turns
 from .unit import Unit
 
 SLOT = "_fsdp"
@@ -133,9 +135,10 @@ class FSDPModule(nn.Module):
         """Whether the unit drops its weights after backward."""
         self._choose(recurse, reshard_after_backward=bool(reshard_after_backward))
 
-    def set_reduce_scatter_unused_params(self, enabled: bool, *, recurse: bool = True) -> None:
+    def set_reduce_scatter_unused_params(
+        self, reduce_scatter_unused_params: bool, *, recurse: bool = True
+    ) -> None:
         """Parameters without a gradient take part in reductions as zeros here in any case."""
-        self._choose(recurse, reduce_unused=bool(enabled))
 
     def set_unshard_in_backward(self, unshard_in_backward: bool) -> None:
         """Whether backward gathers this unit's weights: not needed where no operation of its
@@ -163,6 +166,45 @@ class FSDPModule(nn.Module):
     def set_all_reduce_hook(self, hook: Callable[[Any], None], *, stream: Any = None) -> None:
         """``hook(reduced)`` for every reduced block of gradients, before it reaches ``.grad``."""
         self._choose(False, all_reduce_hook=hook)
+
+    def set_custom_all_gather(self, comm: Any) -> None:
+        """Gather this unit's weights by ``comm(output, input, group, async_op)``, in memory from
+        ``comm.allocate(size, dtype=, device=)``; they are no longer the shards themselves then."""
+        self._choose(False, gather_with=comm)
+        root, unit = self._root(), self._unit()
+        if root is not None:
+            root.renew([unit])
+        else:
+            convert(unit)
+            unit.turns = Turns(unit.shared())
+
+    def set_custom_reduce_scatter(self, comm: Any) -> None:
+        """Reduce this unit's gradients by ``comm(output, input, group, op, async_op)``."""
+        self._choose(False, reduce_with=comm)
+
+    def set_reduce_scatter_max_input_buffers(
+        self, max_input_buffers: int, *, recurse: bool = True
+    ) -> None:
+        """How many units' gradients may be under way: one is where they are large, else two."""
+        if max_input_buffers < 1:
+            raise ValueError(
+                f"set_reduce_scatter_max_input_buffers: {max_input_buffers} was given; needed is "
+                "at least 1"
+            )
+
+    def set_separate_reduce_scatter_group(
+        self, enable: bool = True, *, recurse: bool = True
+    ) -> None:
+        """One group's operations never wait for each other's data here, so it changes nothing."""
+
+    def set_allocate_memory_from_process_group_for_comm(self, enable: bool) -> None:
+        """What is communicated lies in the group's memory in any case."""
+
+    def set_symm_mem_for_comm(self, backend: str = "NCCL") -> None:
+        """What is communicated lies in memory that all ranks see in any case."""
+
+    def set_post_optim_event(self, event: Any) -> None:
+        """A step has ended when it returns here, so there is no event to wait for."""
 
     def _choose(self, recurse: bool, **values: Any) -> None:
         for module in self.modules() if recurse else (self,):
@@ -281,6 +323,12 @@ def _as(t: Any, kind: Any) -> Any:
 def _differs(t: Tensor, kind: Any) -> bool:
     have = t.meta()[1]
     return have is not kind and have != kind and have.kind in "fV"
+
+
+def share_comm_ctx(modules: list[Any]) -> None:
+    """For pipeline stages that are roots of their own. The reductions of all roots of a rank wait
+    in one queue per group here, so that there is nothing to share."""
+    _units("share_comm_ctx", modules)
 
 
 def register_fsdp_forward_method(module: nn.Module, method_name: str) -> None:

@@ -50,6 +50,31 @@ class DiskOffloadPolicy(OffloadPolicy):
     folder: str = "."
 
 
+@dataclass(frozen=True)
+class DataParallelMeshDims:
+    """Which axes of a mesh with more axes ``fully_shard`` is to use: ``shard`` and ``replicate``
+    name one each, or several to be taken as one."""
+
+    shard: str | tuple[str, ...] | None = None
+    replicate: str | tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.shard is None and self.replicate is None:
+            raise ValueError(
+                "At least one of shard or replicate must be set in DataParallelMeshDims"
+            )
+
+    def names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The axes to replicate over, and those to shard over."""
+        return _tuple(self.replicate), _tuple(self.shard)
+
+
+def _tuple(names: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    if names is None:
+        return ()
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
 def numpy_type(dtype: Any) -> np.dtype | None:
     """The numpy type of a policy's entry, None for none."""
     return None if dtype is None else dtypes.as_dtype(dtype).np

@@ -131,13 +131,17 @@ class Root:
                 w.refresh()
             self.turns.begin()
         except Converted:
-            for unit in self.units:
-                if all(isinstance(w, Weights) for w in unit.weights):
-                    convert(unit)
-            self._know_weights()
-            for unit in self.units:
-                unit.turns = self.turns
+            self.renew(self.units)
             self.turns.begin()
+
+    def renew(self, units: list[Unit]) -> None:
+        """Make the weights of ``units`` anew, as the shards and the program's choices are now."""
+        for unit in units:
+            if all(isinstance(w, Weights) for w in unit.weights):
+                convert(unit)
+        self._know_weights()
+        for unit in self.units:
+            unit.turns = self.turns
 
     def _know_weights(self) -> None:
         weights = [w for unit in self.units for w in unit.weights]

@@ -97,12 +97,15 @@ class Unit:
         name = self.modules[0]._get_name()  # until the unit has one of its own
         blocks = Blocks(self.sharding.group, name, (look,))
         plain = all(is_plain(m, kind, used) for m in members)
+        own_way = self.choices.gather_with
+        if own_way is not None:
+            plain = False
         if plain and self.sharding.group.transport.shares and self.choices.folder is None:
             return SharedWeights(members, layout, self.sharding, kind, blocks)
         shares = self.sharding.group.transport.shares and self.sharding.world > 1
-        found = WindowWeights if shares else GatheredWeights
+        found = WindowWeights if shares and own_way is None else GatheredWeights
         weights = found(members, layout, self.sharding, (kind, used), blocks)
-        weights.folder = self.choices.folder
+        weights.folder, weights.gather_with = self.choices.folder, own_way
         return weights
 
     def used_type(self, kind: np.dtype) -> np.dtype:

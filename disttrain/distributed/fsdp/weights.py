@@ -16,6 +16,8 @@ import numpy as np
 
 from ...backends.null import NullArray
 from ...comm.blocks import Blocks
+from ...core import dtypes
+from ...core.device import CPU
 from ...errors import ConfigError
 from .beside import full_array
 from .layout import BlockLayout, assemble, chunks_of, own_part, shard_of
@@ -131,6 +133,13 @@ class GatheredWeights(Weights):
 
     _landing: tuple | None = None
     folder: str | None = None  # the shards lie in a file there
+    gather_with: Any = None  # the program's own all-gather
+
+    def _by_program(self, own: np.ndarray, numel: int, async_op: bool) -> tuple:
+        comm, place = self.gather_with, {"dtype": dtypes.of(self.used), "device": CPU}
+        given, out = comm.allocate((own.size,), **place), comm.allocate((numel,), **place)
+        given.array[...] = own
+        return out.array, comm(out, given, self.sharding.group, async_op)
 
     def _allocate(self) -> None:
         if self.folder is None:
@@ -148,7 +157,11 @@ class GatheredWeights(Weights):
         if self.sharding.world == 1:
             self._landing = (own, None)
             return
-        flat = np.empty(self.layout.numel * self.sharding.world, self.used)
+        numel = self.layout.numel * self.sharding.world
+        if self.gather_with is not None:
+            self._landing = self._by_program(own, numel, async_op)
+            return
+        flat = np.empty(numel, self.used)
         self._landing = (flat, self.blocks.gather(flat, own, async_op=async_op))
 
     def finish(self) -> None:

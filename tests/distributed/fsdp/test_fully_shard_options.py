@@ -17,6 +17,7 @@ from disttrain.comm.shm import ShmTransport
 from disttrain.core.dtypes import bfloat16, float32
 from disttrain.core.random import manual_seed
 from disttrain.distributed.fsdp import (
+    DataParallelMeshDims,
     DiskOffloadPolicy,
     MixedPrecisionPolicy,
     fully_shard,
@@ -24,6 +25,7 @@ from disttrain.distributed.fsdp import (
 )
 from disttrain.distributed.tensor import Replicate, Shard, init_device_mesh
 from disttrain.errors import ConfigError, LaunchError, ShapeError
+from disttrain.ops import empty
 
 ROWS = 12
 
@@ -408,3 +410,50 @@ def test_the_memory_report_counts_shards_and_gradients() -> None:
     assert units[1] == ("0", 56, 112, 96, 0)
     assert "(root)" in text
     assert "56" in text
+
+
+class Gathers:
+    """A program's own all-gather, which counts its calls."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def allocate(self, size: tuple, *, dtype: Any, device: Any) -> core.Tensor:
+        return empty(*size, dtype=dtype, device=device)
+
+    def __call__(self, output: Any, given: Any, group: Any, async_op: bool = False) -> Any:
+        self.calls += 1
+        return dist.all_gather_into_tensor(output, given, group, async_op)
+
+
+class Reduces(Gathers):
+    """A program's own reduce-scatter."""
+
+    def __call__(  # type: ignore[override]
+        self, output: Any, given: Any, group: Any, op: Any, async_op: bool = False
+    ) -> Any:
+        self.calls += 1
+        return dist.reduce_scatter_tensor(output, given, op, group, async_op)
+
+
+def test_a_program_may_bring_its_own_collectives() -> None:
+    def body(rank: int) -> tuple[list[np.ndarray], int, int]:
+        m, gathers, reduces = shard(network().double()), Gathers(), Reduces()
+        m[2].set_custom_all_gather(gathers)
+        m[4].set_custom_reduce_scatter(reduces)
+        return values(train(m, data()[rank::2])), gathers.calls, reduces.calls
+
+    results = on_ranks(2, body)
+    assert_trained([r[0] for r in results])
+    assert [r[1:] for r in results] == [(6, 3), (6, 3)]
+
+
+def test_axes_of_a_larger_mesh_are_chosen_by_name() -> None:
+    def body(rank: int) -> list[np.ndarray]:
+        mesh = init_device_mesh("cpu", (2, 1, 2), mesh_dim_names=("a", "b", "c"))
+        dims = DataParallelMeshDims(shard="c", replicate=("a", "b"))
+        m = shard(network().double(), mesh=mesh, dp_mesh_dims=dims)
+        assert m[0].weight.placements == (Replicate(), Shard(0))
+        return values(train(m, data()[rank::4]))
+
+    assert_trained(on_ranks(4, body))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import OrderedDict
 
 import numpy as np
 import pytest
@@ -12,9 +13,15 @@ from disttrain import distributed as dist
 from disttrain import nn, optim
 from disttrain.distributed import checkpoint as dcp
 from disttrain.distributed import simulate
-from disttrain.distributed.fsdp import fully_shard
+from disttrain.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from disttrain.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from disttrain.distributed.mesh import init_device_mesh
 from disttrain.distributed.tensor import DTensor
+from disttrain.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    parallelize_module,
+)
 
 
 class Net(nn.Module):
@@ -106,3 +113,52 @@ def test_a_run_goes_on_another_way_on_other_ranks(saved, how, ranks):
                 np.testing.assert_array_equal(got[name], value, err_msg=f"{where} {name}")
 
     simulate(load, ranks)
+
+
+def fsdp1(net: nn.Module) -> nn.Module:
+    return FullyShardedDataParallel(net, use_orig_params=True)
+
+
+def tensor_parallel(net: nn.Module) -> nn.Module:
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    return parallelize_module(net, mesh, {"first": ColwiseParallel(), "second": RowwiseParallel()})
+
+
+def named(how: str, seed: int) -> tuple[dict, nn.Module, optim.Optimizer]:
+    """The state after one step, by the names of parameters."""
+    dt.manual_seed(seed)
+    net = nn.Sequential(OrderedDict(first=nn.Linear(5, 7), act=nn.Tanh(), second=nn.Linear(7, 3)))
+    wrapped = {**STRATEGIES, "fsdp1": fsdp1, "tp": tensor_parallel}[how](net.double())
+    optimizer = optim.AdamW(wrapped.parameters(), lr=0.1)
+    wrapped(dt.randn(4, 5, dtype=dt.float64)).square().sum().backward()
+    optimizer.step()
+    model, slots = get_state_dict(wrapped, optimizer)
+    return {"model": model, "optim": slots}, wrapped, optimizer
+
+
+def test_states_by_name_fit_every_strategy(tmp_path):
+    ways = ("plain", "fsdp", "fsdp1", "tp")
+
+    def save(how: str) -> dict[str, np.ndarray]:
+        dist.init_process_group()
+        state, _, _ = named(how, 1)
+        dcp.save(state, checkpoint_id=f"{tmp_path}/{how}")
+        return numbers(state)
+
+    def load(how: str) -> None:
+        dist.init_process_group()
+        state, net, optimizer = named(how, 2)
+        for where, values in saved.items():
+            dcp.load(state, checkpoint_id=f"{tmp_path}/{where}")
+            set_state_dict(
+                net, optimizer, model_state_dict=state["model"], optim_state_dict=state["optim"]
+            )
+            model, slots = get_state_dict(net, optimizer)
+            got = numbers({"model": model, "optim": slots})
+            assert got.keys() == values.keys()
+            for name, value in values.items():
+                np.testing.assert_array_equal(got[name], value, err_msg=f"{where} {name}")
+
+    saved = {how: simulate(save, 3, args=(how,)).results[0] for how in ways}
+    for how in ways:
+        simulate(load, 2, args=(how,))

@@ -14,9 +14,11 @@ from ... import context, nn
 from ...comm.group import ProcessGroup
 from ...core import dtypes
 from ...errors import ConfigError
+from ...nn.parameter import is_lazy
 from ..ddp.alike import broadcast_coalesced
 from ..mesh import DeviceMesh
 from ..state import group_or_default, new_group, split_group
+from ..tensor import DTensor
 from .flat_unit import owner_of
 from .members import Member, Sharding
 from .settings import HYBRID, ShardingStrategy
@@ -211,6 +213,12 @@ def members_of(root: nn.Module, ignored: Iterable[Any], wrapper: type) -> list[M
                     f"FullyShardedDataParallel: parameter {full!r} is shared with a unit inside, "
                     f"which has it as {_name_in(owner, p)!r}; put both modules into one unit (let "
                     "the policy leave them to their parent), or ignore it"
+                )
+            if isinstance(p, DTensor) or is_lazy(p):
+                raise ConfigError(
+                    f"FullyShardedDataParallel: parameter {full!r} is a {type(p).__name__}; needed "
+                    "are plain parameters with a shape. Use fully_shard for what lies on a mesh "
+                    "already (tensor parallelism), and run one batch through lazy modules first"
                 )
             member = known.setdefault(id(p), Member(full, [], p))
             if (module, name) not in member.places:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import tracemalloc
 import warnings
 from typing import Any
 
@@ -18,6 +19,7 @@ from disttrain.distributed.fsdp import MixedPrecision, ShardingStrategy, comm_ho
 from disttrain.distributed.fsdp.activation import CheckpointImpl, checkpoint_wrapper
 from disttrain.distributed.fsdp.wrap import ModuleWrapPolicy, always_wrap_policy
 from disttrain.distributed.mesh import init_device_mesh
+from disttrain.distributed.tensor import Shard, distribute_tensor
 from disttrain.errors import ConfigError, LaunchError
 from launcher import launch
 
@@ -415,6 +417,20 @@ def test_values_come_from_rank_0_or_later() -> None:
         assert np.isfinite(value).all()
 
 
+def test_a_model_is_built_unit_by_unit() -> None:
+    """Without memory first, a model needs its shards and a unit or two, not the whole."""
+
+    def body() -> float:
+        dist.init_process_group()
+        with core.device("meta"):
+            m = nn.Sequential(*[nn.Linear(128, 128, bias=False) for _ in range(32)])
+        tracemalloc.start()
+        FSDP(m, auto_wrap_policy=ModuleWrapPolicy({nn.Linear}))
+        return tracemalloc.get_traced_memory()[1] / (32 * 128 * 128 * 4)
+
+    assert max(launch(body, 4)) < 0.6  # a quarter, what building one unit takes, and objects
+
+
 def test_settings_that_cannot_be() -> None:
     def body() -> None:
         dist.init_process_group()
@@ -429,6 +445,14 @@ def test_settings_that_cannot_be() -> None:
         mixed = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double())
         with pytest.raises(ConfigError, match="uniform dtype"):
             FSDP(mixed)
+        with pytest.raises(ConfigError, match="plain parameters with a shape"):
+            FSDP(nn.LazyLinear(2))
+        on_mesh = nn.Linear(2, 2)
+        on_mesh.weight = nn.Parameter(
+            distribute_tensor(on_mesh.weight.detach(), init_device_mesh("cpu", (2,)), [Shard(0)])
+        )
+        with pytest.raises(ConfigError, match="Use fully_shard"):
+            FSDP(on_mesh)
         inner = FSDP(nn.Linear(2, 2))
         with pytest.raises(ConfigError, match="should not include FSDP modules"):
             FSDP(nn.Sequential(inner), ignored_modules=[inner])

@@ -10,6 +10,7 @@ Knows numpy arrays; no ranks, no transport.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -129,6 +130,31 @@ class _Scratch:
         return self.blocks[depth][:count]
 
 
+OUT = -1  # where the result goes
+
+
+@functools.cache
+def tree(n: int, own: int | None) -> tuple[tuple[int, int, int], ...]:
+    """The tree over ``n`` >= 2 neighbours as steps (left, right, result). Numbers below ``n`` are
+    the parts, from ``n`` on places for what is joined on the way, ``OUT`` the memory of the result.
+    It is written to last, or, where it is that of part ``own``, as soon as that was read."""
+    steps: list[tuple[int, int, int]] = []
+
+    def join(first: int, count: int, place: int) -> int:
+        """Join ``count`` parts; those places from ``place`` on are free. Where the value is."""
+        if count == 1:
+            return first
+        cut = left_size(count)
+        left = join(first, cut, place)
+        right = join(first + cut, count - cut, place + (left == place))
+        mine = count == n or (own is not None and first <= own < first + count)
+        steps.append((left, right, OUT if mine else place))
+        return steps[-1][2]
+
+    join(0, n, n)
+    return tuple(steps)
+
+
 def left_size(n: int) -> int:
     """How many of ``n`` >= 2 neighbours the left branch has: the largest power of two below."""
     return 1 << (n - 1).bit_length() - 1
@@ -159,27 +185,31 @@ class _Native:
         elif len(parts) == 2:
             self.ufunc(parts[0], parts[1], out=out)
         else:
-            for lo in range(0, out.size, self.block):
-                hi = lo + self.block
-                self._join([p[lo:hi] for p in parts], out[lo:hi], 0)
+            steps = tree(len(parts), next((i for i, p in enumerate(parts) if p is out), None))
+            if out.size <= self.block:
+                self._join(steps, parts, out)
+            else:
+                for lo in range(0, out.size, self.block):
+                    hi = lo + self.block
+                    self._join(steps, [p[lo:hi] for p in parts], out[lo:hi])
         if self.divisor > 1:
             if self.factor is None:
-                np.divide(out, self.divisor, out=out)
+                np.divide(out, self.divisor, out)
             else:
-                np.multiply(out, self.factor, out=out)
+                np.multiply(out, self.factor, out)
 
-    def _join(self, parts: Sequence[np.ndarray], out: np.ndarray, depth: int) -> None:
-        """Join ``parts`` into ``out``, which may be one of them, and is written to last."""
-        cut = left_size(len(parts))
-        left, right = self._value(parts[:cut], depth), self._value(parts[cut:], depth + 1)
-        self.ufunc(left, right, out=out)
-
-    def _value(self, parts: Sequence[np.ndarray], depth: int) -> np.ndarray:
-        if len(parts) == 1:
-            return parts[0]
-        value = self.scratch(depth, parts[0].size)
-        self._join(parts, value, depth)
-        return value
+    def _join(self, steps: tuple, parts: Sequence[np.ndarray], out: np.ndarray) -> None:
+        ufunc, values, n = self.ufunc, [*parts], len(parts)
+        for left, right, place in steps:
+            if place == OUT:
+                into = out
+            elif place < len(values):
+                into = values[place]
+            else:
+                into = self.scratch(place - n, out.size)
+                values.append(into)
+            a = out if left == OUT else values[left]
+            ufunc(a, out if right == OUT else values[right], out=into)
 
 
 def _copy(x: np.ndarray, factor: float, out: np.ndarray) -> None:

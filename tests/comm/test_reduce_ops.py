@@ -6,7 +6,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from disttrain.comm.reduce_ops import ReduceOp, make_reducer, premul_sum
+from disttrain.comm.reduce_ops import OUT, ReduceOp, make_reducer, premul_sum
+from disttrain.comm.reduce_ops import tree as steps_of
 from disttrain.errors import ConfigError, DTypeError
 
 F4 = np.dtype("f4")
@@ -35,6 +36,21 @@ def test_sums_are_balanced_trees_whatever_is_overwritten(dtype):
         for i in range(n):
             mine = [p.copy() for p in parts[:n]]
             assert reduce(ReduceOp.SUM, mine, mine[i]).tobytes() == want
+
+
+def test_steps_overwrite_the_result_only_when_its_part_was_read():
+    for n in range(2, 17):
+        for own in (None, *range(n)):
+            places = {i: frozenset([i]) for i in range(n)}
+            for left, right, place in steps_of(n, own):
+                if own is not None and OUT in (left, right, place):
+                    places.setdefault(OUT, places[own])
+                joined = places[left] | places[right]
+                assert len(joined) == len(places[left]) + len(places[right])
+                assert place != OUT or own is None or own in joined
+                places[place] = joined
+            assert places[OUT] == frozenset(range(n))
+            assert max(places) < n + n.bit_length()
 
 
 def test_a_rank_may_bring_the_sum_of_a_subtree():

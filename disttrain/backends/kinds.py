@@ -98,6 +98,10 @@ class ArrayKind:
         """``as_gradient`` for a Tensor, recorded."""
         return t
 
+    def shares_with(self, other: Any) -> bool:
+        """Whether this, made by a view of ``other``, has its memory."""
+        return True
+
     def add_in_place(self, g: Any) -> None:
         """Add ``g``, which lies as ``as_gradient`` made it, to this array."""
         raise NotImplementedError

@@ -246,6 +246,8 @@ def _share(
             return
         if array is given:
             out.array = given.view()
+    elif isinstance(array, ArrayKind) and not array.shares_with(given):
+        return
     st = source._st
     if st is None:
         st = source._st = Storage()

@@ -95,6 +95,9 @@ class Spread(ArrayKind):
             self.shape, self.mesh.ranks.shape, self.mesh.get_coordinate(), self.placements
         )
 
+    def shares_with(self, other: Any) -> bool:
+        return isinstance(other, Spread) and self.writes is other.writes
+
     def __repr__(self) -> str:
         return f"Spread({self.shape}, {self.dtype}, {self.placements} on {self.mesh})"
 

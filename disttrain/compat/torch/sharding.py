@@ -114,6 +114,8 @@ def mesh_modules() -> dict[str, Shim]:
         "tensor": "tensor",
         "tensor.placement_types": "tensor.placements",
         "tensor._dtensor_spec": "tensor.api",
+        "tensor._utils": "tensor._utils",
+        "tensor.experimental": "tensor.dispatch",
         "_tensor": "tensor",
         "_tensor.placement_types": "tensor.placements",
         "_tensor.api": "tensor.api",

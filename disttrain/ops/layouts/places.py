@@ -161,6 +161,20 @@ def _draw(a: Any, **params: Any) -> Layout:
     return Layout((whole,), (whole,))
 
 
+def _searchsorted(edges: Any, values: Any, sorter: Any, side: str, kind: Any) -> Layout:
+    """Rows of sequences are for themselves; so are values, beside one sequence for all."""
+    one = len(edges.shape) == 1
+    own = tuple(range(len(values.shape))) if one else (*range(len(values.shape) - 1), "v")
+    rows = (None,) if one else (*own[:-1], None)
+    return Layout((rows, own, None if sorter is None else rows), (own,))
+
+
+def _checked(a: Any, **params: Any) -> Layout:
+    """Each piece is checked where it lies."""
+    own = tuple(range(len(a.shape)))
+    return Layout((own,), (own,))
+
+
 def _view_write(base: Any, value: Any, chain: tuple) -> Layout:
     """A write to some part of a base."""
     own = (None,) * len(base.shape)
@@ -196,6 +210,10 @@ RULES = {
     "bernoulli": _draw,
     "poisson": _draw,
     "multinomial": _multinomial,
+    "searchsorted": _searchsorted,
+    "check_index": _checked,
+    "check_classes": _checked,
+    "check_probabilities": _checked,
     "view_write": _view_write,
     "boundary": _boundary,
     "adafactor_step": _whole,

@@ -25,6 +25,7 @@ from disttrain.distributed.tensor import (
     init_device_mesh,
     spec_of,
 )
+from launcher import launch
 from support.meshes import numbers, on_mesh, run_on, spread
 
 
@@ -292,3 +293,30 @@ def test_a_mesh_of_some_ranks():
         return tuple(y.shape), tuple(y.to_local().shape)
 
     assert dist.simulate(body, 3).results == [((4, 4), (2, 4)), ((4, 4), (2, 4)), ((4, 4), (0,))]
+
+
+def _on_processes():
+    dist.init_process_group()
+    mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
+    x = spread(numbers(6, 5), mesh, [Shard(0)]).requires_grad_()
+    w = spread(numbers(5, 4, seed=1), mesh, [Shard(1)]).requires_grad_()
+    y = (x @ w).relu().redistribute(placements=[Shard(1)])
+    y.sum().backward()
+    return [t.full_tensor().detach().numpy() for t in (y, x.grad, w.grad)]
+
+
+def test_real_processes_compute_the_same():
+    x, w = numbers(6, 5).requires_grad_(), numbers(5, 4, seed=1).requires_grad_()
+    y = (x @ w).relu()
+    y.sum().backward()
+    for found in launch(_on_processes, 2):
+        for got, want in zip(found, (y.detach(), x.grad, w.grad), strict=True):
+            np.testing.assert_allclose(got, want.numpy(), rtol=1e-12)
+
+
+@on_mesh(2)
+def test_search_and_checks_in_pieces(mesh):
+    edges, values = dt.tensor([1.0, 3.0, 5.0]), dt.tensor([[0.5, 3.0, 9.0], [2.0, 5.0, 1.0]])
+    got = dt.searchsorted(spread(edges, mesh, [Shard(0)]), spread(values, mesh, [Shard(1)]))
+    assert got.placements == (Shard(1),)
+    assert dt.equal(got.full_tensor(), dt.searchsorted(edges, values))

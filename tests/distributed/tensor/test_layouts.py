@@ -115,7 +115,8 @@ def test_every_primitive_in_pieces_is_the_primitive(shape):
 def test_every_primitive_has_a_rule_or_is_known_to_have_none():
     named = {p.name for p in runnable() if not p.elementwise and p.args}
     assert named - set(RULES) == {"as_strided", "unstride"}
-    assert set(RULES) <= set(REGISTRY)
+    apart = {"searchsorted", "check_index", "check_classes", "check_probabilities"}
+    assert set(RULES) - apart <= set(REGISTRY)
 
 
 def main(seed: int, times: int, names: list) -> None:

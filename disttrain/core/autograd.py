@@ -189,7 +189,7 @@ def _cotangent(where: str, i: int, t: Tensor, g: Any) -> Tensor:
             )
         if isinstance(t, Tracer):
             return Algebra.ones_like(t)
-        if t.array.__class__ is not np.ndarray:
+        if isinstance(t, Tensor) and t.array.__class__ is not np.ndarray:
             return wrap(t.array.ones())
         return wrap(np.ones(shape, kind))
     if not isinstance(g, Tensor):

@@ -216,7 +216,7 @@ complex_ = (builtins.complex, np.complexfloating)
 def _like(make: Any, input: Tensor, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
     kind = input.dtype if dtype is None else dtypes.as_dtype(dtype)
     where = input.device if device is None else device
-    array = layout_of(input)
+    array = None if isinstance(input, Tracer) else layout_of(input)
     if isinstance(array, ArrayKind) and array.places_others:
         out = wrap(array.similar(make, tuple(input.shape), kind.np, usable(where).type == "meta"))
     else:

@@ -20,9 +20,11 @@ from disttrain.distributed.fsdp import (
     OptimStateKeyType,
     ShardingStrategy,
     StateDictType,
+    traversal,
 )
 from disttrain.distributed.fsdp import FullyShardedDataParallel as FSDP
 from disttrain.distributed.fsdp.wrap import ModuleWrapPolicy
+from disttrain.distributed.fsdp.wrapper import TrainingState
 from disttrain.distributed.tensor import DTensor
 from disttrain.errors import AutogradError, ShapeError, StateDictError
 
@@ -399,5 +401,59 @@ def test_clipping_without_gradients_tells_so() -> None:
     def body() -> None:
         with pytest.warns(UserWarning, match="with no gradients -- returning the total norm"):
             assert float(wrapped(False).clip_grad_norm_(1.0)) == 0.0
+
+    ranks(2, body)
+
+
+def test_parameters_replaced_outside_and_optimizers_made_before() -> None:
+    def body() -> None:
+        module = plain()
+        optimizer = optim.SGD(module.parameters(), lr=1.0)
+        kept = list(module.parameters())
+        m = FSDP(module, use_orig_params=True)
+        assert all(a is b for a, b in zip(kept, m.parameters(), strict=True))
+        weight = m.module[1].weight
+        weight.data = core.wrap(np.full(weight.shape, 2.0))
+        bias = m.module[1].bias
+        m.module[1].bias = nn.Parameter(core.wrap(np.full(bias.shape, 3.0)))
+        before = m.state_dict()
+        assert (before["1.weight"].numpy() == 2).all()
+        assert (before["1.bias"].numpy() == 3).all()
+        backward(m)
+        optimizer.step()
+        after = m.state_dict()
+        ref = plain()
+        ref.load_state_dict(before)
+        theirs = optim.SGD(ref.parameters(), lr=1.0)
+        backward(ref)
+        theirs.step()
+        for name in NAMES[:-1]:  # the optimizer does not know the new bias
+            want = ref.state_dict()[name].numpy()
+            np.testing.assert_allclose(after[name].numpy(), want, rtol=0, atol=1e-12)
+        assert (after["1.bias"].numpy() == 3).all()
+        weight.data = core.wrap(np.zeros((9, 9)))
+        with pytest.raises(ShapeError, match="parameter shape changes"):
+            m.state_dict()
+
+    ranks(2, body)
+
+
+def test_programs_can_look_at_units() -> None:
+    def body() -> None:
+        m = wrapped(False)
+        assert len(traversal._get_fsdp_states(m)) == 2
+        handles = traversal._get_fsdp_handles(m)
+        assert [h.flat_param._fqns for h in handles] == [
+            ("1.weight", "1.bias"), ("0.weight", "0.bias", "1.weight", "1.bias"),
+        ]  # fmt: skip
+        assert handles[0].flat_param._shapes == ((3, 7), (3,))
+        assert all(h.uses_sharded_strategy and h.sharded_grad is None for h in handles)
+        assert m.training_state is TrainingState.IDLE
+        m._assert_state(TrainingState.IDLE)
+        with FSDP.summon_full_params(m), pytest.raises(ValueError, match="expected to be in"):
+            m._assert_state(TrainingState.IDLE)
+        assert FSDP.fsdp_modules(m, root_only=True) == [m]
+        intra, inter = traversal._init_intra_and_inter_node_groups(dist.group.WORLD, 2)
+        assert (intra.size, inter.size) == (2, 1)
 
     ranks(2, body)

@@ -5,6 +5,7 @@ Every operation on a file is taken as the last one: of the process, of one rank,
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -53,11 +54,13 @@ def stopped_save(where: Path, stop_at: int | None, dies=None) -> int:
 
 @pytest.mark.parametrize("before", [None, 1.0], ids=["a new folder", "over another"])
 def test_a_process_may_end_at_any_operation(tmp_path, before):
+    if before is not None:
+        save(before, tmp_path / "before")
+
     def prepare(name: str) -> Path:
-        where = tmp_path / name
         if before is not None:
-            save(before, where)
-        return where
+            shutil.copytree(tmp_path / "before", tmp_path / name)
+        return tmp_path / name
 
     operations = stopped_save(prepare("counted"), None)
     assert operations > 15
@@ -84,9 +87,11 @@ def test_one_rank_may_end_at_any_operation(tmp_path, rank):
     def dies() -> bool:
         return context.current().rank == rank
 
-    for k in range(30):
+    save(1.0, tmp_path / "before")
+    shutil.copytree(tmp_path / "before", tmp_path / "counted")
+    for k in range(stopped_save(tmp_path / "counted", None)):
         where = tmp_path / str(k)
-        save(1.0, where)
+        shutil.copytree(tmp_path / "before", where)
         stopped_save(where, k, dies)
         assert found(where) in (1.0, 2.0)
         save(3.0, where)

@@ -17,7 +17,14 @@ from ...comm.blocks import Blocks
 from ...comm.reduce_ops import ReduceOp, premul_sum
 from ...core import dtypes, wrap
 from ...core.device import CPU
-from .layout import BlockLayout, chunks_of, place, plan_block, shard_of
+from .layout import (
+    BlockLayout,
+    chunks_of,
+    place,
+    plan_block,
+    shard_span,
+    whole_chunks,
+)
 from .members import Choices, Member, Sharding
 from .params import receive_gradient
 from .pool import Pool
@@ -41,8 +48,9 @@ class Gradients:
         self.layout: BlockLayout = plan_block(shapes, sharding.world, kind.itemsize)
         self.buffer: np.ndarray | None = None
         self.has = [False] * len(members)
-        self._targets: dict[int, list[np.ndarray]] = {}
+        self._targets: dict[int, list[tuple]] = {}
         self._own: np.ndarray | None = None  # the last reduced block, used again when nobody has it
+        self._spans: list[tuple] | None = None  # where this rank's shards lie in its block
         self._flying: tuple | None = None
         self.partial: np.ndarray | None = None  # summed over shards, not yet over replicas
 
@@ -53,16 +61,22 @@ class Gradients:
         targets = self._targets.get(id(self.buffer))
         if targets is None:
             targets = self._make_targets(self.buffer)
-        place(array, targets[i], self.layout.params[i], self.has[i])
+        target, shape = targets[i]
+        if shape is None:
+            place(array, target, self.layout.params[i], self.has[i])
+        elif self.has[i]:
+            np.add(target, array.reshape(shape), out=target, casting="unsafe")
+        else:
+            target[...] = array.reshape(shape)
         self.has[i] = True
 
     def size(self) -> int:
         """Elements of all ranks' blocks."""
         return self.layout.flagged * self.sharding.world
 
-    def _make_targets(self, buffer: np.ndarray) -> list[np.ndarray]:
+    def _make_targets(self, buffer: np.ndarray) -> list[tuple]:
         size = self.layout.flagged
-        targets = [chunks_of(buffer, p, size) for p in self.layout.params]
+        targets = [(chunks_of(buffer, p, size), whole_chunks(p)) for p in self.layout.params]
         if len(self._targets) > 3:  # the pool has got other memory since
             self._targets.clear()
         self._targets[id(buffer)] = targets  # the views keep the buffer, so its id is its own
@@ -76,7 +90,7 @@ class Gradients:
         targets = self._targets.get(id(buffer)) or self._make_targets(buffer)
         for i, has in enumerate(self.has):
             if not has:
-                targets[i].fill(0)
+                targets[i][0].fill(0)
         blocks = buffer.reshape(self.sharding.world, -1)
         blocks[:, self.layout.numel : self.layout.numel + len(self.has)] = self.has
         self.has = [False] * len(self.members)
@@ -143,9 +157,11 @@ class Gradients:
     def _store(self, out: np.ndarray) -> None:
         rank, first = self.sharding.rank, self.layout.numel
         used = out[first : first + len(self.members)].tolist()
-        for layout, member, flag in zip(self.layout.params, self.members, used, strict=True):
+        if self._spans is None:
+            self._spans = [shard_span(p, rank) for p in self.layout.params]
+        for (lo, hi, shape), member, flag in zip(self._spans, self.members, used, strict=True):
             if flag:
-                shard = shard_of(out, layout, rank)
+                shard = out[lo:hi].reshape(shape)
                 kind = member.kind
                 receive_gradient(
                     member.sharded, shard if shard.dtype == kind else shard.astype(kind)

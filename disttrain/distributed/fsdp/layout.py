@@ -144,10 +144,24 @@ def chunks_of(flat: np.ndarray, layout: ShardLayout, size: int) -> np.ndarray:
     return blocks.reshape(layout.world, *layout.chunk_shape)
 
 
+def whole_chunks(layout: ShardLayout) -> tuple[int, ...] | None:
+    """The shape (world, *chunk) that the full array has as chunks, where all are whole and it is
+    no more than a view."""
+    if layout.dim or layout.chunk * layout.world != layout.shape[0]:
+        return None
+    return (layout.world, *layout.chunk_shape)
+
+
+def shard_span(layout: ShardLayout, rank: int) -> tuple[int, int, tuple[int, ...]]:
+    """Where ``rank``'s shard lies in its own block (from, to), and its shape."""
+    shape = layout.local_shape(rank)
+    return layout.offset, layout.offset + _product(shape), shape
+
+
 def shard_of(block: np.ndarray, layout: ShardLayout, rank: int) -> np.ndarray:
     """The view of ``rank``'s shard in its own block, in the shape of the shard."""
-    shape = layout.local_shape(rank)
-    return block[layout.offset : layout.offset + _product(shape)].reshape(shape)
+    lo, hi, shape = shard_span(layout, rank)
+    return block[lo:hi].reshape(shape)
 
 
 def _apart(full: np.ndarray, layout: ShardLayout) -> np.ndarray:

@@ -35,6 +35,7 @@ class SharedWeights(Weights):
         super().__init__(members, layout, sharding, (kind, kind), blocks)
         self.shared: Any = None
         self.fulls: list[np.ndarray] = []
+        self.placed = False  # whether the full weights have their memory, which they keep
 
     def _allocate(self) -> None:
         offsets, end = [], 0
@@ -43,7 +44,7 @@ class SharedWeights(Weights):
             end += -(-m.layout.numel * self.kind.itemsize // ALIGN) * ALIGN
         shared = self.blocks.share(max(end, ALIGN))
         self.shared, rank = shared, self.sharding.rank
-        self.shards, self.fulls = [], []
+        self.shards, self.fulls, self.placed = [], [], False
         for m, at in zip(self.members, offsets, strict=True):
             flat = shared.bytes[at : at + m.layout.numel * self.kind.itemsize].view(self.kind)
             full = flat.reshape(m.layout.shape)
@@ -51,10 +52,14 @@ class SharedWeights(Weights):
             self.fulls.append(read_only(full))
 
     def start(self, async_op: bool) -> None:
-        """The weights are there already."""
-        self.refresh()
+        """The weights are there already; a turn's beginning has looked at the shards."""
+        if not self.fulls:
+            self.refresh()
 
     def finish(self) -> None:
+        if self.placed:
+            return
+        self.placed = True
         for m, full in zip(self.members, self.fulls, strict=True):
             m.full.array = full_array(m, full)
 

@@ -56,8 +56,11 @@ class DistArray(Spread):
 
     def together(self, others: Any) -> list | None:
         own = self.placements
-        if not isinstance(self.local, np.ndarray) or any(p.is_partial() for p in own):
+        if not isinstance(self.local, np.ndarray):
             return None
+        for p in own:
+            if p.__class__ is Partial:
+                return None
         parts = [self.local]
         for other in others:
             if isinstance(other, Spread):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Callable
@@ -171,3 +172,48 @@ def test_a_shard_is_not_written_while_others_still_read_it(seed: int) -> None:
 
     for seen in dist.simulate(rank, 3, seed=seed).results:
         assert seen == [24.0 * i for i in range(5)]
+
+
+def test_models_that_are_gone_leave_nothing_in_shared_memory() -> None:
+    def rank() -> list[int]:
+        dist.init_process_group()
+        arena, left = dist.group.WORLD.transport.hub.arena, []
+        for _ in range(3):
+            m = mlp()
+            shard_mlp(m)
+            x, y = data()
+            train(m, x, y)
+            del m
+            for _ in range(2):  # what one rank lets go of, another one's sweep gives back
+                gc.collect()
+                dist.barrier()
+            left.append(arena.used_bytes())
+            dist.barrier()
+        dist.destroy_process_group()
+        return left
+
+    assert dist.simulate(rank, 2).results == [[0, 0, 0]] * 2
+
+
+@pytest.mark.parametrize("where", ["forward", "backward"])
+def test_an_error_on_one_rank_reaches_the_others(where: str) -> None:
+    def rank() -> None:
+        dist.init_process_group()
+        m = mlp()
+        shard_mlp(m)
+
+        def fail(*args: object) -> None:
+            raise KeyError("on one rank only")
+
+        if dist.get_rank() == 1:
+            inner = m[2]
+            hooks = {
+                "forward": inner.register_forward_hook,
+                "backward": inner.register_full_backward_pre_hook,
+            }
+            hooks[where](fail)
+        x, y = data()
+        train(m, x, y)
+
+    with pytest.raises(LaunchError, match="on one rank only"):
+        dist.simulate(rank, 2)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import platform
 import threading
 from typing import Any
 
@@ -21,7 +22,6 @@ import numpy as np
 from .. import host
 from . import cache
 from .compiler import compile_ir
-from .native import why_unavailable
 from .objfile import ObjectError, load
 
 BLOCK = 1 << 18  # bytes that one checksum stands for
@@ -215,7 +215,7 @@ def _bits(features: frozenset[str]) -> int:
 def _compiled() -> Any:
     """The function, callable without the GIL; None where it cannot be made."""
     bits = _bits(host.cpu().features)
-    if why_unavailable() or not bits:
+    if not bits or (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         return None
     text = _text(bits)
     key = hashlib.sha256(f"{text}\n{host.cpu().model}".encode()).hexdigest()

@@ -150,7 +150,11 @@ def check_strided(where: str, sizes: tuple, strides: tuple, offset: int, total: 
 
 def _strided(where: str, input: Tensor, sizes: Any, strides: Any, offset: int | None) -> dict:
     if input.array.__class__ is not np.ndarray:
-        raise ShapeError(f"{where}: a tensor without data (on the meta device) has no strides")
+        raise ShapeError(
+            f"{where}: a tensor of shape {list(input.shape)} without data (on the meta device), or "
+            "whose data lies on several ranks, has no strides to view; slice it, or take a "
+            "DTensor's full_tensor() first"
+        )
     layout = prim.layout_of(input.array)
     sizes, strides = size((sizes,), where), size((strides,), where)
     offset = layout.first if offset is None else int(offset)

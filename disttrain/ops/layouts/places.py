@@ -37,7 +37,7 @@ def _take_local(prim: Any, pieces: list, params: dict, cuts: dict) -> Any:
     if not cuts[dim].length:
         return np.zeros((*table.shape[:dim], *index.shape, *table.shape[dim + 1 :]), table.dtype)
     out = prim.compute([table, here], params)
-    mask = inside.reshape(*inside.shape, *(1,) * behind)
+    mask = inside.reshape((*inside.shape, *(1,) * behind))
     return np.where(mask, out, out.dtype.type(0))
 
 

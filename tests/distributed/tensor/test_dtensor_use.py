@@ -320,3 +320,12 @@ def test_search_and_checks_in_pieces(mesh):
     got = dt.searchsorted(spread(edges, mesh, [Shard(0)]), spread(values, mesh, [Shard(1)]))
     assert got.placements == (Shard(1),)
     assert dt.equal(got.full_tensor(), dt.searchsorted(edges, values))
+
+
+@on_mesh(2)
+def test_one_element_by_its_number(mesh):
+    whole = dt.tensor([[3, 4], [5, 6]])
+    x = spread(whole, mesh, [Shard(0)])
+    assert dt.take(x, dt.tensor(2)).full_tensor().item() == 5
+    with pytest.raises(RuntimeError, match="full_tensor"):
+        x.as_strided((2,), (1,))

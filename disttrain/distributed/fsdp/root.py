@@ -275,13 +275,15 @@ class Root:
                 self.reduce(unit)
             if unit.choices.reshard_after_backward and not unit.held:
                 unit.reshard()
-        if all(unit.choices.last_backward for unit in self.units):
+        last = all(unit.choices.last_backward for unit in self.units)
+        if last:
             self._land()
         for unit in self.late:
             unit.reshard()
         self.late.clear()
         self.walk, self.passes = None, []
-        self.turns.close(all(unit.choices.sync for unit in self.units))
+        # Who has waited for the reductions of all units knows that all ranks are through.
+        self.turns.close(last and all(unit.choices.sync for unit in self.units))
 
     def gathered_late(self, unit: Unit) -> None:
         """``unit`` was gathered for who needed it outside of its calls."""

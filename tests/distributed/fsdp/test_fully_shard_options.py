@@ -457,3 +457,24 @@ def test_axes_of_a_larger_mesh_are_chosen_by_name() -> None:
         return values(train(m, data()[rank::4]))
 
     assert_trained(on_ranks(4, body))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_writes_after_a_backward_that_did_not_wait_are_seen_by_nobody_too_early(seed: int) -> None:
+    def body(rank: int) -> list[float]:
+        m = shard(network().double())
+        seen = []
+        for i in range(4):
+            m.set_is_last_backward(i == 3)
+            m.set_requires_gradient_sync(i != 1)
+            out = m(core.wrap(data()))
+            seen.append(float(out.sum()))
+            out.sum().backward()
+            with core.no_grad():
+                for p in m.parameters():
+                    p.fill_(0.01 * (i + 1))
+        return [*seen, float(m[2].weight.grad.full_tensor().sum())]
+
+    want = on_ranks(1, body)[0]
+    for got in on_ranks(3, body, seed):
+        np.testing.assert_allclose(got, want, rtol=1e-10)

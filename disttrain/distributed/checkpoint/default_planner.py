@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...core import Size, Tensor
-from ...errors import ConfigError
+from ...errors import ConfigError, SerializationError
 from ...nn.parameter import Parameter
 from ...ops import api
 from ...serialize.packed import pack, unpack
@@ -240,8 +240,7 @@ def compare(state_dict: dict[str, Any], metadata: Metadata) -> LoadReport:
         if found is None:
             report.missing.append(name)
         elif isinstance(found, BytesStorageMetadata):
-            if held is not None:
-                report.mismatched.append(f"{name} is no tensor in the checkpoint and one here")
+            continue  # takes the place of whatever is there, a tensor, too
         elif held is None:
             report.mismatched.append(
                 f"{name} is a tensor of shape {list(found.size)} in the checkpoint and a "
@@ -276,8 +275,8 @@ def read_items(name: str, stored: Any, value: Any) -> list[ReadItem]:
 def create_default_local_load_plan(
     state_dict: dict[str, Any], metadata: Metadata, strict: bool = True
 ) -> LoadPlan:
-    """The reads that fill a flat state dict. ``ConfigError`` says all that does not fit; without
-    ``strict``, what is missing stays as it is."""
+    """The reads that fill a flat state dict. ``SerializationError`` says all that does not fit;
+    without ``strict``, what is missing stays as it is."""
     report = compare(state_dict, metadata)
     wrong = list(report.mismatched)
     if strict and report.missing:
@@ -289,7 +288,8 @@ def create_default_local_load_plan(
         )
     if wrong:
         more = [f"{len(wrong) - 12} more"] if len(wrong) > 12 else []
-        raise ConfigError("load: the checkpoint does not fit: " + "; ".join(wrong[:12] + more))
+        said = "; ".join(wrong[:12] + more)
+        raise SerializationError(f"load: the checkpoint does not fit: {said}")
     stored = metadata.state_dict_metadata
     items = [
         item

@@ -101,12 +101,12 @@ def replicated(sharding: Sharding) -> Sharding:
 
 def _alone() -> ProcessGroup:
     """A group of this rank only."""
-    made: dict[int, ProcessGroup] = context.current().slot(_ALONE, dict)
+    made: dict[str, ProcessGroup] = context.current().slot(_ALONE, dict)
     world = group_or_default()
-    if id(world) not in made:
-        made.clear()
-        made[id(world)] = new_group([world.ranks[world.rank]], use_local_synchronization=True)
-    return made[id(world)]
+    if made.get("world") is not world:
+        alone = new_group([world.ranks[world.rank]], use_local_synchronization=True)
+        made.update(world=world, alone=alone)
+    return made["alone"]
 
 
 # -- what belongs to it --------------------------------------------------------------------------

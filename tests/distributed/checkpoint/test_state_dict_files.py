@@ -28,7 +28,7 @@ from disttrain.distributed.tensor.parallel import (
 )
 
 FULL = StateDictOptions(full_state_dict=True)
-KINDS = ["ddp", "flat", "orig", "hybrid", "fully_shard", "tensor"]
+KINDS = ["ddp", "flat", "orig", "hybrid", "fully_shard", "whole", "tensor"]
 
 
 def build(kind: str, seed: int) -> nn.Module:
@@ -46,7 +46,9 @@ def build(kind: str, seed: int) -> nn.Module:
     if kind == "hybrid":
         mesh = init_device_mesh("cpu", (2, dist.get_world_size() // 2))
         return FSDP(m, sharding_strategy=ShardingStrategy.HYBRID_SHARD, device_mesh=mesh)
-    return FSDP(m, auto_wrap_policy=policy, use_orig_params=kind == "orig")
+    strategy = ShardingStrategy.NO_SHARD if kind == "whole" else ShardingStrategy.FULL_SHARD
+    return FSDP(m, auto_wrap_policy=policy, use_orig_params=kind == "orig",
+                sharding_strategy=strategy)  # fmt: skip
 
 
 def ranks(n: int, body: Any) -> list:
@@ -69,7 +71,7 @@ def made(kind: str, seed: int) -> tuple[nn.Module, Any]:
 
 
 @pytest.mark.parametrize(
-    ("source", "target"), [(k, KINDS[(i + d) % 6]) for i, k in enumerate(KINDS) for d in (1, 3)]
+    ("source", "target"), [(k, KINDS[(i + d) % 7]) for i, k in enumerate(KINDS) for d in (1, 3)]
 )
 def test_from_four_ranks_to_two(source: str, target: str, tmp_path: Path) -> None:
     def save() -> Any:

@@ -195,7 +195,7 @@ def same_type(where: str, *tensors: Tensor | None) -> None:
     if len(kinds) > 1:
         given = " and ".join(repr(t.dtype) for t in tensors if t is not None)
         raise DTypeError(
-            f"{where}: expected all tensors to have the same dtype, but {given} were given; "
+            f"{where}: all tensors must have the same dtype, but {given} were given; "
             "convert them to one type first, for example with .to(other.dtype)"
         )
 

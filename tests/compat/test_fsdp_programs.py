@@ -20,6 +20,8 @@ PROGRAMS = Path(__file__).parent / "programs"
         ("fsdp2_transformer", [], {"resumed alike": 2}),
         ("fsdp2_transformer", ["--mixed-precision", "--explicit-prefetching"],
          {"resumed alike": 2}),
+        ("dcp_resume", [], {"resumed alike: True": 4, "refused: True": 2,
+                            "whole: torch.Size([33, 16])": 1}),
         ("fsdp1_mnist", [], {"FULL_SHARD saved and loaded alike": 1, "64/64 (100.00%)": 2}),
         ("fsdp1_mnist", ["--strategy", "SHARD_GRAD_OP", "--offload"],
          {"SHARD_GRAD_OP saved and loaded alike": 1, "64/64 (100.00%)": 2}),

@@ -13,6 +13,7 @@ from typing import Any
 
 from ..distributed.checkpoint import format_utils, tools
 from ..distributed.checkpoint.filesystem import read_manifest
+from ..distributed.checkpoint.flat import paths_of
 from ..distributed.checkpoint.metadata import MetadataIndex, TensorStorageMetadata
 from ..errors import ConfigError
 from . import prove
@@ -85,7 +86,8 @@ def _show(options: argparse.Namespace) -> int:
           f"{_bytes(sum(about.files.values()))}; save {about.save}")  # fmt: skip
     elements = 0
     kinds = about.metadata.state_dict_metadata
-    for name in dict.fromkeys([*(about.metadata.planner_data or ()), *kinds]):  # as it was given
+    given = [n for n in paths_of(about.metadata) if n in kinds]  # in the order of the state dict
+    for name in dict.fromkeys([*given, *kinds]):
         told = kinds[name]
         if not isinstance(told, TensorStorageMetadata):
             print(f"  {name}  (no tensor)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import os
@@ -16,6 +17,7 @@ from disttrain import distributed as dist
 from disttrain.core import Size
 from disttrain.distributed import checkpoint as dcp
 from disttrain.distributed import simulate
+from disttrain.distributed.checkpoint import tools
 from disttrain.distributed.checkpoint.metadata import ChunkStorageMetadata, TensorProperties
 from disttrain.distributed.checkpoint.staging import DefaultStager
 from disttrain.distributed.mesh import init_device_mesh
@@ -288,6 +290,31 @@ def test_a_program_brings_its_own_planner_and_writer(tmp_path):
     about = dcp.FileSystemReader(tmp_path).read_metadata().state_dict_metadata
     assert about["foo_a"].size == (2,) and isinstance(about["foo_n"], dcp.BytesStorageMetadata)
     assert about["foo_a"].properties == TensorProperties(dt.float32)
+
+
+def test_planners_may_keep_data_of_their_own(tmp_path):
+    class Extra(dcp.DefaultSavePlanner):
+        def create_local_plan(self):
+            return dataclasses.replace(super().create_local_plan(), planner_data="of a rank")
+
+        def create_global_plan(self, all_plans):
+            plans, metadata = super().create_global_plan(all_plans)
+            told = [p.planner_data for p in plans]
+            return plans, dataclasses.replace(metadata, planner_data=told)
+
+    def body() -> None:
+        dist.init_process_group()
+        planner = Extra(flatten_state_dict=False)
+        dcp.save({"a": dt.ones(2), "d": {"x": 1}}, checkpoint_id=tmp_path, planner=planner)
+        target = {"a": dt.zeros(2), "d": {}}
+        plain = dcp.DefaultLoadPlanner(flatten_state_dict=False)
+        dcp.load(target, checkpoint_id=tmp_path, planner=plain)
+        assert target["a"].tolist() == [1, 1] and target["d"] == {"x": 1}
+
+    simulate(body, 2)
+    about = dcp.FileSystemReader(tmp_path).read_metadata()
+    assert about.planner_data == ["of a rank"] * 2
+    assert tools.values(str(tmp_path))["d"] == {"x": 1}
 
 
 def test_a_second_save_replaces_the_first_and_leaves_no_file(tmp_path):

@@ -19,7 +19,7 @@ from ...nn.parameter import Parameter
 from ...ops import api
 from ...serialize.packed import pack, unpack
 from .boxes import fault, meetings
-from .flat import Path, flatten_state_dict, set_element
+from .flat import Path, flatten_state_dict, paths_of, set_element
 from .metadata import (
     STATE_DICT_TYPE,
     BytesStorageMetadata,
@@ -180,13 +180,17 @@ class DefaultSavePlanner(SavePlanner):
 
     def create_local_plan(self) -> SavePlan:
         plan = create_default_local_save_plan(self.state_dict, self.is_coordinator)
-        self.plan = dataclasses.replace(plan, planner_data=self.mappings)
-        return self.plan
+        if self.flatten_state_dict:
+            plan = dataclasses.replace(plan, planner_data=self.mappings)
+        self.plan = plan
+        return plan
 
     def create_global_plan(self, all_plans: list[SavePlan]) -> tuple[list[SavePlan], Metadata]:
         check_agreement(all_plans)
         shared = share_out(all_plans, self.dedup_save_to_lowest_rank)
         plans, metadata = create_default_global_save_plan(shared)
+        if not self.flatten_state_dict:
+            return plans, metadata
         paths: dict[str, Path] = {}
         for plan in reversed(all_plans):  # the lowest rank's word counts
             paths |= plan.planner_data or {}
@@ -308,7 +312,7 @@ def _fill_empty(state_dict: STATE_DICT_TYPE, metadata: Metadata | None) -> None:
     """Make room where a dict is empty and the checkpoint has values under its name: the state of an
     optimizer that has not stepped yet. Whether they are to be sharded is not known here, so beside
     sharded tensors it is only told."""
-    stored = (metadata.planner_data if metadata is not None else None) or {}
+    stored = {} if metadata is None else paths_of(metadata)
     flat, paths = flatten_state_dict(state_dict, empty=True)
     spots = [paths[name] for name, value in flat.items() if isinstance(value, dict)]
     held = (pieces_of(value) for value in flat.values())
@@ -429,7 +433,7 @@ class EmptyStateDictLoadPlanner(DefaultLoadPlanner):
         assert metadata is not None
         if state_dict:
             raise ConfigError("load: this planner fills an empty state dict; give it {}")
-        paths = metadata.planner_data or {}
+        paths = paths_of(metadata)
         for name, found in metadata.state_dict_metadata.items():
             if self._wanted(name):
                 value = None

@@ -12,6 +12,7 @@ from typing import Any
 
 from ...core import Tensor
 from ...errors import ConfigError
+from .metadata import Metadata
 from .pieces import is_tensor
 
 Path = tuple[Any, ...]
@@ -57,6 +58,12 @@ def _has_parts(value: list) -> bool:
         isinstance(v, (Tensor, Mapping)) or is_tensor(v) or (isinstance(v, list) and _has_parts(v))
         for v in value
     )
+
+
+def paths_of(metadata: Metadata) -> dict[str, Path]:
+    """The path of every flat name, where the planner that saved has kept them."""
+    data = metadata.planner_data
+    return data if isinstance(data, dict) else {}
 
 
 def set_element(root: Any, path: Path, value: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from ...core import Tensor
 from ...ops import api
 from .default_planner import DefaultLoadPlanner
-from .flat import set_element
+from .flat import paths_of, set_element
 from .metadata import STATE_DICT_TYPE, Metadata, TensorStorageMetadata
 from .planner import LoadPlanner
 from .state_dict_loader import load
@@ -32,7 +32,7 @@ def room_for(about: Metadata, key: str, params: dict[Any, Any]) -> dict[str, Any
     path may name."""
     state: dict[str, Any] = {}
     for name, told in about.state_dict_metadata.items():
-        path = (about.planner_data or {}).get(name, (name,))
+        path = paths_of(about).get(name, (name,))
         if path[0] != key:
             continue
         room = None

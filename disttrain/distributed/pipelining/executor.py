@@ -60,11 +60,12 @@ class Batch:
 class Run:
     """One step."""
 
+    batch: Batch
+
     def __init__(
-        self, plan: Plan, group: ProcessGroup, stages: Sequence[PipelineStage], lines: Lines,
-        batch: Batch,
-    ) -> None:  # fmt: skip
-        self.plan, self.group, self.lines, self.batch = plan, group, lines, batch
+        self, plan: Plan, group: ProcessGroup, stages: Sequence[PipelineStage], lines: Lines
+    ) -> None:
+        self.plan, self.group, self.lines = plan, group, lines
         self.stages = {s.stage_index: s for s in stages}
         self.results: dict[tuple[int, bool, int], Any] = {}  # between stages of this rank
         self.outputs: dict[int, Any] = {}
@@ -74,23 +75,32 @@ class Run:
         self.left = Counter(a.stage for a in plan.orders[group.rank]
                             if a.kind in (Kind.B, Kind.W))  # fmt: skip
         self.error: Exception | None = None
+        self.talks = False  # in a message of the pipeline's own
 
-    def run(self) -> None:
-        """Run it. Raises the error of this rank's stage, or ``PeerFailed`` for another's."""
+    def run(self, prepare: Callable[[], Batch], finish: Callable[[Run], Any]) -> Any:
+        """``prepare`` the batch, run it, and give what ``finish`` makes of the run. Raises the
+        error of this rank's part, or ``PeerFailed`` for another's."""
         order = self.plan.orders[self.group.rank]
-        for i, action in enumerate(order):
-            try:
-                self._do(action)
-            except CommError:
+        left, result = order, None
+        what: Action | str = "the batch"
+        try:
+            self.batch = prepare()
+            for i, what in enumerate(order):
+                left = order[i:]
+                self._do(what)
+            left, what = (), "the results"
+            result = finish(self)
+        except Lost:
+            self._break_off(left)
+        except Exception as error:
+            if self.talks and isinstance(error, CommError):
                 raise
-            except Exception as error:
-                if not isinstance(error, Lost):
-                    self._blame(error, action)
-                self._break_off(order[i:])
-                break
+            self._blame(error, what)
+            self._break_off(left)
         for work in self.works:
             work.wait()
         self._tell()
+        return result
 
     # --- what can be done -----------------------------------------------------------------------
 
@@ -108,10 +118,10 @@ class Run:
             self.left[a.stage] -= 1
             self.stages[a.stage].backward_weight(a.micro, not self.left[a.stage])
         elif a.kind in (Kind.SEND_F, Kind.SEND_B):
-            self.works += self._sender(a).send(self.results.pop(self._sent(a)))
+            self._send(a)
         else:
             self.started.append(self._receiver(a))
-            self.started[-1].start()
+            self._talk(self.started[-1].start)
 
     def _forward(self, a: Action) -> None:
         stage, batch = self.stages[a.stage], self.batch
@@ -150,9 +160,23 @@ class Run:
         kind = Kind.RECV_B if backward else Kind.RECV_F
         receiver = self._receiver(Action(a.stage, kind, a.micro))
         self.started.remove(receiver)
-        return receiver.take()
+        return self._talk(receiver.take)
 
     # --- messages -------------------------------------------------------------------------------
+
+    def _talk(self, message: Callable[..., Any], *args: Any) -> Any:
+        """What ``message`` gives. If it fails, so has the pipeline's group; an error of other
+        groups, inside a stage, is one of that stage."""
+        self.talks = True
+        found = message(*args)
+        self.talks = False
+        return found
+
+    def _send(self, a: Action) -> None:
+        value = self.results.pop(self._sent(a))
+        # A work holds what it sends.
+        self.works = [w for w in self.works if not w.is_completed() or w.exception()]
+        self.works += self._talk(self._sender(a).send, value)
 
     def _sent(self, a: Action) -> tuple[int, bool, int]:
         return (a.stage, a.kind is Kind.SEND_B, a.micro)
@@ -182,12 +206,12 @@ class Run:
             with suppress(Lost):
                 receiver.take()
 
-    def _blame(self, error: Exception, a: Action) -> None:
+    def _blame(self, error: Exception, what: Action | str) -> None:
         self.error = error
-        error.add_note(
-            f"pipeline: {_WORDS.get(a.kind, a.kind.value)} of micro-batch {a.micro} on stage "
-            f"{a.stage} (rank {self.group.ranks[self.group.rank]})"
-        )
+        if isinstance(what, Action):
+            kind = _WORDS.get(what.kind, what.kind.value)
+            what = f"{kind} of micro-batch {what.micro} on stage {what.stage}"
+        error.add_note(f"pipeline: {what} (rank {self.group.ranks[self.group.rank]})")
 
     def _tell(self) -> None:
         """All ranks learn whether a stage failed, and what it says."""

@@ -51,6 +51,7 @@ class _PipelineSchedule:
         self._output_merge_spec, self.scale_grads = output_merge_spec, scale_grads
         self._lines, self._agreed = Lines(self._group), False
         self._plan: Plan | None = None
+        self._plan_forward: Plan | None = None  # made when first needed
         made = self._make_plan(self._group.size, self._num_stages, n_microbatches)
         if made is not None:
             self.use_plan(made)
@@ -78,7 +79,7 @@ class _PipelineSchedule:
                 f"needs stages {planned} there"
             )
         run_on_paper(plan)
-        self._plan, self._agreed = plan, False
+        self._plan, self._plan_forward, self._agreed = plan, None, False
 
     @property
     def plan(self) -> Plan:
@@ -124,11 +125,6 @@ class _PipelineSchedule:
         stage goes up on all ranks.
         """
         train = self._loss_fn is not None
-        if train and not context.thread.grad_enabled:
-            raise AutogradError(
-                "step() requires gradients to be enabled for backward computation; it should not "
-                "be used under no_grad(). Please call eval() instead"
-            )
         return self._run(train, args, kwargs, target, losses, return_outputs, loss_kwargs)
 
     def eval(
@@ -141,29 +137,48 @@ class _PipelineSchedule:
         self, train: bool, args: tuple, kwargs: dict, target: Any, losses: list | None,
         return_outputs: bool, loss_kwargs: dict[str, Any] | None,
     ) -> Any:  # fmt: skip
-        if losses is not None and not isinstance(losses, list):
-            raise TypeError(f"losses must be a list but got a {type(losses)}")
         self._agree()
         for stage in self._stages:
-            stage.clear_runtime_states()
+            stage.begin()
+        if not train and self._plan_forward is None:
+            self._plan_forward = self.plan.forward_only()
+        plan = self.plan if train else self._plan_forward
+        assert plan is not None
+
+        def prepare() -> Batch:
+            if losses is not None and not isinstance(losses, list):
+                raise TypeError(f"losses must be a list but got a {type(losses)}")
+            if train and not context.thread.grad_enabled:
+                raise AutogradError(
+                    "step() requires gradients to be enabled for backward computation; it should "
+                    "not be used under no_grad(). Please call eval() instead"
+                )
+            return self._batch(train, args, kwargs, target, return_outputs, loss_kwargs or {})
+
+        def finish(run: Run) -> Any:
+            if losses is not None and self._stages[-1].is_last:
+                losses[:] = [run.losses[m] for m in sorted(run.losses)]
+            if not run.outputs:
+                return None
+            outputs = [run.outputs[m] for m in range(self._n_microbatches)]
+            return merge_chunks(outputs, self._output_merge_spec)
+
+        return Run(plan, self._group, self._stages, self._lines).run(prepare, finish)
+
+    def _batch(
+        self, train: bool, args: tuple, kwargs: dict, target: Any, keep_outputs: bool,
+        loss_kwargs: dict[str, Any],
+    ) -> Batch:  # fmt: skip
+        """The micro-batches of a step."""
         n = self._n_microbatches
         args_by_micro, kwargs_by_micro = split_args_kwargs_into_chunks(
             args, kwargs, n, self._args_chunk_spec if args else None,
             self._kwargs_chunk_spec if kwargs else None,
         )  # fmt: skip
-        batch = Batch(
-            args_by_micro, kwargs_by_micro, None if target is None else split_target(target, n),
-            self._loss_fn, loss_kwargs or {}, 1.0 / n if self.scale_grads else 1.0, train,
-            return_outputs,
-        )  # fmt: skip
-        plan = self.plan if train else self.plan.forward_only()
-        run = Run(plan, self._group, self._stages, self._lines, batch)
-        run.run()
-        if losses is not None and self._stages[-1].is_last:
-            losses[:] = [run.losses[m] for m in sorted(run.losses)]
-        if not run.outputs:
-            return None
-        return merge_chunks([run.outputs[m] for m in range(n)], self._output_merge_spec)
+        targets = None if target is None else split_target(target, n)
+        scale = 1.0 / n if self.scale_grads else 1.0
+        return Batch(args_by_micro, kwargs_by_micro, targets, self._loss_fn, loss_kwargs, scale,
+                     train, keep_outputs)  # fmt: skip
 
     def _agree(self) -> None:
         """Before the first step: all ranks follow the same plan, or the same error goes up."""

@@ -92,6 +92,11 @@ class PipelineStage:
     def is_last(self) -> bool:
         return self.stage_index == self.num_stages - 1
 
+    def begin(self) -> None:
+        """A step begins."""
+        self.clear_runtime_states()
+        self.sync.begin()
+
     def clear_runtime_states(self) -> None:
         """Forget all micro-batches."""
         self._flights.clear()

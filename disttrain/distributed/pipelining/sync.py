@@ -18,13 +18,19 @@ class GradSync:
 
     def __init__(self, module: Any) -> None:
         self.module = module
+        self.begin()
+
+    def begin(self) -> None:
+        """A step begins: look for replicas and shards again. (Not for every micro-batch.)"""
+        self.replicas = self._found("prepare_backward")
+        self.sharded = self._found("reduce_gradients")
 
     def _found(self, name: str) -> list[Any]:
         """Modules with the method ``name``; of nested ones the outermost."""
         found: list[Any] = []
         inside: set[int] = set()
         for m in self.module.modules() if isinstance(self.module, nn.Module) else ():
-            if id(m) not in inside and callable(getattr(m, name, None)):
+            if id(m) not in inside and callable(getattr(type(m), name, None)):
                 found.append(m)
                 inside.update(id(c) for c in m.modules())
         return found
@@ -33,25 +39,24 @@ class GradSync:
     def forward(self) -> Iterator[None]:
         """Around every forward: of its backward it is not known yet whether it is the last."""
         with ExitStack() as stack:
-            for m in self._found("prepare_backward"):
+            for m in self.replicas:
                 stack.enter_context(m.no_sync())
             yield
 
     @contextmanager
     def backward(self, last: bool, parts: bool = False) -> Iterator[None]:
         """Around every backward; ``last``: of the step; ``parts``: it is one of two parts."""
-        sharded = self._found("reduce_gradients")
-        for m in sharded:
+        for m in self.sharded:
             _set_all(m, last and not parts)
         with ExitStack() as stack:
-            for m in self._found("prepare_backward"):
+            for m in self.replicas:
                 if last:
                     m.prepare_backward()
                 else:
                     stack.enter_context(m.no_sync())
             yield
         if last and parts:
-            for m in sharded:
+            for m in self.sharded:
                 m.reduce_gradients()
                 _set_all(m, True)
 

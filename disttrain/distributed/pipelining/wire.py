@@ -7,6 +7,7 @@ change, and nobody needs to know them beforehand. Knows groups and trees, no sta
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ _TAGS_AT = 1 << 31  # above the tags of programs
 _MICROS, _STAGES = 1 << 16, 1 << 13
 _AS_BEFORE, _NOTHING = 0, -1
 _AGREEING = _TAGS_AT + 2 * _STAGES * _MICROS  # behind those of the stages
+_KEPT = (type(None), bool, int, float, str, bytes)  # values that nobody can change
 
 
 class Lost(Exception):
@@ -44,20 +46,24 @@ class Sender:
     def __init__(self, group: ProcessGroup, peer: int, tag: int) -> None:
         self.group, self.peer, self.tag = group, peer, tag
         self.form: Any = None
+        self.raw: bytes | None = None  # of a form with values in it
 
     def send(self, value: Any) -> list:
         """Start to send; the works to wait for."""
         tensors: list[Tensor] = []
+        plain: list = []
         form = [
-            _form(value, tensors),
+            _form(value, tensors, plain),
             [[list(t.shape), t.dtype.name, t.requires_grad] for t in tensors],
         ]
-        if form == self.form:
+        # Values are compared as bytes: 1 == True, and a set that has changed equals itself.
+        raw = objects.encode(form).tobytes() if plain else None
+        if form == self.form and raw == self.raw:
             works = [self._put(np.array([_AS_BEFORE], np.int64))]
         else:
             told = objects.encode(form)
             works = [self._put(np.array([told.size], np.int64)), self._put(told)]
-            self.form = form
+            self.form, self.raw = form, raw
         return works + [self._put(t.detach().array) for t in tensors]
 
     def send_nothing(self) -> list:
@@ -157,8 +163,9 @@ def _hear(group: ProcessGroup, rank: int) -> Any:
     return objects.decode(data)
 
 
-def _form(value: Any, tensors: list[Tensor]) -> Any:
-    """``value`` as plain data, with numbers in place of its tensors, which go to ``tensors``."""
+def _form(value: Any, tensors: list[Tensor], plain: list) -> Any:
+    """``value`` as plain data, with numbers in place of its tensors, which go to ``tensors``;
+    ``plain`` gets its other values."""
     if isinstance(value, Tensor):
         if isinstance(value.array, ArrayKind):
             raise ConfigError(
@@ -169,9 +176,11 @@ def _form(value: Any, tensors: list[Tensor]) -> Any:
         tensors.append(value)
         return len(tensors) - 1
     if isinstance(value, dict):
-        return {"dict": [[k, _form(v, tensors)] for k, v in value.items()]}
+        return {"dict": [[k, _form(v, tensors, plain)] for k, v in value.items()]}
     if isinstance(value, (list, tuple)):
-        return {type(value).__name__: [_form(v, tensors) for v in value]}
+        return {type(value).__name__: [_form(v, tensors, plain) for v in value]}
+    if value is not None:
+        plain.append(value)
     return {"plain": value}
 
 
@@ -179,8 +188,8 @@ def _value(form: Any, tensors: list[Tensor]) -> Any:
     if isinstance(form, int):
         return tensors[form]
     ((kind, parts),) = form.items()
-    if kind == "plain":
-        return parts
+    if kind == "plain":  # the form is kept: what may change is the program's own
+        return parts if isinstance(parts, _KEPT) else copy.deepcopy(parts)
     if kind == "dict":
         return {k: _value(v, tensors) for k, v in parts}
     made = [_value(v, tensors) for v in parts]

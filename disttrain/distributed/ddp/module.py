@@ -29,7 +29,6 @@ from .mixed import LowPrecision, MixedPrecision, cast_buffers, is_floating, nump
 from .parts import part_of
 from .reducer import Hook, Reducer, Settings
 from .row_sums import candidates
-from .stats import now
 from .stores import SYNCING
 
 
@@ -314,7 +313,7 @@ class DistributedDataParallel(Aside, nn.Module, Joinable):
                 reducer.rebuild()
             if self.broadcast_buffers and self.require_forward_param_sync:
                 self._sync_buffers(0)
-        reducer.stats.forward_at = now()
+        reducer.stats.forward_at = reducer.stats.now()
         if reducer.low is None:
             outputs = self.module(*inputs, **kwargs)
         else:

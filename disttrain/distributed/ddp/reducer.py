@@ -33,7 +33,7 @@ from .parts import Part, taking_parts
 from .row_sums import RowSums
 from .rows import JOINED, MISSING, WEIGHTED, Row
 from .scaling import Scaled
-from .stats import Stats, now
+from .stats import Stats
 from .stores import ARMED, IDLE, SYNCING, VOID, make_place, make_store
 
 Hook = Callable[[Any, GradBucket], Any]
@@ -216,7 +216,7 @@ class Reducer(Scaled):
         if self.phase == IDLE:
             self._reset()
         on_finish(self.finish)
-        self.stats.backward_at = now()
+        self.stats.backward_at = self.stats.now()
         self.phase = VOID if self.weight is not None and not self.weight[0] else SYNCING
         if self.expected is not None:
             self._fill_unused([i for i, n in enumerate(self.expected) if not n])
@@ -276,7 +276,7 @@ class Reducer(Scaled):
         flats, group = self.house.flats, self.group
         last = len(flats) - 1
         if not self.next:
-            self.stats.launch_at = now()
+            self.stats.launch_at = self.stats.now()
         while self.next <= last and not self.left[self.next]:
             b = self.next
             self.next = b + 1
@@ -332,7 +332,7 @@ class Reducer(Scaled):
         """The walk is over: reduce what has not come, wait for all, see what the others say."""
         if self.next < len(self.buckets):
             self._complete()
-        self.stats.wait_at = now()
+        self.stats.wait_at = self.stats.now()
         self._wait()
         futures, self.futures = self.futures, []
         for future in futures:

@@ -2,15 +2,15 @@
 
 Times are taken at the beginning of forward, at the first gradient, at the first bucket, and before
 and after the waiting at the end. How long a rank waited travels behind its next gradients: the one
-that never waits is the one that the others wait for. Knows numbers only.
+that never waits is the one that the others wait for. Knows numbers and the rank's clock.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
-now = time.perf_counter
+from ... import context
+
 _NEW = 0.1  # the share of the newest step in an average
 
 
@@ -18,6 +18,7 @@ class Stats:
     """The times of the last synchronised step, and their running averages, in seconds."""
 
     def __init__(self, size: int) -> None:
+        self.now = context.current().waiter.now
         self.forward_at = self.backward_at = self.launch_at = self.wait_at = 0.0
         self.last = (0.0, 0.0, 0.0, 0.0)  # forward, backward, communication, waiting
         self.means: tuple[float, ...] = ()
@@ -25,7 +26,7 @@ class Stats:
 
     def end(self) -> None:
         """A synchronised backward has ended."""
-        end = now()
+        end = self.now()
         first = min(self.launch_at or self.wait_at, self.wait_at)
         self.last = (
             self.backward_at - self.forward_at, end - self.backward_at, end - first,

@@ -9,7 +9,7 @@ from warnings import warn
 from .... import nn
 from ....errors import ConfigError
 from ...mesh import DeviceMesh, current_mesh
-from .style import ColwiseParallel, ParallelStyle
+from .style import ColwiseParallel, ParallelStyle, spread_as
 
 _HEADS = ("n_heads", "num_heads", "n_head", "num_attention_heads", "heads")
 
@@ -60,7 +60,21 @@ def parallelize_module(
             )
         for _, sub in found:
             parallelize_module(sub, mesh, style, src_data_rank=src_data_rank)
+    _check_shared(module)
     return module
+
+
+def _check_shared(module: nn.Module) -> None:
+    """Say so where a module keeps a plain parameter that one sharing it has spread."""
+    for name, param in module.named_parameters():
+        spread = spread_as(param)
+        if spread is not None:
+            warn(
+                f"parallelize_module: {name} was shared with a module of the plan, whose parameter "
+                f"is a DTensor now, {spread.placements}; {name} is not, and trains apart from it: "
+                "name both modules in the plan",
+                stacklevel=3,
+            )
 
 
 def matches(module: nn.Module, path: str) -> list[tuple[nn.Module, nn.Module]]:

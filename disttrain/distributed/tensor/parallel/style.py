@@ -8,6 +8,8 @@ sequences Korthikanti et al. (arXiv:2205.05198).
 
 from __future__ import annotations
 
+import warnings
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,6 +21,7 @@ from ...mesh import DeviceMesh
 from ..api import DTensor, distribute_tensor
 from ..placements import Placement, Replicate, Shard, normalized
 
+_SPREAD_AS = "_spread_as"  # on a plain parameter: a weak reference to the DTensor in its place
 Layouts = Placement | Sequence[Placement | None] | None
 
 
@@ -47,10 +50,14 @@ class ParallelStyle(ABC):
                 f"already, {param.device_mesh}; spread it for tensor parallelism first, and call "
                 "fully_shard after that"
             )
-        made = distribute_tensor(
-            param.detach(), mesh, [placement], src_data_rank=self.src_data_rank
-        )
-        module.register_parameter(name, nn.Parameter(made, param.requires_grad))
+        made: Any = _shared(param, mesh, placement)
+        if made is None:
+            spread = distribute_tensor(
+                param.detach(), mesh, [placement], src_data_rank=self.src_data_rank
+            )
+            made = nn.Parameter(spread, param.requires_grad)
+            setattr(param, _SPREAD_AS, weakref.ref(made))
+        module.register_parameter(name, made)
 
     def _replicate_rest(self, module: nn.Module, mesh: DeviceMesh) -> None:
         for name, param in list(module._parameters.items()):
@@ -66,6 +73,31 @@ class ParallelStyle(ABC):
     def __repr__(self) -> str:
         shown = {k: v for k, v in vars(self).items() if k != "src_data_rank"}
         return f"{type(self).__name__}({', '.join(f'{k}={v}' for k, v in shown.items())})"
+
+
+def spread_as(param: Tensor) -> DTensor | None:
+    """What a style has made of ``param`` in one of the modules that share it."""
+    known = getattr(param, _SPREAD_AS, None)
+    return None if known is None else known()
+
+
+def _shared(param: Tensor, mesh: DeviceMesh, placement: Placement) -> DTensor | None:
+    """What ``param`` is already in another module that shares it: modules go on to share it, if
+    they need it to lie in the same way."""
+    known = spread_as(param)
+    if known is None:
+        return None
+    wanted = normalized([placement], param.ndim, 1, "parallelize_module")
+    if known.device_mesh == mesh and known.placements == wanted:
+        return known
+    warnings.warn(
+        f"parallelize_module: a parameter of shape {list(param.shape)} that two modules share is "
+        f"to lie as {known.placements} in one and as {wanted} in the other: they become two "
+        "parameters, which train apart; give both modules styles that cut it alike "
+        "(RowwiseParallel for an Embedding, ColwiseParallel for the Linear that shares its weight)",
+        stacklevel=6,
+    )
+    return None
 
 
 def as_dtensor(x: Any, mesh: DeviceMesh, layout: Placement, where: str, size: int = 0) -> DTensor:

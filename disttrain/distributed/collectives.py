@@ -337,8 +337,8 @@ def gather_object(
     if _outsider(group):
         return
     g = group_or_default(group)
-    everyone = objects.all_gather(g, obj)
-    if g.rank == g.group_rank(dst) and object_gather_list is not None:
+    everyone = objects.gather(g, obj, g.group_rank(dst))
+    if everyone is not None and object_gather_list is not None:
         object_gather_list[:] = everyone
 
 
@@ -368,9 +368,7 @@ def send_object_list(
 ) -> None:
     """Send plain data to rank ``dst``."""
     g = group_or_default(group)
-    payload = objects.encode(list(object_list))
-    g.send(np.array([payload.size], np.int64), g.group_rank(dst))
-    g.send(payload, g.group_rank(dst))
+    objects.send(g, list(object_list), g.group_rank(dst))
 
 
 def recv_object_list(
@@ -379,9 +377,5 @@ def recv_object_list(
 ) -> int:  # fmt: skip
     """Receive what ``send_object_list`` sent; the source's global rank."""
     g = group_or_default(group)
-    size = np.empty(1, np.int64)
-    source = g.recv(size, None if src is None else g.group_rank(src))
-    payload = np.empty(int(size[0]), np.uint8)
-    g.recv(payload, source)
-    object_list[:] = objects.decode(payload)
+    object_list[:], source = objects.recv(g, None if src is None else g.group_rank(src))
     return g.ranks[source]

@@ -158,6 +158,16 @@ def all_gather(group: ProcessGroup, obj: Any) -> list[Any]:
     return [decode(data) for data in outs]
 
 
+def gather(group: ProcessGroup, obj: Any, root: int) -> list[Any] | None:
+    """Every rank's object, by rank, on rank ``root``; None on the others."""
+    mine = encode(obj)
+    sizes = np.empty(group.size, np.int64)
+    group.all_gather_single(sizes, np.array([mine.size], np.int64))
+    outs = [np.empty(int(n), np.uint8) for n in sizes] if group.rank == root else None
+    group.gather(mine, outs, root)
+    return None if outs is None else [decode(data) for data in outs]
+
+
 def broadcast(group: ProcessGroup, obj: Any, root: int) -> Any:
     """The root's object, on every rank."""
     payload = encode(obj) if group.rank == root else np.empty(0, np.uint8)
@@ -167,3 +177,19 @@ def broadcast(group: ProcessGroup, obj: Any, root: int) -> Any:
         payload = np.empty(int(size[0]), np.uint8)
     group.broadcast(payload, root)
     return obj if group.rank == root else decode(payload)
+
+
+def send(group: ProcessGroup, obj: Any, to: int, tag: int = 0) -> None:
+    """Send an object to rank ``to``, which takes it by ``recv``: its length, then its bytes."""
+    payload = encode(obj)
+    group.send(np.array([payload.size], np.int64), to, tag)
+    group.send(payload, to, tag)
+
+
+def recv(group: ProcessGroup, source: int | None, tag: int = 0) -> tuple[Any, int]:
+    """The object that rank ``source`` (None: any) sent by ``send``, and that rank."""
+    size = np.empty(1, np.int64)
+    source = group.recv(size, source, tag)
+    payload = np.empty(int(size[0]), np.uint8)
+    group.recv(payload, source, tag)
+    return decode(payload), source

@@ -7,7 +7,7 @@ from typing import Any
 
 import disttrain as dt
 
-from ...distributed.ddp.alike import broadcast_coalesced
+from ...distributed.coalesced import broadcast_coalesced
 from ...distributed.ddp.aside import BufferCommHookLocation
 from ...distributed.ddp.buckets import ParamMeta
 from ...distributed.ddp.caps import DEFAULT_CAP_MB, FIRST_CAP_MB, MIB, BucketCaps

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from ..coalesced import broadcast_coalesced
 from ..join import JoinHook
-from .alike import broadcast_coalesced
 
 ACTIVE, SYNC, BUFFERS = 1, 2, 4
 

@@ -14,11 +14,12 @@ from typing import Any
 from ... import context, nn
 from ...core.tensor import Tensor
 from ...errors import AutogradError, ConfigError
+from ..coalesced import broadcast_coalesced
 from ..invariant.strategy import DEFAULT_COUNT, GlobalDeterminism, VirtualShards, check_mode
 from ..join import Join, Joinable
 from ..state import group_or_default
 from . import in_backward
-from .alike import broadcast_coalesced, check_alike
+from .alike import check_alike
 from .aside import Aside, BufferCommHookLocation
 from .buckets import ParamMeta, last_first, plan_buckets
 from .caps import BucketCaps

@@ -15,7 +15,7 @@ from ...comm.group import ProcessGroup
 from ...core import dtypes
 from ...errors import ConfigError
 from ...nn.parameter import is_lazy
-from ..ddp.alike import broadcast_coalesced
+from ..coalesced import broadcast_coalesced
 from ..mesh import DeviceMesh
 from ..state import group_or_default, new_group, split_group
 from ..tensor import DTensor

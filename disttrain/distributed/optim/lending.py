@@ -42,9 +42,10 @@ def exchange(
     if active:
         if giver == group.rank:
             for taker in np.flatnonzero(told == 0).tolist():
-                _send(group, taker, [_settings(groups), [p.grad for p in owned[taker]]])
+                lent = [_settings(groups), [p.grad for p in owned[taker]]]
+                objects.send(group, lent, taker, _TAG)
         return None
-    settings, grads = _recv(group, giver)
+    (settings, grads), _ = objects.recv(group, giver, _TAG)
     for mine, theirs in zip(groups, settings, strict=True):
         mine.update(theirs)
     pairs = zip(owned[group.rank], grads, strict=True)
@@ -59,17 +60,3 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, tuple):
         return all(map(_is_plain, value))
     return isinstance(value, _PLAIN)
-
-
-def _send(group: Any, to: int, value: Any) -> None:
-    payload = objects.encode(value)
-    group.send(np.array([payload.size], np.int64), to, _TAG)
-    group.send(payload, to, _TAG)
-
-
-def _recv(group: Any, source: int) -> Any:
-    size = np.empty(1, np.int64)
-    group.recv(size, source, _TAG)
-    payload = np.empty(int(size[0]), np.uint8)
-    group.recv(payload, source, _TAG)
-    return objects.decode(payload)

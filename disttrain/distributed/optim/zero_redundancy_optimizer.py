@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from typing import Any
 
-import numpy as np
-
 from ...core import Tensor
 from ...errors import ConfigError, StateDictError
 from ...optim import Optimizer
@@ -208,7 +206,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         numbers = self._numbers()
         local = self.optim.state.items()
         mine = {(numbers[id(p)] if isinstance(p, Tensor) else p): s for p, s in local}
-        parts = _gathered(self.process_group, mine, to)
+        parts = objects.gather(self.process_group, mine, to)
         if parts is not None:
             merged = {k: v for part in parts for k, v in part.items()}
             self._consolidated = dict(sorted(merged.items(), key=lambda kv: str(kv[0]).zfill(20)))
@@ -294,16 +292,6 @@ def _one_type(groups: list[dict[str, Any]]) -> None:
             "ZeroRedundancyOptimizer only supports using the same dense type for all parameters "
             f"but got {found[0]} and {wrong}; make one optimizer per type"
         )
-
-
-def _gathered(group: Any, mine: Any, to: int) -> list[Any] | None:
-    """Every rank's object on rank ``to``, None elsewhere."""
-    payload = objects.encode(mine)
-    sizes = np.empty(group.size, np.int64)
-    group.all_gather_single(sizes, np.array([payload.size], np.int64))
-    outs = [np.empty(int(n), np.uint8) for n in sizes] if group.rank == to else None
-    group.gather(payload, outs, to)
-    return None if outs is None else [objects.decode(data) for data in outs]
 
 
 __all__ = ["ZeroRedundancyOptimizer"]

@@ -134,33 +134,20 @@ def highest(group: ProcessGroup, value: int) -> int:
 def told_by(group: ProcessGroup, value: Any, root: int) -> Any:
     """The plain data of ``root``, on every rank."""
     if group.rank != root:
-        return _hear(group, root)
+        return objects.recv(group, root, _AGREEING)[0]
     for rank in range(group.size):
         if rank != root:
-            _tell(group, value, rank)
+            objects.send(group, value, rank, _AGREEING)
     return value
 
 
 def everyones(group: ProcessGroup, value: Any) -> list:
     """Every rank's plain data, by rank."""
     if group.rank:
-        _tell(group, value, 0)
+        objects.send(group, value, 0, _AGREEING)
         return told_by(group, None, 0)
-    return told_by(group, [value, *(_hear(group, rank) for rank in range(1, group.size))], 0)
-
-
-def _tell(group: ProcessGroup, value: Any, rank: int) -> None:
-    data = objects.encode(value)
-    group.send(np.array([data.size], np.int64), rank, _AGREEING)
-    group.send(data, rank, _AGREEING)
-
-
-def _hear(group: ProcessGroup, rank: int) -> Any:
-    size = np.empty(1, np.int64)
-    group.recv(size, rank, _AGREEING)
-    data = np.empty(int(size[0]), np.uint8)
-    group.recv(data, rank, _AGREEING)
-    return objects.decode(data)
+    others = [objects.recv(group, rank, _AGREEING)[0] for rank in range(1, group.size)]
+    return told_by(group, [value, *others], 0)
 
 
 def _form(value: Any, tensors: list[Tensor], plain: list) -> Any:

@@ -9,6 +9,7 @@ unpickled.
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import os
 import stat
@@ -24,6 +25,7 @@ from ..backends.null import NullArray
 from ..core import Tensor, device, wrap
 from ..core.device import usable
 from ..errors import ConfigError, SerializationError
+from . import line
 from .decoding import decode
 from .files import Mapped, Stream, total, write_file, write_stream
 from .layout import (
@@ -138,6 +140,8 @@ def load(
     check = not mmap if verify is None else verify
     if hasattr(f, "read"):
         where = f"load: {getattr(f, 'name', type(f).__name__)}"
+        if isinstance(f, io.BytesIO) and line.is_line(f.getbuffer()[f.tell() :]):
+            return line.read(f.read(), where, known)  # what planners of checkpoints are given
         return _File(Stream(f, where), where, check).value(place, known)
     if not isinstance(f, (str, os.PathLike)):
         raise ConfigError(f"load: {type(f).__name__} given; a path or a binary file is needed")

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 import disttrain as dt
-from disttrain import context, nn, optim, serialize
 from disttrain import distributed as dist
+from disttrain import nn, optim, serialize
 from disttrain.core import Size
 from disttrain.distributed import checkpoint as dcp
 from disttrain.distributed import simulate
 from disttrain.distributed.checkpoint import tools
 from disttrain.distributed.checkpoint.metadata import ChunkStorageMetadata, TensorProperties
-from disttrain.distributed.checkpoint.staging import DefaultStager
+from disttrain.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from disttrain.distributed.mesh import init_device_mesh
 from disttrain.distributed.tensor import Replicate, Shard, distribute_tensor
 from support.ranks import run_ranks
@@ -352,7 +352,7 @@ def test_async_save_keeps_the_values_of_its_moment(tmp_path):
 
 def test_copies_for_async_saves_use_the_same_memory_again():
     """So that many saves take no more than one copy, and give it back when they are asked to."""
-    stager = DefaultStager()
+    stager = DefaultStager(StagingOptions(use_async_staging=False))
     tensor, sharded = dt.ones(5), Sharded(FULL, [((0, 0), (7, 6))])
     state = {"a": tensor, "b": [tensor, {"c": sharded}], "n": [1]}
     first = stager.stage(state)
@@ -361,7 +361,7 @@ def test_copies_for_async_saves_use_the_same_memory_again():
     second = stager.stage(state)
     assert second["a"].array is first["a"].array and second["a"].tolist() == [2.0] * 5
     assert second["n"] is not state["n"]
-    kept = context.current().slot("checkpoint.staging", dict)
+    kept = stager.kept
     assert sum(a.nbytes for a in kept.values()) == 5 * 4 + FULL.nbytes
     stager.stage({"a": dt.ones(7)})
     assert sum(a.nbytes for a in kept.values()) == 7 * 4

@@ -24,6 +24,7 @@ _MODULES = (
     "checkpoint.metadata",
     "checkpoint.optimizer",
     "checkpoint.planner",
+    "checkpoint.planner_helpers",
     "checkpoint.staging",
     "checkpoint.state_dict_loader",
     "checkpoint.state_dict_saver",

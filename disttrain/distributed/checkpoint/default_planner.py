@@ -53,6 +53,7 @@ def write_items(name: str, value: Any) -> list[WriteItem]:
     """What this rank would write for a value."""
     held = pieces_of(value)
     if held is None:
+        _check_tuples(name, value)
         return [WriteItem(MetadataIndex(name), WriteItemType.BYTE_IO, BytesIOWriteData(0))]
     if isinstance(value, Tensor) and value.is_meta:
         raise ConfigError(
@@ -71,6 +72,20 @@ def write_items(name: str, value: Any) -> list[WriteItem]:
         for k, (at, size) in enumerate(held.boxes)
         if math.prod(size) or not math.prod(held.size)
     ]  # fmt: skip
+
+
+def _check_tuples(name: str, value: Any) -> None:
+    """Refuse sharded tensors in what is saved as one value: it would be this rank's piece alone."""
+    if isinstance(value, (tuple, list)):
+        for inner in value:
+            held = pieces_of(inner)
+            if held is not None and not held.whole:
+                raise ConfigError(
+                    f"save: {name!r} is a {type(value).__name__} with a sharded tensor of shape "
+                    f"{list(held.size)} in it; tuples are saved as one value by one rank. Put it "
+                    "into a list or a dict"
+                )
+            _check_tuples(name, inner)
 
 
 def create_default_local_save_plan(
@@ -450,3 +465,6 @@ class EmptyStateDictLoadPlanner(DefaultLoadPlanner):
             return True
         parts = name.split(".")
         return any(".".join(parts[:k]) in self.keys for k in range(1, len(parts) + 1))
+
+
+_EmptyStateDictLoadPlanner = EmptyStateDictLoadPlanner  # the name that programs know

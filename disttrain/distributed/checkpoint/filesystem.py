@@ -16,9 +16,10 @@ from ...errors import ConfigError, SerializationError
 from ...futures import Future
 from . import folder, manifest, reading
 from .folder import Shard
-from .metadata import Metadata, MetadataIndex, StorageMeta
+from .metadata import STATE_DICT_TYPE, Metadata, MetadataIndex, StorageMeta
 from .planner import LoadPlan, LoadPlanner, SavePlan, SavePlanner
 from .shards import Part, write_shard
+from .staging import KeptStager
 from .storage import StorageReader, StorageWriter, WriteResult
 
 
@@ -45,6 +46,7 @@ class FileSystemWriter(StorageWriter):
         self.path = os.fspath(path)
         self.single_file_per_rank, self.sync_files = single_file_per_rank, sync_files
         self.overwrite = overwrite
+        self.stager = KeptStager.of_rank()
         self.shards: list[Shard] = []
         self.save = ""
         self.made = False  # did this save make the folder?
@@ -53,6 +55,17 @@ class FileSystemWriter(StorageWriter):
     @property
     def checkpoint_id(self) -> str:
         return self.path
+
+    def stage(self, state_dict: STATE_DICT_TYPE) -> STATE_DICT_TYPE:
+        """The copy that ``async_save`` writes. For subclasses to change."""
+        return self.stager.stage(state_dict)
+
+    def synchronize_staging(self) -> None:
+        """The copy is made when ``stage`` returns."""
+
+    def close(self) -> None:
+        """Give the copy's memory back."""
+        self.stager.close()
 
     def reset(self, checkpoint_id: str | os.PathLike | None = None) -> None:
         if checkpoint_id is not None:

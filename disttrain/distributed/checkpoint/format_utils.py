@@ -9,15 +9,110 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from ...core import Size, Tensor
 from ...errors import ConfigError
+from ...futures import Future
+from ...ops import api
 from ...serialize import load, save
-from .default_planner import EmptyStateDictLoadPlanner
+from .default_planner import DefaultLoadPlanner, EmptyStateDictLoadPlanner
 from .filesystem import FileSystemReader, FileSystemWriter
+from .flat import flatten_state_dict
 from .hf_storage import HuggingFaceStorageReader
-from .metadata import Metadata
+from .metadata import ChunkStorageMetadata, Metadata, TensorStorageMetadata
+from .pieces import pieces_of
+from .planner import LoadPlan, LoadPlanner, ReadItem
 from .state_dict_loader import read
 from .state_dict_saver import write
+from .storage import StorageReader
 from .together import Together
+
+
+class BroadcastingTorchSaveReader(StorageReader):
+    """Reads the file of a ``save`` as a checkpoint of tensors, for ``DynamicMetaLoadPlanner``.
+
+    Every rank maps the file and takes from it what it needs, so nothing has to be sent.
+    """
+
+    def __init__(
+        self, checkpoint_id: str | os.PathLike | None = None, coordinator_rank: int = 0
+    ) -> None:
+        self.checkpoint_id, self.coordinator_rank = checkpoint_id, coordinator_rank
+
+    def reset(self, checkpoint_id: str | os.PathLike | None = None) -> None:
+        if checkpoint_id is not None:
+            self.checkpoint_id = checkpoint_id
+
+    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+        """Nothing: the planner makes it of what is asked for."""
+        return Metadata({})
+
+    def set_up_storage_reader(
+        self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
+    ) -> None:
+        if self.checkpoint_id is None:
+            raise ConfigError("load: no checkpoint_id given; name the file that save has written")
+
+    def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
+        return plan
+
+    def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
+        return plans
+
+    def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
+        flat, _ = flatten_state_dict(load(self.checkpoint_id))
+        asked: Metadata | None = getattr(planner, "metadata", None)
+        about = {} if asked is None else asked.state_dict_metadata
+        for item in plan.items:
+            name = item.storage_index.fqn
+            target: Any = planner.resolve_tensor(item)
+            target.copy_(self._part(flat.get(name), item, about.get(name)))
+            planner.commit_tensor(item, target)
+        done: Future[None] = Future()
+        done.set_result(None)
+        return done
+
+    def _part(self, found: Any, item: ReadItem, asked: Any) -> Tensor:
+        """The part of a tensor of the file that is read."""
+        where = f"load: {self.checkpoint_id}: {item.storage_index.fqn!r}"
+        if not isinstance(found, Tensor):
+            what = "is not there" if found is None else f"is a {type(found).__name__}"
+            raise ConfigError(f"{where} {what}; needed: a tensor")
+        if isinstance(asked, TensorStorageMetadata) and tuple(asked.size) != tuple(found.shape):
+            raise ConfigError(
+                f"{where} has the shape {list(found.shape)}; {list(asked.size)} is needed"
+            )
+        for dim, (at, size) in enumerate(zip(item.storage_offsets, item.lengths)):
+            found = api.narrow(found, dim, at, size)
+        return found
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike) -> bool:
+        return os.path.isfile(checkpoint_id)
+
+
+class DynamicMetaLoadPlanner(DefaultLoadPlanner):
+    """For files that say nothing of their pieces: takes them to be what the state dict asks for.
+    Tensors alone; ``ConfigError`` names what is none."""
+
+    def set_up_planner(
+        self,
+        state_dict: dict[str, Any],
+        metadata: Metadata | None = None,
+        is_coordinator: bool = False,
+    ) -> None:
+        super().set_up_planner(state_dict, None, is_coordinator)
+        about: dict[str, Any] = {}
+        for name, value in self.state_dict.items():
+            held = pieces_of(value)
+            if held is None:
+                raise ConfigError(
+                    f"load: {name!r} is a {type(value).__name__}; only tensors can be loaded from "
+                    "such a file, take the others from load(file)"
+                )
+            size = Size(held.size)
+            whole = ChunkStorageMetadata(Size([0] * len(size)), size)
+            about[name] = TensorStorageMetadata(held.properties, size, [whole])
+        self.metadata = Metadata(about)
 
 
 def dcp_to_torch_save(

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -28,8 +30,23 @@ class AsyncStager(Protocol):
     def stage(self, state_dict: STATE_DICT_TYPE) -> Any:
         """The copy, or a future of it."""
 
+    def synchronize_staging(self) -> None:
+        """Until the copy is made."""
+
     def close(self) -> None:
         """Give the memory back."""
+
+
+@dataclass
+class StagingOptions:
+    """How to copy. With ``use_async_staging`` the copy comes as a future, and ``async_save`` gives
+    futures of copy and save; the others are taken for programs that name them: memory that this
+    process computes on needs neither pinning nor sharing."""
+
+    use_pinned_memory: bool = True
+    use_shared_memory: bool = True
+    use_async_staging: bool = True
+    use_non_blocking_copy: bool = True
 
 
 class Staged:
@@ -49,32 +66,83 @@ class Staged:
         return self._pieces[tuple(index.offset or ())]
 
 
-class DefaultStager:
-    """Copies into memory that the rank keeps for it."""
+class _Stager:
+    """Copies into memory that ``kept`` has from the copy before."""
 
-    def __init__(self, config: Any = None) -> None:
-        self.config = config
+    def __init__(self) -> None:
+        self.kept: dict[Path, np.ndarray] = {}
 
-    def stage(self, state_dict: STATE_DICT_TYPE) -> STATE_DICT_TYPE:
-        kept: dict[Path, np.ndarray] = context.current().slot(_SLOT, dict)
+    def copied(self, state_dict: STATE_DICT_TYPE) -> STATE_DICT_TYPE:
+        kept = self.kept
         used: dict[Path, np.ndarray] = {}
-        seen: dict[int, Any] = {}
+        seen: dict[int, tuple[Any, Any]] = {}
         out = {k: _copied(v, (k,), kept, used, seen) for k, v in state_dict.items()}
         for path in kept.keys() - used.keys():
             del kept[path]
         kept.update(used)
         return out
 
+    def synchronize_staging(self) -> None:
+        """Nothing to wait for: a copy that was asked for is made."""
+
     def close(self) -> None:
-        context.current().slot(_SLOT, dict).clear()
+        """Give the memory back."""
+        self.kept.clear()
 
 
-BlockingAsyncStager = DefaultStager
+class DefaultStager(_Stager):
+    """Copies into memory of its own, which the next copy overwrites."""
+
+    def __init__(self, config: StagingOptions | None = None) -> None:
+        super().__init__()
+        self.config = StagingOptions() if config is None else config
+
+    def stage(self, state_dict: STATE_DICT_TYPE, **kwargs: Any) -> Any:
+        """The copy; a future of it where the options say so."""
+        if not self.config.use_async_staging:
+            return self.copied(state_dict)
+        future: Future[STATE_DICT_TYPE] = Future()
+        try:
+            future.set_result(self.copied(state_dict))
+        except Exception as error:
+            future.set_exception(error)
+        return future
 
 
-def _copied(value: Any, path: Path, kept: dict, used: dict, seen: dict[int, Any]) -> Any:
-    if id(value) in seen and not isinstance(value, (int, float, str)):
-        return seen[id(value)]
+class BlockingAsyncStager(_Stager):
+    """Copies, and has the copy when it returns. ``cache_staged_state_dict``: the next copy uses the
+    memory of this one again."""
+
+    def __init__(self, cache_staged_state_dict: bool = False, type_check: bool = False) -> None:
+        super().__init__()
+        self.cache_staged_state_dict, self.type_check = cache_staged_state_dict, type_check
+
+    def stage(self, state_dict: STATE_DICT_TYPE) -> STATE_DICT_TYPE:
+        """The copy."""
+        if not self.cache_staged_state_dict:
+            self.kept = {}
+        return self.copied(state_dict)
+
+
+class KeptStager(_Stager):
+    """What ``async_save`` uses unless it is given another: one for all saves of a rank, which never
+    overlap."""
+
+    def stage(self, state_dict: STATE_DICT_TYPE) -> STATE_DICT_TYPE:
+        """The copy."""
+        return self.copied(state_dict)
+
+    @staticmethod
+    def of_rank() -> KeptStager:
+        """This rank's."""
+        return context.current().slot(_SLOT, KeptStager)
+
+
+def _copied(value: Any, path: Path, kept: dict, used: dict, seen: dict[int, tuple]) -> Any:
+    """The copy of a value; what stands in several places is copied once. ``seen`` holds on to the
+    values, so that no number is used again."""
+    if id(value) in seen:
+        return seen[id(value)][1]
     held = pieces_of(value)
     if held is not None:
         done = [
@@ -89,11 +157,12 @@ def _copied(value: Any, path: Path, kept: dict, used: dict, seen: dict[int, Any]
             out = Staged(Size(held.size), told.dtype, told.requires_grad, dict(done))
     elif isinstance(value, Mapping):
         out = {k: _copied(v, (*path, k), kept, used, seen) for k, v in value.items()}
-    elif isinstance(value, list):
-        out = [_copied(v, (*path, Index(i)), kept, used, seen) for i, v in enumerate(value)]
+    elif isinstance(value, list) or type(value) is tuple:
+        parts = [_copied(v, (*path, Index(i)), kept, used, seen) for i, v in enumerate(value)]
+        out = parts if isinstance(value, list) else tuple(parts)
     else:
         out = copy.deepcopy(value)
-    seen[id(value)] = out
+    seen[id(value)] = (value, out)
     return out
 
 

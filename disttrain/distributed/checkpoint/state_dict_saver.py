@@ -14,6 +14,7 @@ import os
 import warnings
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -26,7 +27,7 @@ from .default_planner import DefaultSavePlanner
 from .filesystem import FileSystemWriter
 from .metadata import STATE_DICT_TYPE, Metadata
 from .planner import SavePlan, SavePlanner
-from .staging import AsyncStager, DefaultStager
+from .staging import AsyncStager, KeptStager
 from .stateful import Stateful
 from .storage import StorageWriter
 from .together import Together
@@ -38,6 +39,16 @@ class AsyncCheckpointerType(Enum):
 
     THREAD = "thread"
     PROCESS = "process"
+
+
+@dataclass
+class AsyncSaveResponse:
+    """What ``async_save`` returns with a stager whose copies come as futures: ``result()`` of the
+    one returns when the program may go on to change the values, of the other when the checkpoint is
+    on the disk."""
+
+    staging_completion: Future
+    upload_completion: Future
 
 
 def save(
@@ -90,33 +101,51 @@ def async_save(
     async_stager: AsyncStager | None = None,
     no_dist: bool = False,
     use_collectives: bool = True,
-) -> Future:
+) -> Future | AsyncSaveResponse:
     """As ``save``, but it returns as soon as the values are copied: the program may go on to change
     them. The future's ``result()`` is what ``save`` would return, or raises what it would raise.
 
     One save runs at a time: the next one, of either kind, first waits for it, so that there is
-    never more than one copy. The copies' memory is kept for the next save.
+    never more than one copy. The copies' memory is kept for the next save. The copy is made by
+    ``async_stager``, or by the writer where it is an ``AsyncStager``; where that gives a future of
+    it, an ``AsyncSaveResponse`` is returned.
     """
     wait_for_pending()
     group = _group(process_group, no_dist, "save")
     writer = _writer(storage_writer, checkpoint_id)
-    staged, error = _staged(state_dict, async_stager or DefaultStager())
+    if async_stager is None and isinstance(writer, AsyncStager):
+        async_stager = writer
+    staged, error = _staged(state_dict, async_stager or KeptStager.of_rank())
 
     def values() -> STATE_DICT_TYPE:
         if error is not None:
             raise error
-        return staged
+        return staged.result() if isinstance(staged, Future) else staged
 
-    return background(group, lambda beside: write(values, writer, Together(beside), planner))
+    done = background(group, lambda beside: write(values, writer, Together(beside), planner))
+    if isinstance(staged, Future):
+        copied: Future = Future()
+        staged.add_done_callback(lambda staged: _pass_on(staged, copied))
+        return AsyncSaveResponse(copied, done)
+    return done
 
 
 def _staged(state_dict: STATE_DICT_TYPE, stager: AsyncStager) -> tuple[Any, Exception | None]:
-    """The copy; or the error, which the other ranks, who go on to save, must be told."""
+    """The copy, or a future of it; or the error, which the other ranks, who go on to save, must be
+    told."""
     try:
-        staged = stager.stage(_asked(state_dict))
-        return (staged.result() if isinstance(staged, Future) else staged), None
+        return stager.stage(_asked(state_dict)), None
     except Exception as error:
         return None, error
+
+
+def _pass_on(staged: Future, copied: Future) -> None:
+    """Tell ``copied`` how ``staged`` went."""
+    error = staged.exception()
+    if error is None:
+        copied.set_result(None)
+    else:
+        copied.set_exception(error)
 
 
 def _asked(state_dict: STATE_DICT_TYPE) -> dict[str, Any]:
@@ -144,7 +173,7 @@ def write(
     values: Callable[[], STATE_DICT_TYPE],
     writer: StorageWriter,
     together: Together,
-    planner: SavePlanner | None,
+    planner: SavePlanner | None = None,
 ) -> Metadata:
     """The save itself. ``values()`` gives a flat or nested dict; an error of it is one of all."""
     job = _Save(values, writer, together, planner or DefaultSavePlanner())

@@ -5,29 +5,14 @@ Knows nodes; no buckets.
 
 from __future__ import annotations
 
-import dataclasses
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from ...context import thread
 from ...core.node import Output
 from ...core.tensor import Tensor
-
-
-def find_tensors(obj: Any) -> Iterator[Tensor]:
-    """The tensors in lists, tuples, dicts and dataclasses, nested as they like."""
-    if isinstance(obj, Tensor):
-        yield obj
-    elif isinstance(obj, dict):
-        for value in obj.values():
-            yield from find_tensors(value)
-    elif isinstance(obj, (list, tuple)):
-        for value in obj:
-            yield from find_tensors(value)
-    elif dataclasses.is_dataclass(obj) and not isinstance(obj, type):
-        for f in dataclasses.fields(obj):
-            yield from find_tensors(getattr(obj, f.name, None))
+from ..nested import find_tensors
 
 
 def nodes_of(outputs: Any) -> list:

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from ... import tree
 from ...context import thread
 from ...core import dtypes
 from ...core.engine import on_finish
 from ...core.tensor import Tensor, wrap
+from ..nested import cast
 from .stores import SYNCING, VOID
 
 
@@ -88,10 +88,7 @@ class LowPrecision:
 
     def cast(self, values: Any) -> Any:
         """``values`` (nested as they like) with floating tensors in the type of the parameters."""
-        if self.kind is None:
-            return values
-        kind = dtypes.of(self.kind)
-        return tree.map(lambda t: t.to(kind) if is_floating(t) else t, values)
+        return values if self.kind is None else cast(values, self.kind)
 
 
 def make_cast_store(r: Any, i: int) -> Callable[[Tensor, Any], None]:

@@ -9,10 +9,10 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ... import nn, tree
-from ...core import Tensor, dtypes
+from ... import nn
 from ...errors import ConfigError
 from ..invariant.shards import VirtualShards
+from ..nested import cast, find_tensors
 from .convert import convert
 from .precision import numpy_type
 from .root import Root, add_exits
@@ -300,29 +300,8 @@ def leave(unit: Unit, call: Any, out: Any) -> Any:
     if unit.policy.output_dtype is not None:
         out = cast(out, numpy_type(unit.policy.output_dtype))
     if call is not None:
-        if isinstance(out, Tensor):
-            add_exits(call, [out])
-        else:
-            add_exits(call, [t for t in tree.leaves(out) if isinstance(t, Tensor)])
+        add_exits(call, find_tensors(out))
     return out
-
-
-def cast(values: Any, kind: Any) -> Any:
-    """Floating tensors in ``values`` as type ``kind``."""
-    from_ = tree.leaves(values)
-    if not any(isinstance(t, Tensor) and _differs(t, kind) for t in from_):
-        return values
-    leaves, rebuild = tree.flatten(values)
-    return rebuild([_as(t, kind) if isinstance(t, Tensor) else t for t in leaves])
-
-
-def _as(t: Any, kind: Any) -> Any:
-    return t.to(dtypes.of(kind)) if _differs(t, kind) else t
-
-
-def _differs(t: Tensor, kind: Any) -> bool:
-    have = t.meta()[1]
-    return have is not kind and have != kind and have.kind in "fV"
 
 
 def share_comm_ctx(modules: list[Any]) -> None:

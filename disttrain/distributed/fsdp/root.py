@@ -12,6 +12,7 @@ same, so ranks whose graphs differ cannot hang or mix units.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from ...context import thread
@@ -302,7 +303,7 @@ class Root:
             unit.reshard()
 
 
-def add_exits(call: Call, outputs: list[Any]) -> None:
+def add_exits(call: Call, outputs: Iterable[Any]) -> None:
     """Put an exit of ``call`` on every output that has a place in the graph."""
     for t in outputs:
         if isinstance(t, Tracer):

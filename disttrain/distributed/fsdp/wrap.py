@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from ... import context, nn, tree
+from ... import context, nn
 from ...core import Tensor, dtypes
 from ...errors import ConfigError
+from ..nested import cast, map_tensors
 from .policies import (
     Chosen,
     CustomPolicy,
@@ -278,28 +279,23 @@ def _keep_own_types(root: nn.Module, kinds: Any, ignored: set[nn.Module]) -> Non
         )
 
 
-def _floating(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.dtype.is_floating_point
-
-
 def _cast_around(module: nn.Module) -> None:
     came: list[Any] = []
 
     def widen(t: Any) -> Any:
-        if _floating(t) and t.dtype is not dtypes.float32:
+        if t.dtype.is_floating_point and t.dtype is not dtypes.float32:
             came.append(t.dtype)
             return t.to(dtypes.float32)
         return t
 
     def before(mod: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
         came.clear()
-        return tree.map(widen, args), tree.map(widen, kwargs)
+        return map_tensors(widen, args), map_tensors(widen, kwargs)
 
     def after(mod: nn.Module, args: tuple, output: Any) -> Any:
         if not came:
             return output
-        kind = came[0]
-        return tree.map(lambda t: t.to(kind) if _floating(t) else t, output)
+        return cast(output, came[0].np)
 
     module.register_forward_pre_hook(before, prepend=False, with_kwargs=True)
     module.register_forward_hook(after, prepend=False)

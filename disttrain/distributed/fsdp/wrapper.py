@@ -16,11 +16,12 @@ from typing import Any
 from ... import nn
 from ...core.device import usable
 from ...errors import ConfigError
+from ..nested import cast
 from . import flat_build, flat_norm, flat_state, optim_api
 from .flat_unit import FlatUnit
 from .full_params import Summons, summoned
 from .members import Choices, Sharding
-from .module import SLOT, Place, around, cast, prepare
+from .module import SLOT, Place, around, prepare
 from .names import UNIT, clean_tensor_name
 from .precision import MixedPrecisionPolicy, numpy_type
 from .settings import (

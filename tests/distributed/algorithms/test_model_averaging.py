@@ -22,16 +22,7 @@ from disttrain.distributed.algorithms.model_averaging.hierarchical_model_average
 from disttrain.distributed.optim import PostLocalSGDOptimizer
 from disttrain.errors import ConfigError
 from disttrain.nn.utils.swa import AveragedModel
-
-
-def on_ranks(body, size: int = 2) -> list:
-    def inside():
-        dist.init_process_group()
-        out = body()
-        dist.destroy_process_group()
-        return out
-
-    return dist.simulate(inside, size).results
+from support.simulated import on_ranks
 
 
 def own(rank: int, steps: int) -> float:

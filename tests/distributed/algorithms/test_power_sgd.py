@@ -18,6 +18,7 @@ from disttrain.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import (
     powerSGD_hook,
 )
 from disttrain.errors import ConfigError, LaunchError
+from support.simulated import on_ranks
 
 ROWS, COLS = 12, 10
 
@@ -73,16 +74,6 @@ def run(state: PowerSGDState, steps: int, hook=powerSGD_hook, of=gradient) -> li
         (m(x) * core.wrap(of(dist.get_rank(), step).T.copy())).sum().backward()
         out.append(m.module.weight.grad.numpy().copy())
     return out
-
-
-def on_ranks(body, size: int = 2) -> list:
-    def inside():
-        dist.init_process_group()
-        out = body()
-        dist.destroy_process_group()
-        return out
-
-    return dist.simulate(inside, size).results
 
 
 def gram_schmidt(a: np.ndarray) -> np.ndarray:

@@ -27,6 +27,7 @@ from disttrain.distributed.fsdp.activation import checkpoint_wrapper
 from disttrain.distributed.fsdp.wrap import ModuleWrapPolicy
 from disttrain.distributed.tensor import DTensor
 from disttrain.errors import ConfigError
+from support.simulated import on_ranks
 
 FULL = StateDictOptions(full_state_dict=True)
 KINDS = ["plain", "ddp", "flat", "orig", "fully_shard"]
@@ -102,14 +103,6 @@ def reference(times: int = 2) -> tuple:
     return numbers(dict(m.state_dict())), state
 
 
-def ranks(n: int, body: Any) -> list:
-    def run() -> Any:
-        dist.init_process_group()
-        return body()
-
-    return dist.simulate(run, n).results
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_full_state_is_that_of_one_process(kind: str) -> None:
     def body() -> tuple:
@@ -117,7 +110,7 @@ def test_full_state_is_that_of_one_process(kind: str) -> None:
         return numbers(dict(model)), numbers(state)
 
     model, state = reference()
-    for got_model, got_state in ranks(2, body):
+    for got_model, got_state in on_ranks(body, 2):
         assert list(got_model) == list(model)
         assert_same(got_model, model)
         assert_same(got_state["state"], state)
@@ -143,7 +136,7 @@ def test_state_moves_between_kinds(source: str, target: str, full: bool) -> None
         return [numbers(dict(s)) for s in get_state_dict(other, theirs, options=FULL)]
 
     model, state = reference(3)
-    for got_model, got_state in ranks(2, body):
+    for got_model, got_state in on_ranks(body, 2):
         assert_same(got_model, model)
         assert_same(got_state["state"], state)
         assert got_state["param_groups"][0]["lr"] == 0.1
@@ -169,7 +162,7 @@ def test_rank_0_sends_what_it_alone_has(kind: str) -> None:
         return [numbers(dict(s)) for s in get_state_dict(other, theirs, options=FULL)]
 
     model, state = reference()
-    for got_model, got_state in ranks(2, body):
+    for got_model, got_state in on_ranks(body, 2):
         assert_same(got_model, model)
         assert_same(got_state["state"], state)
 
@@ -184,7 +177,7 @@ def test_sharded_state_is_of_sharded_tensors(kind: str) -> None:
         assert tuple(model["1.weight"].shape) == (3, 7)
         assert not isinstance(model["0.1.running_mean"], DTensor)
 
-    ranks(3, body)
+    on_ranks(body, 3)
 
 
 def test_flattened_optimizer_state_and_several_optimizers() -> None:
@@ -209,7 +202,7 @@ def test_flattened_optimizer_state_and_several_optimizers() -> None:
         again = get_optimizer_state_dict(other, new, options=options)
         assert_same(numbers(again), numbers(flat))
 
-    ranks(2, body)
+    on_ranks(body, 2)
 
 
 def test_an_optimizer_that_has_not_stepped_has_its_first_state() -> None:

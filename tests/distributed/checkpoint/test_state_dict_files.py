@@ -26,6 +26,7 @@ from disttrain.distributed.tensor.parallel import (
     RowwiseParallel,
     parallelize_module,
 )
+from support.simulated import on_ranks
 
 FULL = StateDictOptions(full_state_dict=True)
 KINDS = ["ddp", "flat", "orig", "hybrid", "fully_shard", "whole", "tensor"]
@@ -49,14 +50,6 @@ def build(kind: str, seed: int) -> nn.Module:
     strategy = ShardingStrategy.NO_SHARD if kind == "whole" else ShardingStrategy.FULL_SHARD
     return FSDP(m, auto_wrap_policy=policy, use_orig_params=kind == "orig",
                 sharding_strategy=strategy)  # fmt: skip
-
-
-def ranks(n: int, body: Any) -> list:
-    def run() -> Any:
-        dist.init_process_group()
-        return body()
-
-    return dist.simulate(run, n).results
 
 
 def numbers(state: Any) -> Any:
@@ -91,8 +84,8 @@ def test_from_four_ranks_to_two(source: str, target: str, tmp_path: Path) -> Non
         set_state_dict(m, o, model_state_dict=states["model"], optim_state_dict=states["optim"])
         return [numbers(dict(s)) for s in get_state_dict(m, o, options=FULL)]
 
-    want_model, want_state = ranks(4, save)[0]
-    for model, state in ranks(4 if target == "hybrid" else 2, load):
+    want_model, want_state = on_ranks(save, 4)[0]
+    for model, state in on_ranks(load, 4 if target == "hybrid" else 2):
         for name, value in want_model.items():
             np.testing.assert_array_equal(model[name], value)
         for name, values in want_state["state"].items():
@@ -114,9 +107,9 @@ def test_a_wrappers_own_sharded_state_is_a_checkpoint(tmp_path: Path) -> None:
             m.load_state_dict(state)
         return numbers(dict(m.state_dict()))
 
-    ranks(3, save)
+    on_ranks(save, 3)
     manual_seed(1)
     plain = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Sequential(nn.Linear(8, 6))).double()
-    for got in ranks(2, load):
+    for got in on_ranks(load, 2):
         for name, p in plain.state_dict().items():
             np.testing.assert_array_equal(got[name], p.numpy())

@@ -14,6 +14,7 @@ from disttrain.distributed._composable import _get_registry, contract, replicate
 from disttrain.distributed.algorithms.ddp_comm_hooks.debugging_hooks import noop_hook
 from disttrain.errors import ConfigError, DeviceError, ModuleNameError
 from launcher import launch
+from support.simulated import on_ranks
 
 
 class Net(nn.Module):
@@ -78,16 +79,6 @@ def test_on_real_processes() -> None:
     assert_like_one(launch(lambda: on_rank(whole), 2))
 
 
-def in_group(body, size: int = 1) -> list:
-    def inside():
-        dist.init_process_group()
-        out = body()
-        dist.destroy_process_group()
-        return out
-
-    return dist.simulate(inside, size).results
-
-
 def test_names_type_and_state_dict_stay() -> None:
     m = net()
     keys, text = list(m.state_dict()), [n for n, _ in m.named_modules()]
@@ -110,7 +101,7 @@ def test_gradients_accumulate_where_they_are_not_synchronised() -> None:
         m(x).sum().backward()
         return local, m.fc1.weight.grad.numpy().copy()
 
-    (local0, both0), (local1, both1) = in_group(body, 2)
+    (local0, both0), (local1, both1) = on_ranks(body, 2)
     assert (local0 != local1).any()
     np.testing.assert_allclose(both0, local0 + local1, atol=1e-12)
     np.testing.assert_array_equal(both0, both1)
@@ -128,7 +119,7 @@ def test_hooks_before_and_after_the_first_forward(early: bool) -> None:
         assert replicate.state(m)._ddp_weakref() is replicate.state(m)._ddp
         return m.fc1.weight.grad.sum().item()
 
-    first, second = in_group(body, 2)
+    first, second = on_ranks(body, 2)
     assert first != second
 
 
@@ -142,7 +133,7 @@ def test_ignored_and_sharded_parts_are_left_alone() -> None:
         names = [meta.name for meta in replicate.state(m)._ddp.reducer.metas]
         return m.fc3.weight.detach()[0, 0].item(), names, m.fc2.weight.grad is not None
 
-    for rank, (value, names, sharded) in enumerate(in_group(body, 2)):
+    for rank, (value, names, sharded) in enumerate(on_ranks(body, 2)):
         assert value == rank and names == ["fc1.weight", "fc1.bias"] and sharded
 
 
@@ -154,7 +145,7 @@ def test_a_forward_that_a_program_has_put_there_is_kept() -> None:
         m(dt.ones(1, 4).double()).sum().backward()
         return m.fc1.bias.grad.tolist(), m.fc2.bias.grad
 
-    assert in_group(body, 2)[0] == ([2.0] * 6, None)
+    assert on_ranks(body, 2)[0] == ([2.0] * 6, None)
 
 
 @pytest.mark.parametrize("call, error, text", [
@@ -171,7 +162,7 @@ def test_what_cannot_be_is_said(call, error: type, text: str) -> None:
             return str(told)
         return ""
 
-    assert text in in_group(body)[0]
+    assert text in on_ranks(body, 1)[0]
 
 
 # --- the contract --------------------------------------------------------------------------------

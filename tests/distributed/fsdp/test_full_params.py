@@ -27,6 +27,7 @@ from disttrain.distributed.fsdp.wrap import ModuleWrapPolicy
 from disttrain.distributed.fsdp.wrapper import TrainingState
 from disttrain.distributed.tensor import DTensor
 from disttrain.errors import AutogradError, ShapeError, StateDictError
+from support.simulated import on_ranks
 
 NAMES = ["0.0.weight", "0.0.bias", "0.1.weight", "0.1.bias", "1.weight", "1.bias"]
 BOTH = pytest.mark.parametrize("orig", [False, True], ids=["flat", "orig"])
@@ -52,14 +53,6 @@ def backward(m: nn.Module) -> None:
     (m(core.wrap(x)) ** 2).mean().backward()
 
 
-def ranks(n: int, body: Any, *args: Any) -> list:
-    def run() -> Any:
-        dist.init_process_group()
-        return body(*args)
-
-    return dist.simulate(run, n).results
-
-
 def values(m: nn.Module) -> dict[str, np.ndarray]:
     return {n: p.detach().numpy().copy() for n, p in m.named_parameters()}
 
@@ -81,7 +74,7 @@ def test_summoned_parameters_are_the_modules(strategy: str, orig: bool) -> None:
         assert [tuple(p.shape) for p in m.parameters()] == shapes
         assert len(before) == (6 if orig else 2)
 
-    ranks(3, body)
+    on_ranks(body, 3)
 
 
 @BOTH
@@ -99,7 +92,7 @@ def test_what_is_written_is_kept_with_writeback(keep: bool, orig: bool) -> None:
             m.module[1].weight = nn.Parameter(core.wrap(np.zeros((2, 2))))
         backward(m)
 
-    ranks(2, body)
+    on_ranks(body, 2)
 
 
 def test_one_rank_alone_and_one_unit_alone() -> None:
@@ -121,7 +114,7 @@ def test_one_rank_alone_and_one_unit_alone() -> None:
         with pytest.raises(NotImplementedError), FSDP.summon_full_params(m, with_grads=True):
             pass
 
-    ranks(2, body)
+    on_ranks(body, 2)
 
 
 def test_gradients_are_summoned_and_written_back() -> None:
@@ -142,7 +135,7 @@ def test_gradients_are_summoned_and_written_back() -> None:
             for n, p in m.named_parameters():
                 np.testing.assert_allclose(p.grad.numpy(), want[n] * 3, rtol=0, atol=1e-12)
 
-    ranks(3, body)
+    on_ranks(body, 3)
 
 
 def test_not_during_forward_and_not_outside_of_it() -> None:
@@ -169,7 +162,7 @@ def test_not_during_forward_and_not_outside_of_it() -> None:
         with pytest.raises(RuntimeError, match="root FSDP instance"):
             m[0].clip_grad_norm_(1.0)
 
-    ranks(2, body)
+    on_ranks(body, 2)
 
 
 @BOTH
@@ -194,7 +187,7 @@ def test_state_dicts_come_back(strategy: str, kind: StateDictType, orig: bool) -
                 np.testing.assert_array_equal(values(other)[name], value)
         assert FSDP.get_state_dict_type(m).state_dict_type is StateDictType.FULL_STATE_DICT
 
-    ranks(3, body)
+    on_ranks(body, 3)
 
 
 def test_misfits_and_rank_0_alone() -> None:
@@ -215,7 +208,7 @@ def test_misfits_and_rank_0_alone() -> None:
         with pytest.raises(StateDictError, match="Expected state_dict_config of type"):
             FSDP.set_state_dict_type(m, StateDictType.SHARDED_STATE_DICT, only)
 
-    ranks(2, body)
+    on_ranks(body, 2)
 
 
 @BOTH
@@ -231,7 +224,7 @@ def test_converted_and_moved_models_go_on(orig: bool) -> None:
         assert state["1.weight"].dtype is dt.float32
         return [state["1.weight"].numpy(), m(x).detach().numpy()]
 
-    for weight, out in ranks(2, body):
+    for weight, out in on_ranks(body, 2):
         ref = plain().float()
         np.testing.assert_array_equal(weight, ref[1].weight.detach().numpy())
         x = core.wrap(np.random.default_rng(7).standard_normal((8, 5)).astype("f4"))
@@ -289,7 +282,7 @@ def test_optimizer_states_by_name(strategy: str, kind: str, orig: bool) -> None:
         theirs.load_state_dict(FSDP.optim_state_dict_to_load(other, theirs, state))
         assert_reference(FSDP.optim_state_dict(other, theirs)["state"])
 
-    ranks(2, body)
+    on_ranks(body, 2)
 
 
 @BOTH
@@ -311,7 +304,7 @@ def test_optimizer_states_scattered_from_rank_0_to_fewer_ranks(orig: bool) -> No
         again = FSDP.full_optim_state_dict(other, theirs, rank0_only=False, group=group)
         assert_reference(again["state"])
 
-    ranks(3, body)
+    on_ranks(body, 3)
 
 
 def test_optimizer_states_of_other_keys_and_misfits() -> None:
@@ -341,7 +334,7 @@ def test_optimizer_states_of_other_keys_and_misfits() -> None:
         with FSDP.state_dict_type(m, StateDictType.FULL_STATE_DICT, None, only):
             assert bool(FSDP.optim_state_dict(m, optimizer)) == (dist.get_rank() == 0)
 
-    ranks(2, body)
+    on_ranks(body, 2)
 
 
 # -- clipping ------------------------------------------------------------------------------------
@@ -381,7 +374,7 @@ def test_clipping_by_the_norm_of_everything(
                 for n, p in m.named_parameters():
                     np.testing.assert_allclose(p.grad.numpy(), want[n], rtol=0, atol=1e-12)
 
-    ranks(2, body)
+    on_ranks(body, 2)
 
 
 @BOTH
@@ -394,7 +387,7 @@ def test_parameters_can_be_copied(orig: bool) -> None:
         with pytest.raises(AssertionError, match="does not support deepcopy"):
             copy.deepcopy(m)
 
-    ranks(2, body)
+    on_ranks(body, 2)
 
 
 def test_clipping_without_gradients_tells_so() -> None:
@@ -402,7 +395,7 @@ def test_clipping_without_gradients_tells_so() -> None:
         with pytest.warns(UserWarning, match="with no gradients -- returning the total norm"):
             assert float(wrapped(False).clip_grad_norm_(1.0)) == 0.0
 
-    ranks(2, body)
+    on_ranks(body, 2)
 
 
 def test_parameters_replaced_outside_and_optimizers_made_before() -> None:
@@ -435,7 +428,7 @@ def test_parameters_replaced_outside_and_optimizers_made_before() -> None:
         with pytest.raises(ShapeError, match="parameter shape changes"):
             m.state_dict()
 
-    ranks(2, body)
+    on_ranks(body, 2)
 
 
 def test_programs_can_look_at_units() -> None:
@@ -456,4 +449,4 @@ def test_programs_can_look_at_units() -> None:
         intra, inter = traversal._init_intra_and_inter_node_groups(dist.group.WORLD, 2)
         assert (intra.size, inter.size) == (2, 1)
 
-    ranks(2, body)
+    on_ranks(body, 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ...core.device import device as device_type
@@ -89,6 +90,21 @@ class DDP:
     def set_requires_gradient_sync(self, requires_gradient_sync: bool) -> None:
         """Whether the next forwards and their backwards average gradients, or accumulate them."""
         replicate.state(self)._no_sync = not requires_gradient_sync
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """As that of ``DistributedDataParallel``: forwards and backwards inside accumulate."""
+        state = replicate.state(self)
+        before, state._no_sync = state._no_sync, True
+        try:
+            with state.ddp(self).no_sync():
+                yield
+        finally:
+            state._no_sync = before
+
+    def prepare_backward(self) -> None:
+        """As that of ``DistributedDataParallel``: the next backward averages gradients."""
+        replicate.state(self).ddp(self).prepare_backward()
 
     def register_comm_hook(self, *args: Any, **kwargs: Any) -> None:
         """As that of ``DistributedDataParallel``; before the first backward."""

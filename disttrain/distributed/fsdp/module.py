@@ -56,7 +56,43 @@ class UnshardHandle:
             self._unit = None
 
 
-class FSDPModule(nn.Module):
+class InParts(nn.Module):
+    """A root of units whose backward may come in several passes: what is to communicate when."""
+
+    def set_requires_gradient_sync(
+        self, requires_gradient_sync: bool, *, recurse: bool = True
+    ) -> None:
+        """Whether backward reduces gradients. Without, full gradients accumulate in memory."""
+        self._choose(recurse, sync=bool(requires_gradient_sync))
+
+    def reduce_gradients(self) -> None:
+        """Reduce the gradients that backward passes without synchronisation have left, of all
+        units, on every rank of the mesh. For backwards that come in parts (zero-bubble pipelines);
+        otherwise the last backward with ``set_requires_gradient_sync(True)`` does it."""
+        self._root().reduce_all()
+
+    def set_is_last_backward(self, is_last_backward: bool) -> None:
+        """Whether the next backward waits in the end for all reductions."""
+        self._choose(True, last_backward=bool(is_last_backward))
+
+    def set_reshard_after_backward(
+        self, reshard_after_backward: bool, *, recurse: bool = True
+    ) -> None:
+        """Whether the unit drops its weights after backward."""
+        self._choose(recurse, reshard_after_backward=bool(reshard_after_backward))
+
+    def _choose(self, recurse: bool, **values: Any) -> None:
+        for module in self.modules() if recurse else (self,):
+            place = module.__dict__.get(SLOT)
+            if place is not None:
+                for name, value in values.items():
+                    setattr(place.unit.choices, name, value)
+
+    def _root(self) -> Root:
+        return self.__dict__[SLOT].root
+
+
+class FSDPModule(InParts):
     """A module whose parameters are shards outside of its forward."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -101,25 +137,9 @@ class FSDPModule(nn.Module):
         self._root().reset()
 
     # --- choices ------------------------------------------------------------------------------
-    def set_requires_gradient_sync(
-        self, requires_gradient_sync: bool, *, recurse: bool = True
-    ) -> None:
-        """Whether backward reduces gradients. Without, full gradients accumulate in memory."""
-        self._choose(recurse, sync=bool(requires_gradient_sync))
-
-    def reduce_gradients(self) -> None:
-        """Reduce the gradients that backward passes without synchronisation have left, of all
-        units, on every rank of the mesh. For backwards that come in parts (zero-bubble pipelines);
-        otherwise the last backward with ``set_requires_gradient_sync(True)`` does it."""
-        self._root().reduce_all()
-
     def set_requires_all_reduce(self, requires_all_reduce: bool, *, recurse: bool = True) -> None:
         """Whether backward reduces over the replicas (of a two-dimensional mesh), too."""
         self._choose(recurse, all_reduce=bool(requires_all_reduce))
-
-    def set_is_last_backward(self, is_last_backward: bool) -> None:
-        """Whether the next backward waits in the end for all reductions."""
-        self._choose(True, last_backward=bool(is_last_backward))
 
     def set_reshard_after_forward(self, reshard_after_forward: bool, recurse: bool = True) -> None:
         """Whether the unit drops its weights after forward and gathers them again in backward."""
@@ -128,12 +148,6 @@ class FSDPModule(nn.Module):
                 f"set_reshard_after_forward: {reshard_after_forward!r} was given; needed is a bool"
             )
         self._choose(recurse, reshard_after_forward=reshard_after_forward)
-
-    def set_reshard_after_backward(
-        self, reshard_after_backward: bool, *, recurse: bool = True
-    ) -> None:
-        """Whether the unit drops its weights after backward."""
-        self._choose(recurse, reshard_after_backward=bool(reshard_after_backward))
 
     def set_reduce_scatter_unused_params(
         self, reduce_scatter_unused_params: bool, *, recurse: bool = True
@@ -206,18 +220,8 @@ class FSDPModule(nn.Module):
     def set_post_optim_event(self, event: Any) -> None:
         """A step has ended when it returns here, so there is no event to wait for."""
 
-    def _choose(self, recurse: bool, **values: Any) -> None:
-        for module in self.modules() if recurse else (self,):
-            place = module.__dict__.get(SLOT)
-            if place is not None:
-                for name, value in values.items():
-                    setattr(place.unit.choices, name, value)
-
     def _unit(self) -> Unit:
         return self.__dict__[SLOT].unit
-
-    def _root(self) -> Root:
-        return self.__dict__[SLOT].root
 
 
 def _units(where: str, modules: Iterable[Any]) -> list[Unit]:

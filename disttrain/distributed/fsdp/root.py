@@ -160,8 +160,8 @@ class Root:
         self.order.append(unit)
         if unit.choices.reshard_after_forward:
             unit.reshard()
-        elif call is None:
-            unit.hide()  # no backward will need it
+        elif call is None:  # no backward will need it, and shards may be written to
+            unit.hide() if unit.held else unit.reshard()
         if self.depth == 0:
             self.turns.end()
 

@@ -21,7 +21,7 @@ from . import flat_build, flat_norm, flat_state, optim_api
 from .flat_unit import FlatUnit
 from .full_params import Summons, summoned
 from .members import Choices, Sharding
-from .module import SLOT, Place, around, prepare
+from .module import SLOT, InParts, Place, around, prepare
 from .names import UNIT, clean_tensor_name
 from .precision import MixedPrecisionPolicy, numpy_type
 from .settings import (
@@ -44,7 +44,7 @@ class TrainingState(Enum):
     SUMMON_FULL_PARAMS = auto()
 
 
-class FullyShardedDataParallel(optim_api.OptimizerStates, nn.Module):
+class FullyShardedDataParallel(optim_api.OptimizerStates, InParts):
     """Wrap ``module``: its parameters, gradients and optimizer state are sharded over a group.
 
     ``process_group`` (a pair of groups, of shards and of replicas, for hybrid strategies) or

@@ -16,8 +16,9 @@ from disttrain import nn
 from disttrain.autograd import checkpoint
 from disttrain.core.random import manual_seed
 from disttrain.distributed import pipelining as pp
+from disttrain.distributed._composable.replicate import replicate
 from disttrain.distributed.checkpoint import state_dict as states
-from disttrain.distributed.fsdp import fully_shard
+from disttrain.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from disttrain.distributed.tensor import (
     DTensor,
     Replicate,
@@ -361,6 +362,15 @@ def spread_by_ddp(part: nn.Module, mesh) -> nn.Module:
     return dist.DistributedDataParallel(part, process_group=mesh["dp"].get_group())
 
 
+def spread_as_vectors(part: nn.Module, mesh) -> nn.Module:
+    group = mesh["dp"].get_group()
+    return FullyShardedDataParallel(part, process_group=group, use_orig_params=True)
+
+
+def spread_in_place(part: nn.Module, mesh) -> nn.Module:
+    return replicate(part, process_group=mesh["dp"].get_group())
+
+
 def cut_stage(part: nn.Module, mesh) -> nn.Module:
     plan = {"layer.w1": ColwiseParallel(), "layer.w2": RowwiseParallel()}
     return parallelize_module(part, mesh["tp"], plan)
@@ -397,8 +407,14 @@ def train_pipeline(spread, mesh, name: str) -> tuple[dict, list[float]]:
         optimizer.step()
         optimizer.zero_grad()
         found.append(float(np.mean([number(x) for x in losses])) if losses else 0.0)
-    named = {n.removeprefix("module."): whole(p) for n, p in part.named_parameters()}
-    return named, found
+    return values(part), found
+
+
+def values(part: nn.Module) -> dict:
+    if isinstance(part, FullyShardedDataParallel):
+        with FullyShardedDataParallel.summon_full_params(part):
+            return {n: p.detach().numpy().copy() for n, p in part.named_parameters()}
+    return {n.removeprefix("module."): whole(p) for n, p in part.named_parameters()}
 
 
 NAMES = {
@@ -410,7 +426,14 @@ NAMES = {
 @pytest.mark.parametrize("name", ["GPipe", "1F1B", "InterleavedZeroBubble"])
 @pytest.mark.parametrize(
     ("spread", "tp"),
-    [(spread_by_ddp, 1), (spread_by_fsdp, 1), (cut_and_averaged, 2), (cut_and_sharded, 2)],
+    [
+        (spread_by_ddp, 1),
+        (spread_by_fsdp, 1),
+        (spread_in_place, 1),
+        (spread_as_vectors, 1),
+        (cut_and_averaged, 2),
+        (cut_and_sharded, 2),
+    ],
 )
 def test_pipelines_of_spread_stages(name: str, spread, tp: int) -> None:
     """Two and three dimensions: stages whose gradients are averaged, or whose parameters are

@@ -19,19 +19,17 @@ import re
 import secrets
 import stat
 import time
-import zlib
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from ..errors import SerializationError, WriteError
+from ..errors import SerializationError
+from . import disk
 
 _CHUNK = 8 << 20  # of a stream whose length is not known
 _DRAFT = ".disttrain-draft"
 _STRAY = re.compile(r"\.([0-9a-f]{8})-[0-9a-f]{12}" + re.escape(_DRAFT) + r"\Z")
-_FOREIGN_AGE = 86400.0  # seconds; not all file systems show locks of other hosts
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_UNNAMED = {errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL}
 
 
@@ -55,18 +53,18 @@ def write_file(path: str, parts: list[Any], num_bytes: int) -> None:
             with open(path, "wb") as f:
                 f.writelines(parts)
     except OSError as error:
-        raise _told(error, path, num_bytes) from error
+        raise disk.write_error(error, path, num_bytes, ". Nothing was changed") from error
 
 
 def _write_whole(path: str, parts: list[Any], num_bytes: int, mode: int) -> None:
     folder, name = os.path.split(path)
     _remove_strays(folder)
-    draft = os.path.join(folder, f".{name[:200]}.{_host()}-{secrets.token_hex(6)}{_DRAFT}")
+    draft = os.path.join(folder, f".{name[:200]}.{disk.host()}-{secrets.token_hex(6)}{_DRAFT}")
     fd = _open_draft(folder, draft)
     try:
         if num_bytes:
             with contextlib.suppress(OverflowError):
-                _reserve(fd, num_bytes)
+                disk.reserve(fd, num_bytes)
         for part in parts:
             _write_all(fd, part)
         if mode:
@@ -82,7 +80,7 @@ def _write_whole(path: str, parts: list[Any], num_bytes: int, mode: int) -> None
         raise
     finally:
         os.close(fd)
-    _sync_folder(folder)
+    disk.sync_folder(folder)
 
 
 def _open_draft(folder: str, draft: str) -> int:
@@ -94,25 +92,12 @@ def _open_draft(folder: str, draft: str) -> int:
             raise
         while True:
             fd = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-            _lock(fd)
+            disk.lock(fd)
             if os.fstat(fd).st_nlink:
                 return fd
             os.close(fd)  # somebody took it for a stray before the lock was on it
-    _lock(fd)
+    disk.lock(fd)
     return fd
-
-
-def _lock(fd: int, flags: int = 0) -> bool:
-    """Lock ``fd`` as long as it is open here; False where somebody else has, or nobody can."""
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | flags)
-    except OSError:
-        return False
-    return True
-
-
-def _host() -> str:
-    return f"{zlib.crc32(os.uname().nodename.encode()):08x}"
 
 
 def _remove_strays(folder: str) -> None:
@@ -122,10 +107,10 @@ def _remove_strays(folder: str) -> None:
     with contextlib.suppress(OSError):  # a folder may be one to write to and not to look into
         with os.scandir(folder) as entries:
             found = ((e.path, _STRAY.search(e.name)) for e in entries)
-            strays += [(path, match[1] == _host()) for path, match in found if match]
+            strays += [(path, match[1] == disk.host()) for path, match in found if match]
     for path, is_own in strays:
         with contextlib.suppress(OSError):  # it is gone already, or belongs to somebody else
-            _remove_stray(path, 0.0 if is_own else _FOREIGN_AGE)
+            _remove_stray(path, 0.0 if is_own else disk.FOREIGN_AGE)
 
 
 def _remove_stray(path: str, age: float) -> None:
@@ -133,45 +118,16 @@ def _remove_stray(path: str, age: float) -> None:
     try:
         status = os.fstat(fd)
         old = not age or status.st_mtime <= time.time() - age
-        if old and _lock(fd, fcntl.LOCK_NB) and os.path.samestat(status, os.lstat(path)):
+        if old and disk.lock(fd, fcntl.LOCK_NB) and os.path.samestat(status, os.lstat(path)):
             os.unlink(path)
     finally:
         os.close(fd)
-
-
-def _reserve(fd: int, num_bytes: int) -> None:
-    """Find out now, before anything is written, whether the disk has room."""
-    try:
-        os.posix_fallocate(fd, 0, num_bytes)
-    except OSError as error:
-        if error.errno in _NO_ROOM:
-            raise
 
 
 def _write_all(fd: int, part: Any) -> None:
     view = memoryview(part)
     while view:
         view = view[os.write(fd, view) :]
-
-
-def _sync_folder(folder: str) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def _told(error: OSError, path: str, num_bytes: int) -> WriteError:
-    """``error`` with the path, and with what is needed and free where the disk is full."""
-    text = f"save: {path} could not be written: {error.strerror}"
-    if error.errno in _NO_ROOM:
-        with contextlib.suppress(OSError):
-            disk = os.statvfs(os.path.dirname(os.path.realpath(path)))
-            text += f"; {num_bytes} bytes are needed, {disk.f_bavail * disk.f_frsize} are free"
-    elif error.errno == errno.ENOENT:
-        text += f"; the folder {os.path.dirname(os.path.realpath(path))} must exist"
-    return WriteError(error.errno, text + ". Nothing was changed")
 
 
 def write_stream(f: Any, parts: list[Any]) -> None:

@@ -188,6 +188,9 @@ def test_files_for_other_libraries_are_written_by_all_ranks(tmp_path):
     assert target["a"].tolist() == list(range(7)) and target["b"].tolist() == [1, 1, 1]
     with pytest.raises(dcp.CheckpointException, match="tensors alone"):
         dcp.save({"n": 1}, storage_writer=dcp.HuggingFaceStorageWriter(tmp_path / "no"))
+    with pytest.raises(dcp.CheckpointException, match="names no file for b"):
+        writer = dcp.HuggingFaceStorageWriter(tmp_path / "no", {"a": 1})
+        dcp.save({"a": dt.ones(1), "b": dt.ones(1)}, storage_writer=writer)
     assert not (tmp_path / "no").exists()
 
 

@@ -15,25 +15,22 @@ Knows names, bytes and locks; knows nothing of what they mean.
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
 import re
 import secrets
 import stat
 import time
-import zlib
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from ...errors import ConfigError, SerializationError, WriteError
+from ...errors import ConfigError, SerializationError
+from ...serialize.disk import FOREIGN_AGE, host, lock, reserve, sync_folder, write_error
 
 MANIFEST = "manifest.json"
 MANIFEST_CAP = 1 << 30  # bytes that are read at most
 _SHARD = re.compile(r"shard-([0-9a-f]{8})[0-9a-f]{16}-\d{5}-of-\d{5}(-\d+)?\.safetensors\Z")
 _DRAFT = re.compile(r"\.manifest-([0-9a-f]{8})[0-9a-f]{16}\.draft\Z")
-_FOREIGN_AGE = 86400.0  # seconds; not all file systems show locks of other hosts
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -41,7 +38,7 @@ _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 def new_save() -> str:
     """A name for one save: the host, and random digits."""
-    return f"{zlib.crc32(os.uname().nodename.encode()):08x}{secrets.token_hex(8)}"
+    return f"{host()}{secrets.token_hex(8)}"
 
 
 def shard_name(save: str, rank: int, world_size: int, number: int | None = None) -> str:
@@ -74,7 +71,7 @@ def make(path: str) -> bool:
             sync_folder(os.path.dirname(folder))
         return bool(made)
     except OSError as error:
-        raise _told(error, path, 0) from error
+        raise write_error(error, path, 0) from error
 
 
 class Shard:
@@ -87,7 +84,7 @@ class Shard:
         self._do(self._open)
         try:
             if num_bytes:
-                self._do(self._reserve)
+                self._do(reserve, self.fd, num_bytes)
         except BaseException:
             self.close(remove=True)
             raise
@@ -96,8 +93,7 @@ class Shard:
         flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
         while True:
             self.fd = os.open(self.path, flags, 0o600)
-            with contextlib.suppress(OSError):  # a file system without locks
-                fcntl.flock(self.fd, fcntl.LOCK_EX)
+            lock(self.fd)  # or not, on a file system without locks
             if os.fstat(self.fd).st_nlink:
                 return
             os.close(self.fd)  # somebody took it for a leftover before the lock was on it
@@ -106,15 +102,7 @@ class Shard:
         try:
             return work(*args)
         except OSError as error:
-            raise _told(error, self.path, self.num_bytes) from error
-
-    def _reserve(self) -> None:
-        """Find out now whether the disk has room."""
-        try:
-            os.posix_fallocate(self.fd, 0, self.num_bytes)
-        except OSError as error:
-            if error.errno in _NO_ROOM:
-                raise
+            raise write_error(error, self.path, self.num_bytes) from error
 
     def write(self, part: Any, at: int) -> None:
         """Put bytes at a place."""
@@ -147,8 +135,7 @@ def commit(folder: str, save: str, text: bytes) -> None:
         sync_folder(folder)  # the names of all shards are on the disk before the manifest's is
         fd = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         try:
-            with contextlib.suppress(OSError):
-                fcntl.flock(fd, fcntl.LOCK_EX)
+            lock(fd)
             view = memoryview(text)
             while view:
                 view = view[os.write(fd, view) :]
@@ -162,26 +149,7 @@ def commit(folder: str, save: str, text: bytes) -> None:
             os.close(fd)
         sync_folder(folder)
     except OSError as error:
-        raise _told(error, final, len(text)) from error
-
-
-def sync_folder(path: str) -> None:
-    """The names in a folder reach the disk."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def _told(error: OSError, path: str, num_bytes: int) -> WriteError:
-    text = f"save: {path} could not be written: {error.strerror}"
-    if error.errno in _NO_ROOM:
-        with contextlib.suppress(OSError):
-            disk = os.statvfs(os.path.dirname(os.path.abspath(path)))
-            free = disk.f_bavail * disk.f_frsize
-            text += f"; {num_bytes} bytes are needed, {free} are free"
-    return WriteError(error.errno, text)
+        raise write_error(error, final, len(text)) from error
 
 
 # --- what is left over ----------------------------------------------------------------------------
@@ -216,12 +184,13 @@ def _collect_one(path: str, name: str, dry: bool) -> int | None:
         status = os.fstat(fd)
         match = _SHARD.match(name) or _DRAFT.match(name)
         assert match is not None
-        foreign = match[1] != new_save()[:8]
+        foreign = match[1] != host()
         if not stat.S_ISREG(status.st_mode):
             return None
-        if foreign and status.st_mtime > time.time() - _FOREIGN_AGE:
+        if foreign and status.st_mtime > time.time() - FOREIGN_AGE:
             return None
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not lock(fd, fcntl.LOCK_NB):
+            return None
         if not dry:
             os.unlink(path)
         return status.st_size

@@ -23,6 +23,7 @@ from ...core import Size, dtypes
 from ...errors import ConfigError, SerializationError
 from ...futures import Future
 from ...serialize import inspect, save
+from ...serialize.files import write_file
 from ...serialize.layout import load_json
 from . import reading, tools
 from .filesystem import FileSystemWriter, read_manifest
@@ -169,10 +170,16 @@ class HuggingFaceStorageWriter(FileSystemWriter):
                 f"save: {', '.join(loose[:8])}: safetensors files of this kind hold tensors alone; "
                 "leave these values out, or use FileSystemWriter"
             )
+        names = list(metadata.state_dict_metadata)
+        numbers = dict.fromkeys(names, 1) if self.numbers is None else self.numbers
+        lost = [n for n in names if n not in numbers]
+        if lost:
+            raise ConfigError(
+                f"save: fqn_to_index_mapping names no file for {', '.join(lost[:8])}; it needs "
+                "every tensor of the state dict"
+            )
         super().finish(metadata, results)
         about = read_manifest(self.path)
-        names = list(about.metadata.state_dict_metadata)
-        numbers = dict.fromkeys(names, 1) if self.numbers is None else self.numbers
         last = max(numbers.values(), default=1)
         table = {n: f"model-{numbers[n]:05d}-of-{last:05d}.safetensors" for n in names}
         with reading.Files(self.path, about.files, True) as files:
@@ -186,10 +193,6 @@ class HuggingFaceStorageWriter(FileSystemWriter):
 
 def _write_index(path: str, table: dict[str, str], size: int) -> None:
     """In one step, after the files that it names."""
-    text = json.dumps({"metadata": {"total_size": size}, "weight_map": table}, indent=1)
-    draft = os.path.join(path, "model.safetensors.index.json.draft")
-    with open(draft, "w", encoding="utf-8") as f:
-        f.write(text)
-        f.flush()
-        os.fsync(f.fileno())
-    os.replace(draft, draft.removesuffix(".draft"))
+    told = {"metadata": {"total_size": size}, "weight_map": table}
+    text = json.dumps(told, indent=1).encode()
+    write_file(os.path.join(path, "model.safetensors.index.json"), [text], len(text))

@@ -41,6 +41,9 @@ class Count(int):
 
     __call__ = int.__int__
 
+    def __reduce__(self) -> tuple:
+        return int, (int(self),)  # in files and copies it is a number like any other
+
 
 class ProcessGroup:
     """Ranks that make the same calls. ``ranks``: global rank of each member."""

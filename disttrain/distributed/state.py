@@ -334,12 +334,12 @@ def new_subgroups(
 
 def get_rank(group: ProcessGroup | None = None) -> int:
     """This rank's number in ``group`` (-1 for an outsider)."""
-    return -1 if group is GroupMember.NON_GROUP_MEMBER else group_or_default(group).rank
+    return -1 if group is GroupMember.NON_GROUP_MEMBER else int(group_or_default(group).rank)
 
 
 def get_world_size(group: ProcessGroup | None = None) -> int:
     """The number of ranks in ``group``."""
-    return -1 if group is GroupMember.NON_GROUP_MEMBER else group_or_default(group).size
+    return -1 if group is GroupMember.NON_GROUP_MEMBER else int(group_or_default(group).size)
 
 
 def get_backend(group: ProcessGroup | None = None) -> str:

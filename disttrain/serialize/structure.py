@@ -30,10 +30,11 @@ from ..core import Size, Tensor, device, dtypes
 from ..core.attributes import own_attributes
 from ..errors import SerializationError
 from .layout import KIND_NAMES, METADATA
-from .objects import name_of, take_apart
+from .objects import MAKE, name_of, take_apart
 from .sharing import unique
 
 DEPTH = 100  # levels of nesting, when saving and when loading
+_NUMBERS = (int, float, str, bool)
 FACTORIES = {f.__name__: f for f in (list, dict, set, int, float, str, tuple, bool)}
 
 
@@ -130,6 +131,8 @@ class _Encoder:
         parts = _of(take_apart, obj)
         if isinstance(parts, str):
             return ["global", parts]
+        if parts.cls in _NUMBERS and parts.how == MAKE and not (parts.kwargs or parts.state):
+            return self.value(parts.cls(*parts.args), path, depth)  # it says that it is one
         number = self.note(obj)
         self.alive.append(parts)
         inner = (parts.args, parts.kwargs, parts.state, parts.items, parts.pairs)

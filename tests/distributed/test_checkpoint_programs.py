@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import pickle
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
 import disttrain as dt
+from disttrain import distributed as dist
 from disttrain import serialize
 from disttrain.distributed import checkpoint as dcp
 from disttrain.distributed import simulate
@@ -25,6 +28,17 @@ from disttrain.distributed.checkpoint.state_dict_saver import AsyncSaveResponse
 from disttrain.distributed.mesh import init_device_mesh
 from disttrain.distributed.tensor import Shard, distribute_tensor
 from disttrain.errors import LaunchError
+
+
+def on_ranks(body: Callable[[], None], world_size: int) -> None:
+    """Simulated ranks with a process group."""
+
+    def with_group() -> None:
+        dist.init_process_group()
+        body()
+        dist.destroy_process_group()
+
+    simulate(with_group, world_size=world_size)
 
 
 def state(k: float = 1.0) -> dict:
@@ -92,7 +106,7 @@ def test_planners_that_rename_read_what_is_no_tensor_by_load(tmp_path: Path):
         dcp.load(target, checkpoint_id=tmp_path / "c", planner=Renaming())
         assert target["a"].sum().item() == 12.0 and target["n"] == 7 and target["o"] == [1.0, "x"]
 
-    simulate(body, world_size=2)
+    on_ranks(body, world_size=2)
 
 
 def test_planners_that_convert_by_resolving_and_committing(tmp_path: Path):
@@ -104,7 +118,7 @@ def test_planners_that_convert_by_resolving_and_committing(tmp_path: Path):
         dcp.load(target, checkpoint_id=tmp_path, planner=Widen())
         assert target["b"].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0] and target["b"].dtype == dt.float32
 
-    simulate(body, world_size=2)
+    on_ranks(body, world_size=2)
 
 
 def test_planners_that_share_the_work_out_their_own_way(tmp_path: Path):
@@ -121,7 +135,7 @@ def test_planners_that_share_the_work_out_their_own_way(tmp_path: Path):
         dcp.load(target, checkpoint_id=tmp_path)
         assert target["a"].sum().item() == 12.0 and target["o"] == [1.0, "x"]
 
-    simulate(body, world_size=3)
+    on_ranks(body, world_size=3)
 
 
 def test_copies_that_come_as_futures_give_futures_of_both(tmp_path: Path):
@@ -180,7 +194,7 @@ def test_a_sharded_tensor_in_a_tuple_is_refused_when_it_is_saved(tmp_path: Path)
         dcp.save({"t": (distribute_tensor(dt.ones(4), mesh, [Shard(0)]),)}, checkpoint_id=tmp_path)
 
     with pytest.raises(LaunchError, match="a tuple with a sharded tensor"):
-        simulate(body, world_size=2)
+        on_ranks(body, world_size=2)
     assert not list(tmp_path.iterdir())
 
 
@@ -207,10 +221,10 @@ def test_one_file_is_loaded_into_sharded_tensors(tmp_path: Path):
         assert (target["m"]["w"].full_tensor() == full).all()
         assert target["m"]["b"].tolist() == [0.0, 1.0, 2.0]
 
-    simulate(body, world_size=3)
+    on_ranks(body, world_size=3)
     for shape in ((8, 3), (6, 3), (7, 2), (21,)):
         with pytest.raises(LaunchError, match=r"'m\.w' has the shape"):
-            simulate(lambda shape=shape: body(shape), world_size=3)
+            on_ranks(lambda shape=shape: body(shape), world_size=3)
 
 
 def test_reads_of_pieces_that_a_program_asks_for(tmp_path: Path):
@@ -220,3 +234,46 @@ def test_reads_of_pieces_that_a_program_asks_for(tmp_path: Path):
     items = planner_helpers.create_read_items_for_chunk_list("w", stored, wanted)
     reads = [(tuple(i.storage_offsets), tuple(i.lengths)) for i in items]
     assert reads == [((0,), (2,)), ((4,), (2,))]
+
+
+def test_numbers_of_ranks_are_numbers_in_checkpoints(tmp_path: Path):
+    def body() -> None:
+        group = dist.group.WORLD
+        value = {"rank": dist.get_rank(), "of": group.size, "again": [group.rank]}
+        assert type(value["rank"]) is int and type(dist.get_world_size()) is int
+        dcp.save({f"r{dist.get_rank()}": value}, checkpoint_id=tmp_path)
+        target = {f"r{dist.get_rank()}": dict.fromkeys(value)}
+        dcp.load(target, checkpoint_id=tmp_path)
+        assert target == {f"r{dist.get_rank()}": value}
+
+    on_ranks(body, world_size=2)
+
+
+class OwnError(Exception):
+    """One that other ranks cannot make."""
+
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__(f"{one} and {two}")
+
+
+def test_errors_of_classes_that_only_one_rank_has_read_alike_everywhere(tmp_path: Path):
+    class Fails:
+        def state_dict(self):
+            if dist.get_rank() == 1:
+                raise OwnError(1, 2)
+            return {}
+
+        def load_state_dict(self, state_dict):
+            pass
+
+    texts = []
+
+    def body() -> None:
+        with pytest.raises(dcp.CheckpointException) as found:
+            dcp.save({"f": Fails()}, checkpoint_id=tmp_path)
+        texts.append(str(found.value))
+        if dist.get_rank() == 0:
+            texts.append(str(pickle.loads(pickle.dumps(found.value))))
+
+    on_ranks(body, world_size=2)
+    assert len(texts) == 3 and len(set(texts)) == 1 and "OwnError: 1 and 2" in texts[0]

@@ -111,18 +111,30 @@ def _told(error: Exception) -> list[Any]:
         text = getattr(error, "strerror", None) or text
     elif type(error) is KeyError and len(error.args) == 1:
         text = str(error.args[0])  # str(error) would be quoted
-    return ["failed", type(error).__name__, text, number, filename]
+    kind = type(error)
+    return ["failed", kind.__module__, kind.__qualname__, text, number, filename]
 
 
 def _heard(said: list[Any]) -> Exception:
-    """An error of another rank, of the same class where that is a known one."""
-    _, name, text, number, filename = said
+    """An error of another rank, of the same class where that is a known one, and of one with its
+    name where not: all ranks show the same text."""
+    _, module, name, text, number, filename = said
     kind = getattr(errors, name, None) or getattr(builtins, name, None)
-    if isinstance(kind, type) and issubclass(kind, Exception):
+    if isinstance(kind, type) and issubclass(kind, Exception) and kind.__module__ == module:
         try:
             if number is not None and issubclass(kind, OSError):
                 return kind(number, text, filename) if filename else kind(number, text)
             return kind(text)
         except TypeError:  # one that is made in a way of its own
             pass
-    return RuntimeError(f"{name}: {text}")
+    return _unknown(module, name, text)
+
+
+def _unknown(module: str, name: str, text: str) -> Exception:
+    """An error of a class that only its rank has."""
+
+    def reduce(self: Exception) -> tuple:
+        return _unknown, (module, name, text)
+
+    named = {"__module__": module, "__qualname__": name, "__reduce__": reduce}
+    return type(name.rpartition(".")[2], (RuntimeError,), named)(text)

@@ -18,7 +18,7 @@ from typing import Any
 from ... import ops
 from ...comm.group import ProcessGroup
 from ...core.tensor import Tensor
-from ...errors import CommError, PeerFailed
+from ...errors import CommError, ConfigError, PeerFailed
 from .actions import Action, Kind, Plan
 from .stage import PipelineStage, handed_on, passed
 from .wire import Lost, Receiver, Sender, highest, tag_of, told_by
@@ -144,6 +144,12 @@ class Run:
         if not self.stages[a.stage].is_last:
             return self._take(a.stage + 1, True, a)
         loss = self.losses[a.micro]
+        kind = type(loss)
+        if not issubclass(kind, Tensor):
+            raise ConfigError(
+                f"pipeline: loss_fn gave a {kind.__name__}; needed is a Tensor with one "
+                "number: return the loss alone"
+            )
         if loss.numel() != 1 or not loss.requires_grad:
             loss.backward()  # says what is wrong with it
         return (ops.full_like(loss, self.batch.scale, requires_grad=False),)

@@ -171,3 +171,15 @@ def test_what_was_sent_is_let_go_before_the_step_ends() -> None:
         return most[0]
 
     assert dist.simulate(program, 2).results[0] <= 4
+
+
+@pytest.mark.parametrize("given", [3.0, (1, 2)])
+def test_a_loss_that_is_no_tensor_is_told_on_all(given) -> None:
+    def program() -> str:
+        dist.init_process_group()
+        with pytest.raises((ConfigError, PeerFailed)) as caught:
+            step(schedule(loss=lambda out, y: given))
+        return str(caught.value)
+
+    for text in dist.simulate(program, 2).results:
+        assert f"loss_fn gave a {type(given).__name__}; needed is a Tensor" in text

@@ -377,6 +377,12 @@ def test_plans_say_what_they_cannot_do() -> None:
             PrepareModuleInput(input_layouts=(Shard(0),), desired_input_layouts=())
         with pytest.raises(ConfigError, match="a str was given where a Tensor is needed"):
             m.mlp.w1("x")
+        with pytest.raises(ConfigError, match="called without a positional argument"):
+            m.mlp.w1(input=dt.ones(2, DIM))
+        row = parallelize_module(nn.Linear(DIM, 4), mesh, RowwiseParallel())
+        with pytest.raises(ShapeError, match="needed is a piece with 4 of them, not 8"):
+            row(dt.ones(2, DIM))  # the whole, where a piece is needed
+        assert tuple(row(dt.ones(2, DIM // 2)).shape) == (2, 4)
         flat = init_device_mesh("cpu", (1, 2), mesh_dim_names=("dp", "tp"))
         with pytest.raises(ConfigError, match=r"slice it, as in mesh\['tp'\]"):
             parallelize_module(m, flat, {})

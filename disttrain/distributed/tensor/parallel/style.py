@@ -16,10 +16,10 @@ from typing import Any
 
 from .... import nn
 from ....core.tensor import Tensor
-from ....errors import ConfigError, PlacementError
+from ....errors import ConfigError, PlacementError, ShapeError
 from ...mesh import DeviceMesh
 from ..api import DTensor, distribute_tensor
-from ..placements import Placement, Replicate, Shard, normalized
+from ..placements import Placement, Replicate, Shard, local_span, normalized
 
 _SPREAD_AS = "_spread_as"  # on a plain parameter: a weak reference to the DTensor in its place
 Layouts = Placement | Sequence[Placement | None] | None
@@ -113,9 +113,34 @@ def as_dtensor(x: Any, mesh: DeviceMesh, layout: Placement, where: str, size: in
     (placed,) = normalized([layout], x.ndim, 1, where)
     shape = list(x.shape)
     if size and isinstance(placed, Shard):
+        _check_piece(x, mesh, placed, where, size)
         shape[placed.dim] = size
         return DTensor.from_local(x, mesh, [placed], shape=shape)
     return DTensor.from_local(x, mesh, [placed])
+
+
+def _check_piece(x: Tensor, mesh: DeviceMesh, placed: Shard, where: str, size: int) -> None:
+    """Whether ``x`` can be this rank's piece of something of ``size``."""
+    place, given = mesh.get_coordinate(), x.shape[placed.dim]
+    if place is None:
+        return
+    needed = local_span(size, mesh.ranks.shape, place, (placed,), placed.dim)[0]
+    if given != needed:
+        raise ShapeError(
+            f"{where}: a plain input of shape {list(x.shape)} was given, which is taken as this "
+            f"rank's piece of a whole with {size} features; needed is a piece with {needed} of "
+            f"them, not {given}: give what a ColwiseParallel layer gives, or pass "
+            "input_layouts=Replicate() if every rank has the whole"
+        )
+
+
+def _first(inputs: tuple, where: str) -> Any:
+    if not inputs:
+        raise ConfigError(
+            f"{where}: it was called without a positional argument; needed is the input as the "
+            "first one: write module(x), not module(input=x)"
+        )
+    return inputs[0]
 
 
 def moved(x: DTensor, layout: Placement, where: str) -> DTensor:
@@ -152,12 +177,10 @@ class _Linear(ParallelStyle):
         )  # fmt: skip
 
         def before(mod: nn.Module, inputs: tuple) -> Any:
-            last = isinstance(layout, Shard) and layout.dim in (
-                -1,
-                getattr(inputs[0], "ndim", 0) - 1,
-            )
+            given = _first(inputs, name)
+            last = isinstance(layout, Shard) and layout.dim in (-1, getattr(given, "ndim", 0) - 1)
             size = getattr(mod, "in_features", 0) if last else 0
-            x = as_dtensor(inputs[0], mesh, layout, name, size)
+            x = as_dtensor(given, mesh, layout, name, size)
             return (moved(x, desired, name), *inputs[1:])
 
         def after(mod: nn.Module, inputs: tuple, out: Any) -> Any:
@@ -244,11 +267,12 @@ class SequenceParallel(ParallelStyle):
             self._replicate_rest(sub, device_mesh)
 
         def before(mod: nn.Module, inputs: tuple) -> Any:
-            if not isinstance(inputs[0], Tensor):
+            given = _first(inputs, name)
+            if not isinstance(given, Tensor):
                 raise ValueError(
-                    f"expecting input of {mod} to be a Tensor or DTensor, but got {inputs[0]}"
+                    f"expecting input of {mod} to be a Tensor or DTensor, but got {given}"
                 )
-            return (moved(as_dtensor(inputs[0], device_mesh, layout, name), layout, name),
+            return (moved(as_dtensor(given, device_mesh, layout, name), layout, name),
                     *inputs[1:])  # fmt: skip
 
         def after(mod: nn.Module, inputs: tuple, out: Any) -> Any:

@@ -2,8 +2,8 @@
 
 Every rank writes its own part and *opens*; when all have, every rank may read everything, and
 nobody writes. A rank that has read what it wants *closes*; who wants to write again waits until all
-have closed as often as it has. The counts are words in front of the memory, one cache line per
-rank, and only grow. Knows words and bytes.
+have closed as often as it has, since they opened. The counts are words in front of the memory, one
+cache line per rank, and only grow. Knows words and bytes.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from .hub import Flags
 
 LINE = 64  # bytes per rank in front of the memory
 _OPENED, _CLOSED, _LET_GO = 0, 8, 16
+TURN = 1 << 24  # closed counts begin anew in every turn, so that one that broke off ends with it
 
 
 class Shared:
@@ -47,7 +48,10 @@ class Shared:
     def announce(self) -> None:
         """This rank's part is written."""
         self._opened += 1
-        self._hub.words[(self._at[self._me] + _OPENED) // 8] = self._opened
+        self._closed = self._opened * TURN
+        words, at = self._hub.words, self._at[self._me]
+        words[(at + _CLOSED) // 8] = self._closed
+        words[(at + _OPENED) // 8] = self._opened
 
     def wait_open(self) -> None:
         """Until every rank's part is written."""

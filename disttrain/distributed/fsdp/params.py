@@ -56,6 +56,14 @@ class FullParameter(Parameter):
         self._unit.gather_late()
         return self.__dict__["array"]
 
+    def set_array(self, array: Any) -> None:
+        """It would be lost when the shards come back."""
+        raise ConfigError(
+            "the memory of a full weight was to be replaced (parameter.data = ...), which is there "
+            "for forward and backward alone and would be dropped; call module.reshard() first, and "
+            "write to the shards that are its parameters then"
+        )
+
 
 class FullDTensorParameter(FullParameter, DTensor):
     """A full weight that lies on an axis of the mesh beside its unit's."""

@@ -22,16 +22,18 @@ from ...core.node import AccumulateGrad, GraphNode, next_seq
 from .convert import convert
 from .pool import Pool
 from .shared_weights import SharedWeights, Turns
-from .unit import Unit
+from .unit import State, Unit
 from .weights import Converted, GatheredWeights, Weights
 
 
 class Pass:
-    """The calls of one forward of the outermost module, in order."""
+    """The calls of one forward of the outermost module, in order: all that were ``made``, and those
+    that the running backward has not left yet."""
 
-    __slots__ = ("calls", "first")
+    __slots__ = ("calls", "first", "made")
 
     def __init__(self) -> None:
+        self.made: list[Call] = []
         self.calls: list[Call] = []
         self.first: dict[Unit, Call] = {}
 
@@ -45,6 +47,7 @@ class Call:
         self.unit, self.pass_ = unit, pass_
         self.start, self.end = next_seq(), 0
         self.entered: Any = None  # the walk that has come to it
+        pass_.made.append(self)
         pass_.calls.append(self)
         pass_.first.setdefault(unit, self)
 
@@ -112,6 +115,7 @@ class Root:
         if self.depth == 0 and not self._inside():
             if self.walk is not None:
                 self.reset()  # the last backward broke off
+            self._drop_stale()
             self.order = []
             self._begin_turn()
         call = None
@@ -125,6 +129,14 @@ class Root:
         for other in unit.choices.forward_prefetch:
             other.unshard(async_op=True)
         return call
+
+    def _drop_stale(self) -> None:
+        """Copies of weights that an earlier forward has left, or begun to gather when it broke off:
+        the program may have written to shards since."""
+        for unit in self.units if self._gathers else ():
+            kept = unit.held or not unit.choices.reshard_after_backward  # the program says when
+            if unit.state is not State.SHARDED and unit.copies and not kept:
+                unit.reshard()
 
     def _begin_turn(self) -> None:
         try:
@@ -176,7 +188,7 @@ class Root:
             return
         unit.reshard()
         if self.depth == 0:
-            self.turns.end()
+            self.turns.end(failed=True)
 
     # -- backward ------------------------------------------------------------------------------
 
@@ -196,6 +208,7 @@ class Root:
             self.begin_backward()
         if call.pass_ not in self.passes:
             self.passes.append(call.pass_)
+            call.pass_.calls = list(call.pass_.made)  # a retained graph is walked again
         self._skip(call.pass_, call.end)
         unit = call.unit
         if unit.choices.unshard_in_backward:
@@ -284,7 +297,7 @@ class Root:
         self.late.clear()
         self.walk, self.passes = None, []
         # Who has waited for the reductions of all units knows that all ranks are through.
-        self.turns.close(last and all(unit.choices.sync for unit in self.units))
+        self.turns.close(last and all(unit.choices.sync and unit.trains for unit in self.units))
 
     def gathered_late(self, unit: Unit) -> None:
         """``unit`` was gathered for who needed it outside of its calls."""
@@ -295,12 +308,14 @@ class Root:
 
     def reset(self) -> None:
         """Forget the step that was broken off: gradients on their way, gathers, markers."""
+        backward = self.walk is not None
         self.depth, self.walk, self.passes, self.reducing = 0, None, [], []
         self.late.clear()
-        self.turns.reset()
         for unit in self.units:
             unit.discard_gradients()
             unit.reshard()
+        # Where gradients are reduced nobody ends this backward without this rank.
+        self.turns.reset(backward, all(unit.choices.sync for unit in self.units))
 
 
 def add_exits(call: Call, outputs: Iterable[Any]) -> None:

@@ -10,6 +10,7 @@ Knows arrays and members; when a turn begins and ends is the root's affair.
 
 from __future__ import annotations
 
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ class SharedWeights(Weights):
         super().__init__(members, layout, sharding, (kind, kind), blocks)
         self.shared: Any = None
         self.fulls: list[np.ndarray] = []
+        self.bases: list[np.ndarray] = []
         self.placed = False  # whether the full weights have their memory, which they keep
 
     def _allocate(self) -> None:
@@ -44,11 +46,15 @@ class SharedWeights(Weights):
             end += -(-m.layout.numel * self.kind.itemsize // ALIGN) * ALIGN
         shared = self.blocks.share(max(end, ALIGN))
         self.shared, rank = shared, self.sharding.rank
-        self.shards, self.fulls, self.placed = [], [], False
+        self.shards, self.bases, self.fulls, self.placed = [], [], [], False
         for m, at in zip(self.members, offsets, strict=True):
             flat = shared.bytes[at : at + m.layout.numel * self.kind.itemsize].view(self.kind)
             full = flat.reshape(m.layout.shape)
-            self.shards.append(own_part(full, m.layout, rank))
+            part = own_part(full, m.layout, rank)
+            # An array with no base but memory, which thus is the base of whatever views the shard.
+            base = np.asarray(part.reshape(-1).view(np.uint8).data)
+            self.bases.append(base)
+            self.shards.append(base.view(part.dtype).reshape(part.shape))
             self.fulls.append(read_only(full))
 
     def start(self, async_op: bool) -> None:
@@ -96,19 +102,25 @@ class Turns:
         for shared in self._counts:
             shared.open()
 
-    def end(self) -> None:
-        """This rank reads none any more, for now."""
+    def end(self, failed: bool = False) -> None:
+        """This rank reads none any more, for now. ``failed``: since it broke off, so that the
+        others may not come to their ends."""
         self._readers -= 1
         if self._readers == 0:
-            self.close()
+            self.close(failed=failed)
 
-    def close(self, through: bool = False) -> None:
+    def close(self, through: bool = False, failed: bool = False) -> None:
         """Tell the others, and wait for them when a program next asks for a shard. ``through``:
         they are known to be through with the weights (all have reduced their gradients)."""
         for shared in self._counts:
             shared.close()
-        if self._held is None and not through and self._counts:
-            self._held = [(m.sharded, m.sharded.__dict__.pop("array")) for m in self._members]
+        if self._held is not None or through or not self._counts:
+            return
+        if not failed and any(_is_aliased(w) for w in self._shared):
+            for shared in self._counts:
+                shared.wait_closed()
+            return
+        self._held = [(m.sharded, m.sharded.__dict__.pop("array")) for m in self._members]
 
     def regain(self, wait: bool = True) -> None:
         """Give the shards their memory back; with ``wait`` not before all ranks are through."""
@@ -122,10 +134,24 @@ class Turns:
         for sharded, array in held:
             sharded.__dict__.setdefault("array", array)
 
-    def reset(self) -> None:
-        """A step was broken off."""
+    def reset(self, reading: bool, through: bool) -> None:
+        """A step was broken off, in backward where it was still ``reading``."""
+        reading = reading or self._readers > 0
         self._readers = 0
-        self.regain(wait=False)
+        if reading:
+            self.close(through, failed=True)
+
+
+def _is_aliased(weights: SharedWeights) -> bool:
+    """Whether a program has views of shards, to which it could write without asking for them: more
+    refer to a shard's array than the list here and its parameter, or to its memory than it."""
+    shards, bases = weights.shards, weights.bases
+    for i, m in enumerate(weights.members):
+        if getrefcount(shards[i]) > 3 or getrefcount(bases[i]) > 3:
+            return True
+        if getrefcount(m.sharded.__dict__["array"]) > 2:
+            return True
+    return False
 
 
 def is_plain(member: Member, kind: np.dtype, used: np.dtype) -> bool:

@@ -186,6 +186,16 @@ class Unit:
         """The weights that take turns."""
         return [w for w in self.weights if isinstance(w, SharedWeights)]
 
+    @property
+    def copies(self) -> bool:
+        """Whether full weights are not the shards themselves."""
+        return len(self.shared()) < len(self.weights)
+
+    @property
+    def trains(self) -> bool:
+        """Whether its backward reduces gradients."""
+        return any(m.sharded._node is not None for m in self.members) or not self.members
+
     def hold(self) -> None:
         """The program wants the full weights until ``reshard``."""
         if not self.held:
@@ -221,6 +231,8 @@ class Unit:
             m.full.requires_grad_(False)
         else:
             self._train(m)
+        if not self.has_gradients:
+            self._current = ((), {})
 
     def hide(self) -> None:
         """Let the modules hold the shards."""
@@ -257,15 +269,19 @@ class Unit:
     # -- gradients -----------------------------------------------------------------------------
 
     def _plan_gradients(self) -> None:
-        """Divide the members that are trained now by the type of their reduction."""
+        """Divide the members that are trained now by the type of their reduction. While gradients
+        wait to be reduced members that were frozen since stay among them."""
         trained = tuple([m for m in self.members if m.sharded._node is not None])
+        waiting = any(any(g.has) or g.partial is not None for g in self._current[0])
+        if waiting and all(m in self._current[1] for m in trained):
+            return
         known = self._gradients.get(trained)
         if known is None:
             known = self._gradients[trained] = self._make_gradients(trained)
-        if known is not self._current and any(any(g.has) for g in self._current[0]):
+        if known is not self._current and waiting:
             raise ConfigError(
-                f"fully_shard: parameters of unit {self.name!r} were frozen or set to train while "
-                "gradients of earlier backward passes wait to be reduced; reduce them first"
+                f"fully_shard: parameters of unit {self.name!r} were set to train while gradients "
+                "of earlier backward passes wait to be reduced; reduce them first"
             )
         self._current = known
 

@@ -84,7 +84,7 @@ class Weights:
     def refresh(self) -> None:
         """Take up shards whose memory a program has replaced (``to_empty``, ``.data = ``)."""
         for m, shard in zip(self.members, self.shards, strict=True):
-            if local_array(m.sharded) is not shard:
+            if local_array(m.sharded) is not shard or shard.__class__ is NullArray:
                 self._take_up()
                 return
 

@@ -48,7 +48,7 @@ class Gradients:
         self.layout: BlockLayout = plan_block(shapes, sharding.world, kind.itemsize)
         self.buffer: np.ndarray | None = None
         self.has = [False] * len(members)
-        self._targets: dict[int, list[tuple]] = {}
+        self._targets: dict[int, tuple[np.ndarray, list[tuple]]] = {}
         self._own: np.ndarray | None = None  # the last reduced block, used again when nobody has it
         self._spans: list[tuple] | None = None  # where this rank's shards lie in its block
         self._flying: tuple | None = None
@@ -58,9 +58,8 @@ class Gradients:
         """Write (or add) member ``i``'s full gradient."""
         if self.buffer is None:
             self.buffer = self.pool.take(self.sharding.group, self.size(), self.kind)
-        targets = self._targets.get(id(self.buffer))
-        if targets is None:
-            targets = self._make_targets(self.buffer)
+        known = self._targets.get(id(self.buffer))
+        targets = self._make_targets(self.buffer) if known is None else known[1]
         target, shape = targets[i]
         if shape is None:
             place(array, target, self.layout.params[i], self.has[i])
@@ -79,7 +78,7 @@ class Gradients:
         targets = [(chunks_of(buffer, p, size), whole_chunks(p)) for p in self.layout.params]
         if len(self._targets) > 3:  # the pool has got other memory since
             self._targets.clear()
-        self._targets[id(buffer)] = targets  # the views keep the buffer, so its id is its own
+        self._targets[id(buffer)] = buffer, targets  # which is kept, so that its id is its own
         return targets
 
     def launch(self) -> None:
@@ -87,7 +86,8 @@ class Gradients:
         if self.buffer is None:
             self.buffer = self.pool.take(self.sharding.group, self.size(), self.kind)
         buffer, self.buffer = self.buffer, None
-        targets = self._targets.get(id(buffer)) or self._make_targets(buffer)
+        known = self._targets.get(id(buffer))
+        targets = self._make_targets(buffer) if known is None else known[1]
         for i, has in enumerate(self.has):
             if not has:
                 targets[i][0].fill(0)

@@ -134,7 +134,7 @@ class Root:
         """Copies of weights that an earlier forward has left, or begun to gather when it broke off:
         the program may have written to shards since."""
         for unit in self.units if self._gathers else ():
-            kept = unit.held or not unit.choices.reshard_after_backward  # the program says when
+            kept = unit.held or unit.kept  # until the program says that they are to go
             if unit.state is not State.SHARDED and unit.copies and not kept:
                 unit.reshard()
 
@@ -256,6 +256,8 @@ class Root:
         unit = call.unit
         if unit.choices.reshard_after_backward:
             unit.reshard()
+        else:
+            unit.kept = True
         if call.pass_.first.get(unit) is call:
             self.reduce(unit)
 

@@ -64,6 +64,7 @@ class Unit:
         self.param_type = numpy_type(policy.param_dtype)
         self.weights: list[Weights] = []
         self.held = False  # by the program's own unshard()
+        self.kept = False  # from a backward on, as it was told
         self._gradients: dict[tuple, tuple] = {}
         self._current: tuple = ((), {})
         self._shard()
@@ -247,6 +248,7 @@ class Unit:
     def reshard(self) -> None:
         """Drop the full weights."""
         self.hide()
+        self.kept = False
         if self.state is not State.SHARDED:
             self.state = State.SHARDED
             for w in self.weights:

@@ -187,6 +187,7 @@ def test_what_is_written_between_forwards_is_used(
 
     def body() -> list[float]:
         m = shard(network(), mp_policy=policy, reshard_after_forward=False)
+        m.set_reshard_after_backward(False)
         found = [np.abs(looked(m, rows())).sum()]
         fill(list(m.parameters()), 0.0)
         found.append(np.abs(looked(m, rows())).sum())
@@ -310,3 +311,20 @@ def test_a_retained_graph_is_walked_again_where_ranks_use_other_parts(
     for got in on_ranks(body):
         for a, b in zip(got, want, strict=True):
             np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
+
+
+def test_gradients_go_to_the_memory_that_is_reduced_when_it_has_grown() -> None:
+    want = network()
+    want(core.wrap(ROWS)).sum().backward()
+
+    def body() -> None:
+        m = fully_shard(network())
+        for _ in range(20):
+            m.zero_grad()
+            m(core.wrap(ROWS)).sum().backward()
+            for p, q in zip(m.parameters(), want.parameters(), strict=True):
+                np.testing.assert_allclose(p.grad.full_tensor().numpy(), q.grad.numpy(), atol=1e-12)
+            pool = fully_shard.state(m).unit.pool  # as when a larger unit is trained, too
+            pool.reserve(pool.capacity + 4096)
+
+    on_ranks(body)

@@ -11,6 +11,7 @@ import json
 import os
 from typing import Any
 
+from .. import sizes
 from ..distributed.checkpoint import format_utils, tools
 from ..distributed.checkpoint.filesystem import read_manifest
 from ..distributed.checkpoint.flat import paths_of
@@ -68,10 +69,10 @@ def _ls(options: argparse.Namespace) -> int:
         else:
             print(
                 f"{row.path}  {row.world_size} ranks  {row.tensors} tensors  {row.objects} other "
-                f"values  {_bytes(row.num_bytes)}"
+                f"values  {sizes.size(row.num_bytes)}"
             )
         if row.left_over:
-            print(f"    and {_bytes(row.left_over)} of saves that did not finish (see gc)")
+            print(f"    and {sizes.size(row.left_over)} of saves that did not finish (see gc)")
     if not rows:
         print(f"no checkpoints in {options.folder}")
     return 0
@@ -83,7 +84,7 @@ def _show(options: argparse.Namespace) -> int:
         return 0
     about = read_manifest(options.checkpoint)
     print(f"saved by {about.world_size} ranks in {len(about.files)} files, "
-          f"{_bytes(sum(about.files.values()))}; save {about.save}")  # fmt: skip
+          f"{sizes.size(sum(about.files.values()))}; save {about.save}")  # fmt: skip
     elements = 0
     kinds = about.metadata.state_dict_metadata
     given = [n for n in paths_of(about.metadata) if n in kinds]  # in the order of the state dict
@@ -117,7 +118,7 @@ def _verify(options: argparse.Namespace) -> int:
         print(said)
     if not wrong:
         values = len(about.metadata.state_dict_metadata)
-        size = _bytes(sum(about.files.values()))
+        size = sizes.size(sum(about.files.values()))
         print(f"whole: {values} values in {len(about.files)} files, {size}")
     return 1 if wrong else 0
 
@@ -136,13 +137,13 @@ def _diff(options: argparse.Namespace) -> int:
 
 def _reshard(options: argparse.Namespace) -> int:
     about = tools.reshard(options.source, options.target, options.ranks)
-    print(f"{options.target}: {len(about.files)} files, {_bytes(sum(about.files.values()))}")
+    print(f"{options.target}: {len(about.files)} files, {sizes.size(sum(about.files.values()))}")
     return 0
 
 
 def _consolidate(options: argparse.Namespace) -> int:
     format_utils.consolidate(options.source, options.file, options.key)
-    print(f"{options.file}: {_bytes(os.stat(options.file).st_size)}")
+    print(f"{options.file}: {sizes.size(os.stat(options.file).st_size)}")
     return 0
 
 
@@ -155,17 +156,9 @@ def _import(options: argparse.Namespace) -> int:
 def _gc(options: argparse.Namespace) -> int:
     gone = tools.collect(options.folder, options.dry_run)
     for path, size in gone:
-        print(f"{'would remove' if options.dry_run else 'removed'} {path}  {_bytes(size)}")
-    print(f"{len(gone)} files, {_bytes(sum(size for _, size in gone))}")
+        print(f"{'would remove' if options.dry_run else 'removed'} {path}  {sizes.size(size)}")
+    print(f"{len(gone)} files, {sizes.size(sum(size for _, size in gone))}")
     return 0
-
-
-def _bytes(n: float) -> str:
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if n < 1024:
-            return f"{n:,.0f} {unit}" if unit == "bytes" else f"{n:.1f} {unit}"
-        n /= 1024
-    return f"{n:.1f} TiB"
 
 
 _ACTIONS = {

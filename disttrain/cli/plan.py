@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ..distributed import planning
-from ..distributed.planning.subject import parse_size
 from ..errors import ConfigError
+from ..sizes import parse_size
 
 TAKES_SETTINGS = True
 NAMES = ("train.py", "scripts/train.py")

@@ -58,7 +58,7 @@ def test_ls_tells_finished_from_unfinished(saved, capsys):
     assert ckpt("ls", saved.parent) == 0
     shown = capsys.readouterr().out
     assert "step_4  2 ranks  4 tensors  2 other values" in shown
-    assert "did not finish" in shown and "10 bytes" in shown
+    assert "did not finish" in shown and "and 10 B of" in shown
     assert ckpt("ls", saved.parent, "--json") == 0
     rows = json.loads(capsys.readouterr().out)
     assert [bool(r["problem"]) for r in rows] == [False, True] and rows[0]["world_size"] == 2
@@ -67,7 +67,7 @@ def test_ls_tells_finished_from_unfinished(saved, capsys):
 def test_show_names_tensors_and_values(saved, capsys):
     assert ckpt("show", saved, "--pieces") == 0
     shown = capsys.readouterr().out
-    assert "model.w  float64 [6, 2]" in shown and "21 elements" in shown and "bytes" in shown
+    assert "model.w  float64 [6, 2]" in shown and "21 elements" in shown and " B; save" in shown
     assert ckpt("show", saved, "optim.lr") == 0
     assert capsys.readouterr().out == "optim.lr = 0.5\n"
     assert ckpt("show", saved, "nothing") == 2
@@ -154,7 +154,7 @@ def test_gc_removes_what_nobody_writes(saved, capsys):
     left.write_bytes(b"x" * 7)
     running = folder.Shard(str(saved), folder.shard_name(folder.new_save(), 0, 1), 8)
     assert ckpt("gc", saved.parent, "--dry-run") == 0
-    assert "1 files, 7 bytes" in capsys.readouterr().out and left.exists()
+    assert "1 files, 7 B" in capsys.readouterr().out and left.exists()
     assert ckpt("gc", saved.parent) == 0
     assert not left.exists() and ckpt("verify", saved) == 0
     running.close(remove=True)

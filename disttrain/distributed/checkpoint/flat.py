@@ -87,11 +87,3 @@ def _put(container: Any, key: Any, value: Any) -> None:
     if isinstance(container, list):
         container.extend([None] * (key + 1 - len(container)))
     container[key] = value
-
-
-def unflatten_state_dict(flat: Mapping[str, Any], paths: Mapping[str, Path]) -> dict[str, Any]:
-    """The nested state dict that ``flatten_state_dict`` took apart."""
-    nested: dict[str, Any] = {}
-    for name, value in flat.items():
-        set_element(nested, paths.get(name, (name,)), value)
-    return nested

@@ -140,7 +140,11 @@ def consolidate(
     read(lambda: state, FileSystemReader(source), Together(None), planner)
     for part in () if key is None else key.split("."):
         if not isinstance(state, dict) or part not in state:
-            raise ConfigError(f"consolidate: {os.fspath(source)} has no {key!r}")
+            there = ", ".join(map(str, state)) if isinstance(state, dict) else "no names"
+            raise ConfigError(
+                f"consolidate: {os.fspath(source)} has no {key!r}; where {part!r} was looked for "
+                f"there is {there:.300}. Name one of these, or a path of names with dots"
+            )
         state = state[part]
     save(state, file)
     return state

@@ -11,6 +11,7 @@ from ... import nn
 from ...core.device import device
 from ...core.tensor import Tensor
 from ...errors import ConfigError
+from ...sizes import size
 from .plan import Need, Precision, as_rows, plan, strategies
 from .profile import Profile, profile_step
 
@@ -116,29 +117,3 @@ def table(needs: Sequence[Need], memory: int | None = None) -> str:
 def as_json(needs: Sequence[Need], memory: int | None = None) -> str:
     """The plan as a JSON array, sizes in bytes."""
     return json.dumps(as_rows(needs, memory), indent=1)
-
-
-def size(nbytes: int) -> str:
-    """A number of bytes as people write it."""
-    value = float(nbytes)
-    for unit in ("B", "KB", "MB", "GB"):
-        if value < 1000 or unit == "GB":
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    raise AssertionError
-
-
-def parse_size(text: str) -> int:
-    """Bytes from ``4GB``, ``500 MB``, ``2GiB`` or a plain number."""
-    units = {"": 1, "b": 1}
-    for power, letter in enumerate("kmgt", 1):
-        units |= {letter: 1000**power, letter + "b": 1000**power, letter + "ib": 1024**power}
-    number = text.strip().rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
-    unit = text.strip()[len(number) :].strip().lower()
-    try:
-        value = float(number)
-    except ValueError:
-        value = -1.0
-    if unit not in units or value < 0:
-        raise ConfigError(f"memory: {text!r} given; needed is a size like 4GB, 500MB or 2GiB")
-    return int(value * units[unit])

@@ -443,12 +443,16 @@ def test_ranks_may_call_from_different_lines_of_a_strict_program() -> None:
         schedule, _ = build("1F1B", 2, 4, layers(2))
         x, y = (core.wrap(a) for a in data())
         if dist.get_rank() == 0:
-            schedule.step(x)
+            out = schedule.step(x)
         else:
-            schedule.step(target=y)
+            out = schedule.step(target=y)
         dist.destroy_process_group()
+        return None if out is None else out.detach().numpy()
 
-    dist.simulate(body, 2, strict=True)
+    first, last = dist.simulate(body, 2, strict=True).results
+    first_layer, last_layer = layers(2)
+    assert first is None
+    np.testing.assert_allclose(last, last_layer(first_layer(core.wrap(data()[0]))).detach().numpy())
 
 
 def test_ranks_with_different_schedules() -> None:

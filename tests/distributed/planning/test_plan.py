@@ -12,8 +12,8 @@ from disttrain.cli.plan import find_program
 from disttrain.distributed.planning import Profile, Strategy, Unit, plan, strategies
 from disttrain.distributed.planning.plan import ALL, Precision
 from disttrain.distributed.planning.profile import Weight
-from disttrain.distributed.planning.subject import parse_size, size
 from disttrain.errors import ConfigError
+from disttrain.sizes import parse_size, size
 
 ROOT = Path(__file__).parents[3]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ...sizes import size
 from .module import SLOT
 from .shared_weights import SharedWeights
 from .unit import Unit
@@ -49,11 +50,12 @@ class MemoryReport:
     def __str__(self) -> str:
         head = f"{'unit':30} {'parameters':>12} {'shards':>10} {'gradients':>10} {'full':>10} state"
         lines = [
-            f"{u.name or '(root)':30} {u.parameters:12,d} {_mb(u.shards)} {_mb(u.gradients)} "
-            f"{_mb(u.full)} {u.state}"
+            f"{u.name or '(root)':30} {u.parameters:12,d} {_cell(u.shards)} {_cell(u.gradients)} "
+            f"{_cell(u.full)} {u.state}"
             for u in self.units
         ]
-        total = f"{'at most':30} {'':12} {_mb(self.shards)} {_mb(self.gradients)} {_mb(self.peak)}"
+        sums = map(_cell, (self.shards, self.gradients, self.peak))
+        total = f"{'at most':30} {'':12} {' '.join(sums)}"
         return "\n".join([head, *lines, total])
 
 
@@ -83,5 +85,5 @@ def _unit_memory(name: str, unit: Unit) -> UnitMemory:
     return UnitMemory(name, numel, shards, gradients, full, reduced, unit.state.value)
 
 
-def _mb(nbytes: int) -> str:
-    return f"{nbytes / 1e6:7.2f} MB"
+def _cell(nbytes: int) -> str:
+    return f"{size(nbytes):>10}"

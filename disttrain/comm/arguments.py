@@ -5,7 +5,7 @@ Knows arrays and numbers; no groups, no transports.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,6 +72,16 @@ def member(verb: str, what: str, rank: int, size: int) -> None:
             f"{verb}: {what}={rank!r} was given; needed is a rank of the group, "
             f"0 <= {what} < {size}."
         )
+
+
+def members(verb: str, what: str, value: Iterable[int], size: int) -> list[int]:
+    """``value`` as a list of one or more different members."""
+    ranks = list(value)
+    if not ranks or len(set(ranks)) != len(ranks):
+        raise ConfigError(f"{verb}: {what}={ranks} was given; needed are different ranks.")
+    for r in ranks:
+        member(verb, what, r, size)
+    return ranks
 
 
 def tag(number: int) -> None:

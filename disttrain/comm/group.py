@@ -430,11 +430,7 @@ class ProcessGroup:
         long as all members of a list give it. With ``members_only`` the others need not call.
         ``strict``: see ``__init__``; None: as this group.
         """
-        ranks = list(ranks)
-        if not ranks or len(set(ranks)) != len(ranks):
-            raise ConfigError(f"new_group: ranks={ranks} was given; needed are different ranks.")
-        for r in ranks:
-            check.member("new_group", "ranks", r, self.size)
+        ranks = check.members("new_group", "ranks", ranks, self.size)
         members = ranks if self.rank in ranks else None
         if members_only:
             group = self._group_of_members(tuple(ranks), strict) if members else None

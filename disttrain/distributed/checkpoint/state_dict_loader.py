@@ -20,7 +20,7 @@ from .default_planner import DefaultLoadPlanner, EmptyStateDictLoadPlanner
 from .filesystem import FileSystemReader
 from .metadata import STATE_DICT_TYPE
 from .planner import LoadPlan, LoadPlanner
-from .stateful import Stateful
+from .stateful import is_stateful
 from .storage import StorageReader
 from .together import Together
 
@@ -51,19 +51,19 @@ def load(
     together, asked = Together(group), dict(state_dict)
 
     def ask() -> STATE_DICT_TYPE:
-        stateful = {k: v for k, v in state_dict.items() if isinstance(v, Stateful)}
+        stateful = {k: v for k, v in state_dict.items() if is_stateful(v)}
         asked.update((k, v.state_dict()) for k, v in stateful.items())
         return asked
 
     def give() -> None:
         for key, value in state_dict.items():
-            if isinstance(value, Stateful):
+            if is_stateful(value):
                 value.load_state_dict(asked[key])
 
     read(ask, reader, together, planner)
     together.each("load: give", give)
     for key, value in asked.items():
-        if not isinstance(state_dict.get(key), Stateful):
+        if not is_stateful(state_dict.get(key)):
             state_dict[key] = value
 
 

@@ -28,7 +28,7 @@ from .filesystem import FileSystemWriter
 from .metadata import STATE_DICT_TYPE, Metadata
 from .planner import SavePlan, SavePlanner
 from .staging import AsyncStager, KeptStager
-from .stateful import Stateful
+from .stateful import is_stateful
 from .storage import StorageWriter
 from .together import Together
 
@@ -150,7 +150,7 @@ def _pass_on(staged: Future, copied: Future) -> None:
 
 def _asked(state_dict: STATE_DICT_TYPE) -> dict[str, Any]:
     """The values, and the state of those that have one."""
-    return {k: v.state_dict() if isinstance(v, Stateful) else v for k, v in state_dict.items()}
+    return {k: v.state_dict() if is_stateful(v) else v for k, v in state_dict.items()}
 
 
 def _group(given: ProcessGroup | None, no_dist: bool, what: str) -> ProcessGroup | None:

@@ -7,13 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from ..core import Primitive, Tensor, wrap
+from ..core import Primitive, Tensor, no_grad, wrap
 from ..errors import ConfigError
 from . import rules, sparse_adam
 from .groups import take
 from .optimizer import Optimizer, single
 
 Choice = tuple[Primitive, tuple[str, ...], dict[str, Any]]
+
+
+def _fill(value: Any, number: float) -> None:
+    """Fill a new state, which may be sharded, in all its real numbers."""
+    with no_grad():
+        value.fill_(complex(number, number) if value.is_complex() else number)
 
 
 class SGD(Optimizer):
@@ -67,7 +73,7 @@ class SGD(Optimizer):
         if not group["dampening"] or p.is_meta or p.grad is None:
             return zeros
         share = group["dampening"] / group["momentum"]
-        if group["differentiable"]:
+        if group["differentiable"] or not isinstance(p.array, np.ndarray):  # or it is sharded
             given: Any = p.grad
             given = -given if group["maximize"] else given
             return (given + group["weight_decay"] * p) * share
@@ -131,8 +137,7 @@ class Adagrad(Optimizer):
         value = super().initial(name, p, group)
         if name == "sum" and not p.is_meta:
             start = group["initial_accumulator_value"]
-            complex_ = value.array.dtype.kind == "c"
-            value.array[...] = complex(start, start) if complex_ else start
+            _fill(value, start)
         return value
 
     def _update_sparse(self, p: Tensor, grad: Any, group: dict[str, Any]) -> None:
@@ -255,8 +260,7 @@ class Rprop(Optimizer):
     def initial(self, name: str, p: Tensor, group: dict[str, Any]) -> Tensor:
         value = super().initial(name, p, group)
         if name == "step_size" and not p.is_meta:
-            lr = float(group["lr"])
-            value.array[...] = complex(lr, lr) if value.array.dtype.kind == "c" else lr
+            _fill(value, float(group["lr"]))
         return value
 
 

@@ -13,6 +13,7 @@ from .collate import default_collate, default_convert
 from .dataset import IterableDataset, rng_of
 from .fetch import Plan, fetcher
 from .pool import Answer, Pool
+from .position import Position, Stamped, Streams, check, requests_from, resume, set_own
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, num_batches
 
 T = TypeVar("T", covariant=True)
@@ -34,11 +35,16 @@ class DataLoader(Generic[T]):
     with its own type and traceback; the death of one is a ``WorkerFailed``; ``timeout`` seconds
     (0: half an hour) without a batch are a ``WaitTimeout``.
 
+    ``state_dict()`` says which batches of the epoch were taken; after ``load_state_dict`` the next
+    pass gives the others, as this one would have.
+
     ``pin_memory`` and ``pin_memory_device`` have no effect on CPU.
     """
 
     _ready = False
     _promised: int | None = None
+    _position: Position | None = None  # of the epoch that was begun last
+    _resumed: dict[str, Any] | None = None  # where the next one begins
 
     def __init__(
         self,
@@ -112,17 +118,62 @@ class DataLoader(Generic[T]):
         return len(self._requests)
 
     def __iter__(self) -> Iterator[T]:
-        # Drawn without workers, too: the order of samples is then the same with and without.
-        base_seed = int(rng_of(self.generator).integers(0, 1 << 62))
-        if self.num_workers == 0:
-            return _LocalIterator(self)
-        if not self.persistent_workers:
-            return _WorkerIterator(self, base_seed)
-        if self._iterator is None or self._iterator.pool.closed:
-            self._iterator = _WorkerIterator(self, base_seed)
+        state, self._resumed = self._resumed, None
+        count = Count(self.dataset, self._promised, self.num_workers)
+        if state is not None:
+            at = resume(state, count, self.generator, self.num_workers)
         else:
-            self._iterator.restart(self._promised)
+            begin = Streams.now(self.generator)
+            # Drawn without workers, too: the order of samples is then the same with and without.
+            base_seed = int(rng_of(self.generator).integers(0, 1 << 62))
+            at = Position(count, self.generator, begin, base_seed)
+        self._position = at
+        if self.num_workers == 0:
+            return _LocalIterator(self, at, state)
+        if not self.persistent_workers:
+            return _WorkerIterator(self, at, state)
+        if self._iterator is None or self._iterator.pool.closed or state is not None:
+            self._iterator = _WorkerIterator(self, at, state)
+        else:
+            self._iterator.restart(at)
         return self._iterator
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the pass that was begun last is, by the batches that it has given: call it between
+        two of them. It holds tensors, numbers and texts.
+
+        A sampler of an order of its own is asked for the order again when a pass goes on, and then
+        passed over; its random numbers come from the rank's generator, the loader's, Python's or
+        numpy's. A ``DistributedSampler`` keeps its place for any number of ranks. Worker processes
+        go on with the random streams that they had. An iterable dataset is passed over again up to
+        the place, unless it has ``state_dict`` and ``load_state_dict`` and there are no workers;
+        to be gone on with exactly, it must draw from streams of its own.
+        """
+        if self._resumed is not None:
+            return self._resumed
+        if self._position is None:
+            begin = Streams.now(self.generator)
+            return Position(Count(self.dataset, None, 0), self.generator, begin, 0).fresh()
+        state = self._position.state_dict(self._requests.sampler, self._iterable)
+        if self._saves_dataset:
+            state["dataset"] = self.dataset.state_dict()
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """The next pass goes on where ``state_dict()`` was called, on a loader made alike (of any
+        rank and number of ranks, if its sampler counts all of them); after a whole pass a new one
+        begins. The rank's random stream is not set: save and load it beside this."""
+        check(state_dict)
+        self._resumed = None if state_dict["finished"] else dict(state_dict)
+        self._position = None
+        if state_dict["finished"]:
+            set_own(self.generator, state_dict)
+
+    @property
+    def _saves_dataset(self) -> bool:
+        """Does an iterable dataset, read here, keep its own place?"""
+        stateful = hasattr(self.dataset, "state_dict") and hasattr(self.dataset, "load_state_dict")
+        return self._iterable and not self.num_workers and stateful
 
     def _plan(self) -> Plan:
         batched = self.batch_size is not None or self.batch_sampler is not None
@@ -145,6 +196,8 @@ class _Requests:
 
 
 class _NextPlease(_Requests):
+    sampler = None
+
     def __init__(self, dataset: Any, batch_size: int | None, drop_last: bool) -> None:
         self.dataset, self.batch_size, self.drop_last = dataset, batch_size, drop_last
 
@@ -159,17 +212,40 @@ class _NextPlease(_Requests):
 class _LocalIterator(Iterator):
     """One epoch, loaded in this process."""
 
-    def __init__(self, loader: DataLoader) -> None:
-        self._source = loader._requests
-        self._requests = iter(self._source)
+    def __init__(self, loader: DataLoader, at: Position, state: dict[str, Any] | None) -> None:
+        self._source, self._position, self._count = loader._requests, at, at.count
+        if state is None or loader._iterable:
+            requests = iter(self._source)
+        else:
+            requests = requests_from(self._source.sampler, at, state)
+        self._requests = at.opened(requests)
+        if state is not None and "dataset" in state and loader._saves_dataset:
+            loader.dataset.load_state_dict(state["dataset"])
         self._fetch = fetcher(loader._plan())
-        self._count = Count(loader.dataset, loader._promised, 0)
+        if state is not None and loader._iterable and "dataset" not in state:
+            self._pass_over(at)
+
+    def _pass_over(self, at: Position) -> None:
+        """Load again what was taken before."""
+        if at.first is None:
+            return
+        now = Streams.now()
+        try:
+            at.first.set(at.own)
+            for _ in range(at.before):
+                self._fetch(None)
+        finally:
+            now.set()
 
     def __iter__(self) -> _LocalIterator:
         return self
 
     def __next__(self) -> Any:
-        value = self._fetch(next(self._requests))
+        try:
+            value = self._fetch(next(self._requests))
+        except StopIteration:
+            self._position.finished = True
+            raise
         self._count.one_more()
         return value
 
@@ -181,7 +257,7 @@ class _WorkerIterator(Iterator):
     """Epochs loaded by worker processes. Requests have numbers that only rise; worker after worker
     is asked in turn, so which worker loads which batch is the same on every run."""
 
-    def __init__(self, loader: DataLoader, base_seed: int) -> None:
+    def __init__(self, loader: DataLoader, at: Position, state: dict[str, Any] | None) -> None:
         self.source = loader._requests  # not the loader: it holds this iterator
         self.persistent, self.in_order = loader.persistent_workers, loader.in_order
         self.timeout = loader.timeout or None
@@ -191,29 +267,44 @@ class _WorkerIterator(Iterator):
         ctx = loader.multiprocessing_context or "fork"
         ctx = multiprocessing.get_context(ctx) if isinstance(ctx, str) else ctx
         self.pool = Pool(
-            loader._plan(), self.num_workers, ctx, base_seed, loader.worker_init_fn, self.prefetch
-        )
+            loader._plan(), self.num_workers, ctx, at.base_seed, loader.worker_init_fn,
+            self.prefetch, at.workers,
+        )  # fmt: skip
         self._workers = [worker.process for worker in self.pool.workers]
-        self._count = Count(loader.dataset, loader._promised, self.num_workers)
-        self.sent = 0
-        self._begin()
+        self.sent, self.position = 0, at
+        if state is None or loader._iterable:
+            self._begin(iter(self.source))
+        else:
+            self._begin(requests_from(self.source.sampler, at, state))
+        for _ in range(at.before if state is not None and loader._iterable else 0):
+            answer = self._next_answer()  # load again what was taken before
+            if answer is not None:
+                self._forget(answer)
+                self._ask(None if self.in_order else answer.worker)
 
-    def restart(self, promised: int | None) -> None:
+    def restart(self, at: Position) -> None:
         """Begin another epoch with the same workers; what is left of the last one is dropped."""
-        self._count.promised = promised
+        at.base_seed, at.workers = self.position.base_seed, self.position.workers
         for answer in self.arrived.values():
-            self.pool.drop(answer)
+            self._forget(answer)
+        at.starts = dict(at.workers)
+        self.position = at
         self.pool.reset()
-        self._begin()
+        self._begin(iter(self.source))
 
-    def _begin(self) -> None:
-        self._count.fetched = 0
+    def _begin(self, requests: Iterator) -> None:
+        at = self.position
+        self._count = at.count
         self.first = self.due = self.sent  # numbers before ``first`` are of an earlier epoch
-        self.requests = iter(self.source)
+        self.requests = at.opened(requests)
+        taken = set(at.taken())
+        left = [i for i in range(at.end) if i not in taken]
+        self.places = itertools.chain(left, itertools.count(at.end))
+        self.place: dict[int, int] = {}  # number -> which batch of the epoch it is
         self.arrived: dict[int, Answer] = {}
         self.open: dict[int, int] = {}  # number -> worker, of what has been asked for
         self.active = list(range(self.num_workers))
-        self.turn = 0
+        self.turn = 0 if self.source.sampler is None else at.before % self.num_workers
         self.over = False
         for _ in range(self.prefetch * self.num_workers):
             self._ask()
@@ -232,6 +323,7 @@ class _WorkerIterator(Iterator):
             worker = self.active[self.turn]
             self.turn += 1
         self.open[self.sent] = worker
+        self.place[self.sent] = next(self.places)
         self.pool.ask(worker, self.sent, what)
         self.sent += 1
 
@@ -245,13 +337,27 @@ class _WorkerIterator(Iterator):
             self.pool.close()
             raise
         if answer is None:
+            self.position.finished = True
             if not self.persistent:
                 self.pool.close()
             raise StopIteration
         self._ask(None if self.in_order else answer.worker)
         value = self.pool.value(answer)
+        self.position.take(self.place.pop(answer.number))
+        if value.__class__ is Stamped:
+            self.position.workers[answer.worker] = value.streams
+            value = value.batch
         self._count.one_more()
         return value
+
+    def _forget(self, answer: Answer) -> None:
+        """Drop a batch; its worker's streams have moved on all the same."""
+        if not answer.is_batch:
+            self.pool.drop(answer)
+            return
+        value = self.pool.value(answer)
+        if value.__class__ is Stamped:
+            self.position.workers[answer.worker] = value.streams
 
     def _next_answer(self) -> Answer | None:
         """The answer that is due; None at the end of the epoch."""
@@ -280,7 +386,7 @@ class _WorkerIterator(Iterator):
         if answer.number in self.open:
             self.arrived[answer.number] = answer
         else:
-            self.pool.drop(answer)
+            self._forget(answer)
 
     def _retire(self, worker: int) -> None:
         """An iterable dataset has ended in ``worker``; the others go on."""

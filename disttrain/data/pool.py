@@ -26,6 +26,7 @@ from ..core import dtypes
 from ..errors import WorkerFailed
 from ..lifetime import end_of, shows
 from .fetch import Plan
+from .position import Streams
 from .transfer import BATCH, END, ERROR, LENGTH, Receiver
 from .worker import RESET, TASK, Failure, Job, run
 
@@ -67,6 +68,10 @@ class Answer:
     def is_end(self) -> bool:
         return self.kind == END
 
+    @property
+    def is_batch(self) -> bool:
+        return self.kind == BATCH
+
 
 class Pool:
     """``num_workers`` processes that answer requests, each in order."""
@@ -79,6 +84,7 @@ class Pool:
         base_seed: int,
         init: Any,
         prefetch: int,
+        streams: dict[int, Streams],
     ) -> None:
         me = context.current()
         in_main = threading.current_thread() is threading.main_thread()
@@ -86,7 +92,7 @@ class Pool:
         numbers = (me.rank, me.world_size, me.local_rank, me.local_world_size)
         kind = dtypes.get_default_dtype()
         child = in_main and ctx.get_start_method() != "forkserver"
-        job = Job(plan, num_workers, base_seed, init, self.pid, child, numbers, kind)
+        job = Job(plan, num_workers, base_seed, init, self.pid, child, numbers, kind, streams)
         self.workers: list[_Worker] = []
         self.answers: deque[Answer] = deque()
         self.poll = select.poll()

@@ -205,6 +205,7 @@ class DistributedSampler(Sampler[int]):
         self.rank = me.rank if rank is None else rank
         self.dataset, self.shuffle, self.seed, self.drop_last = dataset, shuffle, seed, drop_last
         self.epoch = 0
+        self._start = self._began = 0  # in the order of all ranks: of the next pass, of this one
         if not _is_count(self.num_replicas) or not 0 <= self.rank < self.num_replicas:
             raise ConfigError(
                 f"DistributedSampler: Invalid rank {self.rank} of {self.num_replicas} replicas "
@@ -230,14 +231,36 @@ class DistributedSampler(Sampler[int]):
         else:
             order = np.arange(n)
         order = np.resize(order, self.total_size if n else 0)  # repeats from the start, or cuts
+        self._began, self._start = self._start, 0
+        if self._began:
+            order = self._rest(order[self._began :])
         return _numbers(order[self.rank :: self.num_replicas])
+
+    def _rest(self, order: np.ndarray) -> np.ndarray:
+        """What is left of an epoch that so many ranks did not begin may not divide by them."""
+        whole, rest = divmod(len(order), self.num_replicas)
+        whole += rest > 0 and not self.drop_last
+        return np.resize(order, whole * self.num_replicas if len(order) else 0)
 
     def __len__(self) -> int:
         return self.num_samples
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of ``epoch``: with ``shuffle`` each number gives another."""
+        if epoch != self.epoch:
+            self._start = 0
         self.epoch = epoch
+
+    def state_at(self, count: int) -> dict[str, Any]:
+        """For ``load_state_dict``, when ``count`` indices of this pass were used. The place counts
+        those of all ranks, so any number of ranks can go on from it."""
+        taken = min(self._began + count * self.num_replicas, self.total_size)
+        return {"epoch": self.epoch, "taken": taken}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The next pass goes on there: the ``state_at`` of a sampler of any number of ranks. Its
+        ``len`` stays that of a whole epoch."""
+        self.epoch, self._start = int(state["epoch"]), int(state["taken"])
 
 
 def num_batches(num_samples: int, batch_size: int, drop_last: bool) -> int:

@@ -20,6 +20,7 @@ from ..core.random import manual_seed
 from ..lifetime import die_with
 from .fetch import Plan, fetcher
 from .info import WorkerInfo, set_worker_info
+from .position import Stamped, Streams
 from .transfer import BATCH, ERROR, LENGTH, Sender
 
 TASK, RESET = "task", "reset"
@@ -37,6 +38,7 @@ class Job:
     is_child: bool  # of that process's main thread?
     numbers: tuple[int, int, int, int]  # rank, world_size, local_rank, local_world_size
     dtype: dtypes.dtype
+    streams: dict[int, Streams]  # by worker: where its random streams go on
 
 
 @dataclass(frozen=True)
@@ -80,9 +82,12 @@ def _serve(job: Job, worker_id: int, sock: socket.socket) -> None:
     """Answer requests in their order. A failed ``worker_init_fn`` is the answer to the first."""
     sender = Sender(sock)
     failure, fetch = None, None
+    noted: list[Streams | None] = [job.streams.get(worker_id)]
     try:
         if job.init is not None:
             job.init(worker_id)
+        if worker_id in job.streams:
+            job.streams[worker_id].set()
         fetch = fetcher(job.plan)
     except Exception as error:
         failure = _failure(error)
@@ -98,12 +103,15 @@ def _serve(job: Job, worker_id: int, sock: socket.socket) -> None:
             failure = None
         elif fetch is None:
             sender.end(number)
-        elif not _answer(sender, fetch, number, what, job.plan.iterable):
+        elif not _answer(sender, fetch, number, what, job.plan.iterable, noted):
             fetch = None
 
 
-def _answer(sender: Sender, fetch: Callable, number: int, what: Any, iterable: bool) -> bool:
-    """Send one batch, or why there is none. False at the end of an iterable dataset."""
+def _answer(
+    sender: Sender, fetch: Callable, number: int, what: Any, iterable: bool, noted: list
+) -> bool:
+    """Send one batch, or why there is none. False at the end of an iterable dataset. Random streams
+    that have moved on since they were ``noted`` go along."""
     try:
         batch = fetch(what)
     except StopIteration as error:
@@ -114,6 +122,9 @@ def _answer(sender: Sender, fetch: Callable, number: int, what: Any, iterable: b
     except Exception as error:
         sender.value(ERROR, number, _failure(error))
     else:
+        streams = Streams.now()
+        if noted[0] is None or not streams.same(noted[0]):
+            noted[0], batch = streams, Stamped(batch, streams)
         try:
             sender.value(BATCH, number, batch)
         except OSError:

@@ -35,6 +35,7 @@ class VirtualShardSampler:
             )
         self.dataset, self.shards, self.batch_size = dataset, shards, batch_size
         self.shuffle, self.seed, self.drop_last, self.epoch = shuffle, seed, drop_last, 0
+        self._start = self._began = 0  # steps that are passed over: of the next pass, of this one
 
     @property
     def num_steps(self) -> int:
@@ -46,12 +47,16 @@ class VirtualShardSampler:
         return self.num_steps * self.shards.each
 
     def __iter__(self) -> Iterator[list[int]]:
+        self._began, self._start = self._start, 0
+        return self._batches()
+
+    def _batches(self) -> Iterator[list[int]]:
         order = np.arange(len(self.dataset))
         if self.shuffle:
             rng = np.random.Generator(np.random.SFC64((self.seed + self.epoch) % (1 << 64)))
             order = rng.permutation(len(order))
         steps = np.resize(order, (self.num_steps, self.shards.count, self._per_shard))
-        for step in steps:
+        for step in steps[self._began :]:
             for shard in self.shards.ids:
                 yield step[shard].tolist()
 
@@ -61,4 +66,21 @@ class VirtualShardSampler:
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of ``epoch``."""
+        if epoch != self.epoch:
+            self._start = 0
         self.epoch = epoch
+
+    def state_at(self, count: int) -> dict[str, int]:
+        """For ``load_state_dict``, when ``count`` batches of this pass were used; between two steps
+        it fits any number of ranks."""
+        steps, rest = divmod(count, self.shards.each)
+        if rest:
+            raise ConfigError(
+                f"VirtualShardSampler: its place was asked for after {rest} of "
+                f"{self.shards.each} shards of a step; ask for it between two steps"
+            )
+        return {"epoch": self.epoch, "steps": self._began + steps}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """The next pass goes on there."""
+        self.epoch, self._start = int(state["epoch"]), int(state["steps"])

@@ -8,6 +8,7 @@ Knows samplers and streams; loads nothing.
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import json
 import random
@@ -25,6 +26,8 @@ from .checks import Count
 from .dataset import rng_of
 from .sampler import BatchSampler
 
+_MT_BYTES = 625 * 4  # numpy's MT19937 in memory: its words and the place in them
+_KEPT = "data.position.numpy"  # the slot of the last state of numpy's stream
 _NEEDED = ("fetched", "finished", "rank", "world_size")
 
 
@@ -35,14 +38,14 @@ class Streams:
 
     rank: np.ndarray
     python: tuple
-    numpy: Any
+    numpy: dict[str, Any]
     own: Any = None
 
     @classmethod
     def now(cls, own: Any = None) -> Streams:
         """As they are."""
         rank = default_generator.get_state().array
-        return cls(rank, random.getstate(), np.random.get_state(), _get(own))
+        return cls(rank, random.getstate(), _numpy_state(), _get(own))
 
     def set(self, own: Any = None) -> None:
         """Go back to them; ``own`` where a state of it was noted."""
@@ -54,34 +57,43 @@ class Streams:
 
     def same(self, other: Streams) -> bool:
         """Has nothing been drawn between the two (but from ``own``)?"""
-        numpys = zip(self.numpy, other.numpy, strict=True)
         return (
             np.array_equal(self.rank, other.rank)
             and self.python == other.python
-            and all(np.array_equal(a, b) for a, b in numpys)
+            and self.numpy is other.numpy  # as long as nothing is drawn, see _numpy_state
         )
 
     def packed(self) -> dict[str, Any]:
         """As a dict that a checkpoint can hold."""
         _, words, gauss = self.python
         python = np.append(np.array(words, np.float64), (gauss is not None, gauss or 0.0))
-        _, key, place, has, value = self.numpy
-        numpy = np.append(key.astype(np.float64), (place, has, value))
         own = wrap(self.own) if isinstance(self.own, np.ndarray) else self.own
-        return {"rank": wrap(self.rank), "python": wrap(python), "numpy": wrap(numpy), "own": own}
+        numpy = json.dumps(self.numpy, default=np.ndarray.tolist)
+        return {"rank": wrap(self.rank), "python": wrap(python), "numpy": numpy, "own": own}
 
     @classmethod
     def unpacked(cls, state: dict[str, Any]) -> Streams:
         """What ``packed`` has made a dict of."""
         rank, python, numpy, own = (_plain(state[k]) for k in ("rank", "python", "numpy", "own"))
         *words, has, gauss = python.tolist()
-        *key, place, full, value = numpy.tolist()
-        return cls(
-            rank,
-            (3, tuple(int(w) for w in words), gauss if has else None),
-            ("MT19937", np.array(key, np.uint32), int(place), int(full), value),
-            own,
-        )
+        its = _shaped(json.loads(numpy), np.random.get_state(legacy=False))
+        return cls(rank, (3, tuple(int(w) for w in words), gauss if has else None), its, own)
+
+
+def _numpy_state() -> dict[str, Any]:
+    """The state of numpy's global stream; the same object as long as nothing is drawn. Asking for
+    it takes longer than many a batch, so its words are compared as they lie in memory; they do not
+    tell whether half of a pair of normal numbers is kept."""
+    bits: Any = np.random.get_bit_generator()
+    words = b""
+    if isinstance(bits, np.random.MT19937):
+        words = ctypes.string_at(bits.ctypes.state_address, _MT_BYTES)
+        kept = context.current().slots.get(_KEPT)
+        if kept is not None and kept[0] == words:
+            return kept[1]
+    state = np.random.get_state(legacy=False)
+    context.current().slots[_KEPT] = (words, state) if words and not state["has_gauss"] else None
+    return state
 
 
 def _plain(value: Any) -> Any:
@@ -174,8 +186,8 @@ class Position:
         state: dict[str, Any] = {
             "fetched": fetched,
             "finished": self.finished,
-            "rank": me.rank,
-            "world_size": me.world_size,
+            "rank": int(me.rank),
+            "world_size": int(me.world_size),
             "base_seed": self.base_seed,
             "begin": self.begin.packed(),
             "first": None if self.first is None else self.first.packed(),

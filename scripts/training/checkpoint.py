@@ -1,6 +1,7 @@
 """Where runs and their checkpoints lie, and how a checkpoint gets there in one piece.
 
     <log.dir>/0001/config.toml  metrics.jsonl  events.out.tfevents...  epoch_0020/
+                   epoch_0020_step_00000450/  in the middle of the next epoch
 
 A checkpoint is a folder that all ranks write, each what it holds (``docs/checkpoints.md``). It
 counts once it is committed: whatever happens, the newest ``epoch_*`` that ``find`` gives is whole,
@@ -51,14 +52,20 @@ def find(where: Path) -> Path:
     )
 
 
-def save(run: Path | None, epoch: int, state: dict[str, Any], keep: int) -> None:
-    """Save ``state`` as the checkpoint of ``epoch`` in the folder ``run`` (rank 0 knows it), then
-    delete all but the newest ``keep``. Every rank calls it."""
+def name_of(epoch: int, step: int | None = None) -> str:
+    """What the checkpoint after ``epoch`` epochs (and in the next, after ``step`` steps of all) is
+    called. Names sort as the run goes."""
+    return f"epoch_{epoch:04d}" + ("" if step is None else f"_step_{step:08d}")
+
+
+def save(run: Path | None, name: str, state: dict[str, Any], keep: int) -> None:
+    """Save ``state`` as the checkpoint ``name`` in the folder ``run`` (rank 0 knows it), then delete
+    all but the newest ``keep``. Every rank calls it."""
     told = [None if run is None else str(run)]
     if dt.distributed.is_initialized():
         dt.distributed.broadcast_object_list(told)
     assert told[0] is not None
-    dcp.save(state, checkpoint_id=Path(told[0]) / f"epoch_{epoch:04d}")
+    dcp.save(state, checkpoint_id=Path(told[0]) / name)
     if run is not None:
         for old in _checkpoints(run)[:-keep]:
             tools.remove(str(old))
@@ -80,6 +87,17 @@ def load(path: Path, state: dict[str, Any], optimizer: Any, check: Callable[[str
     state = {**state, _OPTIMIZER: _blank(about, optimizer)}
     dcp.load(state, checkpoint_id=path)
     return state
+
+
+def part(path: Path, name: str, rank: int) -> tuple[Any, bool]:
+    """What rank ``rank`` has saved under ``name``, and whether it has: else it is rank 0's; None
+    where no rank has saved anything."""
+    there = dcp.FileSystemReader(path).read_metadata().state_dict_metadata
+    for number in (rank, 0):
+        key = f"{name}.{number}"
+        if any(k == key or k.startswith(key + ".") for k in there):
+            return tools.values(str(path), [key])[name][str(number)], number == rank
+    return None, False
 
 
 def _blank(about: dict[str, Any], optimizer: Any) -> dict[str, Any]:

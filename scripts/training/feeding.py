@@ -82,11 +82,11 @@ class Feed:
         """The place of this rank's batch ``number`` among all of a step."""
         return self.rank if self.shards is None else self.shards.ids[number]
 
-    def steps(self, epoch: int) -> Iterator[list]:
-        """The epoch's steps: this rank's batches of each."""
+    def steps(self, epoch: int, done: int = 0) -> Iterator[list]:
+        """The epoch's steps: this rank's batches of each. ``done``: steps that the state which was
+        given to ``loader.load_state_dict`` has behind it."""
         self.sampler.set_epoch(epoch)
         step: list = []
-        done = 0
         for batch in self.loader:
             step.append(batch)
             if len(step) == self.each:

@@ -1,8 +1,9 @@
-"""The training loop: epochs of steps, a test after each, a checkpoint after each.
+"""The training loop: epochs of steps, a test after each, a checkpoint after each and in between.
 
 Every rank runs this. The numbers that are logged are those of all ranks together. The random
-state is set anew at the start of each epoch from seed, epoch and rank, so a resumed run goes on
-exactly as the run that was cut short would have.
+state is set anew at the start of each epoch from seed, epoch and rank, and a checkpoint in the
+middle of one has it of every rank, so a resumed run goes on exactly as the run that was cut short
+would have. On another number of ranks it is set anew from seed, epoch, step and rank.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 
 import disttrain as dt
 from disttrain import config, context
+from disttrain.distributed.checkpoint import tools
 from disttrain.errors import ConfigError
 
 from . import checkpoint
@@ -56,7 +58,7 @@ class Trainer:
         self.start = context.now()
         self.alone = settings.parallel.strategy == "none"
         self.rank = 0 if self.alone else dt.distributed.get_rank()
-        self.world_size = 1 if self.alone else dt.distributed.get_world_size()
+        self.world_size = 1 if self.alone else int(dt.distributed.get_world_size())
         dt.manual_seed(settings.seed)
         self.task = make_task(settings.data)
         self.model = make_model(settings.model, self.task, settings.data.block_size)
@@ -72,6 +74,9 @@ class Trainer:
         self.scheduler = dt.optim.lr_scheduler.LambdaLR(self.optimizer, self._factor)
         self.epoch = self.step = 0
         self.train_loss = self.test_accuracy = math.nan  # of the last epoch that is done
+        self.whole = np.zeros(3)  # sums of this epoch, up to the last record
+        self.tally = Tally(size, self.copies)
+        self.rng: Any = None  # the random state to begin with in the middle of an epoch
         if resume is not None:
             self._load(resume)
         self.run = self._open_run(resume)
@@ -114,24 +119,40 @@ class Trainer:
         return Result(self.test_accuracy, self.train_loss, self.world_size, seconds, self.run)
 
     def _train_epoch(self, report: Reporter) -> np.ndarray:
-        seed = (self.settings.seed * 1009 + self.epoch) * 1009 + self.wrapped.data_rank
-        dt.manual_seed(seed)
+        done = self.step - self.epoch * self.feed.per_epoch
+        if done == 0:
+            dt.manual_seed(self._seed())
+            self.whole = np.zeros(3)
+        elif self.rng is not None:
+            dt.set_rng_state(self.rng)
+        else:
+            dt.manual_seed(self._seed() + self.step * 1009**3)
+        self.rng = None
         self.net.train()
-        tally, rows = Tally(self.wrapped.data_size, self.copies), self.feed.rows_per_step
-        whole, since, note = np.zeros(3), 0, ""
+        rows, since, note = self.feed.rows_per_step, self._since, ""
         report.progress.title(f"epoch {self.epoch + 1}/{self.settings.train.epochs}")
-        for batches in self.feed.steps(self.epoch):
+        for batches in self.feed.steps(self.epoch, done):
             for number, answer in enumerate(self._train_step(batches)):
-                tally.add(since * rows + self.feed.place(number), *answer)
+                self.tally.add(since * rows + self.feed.place(number), *answer)
             self.step, since = self.step + 1, since + 1
             if self.step % self.settings.log.every == 0:
-                window, since = tally.together(0, since * rows), 0
-                whole += window
+                window, since = self.tally.together(0, since * rows), 0
+                self.whole += window
                 values = means(window)
                 note = f"loss {values['loss']:.4f}  accuracy {values['accuracy']:.3f}"
                 self._log_train(report, values)
             report.progress.update(self.settings.data.batch_size, note)
-        return whole + tally.together(0, since * rows)
+            self._save_within()
+        return self.whole + self.tally.together(0, since * rows)
+
+    def _seed(self) -> int:
+        return (self.settings.seed * 1009 + self.epoch) * 1009 + self.wrapped.data_rank
+
+    @property
+    def _since(self) -> int:
+        """Steps of this epoch since the last record."""
+        done = self.step - self.epoch * self.feed.per_epoch
+        return min(done, self.step % self.settings.log.every)
 
     def _train_step(self, batches: list) -> list[tuple[float, float, int]]:
         """One step of the optimizer; the answers to each batch."""
@@ -183,13 +204,47 @@ class Trainer:
         self.train_loss, self.test_accuracy = trained["loss"], tested["accuracy"]
         report.record("test", self.step, self.epoch, tested)
         keep = self.settings.log.keep_checkpoints
-        checkpoint.save(self.run, self.epoch, self._state(), keep)
+        checkpoint.save(self.run, checkpoint.name_of(self.epoch), self._state(), keep)
         epochs = self.settings.train.epochs
         report.progress.say(
             f"epoch {self.epoch}/{epochs} done  {self.epoch / epochs:4.0%}  "
             f"loss {self.train_loss:.4f}  test loss {tested['loss']:.4f}  "
             f"test accuracy {self.test_accuracy:.4f}  {report.progress.rate:,.0f} samples/s"
         )
+
+    def _save_within(self) -> None:
+        """The checkpoints between the ends of epochs."""
+        every = self.settings.train.save_every
+        if every is None or self.step % every or self.step % self.feed.per_epoch == 0:
+            return
+        state, rows = self._state(), self._since * self.feed.rows_per_step
+        state["sums"] = {
+            "whole": self.whole.tolist(),
+            "every": self.settings.log.every,
+            "rows": (self.tally.table(0, rows) / self.copies).tolist(),
+        }
+        state["loader"] = {str(self.rank): self.feed.loader.state_dict()}
+        state["rng"] = {str(self.rank): {"state": dt.get_rng_state(), "of": self.world_size}}
+        name = checkpoint.name_of(self.epoch, self.step)
+        checkpoint.save(self.run, name, state, self.settings.log.keep_checkpoints)
+
+    def _load_within(self, path: Path) -> None:
+        """Go on in the middle of an epoch, if ``path`` is of one."""
+        loader = checkpoint.part(path, "loader", self.rank)[0]
+        if loader is None:
+            return
+        self.feed.loader.load_state_dict(loader)
+        rng, own = checkpoint.part(path, "rng", self.rank)
+        if own and rng["of"] == self.world_size:
+            self.rng = rng["state"]
+        sums = tools.values(str(path), ["sums"])["sums"]
+        self.whole = np.array(sums["whole"])
+        rows = np.array(sums["rows"]).reshape(-1, 3)
+        same = sums["every"] == self.settings.log.every
+        if same and len(rows) == self._since * self.feed.rows_per_step:
+            self.tally.before = rows * self.copies
+        else:  # records at other steps, or in other rows: what is summed up begins anew
+            self.whole += np.add.reduce(rows)
 
     def _state(self) -> dict[str, Any]:
         return {
@@ -213,6 +268,7 @@ class Trainer:
         if self.shards is not None:  # the shards' random streams go on with the step
             begun = {"count": self.shards.count, "seed": self.shards.seed, "step": self.step}
             self.shards.load_state_dict(begun)
+        self._load_within(path)
 
     def _sample(self, report: Reporter) -> None:
         log = self.settings.log

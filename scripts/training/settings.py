@@ -95,11 +95,14 @@ class Train:
 
     epochs: int = 20
     steps_per_epoch: int | None = None
+    save_every: int | None = None  # steps between two checkpoints, besides those of epochs' ends
 
     def __post_init__(self) -> None:
         require(self.epochs >= 1, "epochs", self.epochs, "1 or more")
         fine = self.steps_per_epoch is None or self.steps_per_epoch >= 1
         require(fine, "steps_per_epoch", self.steps_per_epoch, "none, or 1 or more")
+        fine = self.save_every is None or self.save_every >= 1
+        require(fine, "save_every", self.save_every, "none, or 1 or more")
 
 
 @dataclass(frozen=True)

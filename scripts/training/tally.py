@@ -23,6 +23,7 @@ class Tally:
     def __init__(self, size: int = 1, copies: int = 1) -> None:
         self.size, self.copies = size, copies
         self.rows: dict[int, tuple[float, float, float]] = {}
+        self.before = np.zeros((0, _COLUMNS))  # rows of all ranks, from the first place on
 
     def add(self, place: int, loss: float, right: float, answers: float) -> None:
         """``loss`` is a mean over ``answers``."""
@@ -30,13 +31,19 @@ class Tally:
 
     def together(self, first: int, count: int) -> np.ndarray:
         """The sums of the rows at ``count`` places from ``first`` on; every rank calls it."""
+        table = self.table(first, count)
+        self.rows, self.before = {}, self.before[:0]
+        return np.add.reduce(table) / self.copies
+
+    def table(self, first: int, count: int) -> np.ndarray:
+        """Those rows themselves, ``copies`` times each; every rank calls it, and collects on."""
         table = np.zeros((count, _COLUMNS))
         for place, row in self.rows.items():
             table[place - first] = row
-        self.rows = {}
         if self.size * self.copies > 1:
             dt.distributed.all_reduce(dt.from_numpy(table))  # the others' are zeros: exact
-        return np.add.reduce(table) / self.copies
+        table[: len(self.before)] += self.before
+        return table
 
 
 def means(sums: np.ndarray) -> dict[str, float]:

@@ -46,7 +46,8 @@ class Attempt:
     stopped_by: int
 
 
-WARM = ("disttrain.data", "disttrain.distributed", "disttrain.optim")  # loaded once for all ranks
+# Loaded once for all ranks.
+WARM = ("disttrain.data", "disttrain.distributed", "disttrain.distributed.ddp", "disttrain.optim")
 
 
 class Agent:

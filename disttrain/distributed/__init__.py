@@ -44,9 +44,6 @@ from .collectives import (
     send,
     send_object_list,
 )
-from .ddp import DistributedDataParallel, GradBucket
-from .join import Join, Joinable, JoinHook
-from .mesh import DeviceMesh, init_device_mesh
 from .state import (
     GroupMember,
     destroy_process_group,
@@ -79,20 +76,37 @@ _PACKAGES = (
     "_functional_collectives",
     "algorithms",
     "checkpoint",
+    "ddp",
     "fsdp",
+    "invariant",
+    "join",
+    "mesh",
     "nn",
     "optim",
     "pipelining",
     "planning",
     "tensor",
 )
+_NAMES = {  # which of them have the names that are asked for here
+    "DistributedDataParallel": "ddp",
+    "GradBucket": "ddp",
+    "Join": "join",
+    "JoinHook": "join",
+    "Joinable": "join",
+    "DeviceMesh": "mesh",
+    "init_device_mesh": "mesh",
+}
 
 
 def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return importlib.import_module(f".{name}", __name__)
+    if name in _NAMES:
+        found = getattr(importlib.import_module(f".{_NAMES[name]}", __name__), name)
+        globals()[name] = found
+        return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list:
-    return sorted({*globals(), *_PACKAGES})
+    return sorted({*globals(), *_PACKAGES, *_NAMES})

@@ -59,8 +59,8 @@ def name_of(epoch: int, step: int | None = None) -> str:
 
 
 def save(run: Path | None, name: str, state: dict[str, Any], keep: int) -> None:
-    """Save ``state`` as the checkpoint ``name`` in the folder ``run`` (rank 0 knows it), then delete
-    all but the newest ``keep``. Every rank calls it."""
+    """Save ``state`` as the checkpoint ``name`` in the folder ``run`` (rank 0 knows it), then
+    delete all but the newest ``keep``. Every rank calls it."""
     told = [None if run is None else str(run)]
     if dt.distributed.is_initialized():
         dt.distributed.broadcast_object_list(told)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -114,6 +115,53 @@ def test_checkpoints_fit_every_strategy(tmp_path, first, then):
     _, curve = run(tmp_path / "cut", 2, then, *words, resume=True)
     after = [c for c in whole if c[0] > 3]
     assert losses(curve[-len(after) :]) == pytest.approx(losses(after), abs=2e-5)
+
+
+WITHIN = [
+    "--model.dropout=0.2",
+    "--train.save_every=2",
+    "--train.steps_per_epoch=5",
+    "--log.every=3",
+    "--log.keep_checkpoints=9",
+]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "ranks", "then", "words"),
+    [
+        ("none", 1, 1, []),
+        ("ddp", 2, 2, []),
+        ("zero", 2, 2, []),
+        ("fsdp", 2, 2, []),
+        ("2d", 4, 4, []),
+        ("ddp", 2, 2, ["--data.num_workers=1"]),
+        ("ddp", 2, 4, ["--parallel.deterministic=global"]),
+        ("fsdp", 2, 1, ["--parallel.deterministic=global"]),
+    ],
+)
+def test_resumed_within_an_epoch_ends_bit_by_bit_like_the_whole_run(
+    tmp_path, strategy, ranks, then, words
+):
+    one, curve = run(tmp_path / "whole", ranks, strategy, *WITHIN, *words)
+    names = sorted(p.name for p in one.run.glob("epoch_*"))
+    steps = ["epoch_0000_step_00000002", "epoch_0000_step_00000004", "epoch_0001"]
+    steps += ["epoch_0001_step_00000006", "epoch_0001_step_00000008", "epoch_0002"]
+    assert names == steps
+    shutil.copytree(one.run / names[1], tmp_path / "cut" / "0001" / names[1])
+    two, later = run(tmp_path / "cut", then, strategy, *WITHIN, *words, resume=True)
+    differs = tools.diff(str(one.run / "epoch_0002"), str(two.run / "epoch_0002"), ("settings",))
+    assert not differs, differs
+    assert later == curve[-len(later) :] and len(later) == 4
+
+
+def test_other_ranks_go_on_within_an_epoch(tmp_path):
+    one, curve = run(tmp_path, 2, "ddp", *WITHIN, "--model.dropout=0")
+    for name in ("epoch_0001", "epoch_0002", "epoch_0001_step_00000006"):
+        tools.remove(str(one.run / name))
+    tools.remove(str(one.run / "epoch_0001_step_00000008"))
+    _, both = run(tmp_path, 1, "ddp", *WITHIN, "--model.dropout=0", resume=True)
+    tests = [row[2] for row in both if row[1] == "test"]
+    assert tests[2:] == pytest.approx(tests[:2], rel=1e-5)  # the same samples in the same steps
 
 
 def test_the_plan_of_the_run_is_shown(tmp_path, capfd):

@@ -62,8 +62,12 @@ def test_ranks_do_not_change_what_is_learned(tmp_path):
 
 
 def kill_after_two_epochs(process: subprocess.Popen, run: Path) -> None:
+    kill_when(process, run, "epoch_000[2-5]")
+
+
+def kill_when(process: subprocess.Popen, run: Path, there: str) -> None:
     deadline = time.monotonic() + 40
-    while not list(run.glob("epoch_000[2-5]/manifest.json")) and time.monotonic() < deadline:
+    while not list(run.glob(f"{there}/manifest.json")) and time.monotonic() < deadline:
         time.sleep(0.002)
     process.send_signal(signal.SIGKILL)
     process.wait(timeout=20)
@@ -77,6 +81,20 @@ def test_killed_and_resumed_ends_like_the_whole_run(tmp_path):
     kill_after_two_epochs(process, tmp_path / "cut" / "0001")
     code, out, err = train(2, tmp_path / "cut", *words, "--resume")
     assert code == 0, err
+    assert final(out) == whole
+
+
+def test_killed_within_an_epoch_and_resumed(tmp_path):
+    words = ["--train.epochs", "2", "--model.dropout", "0.1", "--train.save_every", "5"]
+    whole = final(train(2, tmp_path / "whole", *words)[1])
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = start(2, tmp_path / "cut", *words, **quiet)
+    kill_when(process, tmp_path / "cut" / "0001", "epoch_0000_step_*[05]")
+    code, _, err = train(2, tmp_path / "cut", *words, "--resume")
+    assert code == 0, err
+    records = read_jsonl(tmp_path / "cut" / "0001" / "metrics.jsonl")
+    assert [r["step"] % 22 for r in records if r["kind"] == "resume"] != [0]
+    code, out, err = train(2, tmp_path / "cut", *words, "--resume")
     assert final(out) == whole
 
 

@@ -5,8 +5,9 @@ after the other, and their gradients are joined by a fixed tree over all shards,
 own part is a subtree.
 """
 
-from .clip import clip_grad_norm_, squared_rows
-from .sampler import VirtualShardSampler
+import importlib
+from typing import Any
+
 from .shards import VirtualShards
 from .strategy import GlobalDeterminism
 from .tree_sum import TreeSum
@@ -19,3 +20,18 @@ __all__ = [
     "clip_grad_norm_",
     "squared_rows",
 ]
+
+# What no wrapper needs is loaded when it is first asked for.
+_NAMES = {
+    "VirtualShardSampler": "sampler",
+    "clip_grad_norm_": "clip",
+    "squared_rows": "clip",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(importlib.import_module(f".{_NAMES[name]}", __name__), name)
+    globals()[name] = found
+    return found

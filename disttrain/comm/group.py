@@ -27,6 +27,7 @@ from ..errors import ConfigError, ShapeError
 from . import arguments as check
 from . import coalesced, monitored
 from .calls import Calls
+from .count import Count
 from .header import hash64
 from .reduce_ops import ReduceOp
 from .transport import Swap, Transport
@@ -34,15 +35,6 @@ from .work import Together, Work
 from .worker_env import strict_wanted
 
 _LOCAL_TAGS_AT = 1 << 30  # above the tags that programs use by habit
-
-
-class Count(int):
-    """A number that may be called, too: programs for PyTorch write ``group.rank()``."""
-
-    __call__ = int.__int__
-
-    def __reduce__(self) -> tuple:
-        return int, (int(self),)  # in files and copies it is a number like any other
 
 
 class ProcessGroup:

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..comm.group import Count, ProcessGroup
+from ..comm.count import Count
+from ..comm.group import ProcessGroup
 from ..core import dtypes
 from ..core.tensor import Tensor, wrap
 from ..errors import CommError, DTypeError

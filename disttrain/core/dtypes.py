@@ -97,6 +97,11 @@ def as_dtype(kind: object) -> dtype:
         ) from None
 
 
+def numpy_type(kind: object) -> np.dtype | None:
+    """The numpy type of ``kind``, which is as for ``as_dtype``; None for None."""
+    return None if kind is None else as_dtype(kind).np
+
+
 def get_default_dtype() -> dtype:
     """The type of new floating-point tensors of the calling rank (float32 at first)."""
     return context.current().slots.get("default_dtype", float32)

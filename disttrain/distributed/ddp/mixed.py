@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from ...context import thread
-from ...core import dtypes
 from ...core.engine import on_finish
 from ...core.tensor import Tensor, wrap
 from ..nested import cast
@@ -33,11 +32,6 @@ class MixedPrecision:
     param_dtype: Any = None
     reduce_dtype: Any = None
     buffer_dtype: Any = None
-
-
-def numpy_type(kind: Any) -> np.dtype | None:
-    """The numpy type of a ``dtype`` (or None)."""
-    return None if kind is None else dtypes.as_dtype(kind).np
 
 
 def is_floating(t: Any) -> bool:

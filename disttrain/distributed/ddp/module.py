@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ... import context, nn
+from ...core.dtypes import numpy_type
 from ...core.tensor import Tensor
 from ...errors import AutogradError, ConfigError
 from ..coalesced import broadcast_coalesced
@@ -26,7 +27,7 @@ from .caps import BucketCaps
 from .delayed import Delayed
 from .joining import ACTIVE, BUFFERS, SYNC, announce, source
 from .messages import Messages
-from .mixed import LowPrecision, MixedPrecision, cast_buffers, is_floating, numpy_type
+from .mixed import LowPrecision, MixedPrecision, cast_buffers, is_floating
 from .parts import part_of
 from .reducer import Hook, Reducer, Settings
 from .row_sums import candidates

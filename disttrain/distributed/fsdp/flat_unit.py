@@ -16,6 +16,7 @@ from ...backends.null import NullArray
 from ...comm.blocks import Blocks
 from ...context import thread
 from ...core import wrap
+from ...core.dtypes import numpy_type
 from ...errors import AutogradError, ConfigError
 from ...nn.parameter import replace_data
 from .flat import FlatLayout, plan_flat
@@ -24,7 +25,7 @@ from .flat_param import FLAT_PARAM, FlatParameter, make_flat
 from .gradients import Gradients
 from .members import Choices, Member, Sharding
 from .params import make_full
-from .precision import MixedPrecisionPolicy, numpy_type
+from .precision import MixedPrecisionPolicy
 from .unit import State, Unit
 
 PARTS = "over_parts"  # what clipping asks parameters for

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from ...context import thread
+from ...core.dtypes import numpy_type
 from ...errors import ConfigError
 from ..invariant.shards import VirtualShards
 from ..invariant.strategy import ShardRun, common_seed
 from ..invariant.tree_sum import TreeSum
 from .params import ShardedParameter, add_gradient
-from .precision import numpy_type
 from .unit import Unit
 
 _WIDE_ENOUGH = 4  # bytes: narrower sums are rounded at every reduction

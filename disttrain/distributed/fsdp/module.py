@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ... import nn
+from ...core.dtypes import numpy_type
 from ...errors import ConfigError
 from ..invariant.shards import VirtualShards
 from ..nested import cast, find_tensors
 from .convert import convert
-from .precision import numpy_type
 from .root import Root, add_exits
 from .shared_weights import Turns
 from .unit import Unit

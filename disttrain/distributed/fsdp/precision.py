@@ -8,10 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from ...core import dtypes
-
 
 @dataclass(frozen=True)
 class MixedPrecisionPolicy:
@@ -73,8 +69,3 @@ def _tuple(names: str | tuple[str, ...] | None) -> tuple[str, ...]:
     if names is None:
         return ()
     return (names,) if isinstance(names, str) else tuple(names)
-
-
-def numpy_type(dtype: Any) -> np.dtype | None:
-    """The numpy type of a policy's entry, None for none."""
-    return None if dtype is None else dtypes.as_dtype(dtype).np

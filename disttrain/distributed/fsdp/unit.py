@@ -19,6 +19,7 @@ from ...comm.blocks import Blocks
 from ...comm.header import hash64
 from ...context import thread
 from ...core import Tensor
+from ...core.dtypes import numpy_type
 from ...errors import AutogradError, ConfigError
 from .beside import full_array, note_spread, original_array, own_array, shard_array
 from .gradients import Gradients
@@ -26,7 +27,7 @@ from .layout import plan_block
 from .members import Choices, Member, Sharding
 from .params import adopt, make_full, make_sharded
 from .pool import Pool
-from .precision import MixedPrecisionPolicy, numpy_type
+from .precision import MixedPrecisionPolicy
 from .shared_weights import SharedWeights, Turns, is_plain
 from .weights import GatheredWeights, Weights
 from .window_weights import WindowWeights

@@ -15,6 +15,7 @@ from typing import Any
 
 from ... import nn
 from ...core.device import usable
+from ...core.dtypes import numpy_type
 from ...errors import ConfigError
 from ..nested import cast
 from . import flat_build, flat_norm, flat_state, optim_api
@@ -23,7 +24,7 @@ from .full_params import Summons, summoned
 from .members import Choices, Sharding
 from .module import SLOT, InParts, Place, around, prepare
 from .names import UNIT, clean_tensor_name
-from .precision import MixedPrecisionPolicy, numpy_type
+from .precision import MixedPrecisionPolicy
 from .settings import (
     HYBRID,
     KEEPS_AFTER_FORWARD,

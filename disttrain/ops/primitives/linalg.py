@@ -104,8 +104,10 @@ def _linear_rule(g: Any, x: Any, w: Any, needs: tuple, w_place: Any) -> tuple:
     """dx = g w, dw = g^T x over all rows, db = sum of g over all rows."""
     dx = None
     if needs[0]:
-        dx = matmul(g if len(g.shape) > 1 else reshape(g, shape=(1, *g.shape)), H(w))
-        dx = dx if len(g.shape) > 1 else reshape(dx, shape=(dx.shape[-1],))
+        if len(g.shape) == 2 or (len(g.shape) > 2 and g.__class__ is not np.ndarray):
+            dx = matmul(g, H(w))
+        else:  # one product of two matrices, as in ``_linear``
+            dx = reshape(matmul(_rows(g), H(w)), shape=(*g.shape[:-1], w.shape[1]))
     dw = db = None
     if needs[1]:
         rows = g if len(g.shape) == 2 else _rows(g)
@@ -114,13 +116,13 @@ def _linear_rule(g: Any, x: Any, w: Any, needs: tuple, w_place: Any) -> tuple:
             dw = matmul(swap(rows), H(inputs))
         else:
             dw, factor, exact = w_place
-            if exact:  # the same bits, and mostly fewer products
-                rows = rows * factor
-            np.matmul(rows.T, inputs, out=dw)
-            if not exact:
+            early = exact and len(rows) < inputs.shape[1]  # the same bits, and fewer products
+            np.matmul((rows * factor).T if early else rows.T, inputs, out=dw)
+            if not early:
                 np.multiply(dw, factor, out=dw)
     if needs[2]:
-        db = sum_(g, dims=tuple(range(len(g.shape) - 1)), keepdim=False)
+        summed = g if g.__class__ is not np.ndarray else _rows(g)
+        db = sum_(summed, dims=tuple(range(len(summed.shape) - 1)), keepdim=False)
     return dx, dw, db
 
 

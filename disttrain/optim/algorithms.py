@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import Primitive, Tensor, no_grad, wrap
+from ..core import Primitive, Tensor, wrap
 from ..errors import ConfigError
 from . import rules, sparse_adam
 from .groups import take
@@ -16,10 +16,14 @@ from .optimizer import Optimizer, single
 Choice = tuple[Primitive, tuple[str, ...], dict[str, Any]]
 
 
-def _fill(value: Any, number: float) -> None:
-    """Fill a new state, which may be sharded, in all its real numbers."""
-    with no_grad():
-        value.fill_(complex(number, number) if value.is_complex() else number)
+def _full(zeros: Tensor, number: float) -> Tensor:
+    """A new state with a number everywhere; sharded where ``zeros`` is."""
+    array: Any = zeros.array
+    value = complex(number, number) if array.dtype.kind == "c" else number
+    if not isinstance(array, np.ndarray):
+        return wrap(array.filled(value))
+    array[...] = value
+    return zeros
 
 
 class SGD(Optimizer):
@@ -137,7 +141,7 @@ class Adagrad(Optimizer):
         value = super().initial(name, p, group)
         if name == "sum" and not p.is_meta:
             start = group["initial_accumulator_value"]
-            _fill(value, start)
+            return _full(value, start)
         return value
 
     def _update_sparse(self, p: Tensor, grad: Any, group: dict[str, Any]) -> None:
@@ -260,7 +264,7 @@ class Rprop(Optimizer):
     def initial(self, name: str, p: Tensor, group: dict[str, Any]) -> Tensor:
         value = super().initial(name, p, group)
         if name == "step_size" and not p.is_meta:
-            _fill(value, float(group["lr"]))
+            return _full(value, float(group["lr"]))
         return value
 
 

@@ -12,6 +12,8 @@ from disttrain import distributed as dist
 from disttrain import nn, optim
 from disttrain.distributed import simulate
 from disttrain.distributed.fsdp import fully_shard
+from disttrain.distributed.mesh import init_device_mesh
+from disttrain.distributed.tensor import Shard, distribute_tensor
 
 CASES: list[tuple[Any, dict[str, Any]]] = [
     (optim.Adagrad, {"lr": 0.1, "initial_accumulator_value": 0.2}),
@@ -46,3 +48,18 @@ def test_states_that_begin_with_a_number_or_the_gradient(make, options):
         dist.destroy_process_group()
 
     simulate(body, world_size=3)
+
+
+def test_states_of_sharded_and_plain_parameters_side_by_side():
+    def body() -> None:
+        dist.init_process_group()
+        mesh = init_device_mesh("cpu", (2,))
+        sharded = nn.Parameter(distribute_tensor(dt.ones(3, 2), mesh, [Shard(0)]))
+        for make in (optim.Adagrad, optim.Rprop):
+            optimizer = make([nn.Parameter(dt.ones(2, 2)), sharded], lr=0.5)
+            sharded.grad = distribute_tensor(dt.ones(3, 2), mesh, [Shard(0)])
+            optimizer.step()
+        assert sharded.full_tensor().unique().numel() == 1
+        dist.destroy_process_group()
+
+    simulate(body, world_size=2)

@@ -50,3 +50,17 @@ def test_the_first_parameter_and_the_step_are_named(run: str) -> None:
 
 def test_replicas_that_stay_alike() -> None:
     assert dist.simulate(lambda: train(None), 2).results == ["", ""]
+
+
+def test_ranks_that_joined_earlier_compare_the_same_slices_afterwards() -> None:
+    def body() -> str:
+        dist.init_process_group()
+        m = DDP(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).double())
+        with m.join():
+            for _ in range(3 + dist.get_rank()):
+                m(core.wrap(np.ones((2, 3)))).sum().backward()
+        for _ in range(2):
+            m(core.wrap(np.ones((2, 3)))).sum().backward()
+        return m.reducer.drift.report
+
+    assert dist.simulate(body, 2).results == ["", ""]

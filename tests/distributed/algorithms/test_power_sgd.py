@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import pickle
 
@@ -246,11 +247,26 @@ def test_error_feedback_makes_training_converge() -> None:
 # --- state ---------------------------------------------------------------------------------------
 
 
-def test_a_saved_state_goes_on_as_if_nothing_had_happened() -> None:
+def by_pickle(state: PowerSGDState) -> PowerSGDState:
+    return pickle.loads(pickle.dumps(state))
+
+
+def by_save(state: PowerSGDState) -> PowerSGDState:
+    """As PyTorch's example does it, with the hook beside the state."""
+    file = io.BytesIO()
+    dt.save({"hook": powerSGD_hook, "state": state}, file)
+    file.seek(0)
+    found = dt.load(file, weights_only=False)
+    assert found["hook"] is powerSGD_hook
+    return found["state"]
+
+
+@pytest.mark.parametrize("copied", [by_pickle, by_save])
+def test_a_saved_state_goes_on_as_if_nothing_had_happened(copied) -> None:
     def body() -> bool:
         whole = PowerSGDState(None, 2, start_powerSGD_iter=2, min_compression_rate=0.1)
         run(whole, 4)
-        loaded = pickle.loads(pickle.dumps(whole))
+        loaded = copied(whole)
         assert loaded.process_group is dist.group.WORLD
         loaded.process_group = None
         first, second = run(whole, 3), run(loaded, 3)

@@ -14,6 +14,7 @@ from disttrain import distributed as dist
 from disttrain.core.random import manual_seed
 from disttrain.distributed.checkpoint.state_dict import (
     StateDictOptions,
+    _init_optim_state,
     get_model_state_dict,
     get_optimizer_state_dict,
     get_state_dict,
@@ -241,3 +242,11 @@ def test_parts_of_a_model_and_frozen_parameters() -> None:
     np.testing.assert_array_equal(numbers(other[0][0].weight), numbers(m[0][0].weight))
     with pytest.raises(ConfigError, match="full_state_dict must be True"):
         get_model_state_dict(m, options=StateDictOptions(broadcast_from_rank0=True))
+
+
+def test_the_begun_state_of_an_optimizer_under_its_other_name() -> None:
+    model = nn.Linear(2, 2)
+    before, optimizer = model.weight.detach().clone(), optim.Adam(model.parameters())
+    _init_optim_state(optimizer)
+    assert sorted(optimizer.state[model.weight]) == ["exp_avg", "exp_avg_sq", "step"]
+    assert (model.weight == before).all() and model.weight.grad is None

@@ -103,13 +103,16 @@ class PowerSGDState:
 
     def __getstate__(self) -> dict[str, Any]:
         """All but the process group, which belongs to a process."""
-        return {k: getattr(self, k) for k in self.__slots__ if k != "process_group"}
+        state = {k: getattr(self, k) for k in self.__slots__ if k != "process_group"}
+        return state | {"rng": self.rng.get_state()}  # data, so that ``save`` takes it too
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """As it was, with the default group; set ``process_group`` for another one."""
         self.process_group = default_group()
         for name, value in state.items():
             setattr(self, name, value)
+        self.rng = np.random.RandomState()
+        self.rng.set_state(state["rng"])
 
     def maybe_increase_iter(self, bucket: GradBucket) -> None:
         """Count an iteration when its last bucket comes."""

@@ -120,6 +120,7 @@ def _distributed() -> dict[str, Shim]:
     return {
         "torch.distributed": Shim("torch.distributed")
         .take(dt.distributed)
+        .take(dt.distributed, ("DeviceMesh", "GradBucket", "init_device_mesh"))
         .give(**reducers.C10D_NAMES),
         "torch.distributed.distributed_c10d": Shim("torch.distributed.distributed_c10d")
         .take(dt.distributed)

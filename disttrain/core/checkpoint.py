@@ -23,16 +23,12 @@ from .autograd import backward as run_backward
 from .function import Function
 from .grad_mode import enable_grad
 from .random import get_rng_state, set_rng_state
-from .saved import Packed, saving
+from .saved import Complete, Packed, saving
 from .tensor import Tensor
 
 
 class CheckpointError(AutogradError):
     """What ran again in backward was not what had run in forward."""
-
-
-class _Complete(BaseException):
-    """Everything that backward needs has been saved again."""
 
 
 @contextmanager
@@ -99,14 +95,14 @@ class _Frame:
                 self.rows[count] = t
             count += 1
             if count == len(self.metas) and self.early_stop:
-                raise _Complete
+                raise Complete
             return t
 
         try:
             with _random_numbers(self.state), self.around(), enable_grad():
                 with saving(keep, lambda t: t):
                     self.function(*args, **kwargs)
-        except _Complete:
+        except Complete:
             return
         if count != len(self.metas):
             raise CheckpointError(

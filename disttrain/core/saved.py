@@ -20,6 +20,11 @@ from .node import Node
 from .tensor import Tensor
 
 
+class Complete(BaseException):
+    """Raised by a hook: everything that backward needs has been saved again (a checkpoint's second
+    run). Operations that change state behind what they save finish that first."""
+
+
 class Packed:
     """One saved tensor, as ``pack`` left it, and its place in the graph."""
 

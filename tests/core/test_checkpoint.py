@@ -197,3 +197,16 @@ def test_sequential(reentrant, segments):
     assert [p.grad.tolist() for p in layers.parameters()] == want
     with pytest.raises(AutogradError, match="at least one"):
         checkpoint_sequential([], 2, x)
+
+
+@pytest.mark.parametrize("kind", [dt.nn.BatchNorm1d, dt.nn.InstanceNorm1d])
+@pytest.mark.parametrize("early", [False, True])
+def test_running_statistics_move_in_the_second_run_too(kind, early):
+    norm, plain = (kind(2, affine=False, track_running_stats=True) for _ in range(2))
+    x = dt.randn(3, 2, 5, requires_grad=True)
+    with set_checkpoint_early_stop(early):
+        checkpoint(norm, x, use_reentrant=False).sum().backward()
+    plain(plain(x) * 0 + x.detach())
+    assert norm.running_mean.tolist() == pytest.approx(plain.running_mean.tolist())
+    assert norm.running_var.tolist() == pytest.approx(plain.running_var.tolist())
+    assert norm.num_batches_tracked.item() == plain.num_batches_tracked.item() == 2

@@ -13,6 +13,7 @@ from disttrain import autograd, core, nn
 from disttrain import distributed as dist
 from disttrain.core.checkpoint import checkpoint
 from disttrain.core.random import manual_seed
+from disttrain.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from disttrain.distributed.ddp.aside import BufferCommHookLocation
 from disttrain.errors import AutogradError, ConfigError
 
@@ -531,3 +532,33 @@ def test_whether_the_reduction_is_over() -> None:
         return grads(m)
 
     assert simulated(body) == [[1.0], [2.0]]
+
+
+@pytest.mark.parametrize("hook", [False, True])
+def test_static_graph_leaves_what_no_rank_uses_alone(hook):
+    """``layers[2]`` is used by rank 1 only, ``layers[1]`` by none."""
+
+    class Some(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList([nn.Linear(2, 2) for _ in range(3)])
+
+        def forward(self, x):
+            x = self.layers[0](x)
+            return self.layers[2](x) if dist.get_rank() == 1 else x
+
+    def body():
+        dist.init_process_group()
+        m = DDP(Some(), static_graph=True)
+        if hook:
+            m.register_comm_hook(None, allreduce_hook)
+        seen = []
+        for _ in range(3):
+            m.zero_grad()
+            m(core.wrap(np.ones((1, 2), np.float32))).sum().backward()
+            seen.append([layer.bias.grad is None for layer in m.module.layers])
+        return seen, m.module.layers[2].bias.grad.tolist()
+
+    for seen, last in dist.simulate(body, 2).results:
+        assert seen == [[False, True, False]] * 3
+        assert last == [0.5, 0.5]

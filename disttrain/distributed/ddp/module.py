@@ -212,7 +212,8 @@ class DistributedDataParallel(Aside, nn.Module, Joinable):
                 "DistributedDataParallel: static_graph can only be set before training starts; "
                 "pass static_graph=True when the module is wrapped"
             )
-        self.static_graph = self.reducer.static = True
+        self.static_graph = True
+        self.reducer.set_static()
 
     @property
     def will_sync_module_buffers(self) -> bool:

@@ -80,6 +80,7 @@ class Reducer(Scaled):
         self.steps = 0  # synchronised backwards
         self.accumulated: set[int] = set()  # with gradients of backwards that were not synced
         self.missing: tuple[int, ...] = ()
+        self.used: np.ndarray | None = None  # how many ranks use each parameter, where known
         self.futures: list[Any] = []  # of hooks for buffers: waited for at the end of backward
         self.by_rows = {i: RowSums(group) for i in by_rows}
         self.drift, self.stats = Drift(self.params, messages), Stats(group.size)
@@ -126,7 +127,9 @@ class Reducer(Scaled):
         align = ALIGN if self.hook is None else 1  # hooks see gradients one behind the other
         alone = self.by_rows if self.hook is None else ()
         plan = plan_buckets(self.metas, order, limits, align, alone)
-        self.house.lay_out(plan, s.find_unused)
+        # a static graph uses the same parameters in each step: its ranks tell it in the first
+        self.asks_use = s.find_unused or (self.static and not self.steps)
+        self.house.lay_out(plan, self.asks_use)
         self.rows_of = {self.house.place[i]: i for i in alone}  # buckets that are one such matrix
         self.sizes = [len(b.slots) for b in self.buckets]
         self._reset()
@@ -163,6 +166,11 @@ class Reducer(Scaled):
         self.hook = (hook, state)
         self._lay_out(self.order, first=True)
         self._rescale()
+
+    def set_static(self) -> None:
+        """As if made with ``static``. Before the first backward."""
+        self.static = True
+        self._lay_out(self.order, first=True)
 
     def take_over(self, i: int, leaf: Tensor, old: Tensor) -> Tensor:
         """Parameter ``i`` has a gradient already: from now on it is the slot. One that the program
@@ -318,7 +326,7 @@ class Reducer(Scaled):
         rows = self.house.rows
         assert rows is not None
         rows.write(Row(flags, self.drift.digest(), self.stats.last[3], self.total or 0.0))
-        if self.settings.find_unused:
+        if self.asks_use:
             rows.used.fill(1)
             rows.used[self._idle()] = 0
 
@@ -345,8 +353,10 @@ class Reducer(Scaled):
             self.older = [r for r in [*self.older, *self.roots] if not reached([r])]
         if missing:
             raise self.messages.missing_here(missing)
-        if self.unused or (self.hook is not None and self.settings.find_unused):
-            self._settle_unused()  # with a hook, all ranks have to ask what others have used
+        if self.asks_use:
+            self._count_used(self._idle())
+        if self.unused:
+            self._settle_unused()
         if self.low is not None:
             self._raise_precision()
         for i, own in self.foreign.items():
@@ -416,13 +426,21 @@ class Reducer(Scaled):
                 flat = self.house.gradients(b)
                 np.multiply(flat, np.array(1 / total).astype(flat.dtype), out=flat)
 
+    def _count_used(self, idle: Collection[int]) -> None:
+        """Learn what the ranks have used: from the last bucket, or by asking, where hooks reduce
+        the buckets. ``idle``: what this one has not."""
+        if self.hook is None:
+            self.used = self.house.rows.used  # type: ignore[union-attr]
+        else:
+            self.used = np.ones(len(self.params), np.int32)
+            self.used[list(idle)] = 0
+            self.group.all_reduce(self.used)
+        if not self.settings.find_unused:
+            self.used = self.used.copy()  # for all steps
+
     def _settle_unused(self) -> None:
         """Parameters unused here get the average, unless no rank has used them."""
-        house, used = self.house, None
-        if self.settings.find_unused and self.hook is None:
-            used = house.rows.used  # type: ignore[union-attr]
-        elif self.settings.find_unused:
-            used = self._used_anywhere(self._idle())
+        house, used = self.house, self.used
         for i in self.unused:
             p = self.params[i]
             if used is None or used[i]:
@@ -440,20 +458,13 @@ class Reducer(Scaled):
             if i not in left_alone:
                 p._grad = wrap(self.house.slots[i].astype(self.full_types[i]))
 
-    def _used_anywhere(self, idle: Sequence[int]) -> np.ndarray:
-        """How many ranks have used each parameter, where a hook reduces the gradients."""
-        used = np.ones(len(self.params), np.int32)
-        used[list(idle)] = 0
-        self.group.all_reduce(used)
-        return used
-
     # --- for a rank that has no more input --------------------------------------------------------
 
     def shadow(self) -> None:
         """Take part in one iteration of the others, with zeros. Gradients here stay as they are."""
         house = self.house
         own, rows = house.flats, house.rows
-        find = self.settings.find_unused
+        find = self.asks_use
         try:
             if self.hook is not None:
                 self.group.all_reduce(np.zeros(1))
@@ -471,8 +482,8 @@ class Reducer(Scaled):
             self._wait()
             if self.hook is None:
                 self._listen()
-            elif find:
-                self._used_anywhere(range(len(self.params)))
+            if find:
+                self._count_used(range(len(self.params)))
         finally:
             house.flats, house.rows = own, rows
         self.steps += 1

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...core import dtypes
 from ...core.grad_mode import no_grad
+from ...core.saved import Complete
 from ...core.tensor import Tensor
 from ...core.wide import is_half
 from ...errors import ConfigError, DTypeError, ShapeError
@@ -140,13 +141,30 @@ def batch_norm(
             f"{list(input.shape)}; use a larger batch, or .eval()"
         )
     x = input if input.ndim == 3 else reshape(input, shape=(n, c, -1))
-    out, centre, variance = batch_norm_channels(x, _flat(weight, x), _flat(bias, x), eps=float(eps))
+    unbiased = count / (count - 1)
+    try:
+        out, centre, variance = batch_norm_channels(
+            x, _flat(weight, x), _flat(bias, x), eps=float(eps)
+        )
+    except Complete:  # a second run ends here; the statistics move in each
+        with no_grad():
+            _, centre, variance = batch_norm_channels(x, None, None, eps=float(eps))
+            _track_both(running_mean, running_var, centre, variance * unbiased, momentum)
+        raise
     with no_grad():
-        if running_mean is not None:
-            track(running_mean, centre.detach(), momentum)
-        if running_var is not None:
-            track(running_var, variance.detach() * (count / (count - 1)), momentum)
+        _track_both(running_mean, running_var, centre.detach(), variance.detach() * unbiased,
+                    momentum)  # fmt: skip
     return out if x is input else reshape(out, shape=tuple(input.shape))
+
+
+def _track_both(
+    running_mean: Tensor | None, running_var: Tensor | None, centre: Tensor, variance: Tensor,
+    momentum: float,
+) -> None:  # fmt: skip
+    if running_mean is not None:
+        track(running_mean, centre, momentum)
+    if running_var is not None:
+        track(running_var, variance, momentum)
 
 
 def track(running: Tensor, value: Tensor, momentum: float) -> None:
@@ -217,7 +235,6 @@ def instance_norm(
     per_channel("instance_norm", shape[1], running_mean=running_mean, running_var=running_var,
                  weight=weight, bias=bias)  # fmt: skip
     flat = reshape(input, shape=(*shape[:2], places))
-    out = layer_norm_rows(flat, None, None, eps=float(eps))[0]
     if running_mean is not None and running_var is not None:
         with no_grad():
             x = flat.detach()
@@ -227,6 +244,7 @@ def instance_norm(
             variance = mean(total * (1.0 / (places - 1)), dims=(0,), keepdim=False)
             track(running_mean, mean(centre, dims=(0, 2), keepdim=False), momentum)
             track(running_var, variance, momentum)
+    out = layer_norm_rows(flat, None, None, eps=float(eps))[0]
     return _scaled(reshape(out, shape=shape), weight, bias)
 
 

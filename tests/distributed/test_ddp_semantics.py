@@ -15,7 +15,7 @@ from disttrain.core.checkpoint import checkpoint
 from disttrain.core.random import manual_seed
 from disttrain.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from disttrain.distributed.ddp.aside import BufferCommHookLocation
-from disttrain.errors import AutogradError, ConfigError
+from disttrain.errors import AutogradError, ConfigError, DTypeError
 
 DDP = dist.DistributedDataParallel
 
@@ -562,3 +562,13 @@ def test_static_graph_leaves_what_no_rank_uses_alone(hook):
     for seen, last in dist.simulate(body, 2).results:
         assert seen == [[False, True, False]] * 3
         assert last == [0.5, 0.5]
+
+
+def test_a_module_that_is_converted_after_it_was_wrapped():
+    def body():
+        m = DDP(nn.Linear(2, 2))
+        m.double()
+        with pytest.raises(DTypeError, match=r"'weight' was float32 when .* and is float64 now"):
+            m(core.wrap(np.ones((1, 2))))
+
+    simulated(body)

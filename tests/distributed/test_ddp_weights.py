@@ -129,3 +129,83 @@ def test_what_is_no_weight() -> None:
                 pass
 
     dist.simulate(body, 1)
+
+
+def ask(m: DDP, value: float, count: int, sync: bool = True) -> None:
+    with nullcontext() if sync else m.no_sync(), m.weight(count):
+        m(core.wrap(np.full((1, 1), value))).sum().backward()
+
+
+@pytest.mark.parametrize("hook", [False, True])
+@pytest.mark.parametrize("zeros", [False, True])
+def test_means_of_several_steps_add_up(hook: bool, zeros: bool) -> None:
+    """Without a zero_grad between: as gradients without weights do."""
+
+    def body() -> list[float]:
+        dist.init_process_group()
+        m, rank = one(), dist.get_rank()
+        if hook:
+            m.register_comm_hook(None, average)
+        if zeros:
+            m.module.weight.grad = core.wrap(np.zeros((1, 1)))
+        found = []
+        for _ in range(2):
+            ask(m, 2.0 + rank, 1 + rank)  # (2 * 1 + 3 * 2) / 3
+            found.append(m.module.weight.grad.item())
+        ask(m, 4.0, 1, sync=False)
+        ask(m, 8.0, 3)  # (4 * 1 + 8 * 3) / 4
+        return [*found, m.module.weight.grad.item()]
+
+    for found in dist.simulate(body, 2).results:
+        assert found == pytest.approx([8 / 3, 16 / 3, 16 / 3 + 7])
+
+
+def test_a_weight_whose_gradients_were_dropped_does_not_count() -> None:
+    def body() -> float:
+        dist.init_process_group()
+        m = one()
+        ask(m, 5.0, 7, sync=False)
+        m.zero_grad()
+        ask(m, 2.0, 1, sync=False)
+        ask(m, 4.0, 3)
+        return m.module.weight.grad.item()
+
+    assert dist.simulate(body, 2).results == [3.5, 3.5]
+
+
+def test_nothing_stays_of_a_step_whose_weights_did_not_fit() -> None:
+    def body() -> float:
+        dist.init_process_group()
+        m = one()
+        with pytest.raises(AutogradError, match="gave its gradients a weight"):
+            with m.weight(5) if dist.get_rank() else nullcontext():
+                m(core.wrap(np.ones((1, 1)))).sum().backward()
+        m.zero_grad()
+        ask(m, 2.0 + dist.get_rank(), 1)
+        return m.module.weight.grad.item()
+
+    assert dist.simulate(body, 2).results == [2.5, 2.5]
+
+
+def test_a_parameter_that_one_rank_does_not_use_keeps_its_mean() -> None:
+    class Maybe(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)
+
+        def forward(self, x, both: bool):
+            return self.a(x) + self.b(x) if both else self.a(x)
+
+    def body() -> list[float]:
+        dist.init_process_group()
+        m = DDP(Maybe().double(), find_unused_parameters=True)
+        found = []
+        for step in range(3):  # all use b, rank 1 does, nobody does
+            with m.weight(1 + dist.get_rank()):
+                both = dist.get_rank() >= step
+                m(core.wrap(np.full((1, 1), 3.0)), both or not step).sum().backward()
+            found.append(m.module.b.weight.grad.item())
+        return found
+
+    for found in dist.simulate(body, 2).results:
+        assert found == pytest.approx([3, 5, 5])

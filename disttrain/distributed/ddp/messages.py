@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ... import nn
-from ...errors import AutogradError
+from ...errors import AutogradError, DTypeError
 from .. import objects
 from .buckets import ParamMeta
 
@@ -53,6 +53,13 @@ class Messages:
             f"{self.where}: backward runs under no_sync(), but its forward did not, so the "
             "gradients would be averaged all the same; put the forward inside the no_sync() block "
             "too"
+        )
+
+    def retyped(self, i: int, before: Any, now: Any) -> DTypeError:
+        return DTypeError(
+            f"{self.where}: parameter {self.names[i]!r} was {before} when the module was wrapped "
+            f"and is {now} now, but its gradients are averaged as they were then; convert the "
+            "module first, then wrap it"
         )
 
     def twice(self, i: int) -> AutogradError:

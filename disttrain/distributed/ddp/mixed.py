@@ -97,6 +97,8 @@ def make_cast_store(r: Any, i: int) -> Callable[[Tensor, Any], None]:
         syncing = r.phase == SYNCING or r.begin()
         if r.phase == VOID or (r.weight is not None and not r.weight[0]):
             array = np.zeros_like(array)
+        if r.weight is not None:
+            r.carry(i, leaf)
         if not syncing:
             r.low.back_later()
             r.accumulated.add(i)

@@ -103,6 +103,10 @@ class DistributedDataParallel(Aside, nn.Module, Joinable):
         super().__init__()
         Joinable.__init__(self)
         self.virtual_shards = virtual_shards
+        if not isinstance(module, nn.Module):
+            raise TypeError(
+                f"DistributedDataParallel: {type(module).__name__} was given; needed is a module"
+            )
         _check_arguments(
             device_ids, (delay_all_reduce_named_params, param_to_hook_all_reduce),
             (process_group, device_mesh), (broadcast_buffers, forward_sync_buffers),

@@ -206,6 +206,8 @@ class Reducer(Scaled):
         nodes, stores = self.nodes, self.stores
         if nodes and (nodes[0].store is not stores[0] or nodes[-1].store is not stores[-1]):
             self.attach()  # another wrapper of the same parameters was at work
+        if self.low is None and nodes and self.params[0].array.dtype != self.metas[0].dtype:
+            raise self.messages.retyped(0, self.metas[0].dtype, self.params[0].array.dtype)
         if self.phase == ARMED:
             self.older = [r for r in [*self.older, *self.roots] if r() is not None]
         self._reset()
@@ -248,6 +250,9 @@ class Reducer(Scaled):
             slot = self.house.slots[i]
             old = self.params[i]._grad
             if old is None:
+                slot.fill(0)
+            elif self.total is not None and i not in self.accumulated:
+                self.kept[i] = self.carried[i] = old.array.copy()
                 slot.fill(0)
             else:
                 self.kept[i] = old.array.copy()
@@ -352,11 +357,14 @@ class Reducer(Scaled):
         if self.older:  # forwards that this backward was not of
             self.older = [r for r in [*self.older, *self.roots] if not reached([r])]
         if missing:
+            self._over()
             raise self.messages.missing_here(missing)
         if self.asks_use:
             self._count_used(self._idle())
         if self.unused:
             self._settle_unused()
+        for i, old in self.carried.items():
+            np.add(self.house.slots[i], old, out=self.house.slots[i])
         if self.low is not None:
             self._raise_precision()
         for i, own in self.foreign.items():
@@ -364,8 +372,7 @@ class Reducer(Scaled):
             self.params[i]._grad = own
             if own._st is not None:
                 own._st.version += 1
-        self.accumulated.clear()
-        self.total = None
+        self._over()
         self.steps += 1
         self.stats.end()
 
@@ -407,6 +414,7 @@ class Reducer(Scaled):
             flags |= row.flags
         if flags & MISSING:
             mine, self.missing, self.phase = self.missing, (), IDLE
+            self._over()
             raise self.messages.missing_anywhere(mine)
         if flags & WEIGHTED:
             self._divide(rows)
@@ -419,6 +427,7 @@ class Reducer(Scaled):
         active = [row for row in rows if not row.flags & JOINED]
         if not all(row.flags & WEIGHTED for row in active):
             self.phase = IDLE
+            self._over()
             raise self.messages.weights_missing([bool(r.flags & WEIGHTED) for r in rows])
         total = sum(row.weight for row in rows)
         if total:
@@ -445,9 +454,9 @@ class Reducer(Scaled):
             p = self.params[i]
             if used is None or used[i]:
                 p._grad = house.views[i]
-            elif self.low is not None:
                 continue
-            elif i in self.kept and p._grad is house.views[i]:
+            self.carried.pop(i, None)
+            if self.low is None and i in self.kept and p._grad is house.views[i]:
                 house.slots[i][...] = self.kept[i]
 
     def _raise_precision(self) -> None:

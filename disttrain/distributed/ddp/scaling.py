@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...context import thread
+from ...core.tensor import Tensor
 from .messages import Messages
 from .stores import Scales
 
@@ -23,6 +24,7 @@ class Scaled:
     hook: Any
     messages: Messages
     accumulated: set[int]
+    params: list[Tensor]
 
     def __init__(self, size: int) -> None:
         self.divisor, self.divide_by_initial = size, True
@@ -30,6 +32,7 @@ class Scaled:
         self.weight: tuple[float, float] | None = None  # of the backward to come: (weight, factor)
         self.total: float | None = None  # weight of the backwards since the last synchronised one
         self.counted: Any = None
+        self.carried: dict[int, np.ndarray] = {}  # means of earlier steps, which no weight divides
         self.scales: dict[np.dtype, Scales] = {}
 
     def scales_of(self, kind: np.dtype) -> Scales:
@@ -63,13 +66,36 @@ class Scaled:
         self.weight = weight
         self._rescale()
 
+    def carry(self, i: int, leaf: Tensor) -> Tensor | None:
+        """Before a weighted gradient is added to the one that parameter ``i`` has. One of an
+        earlier step is a mean already, which no weight may divide: it makes room, and is added
+        to the mean of this step in the end."""
+        old = leaf._grad
+        if old is None or i in self.accumulated or i in self.carried:
+            return old
+        self.carried[i] = old.array.copy()
+        if old.array.flags.writeable:
+            old.array[...] = 0
+        else:
+            leaf._grad = None
+        return leaf._grad
+
+    def _over(self) -> None:
+        """Nothing is left of this step, however it ended."""
+        self.accumulated.clear()
+        self.carried.clear()
+        self.total = None
+
     def _count_weight(self, syncing: bool) -> None:
         """This backward's weight, once for each walk."""
         walk = thread.walk
         if self.counted is not None and self.counted() is walk:
             return
         self.counted = weakref.ref(walk)
+        if self.accumulated and all(self.params[i]._grad is None for i in self.accumulated):
+            self._over()  # the program has dropped them
         if (self.weight is None) != (self.total is None) and (self.total or self.accumulated):
+            self._over()
             raise self.messages.weights_mixed()
         if self.weight is not None:
             self.total = (self.total or 0.0) + self.weight[0]

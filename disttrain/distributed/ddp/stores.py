@@ -42,6 +42,8 @@ def make_store(r: Any, i: int) -> Callable[[Tensor, Any], None]:
             return
         r.fired[i] = 1
         old = leaf._grad
+        if old is not None and r.weight is not None:
+            old = r.carry(i, leaf)
         if old is None:
             if held(views[i]) > 2 or (views[i]._st is not None and held(views[i]._st) > 2):
                 r.let_go(i)
@@ -66,10 +68,12 @@ def make_store(r: Any, i: int) -> Callable[[Tensor, Any], None]:
 
     def keep(leaf: Tensor, array: Any) -> None:
         """A backward that is not synchronised: add up."""
-        r.accumulated.add(i)
+        old = leaf._grad
         if r.weight is not None:
             array = array * scales.local if r.weight[0] else np.zeros_like(array)
-        old = leaf._grad
+            if old is not None:
+                old = r.carry(i, leaf)
+        r.accumulated.add(i)
         if old is None:
             if held(views[i]) > 2 or (views[i]._st is not None and held(views[i]._st) > 2):
                 r.let_go(i)

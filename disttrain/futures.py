@@ -49,9 +49,13 @@ class Future(Generic[T]):
 
     def wait(self) -> T:
         """Block until it is done; the result, or raises the exception."""
+        return self.wait_for(_FOR_EVER)
+
+    def wait_for(self, seconds: float, what: str = "the result of a Future") -> T:
+        """As ``wait``; ``WaitTimeout`` when ``what`` is not there after so many seconds."""
         for cause in () if self._done else self._waits_for:
             cause.wait()
-        context.wait_until(self.done, lambda: "the result of a Future", _FOR_EVER)
+        context.wait_until(self.done, lambda: what, seconds)
         return self.value()
 
     def value(self) -> T:

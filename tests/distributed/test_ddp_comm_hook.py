@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import numpy as np
 import pytest
 
-from disttrain import core, nn
+from disttrain import context, core, nn
 from disttrain import distributed as dist
 from disttrain.core.random import manual_seed
-from disttrain.errors import AutogradError, ConfigError
+from disttrain.errors import AutogradError, ConfigError, WaitTimeout
 from disttrain.futures import Future
 from launcher import launch
 
@@ -161,3 +163,17 @@ def test_a_missing_gradient_leaves_nobody_waiting() -> None:
     fine, text = dist.simulate(body, 2).results
     assert fine == "0.5"
     assert "on rank 1" in text and "b.weight, b.bias" in text and "b (Linear)" in text
+
+
+def test_a_future_that_never_comes_ends_at_the_deadline_of_the_group() -> None:
+    def body() -> None:
+        dist.init_process_group(timeout=timedelta(seconds=5))
+        m = dist.DistributedDataParallel(net())
+        m.register_comm_hook(None, lambda state, bucket: Future())
+        beside = context.now() + 1e3
+        if dist.get_rank() == 1:
+            context.sleep(beside)  # somebody can go on, so it is no deadlock
+        with pytest.raises(WaitTimeout, match="the communication hook returned for bucket 0"):
+            m(core.wrap(np.ones((1, 3)))).sum().backward()
+
+    dist.simulate(body, 2)

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...core.tensor import Tensor, wrap
 from ...errors import DTypeError, ShapeError
+from ...futures import Future
 from .buckets import Bucket
 
 
@@ -53,6 +54,13 @@ class GradBucket:
         gradients are views of it from now on. What DDP takes is the result of the hook."""
         check(self._flat, tensor, "GradBucket.set_buffer")
         self._buffer = tensor if tensor.array.ndim == 1 else wrap(tensor.array.reshape(-1))
+
+
+def result_of(future: Any, seconds: float, what: str) -> Any:
+    """What a hook's ``future`` gives, at most so many ``seconds`` from now; the one tensor of a
+    collective's list."""
+    answer = future.wait_for(seconds, what) if isinstance(future, Future) else future.wait()
+    return answer[0] if isinstance(answer, (list, tuple)) and len(answer) == 1 else answer
 
 
 def fill(flat: np.ndarray, tensor: Tensor, where: str) -> None:

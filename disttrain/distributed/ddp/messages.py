@@ -85,6 +85,9 @@ class Messages:
             "needed is a torch.futures.Future of the reduced tensor, as work.get_future().then(...)"
         )
 
+    def hook_result(self, b: int) -> str:
+        return f"the future that the communication hook returned for bucket {b} ({self.where})"
+
     def broken_off(self, done: int, of: int) -> AutogradError:
         """Going on after a backward that raised in the middle: its reductions may still run, and
         the other ranks may have had another number of them."""

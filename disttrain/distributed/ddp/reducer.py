@@ -24,7 +24,7 @@ from ...core.tensor import Tensor, wrap
 from .buckets import ALIGN, ParamMeta, last_first, plan_buckets
 from .caps import BucketCaps
 from .drift import Drift
-from .grad_bucket import GradBucket, fill
+from .grad_bucket import GradBucket, fill, result_of
 from .graph import below, nodes_of, reached
 from .housing import Housing
 from .messages import Messages
@@ -400,9 +400,7 @@ class Reducer(Scaled):
                 work.wait()
             return
         for b, future in enumerate(self.works):
-            answer = future.wait()
-            if isinstance(answer, (list, tuple)) and len(answer) == 1:
-                answer = answer[0]
+            answer = result_of(future, self.group.timeout, self.messages.hook_result(b))
             fill(self.house.gradients(b), answer, "the result of a communication hook")
 
     def _listen(self) -> None:

@@ -118,11 +118,11 @@ class DeviceMesh:
             return self._rank
         return state.get_rank() if state.is_initialized() else context.current().rank
 
-    def get_coordinate(self) -> list[int] | None:
+    def get_coordinate(self) -> tuple[int, ...] | None:
         """Where this rank lies in the grid; None outside of it."""
         if self._at is None:
             found = np.argwhere(self.ranks == self.get_rank())
-            self._at = (found[0].tolist() if len(found) else None,)
+            self._at = (tuple(found[0].tolist()) if len(found) else None,)
         return self._at[0]
 
     @property
@@ -381,7 +381,7 @@ def _known() -> dict:
     return context.current().slot(SLOT + ".known", dict)
 
 
-def _line(ranks: np.ndarray, at: list, axis: int) -> list[int]:
+def _line(ranks: np.ndarray, at: tuple[int, ...], axis: int) -> list[int]:
     """The ranks along ``axis`` through the place ``at``."""
     line: Any = np.moveaxis(ranks, axis, -1)
     for i in (*at[:axis], *at[axis + 1 :]):

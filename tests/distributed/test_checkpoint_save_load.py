@@ -119,7 +119,7 @@ def test_any_ranks_and_split_load_what_any_other_saved(tmp_path, before, after):
 def test_real_ranks_write_one_file_each_and_nothing_twice(tmp_path):
     def body(rank: int) -> None:
         dist.init_process_group(init_method=f"file://{tmp_path}/meet", rank=rank, world_size=2)
-        dcp.save(state(rows) | {"big": dt.ones(100), "other": dt.ones(99)},
+        dcp.save(state(rows) | {"big": dt.ones(1 << 18), "other": dt.ones((1 << 18) + 1)},
                  checkpoint_id=tmp_path / "c")  # fmt: skip
         target = state(columns, blank=True)
         dcp.load(target, checkpoint_id=tmp_path / "c")

@@ -27,7 +27,7 @@ def on(size):
 def test_axes_slices_and_groups():
     mesh = init_device_mesh("cpu", (2, 2, 2), mesh_dim_names=("pp", "dp", "tp"))
     rank = dist.get_rank()
-    assert mesh.get_coordinate() == [rank // 4, rank // 2 % 2, rank % 2]
+    assert mesh.get_coordinate() == (rank // 4, rank // 2 % 2, rank % 2)
     assert mesh.size() == 8 and mesh.size(1) == 2 and mesh.ndim == 3
     tp, pp = mesh["tp"], mesh["pp"]
     assert tp.get_group().ranks == [rank - rank % 2, rank - rank % 2 + 1]
@@ -55,7 +55,7 @@ def test_a_mesh_of_some_ranks_and_one_of_groups():
     dist.init_process_group()
     rank = dist.get_rank()
     mesh = DeviceMesh("cpu", [3, 1])
-    assert mesh.get_coordinate() == ({3: [0], 1: [1]}.get(rank))
+    assert mesh.get_coordinate() == ({3: (0,), 1: (1,)}.get(rank))
     if rank in (1, 3):
         assert mesh.get_group().ranks == [3, 1]
     group = dist.new_group([0, 1])

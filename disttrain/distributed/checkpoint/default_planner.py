@@ -44,6 +44,7 @@ from .planner import (
 )
 
 _NO_SIZE = Size(())
+SHARED_OUT_FROM = 1 << 20  # bytes; to balance less than that between ranks saves no time
 
 
 # --- saving: pure parts ---------------------------------------------------------------------------
@@ -96,8 +97,9 @@ def create_default_local_save_plan(
 
 
 def share_out(plans: list[SavePlan], to_lowest_rank: bool = False) -> list[SavePlan]:
-    """Let one rank write what several hold: of a tensor, the one that has least to write so far;
-    of anything else, the lowest rank. Large tensors are shared out first."""
+    """Let one rank write what several hold: of a large tensor, the one that has least to write so
+    far; of anything else, the lowest rank. Small tensors that the ranks let drift apart (running
+    statistics under DDP, which goes on with rank 0's) are thereby those of one rank."""
     holders: dict[MetadataIndex, list[int]] = {}
     sizes: dict[MetadataIndex, int] = {}
     for rank, plan in enumerate(plans):
@@ -107,7 +109,7 @@ def share_out(plans: list[SavePlan], to_lowest_rank: bool = False) -> list[SaveP
     load = [0] * len(plans)
     writer: dict[MetadataIndex, int] = {}
     for index in sorted(holders, key=lambda i: (len(holders[i]) > 1, -sizes[i])):
-        fixed = to_lowest_rank or not sizes[index]
+        fixed = to_lowest_rank or sizes[index] < SHARED_OUT_FROM
         ranks = holders[index]
         chosen = min(ranks) if fixed else min(ranks, key=lambda r: (load[r], r))
         writer[index] = chosen

@@ -121,7 +121,7 @@ def redistribute(array: Spread, placements: tuple) -> Any:
     return array.make(local, placements, array.shape)
 
 
-def _perform(step: Step, local: Any, array: Spread, place: list) -> Any:
+def _perform(step: Step, local: Any, array: Spread, place: tuple[int, ...]) -> Any:
     have, want = step.source, step.target
     n = array.mesh.ranks.shape[step.axis]
     if n == 1:
@@ -143,7 +143,7 @@ def _perform(step: Step, local: Any, array: Spread, place: list) -> Any:
     return _reduce(group, local, have)
 
 
-def _size_before(step: Step, array: Spread, place: list) -> int:
+def _size_before(step: Step, array: Spread, place: tuple[int, ...]) -> int:
     """How long the sharded dimension is without the cut of this step's axis."""
     without = (*step.before[: step.axis], Replicate(), *step.before[step.axis + 1 :])
     dim = step.source.dim  # type: ignore[attr-defined]

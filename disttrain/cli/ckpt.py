@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from collections.abc import Sized
 from typing import Any
 
 from .. import sizes
@@ -20,6 +21,10 @@ from ..errors import ConfigError
 from . import prove
 
 TAKES_SETTINGS = True  # of the program that prove-resume runs
+
+
+def _files(some: Sized) -> str:
+    return f"{len(some)} file" + "s" * (len(some) != 1)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -83,7 +88,7 @@ def _show(options: argparse.Namespace) -> int:
         _print_values(tools.values(options.checkpoint, [options.key]), "")
         return 0
     about = read_manifest(options.checkpoint)
-    print(f"saved by {about.world_size} ranks in {len(about.files)} files, "
+    print(f"saved by {about.world_size} ranks in {_files(about.files)}, "
           f"{sizes.size(sum(about.files.values()))}; save {about.save}")  # fmt: skip
     elements = 0
     kinds = about.metadata.state_dict_metadata
@@ -119,7 +124,7 @@ def _verify(options: argparse.Namespace) -> int:
     if not wrong:
         values = len(about.metadata.state_dict_metadata)
         size = sizes.size(sum(about.files.values()))
-        print(f"whole: {values} values in {len(about.files)} files, {size}")
+        print(f"whole: {values} values in {_files(about.files)}, {size}")
     return 1 if wrong else 0
 
 
@@ -137,7 +142,7 @@ def _diff(options: argparse.Namespace) -> int:
 
 def _reshard(options: argparse.Namespace) -> int:
     about = tools.reshard(options.source, options.target, options.ranks)
-    print(f"{options.target}: {len(about.files)} files, {sizes.size(sum(about.files.values()))}")
+    print(f"{options.target}: {_files(about.files)}, {sizes.size(sum(about.files.values()))}")
     return 0
 
 
@@ -157,7 +162,7 @@ def _gc(options: argparse.Namespace) -> int:
     gone = tools.collect(options.folder, options.dry_run)
     for path, size in gone:
         print(f"{'would remove' if options.dry_run else 'removed'} {path}  {sizes.size(size)}")
-    print(f"{len(gone)} files, {sizes.size(sum(size for _, size in gone))}")
+    print(f"{_files(gone)}, {sizes.size(sum(size for _, size in gone))}")
     return 0
 
 

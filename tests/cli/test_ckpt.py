@@ -75,7 +75,7 @@ def test_show_names_tensors_and_values(saved, capsys):
 
 def test_verify_finds_a_flipped_bit(saved, capsys):
     assert ckpt("verify", saved) == 0
-    assert "whole: 6 values in 2 files" in capsys.readouterr().out
+    assert "whole: 6 values in 1 file," in capsys.readouterr().out
     spoil(saved)
     assert ckpt("verify", saved) == 1
     assert "checksum" in capsys.readouterr().out
@@ -154,7 +154,7 @@ def test_gc_removes_what_nobody_writes(saved, capsys):
     left.write_bytes(b"x" * 7)
     running = folder.Shard(str(saved), folder.shard_name(folder.new_save(), 0, 1), 8)
     assert ckpt("gc", saved.parent, "--dry-run") == 0
-    assert "1 files, 7 B" in capsys.readouterr().out and left.exists()
+    assert "1 file, 7 B" in capsys.readouterr().out and left.exists()
     assert ckpt("gc", saved.parent) == 0
     assert not left.exists() and ckpt("verify", saved) == 0
     running.close(remove=True)

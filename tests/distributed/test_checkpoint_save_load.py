@@ -116,6 +116,19 @@ def test_any_ranks_and_split_load_what_any_other_saved(tmp_path, before, after):
             simulate(load, loaded)
 
 
+def test_statistics_that_drifted_apart_are_those_of_the_first_rank(tmp_path):
+    def body() -> list:
+        dist.init_process_group()
+        rank = float(dist.get_rank())
+        names = [f"norm{i}.running_mean" for i in range(4)]
+        dcp.save({n: dt.full((6,), rank) for n in names}, checkpoint_id=tmp_path / "c")
+        target = {n: dt.full((6,), -1.0) for n in names}
+        dcp.load(target, checkpoint_id=tmp_path / "c")
+        return [t.tolist() for t in target.values()]
+
+    assert simulate(body, 3).results == [[[0.0] * 6] * 4] * 3
+
+
 def test_real_ranks_write_one_file_each_and_nothing_twice(tmp_path):
     def body(rank: int) -> None:
         dist.init_process_group(init_method=f"file://{tmp_path}/meet", rank=rank, world_size=2)

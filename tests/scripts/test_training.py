@@ -194,11 +194,12 @@ def test_runs_are_numbered(tmp_path):
 
 def test_checkpoints_are_whole_or_absent(tmp_path):
     for epoch in range(1, 5):
-        checkpoint.save(tmp_path, epoch, {"x": dt.full((3,), float(epoch)), "n": epoch}, keep=2)
+        state = {"x": dt.full((3,), float(epoch)), "n": epoch}
+        checkpoint.save(tmp_path, checkpoint.name_of(epoch), state, keep=2)
     names = sorted(p.name for p in tmp_path.iterdir())
     assert names == ["epoch_0003", "epoch_0004"]
     found = tools.values(str(checkpoint.find(tmp_path)))
     assert found["x"].tolist() == [4.0, 4.0, 4.0] and found["n"] == 4
     with pytest.raises((TypeError, ValueError)):
-        checkpoint.save(tmp_path, 5, {"x": lambda: 0}, keep=2)
+        checkpoint.save(tmp_path, checkpoint.name_of(5), {"x": lambda: 0}, keep=2)
     assert sorted(p.name for p in tmp_path.iterdir()) == names

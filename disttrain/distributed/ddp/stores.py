@@ -28,6 +28,7 @@ def make_store(r: Any, i: int) -> Callable[[Tensor, Any], None]:
     scales = r.scales_of(r.metas[i].dtype)
     fresh = scales.fresh
     multiply, add = np.multiply, np.add
+    keep = make_keep(r, i)
 
     def store(leaf: Tensor, g: Any) -> None:
         array = g if g.__class__ is ndarray else getattr(g, "array", g)
@@ -66,8 +67,15 @@ def make_store(r: Any, i: int) -> Callable[[Tensor, Any], None]:
             if not left and b == r.next:
                 r.launch()
 
+    return store
+
+
+def make_keep(r: Any, i: int) -> Callable[[Tensor, Any], None]:
+    """What ``store`` does in a backward that is not synchronised: the gradient adds up."""
+    views, slots = r.house.views, r.house.slots
+    scales = r.scales_of(r.metas[i].dtype)
+
     def keep(leaf: Tensor, array: Any) -> None:
-        """A backward that is not synchronised: add up."""
         old = leaf._grad
         if r.weight is not None:
             array = array * scales.local if r.weight[0] else np.zeros_like(array)
@@ -81,13 +89,13 @@ def make_store(r: Any, i: int) -> Callable[[Tensor, Any], None]:
             slots[i][...] = array
         else:
             try:
-                add(old.array, array, out=old.array)
+                np.add(old.array, array, out=old.array)
             except ValueError:  # an expanded view, of a backward that was recorded
                 leaf._grad = wrap(old.array + array)
         if old._st is not None:
             old._st.version += 1
 
-    return store
+    return keep
 
 
 def make_place(r: Any, i: int) -> Callable[[], Any]:

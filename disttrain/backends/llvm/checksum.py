@@ -14,7 +14,6 @@ import ctypes
 import functools
 import hashlib
 import platform
-import threading
 from typing import Any
 
 import numpy as np
@@ -213,7 +212,8 @@ def _bits(features: frozenset[str]) -> int:
 
 @functools.cache
 def _compiled() -> Any:
-    """The function, callable without the GIL; None where it cannot be made."""
+    """The function, callable without the GIL; None where it cannot be made. Threads that come at
+    once may each make one: a lock would stay closed in a process forked meanwhile."""
     bits = _bits(host.cpu().features)
     if not bits or (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         return None
@@ -231,9 +231,6 @@ def _compiled() -> Any:
     kinds = (ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
     function = ctypes.CFUNCTYPE(None, *kinds)(loaded.functions["sums"])
     return function, loaded  # whoever holds the function holds its memory
-
-
-_making = threading.Lock()
 
 
 def _nothing(name: str) -> int:
@@ -286,8 +283,7 @@ def crc32c_blocks(data: np.ndarray, block: int = BLOCK) -> np.ndarray:
     """The checksum (uint32) of every ``block`` bytes of ``data``, a contiguous array of bytes; the
     last block may be shorter."""
     out = np.empty(-(-data.size // block), np.uint32)
-    with _making:
-        made = _compiled()
+    made = _compiled()
     if made is not None:
         made[0](data.ctypes.data, data.size, block, out.ctypes.data)
         return out
@@ -309,5 +305,4 @@ def crc32c_at(data: np.ndarray, address: int, begin: int, end: int) -> int:
 
 def is_fast() -> bool:
     """Whether machine code does it here, not numpy."""
-    with _making:
-        return _compiled() is not None
+    return _compiled() is not None

@@ -46,6 +46,7 @@ class Waiter:
     spins = 200
     yields = 2000
     nap = 0.0002
+    look_every = 0.1  # seconds that a wait which blocks leaves its interrupts unasked
 
     def __init__(self) -> None:
         self.interrupts: list[Callable[[], None]] = []
@@ -57,9 +58,20 @@ class Waiter:
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
 
+    def start_thread(self, body: Callable[[], None], name: str) -> None:
+        """Run ``body`` beside the caller, on a thread that does not keep the process alive."""
+        threading.Thread(target=body, name=name, daemon=True).start()
+
     def wait_until(
-        self, ready: Callable[[], bool], what: Callable[[], str], timeout: float | None
+        self,
+        ready: Callable[[], bool],
+        what: Callable[[], str],
+        timeout: float | None,
+        block: Callable[[float], None] | None = None,
     ) -> None:
+        if block is not None:
+            self._wait_blocking(ready, what, timeout, block)
+            return
         for _ in range(self.spins):
             if ready():
                 return
@@ -69,17 +81,35 @@ class Waiter:
         while not ready():
             turn += 1
             if turn & 15 == 0:
-                for check in self.interrupts:
-                    check()
-                if self.now() > deadline:
-                    raise WaitTimeout(
-                        f"waited {self.now() - start:.1f} s for {what()}; the deadline passed. "
-                        "Raise timeout= if the peers are only slow."
-                    )
+                self._look(start, deadline, what)
             if turn < self.yields:
                 os.sched_yield()
             else:
                 time.sleep(self.nap)
+
+    def _wait_blocking(
+        self,
+        ready: Callable[[], bool],
+        what: Callable[[], str],
+        timeout: float | None,
+        block: Callable[[float], None],
+    ) -> None:
+        """As ``wait_until``, but ``block(seconds)`` sleeps until something may have changed."""
+        start = self.now()
+        deadline = start + (DEFAULT_TIMEOUT if timeout is None else timeout)
+        while not ready():
+            self._look(start, deadline, what)
+            block(min(self.look_every, max(0.0, deadline - self.now())))
+
+    def _look(self, start: float, deadline: float, what: Callable[[], str]) -> None:
+        """Raise where the wait is to end without its result."""
+        for check in self.interrupts:
+            check()
+        if self.now() > deadline:
+            raise WaitTimeout(
+                f"waited {self.now() - start:.1f} s for {what()}; the deadline passed. "
+                "Raise timeout= if the peers are only slow."
+            )
 
 
 class Rank:
@@ -228,15 +258,33 @@ def interpreter(interp: Any):
 
 
 def wait_until(
-    ready: Callable[[], bool], what: Callable[[], str], timeout: float | None = None
+    ready: Callable[[], bool],
+    what: Callable[[], str],
+    timeout: float | None = None,
+    block: Callable[[float], None] | None = None,
 ) -> None:
     """Block until ``ready()`` is true.
 
-    ``what`` describes what is awaited (called only for a message). ``timeout`` is in seconds;
-    ``None`` means ``DEFAULT_TIMEOUT``. Raises ``WaitTimeout`` at the deadline, ``PeerFailed`` when
-    a peer is known to be dead, ``Deadlock`` when no simulated rank can go on.
+    ``block(seconds)`` sleeps at most so long, less when something may have changed: for what a
+    rank's own threads or a descriptor bring, where looking again and again would take their time
+    (simulated ranks need none of it). ``what`` describes what is awaited (called only for a
+    message). ``timeout`` is in seconds; ``None`` means ``DEFAULT_TIMEOUT``. Raises ``WaitTimeout``
+    at the deadline, ``PeerFailed`` when a peer is known to be dead, ``Deadlock`` when no simulated
+    rank can go on.
     """
-    thread.rank.waiter.wait_until(ready, what, timeout)
+    thread.rank.waiter.wait_until(ready, what, timeout, block)
+
+
+def start_thread(body: Callable[[], None], name: str) -> None:
+    """Run ``body`` on a new thread of the calling thread's rank (simulated: one that takes turns
+    with all others)."""
+    rank = thread.rank
+
+    def run() -> None:
+        with attach(rank):
+            body()
+
+    rank.waiter.start_thread(run, name)
 
 
 def now() -> float:

@@ -140,7 +140,11 @@ class SimWaiter(context.Waiter):
         self.scheduler.moved()
 
     def wait_until(
-        self, ready: Callable[[], bool], what: Callable[[], str], timeout: float | None
+        self,
+        ready: Callable[[], bool],
+        what: Callable[[], str],
+        timeout: float | None,
+        block: Callable[[float], None] | None = None,
     ) -> None:
         scheduler, task = self.scheduler, self.task
         start = scheduler.clock

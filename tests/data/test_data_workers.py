@@ -512,7 +512,7 @@ def test_simulated_ranks_may_have_workers():
         def now(self):
             return 0.0
 
-        def wait_until(self, ready, what, timeout):
+        def wait_until(self, ready, what, timeout, block=None):
             while not ready():
                 self.turns += 1
                 assert self.turns < 3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks import cases, stores, strategies
+from benchmarks import calls, cases, stores, strategies
 
 CASES = {
     f.__name__: f
@@ -12,11 +12,14 @@ CASES = {
         *(strategies.fsdp_mlp, strategies.fsdp_gpt),
         *(stores.fsdp_memory, stores.checkpoint),
         *(cases.all_reduce, cases.memory, cases.launch),
+        *(calls.rpc_call, calls.rpc_tensor, calls.rpc_echo, calls.rpc_flight),
+        *(calls.rpc_autograd, calls.rpc_memory),
     )
 }
 TWO = (
     *("ddp_mlp", "ddp_100mb", "ddp_gpt", "fsdp_mlp", "fsdp_gpt", "fsdp_memory", "checkpoint"),
     *("all_reduce", "memory"),
+    *("rpc_call", "rpc_tensor", "rpc_echo", "rpc_flight", "rpc_autograd", "rpc_memory"),
 )
 RANKS = {**dict.fromkeys(TWO, 2), "launch": 4}
 WHOLE = {"launch": "launch 4 ranks, one all_reduce, exit"}  # timed from outside
@@ -33,10 +36,16 @@ BARS = {
     "all_reduce 4 KB, 2 ranks": (20.0, 100.0),
     "all_reduce 25 MB, 2 ranks": (3.0, 10.0),
     WHOLE["launch"]: (8.0, 20.0),
+    "rpc: small call": (2.0, 8.0),
+    "rpc: call with a tensor [8]": (2.0, 6.0),
+    "rpc: echo of 16 MB": (1.5, 3.0),
+    "rpc: 100 calls in flight": (2.0, 5.0),
+    "rpc: autograd step, 64-64-64-10, batch 16": (1.5, 4.0),
 }
 
 # What must not be more than so much for us alone, and should not.
 LIMITS = {
     "ratio: GPT under fully_shard to DDP": (1.2, 1.05),
     "ratio: peak under fully_shard to plan": (1.1, 1.02),
+    "memory: grown over 10,000 calls": (2.0, 0.5),
 }

@@ -14,9 +14,11 @@ import datetime
 import decimal
 import fractions
 import functools
+import gc
 import random
 import re
 import sys
+import threading
 import types
 from typing import Any
 
@@ -58,6 +60,8 @@ class Watch:
         self.refused: str | None = None
         self.everything = False
         self._stream = _numpy_state()
+        self._thread = threading.get_ident()
+        self._collecting = False  # the garbage collector runs: what it calls is not the program's
 
     @staticmethod
     def possible() -> bool:
@@ -65,18 +69,26 @@ class Watch:
         return sys.getprofile() is None
 
     def __enter__(self) -> Watch:
+        gc.callbacks.append(self._collector)
         sys.setprofile(self._event)
         return self
 
     def __exit__(self, *exc: object) -> None:
         sys.setprofile(None)
+        gc.callbacks.remove(self._collector)
         if self._stream != _numpy_state():
             self._refuse("it draws random numbers of numpy's")
 
     def _refuse(self, why: str) -> None:
         self.refused = self.refused or why
 
+    def _collector(self, phase: str, info: dict) -> None:
+        if threading.get_ident() == self._thread:
+            self._collecting = phase == "start"
+
     def _event(self, frame: types.FrameType, event: str, arg: Any) -> None:
+        if self._collecting:
+            return
         code = frame.f_code
         known = self._kinds.get(id(code))
         if known is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import time
 import warnings
 
 import numpy as np
@@ -187,3 +189,28 @@ def test_results_in_a_graph_lead_back():
     for _ in range(2):
         fn(dt.ones(3)).backward()
     assert w.grad.tolist() == [2.0, 2.0, 2.0] and len(fn.graphs) == 1
+
+
+def test_what_the_garbage_collector_calls_is_not_the_steps_own():
+    class Litter:
+        def __init__(self):
+            self.me = self
+
+        def __del__(self):
+            ended.append(time.monotonic())
+            if going:
+                Litter()  # so that every collection finds some
+
+    ended: list[float] = []
+    going = [True]
+    model, x, y = problem()
+    step = dt.compile(make_step(model, dt.optim.SGD(model.parameters(), lr=0.1)))
+    before = gc.get_threshold()
+    Litter()
+    gc.set_threshold(1, 1, 1)
+    try:
+        losses = [step(x, y).item() for _ in range(4)]  # warnings are errors
+    finally:
+        gc.set_threshold(*before)
+        going.clear()
+    assert ended and losses == sorted(losses, reverse=True)

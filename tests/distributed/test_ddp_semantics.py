@@ -572,3 +572,32 @@ def test_a_module_that_is_converted_after_it_was_wrapped():
             m(core.wrap(np.ones((1, 2))))
 
     simulated(body)
+
+
+@pytest.mark.parametrize(
+    ("settings", "first", "after_join"),
+    [
+        ({}, 0.0, 1.0),
+        ({"broadcast_buffers": False}, None, None),
+        ({"forward_sync_buffers": False}, 0.0, 0.0),
+        ({"broadcast_buffers": False, "forward_sync_buffers": True}, 0.0, 1.0),
+        ({"init_sync": False, "forward_sync_buffers": False}, None, None),
+    ],
+)
+def test_when_buffers_are_taken_from_another_rank(settings, first, after_join) -> None:
+    def body() -> None:
+        me = dist.get_rank()
+        inner = line()
+        inner.register_buffer("seen", core.wrap(np.array([float(me)])))
+        m = DDP(inner, **settings)
+        own = float(me)
+        assert inner.seen.item() == (own if first is None else first)
+        assert m.broadcast_buffers == m.forward_sync_buffers
+        with m.join():
+            for _ in range(1 + me):  # rank 1 is the last one
+                m(x()).sum().backward()
+            if m.forward_sync_buffers:
+                inner.seen.fill_(own)
+        assert inner.seen.item() == (own if after_join is None else after_join)
+
+    simulated(body)

@@ -57,4 +57,5 @@ class Shadow(JoinHook):
         ddp.reducer.divide_by_initial, ddp.reducer.in_join = True, False
         ddp.reducer.count_active([ACTIVE] * ddp.process_group.size)
         told = announce(ddp.process_group, ACTIVE if is_last_joiner else 0)
-        broadcast_coalesced(ddp.process_group, ddp._state(), root=source(told))
+        state = ddp._state(ddp.forward_sync_buffers)
+        broadcast_coalesced(ddp.process_group, state, root=source(told))

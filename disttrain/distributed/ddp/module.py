@@ -38,13 +38,15 @@ class DistributedDataParallel(Aside, nn.Module, Joinable):
     """Wrap ``module`` for data-parallel training: one replica per rank of ``process_group``.
 
     At construction all ranks are checked to hold the same parameters (names, shapes, types), and
-    take rank 0's values of parameters and buffers. During backward gradients are averaged over the
+    take rank 0's values of parameters and buffers (``init_sync``). During backward gradients are averaged over the
     ranks, bucket by bucket (``bucket_cap_mb``), while the rest of backward still runs. After it
     every rank holds the same ``.grad``.
 
     ``find_unused_parameters``: allow parameters that a forward does not use. ``static_graph``: the
     graph is the same in each iteration; then a parameter may be used by several parts that are
-    checkpointed. ``broadcast_buffers``: take rank 0's buffers before each forward.
+    checkpointed. ``forward_sync_buffers``: take rank 0's buffers before each forward, and the last
+    rank's at the end of ``join``. ``broadcast_buffers=False``, its older name, leaves them alone at
+    construction, too.
 
     A gradient lies in its bucket in any case. With ``gradient_as_bucket_view=False`` that cannot be
     seen: a gradient that the program has kept is not written over when the next one comes, and a
@@ -109,12 +111,13 @@ class DistributedDataParallel(Aside, nn.Module, Joinable):
             )
         _check_arguments(
             device_ids, (delay_all_reduce_named_params, param_to_hook_all_reduce),
-            (process_group, device_mesh), (broadcast_buffers, forward_sync_buffers),
+            (process_group, device_mesh),
         )  # fmt: skip
         self.module = module
         self.dim, self.device_ids, self.output_device = dim, device_ids, output_device
-        wanted = broadcast_buffers if forward_sync_buffers is None else forward_sync_buffers
-        self.broadcast_buffers = wanted is None or wanted
+        older = broadcast_buffers is None or broadcast_buffers
+        self.forward_sync_buffers = older if forward_sync_buffers is None else forward_sync_buffers
+        first = (forward_sync_buffers is not None or older,) if init_sync else ()
         self.find_unused_parameters = find_unused_parameters
         self.gradient_as_bucket_view = gradient_as_bucket_view
         self.static_graph = static_graph
@@ -126,10 +129,11 @@ class DistributedDataParallel(Aside, nn.Module, Joinable):
         late = list(delay_all_reduce_named_params or ())
         self._late = ([n for n, _ in late], _name_of(module, param_to_hook_all_reduce))
         group = device_mesh.get_group() if process_group is None and device_mesh else process_group
-        self._build(group_or_default(group), init_sync)
+        self._build(group_or_default(group), first)
 
-    def _build(self, group: Any, init_sync: bool) -> None:
-        """Make what belongs to this process: the group and the reducer."""
+    def _build(self, group: Any, first: tuple[bool, ...]) -> None:
+        """Make what belongs to this process: the group and the reducer. ``first``: whether rank 0's
+        buffers are taken with its parameters; empty for neither."""
         self.__dict__["process_group"] = group
         named = self._trained()
         if not named and not self._late[0]:
@@ -143,9 +147,9 @@ class DistributedDataParallel(Aside, nn.Module, Joinable):
             ParamMeta(n, tuple(p.shape), kind if kind and is_floating(p) else p.array.dtype)
             for n, p in named
         ]
-        if init_sync:
+        if first:
             check_alike(group, metas)
-            broadcast_coalesced(group, self._state())
+            broadcast_coalesced(group, self._state(*first))
         cast_buffers(self._buffers_to_sync(), numpy_type(types.buffer_dtype))
         params = [p for _, p in named]
         self._start(params, metas, group)
@@ -194,9 +198,19 @@ class DistributedDataParallel(Aside, nn.Module, Joinable):
         ignored = self.parameters_to_ignore
         return [b for n, b in self.module.named_buffers() if n not in ignored]
 
-    def _state(self) -> list[Tensor]:
+    def _state(self, buffers: bool) -> list[Tensor]:
         """What is the same on all ranks."""
-        return [part_of(t) for t in (*self._params_to_sync(), *self._buffers_to_sync())]
+        kept = self._buffers_to_sync() if buffers else ()
+        return [part_of(t) for t in (*self._params_to_sync(), *kept)]
+
+    @property
+    def broadcast_buffers(self) -> bool:
+        """The older name of ``forward_sync_buffers``."""
+        return self.forward_sync_buffers
+
+    @broadcast_buffers.setter
+    def broadcast_buffers(self, value: bool) -> None:
+        self.forward_sync_buffers = value
 
     def _params_to_sync(self) -> list[Tensor]:
         ignored = self.parameters_to_ignore
@@ -223,7 +237,9 @@ class DistributedDataParallel(Aside, nn.Module, Joinable):
     def will_sync_module_buffers(self) -> bool:
         """Whether the next forward takes rank 0's buffers."""
         return bool(
-            self.require_forward_param_sync and self.broadcast_buffers and self._buffers_to_sync()
+            self.require_forward_param_sync
+            and self.forward_sync_buffers
+            and self._buffers_to_sync()
         )
 
     @property
@@ -240,7 +256,7 @@ class DistributedDataParallel(Aside, nn.Module, Joinable):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self.require_backward_grad_sync = self.require_forward_param_sync = True
-        self._build(group_or_default(None), init_sync=False)
+        self._build(group_or_default(None), ())
 
     # --- communication hooks --------------------------------------------------------------------
 
@@ -318,7 +334,7 @@ class DistributedDataParallel(Aside, nn.Module, Joinable):
         else:
             if sync and reducer.arrivals is not None:
                 reducer.rebuild()
-            if self.broadcast_buffers and self.require_forward_param_sync:
+            if self.forward_sync_buffers and self.require_forward_param_sync:
                 self._sync_buffers(0)
         reducer.stats.forward_at = reducer.stats.now()
         if reducer.low is None:
@@ -352,7 +368,7 @@ class DistributedDataParallel(Aside, nn.Module, Joinable):
         work = Join.notify_join_context(self)
         if work is not None:
             work.wait()
-        buffers = self.broadcast_buffers and self.require_forward_param_sync
+        buffers = self.forward_sync_buffers and self.require_forward_param_sync
         flags = ACTIVE | (SYNC if sync else 0) | (BUFFERS if buffers else 0)
         told = announce(self.process_group, flags)
         self.reducer.in_join = True
@@ -423,9 +439,7 @@ class InvariantDataParallel(DistributedDataParallel):
         self.invariant.detach()
 
 
-def _check_arguments(
-    device_ids: Sequence[Any] | None, late: tuple, where: tuple, buffers: tuple
-) -> None:
+def _check_arguments(device_ids: Sequence[Any] | None, late: tuple, where: tuple) -> None:
     """What contradicts itself among the arguments of the wrapper."""
     if device_ids is not None and len(device_ids) > 1:
         raise ConfigError(
@@ -441,11 +455,6 @@ def _check_arguments(
     if where[0] is not None and where[1] is not None:
         raise ConfigError(
             "DistributedDataParallel: Cannot specify both process_group and device_mesh arguments"
-        )
-    if buffers[0] is not None and buffers[1] is not None and buffers[0] != buffers[1]:
-        raise ConfigError(
-            "DistributedDataParallel: broadcast_buffers and forward_sync_buffers contradict each "
-            "other; they are two names of one setting"
         )
 
 

@@ -38,9 +38,9 @@ class DistributedDataParallel(Aside, nn.Module, Joinable):
     """Wrap ``module`` for data-parallel training: one replica per rank of ``process_group``.
 
     At construction all ranks are checked to hold the same parameters (names, shapes, types), and
-    take rank 0's values of parameters and buffers (``init_sync``). During backward gradients are averaged over the
-    ranks, bucket by bucket (``bucket_cap_mb``), while the rest of backward still runs. After it
-    every rank holds the same ``.grad``.
+    take rank 0's values of parameters and buffers (``init_sync``). During backward gradients are
+    averaged over the ranks, bucket by bucket (``bucket_cap_mb``), while the rest of backward still
+    runs. After it every rank holds the same ``.grad``.
 
     ``find_unused_parameters``: allow parameters that a forward does not use. ``static_graph``: the
     graph is the same in each iteration; then a parameter may be used by several parts that are

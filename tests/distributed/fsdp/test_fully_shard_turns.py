@@ -313,6 +313,49 @@ def test_a_retained_graph_is_walked_again_where_ranks_use_other_parts(
             np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
 
 
+class Cut(nn.Module):
+    """Whether the loss depends on its first layer is said at each call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(6, 6), nn.Linear(6, 6)
+
+    def forward(self, x: core.Tensor, cut: bool) -> core.Tensor:
+        h = self.first(x)
+        return self.second(h.detach() if cut else h)
+
+
+@pytest.mark.parametrize("shares", [True, False], ids=["shared", "gathered"])
+def test_one_backward_through_two_forwards_of_which_a_rank_needs_a_part(
+    shares: bool, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(ShmTransport, "shares", shares)
+
+    def train(m: nn.Module, x: core.Tensor, rank: int) -> None:
+        (m(x, False).sin().mean() + m(x * 2.0, rank == 1).cos().mean()).backward()
+
+    def made() -> nn.Module:
+        manual_seed(3)
+        return Cut().double()
+
+    plain = made()
+    for rank in range(2):
+        train(plain, core.wrap(ROWS[rank::2]), rank)
+    want = [p.grad.numpy() / 2 for p in plain.parameters()]
+
+    def body() -> list[np.ndarray]:
+        m = made()
+        for child in m.children():
+            fully_shard(child)
+        fully_shard(m)
+        train(m, rows(), dist.get_rank())
+        return [p.grad.full_tensor().numpy() for p in m.parameters()]
+
+    for got in on_ranks(body):
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
+
+
 def test_gradients_go_to_the_memory_that_is_reduced_when_it_has_grown() -> None:
     want = network()
     want(core.wrap(ROWS)).sum().backward()

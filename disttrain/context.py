@@ -162,6 +162,7 @@ class _Thread(threading.local):
     def begin(self) -> None:
         """Be as a thread that has just started."""
         self.rank: Rank = _process_rank
+        self.task: Any = None  # by which the simulator's scheduler knows this thread
         self.grad_enabled = True
         self.inference = False  # only told: inference mode records nothing, like no_grad
         self.anomaly = False

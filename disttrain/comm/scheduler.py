@@ -1,0 +1,326 @@
+"""Tasks that run one at a time, in an order drawn from a seed, on a clock that is virtual.
+
+A task is a thread of a simulated rank: its program, or one that ``context.start_thread`` has
+started for it. Whoever waits hands the baton on; who goes on is drawn from the seed among those
+that can, and so is when an *event* (a message in flight) happens, which is no task's. The clock
+moves only when nobody can go on, up to the next wake-up, event or deadline. When time cannot help
+either, every task raises ``Deadlock``, with what each one waits for.
+
+A rank lives as long as its program does: with that, its other tasks end at their next wait, as
+daemon threads end with their process. So tasks that wait for work keep no simulation from ending.
+
+Knows threads and waiting; no arrays, no segment, no messages.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import traceback as tracebacks
+from collections.abc import Callable
+from typing import Any
+
+from .. import context
+from ..errors import Deadlock, WaitTimeout
+
+# A rank that waits also moves its share of what is in flight, piece by piece, so one round in which
+# nobody's wait ends does not prove that nobody can go on. So many in a row do.
+ROUNDS_IN_VAIN = 2000
+_MANY_THREADS = 64
+
+
+class Killed(BaseException):
+    """Ends a task at once; no program catches it by accident."""
+
+
+class _Wait:
+    """What a task waits for. ``probe``: its condition where anybody may ask for it, as asking
+    changes nothing; then no thread needs to be woken to find that it still waits."""
+
+    __slots__ = ("came", "deadline", "limit", "probe", "what")
+
+    def __init__(
+        self,
+        what: Callable[[], str],
+        limit: float,
+        deadline: float,
+        probe: Callable[[], bool] | None,
+    ) -> None:
+        self.what, self.limit, self.deadline, self.probe = what, limit, deadline, probe
+        self.came = False  # the one who asked has seen it
+
+
+class Task:
+    """A thread of a simulated rank; ``name`` is empty for its program."""
+
+    def __init__(self, rank: int, name: str, body: Callable[[], Any]) -> None:
+        self.rank, self.name, self.body = rank, name, body
+        self.place: context.Rank | None = None  # the state of its rank
+        self.baton = threading.Lock()
+        self.baton.acquire()
+        self.wait: _Wait | None = None
+        self.wake_at: float | None = None
+        self.done = self.killed = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.text = ""
+
+    def where(self) -> str:
+        """Its rank and name."""
+        return f"rank {self.rank} ({self.name})" if self.name else f"rank {self.rank}"
+
+    def __str__(self) -> str:
+        return f"{self.where()}: {self.wait.what() if self.wait is not None else 'runs'}"
+
+
+class _Event:
+    """Something that happens at ``at`` or later, in whatever order with what is due then, too."""
+
+    __slots__ = ("action", "at")
+
+    def __init__(self, at: float, action: Callable[[], None]) -> None:
+        self.at, self.action = at, action
+
+
+class Scheduler:
+    """Hands one baton around. Only the thread that holds it runs, so nothing here needs a lock."""
+
+    def __init__(self, seed: int) -> None:
+        self.tasks: list[Task] = []  # the ranks' programs
+        self.random = random.Random(seed)
+        self.schedule: list[int] = []
+        self.clock = 0.0
+        self.failed = False
+        self.deadlock = ""
+        self.broken: list[Task] = []  # other tasks that an exception has ended
+        self.when_ended: list[Callable[[int], None]] = []  # told of every rank that ends
+        self.slots: dict[str, Any] = {}  # what other parts keep for the whole simulation
+        self._alive: list[Task] = []
+        self._events: list[_Event] = []
+        self._idle: set[Task] = set()  # who has looked in vain since anything moved
+        self._rounds = 0
+        self._ended: set[int] = set()
+        self._threads: list[threading.Thread] = []
+        self._over = threading.Event()
+
+    def add(self, task: Task) -> None:
+        """Let ``task`` take turns with the others from now on."""
+        if not task.name:
+            self.tasks.append(task)
+        self._alive.append(task)
+        if len(self._threads) > _MANY_THREADS:
+            self._threads = [t for t in self._threads if t.is_alive()]
+        name = task.name or f"rank-{task.rank}"
+        thread = threading.Thread(target=self._run, args=(task,), name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def run(self) -> None:
+        """Go on until every task has ended."""
+        self._choose().baton.release()
+        self._over.wait()
+        for thread in self._threads:
+            thread.join()
+
+    def pass_on(self, task: Task) -> None:
+        """Let somebody go on; return when the baton comes back to ``task``."""
+        following = self._choose()
+        if following is not task:
+            following.baton.release()
+            task.baton.acquire()
+
+    def moved(self) -> None:
+        """Something has changed: who looked in vain may look again."""
+        self._idle.clear()
+        self._rounds = 0
+
+    def look_in_vain(self, task: Task) -> None:
+        """``task`` has found that it must still wait."""
+        self._idle.add(task)
+        self.pass_on(task)
+
+    def later(self, delay: float, action: Callable[[], None]) -> None:
+        """Let ``action`` happen when the clock has gone on by ``delay``, or some time after; it
+        must not wait."""
+        self._events.append(_Event(self.clock + delay, action))
+
+    def end_rank(self, rank: int) -> None:
+        """End all tasks of ``rank`` at their next wait; they do nothing any more."""
+        for task in self._alive:
+            if task.rank == rank:
+                task.killed = True
+        if rank not in self._ended:
+            self._ended.add(rank)
+            for tell in self.when_ended:
+                tell(rank)
+        self.moved()
+
+    def _run(self, task: Task) -> None:
+        task.baton.acquire()
+        context.thread.task = task
+        try:
+            if not task.killed:
+                task.result = task.body()
+        except BaseException as error:
+            task.error, task.text = error, tracebacks.format_exc()
+            if task.name and not isinstance(error, (Killed, Deadlock)):
+                self.broken.append(task)
+        finally:
+            self._finish(task)
+
+    def _finish(self, task: Task) -> None:
+        """``task`` has ended: the baton goes on for good."""
+        task.done = True
+        self._alive.remove(task)
+        if not task.name:
+            self.failed = self.failed or task.error is not None
+            self.end_rank(task.rank)
+        self.moved()
+        if self._alive:
+            self._choose().baton.release()
+        else:
+            self._over.set()
+
+    def _choose(self) -> Task:
+        """Who goes on; events that happen before that have happened."""
+        while True:
+            clock = self.clock
+            awake = [t for t in self._alive if t.killed or t.wake_at is None or t.wake_at <= clock]
+            due = [event for event in self._events if event.at <= clock]
+            chosen = self._draw([t for t in awake if t not in self._idle], due)
+            if isinstance(chosen, Task):
+                self.schedule.append(chosen.rank)
+                return chosen
+            if chosen is not None:
+                self._events.remove(chosen)
+                chosen.action()
+                self.moved()
+            elif not (awake and self._again(awake)):
+                self._let_time_pass()
+
+    def _draw(self, hopeful: list[Task], due: list[_Event]) -> Task | _Event | None:
+        """One of those that can go on, if any can."""
+        while hopeful or due:
+            at = self.random.randrange(len(hopeful) + len(due))
+            if at >= len(hopeful):
+                return due[at - len(hopeful)]
+            task = hopeful[at]
+            if self._may_go_on(task):
+                return task
+            self._idle.add(task)
+            hopeful[at] = hopeful[-1]
+            hopeful.pop()
+        return None
+
+    def _may_go_on(self, task: Task) -> bool:
+        """Is there anything for it to do, as far as one sees without waking it?"""
+        wait = task.wait
+        if wait is None or wait.probe is None or task.killed or self.deadlock:
+            return True
+        if self.clock >= wait.deadline or task.place is None:
+            return True
+        if self.failed and task.place.waiter.interrupts:
+            return True
+        with context.attach(task.place):
+            try:
+                wait.came = wait.probe()
+            except Exception:  # its own to raise
+                return True
+        return wait.came
+
+    def _again(self, awake: list[Task]) -> bool:
+        """All have looked in vain. Is it worth another round?"""
+        if all(t.wait is not None and t.wait.probe is not None for t in awake):
+            return False
+        self._rounds += 1
+        if self._rounds > ROUNDS_IN_VAIN:
+            return False
+        self._idle.clear()
+        return True
+
+    def _let_time_pass(self) -> None:
+        """Nobody can go on now: on to when somebody can, or tell everybody that nobody will."""
+        self.moved()
+        alive, clock = self._alive, self.clock
+        times = [t.wake_at for t in alive if t.wake_at is not None and t.wake_at > clock]
+        times += [event.at for event in self._events]
+        waits = [t.wait for t in alive if t.wait is not None]
+        times += [w.deadline for w in waits if times or w.limit <= context.PROBE_SECONDS]
+        if times:
+            self.clock = max(clock, min(times))
+            return
+        lines = [f"  {t}" for t in sorted(alive, key=lambda t: t.rank)]
+        ended = [t.rank for t in self.tasks if t.done]
+        if ended:
+            lines.append(f"  ended already: rank{'s' if len(ended) > 1 else ''} "
+                         + ", ".join(map(str, ended)))  # fmt: skip
+        self.deadlock = "no simulated rank can go on:\n" + "\n".join(lines)
+
+
+class SimWaiter(context.Waiter):
+    """How the tasks of a simulated rank wait."""
+
+    def __init__(self, scheduler: Scheduler, program: Task) -> None:
+        super().__init__()
+        self.scheduler, self._program = scheduler, program
+
+    def now(self) -> float:
+        return self.scheduler.clock
+
+    def start_thread(self, body: Callable[[], None], name: str) -> None:
+        task = Task(self._program.rank, name, body)
+        task.place = self._program.place
+        self.scheduler.add(task)
+
+    def sleep(self, seconds: float) -> None:
+        scheduler, task = self.scheduler, self._task()
+        task.wake_at = scheduler.clock + max(seconds, 0.0)
+        while scheduler.clock < task.wake_at and not task.killed:
+            scheduler.pass_on(task)
+        task.wake_at = None
+        scheduler.moved()
+        _check(task)
+
+    def wait_until(
+        self,
+        ready: Callable[[], bool],
+        what: Callable[[], str],
+        timeout: float | None,
+        block: Callable[[float], None] | None = None,
+    ) -> None:
+        task, clock = self._task(), self.scheduler.clock
+        limit = context.DEFAULT_TIMEOUT if timeout is None else timeout
+        outer = (
+            task.wait
+        )  # what its condition waits for, where that runs a callback, is a wait, too
+        task.wait = _Wait(what, limit, clock + limit, ready if block is not None else None)
+        try:
+            _check(task)
+            self._wait(task, task.wait, ready, clock)
+        finally:
+            task.wait = outer
+        self.scheduler.moved()
+        self.scheduler.pass_on(task)
+        _check(task)
+
+    def _wait(self, task: Task, wait: _Wait, ready: Callable[[], bool], start: float) -> None:
+        scheduler = self.scheduler
+        while not (wait.came or ready()):
+            if scheduler.deadlock:
+                raise Deadlock(scheduler.deadlock)
+            if scheduler.failed:
+                for check in list(self.interrupts):
+                    check()
+            if scheduler.clock >= wait.deadline and (scheduler.clock > start or wait.limit <= 0):
+                raise WaitTimeout(f"waited {wait.limit:g} s for {wait.what()}; the deadline passed")
+            scheduler.look_in_vain(task)
+            _check(task)
+
+    def _task(self) -> Task:
+        """The caller's: that of its thread; a thread of its own making counts as the program."""
+        return context.thread.task or self._program
+
+
+def _check(task: Task) -> None:
+    if task.killed:
+        raise Killed("killed")

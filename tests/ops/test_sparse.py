@@ -1,6 +1,7 @@
 """Tensors given by their places."""
 
 import copy
+import pickle
 
 import pytest
 
@@ -74,3 +75,44 @@ def test_a_size_alone_gives_zeros():
     assert zeros.is_sparse and zeros.to_dense().tolist() == [[0.0] * 3] * 2
     with pytest.raises(ShapeError, match="or a size alone"):
         dt.sparse_coo_tensor([[0]], size=(2,))
+
+
+def test_a_sparse_leaf_has_a_dense_gradient():
+    x = dt.sparse_coo_tensor([[1, 1], [0, 0]], [1.0, 2.0], (2, 2), requires_grad=True)
+    assert x.is_leaf and x.requires_grad and x.dtype is dt.float32
+    assert x.coalesce() is x and x.values().tolist() == [3.0]
+    (x * x).sum().backward()
+    assert x.grad.tolist() == [[0.0, 0.0], [6.0, 0.0]]
+    x.to_dense().sum().backward()
+    (x.clone() * 2).sum().backward()
+    assert x.grad.tolist() == [[3.0, 3.0], [9.0, 3.0]]
+    assert not x.detach().requires_grad and x.detach().is_sparse
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))]
+)
+def test_copies_are_sparse_leaves(copied, grad):
+    x = example().requires_grad_(grad)
+    twin = copied(x)
+    assert twin.is_sparse and twin.requires_grad is grad and twin.is_leaf
+    assert not twin.is_coalesced() and twin._nnz() == 3
+    assert twin.to_dense().tolist() == x.to_dense().tolist()
+
+
+def test_multiplying_by_a_number_touches_the_few_values():
+    x = example()
+    x.mul_(2)
+    assert not x.is_coalesced() and x._values().tolist() == [2.0, 4.0, 6.0]
+    x.mul_(dt.full((3, 2), 2.0))
+    assert x.to_dense().tolist() == [[8.0, 0.0], [0.0, 0.0], [0.0, 16.0]]
+
+
+def test_clipping_leaves_sparse_gradients_sparse():
+    table = dt.nn.Embedding(5, 2, sparse=True)
+    table(dt.tensor([1, 3, 1])).sum().backward()
+    norm = dt.nn.utils.clip_grad_norm_(table.parameters(), 1.0)
+    assert norm.item() == pytest.approx(10.0**0.5)
+    assert table.weight.grad._nnz() <= 3
+    assert table.weight.grad.to_dense().norm().item() == pytest.approx(1.0, rel=1e-4)

@@ -26,6 +26,7 @@ from . import (
     legacy,
     reducers,
     saving,
+    scripted,
     sharding,
     spawn,
     strategies,
@@ -160,6 +161,8 @@ def _others() -> dict[str, Shim]:
             log1p=dt.log1p,
         ),
         "torch.compiler": facade.compiler(dt.compile),
+        "torch.jit": scripted.jit(),
+        "torch.sparse": scripted.sparse(),
         **_module("torch.testing", testing, "assert_close", "make_tensor"),
         "torch.version": Shim("torch.version").give(
             __version__=VERSION, cuda=None, hip=None, git_version="", debug=False

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...comm.reduce_ops import ReduceOp
 from ...core import dtypes, no_grad, wrap
-from ...nn.utils.clip import _norm_of, _norm_type
+from ...nn.utils.clip import norm_of, type_of_norm
 from .flat_unit import FlatUnit
 
 
@@ -48,13 +48,13 @@ def clip(root: Any, units: list[FlatUnit], max_norm: float, norm_type: float) ->
         with no_grad():
             for g in grads:
                 g.mul_(scale)
-    return wrap(np.asarray(total, _norm_type(g.meta()[1] for g in grads)))
+    return wrap(np.asarray(total, type_of_norm(g.meta()[1] for g in grads)))
 
 
 def power_sum(grads: list[Any], p: float) -> float:
     """What norms of parts are combined from: the largest size, or the sum of p-th powers."""
     with np.errstate(over="ignore"):
-        norms = [_norm_of(g, p) for g in grads if g.numel()]
+        norms = [norm_of(g, p) for g in grads if g.numel()]
     if math.isinf(p):
         return max(norms, default=0.0)
     return float(sum(n**p for n in norms))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,9 +26,17 @@ def _grads(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
     return [p.grad for p in _tensors(parameters) if p.grad is not None]
 
 
-def _norm_of(t: Tensor, p: float) -> float:
+def norm_order(norm_type: float) -> float:
+    """``norm_type`` as a number that is not 0."""
+    if float(norm_type) == 0:
+        raise ConfigError("get_total_norm: norm_type=0 given; needed a positive number or inf")
+    return float(norm_type)
+
+
+def norm_of(t: Tensor, p: float) -> float:
     """The p-norm of one tensor; float16 and bfloat16 are summed in float32."""
-    a = t.detach().array
+    few = t.is_sparse and p > 0  # zeros elsewhere change nothing
+    a = t.coalesce().values().array if few else t.detach().array  # type: ignore[attr-defined]
     if a.dtype.itemsize < 4 or a.dtype.kind == "V":
         a = a.astype(np.float32)
     if a.size == 0:
@@ -65,14 +73,21 @@ def _total(
 ) -> Tensor:  # fmt: skip
     """The norm of ``values`` together with what has the norms ``elsewhere``, in the type of
     ``typed``."""
-    p = float(norm_type)
-    if p == 0:
-        raise ConfigError("get_total_norm: norm_type=0 given; needed a positive number or inf")
-    with np.errstate(over="ignore"):  # looked at by _norm_of
-        plain = [t for t in values if not isinstance(t.array, ArrayKind)]
-        spread = [t for t in values if isinstance(t.array, ArrayKind)]
-        own = [_norm_of(t, p) for t in plain]
-        norms = np.array(own + _norms_of_parts(spread, p) + elsewhere, np.float64)
+    p = norm_order(norm_type)
+    with np.errstate(over="ignore"):  # looked at by norm_of
+        spread = [t for t in values if not t.is_sparse and isinstance(t.array, ArrayKind)]
+        own = [norm_of(t, p) for t in values if t.is_sparse or not isinstance(t.array, ArrayKind)]
+        norms = own + _norms_of_parts(spread, p) + elsewhere
+    total = joined_norm(norms, norm_type, error_if_nonfinite)
+    number = np.asarray(total, type_of_norm(t.meta()[1] for t in typed))
+    return wrap(spread[0].array.everywhere(number) if spread else number)
+
+
+def joined_norm(
+    parts: Sequence[float], norm_type: float = 2.0, error_if_nonfinite: bool = False
+) -> float:
+    """The norm of all elements together, from the norms of the tensors that they are in."""
+    p, norms = norm_order(norm_type), np.array(parts, np.float64)
     if not norms.size:
         total = 0.0
     elif math.isinf(p):
@@ -85,8 +100,7 @@ def _total(
             "cannot be clipped; find the gradient that is not finite (set_detect_anomaly(True) "
             "names the line), or pass error_if_nonfinite=False"
         )
-    number = np.asarray(total, _norm_type(t.meta()[1] for t in typed))
-    return wrap(spread[0].array.everywhere(number) if spread else number)
+    return total
 
 
 def _norms_of_parts(tensors: list[Tensor], p: float) -> list[float]:
@@ -102,7 +116,7 @@ def _norms_of_parts(tensors: list[Tensor], p: float) -> list[float]:
         if None in wholes:  # sums that are not done: make them whole first
             arrays = [a.as_gradient(a) for a in arrays]
             wholes = [a.together(()) for a in arrays]
-        own = [_norm_of(wrap(part), p) if part.size else _NOTHING[how] for (part,) in wholes]
+        own = [norm_of(wrap(part), p) if part.size else _NOTHING[how] for (part,) in wholes]
         values = np.array(own, np.float64)
         if how == "sum":
             values **= p
@@ -114,7 +128,7 @@ def _norms_of_parts(tensors: list[Tensor], p: float) -> list[float]:
 _NOTHING = {"sum": 0.0, "max": 0.0, "min": math.inf}  # the norm of no elements
 
 
-def _norm_type(kinds: Iterable[np.dtype]) -> np.dtype:
+def type_of_norm(kinds: Iterable[np.dtype]) -> np.dtype:
     """The type of the norm of tensors of these types: theirs, real; the widest of several."""
     found = {np.dtype(f"f{k.itemsize // 2}") if k.kind == "c" else k for k in kinds}
     if len(found) < 2:
@@ -175,7 +189,7 @@ def _norm_with_parts(params: list[Tensor], parts: list[Any], p: float, strict: b
         groups.setdefault(part.over_parts, []).append(part)
     norms = []
     for over_parts, members in groups.items():
-        found = [_norm_of(g, p) for g in _grads(members) if g.array.size]
+        found = [norm_of(g, p) for g in _grads(members) if g.array.size]
         value = np.array([_NOTHING[how]], np.float64)
         if how == "sum":
             value[0] = sum(n**p for n in found)
@@ -216,7 +230,7 @@ def _total_norm(*arrays: Any, norm_type: float, strict: bool) -> Any:
 
 
 def _total_type(*arrays: Any, norm_type: float, strict: bool) -> tuple:
-    return (), _norm_type(a.dtype for a in arrays)
+    return (), type_of_norm(a.dtype for a in arrays)
 
 
 def _clip_scale(total: Any, max_norm: float) -> Any:

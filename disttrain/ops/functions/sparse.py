@@ -2,7 +2,7 @@
 
 For gradients of tables of which a step touches few rows, and what updates by them. For every
 operation such a tensor is the dense one, which is computed when it is first asked for; no operation
-but those here gives a sparse result.
+but those here gives a sparse result. So the gradient of one that requires grad is dense.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from ...context import thread
 from ...core import dtypes
 from ...core.tensor import Size, Tensor, wrap
+from ...core.writes import touched
 from ...errors import DimError, ShapeError
 
 _new = object.__new__
@@ -35,10 +37,12 @@ class SparseTensor(Tensor):
     @property
     def array(self) -> Any:  # type: ignore[override]
         if self._dense is None:
-            places, numbers = self._summed()
+            self._sum()
+            places, numbers = self._places, self._numbers
+            assert numbers is not None
             dense = np.zeros(self._size, numbers.dtype)
             dense[tuple(places)] = numbers
-            self._places, self._unique, self._numbers, self._dense = places, True, None, dense
+            self._numbers, self._dense = None, dense
         return self._dense
 
     @property
@@ -59,7 +63,8 @@ class SparseTensor(Tensor):
         return self._size, held.dtype
 
     def __deepcopy__(self, memo: dict) -> SparseTensor:
-        out = memo[id(self)] = self.clone()
+        copied = _sparse(self._places.copy(), self._given().copy(), self._size, self._unique)
+        out = memo[id(self)] = self._again(copied)
         return out
 
     # --- as a sparse one --------------------------------------------------------------------
@@ -83,8 +88,16 @@ class SparseTensor(Tensor):
         at = np.unravel_index(kept, shape) if kept.size else [kept] * len(shape)
         return np.stack([np.asarray(a, np.int64) for a in at]), total
 
+    def _sum(self) -> None:
+        """Name every place once, in order."""
+        self._places, self._numbers = self._summed()
+        self._unique = True
+
     def coalesce(self) -> SparseTensor:
-        """With every place named once, in order."""
+        """With every place named once, in order: a copy, or itself where it is so already. (One
+        that gradients go to is made so and returned, which changes no number.)"""
+        if not self._unique and self.requires_grad:
+            self._sum()
         return self if self._unique else _sparse(*self._summed(), self._size, unique=True)
 
     def is_coalesced(self) -> bool:
@@ -123,16 +136,39 @@ class SparseTensor(Tensor):
 
     def to_dense(self) -> Tensor:
         """The dense tensor, in memory of its own."""
-        return wrap(self.array.copy())
+        return Tensor.clone(self)  # type: ignore[attr-defined]
 
     def to_sparse(self, sparse_dim: int | None = None) -> SparseTensor:
         return self
 
     def clone(self, *, memory_format: Any = None) -> SparseTensor:
-        """A copy that is sparse."""
+        """A copy that is sparse; a dense one where gradients go through it."""
+        if self.requires_grad and thread.grad_enabled:
+            return Tensor.clone(self)  # type: ignore[attr-defined]
         return _sparse(self._places.copy(), self._given().copy(), self._size, self._unique)
 
     def detach(self) -> SparseTensor:
+        if not self.requires_grad:
+            return self
+        return _sparse(self._places, self._given(), self._size, self._unique)
+
+    def __copy__(self) -> SparseTensor:
+        return self._again(_sparse(self._places, self._given(), self._size, self._unique))
+
+    def _again(self, out: SparseTensor) -> SparseTensor:
+        """A copy, as a leaf."""
+        return out.requires_grad_() if self.requires_grad else out
+
+    def __reduce_ex__(self, protocol: Any) -> tuple:
+        what = (self._places, self._given(), self._size, self._unique, self.requires_grad)
+        return _rebuilt, what
+
+    def mul_(self, other: Any) -> Tensor:
+        """Multiply by ``other``, in place; by a number, only the values that are given."""
+        if self._numbers is None or not isinstance(other, (int, float)):
+            return Tensor.mul_(self, other)  # type: ignore[attr-defined]
+        np.multiply(self._numbers, self._numbers.dtype.type(other), out=self._numbers)
+        touched(self)
         return self
 
 
@@ -143,6 +179,14 @@ def _sparse(
     out._places, out._numbers, out._dense = places, numbers, None
     out._size, out._unique = tuple(size), unique
     return out
+
+
+def _rebuilt(
+    places: np.ndarray, numbers: np.ndarray, size: tuple[int, ...], unique: bool, grad: bool
+) -> SparseTensor:
+    """One that was pickled."""
+    out = _sparse(places, numbers, size, unique)
+    return out.requires_grad_() if grad else out
 
 
 def sparse_coo_tensor(
@@ -158,7 +202,7 @@ def sparse_coo_tensor(
 ) -> SparseTensor:
     """A tensor with ``values`` (count, ...) at ``indices`` (sparse dimensions, count), zeros
     elsewhere. ``size`` None: as large as the indices need; given alone: zeros. Not
-    differentiable."""
+    differentiable by ``values``."""
     if indices is None or values is None:
         if size is None or indices is not values:
             raise ShapeError(
@@ -168,7 +212,10 @@ def sparse_coo_tensor(
         return no_places(tuple(int(n) for n in size), dtype)
     places = _array(indices).astype(np.int64)
     numbers = _array(values)
-    numbers = numbers if dtype is None else numbers.astype(dtypes.as_dtype(dtype).np)
+    if dtype is not None:
+        numbers = numbers.astype(dtypes.as_dtype(dtype).np)
+    elif isinstance(values, (list, tuple)) and numbers.dtype == np.float64:  # as tensor() has it
+        numbers = numbers.astype(dtypes.get_default_dtype().np)
     if places.ndim != 2 or numbers.ndim < 1 or places.shape[1] != numbers.shape[0]:
         raise ShapeError(
             f"sparse_coo_tensor: indices of shape {list(places.shape)} and values of shape "
@@ -186,9 +233,7 @@ def sparse_coo_tensor(
     if places.size and ((places < 0) | (places >= bounds)).any():
         raise DimError(f"sparse_coo_tensor: an index lies outside of size {list(size)}")
     out = _sparse(places, numbers, size, unique=bool(is_coalesced))
-    if requires_grad:
-        raise ShapeError("sparse_coo_tensor: a sparse leaf cannot require grad; use a dense one")
-    return out
+    return out.requires_grad_() if requires_grad else out
 
 
 def no_places(size: tuple[int, ...], dtype: Any = None) -> SparseTensor:

@@ -1,0 +1,88 @@
+"""``torch.jit`` and ``torch.sparse``: names by which programs ask for another way of computing the
+same. Functions and modules run as they are written; sparse products as dense ones."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from typing import Any, Final
+
+import disttrain as dt
+
+from ...futures import Future
+from .shim import Shim
+
+
+class ScriptFunction:
+    """The type of functions that were compiled from a script: there are none."""
+
+
+class ScriptModule(dt.nn.Module):
+    """The type of modules that were compiled from a script: ``script`` gives none, but a program
+    may derive from it."""
+
+
+def script(
+    obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None,
+    example_inputs: Any = None,
+) -> Any:  # fmt: skip
+    """``obj`` itself: a function, a class or a module, which runs as it is written."""
+    return obj
+
+
+def trace(func: Any, example_inputs: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """``func`` itself, which runs as it is written; with any inputs, not only such as these."""
+    return func
+
+
+def _as_it_is(obj: Any = None, *args: Any, **kwargs: Any) -> Any:
+    return obj
+
+
+def _mark(fn: Any = None, drop: bool = False, **kwargs: Any) -> Any:
+    """A decorator that changes nothing, with or without arguments of its own."""
+    return fn if callable(fn) else lambda f: f
+
+
+def fork(func: Callable, *args: Any, **kwargs: Any) -> Future:
+    """A future of what ``func`` returns; it has run when this returns."""
+    out: Future = Future()
+    try:
+        out.set_result(func(*args, **kwargs))
+    except Exception as error:
+        out.set_exception(error)
+    return out
+
+
+def jit() -> Shim:
+    """``torch.jit``."""
+    return Shim("torch.jit").give(
+        script=script,
+        trace=trace,
+        script_if_tracing=_mark,
+        freeze=_as_it_is,
+        optimize_for_inference=_as_it_is,
+        export=_mark,
+        ignore=_mark,
+        unused=_mark,
+        interface=_mark,
+        is_scripting=lambda: False,
+        is_tracing=lambda: False,
+        annotate=lambda the_type, the_value: the_value,
+        isinstance=builtins.isinstance,
+        fork=fork,
+        wait=lambda future: future.wait(),
+        Final=Final,
+        ScriptFunction=ScriptFunction,
+        ScriptModule=ScriptModule,
+        RecursiveScriptModule=ScriptModule,
+    )
+
+
+def _sum(input: Any, dim: Any = None, dtype: Any = None) -> Any:
+    return dt.sum(input, dtype=dtype) if dim is None else dt.sum(input, dim, dtype=dtype)
+
+
+def sparse() -> Shim:
+    """``torch.sparse``: what is the same for the dense tensor."""
+    return Shim("torch.sparse").give(sum=_sum, mm=dt.mm, addmm=dt.addmm)

@@ -22,6 +22,7 @@
       |- CommError (RuntimeError)
       |    |- CollectiveMismatch                    ranks called different collectives
       |    |- PeerFailed                            another rank died or raised
+      |    |- MessageTooLarge (ValueError)          a message over a limit of its endpoint
       |    |- WaitTimeout (TimeoutError)            a deadline passed
       |    |- Deadlock                              every simulated rank waits
       |    `- StoreError                            the key-value store refused or is unreachable
@@ -148,6 +149,10 @@ class PeerFailed(CommError):
 
     def __reduce__(self) -> tuple:
         return (PeerFailed, (self.rank, self.cause, self.traceback, self.where, self.ended))
+
+
+class MessageTooLarge(CommError, ValueError):
+    """A message between workers is over a limit; the text names the limit."""
 
 
 class WaitTimeout(CommError, TimeoutError):

@@ -42,7 +42,13 @@ def sum_to_array(g: Any, shape: tuple) -> Any:
 
 
 class Walk:
-    """One backward pass over the graph below ``roots`` (nodes, Outputs or accumulators)."""
+    """One backward pass over the graph below ``roots`` (nodes, Outputs or accumulators).
+
+    ``home``: where its sink keeps the gradients of leaves, where not in ``.grad`` (``get(leaf)``,
+    ``put(leaf, gradient)``): for accumulators that have a ``store`` of their own.
+    """
+
+    home: Any = None
 
     def __init__(
         self,

@@ -27,6 +27,7 @@ from .drift import Drift
 from .grad_bucket import GradBucket, fill, result_of
 from .graph import below, nodes_of, reached
 from .housing import Housing
+from .lent import lend
 from .messages import Messages
 from .mixed import LowPrecision, make_cast_store
 from .parts import Part, taking_parts
@@ -218,6 +219,7 @@ class Reducer(Scaled):
         """A gradient has come while none was being synchronised; whether it begins now."""
         if self.phase == VOID:
             return True
+        lend(self)
         syncing = self._begins()
         if self.weight is not None or self.total is not None or self.in_join:
             self._count_weight(syncing)

@@ -25,6 +25,7 @@ class Scaled:
     messages: Messages
     accumulated: set[int]
     params: list[Tensor]
+    lent: Any = None  # the walk whose gradients are not those in .grad
 
     def __init__(self, size: int) -> None:
         self.divisor, self.divide_by_initial = size, True

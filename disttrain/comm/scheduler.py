@@ -23,8 +23,8 @@ from typing import Any
 from .. import context
 from ..errors import Deadlock, WaitTimeout
 
-# A rank that waits also moves its share of what is in flight, piece by piece, so one round in which
-# nobody's wait ends does not prove that nobody can go on. So many in a row do.
+# A rank with a transport also moves its share of what is in flight while it waits, piece by piece:
+# one round in which nobody's wait ends does not prove that nobody can go on, so many in a row do.
 ROUNDS_IN_VAIN = 2000
 _MANY_THREADS = 64
 
@@ -35,18 +35,22 @@ class Killed(BaseException):
 
 class _Wait:
     """What a task waits for. ``probe``: its condition where anybody may ask for it, as asking
-    changes nothing; then no thread needs to be woken to find that it still waits."""
+    changes nothing; then no thread needs to be woken to find that it still waits. ``pump``: where
+    that is so, ``pump.pending()`` says whether ``pump(0)`` would move something that it awaits."""
 
-    __slots__ = ("came", "deadline", "limit", "probe", "what")
+    __slots__ = ("came", "deadline", "limit", "probe", "pump", "what")
 
     def __init__(
         self,
         what: Callable[[], str],
         limit: float,
         deadline: float,
-        probe: Callable[[], bool] | None,
+        ready: Callable[[], bool],
+        block: Callable[[float], None] | None,
     ) -> None:
-        self.what, self.limit, self.deadline, self.probe = what, limit, deadline, probe
+        self.what, self.limit, self.deadline = what, limit, deadline
+        self.probe = None if block is None else ready
+        self.pump: Any = block if hasattr(block, "pending") else None
         self.came = False  # the one who asked has seen it
 
 
@@ -90,6 +94,7 @@ class Scheduler:
         self.random = random.Random(seed)
         self.schedule: list[int] = []
         self.clock = 0.0
+        self.running: Task | None = None  # who holds the baton, while none is being chosen
         self.failed = False
         self.deadlock = ""
         self.broken: list[Task] = []  # other tasks that an exception has ended
@@ -128,6 +133,7 @@ class Scheduler:
         if following is not task:
             following.baton.release()
             task.baton.acquire()
+        self.running = task
 
     def moved(self) -> None:
         """Something has changed: who looked in vain may look again."""
@@ -157,7 +163,7 @@ class Scheduler:
 
     def _run(self, task: Task) -> None:
         task.baton.acquire()
-        context.thread.task = task
+        context.thread.task = self.running = task
         try:
             if not task.killed:
                 task.result = task.body()
@@ -183,6 +189,7 @@ class Scheduler:
 
     def _choose(self) -> Task:
         """Who goes on; events that happen before that have happened."""
+        self.running = None
         while True:
             clock = self.clock
             awake = [t for t in self._alive if t.killed or t.wake_at is None or t.wake_at <= clock]
@@ -226,11 +233,11 @@ class Scheduler:
                 wait.came = wait.probe()
             except Exception:  # its own to raise
                 return True
-        return wait.came
+        return wait.came or (wait.pump is not None and wait.pump.pending())
 
     def _again(self, awake: list[Task]) -> bool:
         """All have looked in vain. Is it worth another round?"""
-        if all(t.wait is not None and t.wait.probe is not None for t in awake):
+        if not any(map(_moves_pieces, awake)):
             return False
         self._rounds += 1
         if self._rounds > ROUNDS_IN_VAIN:
@@ -293,7 +300,7 @@ class SimWaiter(context.Waiter):
         outer = (
             task.wait
         )  # what its condition waits for, where that runs a callback, is a wait, too
-        task.wait = _Wait(what, limit, clock + limit, ready if block is not None else None)
+        task.wait = _Wait(what, limit, clock + limit, ready, block)
         try:
             _check(task)
             self._wait(task, task.wait, ready, clock)
@@ -306,6 +313,10 @@ class SimWaiter(context.Waiter):
     def _wait(self, task: Task, wait: _Wait, ready: Callable[[], bool], start: float) -> None:
         scheduler = self.scheduler
         while not (wait.came or ready()):
+            if wait.pump is not None and wait.pump.pending():
+                wait.pump(0.0)
+                scheduler.moved()
+                continue
             if scheduler.deadlock:
                 raise Deadlock(scheduler.deadlock)
             if scheduler.failed:
@@ -319,6 +330,12 @@ class SimWaiter(context.Waiter):
     def _task(self) -> Task:
         """The caller's: that of its thread; a thread of its own making counts as the program."""
         return context.thread.task or self._program
+
+
+def _moves_pieces(task: Task) -> bool:
+    """May its looking again let others go on? (A transport interrupts waits when a peer failed.)"""
+    pure = task.wait is not None and task.wait.probe is not None
+    return not pure and task.place is not None and bool(task.place.waiter.interrupts)
 
 
 def _check(task: Task) -> None:

@@ -171,7 +171,7 @@ class Conformance:
 
     def test_received_arrays_are_writable_and_private(self, nodes):
         def body(node):
-            kept = []
+            kept, handled = [], []
 
             def handle(peer, message):
                 kept.append(message.arrays)
@@ -180,6 +180,7 @@ class Conformance:
                 node.answer(peer, message, arrays=message.arrays)
                 for array in message.arrays:
                     array += 100
+                handled.append(peer)
 
             node.handle = handle
             node.meet()
@@ -187,6 +188,7 @@ class Conformance:
             came = node.call(1 - node.me, arrays=sent).arrays
             for array in sent:
                 array -= 50
+            node.until(lambda: handled)
             node.meet()
             result = [a.max() for a in (*sent, *came, *kept[0])]
             node.meet()

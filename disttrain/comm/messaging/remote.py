@@ -1,0 +1,498 @@
+"""Messages between hosts: gRPC streams, with TLS on both sides unless told otherwise.
+
+Every worker has one server and, for each peer that it sends to, one channel. A channel carries one
+stream for requests, which come in their order, and others for answers (small ones do not wait
+behind large ones). All data flows from client to server, so that two workers who call each other
+have two connections. A stream begins with a proof (``handshake``), within TLS whose certificates
+prove the same secret (``certificates``); frames that come before its end are not read.
+
+gRPC itself watches the connections: a peer that does not answer a ping is lost. Its settings stand
+in ``SETTINGS``; every one was measured or attacked. Loads grpcio when an endpoint is made.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import secrets
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ... import context
+from ...errors import CommError, DisttrainError, PeerFailed
+from . import certificates, handshake
+from .endpoint import Block, Endpoint, OnLost, OnMessage, is_closed, no_address
+from .lanes import Bells, Incoming, Outgoing, StreamEnded
+from .message import Limits, Message
+from .streams import Frames
+from .threads import Threads
+
+PLAIN, SECURE = "grpc", "grpcs"  # how addresses begin
+_SERVICE, _METHOD = "disttrain.Messages", "Stream"
+_PARTING = 5.0  # seconds for what has been sent to get through when a peer is left
+_AFTERWARDS = 1.0  # seconds in which the other streams of a lost peer end by themselves
+
+SETTINGS = (
+    ("grpc.max_receive_message_length", 2 << 20),  # frames are about 1 MB
+    ("grpc.http2.lookahead_bytes", 64 << 20),  # what may be on its way: three times as fast
+    ("grpc.http2.max_frame_size", (16 << 20) - 1),
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.keepalive_time_ms", 1000),  # a silent peer is lost after 2 s
+    ("grpc.keepalive_timeout_ms", 1000),
+    ("grpc.http2.ping_timeout_ms", 1000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", 500),
+    ("grpc.http2.max_ping_strikes", 0),
+    ("grpc.so_reuseport", 0),  # a port belongs to one worker
+    ("grpc.use_local_subchannel_pool", 1),  # a connection, too
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.enable_retries", 0),
+    ("grpc.service_config_disable_resolution", 1),
+    ("grpc.max_concurrent_streams", 8),
+    ("grpc.max_metadata_size", 4096),
+)
+
+_log = logging.getLogger("disttrain.messaging")
+
+
+class _Peer:
+    """What is known of one peer, and the streams to and from it."""
+
+    def __init__(self, number: int, address: str, deliver: Callable[[Message], None]) -> None:
+        self.number, self.address = number, address
+        self.mine, self.life = secrets.token_bytes(16), b""  # see ``handshake.Introduction``
+        self.error: PeerFailed | None = None  # set when it is lost
+        self.buried = False  # and told
+        self.leaving = False  # this worker has ended the relation
+        self.lock = threading.Lock()
+        self.opening = threading.Lock()
+        self.lanes: dict[int, Outgoing] = {}
+        self.heard: dict[Incoming, Any] = {}  # streams from it, with gRPC's object
+        self.channel: Any = None
+        self.stream: Any = None  # starts a stream on the channel
+        self.bells = Bells(deliver)
+
+
+class RemoteEndpoint(Endpoint):
+    """An endpoint that peers on other hosts reach. ``host``: the one address that it listens on.
+
+    ``tls=False`` leaves out encryption: peers still prove the token, but whoever can read or change
+    the packets on their way can read and change what is sent. Workers with and without it do not
+    understand each other.
+    """
+
+    def __init__(
+        self,
+        me: int,
+        token: bytes,
+        limits: Limits | None = None,
+        *,
+        host: str = "127.0.0.1",
+        tls: bool = True,
+    ) -> None:
+        super().__init__(me, token, limits)
+        self._grpc = importlib.import_module("grpc")
+        self._key = handshake.key(token)
+        self._own = certificates.issue(token, handshake.JOB, me) if tls else None
+        self._peers: dict[int, _Peer] = {}
+        self._lock = threading.Lock()
+        self._strangers = 0
+        self._closed, self._pid = False, os.getpid()
+        self._serving = threading.Event()
+        self._threads = Threads(f"messages-{me}")
+        self._on_message: OnMessage
+        self._on_lost: OnLost
+        self._server, port = self._listen(host)
+        where = f"[{host}]" if ":" in host else host
+        self.address = f"{SECURE if tls else PLAIN}://{where}:{port}"
+
+    def _listen(self, host: str) -> tuple[Any, int]:
+        grpc = self._grpc
+        methods = {_METHOD: grpc.stream_stream_rpc_method_handler(self._hear)}
+        handlers = [grpc.method_handlers_generic_handler(_SERVICE, methods)]
+        milliseconds = int(self.limits.handshake_seconds * 1000)
+        options = (*SETTINGS, ("grpc.server_handshake_timeout_ms", milliseconds))
+        server = grpc.server(self._threads, handlers=handlers, options=options)
+        where = f"[{host}]:0" if ":" in host else f"{host}:0"
+        try:
+            if self._own is None:
+                port = server.add_insecure_port(where)
+            else:
+                own = self._own
+                pairs = [(own.key, own.certificate)]
+                credentials = grpc.ssl_server_credentials(pairs, own.authority, True)
+                port = server.add_secure_port(where, credentials)
+        except RuntimeError as error:
+            raise CommError(
+                f"messages of worker {self.me}: cannot listen on {host} ({error}); the address of "
+                "one of this host's network interfaces is needed"
+            ) from None
+        server.start()
+        return server, port
+
+    # --- the contract ----------------------------------------------------------------------------
+
+    def serve(self, on_message: OnMessage, on_lost: OnLost) -> None:
+        self._on_message, self._on_lost = on_message, on_lost
+        self._rank = context.current()
+        self._serving.set()
+
+    def introduce(self, peer: int, address: str) -> None:
+        self._check()
+        _target(address)
+        with self._lock:
+            known = self._peers.get(peer)
+            if known is None or (known.error is not None and known.address != address):
+                self._peers[peer] = self._new_peer(peer, address)
+            elif known.error is None and not known.lanes:
+                known.address = address
+
+    def connect(self, peer: int, address: str) -> None:
+        self.introduce(peer, address)
+        self._outgoing(self._known(peer), handshake.REQUESTS)
+
+    def send(self, peer: int, message: Message, awaited: bool = False) -> None:
+        self._check()
+        known = self._known(peer)
+        lane = handshake.ANSWERS if message.answers else handshake.REQUESTS
+        outgoing = known.lanes.get(lane) or self._outgoing(known, lane)
+        if known.error is not None:
+            raise known.error
+        frames = Frames(message, outgoing.limits, f"a message to worker {peer}")
+        if message.answers and frames.only is None:
+            lane = handshake.LARGE_ANSWERS
+            outgoing = known.lanes.get(lane) or self._outgoing(known, lane)
+        try:
+            outgoing.send(frames, lambda: f"worker {peer}")
+        except StreamEnded:
+            self._broke(known, "the connection to it ended")
+            raise known.error or self._failed(known, "it was left") from None
+
+    def waiting(self, peer: int, call: int = 0) -> Block:
+        return self._known(peer).bells.hang(call)
+
+    def disconnect(self, peer: int) -> None:
+        with self._lock:
+            known = self._peers.pop(peer, None)
+        if known is not None:
+            self._leave([known])
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            known, self._peers = list(self._peers.values()), {}
+        if os.getpid() != self._pid:  # what was inherited belongs to the parent
+            return
+        self._leave(known)
+        self._serving.set()
+        self._server.stop(None).wait()
+        self._threads.close()
+
+    def _check(self) -> None:
+        if self._closed:
+            raise is_closed(f"messages of worker {self.me}")
+        if os.getpid() != self._pid:
+            raise CommError(
+                f"messages of worker {self.me}: this process was forked from the worker's; only "
+                "the worker itself can send. Start RPC after the fork"
+            )
+
+    def _new_peer(self, number: int, address: str) -> _Peer:
+        def deliver(message: Message) -> None:
+            self._deliver(peer, message)
+
+        peer = _Peer(number, address, deliver)
+        return peer
+
+    def _known(self, peer: int) -> _Peer:
+        try:
+            return self._peers[peer]
+        except KeyError:
+            self._check()
+            raise no_address(f"messages of worker {self.me}", peer) from None
+
+    # --- streams to peers ------------------------------------------------------------------------
+
+    def _outgoing(self, peer: _Peer, lane: int) -> Outgoing:
+        """The stream for ``lane``, opened where it is not there."""
+        with peer.opening:
+            if peer.error is not None:
+                raise peer.error
+            if lane not in peer.lanes:
+                if peer.channel is None:
+                    peer.channel = self._channel(peer)
+                    stream = peer.channel.stream_stream
+                    peer.stream = stream(f"/{_SERVICE}/{_METHOD}", None, None)
+                outgoing = Outgoing(self.limits)
+                self._greet(peer, lane, outgoing)
+                peer.lanes[lane] = outgoing
+                if not outgoing.call.add_callback(lambda: self._ended(peer, outgoing)):
+                    self._ended(peer, outgoing)
+            return peer.lanes[lane]
+
+    def _channel(self, peer: _Peer) -> Any:
+        secure, target = _target(peer.address)
+        if secure != (self._own is not None):
+            raise self._failed(
+                peer,
+                f"it {'speaks' if secure else 'does not speak'} TLS and this worker "
+                f"{'does not' if secure else 'does'}; tls= must be the same on all",
+            )
+        if self._own is None:
+            return self._grpc.insecure_channel(target, options=SETTINGS)
+        own = self._own
+        credentials = self._grpc.ssl_channel_credentials(own.authority, own.key, own.certificate)
+        name = certificates.worker_name(handshake.JOB, peer.number)
+        options = (*SETTINGS, ("grpc.ssl_target_name_override", name))
+        return self._grpc.secure_channel(target, credentials, options=options)
+
+    def _greet(self, peer: _Peer, lane: int, outgoing: Outgoing) -> None:
+        """Begin a stream: prove the token, let the peer prove it, say who we are."""
+        grpc, secret = self._grpc, self._key
+        call = outgoing.call = peer.stream(outgoing)
+        guard = threading.Timer(2 * self.limits.handshake_seconds, call.cancel)
+        guard.daemon = True
+        guard.start()
+        try:
+            first = handshake.begin()
+            outgoing.put(first)
+            second = next(call)
+            me = handshake.Introduction(self.me, peer.number, lane, peer.mine, self.address)
+            third = handshake.introduce(secret, first, second, me)
+            if third is None:
+                raise self._failed(peer, "it does not know the workers' token")
+            outgoing.put(third)
+            fourth = next(call)
+            told = handshake.welcomed(secret, first, second, fourth, self.limits)
+            if told is None:
+                raise self._failed(peer, "it does not speak this protocol")
+            peer.life, outgoing.limits = told
+        except (grpc.RpcError, StopIteration):
+            raise self._failed(peer, _reason(call, peer.address)) from None
+        finally:
+            guard.cancel()
+            if outgoing.limits is self.limits:  # not welcomed
+                call.cancel()
+                outgoing.end()
+
+    def _ended(self, peer: _Peer, outgoing: Outgoing) -> None:
+        """gRPC has ended a stream to a peer."""
+        outgoing.end()
+        if not peer.leaving:
+            self._broke(peer, _reason(outgoing.call, peer.address))
+
+    # --- streams from peers ----------------------------------------------------------------------
+
+    def _hear(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes]:
+        """gRPC's handler of one stream: its handshake, then its messages."""
+        with self._lock:
+            self._strangers += 1
+            many = self._strangers > self.limits.strangers
+        guard = threading.Timer(self.limits.handshake_seconds, call.cancel)
+        guard.daemon = True
+        guard.start()
+        heard = None
+        try:
+            if many:
+                self._refuse(call, f"too many at once ({self.limits.strangers}: strangers)")
+            first = next(frames, b"")
+            objection = handshake.objection(first)
+            if objection:
+                self._refuse(call, f"whoever asked {objection}")
+            second = handshake.reply(self._key, first)
+            yield second
+            third = next(frames, b"")
+            who = handshake.introduced(self._key, first, second, third)
+            if who is None:
+                self._refuse(call, "whoever asked does not know the workers' token")
+            assert who is not None
+            heard = self._admit(who, frames, call)
+            yield handshake.welcome(self._key, first, second, heard[0].mine, self.limits)
+        finally:
+            guard.cancel()
+            with self._lock:
+                self._strangers -= 1
+            if heard is not None and not call.is_active():
+                self._read_no_more(*heard, "its connection ended")
+        self._read(*heard)
+        heard[1].wait_over()
+
+    def _refuse(self, call: Any, why: str) -> None:
+        _log.warning("messages of worker %d: refused a connection from %s: %s",
+                     self.me, call.peer(), why)  # fmt: skip
+        call.abort(self._grpc.StatusCode.UNAUTHENTICATED, why)
+
+    def _admit(
+        self, who: handshake.Introduction, frames: Iterator[bytes], call: Any
+    ) -> tuple[_Peer, Incoming]:
+        """Take a stream of a peer that has proved who it is."""
+        if self._own is not None:
+            name = certificates.worker_name(handshake.JOB, who.worker).encode()
+            if name not in call.auth_context().get("x509_subject_alternative_name", ()):
+                self._refuse(call, f"its certificate is not worker {who.worker}'s")
+        if who.wanted != self.me or who.lane not in handshake.LANES:
+            self._refuse(call, f"this is worker {self.me}, not {who.wanted}")
+        peer = self._relation(who)
+        if peer is None:
+            self._refuse(call, "this worker has left")
+        assert peer is not None
+        incoming = Incoming(who.lane, frames, self.limits, f"a message of worker {who.worker}")
+        with peer.lock:
+            peer.heard[incoming] = call
+        return peer, incoming
+
+    def _relation(self, who: handshake.Introduction) -> _Peer | None:
+        """What a new stream of a peer belongs to; None where that has ended.
+
+        A peer that has left, or was started again, and comes back begins anew.
+        """
+        deadline = context.now() + _PARTING
+        while context.now() < deadline:
+            with self._lock:
+                peer = self._peers.get(who.worker)
+                if self._closed or (peer is not None and peer.leaving):
+                    return None
+                if peer is None or (peer.buried and peer.life != who.life):
+                    peer = self._peers[who.worker] = self._new_peer(who.worker, who.address)
+                if peer.life in (b"", who.life):
+                    peer.life = who.life
+                    return peer if peer.error is None else None
+            self._broke(peer, "it has connected anew")
+            _wait_for(lambda peer=peer: peer.buried, deadline)
+        return None
+
+    def _read(self, peer: _Peer, incoming: Incoming) -> None:
+        """Read messages and see to them, until somebody else reads on."""
+        self._serving.wait()
+        with context.attach(self._rank):
+            self._read_on(peer, incoming)
+
+    def _read_on(self, peer: _Peer, incoming: Incoming) -> None:
+        try:
+            while (message := incoming.read()) is not None:
+                if message.answers != (incoming.lane != handshake.REQUESTS):
+                    raise CommError("a request among answers, or an answer among requests")
+                if message.answers and peer.bells.give(message):
+                    continue
+                if message.answers or self._threads.alive < self.limits.threads:
+                    self._threads.run(lambda: self._read(peer, incoming))
+                    self._deliver(peer, message)
+                    return
+                else:
+                    self._deliver(peer, message)
+            call = peer.heard.get(incoming)
+            left = call is not None and call.is_active()
+            why = "it has disconnected" if left else "its connection ended"
+        except DisttrainError as error:  # what it sends fits nothing
+            _log.error("messages of worker %d: %s", self.me, error)
+            why = f"it broke the protocol: {error}"
+        except Exception:  # gRPC has ended the stream
+            why = "its connection ended"
+        self._read_no_more(peer, incoming, why)
+
+    def _read_no_more(self, peer: _Peer, incoming: Incoming, why: str) -> None:
+        with peer.lock:
+            peer.heard.pop(incoming, None)
+        incoming.over()
+        if not peer.leaving:
+            self._broke(peer, why)
+
+    def _deliver(self, peer: _Peer, message: Message) -> None:
+        if self._closed:
+            return
+        try:
+            self._on_message(peer.number, message)
+        except Exception:
+            _log.exception("messages of worker %d: a message was not handled", self.me)
+        if message.answers:
+            peer.bells.ring(message.call)
+
+    # --- the end of a peer -----------------------------------------------------------------------
+
+    def _failed(self, peer: _Peer, why: str) -> PeerFailed:
+        return PeerFailed(peer.number, why, where=f"messages of worker {self.me}")
+
+    def _broke(self, peer: _Peer, why: str) -> None:
+        """A stream to or from a peer has ended: it is lost."""
+        with peer.lock:
+            if peer.error is not None or peer.leaving:
+                return
+            peer.error = self._failed(peer, why)
+        self._threads.run(lambda: self._bury(peer))
+
+    def _bury(self, peer: _Peer) -> None:
+        """Let what has come be read, end the rest, and tell."""
+        self._serving.wait()
+        for outgoing in list(peer.lanes.values()):
+            outgoing.end()
+        self._end_streams(peer, _AFTERWARDS)
+        if not (self._closed or peer.leaving):
+            try:
+                self._on_lost(peer.number, peer.error)  # type: ignore[arg-type]
+            except Exception:
+                _log.exception("messages of worker %d: a loss was not handled", self.me)
+        peer.buried = True
+        peer.bells.ring(0)
+
+    def _leave(self, peers: list[_Peer]) -> None:
+        """End what leads to and from ``peers``, after what has been sent."""
+        for peer in peers:
+            with peer.lock:
+                peer.leaving = True
+            for outgoing in list(peer.lanes.values()):
+                outgoing.finish()
+        deadline = context.now() + _PARTING
+        for peer in peers:
+            for outgoing in list(peer.lanes.values()):
+                _wait_for(lambda call=outgoing.call: not call.is_active(), deadline)
+        for peer in peers:
+            self._end_streams(peer, 0.0)
+            peer.bells.ring(0)
+
+    def _end_streams(self, peer: _Peer, seconds: float) -> None:
+        """Wait until no stream of the peer is read any more, cancelling them after ``seconds``."""
+        _wait_for(lambda: not peer.heard, context.now() + seconds)
+        with peer.lock:
+            calls = list(peer.heard.values())
+        for call in calls:
+            call.cancel()
+        _wait_for(lambda: not peer.heard, context.now() + _AFTERWARDS)
+        with peer.opening:
+            if peer.channel is not None:
+                peer.channel.close()
+                peer.channel = peer.stream = None
+
+
+def _wait_for(ready: Any, deadline: float) -> None:
+    """Look now and then, until the deadline: for ends, which come in their own time."""
+    while not ready() and context.now() < deadline:
+        context.sleep(0.001)
+
+
+def _target(address: str) -> tuple[bool, str]:
+    """Whether an address is one with TLS, and what gRPC is to connect to."""
+    scheme, separator, target = address.partition("://")
+    if not separator or scheme not in (PLAIN, SECURE) or not target:
+        raise CommError(
+            f"messages: the address {address!r} was given; one like {SECURE}://host:port is needed"
+        )
+    return scheme == SECURE, target
+
+
+def _reason(call: Any, address: str) -> str:
+    """Why gRPC ended a stream, in a few words."""
+    code = call.code()
+    name = "" if code is None else code.name
+    details = (call.details() or "").strip()
+    if name == "OK":
+        return "it has disconnected"
+    if name == "UNAUTHENTICATED":
+        return f"it refused this worker: {details}"
+    if name == "CANCELLED":
+        return f"it did not answer at {address} in time, or left"
+    return f"no connection to {address} ({details or name.lower()})"

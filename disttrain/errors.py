@@ -24,6 +24,10 @@
       |    |- PeerFailed                            another rank died or raised
       |    |- MessageTooLarge (ValueError)          a message over a limit of its endpoint
       |    |- WaitTimeout (TimeoutError)            a deadline passed
+      |    |- WorkerError (ValueError)              a worker that is not there, or has a wrong name
+      |    |- PackError (PicklingError, ...)        a value that cannot go to another worker
+      |    |- UnknownName (AttributeError)          a function or class that a worker has not
+      |    |- RemoteError                           what a worker raised, where it has no type here
       |    |- Deadlock                              every simulated rank waits
       |    `- StoreError                            the key-value store refused or is unreachable
       `- LaunchError (RuntimeError)                 the launcher could not start, or a rank failed
@@ -33,6 +37,8 @@ User's fault: one of these. Our fault: ``assert``.
 """
 
 from __future__ import annotations
+
+from pickle import PicklingError
 
 
 class DisttrainError(Exception):
@@ -157,6 +163,22 @@ class MessageTooLarge(CommError, ValueError):
 
 class WaitTimeout(CommError, TimeoutError):
     """A wait reached its deadline; the message says what was awaited and for how long."""
+
+
+class WorkerError(CommError, ValueError):
+    """There is no such worker, or its name or number cannot be one."""
+
+
+class PackError(CommError, PicklingError, AttributeError, TypeError):
+    """A value cannot be pickled, so it cannot go to another worker."""
+
+
+class UnknownName(CommError, AttributeError):
+    """A message names a function or a class that this worker has not, or may not be asked for."""
+
+
+class RemoteError(CommError):
+    """Another worker raised what cannot be raised here as it was; the text has its traceback."""
 
 
 class Deadlock(CommError):

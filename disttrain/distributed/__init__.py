@@ -75,6 +75,7 @@ _PACKAGES = (
     "_composable",
     "_functional_collectives",
     "algorithms",
+    "calls",
     "checkpoint",
     "ddp",
     "fsdp",
@@ -85,6 +86,7 @@ _PACKAGES = (
     "optim",
     "pipelining",
     "planning",
+    "rpc",
     "tensor",
 )
 _NAMES = {  # which of them have the names that are asked for here

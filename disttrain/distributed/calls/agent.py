@@ -1,0 +1,416 @@
+"""One worker's part in calls: what it asks of others, and what others ask of it.
+
+A request is packed (``packing``), goes out with what riders add (``heads``), and its answer
+completes a ``CallFuture``. Requests of others go to the handler of their kind, on a thread of the
+endpoint. A handler may answer later, by a Future. Whatever a handler raises is raised at the
+caller (``failures``).
+
+    agent = current_agent()
+    agent.handle(kinds.FETCH, fetch)                   # fetch(caller: WorkerInfo, obj) -> answer
+    agent.ask("worker1", kinds.FETCH, 7)               # the answer
+    agent.call("worker1", kinds.FETCH, 7).wait()       # the same, in two steps
+    agent.tell("worker1", kinds.DELETED, 7)            # nobody answers
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections.abc import Callable, Collection
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from ... import context
+from ...comm.messaging.endpoint import Endpoint
+from ...comm.messaging.message import Message
+from ...core.tensor import Tensor, wrap
+from ...errors import CommError, MessageTooLarge, PeerFailed, RemoteError, WaitTimeout
+from ...futures import Future
+from . import kinds
+from .answers import INFINITE, CallFuture
+from .deadlines import Deadlines
+from .failures import pack_failure, unpack_failure
+from .heads import Rider, read_head, write_head
+from .packing import Packer, arrays_of
+from .workers import WorkerInfo, Workers
+
+UNSET_TIMEOUT = -1.0
+SLOT = "distributed.calls"  # of a rank: its agent
+_log = logging.getLogger(__name__)
+
+Handler = Callable[[WorkerInfo, Any], Any]
+T = TypeVar("T")
+
+
+@dataclass
+class Settings:
+    """What a worker allows and expects.
+
+    ``timeout``: seconds for a call that is given none (0: no limit). ``max_depth``: so many calls
+    may be nested in each other. ``max_calls``: one caller may have so many of its calls handled
+    here at once. ``callable_modules`` and ``cloudpickle``: see ``packing.Packer``.
+    """
+
+    timeout: float = 60.0
+    max_depth: int = 1000
+    max_calls: int = 100_000
+    callable_modules: Collection[str] | None = None
+    cloudpickle: bool = False
+
+
+class _Request:
+    """A request that is being handled."""
+
+    __slots__ = ("caller", "kind", "number", "riders")
+
+    def __init__(self, caller: WorkerInfo, kind: int, number: int) -> None:
+        self.caller, self.kind, self.number = caller, kind, number
+        self.riders: list[tuple[Rider, int, bytes]] = []
+
+
+class _Local(threading.local):
+    depth = 0  # how many calls the running handler is nested in, its own included
+
+
+class Agent:
+    """One worker's calls, from ``init_rpc`` to ``shutdown``.
+
+    ``workers``: who there is. ``reducers``: how objects of a type travel, ``{type: reduce}``.
+    ``riders``: what travels with calls (the same ones in the same order on every worker).
+    ``when_lost``: told ``(worker, error)`` of every peer that is gone. ``drains``: called with the
+    seconds left when a graceful shutdown begins, to end what other parts have under way (user
+    RRefs). ``slots``: what other parts keep with the agent.
+    """
+
+    def __init__(self, me: WorkerInfo, endpoint: Endpoint, settings: Settings) -> None:
+        self.me, self.endpoint, self.settings = me, endpoint, settings
+        self.place = context.current()
+        self.workers = Workers(me)
+        self.timeout = settings.timeout
+        self.packer = Packer(settings.callable_modules, settings.cloudpickle)
+        self.reducers = self.packer.reducers
+        self.riders: list[Rider] = []
+        self.when_lost: list[Callable[[WorkerInfo, BaseException], None]] = []
+        self.drains: list[Callable[[float | None], None]] = []
+        self.slots: dict[str, Any] = {}
+        self.in_flight: dict[int, CallFuture] = {}
+        self.handling: set[_Request] = set()
+        self.started = 0  # requests sent by the program or its handlers, those of shutdown apart
+        self.closed = False
+        self._handlers: dict[int, Handler] = {}
+        self._numbers = itertools.count(1)
+        self._local = _Local()
+        self._deadlines = Deadlines(
+            lambda: list(self.in_flight.values()), self.expire, self.start_thread
+        )
+
+    # --- asking ------------------------------------------------------------------------------
+
+    def call(
+        self, to: Any, kind: int, obj: Any, timeout: float = UNSET_TIMEOUT, what: Any = None
+    ) -> CallFuture:
+        """Ask worker ``to`` (a name, a number or a ``WorkerInfo``) for something of ``kind``.
+
+        ``timeout`` in seconds (0: none; not given: ``Agent.timeout``), at which the future fails
+        with ``WaitTimeout``. ``what``: a function or a text that says what was called, for
+        messages. Raises at once: ``WorkerError`` where there is no such worker, ``PackError`` where
+        ``obj`` cannot be pickled, ``MessageTooLarge``. A peer that is lost fails the future
+        (``PeerFailed``), and so does what the handler there raises.
+        """
+        future, message = self._prepare(to, kind, obj, timeout, what)
+        self._send(future, message, False)
+        self._deadlines.note(future.deadline)
+        return future
+
+    def ask(
+        self, to: Any, kind: int, obj: Any, timeout: float = UNSET_TIMEOUT, what: Any = None
+    ) -> Any:
+        """As ``call(...).wait()``, in less time: this thread unpacks the answer itself."""
+        future, message = self._prepare(to, kind, obj, timeout, what)
+        future.direct = True
+        self._send(future, message, True)
+        try:
+            future._await(future.deadline)
+        except BaseException:
+            self.in_flight.pop(future.number, None)
+            raise
+        answer = future.answer
+        if answer is None:
+            return future.value()
+        future.answer = None
+        return self._open(future, answer)
+
+    def tell(self, to: Any, kind: int, obj: Any) -> None:
+        """Send what nobody answers. Riders do not come along. Raises as ``call``, and
+        ``PeerFailed``."""
+        worker = self._find(to)
+        payload, tensors = self.packer.pack(obj)
+        message = Message(kind, 0, False, b"", payload, arrays_of(tensors))
+        self.started += 1
+        self.endpoint.send(worker.id, message)
+
+    def worker(self, to: Any) -> WorkerInfo:
+        """The worker that is meant by a name, a number or a ``WorkerInfo``."""
+        return self.workers.find(to)
+
+    def _find(self, to: Any) -> WorkerInfo:
+        if self.closed:
+            raise not_initialized()
+        if to.__class__ is WorkerInfo and self.workers.by_id.get(to.id) is to:
+            return to
+        return self.workers.find(to)
+
+    def _prepare(
+        self, to: Any, kind: int, obj: Any, timeout: float, what: Any
+    ) -> tuple[CallFuture, Message]:
+        worker = self._find(to)
+        payload, tensors = self.packer.pack(obj)
+        depth, head = self._local.depth, b""
+        if depth or self.riders:
+            head, tensors = self._leave(worker.id, depth, tensors)
+        number = next(self._numbers)
+        seconds = self.timeout if timeout == UNSET_TIMEOUT else timeout
+        deadline = context.now() + seconds if seconds else INFINITE
+        future = CallFuture(self, worker, number, kind if what is None else what, seconds, deadline)
+        arrays = arrays_of(tensors) if tensors else ()
+        return future, Message(kind, number, False, head, payload, arrays)
+
+    def _leave(self, peer: int, depth: int, tensors: list[Tensor]) -> tuple[bytes, list[Tensor]]:
+        """The head of a request."""
+        if depth >= self.settings.max_depth:
+            raise CommError(
+                f"rpc from {self.me.name}: calls are nested {depth} deep, each made while another "
+                f"one is handled; at most {self.settings.max_depth} (max_depth). End the "
+                "recursion, or raise the option on every worker"
+            )
+        said = []
+        for place, rider in enumerate(self.riders):
+            told_now = rider.leaving(peer, tensors, False)
+            if told_now is not None:
+                data, tensors = told_now
+                said.append((place, data))
+        return (write_head(depth, said) if depth or said else b""), tensors
+
+    def _send(self, future: CallFuture, message: Message, awaited: bool) -> None:
+        self.in_flight[future.number] = future
+        if message.kind != kinds.GATHER:
+            self.started += 1
+        try:
+            self.endpoint.send(future.worker.id, message, awaited)
+        except PeerFailed as error:
+            self._fail(future, error)
+        except BaseException:
+            self.in_flight.pop(future.number, None)
+            raise
+
+    # --- answers -----------------------------------------------------------------------------
+
+    def _answered(self, peer: int, message: Message) -> None:
+        """An answer has come. Late ones, and those of somebody else, are dropped."""
+        future = self.in_flight.get(message.call)
+        if future is None or future.worker.id != peer:
+            return
+        if self.in_flight.pop(message.call, None) is None:
+            return
+        if future.direct:
+            future.answer = message
+            future._done = True
+            return
+        try:
+            result = self._open(future, message)
+        except BaseException as error:
+            future._complete(None, error)
+        else:
+            future._complete(result, None)
+
+    def _open(self, future: CallFuture, message: Message) -> Any:
+        """The result in an answer, or raises its exception."""
+        if message.kind != kinds.DONE:
+            raise unpack_failure(message.payload)
+        tensors = [wrap(array) for array in message.arrays]
+        if message.head:
+            for place, data in read_head(message.head, len(self.riders))[1]:
+                tensors = self.riders[place].arriving(future.worker.id, data, tensors, True)
+        return self.packer.unpack(message.payload, tensors)
+
+    def expire(self, future: CallFuture) -> None:
+        """Fail a call whose time is over; its answer is dropped if it still comes."""
+        if self.in_flight.pop(future.number, None) is None:
+            return
+        future._complete(
+            None,
+            WaitTimeout(
+                f"RPC ran for more than set timeout ({future.seconds * 1000:g} ms) and will now be "
+                f"marked with an error: {future.describe()} did not answer within "
+                f"{future.seconds:g} s. Give the call a longer timeout=, or all calls by "
+                "rpc_backend_options.rpc_timeout (0: no limit)"
+            ),
+        )
+
+    def _fail(self, future: CallFuture, error: BaseException) -> None:
+        """Fail a call whose worker is lost."""
+        if self.in_flight.pop(future.number, None) is None:
+            return
+        if isinstance(error, PeerFailed):
+            where = f"rpc: {future.describe()} will not answer"
+            error = PeerFailed(error.rank, error.cause, error.traceback, where, error.ended)
+        future._complete(None, error)
+
+    # --- being asked -------------------------------------------------------------------------
+
+    def handle(self, kind: int, handler: Handler) -> None:
+        """``handler(caller, obj)`` answers requests of ``kind``: with a value or, later, by the
+        Future that it returns. It may block, and call others."""
+        assert self._handlers.setdefault(kind, handler) is handler, f"kind {kind} has a handler"
+
+    def slot(self, name: str, make: Callable[[], T]) -> T:
+        """What another part keeps with the agent under ``name``, made the first time."""
+        if name not in self.slots:
+            self.slots[name] = make()
+        return self.slots[name]
+
+    def serve(self) -> None:
+        """Begin to hear."""
+        self.endpoint.serve(self._on_message, self._on_lost)
+
+    def _on_message(self, peer: int, message: Message) -> None:
+        if message.answers:
+            self._answered(peer, message)
+        else:
+            self._requested(peer, message)
+
+    def _requested(self, peer: int, message: Message) -> None:
+        caller = self.workers.by_id.get(peer)
+        if caller is None or self.closed:
+            return  # it left meanwhile
+        request = _Request(caller, message.kind, message.call)
+        self.handling.add(request)
+        local = self._local
+        try:
+            depth, said = read_head(message.head, len(self.riders))
+            local.depth = depth + 1
+            with self._during(request, said):
+                answer = self._run(request, message)
+                if not isinstance(answer, Future):
+                    self._reply(request, answer)
+                    return
+            answer._when_done(partial(self._reply_later, request, answer))
+        except BaseException as error:
+            self._refuse(request, error)
+        finally:
+            local.depth = 0
+
+    def _during(self, request: _Request, said: list[tuple[int, bytes]]) -> ExitStack:
+        """Around the handler, and around the packing of its answer."""
+        stack = ExitStack()
+        if said:
+            request.riders = [(self.riders[place], place, data) for place, data in said]
+            for rider, _, data in request.riders:
+                stack.enter_context(rider.during(request.caller.id, data))
+        return stack
+
+    def _run(self, request: _Request, message: Message) -> Any:
+        handler = self._handlers.get(message.kind)
+        if handler is None:
+            raise CommError(
+                f"worker {self.me.name!r} has no handler for requests of kind {message.kind}: its "
+                "program has not loaded what handles them, or runs another version"
+            )
+        tensors = [wrap(array) for array in message.arrays]
+        for rider, _, data in request.riders:
+            tensors = rider.arriving(request.caller.id, data, tensors, False)
+        return handler(request.caller, self.packer.unpack(message.payload, tensors))
+
+    def _reply_later(self, request: _Request, answer: Future) -> None:
+        """The Future that a handler has returned is done."""
+        try:
+            with self._during(request, [(place, data) for _, place, data in request.riders]):
+                self._reply(request, answer.value())
+        except BaseException as error:
+            self._refuse(request, error)
+
+    def _reply(self, request: _Request, answer: Any) -> None:
+        if not request.number:
+            self.handling.discard(request)
+            return
+        payload, tensors = self.packer.pack(answer)
+        said = []
+        for rider, place, _ in request.riders:
+            told_now = rider.leaving(request.caller.id, tensors, True)
+            if told_now is not None:
+                data, tensors = told_now
+                said.append((place, data))
+        head = write_head(0, said) if said else b""
+        arrays = arrays_of(tensors) if tensors else ()
+        self._answer(request, Message(kinds.DONE, request.number, True, head, payload, arrays))
+
+    def _refuse(self, request: _Request, error: BaseException) -> None:
+        if not request.number:
+            _log.error("a message of %s could not be handled", request.caller, exc_info=error)
+            self.handling.discard(request)
+            return
+        payload = pack_failure(self.me, error)
+        try:
+            self._answer(request, Message(kinds.FAILED, request.number, True, b"", payload))
+        except MessageTooLarge as larger:
+            text = f"On {self.me}: {type(error).__name__}, whose text is too long to send: {larger}"
+            payload = pack_failure(self.me, RemoteError(text))
+            self._answer(request, Message(kinds.FAILED, request.number, True, b"", payload))
+
+    def _answer(self, request: _Request, message: Message) -> None:
+        try:
+            self.endpoint.send(request.caller.id, message)
+        except PeerFailed:  # nobody waits for it any more
+            pass
+        except CommError:
+            if not self.closed:
+                raise
+        self.handling.discard(request)
+
+    # --- threads, peers, the end -------------------------------------------------------------
+
+    def start_thread(self, body: Callable[[], None], name: str) -> None:
+        """Run ``body`` beside, on a thread of this worker's rank."""
+        with context.attach(self.place):
+            context.start_thread(body, name)
+
+    def _on_lost(self, peer: int, error: BaseException) -> None:
+        worker = self.workers.by_id.get(peer)
+        for future in list(self.in_flight.values()):
+            if future.worker.id == peer:
+                self._fail(future, error)
+        if worker is not None:
+            for tell in list(self.when_lost):
+                tell(worker, error)
+
+    def close(self) -> None:
+        """Leave: calls in flight fail, nothing is heard any more, and nothing is left behind."""
+        if self.closed:
+            return
+        self.closed = True
+        self._deadlines.close()
+        for future in list(self.in_flight.values()):
+            self._fail(future, CommError(f"rpc: {future.describe()}: RPC was shut down here"))
+        self.endpoint.close()
+
+
+def current_agent() -> Agent:
+    """The agent of this rank; an error where RPC is not initialized."""
+    agent = context.thread.rank.slots.get(SLOT)
+    if agent is None:
+        raise not_initialized()
+    return agent
+
+
+def has_agent() -> bool:
+    return context.thread.rank.slots.get(SLOT) is not None
+
+
+def not_initialized() -> CommError:
+    return CommError(
+        "RPC has not been initialized. Call torch.distributed.rpc.init_rpc first. (It was not "
+        "called, or shutdown() was.)"
+    )

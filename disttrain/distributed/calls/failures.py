@@ -1,0 +1,105 @@
+"""Exceptions that were raised on another worker: as bytes, and as exceptions again.
+
+The caller gets the type that was raised, with a text that says where: the worker, the exception as
+it shows itself, and its traceback there. A type that cannot be made from a text alone becomes a
+class that is both it and ``RuntimeError``, so that either ``except`` finds it. What is no
+``Exception`` (``SystemExit``) would end the caller, who has not asked for that: it becomes a
+``RemoteError``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import sys
+import traceback
+from typing import Any
+
+from ...errors import RemoteError
+from .workers import WorkerInfo
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+def pack_failure(worker: WorkerInfo, error: BaseException) -> bytes:
+    """``error``, which ``worker`` has met, for whoever called it."""
+    kind = type(error)
+    return pickle.dumps((kind.__module__, kind.__qualname__, _text(worker, error), _state(error)))
+
+
+def unpack_failure(payload: Any) -> Exception:
+    """What ``pack_failure`` was given, to be raised here."""
+    module, name, text, state = pickle.loads(payload)
+    kind = _find(module, name)
+    if kind is None:
+        return RemoteError(text)
+    error = _make(kind, text)
+    if state is not None:
+        try:
+            error.__dict__.update(pickle.loads(state))
+        except Exception:
+            return error
+    return error
+
+
+def _text(worker: WorkerInfo, error: BaseException) -> str:
+    try:
+        shown = repr(error)
+    except Exception as second:
+        shown = f"{type(error).__name__} (which cannot be shown: {second!r})"
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+        frames = frames.tb_next
+    try:
+        lines = "".join(traceback.format_exception(type(error), error, frames))
+    except Exception:
+        lines = "".join(traceback.format_tb(frames))
+    return f"On {worker}:\n{shown}\n{lines}"
+
+
+def _state(error: BaseException) -> bytes | None:
+    """Its attributes, where they can be pickled."""
+    if not error.__dict__:
+        return None
+    try:
+        return pickle.dumps(error.__dict__)
+    except Exception:
+        return None
+
+
+def _find(module: str, name: str) -> type[Exception] | None:
+    found: Any
+    try:
+        found = sys.modules.get(module) or importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except Exception:
+        return None
+    is_exception = isinstance(found, type) and issubclass(found, Exception)
+    return found if is_exception else None
+
+
+def _make(kind: type[Exception], text: str) -> Exception:
+    try:
+        error = kind(text)
+        if str(error) and isinstance(error, kind):
+            return error
+        problem = "it shows no text"
+    except BaseException as failed:
+        problem = str(failed)
+    text = (
+        f"Failed to create original exception type. Error msg was {problem}. "
+        f"Original exception on remote side was {text}"
+    )
+    bases = (kind,) if issubclass(kind, RuntimeError) else (kind, RuntimeError)
+    try:
+        body = {"__module__": kind.__module__, "__str__": Exception.__str__}
+        body |= {"__init__": lambda self, *args: None, "__reduce__": _reduce}
+        return type(kind.__name__, bases, body)(text)
+    except Exception:
+        return RemoteError(text)
+
+
+def _reduce(self: Exception) -> tuple:
+    return _make, (type(self).__bases__[0], self.args[0])

@@ -1,0 +1,40 @@
+"""Requests that run a function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...errors import FutureError
+from ...futures import Future
+from . import kinds
+from .agent import Agent
+from .workers import WorkerInfo
+
+ASYNC = "_wrapped_async_rpc_function"  # the attribute of functions that answer by a Future
+
+
+def serve_functions(agent: Agent) -> None:
+    """Let others call functions of this worker."""
+    agent.handle(kinds.FUNCTION, _run)
+
+
+def _run(caller: WorkerInfo, called: tuple) -> Any:
+    return run_function(*called)
+
+
+def run_function(fn: Any, args: tuple, kwargs: dict) -> Any:
+    """What ``fn`` returns, as a handler answers it: the Future of a function that is said to be
+    asynchronous (``async_execution``), or a value that is not a Future."""
+    result = fn(*args, **kwargs)
+    if hasattr(fn, ASYNC):
+        if not isinstance(result, Future):
+            raise FutureError(
+                "Functions decorated with @rpc.async_function must return a torch.futures.Future "
+                f"object, but got {type(result).__name__} from {getattr(fn, '__qualname__', fn)}"
+            )
+    elif isinstance(result, Future):
+        raise FutureError(
+            "Can not pickle torch.futures.Future: a function that answers by one must be decorated "
+            "with @rpc.functions.async_execution"
+        )
+    return result

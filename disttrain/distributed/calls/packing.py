@@ -1,0 +1,210 @@
+"""Any value as bytes, with its tensors beside it.
+
+Pickle carries everything but the numbers of tensors: a plain Tensor is its place in a list, so that
+the numbers go over the wire as they lie in memory, and whoever receives them (``heads.Rider``) may
+put others in their place before the value is built again. A Tensor that requires grad is a leaf
+that does, on the other side. Other tensors (parameters, subclasses) are their class and attributes
+around a plain one.
+
+Functions and classes travel by name. Types with a meaning of their own between workers (RRefs) have
+a reducer with the agent. Only what peers sent that have proved the job's token is unpickled.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import sys
+from collections.abc import Callable, Collection
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from ... import context
+from ...core.attributes import give_attributes, own_attributes
+from ...core.tensor import Tensor, note_read, rebuild, wrap
+from ...errors import PackError, UnknownName
+
+Reducers = dict[type, Callable[[Any], tuple]]
+
+_HERE = __name__
+_MAIN = "__main__"
+_SPAWNED_MAIN = "__mp_main__"  # what multiprocessing calls the program in processes it starts
+
+
+def _take(place: int, requires_grad: bool = False) -> Tensor:
+    """Stands for a tensor in a pickle; ``_Unpickler`` puts its own function in its place."""
+    raise PackError("rpc: a tensor outside of a message; unpack() is for what pack() made")
+
+
+def _dress(kind: type, data: Tensor, requires_grad: bool, own: dict[str, Any] | None) -> Tensor:
+    """A tensor of class ``kind`` over ``data``."""
+    out = rebuild(kind, data.array, data.array.shape, requires_grad)
+    if own:
+        give_attributes(out, own)
+    return out
+
+
+class _Pickler(pickle.Pickler):
+    tensors: list[Tensor]
+    reducers: Reducers
+    by_value: bool
+
+    def reducer_override(self, obj: Any) -> Any:
+        kind = obj.__class__
+        if kind is Tensor:
+            if obj.array.__class__ is not np.ndarray:
+                return NotImplemented
+            self.tensors.append(obj)
+            at = len(self.tensors) - 1
+            return _take, ((at, True) if obj.requires_grad else (at,))
+        if kind in self.reducers:
+            return self.reducers[kind](obj)
+        if kind is FunctionType:
+            return _by_value(obj) if self.by_value and not _has_name(obj) else NotImplemented
+        if isinstance(obj, Tensor) and obj.__class__ is kind:
+            return _undress(obj)
+        return NotImplemented
+
+
+def _undress(t: Tensor) -> Any:
+    """A parameter or a tensor of the program's class, around a plain one. Classes that say
+    themselves how they are pickled do that."""
+    kind = type(t)
+    if kind.__reduce_ex__ is not Tensor.__reduce_ex__ or kind.__reduce__ is not Tensor.__reduce__:
+        return NotImplemented
+    if t.array.__class__ is not np.ndarray:
+        return NotImplemented
+    own = own_attributes(t)
+    return _dress, (kind, wrap(t.array), t.requires_grad, own or None)
+
+
+def _has_name(fn: FunctionType) -> bool:
+    """Can another process find ``fn`` by its name?"""
+    found: Any = sys.modules.get(fn.__module__)
+    for part in fn.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return found is fn
+
+
+def _by_value(fn: FunctionType) -> tuple:
+    import cloudpickle
+
+    return cloudpickle.loads, (cloudpickle.dumps(fn),)
+
+
+class _Unpickler(pickle.Unpickler):
+    tensors: list[Tensor]
+    allowed: Collection[str] | None
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module == _HERE and name == "_take":
+            return self._take
+        if module == _SPAWNED_MAIN and module not in sys.modules:
+            module = _MAIN
+        if self.allowed is not None:
+            check_allowed(module, name, self.allowed)
+        return super().find_class(module, name)
+
+    def _take(self, place: int, requires_grad: bool = False) -> Tensor:
+        t = self.tensors[place]
+        if requires_grad and t._node is None:
+            t.requires_grad_()
+        return t
+
+
+# What a value may be made of whatever else is allowed: it builds plain data, and calls nothing.
+_PLAIN = {
+    "builtins": frozenset(
+        "bool bytearray bytes complex dict float frozenset int list object range set slice str "
+        "tuple type Ellipsis NotImplemented".split()
+    ),
+    "collections": frozenset(("OrderedDict", "defaultdict", "deque", "Counter")),
+    "datetime": frozenset(("date", "datetime", "time", "timedelta", "timezone")),
+    "numpy": frozenset(("dtype", "ndarray")),
+    "numpy._core.multiarray": frozenset(("_reconstruct", "scalar")),
+    "numpy._core.numeric": frozenset(("_frombuffer",)),
+    _HERE: frozenset(("_dress",)),
+}
+
+
+def check_allowed(module: str, name: str, allowed: Collection[str]) -> None:
+    """``UnknownName`` unless ``module``, or a package that it is in, is among ``allowed``, or the
+    name is that of plain data."""
+    if name in _PLAIN.get(module, ()) or module.startswith("disttrain.distributed."):
+        return
+    parts = module.split(".")
+    if any(".".join(parts[: i + 1]) in allowed for i in range(len(parts))):
+        return
+    raise UnknownName(
+        f"rpc: {module}.{name} may not be used by other workers: callable_modules allows "
+        f"{', '.join(sorted(allowed)) or 'nothing'}; add {module!r} to it on this worker"
+    )
+
+
+class Packer:
+    """Packs and unpacks for one worker.
+
+    ``reducers``: how objects of a type travel, as ``__reduce__`` would say it. ``allowed``: the
+    modules and packages whose functions and classes others may name here (None: all).
+    ``by_value``: functions without a name that others could find travel as their code
+    (cloudpickle).
+    """
+
+    def __init__(self, allowed: Collection[str] | None = None, by_value: bool = False) -> None:
+        self.reducers: Reducers = {}
+        self.allowed, self.by_value = allowed, by_value
+
+    def pack(self, obj: Any) -> tuple[bytes, list[Tensor]]:
+        """``obj`` as bytes and tensors. ``PackError`` where it cannot be pickled."""
+        file = io.BytesIO()
+        pickler = _Pickler(file, 5)
+        tensors: list[Tensor] = []
+        pickler.tensors = tensors
+        pickler.reducers, pickler.by_value = self.reducers, self.by_value
+        try:
+            pickler.dump(obj)
+        except (pickle.PicklingError, AttributeError, TypeError, RecursionError) as error:
+            raise _cannot_pack(error, obj) from error
+        return file.getvalue(), tensors
+
+    def unpack(self, payload: Any, tensors: list[Tensor]) -> Any:
+        """What ``pack`` was given, with ``tensors`` in it. ``UnknownName`` where it names a
+        function or class that is not here."""
+        unpickler = _Unpickler(io.BytesIO(payload))
+        unpickler.tensors, unpickler.allowed = tensors, self.allowed
+        try:
+            return unpickler.load()
+        except (AttributeError, ModuleNotFoundError) as error:
+            if isinstance(error, UnknownName):
+                raise
+            raise UnknownName(
+                f"{error}. Default RPC pickler does not serialize function code. Ensure that UDFs "
+                "are defined on both caller and callee modules."
+            ) from error
+
+
+def arrays_of(tensors: list[Tensor]) -> list[np.ndarray]:
+    """The numbers of ``tensors``, each in one piece."""
+    if context.thread.stack:
+        for t in tensors:
+            note_read(t)
+    return [
+        t.array if t.array.flags.c_contiguous else np.ascontiguousarray(t.array) for t in tensors
+    ]
+
+
+def _cannot_pack(error: BaseException, obj: Any) -> PackError:
+    if isinstance(error, RecursionError):
+        return PackError(
+            "rpc: cannot pickle a value that is nested deeper than pickle can follow "
+            f"(sys.getrecursionlimit() is {sys.getrecursionlimit()}); send it flat, in lists"
+        )
+    hint = ""
+    if "lambda" in str(error) or "<locals>" in str(error) or "local object" in str(error):
+        hint = (
+            ". Functions travel by name: define it at the top of a module that every worker can "
+            "import, or give init_rpc the option cloudpickle=True, which sends its code"
+        )
+    return PackError(f"rpc: {type(error).__name__}: {error}{hint}")

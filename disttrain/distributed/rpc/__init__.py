@@ -1,0 +1,54 @@
+"""Remote procedure calls: functions run by other workers, and references to what stays there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...errors import CommError
+from ..calls.agent import SLOT, has_agent
+from ..calls.workers import WorkerInfo
+from . import api, backend_registry, constants
+from .api import (
+    _all_gather,
+    _barrier,
+    _get_current_rpc_agent,
+    _is_current_rpc_agent_set,
+    _set_rpc_timeout,
+    _wait_all,
+    _wait_all_workers,
+    get_rpc_timeout,
+    get_worker_info,
+    rpc_async,
+    rpc_sync,
+    shutdown,
+)
+from .backend_registry import BackendType
+from .joining import meet, place_of
+from .options import RpcBackendOptions, TensorPipeRpcBackendOptions
+
+
+def is_available() -> bool:
+    return True
+
+
+def init_rpc(
+    name: str,
+    backend: BackendType | None = None,
+    rank: int = -1,
+    world_size: int | None = None,
+    rpc_backend_options: RpcBackendOptions | None = None,
+) -> None:
+    """Join the workers under ``name``, which no other one has; from now on they can call this one.
+
+    ``rank`` and ``world_size`` come from the environment where they are not given (``dtrun``).
+    Returns when all are there. Raises ``WorkerError`` for a name that is taken or cannot be one,
+    ``ConfigError`` for other arguments without a meaning.
+    """
+    if backend is not None and not isinstance(backend, BackendType):
+        raise TypeError("Argument backend must be a member of BackendType")
+    if rpc_backend_options is not None and not isinstance(rpc_backend_options, RpcBackendOptions):
+        raise TypeError("Argument rpc_backend_options must be an instance of RpcBackendOptions")
+    if has_agent():
+        raise CommError("RPC is already initialized: call shutdown() before the next init_rpc()")
+    place = place_of(rank, world_size)
+    meet(name, place, rpc_backend_options or TensorPipeRpcBackendOptions())

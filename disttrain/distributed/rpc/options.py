@@ -1,0 +1,122 @@
+"""What a worker may set when it joins."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from ...core.device import device
+from ..calls.agent import Settings
+from .constants import (
+    DEFAULT_INIT_METHOD,
+    DEFAULT_NUM_WORKER_THREADS,
+    DEFAULT_RPC_TIMEOUT_SEC,
+)
+
+DeviceMap = dict[device, device]
+
+
+class RpcBackendOptions:
+    """Options of any backend.
+
+    ``rpc_timeout``: seconds for a call that is given none; 0 means no limit. ``init_method``:
+    where the workers meet: "env://", "tcp://host:port" or "file:///path".
+    """
+
+    def __init__(
+        self,
+        rpc_timeout: float = DEFAULT_RPC_TIMEOUT_SEC,
+        init_method: str = DEFAULT_INIT_METHOD,
+    ) -> None:
+        self.rpc_timeout, self.init_method = _seconds(rpc_timeout), init_method
+
+
+class TensorPipeRpcBackendOptions(RpcBackendOptions):
+    """Options of the one backend that there is, under PyTorch's name for its.
+
+    ``num_worker_threads`` is only kept: there is always a thread for the next call.
+    ``device_maps``: ``{worker: {device here: device there}}``; ``devices``: those used here. They
+    are checked when the workers meet.
+
+    Beyond PyTorch's: ``callable_modules``: modules and packages whose functions other workers may
+    call here (None: any). ``cloudpickle``: lambdas and local functions travel as their code.
+    ``max_depth``: how deep calls may be nested in each other; ``max_calls``: how many calls of one
+    worker are handled here at once.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_worker_threads: int = DEFAULT_NUM_WORKER_THREADS,
+        rpc_timeout: float = DEFAULT_RPC_TIMEOUT_SEC,
+        init_method: str = DEFAULT_INIT_METHOD,
+        device_maps: dict[str, dict[Any, Any]] | None = None,
+        devices: list[Any] | None = None,
+        _transports: list | None = None,
+        _channels: list | None = None,
+        callable_modules: Collection[str] | None = None,
+        cloudpickle: bool = False,
+        max_depth: int = Settings.max_depth,
+        max_calls: int = Settings.max_calls,
+    ) -> None:
+        super().__init__(rpc_timeout, init_method)
+        self.num_worker_threads = num_worker_threads
+        self.device_maps = {to: to_device_map(m) for to, m in (device_maps or {}).items()}
+        self.devices = to_devices(devices or [])
+        self.callable_modules, self.cloudpickle = callable_modules, cloudpickle
+        self.max_depth, self.max_calls = max_depth, max_calls
+
+    def set_device_map(self, to: str, device_map: dict[Any, Any]) -> None:
+        """Add to the map for calls of worker ``to``."""
+        added, known = to_device_map(device_map), self.device_maps.get(to, {})
+        for here, there in added.items():
+            if known.get(here, there) != there:
+                raise ValueError(
+                    "`set_device_map` only supports 1-to-1 mapping, trying to map "
+                    f"{here} to {there} and {known[here]}"
+                )
+        self.device_maps[to] = {**known, **added}
+
+    def set_devices(self, devices: list[Any]) -> None:
+        """Say which devices of this worker are used."""
+        self.devices = to_devices(devices)
+
+
+def settings_of(options: RpcBackendOptions) -> Settings:
+    """What the agent needs to know of ``options``."""
+    names = ("max_depth", "max_calls", "callable_modules", "cloudpickle")
+    given = {name: getattr(options, name) for name in names if hasattr(options, name)}
+    return Settings(timeout=options.rpc_timeout, **given)
+
+
+def to_device_map(device_map: dict[Any, Any]) -> DeviceMap:
+    full: DeviceMap = {}
+    back: DeviceMap = {}
+    for given_here, given_there in device_map.items():
+        here, there = device(given_here), device(given_there)
+        if there in back:
+            raise ValueError(
+                "`device_map` only supports 1-to-1 mapping, "
+                f"trying to map {here} and {back[there]} to {there}"
+            )
+        full[here], back[there] = there, here
+    return full
+
+
+def to_devices(devices: list[Any]) -> list[device]:
+    found = [device(d) for d in devices]
+    for d in found:
+        if d.type != "cuda":
+            raise ValueError(
+                f"`set_devices` expect a list of CUDA devices, but got device type {d.type}."
+            )
+    return found
+
+
+def _seconds(timeout: Any) -> float:
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+        raise TypeError(
+            "RpcBackendOptions: incompatible constructor arguments: "
+            f"rpc_timeout={timeout!r} given; a number of seconds is needed"
+        )
+    return float(timeout)

@@ -1,0 +1,174 @@
+"""Values as bytes with their tensors beside them."""
+
+import functools
+import os.path
+import pickle
+import sys
+import types
+
+import numpy as np
+import pytest
+
+import disttrain as dt
+from disttrain.distributed.calls.packing import Packer, arrays_of
+from disttrain.errors import PackError, UnknownName
+
+
+def double(x):
+    return x * 2
+
+
+class Holder:
+    def __init__(self, value):
+        self.value = value
+
+    def get(self):
+        return self.value
+
+
+class Stamped(dt.Tensor):
+    pass
+
+
+def copied(obj, packer=None):
+    """``obj`` after a round trip, tensors as arrays of their own."""
+    packer = packer or Packer()
+    payload, tensors = packer.pack(obj)
+    return packer.unpack(payload, [dt.from_numpy(a.copy()) for a in arrays_of(tensors)])
+
+
+def test_tensors_travel_beside_the_payload():
+    big = dt.ones(1000)
+    payload, tensors = Packer().pack({"a": [big, (big, 3)], "b": dt.zeros(2)})
+    assert len(payload) < 300
+    assert tensors[0] is big and len(tensors) == 2
+
+
+def test_one_tensor_named_twice_is_one_tensor_there():
+    x = dt.ones(3)
+    a, b = copied((x, x))
+    assert a is b
+
+
+def test_receivers_put_other_tensors_in_place():
+    payload, _ = Packer().pack([dt.ones(3), dt.zeros(2)])
+    other = [dt.full((3,), 7.0), dt.full((2,), 8.0)]
+    got = Packer().unpack(payload, other)
+    assert got[0] is other[0] and got[1] is other[1]
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (2, 3), (2, 0, 4)])
+@pytest.mark.parametrize(
+    "dtype", [dt.float32, dt.float16, dt.bfloat16, dt.int64, dt.bool, dt.complex64]
+)
+def test_every_shape_and_type(shape, dtype):
+    x = dt.ones(shape).to(dtype)
+    got = copied(x)
+    assert got.dtype == dtype and got.shape == x.shape and (got == x).all()
+
+
+def test_what_is_not_in_one_piece_arrives_in_one():
+    x = dt.arange(12).reshape(3, 4)
+    assert copied(x.t()).tolist() == x.t().tolist()
+    assert copied(x[:, 1]).tolist() == [1, 5, 9]
+
+
+def test_requires_grad_is_kept_and_the_graph_is_not():
+    leaf = dt.ones(2, requires_grad=True)
+    got, result = copied((leaf, leaf * 2))
+    assert got.requires_grad and got.is_leaf and result.requires_grad and result.is_leaf
+    assert not copied(dt.ones(2)).requires_grad
+
+
+def test_parameters_and_subclasses_keep_their_class_and_attributes():
+    p = dt.nn.Parameter(dt.ones(2), requires_grad=False)
+    p.note = "here"
+    got = copied(p)
+    assert type(got) is dt.nn.Parameter and not got.requires_grad and got.note == "here"
+    assert type(copied(dt.Tensor._make_subclass(Stamped, dt.ones(2)))) is Stamped
+
+
+def test_modules_travel_whole():
+    m = dt.nn.Linear(2, 3)
+    got = copied(m)
+    assert [n for n, _ in got.named_parameters()] == ["weight", "bias"]
+    assert (got(dt.ones(2)) == m(dt.ones(2))).all()
+    assert got.weight.requires_grad and type(got.weight) is dt.nn.Parameter
+
+
+def test_functions_and_bound_things_travel_by_name():
+    assert copied(double) is double and copied(dt.add) is dt.add and copied(Holder) is Holder
+    assert copied(len) is len
+    assert copied(functools.partial(double, dt.ones(2)))().tolist() == [2.0, 2.0]
+    assert copied(Holder(5).get)() == 5
+    assert copied(dt.Tensor.add_)(dt.ones(1), 2).tolist() == [3.0]
+
+
+@pytest.mark.parametrize("obj", [lambda: 1, [lambda: 1]])
+def test_lambdas_are_refused_with_a_hint(obj):
+    with pytest.raises(PackError, match=r"top of a module.*cloudpickle=True"):
+        Packer().pack(obj)
+
+
+def test_pack_errors_are_what_pickle_raises_too():
+    for kind in (pickle.PicklingError, AttributeError, TypeError, RuntimeError):
+        with pytest.raises(kind):
+            Packer().pack(lambda: 1)
+
+
+def test_lambdas_travel_where_that_is_asked_for():
+    pytest.importorskip("cloudpickle")
+    n = 3
+    assert copied(lambda x: x + n, Packer(by_value=True))(4) == 7
+
+
+def test_too_deep_values_are_refused():
+    nested = []
+    for _ in range(100_000):
+        nested = [nested]
+    with pytest.raises(PackError, match="nested deeper"):
+        Packer().pack(nested)
+    while nested:
+        nested = nested.pop()
+
+
+def test_reducers_say_how_their_types_travel():
+    packer = Packer()
+    packer.reducers[Holder] = lambda held: (double, (held.value,))
+    assert copied([Holder(4)], packer) == [8]
+
+
+def test_names_that_are_not_there_are_told():
+    payload, _ = Packer().pack(double)
+    broken = payload.replace(b"double", b"triple")
+    with pytest.raises(UnknownName, match=r"triple.*RPC pickler does not serialize"):
+        Packer().unpack(broken, [])
+    with pytest.raises(UnknownName, match="No module named"):
+        Packer().unpack(pickle.dumps(double).replace(b"test_packing", b"test_pakking"), [])
+
+
+def test_only_allowed_modules_are_named():
+    here = __name__
+    payload, tensors = Packer().pack((double, (dt.ones(1), {"a": {1, 2}}, np.float32(3)), {}))
+    assert Packer(allowed=[here]).unpack(payload, tensors)[0] is double
+    with pytest.raises(UnknownName, match=f"{here}.double may not be used.*math"):
+        Packer(allowed=["math"]).unpack(payload, tensors)
+    evil = pickle.dumps(functools.partial(eval, "1"))
+    for allowed in ([here], ["functools"]):
+        with pytest.raises(UnknownName, match="may not be used"):
+            Packer(allowed=allowed).unpack(evil, [])
+
+
+def test_a_parent_package_allows_what_is_in_it():
+    payload, _ = Packer().pack(functools.partial)
+    assert Packer(allowed=["functools"]).unpack(payload, []) is functools.partial
+    payload, _ = Packer().pack(os.path.join)
+    with pytest.raises(UnknownName):
+        Packer(allowed=["os"]).unpack(payload, [])  # its module is posixpath
+
+
+def test_the_program_has_one_name_in_all_its_processes(monkeypatch):
+    main = types.ModuleType("__main__")
+    main.double = double
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    assert Packer().unpack(b"\x80\x04c__mp_main__\ndouble\n.", []) is double

@@ -120,10 +120,14 @@ def drain(agent: Agent, timeout: float = 0.0) -> None:
         context.wait_until(lambda: not _busy(agent), lambda: _what(agent), limit)
         now = gathering(agent).all_gather((agent.started, _busy(agent)), None, timeout)
         if now == before and not any(busy for _, busy in now.values()):
-            break
+            return
         before = now
-    # The leader's answers to this last round are on their way.
-    context.wait_until(lambda: not agent.handling, lambda: _what(agent), limit)
+
+
+def answer_all(agent: Agent, timeout: float = 0.0) -> None:
+    """Return when every request that has come is answered. At the leader, the answers of the last
+    meeting are among them: others wait for those when it could already leave."""
+    context.wait_until(lambda: not agent.handling, lambda: _what(agent), timeout or _FOR_EVER)
 
 
 _FOR_EVER = float("inf")

@@ -11,7 +11,7 @@ from ... import context
 from ...futures import Future, wait_all
 from ..calls import kinds
 from ..calls.agent import SLOT, current_agent, has_agent, not_initialized
-from ..calls.gathering import drain, gathering
+from ..calls.gathering import answer_all, drain, gathering
 from ..calls.workers import WorkerInfo
 from .constants import DEFAULT_SHUTDOWN_TIMEOUT, UNSET_RPC_TIMEOUT
 
@@ -129,6 +129,7 @@ def shutdown(graceful: bool = True, timeout: float = DEFAULT_SHUTDOWN_TIMEOUT) -
             for finish in agent.drains:
                 finish(timeout or None)
             drain(agent, timeout)
+            answer_all(agent, timeout)
     finally:
         agent.close()
         context.current().slots.pop(SLOT, None)

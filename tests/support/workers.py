@@ -14,7 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from disttrain.distributed import rpc
+from disttrain import context
+from disttrain.distributed import rpc, simulate
 
 from .ranks import run_ranks
 
@@ -33,3 +34,19 @@ def run_workers(
         return result
 
     return run_ranks(n, rank_body, timeout)
+
+
+def simulate_workers(
+    n: int, body: Callable[[int], Any], seed: int = 0, **options: Any
+) -> list[Any]:
+    """As ``run_workers``, on simulated ranks."""
+
+    def rank_body() -> Any:
+        me = context.current().rank
+        given = rpc.TensorPipeRpcBackendOptions(**options)
+        rpc.init_rpc(f"worker{me}", rpc_backend_options=given)
+        result = body(me)
+        rpc.shutdown()
+        return result
+
+    return simulate(rank_body, n, seed=seed).results

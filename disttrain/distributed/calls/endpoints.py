@@ -5,12 +5,12 @@ from __future__ import annotations
 from ... import context
 from ...comm.messaging.endpoint import Endpoint
 from ...comm.messaging.local import LocalEndpoint
-from ...comm.sim import SimWaiter
-from ...errors import CommError
+from ...comm.messaging.simulated import SimulatedEndpoint
+from ...comm.scheduler import SimWaiter
 
 
 def open_endpoint(me: int, token: bytes) -> Endpoint:
     """The endpoint of worker ``me``, whose peers know ``token``, too."""
     if isinstance(context.current().waiter, SimWaiter):
-        raise CommError("rpc: simulated ranks cannot send messages yet")
+        return SimulatedEndpoint(me, token)
     return LocalEndpoint(me, token)

@@ -11,7 +11,7 @@ from typing import Any
 
 from ... import context
 from ...comm.messaging.message import shared_token
-from ...comm.sim import SimWaiter
+from ...comm.scheduler import SimWaiter
 from ...comm.store import HashStore, PrefixStore, Store
 from ...comm.worker_env import WorkerEnv, read_worker_env
 from ...errors import StoreError, WaitTimeout

@@ -9,9 +9,9 @@ one is. Packets keep their bounds, and nothing longer than what is due is read:
     client: proof 32, then introduction 32    server: introduction 32
 
     introduction: its number u32 | the number it believes to talk to u32 | 24 bytes that name the
-                  endpoint
+                  endpoint, and the descriptor of its shared memory
 
-Knows sockets and bytes; no messages.
+Descriptors that strangers send are never received. Knows sockets and bytes; no messages.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import secrets
 import socket
 import struct
 import time
+from array import array
 from dataclasses import dataclass
 
 from ...errors import CommError
@@ -28,8 +29,10 @@ from ..store import hello
 from ..store.server import peer_uid
 
 UID_BYTES = 24
+MAX_NUMBER = 0xFFFF
 _INTRO = struct.Struct(f"<II{UID_BYTES}s")
 _SCHEME = "local:"
+_NO_ANSWER = "it refused the connection: another token, or it is about to end"
 
 
 class Refused(CommError):
@@ -44,6 +47,7 @@ class Introduction:
     wanted: int
     name: bytes
     pid: int  # as the kernel says; 0 where it cannot
+    fd: int  # its shared memory, now the receiver's descriptor; -1 where it has none
 
 
 def host_of_names() -> str:
@@ -87,39 +91,49 @@ def peer_pid(sock: socket.socket) -> int:
 
 
 class Identity:
-    """What an endpoint says about itself, and the key under which it proves it."""
+    """What an endpoint says about itself, and the key under which it proves it. ``fd``: its shared
+    memory, or -1."""
 
-    def __init__(self, number: int, token: bytes) -> None:
-        self.number, self.key = number, hello.derive_key(token, "rpc")
+    def __init__(self, number: int, token: bytes, fd: int) -> None:
+        self.number, self.key, self.fd = number, hello.derive_key(token, "rpc"), fd
         self.job = hello.job_hash("")
         self.name = secrets.token_bytes(UID_BYTES)
 
-    def introduction(self, to: int) -> bytes:
-        return _INTRO.pack(self.number, to, self.name)
+    def introduce(self, sock: socket.socket, to: int, flags: int = 0) -> None:
+        """Say who we are, to who has proved the token."""
+        fds = [] if self.fd < 0 else [self.fd]
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", fds))] if fds else []
+        sock.sendmsg([_INTRO.pack(self.number, to, self.name)], rights, flags)
 
 
-def call_on(address: str, me: Identity, peer: int, seconds: float) -> tuple[socket.socket, bytes]:
-    """Connect to ``peer`` at ``address``: (socket, name of its endpoint). Raises ``Refused``."""
+def _read_introduction(sock: socket.socket, flags: int = 0) -> Introduction | None:
+    """Who the other side says that it is; None where it says something else."""
+    data, rights, told, _ = sock.recvmsg(
+        _INTRO.size + 1, socket.CMSG_SPACE(4), flags | socket.MSG_CMSG_CLOEXEC
+    )
+    fds = array("i")
+    for level, kind, raw in rights:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            fds.frombytes(raw[: len(raw) // fds.itemsize * fds.itemsize])
+    if len(data) != _INTRO.size or len(fds) > 1 or told & socket.MSG_CTRUNC:
+        for fd in fds:
+            os.close(fd)
+        return None
+    number, wanted, name = _INTRO.unpack(data)
+    return Introduction(number, wanted, name, peer_pid(sock), fds[0] if fds else -1)
+
+
+def call_on(
+    address: str, me: Identity, peer: int, seconds: float
+) -> tuple[socket.socket, Introduction]:
+    """Connect to ``peer`` at ``address``. Raises ``Refused``."""
     if not can_reach(address):
         raise Refused(f"its address {address!r} is not of this host, network and user")
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         sock.settimeout(seconds)
         sock.connect(_name(address))
-        if peer_uid(sock) != os.getuid():
-            raise Refused("another user listens at its address")
-        mine = hello.client_hello(me.job, 0, hello.ROLE_RPC)
-        sock.send(mine)
-        answer = _exactly(sock, hello.SIZE)
-        proof = hello.client_proof(me.key, mine, answer)
-        if proof is None:
-            raise Refused("who listens at its address does not know the token")
-        sock.send(proof)
-        sock.send(me.introduction(peer))
-        number, wanted, name = _INTRO.unpack(_exactly(sock, _INTRO.size))
-        if number != peer or wanted != me.number:
-            raise Refused(f"worker {number} is at its address")
-        return sock, name
+        return sock, _greet(sock, me, peer)
     except TimeoutError:
         sock.close()
         raise Refused(f"it did not finish the handshake within {seconds:g} s") from None
@@ -131,10 +145,32 @@ def call_on(address: str, me: Identity, peer: int, seconds: float) -> tuple[sock
         raise
 
 
+def _greet(sock: socket.socket, me: Identity, peer: int) -> Introduction:
+    """The caller's side of the handshake."""
+    if peer_uid(sock) != os.getuid():
+        raise Refused("another user listens at its address")
+    mine = hello.client_hello(me.job, 0, hello.ROLE_RPC)
+    sock.send(mine)
+    answer = _exactly(sock, hello.SIZE)
+    proof = hello.client_proof(me.key, mine, answer)
+    if proof is None:
+        raise Refused("who listens at its address does not know the token")
+    sock.send(proof)
+    me.introduce(sock, peer)
+    who = _read_introduction(sock)
+    if who is None:
+        raise Refused(_NO_ANSWER)
+    if who.number != peer or who.wanted != me.number:
+        if who.fd >= 0:
+            os.close(who.fd)
+        raise Refused(f"worker {who.number} is at its address")
+    return who
+
+
 def _exactly(sock: socket.socket, size: int) -> bytes:
     data = sock.recv(size + 1)
     if len(data) != size:
-        raise Refused("it refused the connection: it does not know the token, or has no room")
+        raise Refused(_NO_ANSWER)
     return data
 
 
@@ -150,10 +186,10 @@ class Stranger:
     def go_on(self, me: Identity) -> Introduction | None:
         """Take what has come; who it is once that is proved. Raises ``Refused``."""
         while True:
-            want = hello.SIZE
-            if self._answer:
-                want = _INTRO.size if self._known else hello.PROOF_BYTES
             try:
+                if self._known:
+                    return self._introduced(me)
+                want = hello.PROOF_BYTES if self._answer else hello.SIZE
                 data = self.sock.recv(want + 1, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 return None
@@ -163,29 +199,28 @@ class Stranger:
                 raise Refused("does not speak this protocol" if data else "went away")
             if not self._answer:
                 self._greet(me, data)
-            elif not self._known:
-                if not hello.proof_holds(me.key, self._greeting, self._answer, data):
-                    raise Refused("does not know the token")
+            elif hello.proof_holds(me.key, self._greeting, self._answer, data):
                 self._known = True
             else:
-                return self._introduced(me, data)
+                raise Refused("does not know the token")
 
     def _greet(self, me: Identity, data: bytes) -> None:
         problem = hello.objection(data, me.job, 0, hello.ROLE_RPC)
         if problem:
             raise Refused(problem)
         self._greeting, self._answer = data, hello.server_hello(me.key, data)
-        self._say(self._answer)
+        self.sock.send(self._answer, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
-    def _introduced(self, me: Identity, data: bytes) -> Introduction:
-        number, wanted, name = _INTRO.unpack(data)
-        self._say(me.introduction(number))
-        if wanted != me.number or number > 0xFFFF:
-            raise Refused(f"says that it is worker {number} and wants worker {wanted}")
-        return Introduction(number, wanted, name, peer_pid(self.sock))
-
-    def _say(self, data: bytes) -> None:
+    def _introduced(self, me: Identity) -> Introduction:
+        who = _read_introduction(self.sock, socket.MSG_DONTWAIT)
+        if who is None:
+            raise Refused("does not say who it is")
         try:
-            self.sock.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
-        except OSError as error:
-            raise Refused(f"broke the connection ({error.strerror})") from None
+            me.introduce(self.sock, who.number, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+            if who.wanted != me.number or who.number > MAX_NUMBER:
+                raise Refused(f"says that it is worker {who.number} and wants {who.wanted}")
+        except BaseException:
+            if who.fd >= 0:
+                os.close(who.fd)
+            raise
+        return who

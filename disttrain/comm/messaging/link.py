@@ -14,6 +14,7 @@ import numpy as np
 
 from ... import context
 from ...errors import CommError
+from .blocks import Borrower, Lender
 from .frames import (
     MESSAGE,
     PACKET_BYTES,
@@ -23,20 +24,13 @@ from .frames import (
     Assembly,
     Find,
     Garbage,
-    Place,
     encode,
     pieces_of,
 )
 from .message import Limits, Message
 
 SEND_BUFFER = 1 << 20
-LOOK_EVERY = 0.1  # seconds after which a read gives up for a while
 _ROOM = max(PACKET_BYTES, PIECE_BYTES + 1) + 64
-
-
-def streams(part: np.ndarray) -> int:
-    """A ``Place`` where there is no shared memory."""
-    return STREAMED
 
 
 class Closed(CommError):
@@ -46,14 +40,22 @@ class Closed(CommError):
 class Link:
     """``sock`` is connected, of type SOCK_SEQPACKET, and belongs to the link from now on."""
 
-    def __init__(self, sock: socket.socket, find: Find, limits: Limits) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        lender: Lender,
+        to: Borrower,
+        find: Find,
+        limits: Limits,
+        patience: float,
+    ) -> None:
+        """``patience``: seconds after which a read that finds nothing gives up."""
         sock.settimeout(None)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
-        whole, part = divmod(LOOK_EVERY, 1.0)
-        sock.setsockopt(
-            socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", int(whole), int(part * 1e6))
-        )
+        timeval = struct.pack("ll", 0, int(patience * 1e6))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)
         self.sock, self.fd = sock, sock.fileno()
+        self._lender, self._to = lender, to
         self._find, self._limits = find, limits
         self.reading = threading.Lock()  # held by the one who reads
         self._sending, self._streaming = threading.Lock(), threading.Lock()
@@ -65,17 +67,38 @@ class Link:
 
     # --- sending ---------------------------------------------------------------------------------
 
-    def send(self, message: Message, place: Place) -> None:
+    def send(self, message: Message) -> None:
         """Send a message. Raises ``Closed``."""
+        placed: list[int] = []
+
+        def place(part: np.ndarray) -> int:
+            at = self._lender.lend(part, self._to)
+            if at != STREAMED:
+                placed.append(at)
+            return at
+
         packet, pieces = encode(message, place)
         counts = not message.answers and message.call != 0
-        if not pieces:
-            self._put(packet, counts)
-            return
-        with self._streaming:  # pieces of one message at a time
-            self._put(packet, counts)
+        try:
+            if not pieces:
+                self._put(packet, counts)
+                return
+            with self._streaming:  # pieces of one message at a time
+                self._put(packet, counts)
+                placed.clear()
+                self._stream(pieces)
+        except BaseException:
+            for at in placed:
+                self._lender.recall(at)
+            raise
+
+    def _stream(self, pieces: list[np.ndarray]) -> None:
+        try:
             for piece in pieces_of(pieces):
                 self._put(piece, False)
+        except BaseException:  # half a message: what would follow could not be told from it
+            self.shut()
+            raise
 
     def _put(self, packet: bytes, counts: bool) -> None:
         while True:
@@ -113,7 +136,7 @@ class Link:
         """Take one packet; the message that it completes. The caller holds ``reading``.
 
         Raises ``BlockingIOError`` when there is none (with ``MSG_DONTWAIT`` at once, else after
-        ``LOOK_EVERY``), ``Closed`` at the end, ``Garbage`` and ``MessageTooLarge``.
+        its patience), ``Closed`` at the end, ``Garbage`` and ``MessageTooLarge``.
         """
         if self.closed:
             raise Closed("the connection is closed")
@@ -166,10 +189,20 @@ class Link:
         """After ``shut``: give the descriptor back. Where somebody reads, he does it when he stops
         (``stop_reading``), which is soon."""
         if self.reading.acquire(False):
+            self._assembly = None
+            self._drain()
             with self._sending:
-                self._assembly = None
                 self.sock.close()
             self.reading.release()
+
+    def _drain(self) -> None:
+        """Let go of what has come and nobody will take: parts of it lie in the peer's memory."""
+        try:
+            while size := self.sock.recv_into(self._room, 0, socket.MSG_DONTWAIT):
+                if self._room[0] == MESSAGE:
+                    Assembly(self._view[:size], self._find, self._limits)
+        except (OSError, CommError):  # there is nothing more, or nothing that makes sense
+            pass
 
     def stop_reading(self) -> None:
         """Release ``reading``."""

@@ -1,7 +1,9 @@
-"""Messages between the processes of one host and user: Unix sockets.
+"""Messages between the processes of one host and user: Unix sockets, and shared memory for arrays.
 
-Two connections per pair of workers, one for each direction of requests. See ``waiters`` for who
-reads answers; requests are read by the pool, and each is handled by the thread that read it.
+Two connections per pair of workers, one for each direction of requests: see ``waiters`` for who
+reads answers, ``serving`` for who reads and handles requests, ``blocks`` for large parts. A peer is
+lost when a connection ends, its process ends (whoever else holds its sockets), or its process is
+stopped; not when it is busy.
 """
 
 from __future__ import annotations
@@ -17,36 +19,24 @@ from typing import Any
 from ... import context
 from ...errors import CommError, PeerFailed
 from . import greeting
+from .blocks import Lender
 from .endpoint import Block, Endpoint, OnLost, OnMessage, is_closed, no_address
-from .frames import Garbage
-from .link import Closed, Link, streams
+from .link import Closed, Link
 from .message import Limits, Message, check_arrays
+from .peers import Peer
 from .pool import Pool
-from .waiters import Thread, Waiters
+from .process import Process
+from .serving import Serving
+from .waiters import PATIENCE, Thread, Waiters
 
 CLOSE_SECONDS = 2.0
+LINGER = 0.02  # seconds that a thread of the pool stays with a link whose request it has handled
 _COMPLAIN_EVERY = 60.0
 _REST = select.EPOLLRDHUP
 _ONCE = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLONESHOT
+_ENDED = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 
 _log = logging.getLogger("disttrain.messaging")
-
-
-class _Peer:
-    """What is known of one peer."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.address = ""
-        self.asks: Link | None = None  # our requests, its answers
-        self.answers: Waiters | None = None
-        self.serves: Link | None = None  # its requests, our answers
-        self.name = b""
-        self.lost: PeerFailed | None = None
-        self.connecting = threading.Lock()
-
-    def links(self) -> list[Link]:
-        return [link for link in (self.asks, self.serves) if link is not None]
 
 
 class LocalEndpoint(Endpoint):
@@ -54,11 +44,13 @@ class LocalEndpoint(Endpoint):
 
     def __init__(self, me: int, token: bytes, limits: Limits | None = None) -> None:
         super().__init__(me, token, limits)
-        self._identity = greeting.Identity(me, token)
+        self._lender = Lender()
+        self._identity = greeting.Identity(me, token, self._lender.fd)
         self.address = greeting.new_address()
         self._listener = greeting.listen(self.address)
-        self._peers: dict[int, _Peer] = {}
+        self._peers: dict[int, Peer] = {}
         self._strangers: dict[int, greeting.Stranger] = {}
+        self._processes: dict[int, Process] = {}
         self._lock = threading.Lock()
         self._thread = Thread()
         self._pid = os.getpid()
@@ -80,7 +72,7 @@ class LocalEndpoint(Endpoint):
         known = self._peer(peer)
         if known.lost is not None and known.address != address:
             with self._lock:
-                known = self._peers[peer] = _Peer(peer)
+                known = self._peers[peer] = Peer(peer)
         if known.address and known.address != address:
             raise CommError(
                 f"{self._where}: worker {peer} is at {known.address}, {address} was given; "
@@ -92,16 +84,16 @@ class LocalEndpoint(Endpoint):
         self.introduce(peer, address)
         self._asking(self._peers[peer])
 
-    def _peer(self, number: int) -> _Peer:
+    def _peer(self, number: int) -> Peer:
         if self._closed:
             raise is_closed(self._where)
         peer = self._peers.get(number)
         if peer is None:
             with self._lock:
-                peer = self._peers.setdefault(number, _Peer(number))
+                peer = self._peers.setdefault(number, Peer(number))
         return peer
 
-    def _asking(self, peer: _Peer) -> Link:
+    def _asking(self, peer: Peer) -> Link:
         """The link for requests to ``peer``, made where it is missing."""
         with peer.connecting:
             if peer.lost is not None:
@@ -111,33 +103,45 @@ class LocalEndpoint(Endpoint):
             if not peer.address:
                 raise no_address(self._where, peer.number)
             try:
-                sock, name = greeting.call_on(
+                sock, who = greeting.call_on(
                     peer.address, self._identity, peer.number, self.limits.handshake_seconds
                 )
             except greeting.Refused as error:
                 raise PeerFailed(peer.number, str(error), where="connecting") from None
-            link = Link(sock, _nothing_shared, self.limits)
-            peer.answers = Waiters(
+            link = self._link(sock, peer, who, PATIENCE)
+            peer.waiters = Waiters(
                 link,
                 self._thread,
                 deliver=lambda message: self._deliver(peer, message),
                 arm=lambda: self._pool.rearm(link.fd, _ONCE),
                 fail=lambda error: self._lose(peer, error),
             )
-            peer.name = name
             peer.asks = link
             self._pool.watch(link.fd, _REST, lambda mask: self._attend(peer, link, mask))
-        if self._closed:  # meanwhile
+        if self._closed or peer.lost is not None:  # meanwhile
             self._drop(peer)
-            raise is_closed(self._where)
+            raise peer.lost or is_closed(self._where)
         return link
 
-    def _attend(self, peer: _Peer, link: Link, mask: int) -> None:
+    def _link(
+        self, sock: socket.socket, peer: Peer, who: greeting.Introduction, patience: float
+    ) -> Link:
+        try:
+            with self._lock:
+                peer.met(who)
+                if peer.process is None and who.pid != self._pid:
+                    peer.process = self._processes.get(who.pid) or self._watch(who.pid)
+        except BaseException:
+            sock.close()
+            raise
+        return Link(sock, self._lender, peer.borrower, peer.find, self.limits, patience)
+
+    def _attend(self, peer: Peer, link: Link, mask: int) -> None:
         """Answers have come and nobody waits, or the peer has hung up."""
-        assert peer.answers is not None
-        peer.answers.attend()
-        if mask & (select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR) and not link.closed:
-            self._pool.rearm(link.fd, _ONCE)  # a thread that waits may be about to find out
+        assert peer.waiters is not None
+        peer.waiters.attend()
+        if mask & _ENDED and not link.closed:
+            self._pool.rearm(link.fd, _ONCE)  # a thread that reads is about to find out
 
     # --- strangers -------------------------------------------------------------------------------
 
@@ -170,25 +174,40 @@ class LocalEndpoint(Endpoint):
         if who is None:
             self._pool.rearm(stranger.fd, _ONCE)
             return
-        with self._lock:
-            if self._strangers.pop(stranger.fd, None) is None:
-                return  # refused meanwhile
         self._pool.forget(stranger.fd)
+        with self._lock:
+            self._strangers.pop(stranger.fd, None)
         self._admit(stranger.sock, who)
 
     def _admit(self, sock: socket.socket, who: greeting.Introduction) -> None:
         """A peer that has proved itself will send requests here."""
-        link = Link(sock, _nothing_shared, self.limits)
         with self._lock:
-            peer = self._peers.setdefault(who.number, _Peer(who.number))
-            old = peer if peer.lost is not None or peer.serves is not None else None
-            if old is not None:  # it has begun anew
-                peer = self._peers[who.number] = _Peer(who.number)
-                peer.address = ""
-            peer.serves, peer.name = link, who.name
-        if old is not None:
+            old = self._peers.get(who.number)
+            if old is None or old.lost or old.serves or (old.name and old.name != who.name):
+                peer = self._peers[who.number] = Peer(who.number)
+                if old is not None:
+                    peer.address = old.address if old.lost is None else ""
+            else:
+                peer, old = old, None
+        if old is not None and old.lost is None:
             self._lose(old, CommError("it has connected anew"))
-        self._pool.watch(link.fd, _ONCE, lambda mask: self._take(peer, link))
+        try:
+            link = self._link(sock, peer, who, LINGER)
+        except (CommError, OSError) as error:
+            self._complain(str(error))
+            return
+        peer.serving = Serving(
+            link,
+            self._pool,
+            self._thread,
+            deliver=lambda message: self._deliver(peer, message),
+            arm=lambda: self._pool.rearm(link.fd, _ONCE),
+            fail=lambda error: self._lose(peer, error),
+        )
+        peer.serves = link
+        self._pool.watch(link.fd, _ONCE, peer.serving.attend)
+        if self._closed or peer.lost is not None:
+            self._drop(peer)
 
     def _refuse(self, stranger: greeting.Stranger, why: str) -> None:
         with self._lock:
@@ -205,19 +224,14 @@ class LocalEndpoint(Endpoint):
             self._complained = now
             _log.warning("%s: refused a connection: it %s", self._where, why)
 
-    def _tick(self) -> None:
-        now = time.monotonic()
-        for stranger in list(self._strangers.values()):
-            if stranger.deadline <= now:
-                self._refuse(stranger, "did not finish the handshake in time")
-
     # --- messages --------------------------------------------------------------------------------
 
     def send(self, peer: int, message: Message, awaited: bool = False) -> None:
         to = self._peer(peer)
-        size = memoryview(message.payload).nbytes
-        array_bytes = check_arrays(message.arrays, self._where) if message.arrays else 0
-        self.limits.check(len(message.head), size, len(message.arrays), array_bytes, self._where)
+        payload, arrays = message.payload, message.arrays
+        size = len(payload) if isinstance(payload, bytes) else memoryview(payload).nbytes
+        array_bytes = check_arrays(arrays, self._where) if arrays else 0
+        self.limits.check(len(message.head), size, len(arrays), array_bytes, self._where)
         link = to.serves if message.answers else to.asks
         if link is None or to.lost is not None:
             if to.lost is not None:
@@ -226,36 +240,14 @@ class LocalEndpoint(Endpoint):
                 raise no_address(self._where, peer)
             link = self._asking(to)
         try:
-            link.send(message, streams)
+            link.send(message)
         except Closed as error:
             raise self._lose(to, error) from None
         if not awaited and not message.answers and message.call:
-            assert to.answers is not None
-            to.answers.look_out()
+            assert to.waiters is not None
+            to.waiters.look_out()
 
-    def _take(self, peer: _Peer, link: Link) -> None:
-        """A request has come (or the end): read it, let others read the next, and handle it."""
-        if not link.reading.acquire(False):
-            return
-        message, error = None, None
-        try:
-            while message is None:
-                message = link.read(socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            pass
-        except CommError as trouble:
-            error = trouble
-        finally:
-            link.stop_reading()
-        if error is not None:
-            self._lose(peer, error)
-            return
-        self._pool.rearm(link.fd, _ONCE)
-        if message is not None:
-            self._pool.may_block()
-            self._deliver(peer, message)
-
-    def _deliver(self, peer: _Peer, message: Message) -> None:
+    def _deliver(self, peer: Peer, message: Message) -> None:
         try:
             self._on_message(peer.number, message)
         except Exception:
@@ -264,41 +256,75 @@ class LocalEndpoint(Endpoint):
     def waiting(self, peer: int, call: int = 0) -> Block:
         self._let_go()
         to = self._peer(peer)
-        if to.answers is None:
+        if to.waiters is None:
             if to.lost is not None:
                 return _return_at_once
             raise no_address(self._where, peer)
-        return to.answers.waiter(call)
+        return to.waiters.waiter(call)
 
     def _let_go(self) -> None:
-        """This thread may be about to wait: if it reads answers, others do so from now on."""
-        if self._thread.leads is not None:
-            self._thread.leads.let_go()
+        """This thread may be about to wait: if it keeps others from reading, it does not now."""
+        let_go = self._thread.holds
+        if let_go is not None:
+            self._thread.holds = None
+            let_go()
 
-    # --- the end ---------------------------------------------------------------------------------
+    # --- the end of peers ------------------------------------------------------------------------
 
-    def _lose(self, peer: _Peer, error: BaseException) -> PeerFailed:
+    def _watch(self, pid: int) -> Process:
+        """Notice the end of a process, whoever else holds its sockets."""
+        process = Process(pid)
+        if process.fd >= 0:
+            self._processes[pid] = process
+            self._pool.watch(process.fd, _ONCE, lambda mask: self._process_ended(process))
+        return process
+
+    def _process_ended(self, process: Process) -> None:
+        self._pool.forget(process.fd)
+        with self._lock:
+            self._processes.pop(process.pid, None)
+            process.close()
+            peers = [p for p in self._peers.values() if p.process is process]
+        for peer in peers:
+            peer.borrower.gone = True
+            if peer.lost is None:  # what it has sent comes first
+                if peer.waiters is not None:
+                    peer.waiters.attend()
+                if peer.serving is not None:
+                    peer.serving.attend()
+                self._lose(peer, CommError("its process has ended"))
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        for stranger in list(self._strangers.values()):
+            if stranger.deadline <= now:
+                self._refuse(stranger, "did not finish the handshake in time")
+        for process in list(self._processes.values()):
+            if process.is_stopped():
+                for peer in list(self._peers.values()):
+                    if peer.process is process and peer.lost is None:
+                        cause = f"its process {process.pid} is stopped (SIGSTOP)"
+                        self._lose(peer, CommError(cause))
+
+    def _lose(self, peer: Peer, error: BaseException) -> PeerFailed:
         """The peer is gone: tell whoever waits for it, once."""
+        cause = peer.how_it_ended(error)
         with self._lock:
             if peer.lost is not None:
                 return peer.lost
-            if isinstance(error, Garbage):
-                cause = f"it sent what no worker sends: {error}"
-            else:
-                cause = str(error)
             peer.lost = lost = PeerFailed(peer.number, cause)
-        told = self._peers.get(peer.number) is peer
+            told = self._peers.get(peer.number) is peer and not self._closed
         self._drop(peer)
-        if told and not self._closed:
+        if told:
             try:
                 self._on_lost(peer.number, lost)
             except Exception:
                 _log.exception("%s: telling that worker %d is lost", self._where, peer.number)
-        if peer.answers is not None:
-            peer.answers.wake_all()
+        if peer.waiters is not None:
+            peer.waiters.wake_all()
         return lost
 
-    def _drop(self, peer: _Peer) -> None:
+    def _drop(self, peer: Peer) -> None:
         for link in peer.links():
             self._pool.forget(link.fd)
             link.shut()
@@ -311,9 +337,12 @@ class LocalEndpoint(Endpoint):
             if gone is None:
                 return
             gone.lost = gone.lost or PeerFailed(peer, "it was disconnected here")
-        self._drop(gone)
-        if gone.answers is not None:
-            gone.answers.wake_all()
+        self._end(gone)
+
+    def _end(self, peer: Peer) -> None:
+        self._drop(peer)
+        if peer.waiters is not None:
+            peer.waiters.wake_all()
 
     def close(self) -> None:
         self._let_go()
@@ -330,18 +359,16 @@ class LocalEndpoint(Endpoint):
             stranger.sock.close()
         for peer in peers:
             peer.lost = peer.lost or PeerFailed(peer.number, "the endpoint was closed here")
-            self._drop(peer)
-            if peer.answers is not None:
-                peer.answers.wake_all()
+            self._end(peer)
         self._pool.close(CLOSE_SECONDS)
+        for process in self._processes.values():
+            process.close()
+        self._processes.clear()
+        self._lender.close()
 
 
 def _nobody(*args: Any) -> None:
     """What an endpoint tells before it serves: nobody listens."""
-
-
-def _nothing_shared(at: int, nbytes: int) -> Any:
-    raise Garbage("a part in memory that is not shared")
 
 
 def _return_at_once(seconds: float) -> None:

@@ -1,7 +1,8 @@
 """Threads that wait on one epoll for descriptors, and run what belongs to each.
 
-A thread that may block says so (``may_block``), and another one is there for the next event. Knows
-descriptors and functions; no messages.
+While something runs that keeps others waiting (a *holder*), one thread looks every few milliseconds
+whether it still does, and makes it let go; when all is quiet nobody looks. There is always a thread
+for the next event. Knows descriptors and functions; no messages.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ import select
 import threading
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from ... import context
 
 TICK = 0.5  # seconds between two looks at what no descriptor tells
+FAST_TICK = 0.002  # the same while there are holders: how long one holds at most
+QUIET = 25  # fast ticks without a new holder after which nobody looks
 KEEP = 10.0  # seconds that a thread stays without work
 SPARE = 2  # threads that stay for ever
 
@@ -24,8 +28,16 @@ _log = logging.getLogger("disttrain.messaging")
 Action = Callable[[int], None]  # takes the mask of events
 
 
+class Holder(Protocol):
+    """Something that keeps others waiting while a thread runs it."""
+
+    def let_go(self, turn: int) -> None:
+        """Stop that, where ``turn`` is what it runs now."""
+
+
 class Pool:
-    """``watch`` registers a descriptor; ``start`` begins to serve."""
+    """``watch`` registers a descriptor; ``start`` begins to serve. ``tick`` is called every
+    ``TICK`` seconds."""
 
     def __init__(self, name: str, most: int, tick: Callable[[], None]) -> None:
         self._name, self._most, self._tick = name, most, tick
@@ -33,10 +45,14 @@ class Pool:
         self._actions: dict[int, Action] = {}
         self._lock = threading.Lock()
         self._idle = self._alive = 0
-        self._starting = 0
-        self._stop_reader, self._stop_writer = os.pipe()
-        self._epoll.register(self._stop_reader, select.EPOLLIN)
         self._next_tick = time.monotonic() + TICK
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self.watch(self._wake, select.EPOLLIN, self._woken)
+        self._holders: dict[Holder, int] = {}
+        self._lively = False
+        self._ticking = threading.Lock()  # held by the thread that looks at the holders
+        self._seen: dict[Holder, int] = {}
+        self._turns = self._quiet = 0
         self.stopping = False
 
     def start(self) -> None:
@@ -63,9 +79,38 @@ class Pool:
             except (OSError, ValueError):  # the pool is closed
                 pass
 
+    # --- holders ---------------------------------------------------------------------------------
+
+    def hold(self, holder: Holder, turn: int) -> None:
+        """Have ``holder.let_go(turn)`` called, unless it is ``released`` in a few milliseconds."""
+        self._holders[holder] = turn
+        self._turns += 1
+        if not self._lively:
+            self._lively = True
+            self._wake_one()
+
+    def released(self, holder: Holder) -> None:
+        self._holders.pop(holder, None)
+
+    def _look_at_holders(self) -> None:
+        """Make those let go that were here at the last look."""
+        now = dict(self._holders)
+        for holder, turn in now.items():
+            if self._seen.get(holder) == turn:
+                holder.let_go(turn)
+        self._seen = now
+        self._quiet = 0 if now or self._turns else self._quiet + 1
+        self._turns = 0
+        if self._quiet >= QUIET:
+            self._quiet, self._lively = 0, False
+            if self._turns:  # one came at this moment
+                self._lively = True
+
+    # --- threads ---------------------------------------------------------------------------------
+
     def may_block(self) -> None:
         """The calling thread is about to run what may block: see that another one waits."""
-        if self._idle + self._starting < 1 and self._alive < self._most:
+        if self._idle < 1:
             self._add_thread()
 
     def _add_thread(self) -> None:
@@ -73,21 +118,25 @@ class Pool:
             if self.stopping or self._alive >= self._most:
                 return
             self._alive += 1
-            self._starting += 1
+            self._idle += 1
         context.start_thread(self._work, self._name)
 
     def _work(self) -> None:
-        with self._lock:
-            self._starting -= 1
-            self._idle += 1
         idle_since = time.monotonic()
         try:
             while not self.stopping:
-                events = self._epoll.poll(TICK, 1)
+                ticks = self._lively and self._ticking.acquire(False)
+                events = self._epoll.poll(FAST_TICK if ticks else TICK, 1)
+                if ticks:
+                    self._ticking.release()
+                    if events:
+                        self._wake_one()
+                    else:
+                        self._look_at_holders()
                 if events:
                     self._run(*events[0])
                     idle_since = 0.0
-                else:
+                elif not ticks:
                     idle_since = idle_since or time.monotonic()
                     if self._surplus(idle_since):
                         return
@@ -123,20 +172,33 @@ class Pool:
             except Exception:
                 _log.exception("%s: a look at the peers failed", self._name)
 
+    def _wake_one(self) -> None:
+        """Have a thread go round its loop, to see that it is to tick."""
+        try:
+            os.eventfd_write(self._wake, 1)
+        except OSError:  # it is being closed
+            pass
+
+    def _woken(self, mask: int) -> None:
+        if not self.stopping:  # else all of them are to wake
+            try:
+                os.eventfd_read(self._wake)
+            except BlockingIOError:  # another one has
+                pass
+
     def close(self, seconds: float) -> None:
         """End the threads. Those that still run something after ``seconds`` end when it does."""
         with self._lock:
             if self.stopping:
                 return
             self.stopping = True
-        os.write(self._stop_writer, b"x")
+        self._wake_one()
         deadline = time.monotonic() + seconds
         context.wait_until(
-            lambda: self._alive == 0 or self._idle == 0 or time.monotonic() > deadline,
+            lambda: self._alive == 0 or time.monotonic() > deadline,
             lambda: f"{self._name}: its threads to end",
             seconds + 1.0,
         )
         self._epoll.close()
-        os.close(self._stop_reader)
-        os.close(self._stop_writer)
+        os.close(self._wake)
         self._actions.clear()

@@ -15,16 +15,18 @@ import time
 from collections.abc import Callable
 
 from ...errors import CommError
-from .link import LOOK_EVERY, Link
+from .link import Link
 from .message import Message
 
-_AT_ONCE = socket.MSG_DONTWAIT
+PATIENCE = 0.1  # seconds after which one who waits looks about
+_AT_ONCE = int(socket.MSG_DONTWAIT)
 
 
 class Thread(threading.local):
-    """``leads``: whose answers this thread reads, while it delivers one of them."""
+    """``holds``: lets others read on the link on which nobody else does while this thread runs what
+    came there."""
 
-    leads: Waiters | None = None
+    holds: Callable[[], None] | None = None
 
 
 class _Sleeper:
@@ -120,7 +122,7 @@ class Waiters:
     def _read_for(self, call: int, seconds: float) -> None:
         end = time.monotonic() + seconds
         flags = 0
-        if seconds < LOOK_EVERY:
+        if seconds < PATIENCE:
             self._poll(seconds)
             flags = _AT_ONCE
         while True:
@@ -138,11 +140,11 @@ class Waiters:
     def _hand_out(self, message: Message) -> bool:
         """Deliver an answer and wake who waits for it; does this thread still lead?"""
         thread = self._thread
-        before, thread.leads = thread.leads, self
+        before, thread.holds = thread.holds, self.let_go
         try:
             self._deliver(message)
         finally:
-            thread.leads = before
+            thread.holds = before
             self._delivered = object()
             if self._asleep:
                 for sleeper in list(self._asleep):
@@ -152,7 +154,7 @@ class Waiters:
 
     def let_go(self) -> None:
         """The thread that delivers an answer begins to wait for something else: others lead."""
-        self._thread.leads = None
+        self._thread.holds = None
         if self._leader == threading.get_ident():
             self._leave()
 

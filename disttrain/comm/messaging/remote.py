@@ -29,7 +29,8 @@ from .message import Limits, Message
 from .streams import Frames
 from .threads import Threads
 
-PLAIN, SECURE = "grpc", "grpcs"  # how addresses begin
+PLAIN, SECURE = "grpc", "grpcs"
+SCHEMES = (f"{PLAIN}://", f"{SECURE}://")  # how addresses begin
 _SERVICE, _METHOD = "disttrain.Messages", "Stream"
 _PARTING = 5.0  # seconds for what has been sent to get through when a peer is left
 _AFTERWARDS = 1.0  # seconds in which the other streams of a lost peer end by themselves

@@ -2,9 +2,9 @@
 
 The caller gets the type that was raised, with a text that says where: the worker, the exception as
 it shows itself, and its traceback there. A type that cannot be made from a text alone becomes a
-class that is both it and ``RuntimeError``, so that either ``except`` finds it. What is no
-``Exception`` (``SystemExit``) would end the caller, who has not asked for that: it becomes a
-``RemoteError``.
+class that is both it and ``RuntimeError``, so that either ``except`` finds it; this package's own
+errors need none. What is no ``Exception`` (``SystemExit``) would end the caller, who has not asked
+for that: it becomes a ``RemoteError``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 import traceback
 from typing import Any
 
-from ...errors import RemoteError
+from ...errors import DisttrainError, RemoteError
 from .workers import WorkerInfo
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -81,6 +81,10 @@ def _find(module: str, name: str) -> type[Exception] | None:
 
 
 def _make(kind: type[Exception], text: str) -> Exception:
+    if issubclass(kind, DisttrainError):
+        error: Exception = kind.__new__(kind)
+        error.args = (text,)
+        return error
     try:
         error = kind(text)
         if str(error) and isinstance(error, kind):

@@ -72,7 +72,9 @@ def test_types_whose_text_fails():
 
 def test_errors_of_this_package():
     got = remote(PeerFailed(3, "killed by SIGKILL"))
-    assert isinstance(got, PeerFailed) and got.rank == 3 and "killed by SIGKILL" in str(got)
+    assert type(got) is PeerFailed and got.rank == 3
+    assert str(got).startswith("On WorkerInfo(id=1, name=worker1):\nPeerFailed(")
+    assert "rank 3 failed: killed by SIGKILL" in str(remote(got)) and remote(got).rank == 3
 
 
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit])

@@ -2,15 +2,47 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
+from .. import context
 from ..comm.store import FileStore, Store, TCPStore
 from ..comm.store.base import seconds
 from ..comm.worker_env import WorkerEnv, read_worker_env
 from ..errors import ConfigError, StoreError
+
+_HOSTED = "distributed.stores"  # of a rank: the stores that it hosts, by port
+
+
+class _Hosted(TCPStore):
+    """A store in the process that hosts it. Who else meets at the same port uses the same one, and
+    the last of them to close closes it."""
+
+    def __init__(
+        self, beside: list[_Hosted], host: str, port: int, world_size: int, timeout: float
+    ) -> None:
+        self.beside = beside
+        super().__init__(host, port, world_size, not beside, timeout=timeout)
+
+    def close(self) -> None:
+        if self in self.beside:
+            self.beside.remove(self)
+        if self.beside and self._server is not None:
+            self.beside[0]._server, self._server = self._server, None
+        super().close()
+
+
+def _host(host: str, port: int, world_size: int, timeout: float) -> Store:
+    """The store at ``port``, made where this process does not host it yet."""
+    beside = context.current().slot(_HOSTED, dict[int, list[_Hosted]]).setdefault(port, [])
+    beside[:] = [store for store in beside if store._owner == os.getpid()]
+    store = _Hosted(beside, host, port, world_size, timeout)
+    if port:
+        beside.append(store)
+    return store
 
 
 def store_for(url: str, place: WorkerEnv, timeout: float) -> Store:
@@ -34,7 +66,9 @@ def store_for(url: str, place: WorkerEnv, timeout: float) -> Store:
         host, port = place.master_addr, place.master_port
     else:
         raise ConfigError(f"init_method={url!r}: needed is env://, tcp://host:port or file:///path")
-    return TCPStore(host, port, place.world_size, place.rank == 0, timeout=timeout)
+    if place.rank == 0:
+        return _host(host, port, place.world_size, timeout)
+    return TCPStore(host, port, place.world_size, False, timeout=timeout)
 
 
 def rendezvous(

@@ -31,6 +31,7 @@ from .waiters import PATIENCE, Thread, Waiters
 
 CLOSE_SECONDS = 2.0
 LINGER = 0.02  # seconds that a thread of the pool stays with a link whose request it has handled
+_OTHER_LINK = 0.2  # seconds for one link to end after the other
 _COMPLAIN_EVERY = 60.0
 _REST = select.EPOLLRDHUP
 _ONCE = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLONESHOT
@@ -202,7 +203,7 @@ class LocalEndpoint(Endpoint):
             self._thread,
             deliver=lambda message: self._deliver(peer, message),
             arm=lambda: self._pool.rearm(link.fd, _ONCE),
-            fail=lambda error: self._lose(peer, error),
+            fail=lambda error: self._requests_end(peer, error),
         )
         peer.serves = link
         self._pool.watch(link.fd, _ONCE, peer.serving.attend)
@@ -305,6 +306,17 @@ class LocalEndpoint(Endpoint):
                     if peer.process is process and peer.lost is None:
                         cause = f"its process {process.pid} is stopped (SIGSTOP)"
                         self._lose(peer, CommError(cause))
+
+    def _requests_end(self, peer: Peer, error: BaseException) -> None:
+        """No more requests will come. Answers that were sent before may still be on their link,
+        and whoever reads there finds its end, too: that comes first."""
+        if peer.waiters is not None and peer.lost is None:
+            self._pool.may_block()
+            peer.waiters.attend()
+            until = time.monotonic() + _OTHER_LINK
+            while peer.lost is None and time.monotonic() < until:
+                context.sleep(0.001)
+        self._lose(peer, error)
 
     def _lose(self, peer: Peer, error: BaseException) -> PeerFailed:
         """The peer is gone: tell whoever waits for it, once."""

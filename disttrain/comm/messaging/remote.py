@@ -32,6 +32,8 @@ from .threads import Threads
 PLAIN, SECURE = "grpc", "grpcs"
 SCHEMES = (f"{PLAIN}://", f"{SECURE}://")  # how addresses begin
 _SERVICE, _METHOD = "disttrain.Messages", "Stream"
+_COMPLAIN_EVERY = 60.0
+_PEERS = 4096  # that may be connected at once
 _PARTING = 5.0  # seconds for what has been sent to get through when a peer is left
 _AFTERWARDS = 1.0  # seconds in which the other streams of a lost peer end by themselves
 
@@ -95,12 +97,13 @@ class RemoteEndpoint(Endpoint):
         tls: bool = True,
     ) -> None:
         super().__init__(me, token, limits)
-        self._grpc = importlib.import_module("grpc")
+        self._grpc = _load_grpc()
         self._key = handshake.key(token)
         self._own = certificates.issue(token, handshake.JOB, me) if tls else None
         self._peers: dict[int, _Peer] = {}
         self._lock = threading.Lock()
-        self._strangers = 0
+        self._strangers: dict[Any, None] = {}  # gRPC's objects of streams in their handshake
+        self._complained = -_COMPLAIN_EVERY
         self._closed, self._pid = False, os.getpid()
         self._serving = threading.Event()
         self._threads = Threads(f"messages-{me}")
@@ -115,7 +118,13 @@ class RemoteEndpoint(Endpoint):
         methods = {_METHOD: grpc.stream_stream_rpc_method_handler(self._hear)}
         handlers = [grpc.method_handlers_generic_handler(_SERVICE, methods)]
         milliseconds = int(self.limits.handshake_seconds * 1000)
-        options = (*SETTINGS, ("grpc.server_handshake_timeout_ms", milliseconds))
+        options = (
+            *SETTINGS,
+            ("grpc.server_handshake_timeout_ms", milliseconds),
+            ("grpc.max_connection_idle_ms", milliseconds),  # those of peers have streams
+            ("grpc.max_connection_age_grace_ms", milliseconds),
+            ("grpc.max_allowed_incoming_connections", _PEERS + self.limits.strangers),
+        )
         server = grpc.server(self._threads, handlers=handlers, options=options)
         where = f"[{host}]:0" if ":" in host else f"{host}:0"
         try:
@@ -291,16 +300,12 @@ class RemoteEndpoint(Endpoint):
 
     def _hear(self, frames: Iterator[bytes], call: Any) -> Iterator[bytes]:
         """gRPC's handler of one stream: its handshake, then its messages."""
-        with self._lock:
-            self._strangers += 1
-            many = self._strangers > self.limits.strangers
+        self._meet(call)
         guard = threading.Timer(self.limits.handshake_seconds, call.cancel)
         guard.daemon = True
         guard.start()
         heard = None
         try:
-            if many:
-                self._refuse(call, f"too many at once ({self.limits.strangers}: strangers)")
             first = next(frames, b"")
             objection = handshake.objection(first)
             if objection:
@@ -317,15 +322,29 @@ class RemoteEndpoint(Endpoint):
         finally:
             guard.cancel()
             with self._lock:
-                self._strangers -= 1
+                self._strangers.pop(call, None)
             if heard is not None and not call.is_active():
                 self._read_no_more(*heard, "its connection ended")
         self._read(*heard)
         heard[1].wait_over()
 
+    def _meet(self, call: Any) -> None:
+        """A stranger has come; the oldest of too many goes."""
+        with self._lock:
+            self._strangers[call] = None
+            many = len(self._strangers) > self.limits.strangers
+            oldest = next(iter(self._strangers)) if many else None
+            if oldest is not None:
+                del self._strangers[oldest]
+        if oldest is not None:
+            oldest.cancel()
+
     def _refuse(self, call: Any, why: str) -> None:
-        _log.warning("messages of worker %d: refused a connection from %s: %s",
-                     self.me, call.peer(), why)  # fmt: skip
+        now = context.now()
+        if now - self._complained >= _COMPLAIN_EVERY:
+            self._complained = now
+            where = call.peer()
+            _log.warning("messages of worker %d: refused %s: %s", self.me, where, why)
         call.abort(self._grpc.StatusCode.UNAUTHENTICATED, why)
 
     def _admit(
@@ -467,6 +486,12 @@ class RemoteEndpoint(Endpoint):
             if peer.channel is not None:
                 peer.channel.close()
                 peer.channel = peer.stream = None
+
+
+def _load_grpc() -> Any:
+    """gRPC, which writes no line for every stranger that it turns away."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    return importlib.import_module("grpc")
 
 
 def _wait_for(ready: Any, deadline: float) -> None:

@@ -17,10 +17,11 @@ from collections.abc import Callable, Sequence
 
 from ...errors import CommError, ConfigError
 from . import greeting
+from .channels import SCHEMES
 from .endpoint import Block, Endpoint, OnLost, OnMessage, is_closed, no_address
 from .local import LocalEndpoint
 from .message import Limits, Message
-from .remote import SCHEMES, RemoteEndpoint
+from .remote import RemoteEndpoint
 
 LOCAL, GRPC = TRANSPORTS = ("local", "grpc")
 _BETWEEN = "|"

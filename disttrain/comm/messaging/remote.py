@@ -6,13 +6,12 @@ behind large ones). All data flows from client to server, so that two workers wh
 have two connections. A stream begins with a proof (``handshake``), within TLS whose certificates
 prove the same secret (``certificates``); frames that come before its end are not read.
 
-gRPC itself watches the connections: a peer that does not answer a ping is lost. Its settings stand
-in ``SETTINGS``; every one was measured or attacked. Loads grpcio when an endpoint is made.
+gRPC itself watches the connections: a peer that does not answer a ping is lost (``channels``).
+grpcio is loaded when an endpoint is made.
 """
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
 import secrets
@@ -22,41 +21,16 @@ from typing import Any
 
 from ... import context
 from ...errors import CommError, DisttrainError, PeerFailed
-from . import certificates, handshake
+from . import certificates, channels, handshake
 from .endpoint import Block, Endpoint, OnLost, OnMessage, is_closed, no_address
 from .lanes import Bells, Incoming, Outgoing, StreamEnded
 from .message import Limits, Message
 from .streams import Frames
 from .threads import Threads
 
-PLAIN, SECURE = "grpc", "grpcs"
-SCHEMES = (f"{PLAIN}://", f"{SECURE}://")  # how addresses begin
-_SERVICE, _METHOD = "disttrain.Messages", "Stream"
 _COMPLAIN_EVERY = 60.0
-_PEERS = 4096  # that may be connected at once
 _PARTING = 5.0  # seconds for what has been sent to get through when a peer is left
 _AFTERWARDS = 1.0  # seconds in which the other streams of a lost peer end by themselves
-
-SETTINGS = (
-    ("grpc.max_receive_message_length", 2 << 20),  # frames are about 1 MB
-    ("grpc.http2.lookahead_bytes", 64 << 20),  # what may be on its way: three times as fast
-    ("grpc.http2.max_frame_size", (16 << 20) - 1),
-    ("grpc.http2.bdp_probe", 0),
-    ("grpc.keepalive_time_ms", 1000),  # a silent peer is lost after 2 s
-    ("grpc.keepalive_timeout_ms", 1000),
-    ("grpc.http2.ping_timeout_ms", 1000),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.http2.min_ping_interval_without_data_ms", 500),
-    ("grpc.http2.max_ping_strikes", 0),
-    ("grpc.so_reuseport", 0),  # a port belongs to one worker
-    ("grpc.use_local_subchannel_pool", 1),  # a connection, too
-    ("grpc.enable_http_proxy", 0),
-    ("grpc.enable_retries", 0),
-    ("grpc.service_config_disable_resolution", 1),
-    ("grpc.max_concurrent_streams", 8),
-    ("grpc.max_metadata_size", 4096),
-)
 
 _log = logging.getLogger("disttrain.messaging")
 
@@ -97,7 +71,6 @@ class RemoteEndpoint(Endpoint):
         tls: bool = True,
     ) -> None:
         super().__init__(me, token, limits)
-        self._grpc = _load_grpc()
         self._key = handshake.key(token)
         self._own = certificates.issue(token, handshake.JOB, me) if tls else None
         self._peers: dict[int, _Peer] = {}
@@ -109,39 +82,9 @@ class RemoteEndpoint(Endpoint):
         self._threads = Threads(f"messages-{me}")
         self._on_message: OnMessage
         self._on_lost: OnLost
-        self._server, port = self._listen(host)
-        where = f"[{host}]" if ":" in host else host
-        self.address = f"{SECURE if tls else PLAIN}://{where}:{port}"
-
-    def _listen(self, host: str) -> tuple[Any, int]:
-        grpc = self._grpc
-        methods = {_METHOD: grpc.stream_stream_rpc_method_handler(self._hear)}
-        handlers = [grpc.method_handlers_generic_handler(_SERVICE, methods)]
-        milliseconds = int(self.limits.handshake_seconds * 1000)
-        options = (
-            *SETTINGS,
-            ("grpc.server_handshake_timeout_ms", milliseconds),
-            ("grpc.max_connection_idle_ms", milliseconds),  # those of peers have streams
-            ("grpc.max_connection_age_grace_ms", milliseconds),
-            ("grpc.max_allowed_incoming_connections", _PEERS + self.limits.strangers),
+        self._server, self.address = channels.listen(
+            host, self._own, self._hear, self._threads, self.limits
         )
-        server = grpc.server(self._threads, handlers=handlers, options=options)
-        where = f"[{host}]:0" if ":" in host else f"{host}:0"
-        try:
-            if self._own is None:
-                port = server.add_insecure_port(where)
-            else:
-                own = self._own
-                pairs = [(own.key, own.certificate)]
-                credentials = grpc.ssl_server_credentials(pairs, own.authority, True)
-                port = server.add_secure_port(where, credentials)
-        except RuntimeError as error:
-            raise CommError(
-                f"messages of worker {self.me}: cannot listen on {host} ({error}); the address of "
-                "one of this host's network interfaces is needed"
-            ) from None
-        server.start()
-        return server, port
 
     # --- the contract ----------------------------------------------------------------------------
 
@@ -152,7 +95,7 @@ class RemoteEndpoint(Endpoint):
 
     def introduce(self, peer: int, address: str) -> None:
         self._check()
-        _target(address)
+        channels.target(address)
         with self._lock:
             known = self._peers.get(peer)
             if known is None or (known.error is not None and known.address != address):
@@ -236,8 +179,7 @@ class RemoteEndpoint(Endpoint):
             if lane not in peer.lanes:
                 if peer.channel is None:
                     peer.channel = self._channel(peer)
-                    stream = peer.channel.stream_stream
-                    peer.stream = stream(f"/{_SERVICE}/{_METHOD}", None, None)
+                    peer.stream = peer.channel.stream_stream(channels.STREAM)
                 outgoing = Outgoing(self.limits)
                 self._greet(peer, lane, outgoing)
                 peer.lanes[lane] = outgoing
@@ -246,24 +188,19 @@ class RemoteEndpoint(Endpoint):
             return peer.lanes[lane]
 
     def _channel(self, peer: _Peer) -> Any:
-        secure, target = _target(peer.address)
+        secure, _ = channels.target(peer.address)
         if secure != (self._own is not None):
             raise self._failed(
                 peer,
                 f"it {'speaks' if secure else 'does not speak'} TLS and this worker "
                 f"{'does not' if secure else 'does'}; tls= must be the same on all",
             )
-        if self._own is None:
-            return self._grpc.insecure_channel(target, options=SETTINGS)
-        own = self._own
-        credentials = self._grpc.ssl_channel_credentials(own.authority, own.key, own.certificate)
         name = certificates.worker_name(handshake.JOB, peer.number)
-        options = (*SETTINGS, ("grpc.ssl_target_name_override", name))
-        return self._grpc.secure_channel(target, credentials, options=options)
+        return channels.connect(peer.address, self._own, name)
 
     def _greet(self, peer: _Peer, lane: int, outgoing: Outgoing) -> None:
         """Begin a stream: prove the token, let the peer prove it, say who we are."""
-        grpc, secret = self._grpc, self._key
+        secret = self._key
         call = outgoing.call = peer.stream(outgoing)
         guard = threading.Timer(2 * self.limits.handshake_seconds, call.cancel)
         guard.daemon = True
@@ -282,8 +219,8 @@ class RemoteEndpoint(Endpoint):
             if told is None:
                 raise self._failed(peer, "it does not speak this protocol")
             peer.life, outgoing.limits = told
-        except (grpc.RpcError, StopIteration):
-            raise self._failed(peer, _reason(call, peer.address)) from None
+        except (channels.grpc().RpcError, StopIteration):
+            raise self._failed(peer, channels.reason(call, peer.address)) from None
         finally:
             guard.cancel()
             if outgoing.limits is self.limits:  # not welcomed
@@ -294,7 +231,7 @@ class RemoteEndpoint(Endpoint):
         """gRPC has ended a stream to a peer."""
         outgoing.end()
         if not peer.leaving:
-            self._broke(peer, _reason(outgoing.call, peer.address))
+            self._broke(peer, channels.reason(outgoing.call, peer.address))
 
     # --- streams from peers ----------------------------------------------------------------------
 
@@ -345,7 +282,7 @@ class RemoteEndpoint(Endpoint):
             self._complained = now
             where = call.peer()
             _log.warning("messages of worker %d: refused %s: %s", self.me, where, why)
-        call.abort(self._grpc.StatusCode.UNAUTHENTICATED, why)
+        call.abort(channels.grpc().StatusCode.UNAUTHENTICATED, why)
 
     def _admit(
         self, who: handshake.Introduction, frames: Iterator[bytes], call: Any
@@ -488,37 +425,7 @@ class RemoteEndpoint(Endpoint):
                 peer.channel = peer.stream = None
 
 
-def _load_grpc() -> Any:
-    """gRPC, which writes no line for every stranger that it turns away."""
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    return importlib.import_module("grpc")
-
-
 def _wait_for(ready: Any, deadline: float) -> None:
     """Look now and then, until the deadline: for ends, which come in their own time."""
     while not ready() and context.now() < deadline:
         context.sleep(0.001)
-
-
-def _target(address: str) -> tuple[bool, str]:
-    """Whether an address is one with TLS, and what gRPC is to connect to."""
-    scheme, separator, target = address.partition("://")
-    if not separator or scheme not in (PLAIN, SECURE) or not target:
-        raise CommError(
-            f"messages: the address {address!r} was given; one like {SECURE}://host:port is needed"
-        )
-    return scheme == SECURE, target
-
-
-def _reason(call: Any, address: str) -> str:
-    """Why gRPC ended a stream, in a few words."""
-    code = call.code()
-    name = "" if code is None else code.name
-    details = (call.details() or "").strip()
-    if name == "OK":
-        return "it has disconnected"
-    if name == "UNAUTHENTICATED":
-        return f"it refused this worker: {details}"
-    if name == "CANCELLED":
-        return f"it did not answer at {address} in time, or left"
-    return f"no connection to {address} ({details or name.lower()})"

@@ -17,6 +17,7 @@ import pytest
 
 from disttrain import context
 from disttrain.comm.messaging import certificates, handshake
+from disttrain.comm.messaging.channels import STREAM
 from disttrain.comm.messaging.message import Limits, Message
 from disttrain.comm.messaging.remote import RemoteEndpoint
 from disttrain.comm.messaging.streams import _HEADER, Assembler, Frames
@@ -24,7 +25,7 @@ from disttrain.comm.store import hello
 from disttrain.errors import CommError, MessageTooLarge, PeerFailed
 
 TOKEN, OTHER = b"t" * 32, b"o" * 32
-STREAM = "/disttrain.Messages/Stream"
+
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 SOON = Limits(handshake_seconds=0.25, strangers=4)
 

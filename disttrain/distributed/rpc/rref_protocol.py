@@ -15,7 +15,7 @@ Programs' messages overtake each other and these. So an owner may hear of an RRe
 to make it: it waits for that exactly where it can still come, since creators count what they ask
 each owner for (``nth``), and an owner knows which of those it has had.
 
-Pure: events in; out come ``outgoing()`` batches, and what is ``settled``, ``failed`` and ``freed``.
+Pure: events in; out come ``outgoing()`` batches, and what has ``failed`` and what is ``freed``.
 Knows no socket, thread, lock, Tensor or function; one caller at a time.
 """
 
@@ -63,15 +63,16 @@ class Batch(NamedTuple):
 class User:
     """A fork that this worker has. ``state``: does the owner know of it (or is it BROKEN, and
     ``why``)? ``dropped``: its handle is gone. ``children``: forks made of it, not yet accepted,
-    with the workers that they went to."""
+    with the workers that they went to. ``error``: for the caller, who sets it."""
 
-    __slots__ = ("children", "dropped", "fork", "name", "parent", "state", "why")
+    __slots__ = ("children", "dropped", "error", "fork", "name", "parent", "state", "why")
 
     def __init__(self, name: Name, fork: GloballyUniqueId, parent: int) -> None:
         self.name, self.fork, self.parent = name, fork, parent
         self.state, self.why = PENDING, ""
         self.dropped = False
         self.children: dict[GloballyUniqueId, int] = {}
+        self.error: BaseException | None = None
 
 
 class Entry:
@@ -131,7 +132,6 @@ class Protocol:
         self.entries: dict[Name, Entry] = {}
         self.lost_workers: set[int] = set()
         # for the caller to take:
-        self.settled: list[User] = []  # no longer PENDING
         self.failed: list[tuple[Any, str]] = []  # values that will never be made, and why
         self.freed: list[Any] = []  # values that nobody else needs any more
         self._next_id = 0
@@ -384,9 +384,7 @@ class Protocol:
     def _settle(self, user: User, state: str, why: str = "") -> None:
         if user.state == BROKEN:
             return
-        was, user.state, user.why = user.state, state, why
-        if was == PENDING or state == BROKEN:
-            self.settled.append(user)
+        user.state, user.why = state, why
         self._release(user)
 
     def _release(self, user: User) -> None:

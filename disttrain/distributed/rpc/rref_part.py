@@ -1,0 +1,456 @@
+"""One worker's part in the RRef protocol: performs ``rref_protocol`` over the worker's agent.
+
+Requests to make a value and to fetch one, batches between workers, and the forks that travel with
+calls. Programs hold handles: ``UserHandle`` for what another worker owns, ``OwnerHandle`` for what
+this one does; ``rref.RRef`` is around one of them.
+
+The lock is held while the protocol takes an event, never while something is sent, made or freed.
+A handle may end anywhere, on any thread, inside the garbage collector: it only notes its end on a
+queue whose ``put`` may interrupt itself. Who comes next takes the notes; a thread of its own sees
+to it that somebody comes.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Callable
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+from ... import context
+from ...errors import CommError, PeerFailed, RRefError, WaitTimeout
+from ...futures import Future
+from ..calls import kinds
+from ..calls.agent import Agent
+from ..calls.functions import run_function
+from ..calls.workers import WorkerInfo
+from .rref_protocol import BROKEN, PENDING, Batch, GloballyUniqueId, Name, Protocol, User
+
+T = TypeVar("T")
+
+SLOT = "rpc.rrefs"  # of an agent
+_FORK = struct.Struct("<6q")  # a name and a fork of it
+_ASK_AGAIN = 30.0  # seconds after which a batch that is not answered is sent again
+_FOR_EVER = float("inf")
+_DRAIN_SECONDS = 100.0
+_AFTER_FAILURE = 0.05
+
+
+class Value(Future):
+    """A value that this worker owns, or that which keeps it from being made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._trace: Any = None
+
+    def put(self, result: Any, error: BaseException | None = None) -> None:
+        """Make it done, unless it is."""
+        self._trace = error.__traceback__ if error is not None else None
+        if not self._done:
+            self._complete(result, error)
+
+    def value(self) -> Any:
+        if self._done and self._error is not None:  # each time with the traceback of the first
+            raise self._error.with_traceback(self._trace)
+        return super().value()
+
+
+class OwnerHandle:
+    """Keeps a value of this worker. ``value``: it, or that it is awaited, or why there is none.
+    ``creation``: as a user's."""
+
+    __slots__ = ("__weakref__", "creation", "name", "part", "value")
+
+    def __init__(
+        self, part: Part, name: Name, value: Value, creation: Future | None = None
+    ) -> None:
+        self.part, self.name, self.value, self.creation = part, name, value, creation
+
+
+class UserHandle:
+    """Keeps a fork of this worker, and so the value at its owner. ``creation``: the answer to the
+    request to make the value, where this worker sent it."""
+
+    __slots__ = ("__weakref__", "_note", "creation", "owner", "part", "user")
+
+    def __init__(
+        self, part: Part, user: User, owner: WorkerInfo, creation: Future | None = None
+    ) -> None:
+        self.part, self.user, self.owner, self.creation = part, user, owner, creation
+        self._note = part.notes.put
+
+    def __del__(self) -> None:
+        self._note(self.user)
+
+
+Handle = OwnerHandle | UserHandle
+
+
+class Part:
+    """What one worker keeps for RRefs, from ``init_rpc`` to ``shutdown``."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.agent, self.me = agent, agent.me
+        self.protocol = Protocol(agent.me.id, Value)
+        self.notes: SimpleQueue = SimpleQueue()  # users dropped, (then, future) of answers, None
+        self._lock = threading.Lock()
+        self._own: dict[Name, Value] = {}  # asked of this worker by itself, not begun yet
+        self._again: list[tuple[int, Batch]] = []
+        self._losses: dict[int, BaseException] = {}
+        self._watched = False
+        agent.handle(kinds.REMOTE, self._make)
+        agent.handle(kinds.FETCH, self._fetch)
+        agent.handle(kinds.RREFS, self._hear)
+        agent.when_lost.append(self._lose)
+        agent.drains.append(self.drain)
+        agent.at_close.append(self._close)
+        for kind in (OwnerHandle, UserHandle):
+            agent.packer.carried.add(kind)
+        agent.carrier = self
+
+    # --- what programs do --------------------------------------------------------------------
+
+    def own(self, value: Any) -> OwnerHandle:
+        """A handle of a value of this worker's program."""
+        made = Value()
+        made.put(value)
+        return OwnerHandle(self, self._do(self.protocol.new_name), made)
+
+    def create(self, to: Any, fn: Any, args: tuple, kwargs: dict, timeout: float) -> Handle:
+        """Have worker ``to`` run ``fn`` and keep what it returns."""
+        owner = self.agent.worker(to)
+        if owner.id == self.me.id:
+            return self._create_here(fn, args, kwargs, timeout)
+        user = self._do(lambda: self.protocol.create(owner.id))
+        asked = (tuple(user.name), tuple(user.fork), fn, args, kwargs)
+        try:
+            future = self.agent.call(owner, kinds.REMOTE, asked, timeout, fn)
+        except BaseException as error:
+            why = f"{type(error).__name__}: {error}"
+            self._do(lambda: self.protocol.never_created(user, why))
+            self._do(lambda: self.protocol.drop(user))
+            raise
+        future.at_once(partial(self._later, partial(self._created, user)))
+        return UserHandle(self, user, owner, future)
+
+    def _create_here(self, fn: Any, args: tuple, kwargs: dict, timeout: float) -> OwnerHandle:
+        name = self._do(self.protocol.new_name)
+        value = self._own[name] = Value()
+        asked = (tuple(name), None, fn, args, kwargs)
+        try:
+            future = self.agent.call(self.me, kinds.REMOTE, asked, timeout, fn)
+        except BaseException:
+            del self._own[name]
+            raise
+        future.at_once(partial(self._later, partial(self._created_here, name, value)))
+        return OwnerHandle(self, name, value, future)
+
+    def fetch(self, handle: UserHandle, timeout: float) -> Any:
+        """A copy of the value, which another worker owns."""
+        user = handle.user
+        self.check(user, "Cannot call to_here() on it after deletion.")
+        self.take()
+        return self.agent.ask(handle.owner, kinds.FETCH, tuple(user.name), timeout, "RRef.to_here")
+
+    def check(self, user: User, deleted: str) -> None:
+        """Raise where ``user`` cannot be used any more; ``deleted``: told if it was dropped."""
+        if user.dropped or self.agent.closed:
+            raise RRefError(f"{show(user)} has been deleted. {deleted}")
+        if isinstance(user.error, WaitTimeout):
+            raise RRefError(
+                "RRef creation via rpc.remote() timed out, and it is possible that the RRef on "
+                f"the owner node does not exist. ({user.error})"
+            )
+        if user.error is not None:
+            raise user.error
+        if user.state != BROKEN:
+            return
+        loss = self._losses.get(user.name.owner)
+        if isinstance(loss, PeerFailed):
+            raise PeerFailed(
+                loss.rank, loss.cause, loss.traceback, f"the owner of {show(user)}", loss.ended
+            )
+        raise RRefError(f"{show(user)} cannot be used: {user.why}")
+
+    def info(self) -> dict[str, str]:
+        """Counts, for debugging, under PyTorch's names."""
+        self.take()
+        with self._lock:
+            forks = sum(len(e.holders) for e in self.protocol.entries.values())
+            pending = sum(u.state == PENDING for u in self.protocol.users.values())
+            owned = len(self.protocol.entries)
+        return {
+            "num_owner_rrefs": str(owned),
+            "num_pending_futures": str(len(self.agent.in_flight)),
+            "num_pending_users": str(pending),
+            "num_forks": str(forks),
+        }
+
+    def leaks(self) -> list[Name]:
+        """What others still have forks of."""
+        self.take()
+        return list(self.protocol.entries)
+
+    # --- forks that travel with calls: what the agent asks of its carrier -----------------------
+
+    def leaving(self, peer: int, handles: list[Handle]) -> bytes:
+        """Forks of ``handles`` for worker ``peer``."""
+        for handle in handles:
+            if isinstance(handle, UserHandle):
+                self.check(handle.user, "Cannot call fork an UserRRef after deletion.")
+        return self._do(lambda: b"".join([self._fork(peer, handle) for handle in handles]))
+
+    def _fork(self, peer: int, handle: Handle) -> bytes:
+        if isinstance(handle, UserHandle):
+            name, fork = handle.user.name, self.protocol.fork(handle.user, peer)
+        else:
+            name = handle.name
+            fork = self.protocol.share(name, handle.value, peer)
+        return _FORK.pack(*name, *fork)
+
+    def unsent(self, data: bytes) -> None:
+        """What ``leaving`` made went nowhere."""
+        for name, fork in _forks(data):
+            self._do(partial(self.protocol.unsent, name, fork))
+
+    def arriving(self, peer: int, data: bytes) -> list[Handle]:
+        """Handles of the forks that worker ``peer`` sends. Whatever becomes of the message, they
+        are told of."""
+        return self._do(lambda: [self._arrived(peer, *both) for both in _forks(data)])
+
+    def _arrived(self, peer: int, name: Name, fork: GloballyUniqueId) -> Handle:
+        if name.owner == self.me.id:
+            entry = self.protocol.came_home(name, fork, peer)
+            value = entry.value if entry is not None else _gone(self.me)
+            return OwnerHandle(self, name, value)
+        user = self.protocol.arrived(name, fork, peer)
+        owner = self.agent.workers.by_id.get(name.owner)
+        return UserHandle(self, user, owner or WorkerInfo(f"worker-{name.owner}", name.owner))
+
+    def ready(self, handles: list[Handle]) -> None:
+        """Wait until the owners know of ``handles``, so that a function finds its RRefs alive."""
+        for handle in handles:
+            if isinstance(handle, UserHandle) and handle.user.state == PENDING:
+                self._await(handle.user, handle.owner)
+
+    def _await(self, user: User, owner: WorkerInfo) -> None:
+        block = self.agent.endpoint.waiting(owner.id)
+
+        def settled() -> bool:
+            self.take()
+            return user.state != PENDING
+
+        context.wait_until(settled, lambda: f"{owner} to hear of {show(user)}", None, block)
+
+    # --- what other workers ask --------------------------------------------------------------
+
+    def _make(self, caller: WorkerInfo, asked: tuple) -> Any:
+        """Run a function, and keep what it returns. What it raises, who fetches the value gets."""
+        name, fork, fn, args, kwargs = asked
+        value = self._requested(Name(*name), fork, caller)
+        if value is None:
+            return None
+        try:
+            result = run_function(fn, args, kwargs)
+        except BaseException as error:
+            value.put(None, error)
+            return None
+        if not isinstance(result, Future):
+            value.put(result)
+            return None
+        done: Future = Future()
+        result._when_done(lambda: self._made_later(value, result, done))
+        return done
+
+    def _requested(self, name: Name, fork: tuple | None, caller: WorkerInfo) -> Value | None:
+        if fork is None:
+            return self._own.pop(name, None)
+        known = GloballyUniqueId(*fork)
+        entry = self._do(lambda: self.protocol.requested(name, known, caller.id))
+        return entry.value if entry is not None else None
+
+    @staticmethod
+    def _made_later(value: Value, result: Future, done: Future) -> None:
+        value.put(result._result, result._error)
+        done.set_result(None)
+
+    def _fetch(self, caller: WorkerInfo, name: tuple) -> Future:
+        entry = self._do(lambda: self.protocol.find(Name(*name)))
+        return entry.value if entry is not None else _gone(self.me)
+
+    def _hear(self, caller: WorkerInfo, batch: tuple) -> tuple:
+        return self._do(lambda: self.protocol.deliver(caller.id, _unwire(batch)))
+
+    def _lose(self, worker: WorkerInfo, error: BaseException) -> None:
+        self._losses[worker.id] = error
+        self._do(lambda: self.protocol.lost(worker.id))
+
+    # --- the end -----------------------------------------------------------------------------
+
+    def drain(self, timeout: float | None = None) -> None:
+        """Give up all forks of this worker, and wait until their owners know."""
+        limit = _DRAIN_SECONDS if timeout is None else timeout
+
+        def over() -> bool:
+            self.take()
+            with self._lock:
+                users = list(self.protocol.users.values())
+                for user in users:
+                    self.protocol.drop(user)
+                done = self.protocol.idle()
+            self.take()
+            return done
+
+        def what() -> str:
+            left = [show(user) for user in list(self.protocol.users.values())[:4]]
+            return "the owners to let go of " + (", ".join(left) or "RRefs of this worker")
+
+        context.wait_until(over, what, limit)
+
+    def _close(self) -> None:
+        self.notes.put(None)
+        with self._lock:
+            users, self.protocol.users = self.protocol.users, {}
+            entries, self.protocol.entries = self.protocol.entries, {}
+        for user in users.values():
+            user.dropped, user.state, user.why = True, BROKEN, "RPC was shut down"
+        why = f"the owner of this RRef, {self.me.name!r}, has shut RPC down"
+        for entry in entries.values():
+            if not entry.value.done():
+                entry.value.put(None, RRefError(why))
+
+    # --- performing --------------------------------------------------------------------------
+
+    def _do(self, event: Callable[[], T]) -> T:
+        """Have the protocol take an event, and do what follows from it."""
+        with self._lock:
+            result = event()
+        self.take()
+        return result
+
+    def take(self) -> None:
+        """Take what was noted, and do what the protocol asks for."""
+        protocol, todo = self.protocol, True
+        while todo:
+            taken: list[Any] = []  # ends after the lock is free: what it keeps may be anything
+            with self._lock:
+                self._take_notes(taken)
+                batches, failed, freed = protocol.outgoing(), protocol.failed, protocol.freed
+                if self._again:
+                    batches, self._again = batches + self._again, []
+                protocol.failed, protocol.freed = [], []
+            todo = bool(batches or failed or freed)
+            for value, why in failed:
+                value.put(None, RRefError(f"this RRef has no value: {why}"))
+            for peer, batch in batches:
+                self._send(peer, batch)
+            del taken, failed, freed
+
+    def _take_notes(self, taken: list[Any]) -> None:
+        notes = self.notes
+        while not notes.empty():
+            try:
+                note = notes.get_nowait()
+            except Empty:  # another thread was faster
+                return
+            taken.append(note)
+            if isinstance(note, User):
+                self.protocol.drop(note)
+            elif note is not None:
+                then, future = note
+                then(future)
+
+    def _send(self, peer: int, batch: Batch) -> None:
+        try:
+            future = self.agent.report(peer, kinds.RREFS, batch, _ASK_AGAIN, "RRef bookkeeping")
+        except CommError:  # the peer is not there any more, or this worker is not
+            if not self.agent.closed:
+                self._do(lambda: self.protocol.lost(peer))
+            return
+        future.at_once(partial(self._later, partial(self._told, peer, batch)))
+
+    def _later(self, then: Callable[[Future], None], future: Future) -> None:
+        """``then(future)`` when the protocol takes events next: an answer has come, and who brings
+        it must not wait."""
+        self.notes.put((then, future))
+        self._watch()
+
+    def _told(self, peer: int, batch: Batch, future: Future) -> None:
+        if future._error is None:
+            self.protocol.answered(peer, batch.seq, future._result)
+        elif isinstance(future._error, WaitTimeout):
+            self._again.append((peer, batch))
+        elif isinstance(future._error, PeerFailed):
+            self._losses.setdefault(peer, future._error)
+            self.protocol.lost(peer)
+
+    def _created(self, user: User, future: Future) -> None:
+        error = future._error
+        if error is None or isinstance(error, WaitTimeout):
+            user.error = error
+            self.protocol.created(user)
+        elif isinstance(error, PeerFailed):
+            self._losses.setdefault(user.name.owner, error)
+            self.protocol.lost(user.name.owner)
+        else:
+            user.error = error
+            self.protocol.never_created(user, f"{type(error).__name__}: {error}")
+
+    def _created_here(self, name: Name, value: Value, future: Future) -> None:
+        if future._error is not None and self._own.pop(name, None) is not None:
+            value.put(None, future._error)
+
+    def _watch(self) -> None:
+        """See to it that notes are taken."""
+        if self._watched:
+            return
+        with self._lock:
+            if self._watched:
+                return
+            self._watched = True
+        self.agent.start_thread(self._take_until_closed, "rpc rrefs")
+
+    def _take_until_closed(self) -> None:
+        notes, agent = self.notes, self.agent
+
+        def block(seconds: float) -> None:
+            try:
+                notes.put(notes.get(timeout=seconds))
+            except Empty:
+                return
+
+        def noted() -> bool:
+            return agent.closed or not notes.empty()
+
+        while not agent.closed:
+            try:
+                context.wait_until(noted, lambda: "RRefs to end", _FOR_EVER, block)
+            except PeerFailed:  # some rank has failed, which concerns those who wait for it
+                context.sleep(_AFTER_FAILURE)
+            self.take()
+
+
+def _forks(data: bytes) -> list[tuple[Name, GloballyUniqueId]]:
+    both = _FORK.iter_unpack(data)
+    return [(Name(*of[:4]), GloballyUniqueId(*of[4:])) for of in both]
+
+
+def _unwire(batch: tuple) -> Batch:
+    return Batch(*batch)
+
+
+def _gone(me: WorkerInfo) -> Value:
+    value = Value()
+    value.put(None, RRefError(f"this RRef has no value any more: its owner {me} has let go of it"))
+    return value
+
+
+def show(user: User) -> str:
+    return f"UserRRef(RRefId = {user.name.rref_id}, ForkId = {user.fork})"
+
+
+def part_of(agent: Agent) -> Part:
+    """The part of the worker whose agent this is."""
+    return agent.slot(SLOT, lambda: Part(agent))

@@ -33,7 +33,7 @@ from . import kinds
 from .answers import INFINITE, CallFuture
 from .deadlines import Deadlines
 from .failures import pack_failure, unpack_failure
-from .heads import Rider, read_head, write_head
+from .heads import CARRIED, Carrier, Rider, carried_in, read_head, write_head
 from .packing import Packer, arrays_of
 from .workers import WorkerInfo, Workers
 
@@ -64,11 +64,12 @@ class Settings:
 class _Request:
     """A request that is being handled."""
 
-    __slots__ = ("caller", "kind", "number", "riders")
+    __slots__ = ("caller", "carried", "kind", "number", "riders")
 
     def __init__(self, caller: WorkerInfo, kind: int, number: int) -> None:
         self.caller, self.kind, self.number = caller, kind, number
         self.riders: list[tuple[Rider, int, bytes]] = []
+        self.carried = b""
 
 
 class _Local(threading.local):
@@ -80,7 +81,7 @@ class Agent:
 
     ``workers``: who there is. ``reducers``: how objects of a type travel, ``{type: reduce}``.
     ``riders``: what travels with calls (the same ones in the same order on every worker).
-    ``when_lost``: told ``(worker, error)`` of every peer that is gone. ``drains``: called with the
+    ``carrier``: sees to the objects that messages carry. ``when_lost``: told ``(worker, error)`` of every peer that is gone. ``drains``: called with the
     seconds left when a graceful shutdown begins, to end what other parts have under way (user
     RRefs). ``slots``: what other parts keep with the agent.
     """
@@ -93,6 +94,8 @@ class Agent:
         self.packer = Packer(settings.callable_modules, settings.cloudpickle)
         self.reducers = self.packer.reducers
         self.riders: list[Rider] = []
+        self.carrier: Carrier | None = None
+        self.at_close: list[Callable[[], None]] = []
         self.when_lost: list[Callable[[WorkerInfo, BaseException], None]] = []
         self.drains: list[Callable[[float | None], None]] = []
         self.slots: dict[str, Any] = {}
@@ -135,13 +138,23 @@ class Agent:
         try:
             future._await(future.deadline)
         except BaseException:
-            self.in_flight.pop(future.number, None)
+            if self.in_flight.pop(future.number, None) is None:
+                future.direct = False  # it has come just now, and nobody wants it
+                self._drop(future)
             raise
         answer = future.answer
         if answer is None:
             return future.value()
         future.answer = None
         return self._open(future, answer)
+
+    def report(self, to: Any, kind: int, obj: Any, timeout: float, what: str) -> CallFuture:
+        """As ``call``, for what this worker does on its own account: riders do not come along, and
+        it is nested in nothing."""
+        future, message = self._prepare(to, kind, obj, timeout, what, True)
+        self._send(future, message, False)
+        self._deadlines.note(future.deadline)
+        return future
 
     def tell(self, to: Any, kind: int, obj: Any) -> None:
         """Send what nobody answers. Riders do not come along. Raises as ``call``, and
@@ -164,22 +177,26 @@ class Agent:
         return self.workers.find(to)
 
     def _prepare(
-        self, to: Any, kind: int, obj: Any, timeout: float, what: Any
+        self, to: Any, kind: int, obj: Any, timeout: float, what: Any, alone: bool = False
     ) -> tuple[CallFuture, Message]:
         worker = self._find(to)
-        payload, tensors = self.packer.pack(obj)
-        depth, head = self._local.depth, b""
-        if depth or self.riders:
-            head, tensors = self._leave(worker.id, depth, tensors)
+        carried: list[Any] = []
+        payload, tensors = self.packer.pack(obj, carried)
+        depth, head, carries = self._local.depth, b"", b""
+        if (depth or self.riders or carried) and not alone:
+            head, tensors, carries = self._leave(worker.id, depth, tensors, carried)
         number = next(self._numbers)
         seconds = self.timeout if timeout == UNSET_TIMEOUT else timeout
         deadline = context.now() + seconds if seconds else INFINITE
         future = CallFuture(self, worker, number, kind if what is None else what, seconds, deadline)
+        future.carried = carries
         arrays = arrays_of(tensors) if tensors else ()
         return future, Message(kind, number, False, head, payload, arrays)
 
-    def _leave(self, peer: int, depth: int, tensors: list[Tensor]) -> tuple[bytes, list[Tensor]]:
-        """The head of a request."""
+    def _leave(
+        self, peer: int, depth: int, tensors: list[Tensor], carried: list
+    ) -> tuple[bytes, list[Tensor], bytes]:
+        """The head of a request, its tensors, and what its carrier says in the head."""
         if depth >= self.settings.max_depth:
             raise CommError(
                 f"rpc from {self.me.name}: calls are nested {depth} deep, each made while another "
@@ -192,7 +209,16 @@ class Agent:
             if told_now is not None:
                 data, tensors = told_now
                 said.append((place, data))
-        return (write_head(depth, said) if depth or said else b""), tensors
+        carries = self._carries(peer, carried, said)
+        return (write_head(depth, said) if depth or said else b""), tensors, carries
+
+    def _carries(self, peer: int, carried: list, said: list[tuple[int, bytes]]) -> bytes:
+        """Have the carrier say what ``carried`` is."""
+        if not carried or self.carrier is None:
+            return b""
+        data = self.carrier.leaving(peer, carried)
+        said.append((CARRIED, data))
+        return data
 
     def _send(self, future: CallFuture, message: Message, awaited: bool) -> None:
         self.in_flight[future.number] = future
@@ -201,23 +227,32 @@ class Agent:
         try:
             self.endpoint.send(future.worker.id, message, awaited)
         except PeerFailed as error:
+            self._unsent(future.carried)
             self._fail(future, error)
         except BaseException:
+            self._unsent(future.carried)
             self.in_flight.pop(future.number, None)
             raise
+
+    def _unsent(self, carries: bytes) -> None:
+        if carries and self.carrier is not None:
+            self.carrier.unsent(carries)
 
     # --- answers -----------------------------------------------------------------------------
 
     def _answered(self, peer: int, message: Message) -> None:
         """An answer has come. Late ones, and those of somebody else, are dropped."""
         future = self.in_flight.get(message.call)
-        if future is None or future.worker.id != peer:
+        known = future is not None and future.worker.id == peer
+        if not known or self.in_flight.pop(message.call, None) is None:
+            self._arriving(peer, message, True)  # nobody waits for it any more
             return
-        if self.in_flight.pop(message.call, None) is None:
-            return
+        assert future is not None
         if future.direct:
             future.answer = message
             future._done = True
+            if not future.direct:
+                self._drop(future)
             return
         try:
             result = self._open(future, message)
@@ -226,15 +261,31 @@ class Agent:
         else:
             future._complete(result, None)
 
+    def _drop(self, future: CallFuture) -> None:
+        """Let go of an answer that nobody opens."""
+        with future._lock:
+            message, future.answer = future.answer, None
+        if message is not None:
+            self._arriving(future.worker.id, message, True)
+
+    def _arriving(self, peer: int, message: Message, answers: bool) -> list:
+        """What a message carries."""
+        if not message.head or self.carrier is None:
+            return []
+        data = carried_in(read_head(message.head, len(self.riders))[1])
+        return self.carrier.arriving(peer, data, answers) if data else []
+
     def _open(self, future: CallFuture, message: Message) -> Any:
         """The result in an answer, or raises its exception."""
         if message.kind != kinds.DONE:
             raise unpack_failure(message.payload)
-        tensors = [wrap(array) for array in message.arrays]
+        tensors, carried = [wrap(array) for array in message.arrays], []
         if message.head:
+            carried = self._arriving(future.worker.id, message, True)
             for place, data in read_head(message.head, len(self.riders))[1]:
-                tensors = self.riders[place].arriving(future.worker.id, data, tensors, True)
-        return self.packer.unpack(message.payload, tensors)
+                if place != CARRIED:
+                    tensors = self.riders[place].arriving(future.worker.id, data, tensors, True)
+        return self.packer.unpack(message.payload, tensors, carried)
 
     def expire(self, future: CallFuture) -> None:
         """Fail a call whose time is over; its answer is dropped if it still comes."""
@@ -291,6 +342,7 @@ class Agent:
         local = self._local
         try:
             depth, said = read_head(message.head, len(self.riders))
+            request.carried = carried_in(said)
             local.depth = depth + 1
             with self._during(request, said):
                 answer = self._run(request, message)
@@ -313,6 +365,9 @@ class Agent:
         return stack
 
     def _run(self, request: _Request, message: Message) -> Any:
+        carried: list[Any] = []
+        if request.carried and self.carrier is not None:
+            carried = self.carrier.arriving(request.caller.id, request.carried, False)
         handler = self._handlers.get(message.kind)
         if handler is None:
             raise CommError(
@@ -322,7 +377,11 @@ class Agent:
         tensors = [wrap(array) for array in message.arrays]
         for rider, _, data in request.riders:
             tensors = rider.arriving(request.caller.id, data, tensors, False)
-        return handler(request.caller, self.packer.unpack(message.payload, tensors))
+        obj = self.packer.unpack(message.payload, tensors, carried)
+        if carried:
+            self.carrier.ready(carried)
+            del carried
+        return handler(request.caller, obj)
 
     def _reply_later(self, request: _Request, answer: Future) -> None:
         """The Future that a handler has returned is done."""
@@ -336,16 +395,22 @@ class Agent:
         if not request.number:
             self.handling.discard(request)
             return
-        payload, tensors = self.packer.pack(answer)
+        carried: list[Any] = []
+        payload, tensors = self.packer.pack(answer, carried)
         said = []
         for rider, place, _ in request.riders:
             told_now = rider.leaving(request.caller.id, tensors, True)
             if told_now is not None:
                 data, tensors = told_now
                 said.append((place, data))
+        carries = self._carries(request.caller.id, carried, said)
         head = write_head(0, said) if said else b""
         arrays = arrays_of(tensors) if tensors else ()
-        self._answer(request, Message(kinds.DONE, request.number, True, head, payload, arrays))
+        try:
+            self._answer(request, Message(kinds.DONE, request.number, True, head, payload, arrays))
+        except BaseException:
+            self._unsent(carries)
+            raise
 
     def _refuse(self, request: _Request, error: BaseException) -> None:
         if not request.number:
@@ -392,6 +457,8 @@ class Agent:
             return
         self.closed = True
         self._deadlines.close()
+        for leave in self.at_close:
+            leave()
         for future in list(self.in_flight.values()):
             self._fail(future, CommError(f"rpc: {future.describe()}: RPC was shut down here"))
         self.endpoint.close()

@@ -36,6 +36,8 @@ class CallFuture(Future):
         self.agent, self.worker, self.number, self.what = agent, worker, number, what
         self.seconds, self.deadline = seconds, deadline
         self.direct = False  # the caller waits at once, and unpacks the answer
+        self.carried = b""  # what the request takes along (``heads.Carrier``)
+        self._first: Callable[[CallFuture], None] | None = None
         self.answer: Message | None = None  # for who waits at once: what has come, as it came
 
     # A future that follows from this one goes on when somebody waits for this one.
@@ -75,6 +77,15 @@ class CallFuture(Future):
                 raise
             self.agent.expire(self)
 
+    def at_once(self, callback: Callable[[CallFuture], None]) -> None:
+        """Run ``callback(self)`` when it is done, before everything else, on the thread that brings
+        the answer: it must not wait, nor send. There is one such callback."""
+        with self._lock:
+            if not self._done:
+                self._first = callback
+                return
+        callback(self)
+
     def describe(self) -> str:
         """What is awaited, for messages."""
         return f"{told(self.what)} on worker {self.worker.name!r}"
@@ -88,6 +99,8 @@ class CallFuture(Future):
             self._result, self._error = result, error
             self._done = True
             callbacks, self._callbacks = self._callbacks, []
+        if self._first is not None:
+            self._first(self)
         if callbacks:
             self.agent.start_thread(partial(_run_all, callbacks), "rpc callbacks")
 

@@ -13,6 +13,15 @@ from .workers import WorkerInfo
 ASYNC = "_wrapped_async_rpc_function"  # the attribute of functions that answer by a Future
 
 
+class Later:
+    """What a function of this package returns that answers by ``future``, this time."""
+
+    __slots__ = ("future",)
+
+    def __init__(self, future: Future) -> None:
+        self.future = future
+
+
 def serve_functions(agent: Agent) -> None:
     """Let others call functions of this worker."""
     agent.handle(kinds.FUNCTION, _run)
@@ -27,14 +36,22 @@ def run_function(fn: Any, args: tuple, kwargs: dict) -> Any:
     asynchronous (``async_execution``), or a value that is not a Future."""
     result = fn(*args, **kwargs)
     if hasattr(fn, ASYNC):
-        if not isinstance(result, Future):
-            raise FutureError(
-                "Functions decorated with @rpc.async_function must return a torch.futures.Future "
-                f"object, but got {type(result).__name__} from {getattr(fn, '__qualname__', fn)}"
-            )
-    elif isinstance(result, Future):
+        return checked(fn, result)
+    if result.__class__ is Later:
+        return result.future
+    if isinstance(result, Future):
         raise FutureError(
             "Can not pickle torch.futures.Future: a function that answers by one must be decorated "
             "with @rpc.functions.async_execution"
         )
     return result
+
+
+def checked(fn: Any, result: Any) -> Future:
+    """The Future that ``fn``, which is said to be asynchronous, has returned."""
+    if isinstance(result, Future):
+        return result
+    raise FutureError(
+        "Functions decorated with @rpc.async_function must return a torch.futures.Future "
+        f"object, but got {type(result).__name__} from {getattr(fn, '__qualname__', fn)}"
+    )

@@ -16,6 +16,7 @@ from ...errors import CommError
 
 _DEPTH = struct.Struct("<H")
 _SAID = struct.Struct("<BI")
+CARRIED = 255  # the place of the carrier, after that of every rider
 
 
 class Rider(Protocol):
@@ -42,6 +43,27 @@ class Rider(Protocol):
     def during(self, peer: int, data: bytes) -> AbstractContextManager: ...
 
 
+class Carrier(Protocol):
+    """Whoever sees to objects that a worker sends to another while both keep them (RRefs are such).
+
+    A message says which ones it carries (``CARRIED``) before its payload, so the receiver hears of
+    each of them though the payload cannot be read, or nobody waits for the answer any more.
+
+    ``leaving(peer, objects)``: what is to be said of them to worker ``peer``; ``unsent(data)`` when
+    that was not sent. ``arriving(peer, data, answers)``: the objects as they are here; for an
+    answer it must not wait, nor send. ``ready(objects)`` is called before a handler sees what came
+    with its request, and may wait.
+    """
+
+    def leaving(self, peer: int, objects: list) -> bytes: ...
+
+    def unsent(self, data: bytes) -> None: ...
+
+    def arriving(self, peer: int, data: bytes, answers: bool) -> list: ...
+
+    def ready(self, objects: list) -> None: ...
+
+
 def write_head(depth: int, said: list[tuple[int, bytes]]) -> bytes:
     """``said``: (place among the agent's riders, what it says)."""
     parts = [_DEPTH.pack(depth)]
@@ -64,9 +86,18 @@ def read_head(head: bytes, riders: int) -> tuple[int, list[tuple[int, bytes]]]:
             at += length
     except struct.error:
         at = -1
-    if at != len(head) or any(place >= riders for place, _ in said):
+    if at != len(head) or any(riders <= place != CARRIED for place, _ in said):
         raise CommError(
             f"a message whose head of {len(head)} bytes cannot be read: its sender runs another "
             "version of this package, or has other parts of it loaded"
         )
     return depth, said
+
+
+def carried_in(said: list[tuple[int, bytes]]) -> bytes:
+    """What the carrier says, taken out of ``said``."""
+    for i, (place, data) in enumerate(said):
+        if place == CARRIED:
+            del said[i]
+            return data
+    return b""

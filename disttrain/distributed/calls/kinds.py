@@ -10,10 +10,7 @@ MEMBER = 3  # a worker has joined or leaves
 # remote references (``distributed.rpc.rref``)
 REMOTE = 16  # run a function, keep what it returns
 FETCH = 17  # the value of a reference
-FORKED = 18  # a reference was passed on
-CONFIRMED = 19  # a child of a reference has been taken over by the owner
-DELETED = 20  # a reference is gone
-RREF_BACKWARD = 21  # begin a backward pass at the owner
+RREFS = 18  # who has which references, and who no longer
 
 # distributed autograd (``distributed.autograd``)
 GRADIENTS = 32  # gradients for what was sent

@@ -15,7 +15,7 @@ from __future__ import annotations
 import io
 import pickle
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -46,10 +46,17 @@ def _dress(kind: type, data: Tensor, requires_grad: bool, own: dict[str, Any] | 
     return out
 
 
+def _bring(place: int) -> Any:
+    """Stands for an object that a message carries, as ``_take`` does for a tensor."""
+    raise PackError("rpc: this object travels with calls only; here is no call that brings it")
+
+
 class _Pickler(pickle.Pickler):
     tensors: list[Tensor]
     reducers: Reducers
     by_value: bool
+    kinds: set[type]
+    carried: list | None
 
     def reducer_override(self, obj: Any) -> Any:
         kind = obj.__class__
@@ -63,9 +70,17 @@ class _Pickler(pickle.Pickler):
             return self.reducers[kind](obj)
         if kind is FunctionType:
             return _by_value(obj) if self.by_value and not _has_name(obj) else NotImplemented
+        if kind in self.kinds:
+            return self._carry(obj)
         if isinstance(obj, Tensor) and obj.__class__ is kind:
             return _undress(obj)
         return NotImplemented
+
+    def _carry(self, obj: Any) -> tuple:
+        if self.carried is None:
+            raise PackError(f"rpc: {type(obj).__name__} travels with calls only; this is none")
+        self.carried.append(obj)
+        return _bring, (len(self.carried) - 1,)
 
 
 def _undress(t: Tensor) -> Any:
@@ -97,10 +112,13 @@ def _by_value(fn: FunctionType) -> tuple:
 class _Unpickler(pickle.Unpickler):
     tensors: list[Tensor]
     allowed: Collection[str] | None
+    carried: Sequence
 
     def find_class(self, module: str, name: str) -> Any:
         if module == _HERE and name == "_take":
             return self._take
+        if module == _HERE and name == "_bring":
+            return self.carried.__getitem__
         if module == _SPAWNED_MAIN and module not in sys.modules:
             module = _MAIN
         if self.allowed is not None:
@@ -146,7 +164,8 @@ def check_allowed(module: str, name: str, allowed: Collection[str]) -> None:
 class Packer:
     """Packs and unpacks for one worker.
 
-    ``reducers``: how objects of a type travel, as ``__reduce__`` would say it. ``allowed``: the
+    ``reducers``: how objects of a type travel, as ``__reduce__`` would say it. ``kinds``: types of
+    which a message carries its objects (``heads.Carrier``). ``allowed``: the
     modules and packages whose functions and classes others may name here (None: all).
     ``by_value``: functions without a name that others could find travel as their code
     (cloudpickle).
@@ -154,14 +173,16 @@ class Packer:
 
     def __init__(self, allowed: Collection[str] | None = None, by_value: bool = False) -> None:
         self.reducers: Reducers = {}
+        self.kinds: set[type] = set()
         self.allowed, self.by_value = allowed, by_value
 
-    def pack(self, obj: Any) -> tuple[bytes, list[Tensor]]:
-        """``obj`` as bytes and tensors. ``PackError`` where it cannot be pickled."""
+    def pack(self, obj: Any, carried: list | None = None) -> tuple[bytes, list[Tensor]]:
+        """``obj`` as bytes and tensors; ``carried`` gets the objects in it that the message is to
+        carry. ``PackError`` where it cannot be pickled."""
         file = io.BytesIO()
         pickler = _Pickler(file, 5)
         tensors: list[Tensor] = []
-        pickler.tensors = tensors
+        pickler.tensors, pickler.carried, pickler.kinds = tensors, carried, self.kinds
         pickler.reducers, pickler.by_value = self.reducers, self.by_value
         try:
             pickler.dump(obj)
@@ -169,11 +190,12 @@ class Packer:
             raise _cannot_pack(error, obj) from error
         return file.getvalue(), tensors
 
-    def unpack(self, payload: Any, tensors: list[Tensor]) -> Any:
-        """What ``pack`` was given, with ``tensors`` in it. ``UnknownName`` where it names a
-        function or class that is not here."""
+    def unpack(self, payload: Any, tensors: list[Tensor], carried: Sequence = ()) -> Any:
+        """What ``pack`` was given, with ``tensors`` and ``carried`` in it. ``UnknownName`` where it
+        names a function or class that is not here."""
         unpickler = _Unpickler(io.BytesIO(payload))
         unpickler.tensors, unpickler.allowed = tensors, self.allowed
+        unpickler.carried = carried
         try:
             return unpickler.load()
         except (AttributeError, ModuleNotFoundError) as error:

@@ -27,6 +27,7 @@
       |    |- WorkerError (ValueError)              a worker that is not there, or has a wrong name
       |    |- PackError (PicklingError, ...)        a value that cannot go to another worker
       |    |- UnknownName (AttributeError)          a function or class that a worker has not
+      |    |- RRefError                            a remote reference that cannot be used, or not so
       |    |- RemoteError                           what a worker raised, where it has no type here
       |    |- Deadlock                              every simulated rank waits
       |    `- StoreError                            the key-value store refused or is unreachable
@@ -175,6 +176,11 @@ class PackError(CommError, PicklingError, AttributeError, TypeError):
 
 class UnknownName(CommError, AttributeError):
     """A message names a function or a class that this worker has not, or may not be asked for."""
+
+
+class RRefError(CommError):
+    """A reference to another worker's value cannot be used: it is gone, or not here, or may not
+    travel in this way."""
 
 
 class RemoteError(CommError):

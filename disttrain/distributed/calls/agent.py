@@ -81,9 +81,10 @@ class Agent:
 
     ``workers``: who there is. ``reducers``: how objects of a type travel, ``{type: reduce}``.
     ``riders``: what travels with calls (the same ones in the same order on every worker).
-    ``carrier``: sees to the objects that messages carry. ``when_lost``: told ``(worker, error)`` of every peer that is gone. ``drains``: called with the
-    seconds left when a graceful shutdown begins, to end what other parts have under way (user
-    RRefs). ``slots``: what other parts keep with the agent.
+    ``carrier``: sees to the objects that messages carry. ``when_lost``: told ``(worker, error)`` of
+    every peer that is gone. ``drains``: called with the seconds left when a graceful shutdown
+    begins, to end what other parts have under way. ``at_close``: called when this worker leaves.
+    ``slots``: what other parts keep with the agent.
     """
 
     def __init__(self, me: WorkerInfo, endpoint: Endpoint, settings: Settings) -> None:
@@ -378,7 +379,7 @@ class Agent:
         for rider, _, data in request.riders:
             tensors = rider.arriving(request.caller.id, data, tensors, False)
         obj = self.packer.unpack(message.payload, tensors, carried)
-        if carried:
+        if carried and self.carrier is not None:
             self.carrier.ready(carried)
             del carried
         return handler(request.caller, obj)

@@ -7,7 +7,7 @@ from typing import Any
 from ...errors import CommError
 from ..calls.agent import SLOT, has_agent
 from ..calls.workers import WorkerInfo
-from . import api, backend_registry, constants
+from . import api, backend_registry, constants, functions
 from .api import (
     _all_gather,
     _barrier,
@@ -25,6 +25,10 @@ from .api import (
 from .backend_registry import BackendType
 from .joining import meet, place_of
 from .options import RpcBackendOptions, TensorPipeRpcBackendOptions
+from .proxies import RRefProxy
+from .rref import RRef, remote
+from .rref_part import _rref_context_get_debug_info
+from .rref_protocol import GloballyUniqueId
 
 
 def is_available() -> bool:

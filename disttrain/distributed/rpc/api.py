@@ -14,6 +14,10 @@ from ..calls.agent import SLOT, current_agent, has_agent, not_initialized
 from ..calls.gathering import answer_all, drain, gathering
 from ..calls.workers import WorkerInfo
 from .constants import DEFAULT_SHUTDOWN_TIMEOUT, UNSET_RPC_TIMEOUT
+from .rref_part import _delete_all_user_and_unforked_owner_rrefs, _destroy_rref_context
+
+# False: ``shutdown`` raises where others still refer to values of this worker. Programs set it.
+_ignore_rref_leak = True
 
 _thread_local_var = threading.local()  # of the ``_wait_all`` that a thread is in
 
@@ -128,8 +132,10 @@ def shutdown(graceful: bool = True, timeout: float = DEFAULT_SHUTDOWN_TIMEOUT) -
             drain(agent, timeout)
             for finish in agent.drains:
                 finish(timeout or None)
+            _delete_all_user_and_unforked_owner_rrefs()
             drain(agent, timeout)
             answer_all(agent, timeout)
+        _destroy_rref_context(_ignore_rref_leak)
     finally:
         agent.close()
         context.current().slots.pop(SLOT, None)

@@ -23,6 +23,7 @@ from ..calls.workers import WorkerInfo, check_unique
 from ..stores import store_for
 from .constants import MEETING_SECONDS
 from .options import RpcBackendOptions, settings_of
+from .rref_part import part_of
 
 _FAREWELL = 5.0  # seconds that the one who hosts the store waits for those who still read
 
@@ -84,6 +85,7 @@ def join(
     try:
         serve_functions(agent)
         gathering(agent)
+        part_of(agent)
         addresses = _exchange(group, me, endpoint.address, world_size)
         for worker, address in addresses.items():
             agent.workers.add(worker)

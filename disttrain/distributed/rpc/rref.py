@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from ...core.tensor import Tensor
 from ...errors import RRefError
 from ...futures import Future
-from .. import autograd as dist_autograd
-from ..calls.agent import Agent, current_agent
+from ..calls.agent import current_agent
 from ..calls.workers import WorkerInfo
 from .api import rpc_async, rpc_sync
 from .constants import UNSET_RPC_TIMEOUT
@@ -23,7 +21,6 @@ from .rref_protocol import CONFIRMED
 T = TypeVar("T")
 
 _NOT_HERE = "Can not pickle rref in python pickler, rref can only be pickled when using RPC"
-_NO_TENSOR = "RRef should contain a tensor for .backward()"
 
 
 class RRef(Generic[T]):
@@ -104,22 +101,6 @@ class RRef(Generic[T]):
         """As ``rpc_sync``, but ``rref.remote().f(*args)`` is an RRef; the result stays there."""
         return RRefProxy(self, remote, timeout)
 
-    def backward(self, dist_autograd_ctx_id: int = -1, retain_graph: bool = False) -> None:
-        """Run backward from the value, a tensor with one element, at its owner.
-
-        ``dist_autograd_ctx_id``: the context of distributed autograd that gets the gradients. The
-        owner may leave it out: the gradients go to ``.grad``, as from ``Tensor.backward``.
-        """
-        if isinstance(self._handle, OwnerHandle):
-            _backward(self, dist_autograd_ctx_id, retain_graph)
-            return
-        if dist_autograd_ctx_id == -1:
-            raise RRefError(
-                "User RRefs require 'dist_autograd_ctx_id' to be specified: the gradients go to "
-                "that context; give the id that dist_autograd.context() gave"
-            )
-        rpc_sync(self.owner(), _backward, (self, dist_autograd_ctx_id, retain_graph))
-
     def _get_type(self, timeout: float = UNSET_RPC_TIMEOUT, blocking: bool = True) -> Any:
         """The type of the value, or (not ``blocking``) a Future of it. Asked for once."""
         if self._type is None or (self._type.done() and self._type._error is not None):
@@ -191,35 +172,3 @@ def _arrived(handle: Handle) -> RRef:
 
 def _rref_typeof_on_owner(rref: RRef) -> type:
     return type(rref.local_value())
-
-
-def _backward(rref: RRef, context_id: int, retain_graph: bool) -> None:
-    value: Any = rref.local_value()
-    if not isinstance(value, Tensor):
-        raise RRefError(f"{_NO_TENSOR}: its value is {type(value).__name__}")
-    if context_id == -1:
-        value.backward(retain_graph=retain_graph)
-    else:
-        dist_autograd.backward(context_id, [value], retain_graph)
-
-
-def _rref_context_get_debug_info() -> dict[str, str]:
-    """Counts of RRefs on this worker, as text."""
-    return part_of(current_agent()).info()
-
-
-def _delete_all_user_and_unforked_owner_rrefs(timeout: float = 100.0) -> None:
-    """Give up every RRef of this worker to others' values, and wait until the owners know."""
-    part_of(current_agent()).drain(timeout)
-
-
-def _destroy_rref_context(ignore_rref_leak: bool, agent: Agent) -> None:
-    """Raise where others still have RRefs to values of this worker, unless that is to be
-    ignored."""
-    leaks = [] if ignore_rref_leak else part_of(agent).leaks()
-    if leaks:
-        raise RRefError(
-            f"Leaking RRef {leaks[0].rref_id}: {len(leaks)} value(s) of {agent.me} are still "
-            "referred to by other workers. Let go of all RRefs before shutdown(), or set "
-            "_ignore_rref_leak"
-        )

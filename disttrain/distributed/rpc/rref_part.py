@@ -23,7 +23,7 @@ from ... import context
 from ...errors import CommError, PeerFailed, RRefError, WaitTimeout
 from ...futures import Future
 from ..calls import kinds
-from ..calls.agent import Agent
+from ..calls.agent import Agent, current_agent
 from ..calls.functions import run_function
 from ..calls.workers import WorkerInfo
 from .rref_protocol import BROKEN, PENDING, Batch, GloballyUniqueId, Name, Protocol, User
@@ -104,10 +104,9 @@ class Part:
         agent.handle(kinds.FETCH, self._fetch)
         agent.handle(kinds.RREFS, self._hear)
         agent.when_lost.append(self._lose)
-        agent.drains.append(self.drain)
         agent.at_close.append(self._close)
         for kind in (OwnerHandle, UserHandle):
-            agent.packer.carried.add(kind)
+            agent.packer.kinds.add(kind)
         agent.carrier = self
 
     # --- what programs do --------------------------------------------------------------------
@@ -123,6 +122,7 @@ class Part:
         owner = self.agent.worker(to)
         if owner.id == self.me.id:
             return self._create_here(fn, args, kwargs, timeout)
+        self._watch()
         user = self._do(lambda: self.protocol.create(owner.id))
         asked = (tuple(user.name), tuple(user.fork), fn, args, kwargs)
         try:
@@ -136,6 +136,7 @@ class Part:
         return UserHandle(self, user, owner, future)
 
     def _create_here(self, fn: Any, args: tuple, kwargs: dict, timeout: float) -> OwnerHandle:
+        self._watch()
         name = self._do(self.protocol.new_name)
         value = self._own[name] = Value()
         asked = (tuple(name), None, fn, args, kwargs)
@@ -215,10 +216,17 @@ class Part:
         for name, fork in _forks(data):
             self._do(partial(self.protocol.unsent, name, fork))
 
-    def arriving(self, peer: int, data: bytes) -> list[Handle]:
-        """Handles of the forks that worker ``peer`` sends. Whatever becomes of the message, they
-        are told of."""
-        return self._do(lambda: [self._arrived(peer, *both) for both in _forks(data)])
+    def arriving(self, peer: int, data: bytes, answers: bool) -> list[Handle]:
+        """Handles of the forks that worker ``peer`` sends."""
+        forks = _forks(data)
+        with self._lock:
+            handles = [self._arrived(peer, *both) for both in forks]
+        self._watch()
+        if answers:
+            self.notes.put(None)  # another thread tells the owners
+        else:
+            self.take()
+        return handles
 
     def _arrived(self, peer: int, name: Name, fork: GloballyUniqueId) -> Handle:
         if name.owner == self.me.id:
@@ -375,7 +383,6 @@ class Part:
         """``then(future)`` when the protocol takes events next: an answer has come, and who brings
         it must not wait."""
         self.notes.put((then, future))
-        self._watch()
 
     def _told(self, peer: int, batch: Batch, future: Future) -> None:
         if future._error is None:
@@ -454,3 +461,26 @@ def show(user: User) -> str:
 def part_of(agent: Agent) -> Part:
     """The part of the worker whose agent this is."""
     return agent.slot(SLOT, lambda: Part(agent))
+
+
+def _rref_context_get_debug_info() -> dict[str, str]:
+    """Counts of RRefs on this worker, as text."""
+    return part_of(current_agent()).info()
+
+
+def _delete_all_user_and_unforked_owner_rrefs(timeout: float = _DRAIN_SECONDS) -> None:
+    """Give up every RRef of this worker to others' values, and wait until the owners know."""
+    part_of(current_agent()).drain(timeout)
+
+
+def _destroy_rref_context(ignore_rref_leak: bool) -> None:
+    """Raise where others still have RRefs to values of this worker, unless that is to be
+    ignored."""
+    part = part_of(current_agent())
+    leaks = [] if ignore_rref_leak else part.leaks()
+    if leaks:
+        raise RRefError(
+            f"Leaking RRef {leaks[0].rref_id}: other workers still refer to {len(leaks)} "
+            f"value(s) of {part.me}. Let go of all RRefs before shutdown(), or set "
+            "rpc.api._ignore_rref_leak"
+        )

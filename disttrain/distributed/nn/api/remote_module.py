@@ -229,9 +229,16 @@ def _remote_forward(
     module = module_rref.local_value()
     if make_device(device).type == "cpu":
         return module.forward(*args, **kwargs)
-    args, kwargs = map_tensors(lambda t: t.to(device), (args, kwargs))
+    args, kwargs = _moved((args, kwargs), device)
     out = module.forward(*args, **kwargs)
-    return out if is_device_map_set else map_tensors(lambda t: t.cpu(), out)
+    return out if is_device_map_set else _moved(out, "cpu")
+
+
+def _moved(value: Any, device: str) -> Any:
+    def move(t: Any) -> Any:
+        return t.to(device)
+
+    return map_tensors(move, value)
 
 
 # --- what its worker does
@@ -248,9 +255,7 @@ def _create_module(module_cls: Any, args: tuple, kwargs: dict, device: str) -> M
     return module
 
 
-def _create_module_with_interface(
-    module_cls: Any, args: tuple, kwargs: dict, device: str
-) -> RRef:
+def _create_module_with_interface(module_cls: Any, args: tuple, kwargs: dict, device: str) -> RRef:
     return RRef(_create_module(module_cls, args, kwargs, device))
 
 

@@ -35,8 +35,9 @@ def accumulate(acc: AccumulateGrad, g: Any) -> None:
                 )
 
 
-def store_grad(leaf: Tensor, g: Any) -> None:
-    """``leaf.grad = g``, or ``+= g`` when there is one already."""
+def store_grad(leaf: Any, g: Any) -> None:
+    """``leaf.grad = g``, or ``+= g`` when there is one already. ``leaf``: a Tensor, or what keeps a
+    gradient for one (``_grad``, and the ``array`` that it is of)."""
     tensors = isinstance(g, Tensor)
     if g.__class__ is not ndarray:
         array = g.__dict__.get("array") if tensors else g
@@ -67,7 +68,7 @@ def store_grad(leaf: Tensor, g: Any) -> None:
             old._st.version += 1
 
 
-def _store_kind(leaf: Tensor, g: Any, array: Any) -> bool:
+def _store_kind(leaf: Any, g: Any, array: Any) -> bool:
     """``store_grad`` for a gradient over an array of another kind than numpy's, which says itself
     how it is to lie; whether that was all."""
     if g is not array and g._node is not None and isinstance(leaf.array, ArrayKind):

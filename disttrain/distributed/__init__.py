@@ -75,6 +75,7 @@ _PACKAGES = (
     "_composable",
     "_functional_collectives",
     "algorithms",
+    "autograd",
     "calls",
     "checkpoint",
     "ddp",

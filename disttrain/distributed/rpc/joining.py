@@ -15,6 +15,7 @@ from ...comm.scheduler import SimWaiter
 from ...comm.store import HashStore, PrefixStore, Store
 from ...comm.worker_env import WorkerEnv, read_worker_env
 from ...errors import StoreError, WaitTimeout
+from ..autograd import install as carry_autograd
 from ..calls.agent import SLOT, Agent
 from ..calls.endpoints import open_endpoint
 from ..calls.functions import serve_functions
@@ -86,6 +87,7 @@ def join(
         serve_functions(agent)
         gathering(agent)
         part_of(agent)
+        carry_autograd(agent)
         addresses = _exchange(group, me, endpoint.address, world_size)
         for worker, address in addresses.items():
             agent.workers.add(worker)

@@ -1,0 +1,128 @@
+"""``backward`` over the graph of all workers: checks, the plan, and the part of who calls it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ... import context as waiting
+from ...core.autograd import as_tensors, cotangents_for
+from ...core.tensor import Tensor
+from ...errors import AutogradError
+from ...profiler import record_function
+from ..calls import kinds
+from ..calls.agent import Agent, current_agent
+from .contexts import Contexts, DistAutogradContext, contexts_of
+from .packets import FAST, KEEP, RECORD
+from .part import Part, plan_of
+from .plan import Plan
+from .rider import within
+from .service import explore
+from .walk import received_below
+
+
+def backward(
+    context_id: int,
+    roots: Sequence[Tensor],
+    retain_graph: bool = False,
+    *,
+    gradients: Sequence[Tensor | None] | None = None,
+    create_graph: bool = False,
+    mode: str = "smart",
+) -> None:
+    """Add the gradients of ``roots`` to those of context ``context_id``, on every worker that has
+    leaves they were computed from; ``.grad`` is left alone. Returns when all workers are done.
+
+    ``roots``: tensors of this worker, scalars unless ``gradients`` are given for them.
+    ``retain_graph``: keep the graph, on all workers, for another pass. ``create_graph``: record the
+    pass itself, so that a later one goes through the gradients, across workers.
+
+    ``mode``: "smart" finds out which calls the roots were computed from; results that were not used
+    get no gradients. "fast" is for programs that use the result of every call, and says so where
+    one was not (PyTorch's waits for ever).
+
+    Raises ``AutogradError`` ("Error on Node 1: ...", with the worker's name and traceback) when a
+    worker's part raised, ``PeerFailed`` when a worker died. Nothing is left of the pass then, and
+    the context may be used again.
+    """
+    _check_arguments(context_id, roots)
+    if mode not in ("fast", "smart"):
+        raise ValueError(f"backward: mode={mode!r} given; 'smart' or 'fast' is needed")
+    agent = current_agent()
+    contexts = contexts_of(agent)
+    context = contexts.find(context_id)
+    roots = tuple(roots)
+    _check_roots(roots, gradients)
+    cotangents = cotangents_for("backward", roots, gradients)
+    with record_function("torch::distributed::autograd::backward"):
+        nodes = [t.graph_node() for t in roots]
+        plan = _plan(agent, contexts, context, nodes)
+        flags = KEEP * (retain_graph or create_graph) | RECORD * create_graph
+        flags |= FAST * (mode == "fast")
+        part = Part(agent, context, contexts.next_pass(), agent.me.id, flags)
+        part.tensors = as_tensors(roots, cotangents, create_graph)
+        part.roots = [
+            (node, g if part.tensors else g.array)
+            for node, g in zip(nodes, cotangents, strict=True)
+        ]
+        context.parts[part.number] = part
+        part.start(plan)
+        part.drive()
+
+
+def _plan(
+    agent: Agent, contexts: Contexts, context: DistAutogradContext, nodes: Sequence[Any]
+) -> bytes:
+    """The messages that a pass from ``nodes`` goes back over."""
+    seen: set = set()
+    found = received_below(nodes, seen)
+    if not found:
+        return b""
+    plan = Plan(contexts.worker, context.known)
+    plan.reached(node.message for node in found)
+    explore(plan, context, seen)
+    while plan.ask:
+        questions = plan.questions()
+        with within(None):
+            asked = [
+                agent.call(
+                    worker, kinds.PREPARE, (context.number, them), waiting.DEFAULT_TIMEOUT,
+                    f"the graph of context {context.number}",
+                )
+                for worker, them in questions.items()
+            ]  # fmt: skip
+        for future in asked:
+            plan.answered(*future.wait())
+        explore(plan, context, seen)
+    return plan_of(list(plan.found))
+
+
+def _check_arguments(context_id: Any, roots: Any) -> None:
+    listed = isinstance(roots, (list, tuple)) and all(isinstance(t, Tensor) for t in roots)
+    if isinstance(context_id, int) and listed:
+        return
+    raise TypeError(
+        "backward(): incompatible function arguments. The following argument types are supported: "
+        "(context_id: int, roots: list[Tensor], retain_graph: bool = False); "
+        f"{type(context_id).__name__} and {type(roots).__name__} were given"
+    )
+
+
+def _check_roots(roots: tuple, gradients: Any) -> None:
+    if not roots:
+        raise AutogradError("backward: No tensors provided for gradient computation.")
+    for i, t in enumerate(roots):
+        where = f"backward: root {i}, a tensor of shape {list(t.shape)},"
+        if not t.requires_grad:
+            raise AutogradError(
+                f"{where} requires_grad not set on root: nothing that requires grad has made it"
+            )
+        given = gradients is not None and gradients[i] is not None
+        if not given and math.prod(t.shape) != 1:
+            raise AutogradError(
+                f"{where} is not a scalar, all roots need to be scalar; reduce it (.sum()), or "
+                "pass gradients= for it"
+            )
+        if t.grad_fn is None:
+            raise AutogradError(f"{where} does not have a valid gradient function: it is a leaf")

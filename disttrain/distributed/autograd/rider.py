@@ -1,0 +1,117 @@
+"""What travels with calls and answers within a context: a place in the graph on both sides.
+
+Where a message takes tensors along that require grad, its sender keeps a send node and its receiver
+a receive node of one number. An answer also says which messages it was computed from, so that a
+backward pass need not ask (``plan``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from ...context import thread
+from ...core.tensor import Tensor, wrap
+from .contexts import ANSWER, Contexts, Current, DistAutogradContext
+from .header import MOST_NUMBERS, NO_GRAD, Header, pack, unpack
+from .nodes import RecvRpcBackward, SendRpcBackward
+from .plan import closure
+from .walk import received_below
+
+_MOST_LOOKED_AT = 1000  # nodes below an answer: more are looked at when a backward asks for it
+_MOST_STEPS = 64  # of a path
+
+
+class AutogradRider:
+    """Distributed autograd's part in the calls of one worker."""
+
+    def __init__(self, contexts: Contexts) -> None:
+        self.contexts = contexts
+
+    def leaving(
+        self, peer: int, tensors: Sequence[Tensor], answers: bool
+    ) -> tuple[bytes, list[Tensor]] | None:
+        place = thread.autograd_place
+        if place is None or place.context.released:
+            return None
+        context = place.context
+        if not answers and peer != self.contexts.worker:
+            context.workers.add(peer)
+        quiet = place.quiet if answers else not thread.grad_enabled
+        which = () if quiet else _with_grad(tensors)
+        if not which:
+            if answers:
+                return None
+            flags = NO_GRAD if quiet else 0
+            path = self._path(place, answers)
+            return pack(Header(context.number, 0, flags, path)), list(tensors)
+        path = self._path(place, answers)
+        message = self.contexts.next_message()
+        send = SendRpcBackward([tensors[i] for i in which], message, path)
+        deps, records = _look(context, send, peer) if answers else (None, {})
+        context.sends[message] = send
+        header = Header(context.number, message, 0, path, which, deps, records)
+        return pack(header), [wrap(t.array) if t._node is not None else t for t in tensors]
+
+    def _path(self, place: Any, answers: bool) -> tuple[int, ...]:
+        if answers:
+            return (*place.path, ANSWER)
+        place.calls += 1
+        if len(place.path) >= _MOST_STEPS:  # such calls are no longer told apart
+            return place.path
+        return (*place.path, place.calls)
+
+    def arriving(
+        self, peer: int, data: bytes, tensors: list[Tensor], answers: bool
+    ) -> list[Tensor]:
+        h = unpack(data)
+        context = self.contexts.meet(h.context)
+        if context is None or not h.message:
+            return tensors
+        node = RecvRpcBackward(h.context, h.message, peer)
+        node.take([tensors[i] for i in h.tensors])
+        context.recvs[h.message] = node
+        context.known[h.message] = h.deps
+        for message, deps in h.records.items():
+            context.known.setdefault(message, deps)
+        return tensors
+
+    def during(self, peer: int, data: bytes) -> AbstractContextManager:
+        h = unpack(data)
+        context = self.contexts.meet(h.context)
+        return within(context, h.path, bool(h.flags & NO_GRAD))
+
+
+class within:
+    """Be in ``context`` (None: in none), at ``path``."""
+
+    __slots__ = ("_before", "_place")
+
+    def __init__(
+        self, context: DistAutogradContext | None, path: tuple[int, ...] = (), quiet: bool = False
+    ) -> None:
+        self._place = None if context is None else Current(context, path, quiet)
+
+    def __enter__(self) -> None:
+        self._before = thread.autograd_place
+        thread.autograd_place = self._place
+
+    def __exit__(self, *exc: object) -> None:
+        thread.autograd_place = self._before
+
+
+def _with_grad(tensors: Sequence[Tensor]) -> tuple[int, ...]:
+    return tuple([i for i, t in enumerate(tensors) if t.graph_node() is not None])
+
+
+def _look(context: DistAutogradContext, send: SendRpcBackward, peer: int) -> tuple[Any, Any]:
+    """Where an answer's tensors lead: the messages, and what ``peer`` may not know of those."""
+    if not context.looks:
+        return None, {}
+    found = received_below([send], set(), _MOST_LOOKED_AT)
+    if found is None or len(found) > MOST_NUMBERS:
+        context.looks = False  # it would be so for later ones, too
+        return None, {}
+    deps = tuple(sorted({node.message for node in found}))
+    return deps, closure(deps, context.known, peer, MOST_NUMBERS - len(deps))

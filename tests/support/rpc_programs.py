@@ -272,8 +272,8 @@ def _dropped(to: int, other: int, count: int, number: float) -> float:
 # --- the workers ---------------------------------------------------------------------------------
 
 
-def until(ready: Any, what: str, timeout: float | None = None) -> None:
-    context.wait_until(ready, lambda: what, timeout, _block)
+def until(ready: Any, what: Any, timeout: float | None = None) -> None:
+    context.wait_until(ready, what if callable(what) else lambda: what, timeout, _block)
 
 
 def _block(seconds: float) -> None:

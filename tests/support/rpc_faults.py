@@ -1,0 +1,111 @@
+"""Workers of which one is killed in the middle of what all of them do, and what the others find.
+
+    find = Killing(plan_size, victim, at, work)
+    tasks = sim.run_tasks(find.follow, size, seed)
+
+``work()`` is what every worker does. The victim dies at the ``at``-th message (from 1) that it sends
+or receives in it. Every survivor either ends its work or fails with an error that names the victim,
+soon; then it can still be called, and in the end it holds nothing.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+from disttrain import context
+from disttrain.comm.messaging.simulated import Faults, network
+from disttrain.distributed import rpc
+from disttrain.distributed.calls.agent import current_agent
+from support.rpc_programs import name, until
+
+SECONDS = 2.0  # in which a caller learns of it
+
+
+class Killing:
+    """One run. ``at`` None: nobody is killed, and ``messages`` counts what the victim exchanges."""
+
+    def __init__(
+        self,
+        size: int,
+        victim: int,
+        at: int | None,
+        work: Callable[[], Any],
+        prepare: Callable[[], Any] = lambda: None,
+        left: Callable[[], list] = lambda: [],
+    ) -> None:
+        self.size, self.victim, self.at = size, victim, at
+        self.work, self.prepare, self.left = work, prepare, left
+        self.messages = 0
+        self.killed_at: float | None = None
+        self.outcomes: dict[int, BaseException | None] = {}
+        self._came: dict[str, set[int]] = {}
+
+    def follow(self) -> None:
+        """A worker's life."""
+        me = context.current().rank
+        self.prepare()
+        rpc.init_rpc(name(me))
+        self._meet("begin", self.size)
+        if me == 0:
+            self._arrange()
+        self._meet("work", self.size)
+        self._work(me)
+        self._meet("worked", self._expected())
+        if self.at is None:
+            self.messages = network().messages.get(self.victim, 0) - self.messages
+            rpc.shutdown()
+            return
+        self._still_usable(me)
+        self._meet("called", self.size - 1)
+        gc.collect()
+        until(lambda: not self._holds(), lambda: f"an end of {self._holds()}", SECONDS)
+        self._meet("empty", self.size - 1)
+        rpc.shutdown(graceful=False)
+
+    def _expected(self) -> int:
+        return self.size if self.at is None else self.size - 1
+
+    def _arrange(self) -> None:
+        net = network()
+        before = net.messages.get(self.victim, 0)
+        if self.at is None:
+            self.messages = before
+        else:
+            net.scheduler.when_ended.append(self._note)
+            net.ask_for(Faults(late=0.1, kill={self.victim: before + self.at}))
+
+    def _note(self, rank: int) -> None:
+        if rank == self.victim and self.killed_at is None:
+            self.killed_at = network().scheduler.clock
+
+    def _work(self, me: int) -> None:
+        self.outcomes[me] = None
+        try:
+            self.work()
+        except Exception as error:
+            if self.killed_at is None:
+                raise
+            assert f"rank {self.victim} failed" in str(error), f"not named: {error!r}"
+            late = context.now() - self.killed_at
+            assert late <= SECONDS, f"after {late} s: {error!r}"
+            self.outcomes[me] = error
+
+    def _still_usable(self, me: int) -> None:
+        for worker in range(self.size):
+            if worker != self.victim:
+                assert rpc.rpc_sync(name(worker), int, (f"{worker}",)) == worker
+
+    def _holds(self) -> list:
+        """What this worker still has that it should not."""
+        agent = current_agent()
+        calls = [future.describe() for future in list(agent.in_flight.values())]
+        asked = [f"a request of {r.caller.name}" for r in list(agent.handling)]
+        return calls + asked + self.left()
+
+    def _meet(self, where: str, size: int) -> None:
+        """Wait for the others by no message of theirs."""
+        came = self._came.setdefault(where, set())
+        came.add(context.current().rank)
+        until(lambda: len(came) >= size, lambda: f"the others at {where}")

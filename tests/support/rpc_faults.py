@@ -4,7 +4,7 @@
     tasks = sim.run_tasks(find.follow, size, seed)
 
 ``work()`` is what every worker does. The victim dies at the ``at``-th message (from 1) that it sends
-or receives in it. Every survivor either ends its work or fails with an error that names the victim,
+or receives in it, at the latest when its work is done. Every survivor either ends its work or fails with an error that names the victim,
 soon; then it can still be called, and in the end it holds nothing.
 """
 
@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from disttrain import context
+from disttrain.comm import sim
 from disttrain.comm.messaging.simulated import Faults, network
 from disttrain.distributed import rpc
 from disttrain.distributed.calls.agent import current_agent
@@ -52,11 +53,16 @@ class Killing:
             self._arrange()
         self._meet("work", self.size)
         self._work(me)
+        if me == self.victim and self.at is not None:
+            sim.die()  # it has exchanged fewer messages than that
         self._meet("worked", self._expected())
         if self.at is None:
-            self.messages = network().messages.get(self.victim, 0) - self.messages
+            if me == 0:
+                self.messages = network().messages.get(self.victim, 0) - self.messages
+            self._meet("counted", self.size)
             rpc.shutdown()
             return
+        until(lambda: self.killed_at is not None, "the victim's end")
         self._still_usable(me)
         self._meet("called", self.size - 1)
         gc.collect()
@@ -73,12 +79,13 @@ class Killing:
         if self.at is None:
             self.messages = before
         else:
-            net.scheduler.when_ended.append(self._note)
-            net.ask_for(Faults(late=0.1, kill={self.victim: before + self.at}))
 
-    def _note(self, rank: int) -> None:
-        if rank == self.victim and self.killed_at is None:
-            self.killed_at = network().scheduler.clock
+            def note(rank: int) -> None:
+                if rank == self.victim and self.killed_at is None:
+                    self.killed_at = net.scheduler.clock
+
+            net.scheduler.when_ended.append(note)
+            net.ask_for(Faults(late=0.1, kill={self.victim: before + self.at}))
 
     def _work(self, me: int) -> None:
         self.outcomes[me] = None

@@ -364,7 +364,8 @@ class SimulatedEndpoint(Endpoint):
         except Deadlock:
             raise
         except Exception:
-            _log.exception("%s: handling %r failed", self._where, message)
+            if not self._closed:
+                _log.exception("%s: handling %r failed", self._where, message)
 
     def _start(self, body: Callable[[], None], name: str) -> None:
         with context.attach(self.place):

@@ -66,6 +66,8 @@ class CallFuture(Future):
     def _await(self, until: float) -> None:
         """Return when it is done; ``WaitTimeout`` at ``until``, if that is before the call's own
         deadline, at which the call fails."""
+        if self._done:  # its worker is lost, perhaps before there ever was a connection to wait on
+            return
         block = self.agent.endpoint.waiting(self.worker.id, self.number)
         if self._done:
             return

@@ -1,16 +1,17 @@
 """Workers of which one is killed in the middle of what all of them do, and what the others find.
 
-    find = Killing(plan_size, victim, at, work)
-    tasks = sim.run_tasks(find.follow, size, seed)
+    try_kills(plan.size, seed, work, 3)
 
-``work()`` is what every worker does. The victim dies at the ``at``-th message (from 1) that it sends
-or receives in it, at the latest when its work is done. Every survivor either ends its work or fails with an error that names the victim,
-soon; then it can still be called, and in the end it holds nothing.
+``work()`` is what every worker does. The victim dies at the ``at``-th message (from 1) that it
+sends or receives in it, at the latest when its work is done. Every survivor either ends its work or
+fails with an error that names the victim, soon; then it can still be called, and in the end it
+holds nothing.
 """
 
 from __future__ import annotations
 
 import gc
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -34,7 +35,7 @@ class Killing:
         at: int | None,
         work: Callable[[], Any],
         prepare: Callable[[], Any] = lambda: None,
-        left: Callable[[], list] = lambda: [],
+        left: Callable[[], list] = list,
     ) -> None:
         self.size, self.victim, self.at = size, victim, at
         self.work, self.prepare, self.left = work, prepare, left
@@ -42,6 +43,9 @@ class Killing:
         self.killed_at: float | None = None
         self.outcomes: dict[int, BaseException | None] = {}
         self._came: dict[str, set[int]] = {}
+
+    def __str__(self) -> str:
+        return f"worker {self.victim} of {self.size} killed at message {self.at}"
 
     def follow(self) -> None:
         """A worker's life."""
@@ -65,7 +69,8 @@ class Killing:
         until(lambda: self.killed_at is not None, "the victim's end")
         self._still_usable(me)
         self._meet("called", self.size - 1)
-        gc.collect()
+        if me == min({0, 1} - {self.victim}):
+            gc.collect()  # one process, one collection
         until(lambda: not self._holds(), lambda: f"an end of {self._holds()}", SECONDS)
         self._meet("empty", self.size - 1)
         rpc.shutdown(graceful=False)
@@ -116,3 +121,24 @@ class Killing:
         came = self._came.setdefault(where, set())
         came.add(context.current().rank)
         until(lambda: len(came) >= size, lambda: f"the others at {where}")
+
+
+def try_kills(size: int, seed: int, work: Callable[[], Any], times: int, **more: Any) -> None:
+    """Run ``work`` on simulated workers, ``times`` times with one of them killed somewhere; more
+    arguments are those of ``Killing``. Raises what went wrong with a survivor."""
+    rng = random.Random(seed)
+    victim = rng.randrange(size)
+    faultless = Killing(size, victim, None, work, **more)
+    _run(faultless, seed)
+    for _ in range(times):
+        killing = Killing(size, victim, rng.randint(1, faultless.messages + 1), work, **more)
+        _run(killing, seed)
+        assert killing.killed_at is not None
+
+
+def _run(killing: Killing, seed: int) -> None:
+    scheduler = sim.run_tasks(killing.follow, killing.size, seed)
+    for task in scheduler.tasks + scheduler.broken:
+        if killing.at is not None and task.rank == killing.victim:
+            continue
+        assert task.error is None, f"seed {seed}, {killing}: {task.where()}\n{task.text}"

@@ -4,26 +4,25 @@
     dist.simulate(lambda: follow(plan), plan.size, seed)
 
 Every worker evaluates a tree of its own, all at once. A node says where and how a part of it is
-evaluated: by a call, a future, a callback, a remote reference that is passed on, a method of an
-object elsewhere, threads. ``value`` says what comes out; ``follow`` compares.
+evaluated: by a call, a future, a callback, threads. ``value`` says what comes out; ``follow``
+compares. ``rpc_references`` adds remote references.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import disttrain as dt
 from disttrain import context
 from disttrain.distributed import rpc
-from disttrain.errors import PeerFailed
-from disttrain.futures import Future, collect_all
+from disttrain.futures import collect_all
 
 Node = tuple
 
 CALLS = ("sync", "async", "then", "collect", "fail", "tensor", "threads", "self")
-REFERENCES = ("remote", "passed", "chained", "proxy", "made_there", "own", "dropped", "waits")
 LEAF, DEPTH = 0.25, 4
 
 
@@ -36,7 +35,7 @@ class Plan:
     programs: tuple[Node, ...]
 
 
-def draw(seed: int, verbs: tuple[str, ...] = CALLS + REFERENCES, sizes=(2, 2, 3, 4)) -> Plan:
+def draw(seed: int, verbs: tuple[str, ...] = CALLS, sizes=(2, 2, 3, 4)) -> Plan:
     """A plan, the same for the same ``seed``."""
     rng = random.Random(seed)
     size = rng.choice(sizes)
@@ -56,7 +55,7 @@ def _tree(rng: random.Random, size: int, verbs: Any, budget: list[int], depth: i
         return "number", number
     verb = rng.choice(verbs)
     to, other = rng.randrange(size), rng.randrange(size)
-    if verb in ("fail", "tensor", "proxy", "own", "dropped"):
+    if verb in ("fail", "tensor", "proxy", "own", "dropped"):  # the last ones: ``rpc_references``
         return verb, to, other, rng.choice((1, 3, 5000)), number
     if verb in ("async", "collect", "threads"):
         return verb, to, _trees(rng, size, verbs, budget, depth - 1), rng.randrange(100)
@@ -94,7 +93,7 @@ def value(node: Node) -> float:
 
 def perform(node: Node) -> float:
     """Evaluate ``node`` on this worker."""
-    return globals()[f"_{node[0]}"](*node[1:])
+    return PERFORM[node[0]](*node[1:])
 
 
 def name(worker: int) -> str:
@@ -183,90 +182,18 @@ def _threads(to: int, nodes: tuple[Node, ...], order: int) -> float:
     return sum(results)
 
 
-def _waits(to: int, other: int, node: Node) -> float:
-    """The callee answers when a call of its own is answered, and holds no thread meanwhile."""
-    return rpc.rpc_sync(name(to), perform_later, (other, node))
-
-
-@rpc.functions.async_execution
-def perform_later(to: int, node: Node) -> Future:
-    return rpc.rpc_async(name(to), perform, (node,)).then(lambda f: f.wait())
-
-
-# --- references ----------------------------------------------------------------------------------
-
-
-class Counter:
-    """Something that stays where it was made."""
-
-    def __init__(self, start: float) -> None:
-        self.total = start
-
-    def add(self, number: float) -> float:
-        self.total += number
-        return self.total
-
-    @rpc.functions.async_execution
-    def add_of(self, to: int, number: float) -> Future:
-        future = rpc.rpc_async(name(to), _number, (number,))
-        return future.then(lambda f: self.add(f.wait()))
-
-
-def _remote(to: int, other: int, node: Node) -> float:
-    return rpc.remote(name(to), perform, (node,)).to_here()
-
-
-def _passed(to: int, users: tuple[int, ...], node: Node) -> float:
-    """One reference, used by several workers, of which some pass it on."""
-    rref = rpc.remote(name(to), perform, (node,))
-    futures = [
-        rpc.rpc_async(name(user), fetch, (rref, users[i + 1 :][:1])) for i, user in enumerate(users)
-    ]
-    return rref.to_here() + sum(future.wait() for future in futures)
-
-
-def fetch(rref: Any, on: tuple[int, ...] = ()) -> float:
-    if on:
-        return rpc.rpc_sync(name(on[0]), fetch, (rref,))
-    return rref.local_value() if rref.is_owner() else rref.to_here()
-
-
-def _chained(to: int, other: int, node: Node) -> float:
-    """A reference to what is made from another reference."""
-    first = rpc.remote(name(to), perform, (node,))
-    second = rpc.remote(name(other), fetch, (first,))
-    del first
-    return second.to_here()
-
-
-def _proxy(to: int, other: int, count: int, number: float) -> float:
-    counter = rpc.remote(name(to), Counter, (0.0,))
-    counter.rpc_sync().add(number)
-    counter.rpc_async().add(number).wait()
-    return counter.remote().add_of(other, number).to_here()
-
-
-def _made_there(to: int, other: int, node: Node) -> float:
-    """A reference that somebody else has made, perhaps to what is here."""
-    return fetch(rpc.rpc_sync(name(to), make, (other, node)))
-
-
-def make(owner: int, node: Node) -> Any:
-    return rpc.remote(name(owner), perform, (node,))
-
-
-def _own(to: int, other: int, count: int, number: float) -> float:
-    mine = rpc.RRef(number)
-    return rpc.rpc_sync(name(to), fetch, (mine, (other,)))
-
-
-def _dropped(to: int, other: int, count: int, number: float) -> float:
-    """References that go before anybody has used them, or their owner has made them."""
-    rpc.remote(name(to), _number, (number,))
-    kept = rpc.remote(name(to), _number, (number,))
-    future = rpc.rpc_async(name(other), fetch, (kept,))
-    del kept
-    return future.wait()
+PERFORM: dict[str, Callable[..., float]] = {
+    "number": _number,
+    "sum": _sum,
+    "sync": _sync,
+    "self": _self,
+    "async": _async,
+    "collect": _collect,
+    "then": _then,
+    "fail": _fail,
+    "tensor": _tensor,
+    "threads": _threads,
+}
 
 
 # --- the workers ---------------------------------------------------------------------------------

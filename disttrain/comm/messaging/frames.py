@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -31,7 +30,9 @@ STREAMED = (1 << 64) - 1
 
 _ANSWERS, _BODY_APART, _PAYLOAD_APART = 1, 2, 4
 _HEAD = struct.Struct("<BBBxIQQIIQQ")
-_ARRAY = struct.Struct("<BBBxI")
+_ARRAYS = [struct.Struct(f"<BBBxI{ndim}Q") for ndim in range(MAX_DIMS + 1)]
+_SHAPES = [struct.Struct(f"<{ndim}Q") for ndim in range(MAX_DIMS + 1)]
+_ARRAY_BYTES = _ARRAYS[0].size
 _U64 = struct.Struct("<Q")
 HEAD_BYTES = _HEAD.size
 
@@ -48,6 +49,16 @@ def as_bytes(array: np.ndarray) -> np.ndarray:
     return array.reshape(-1).view(np.uint8)
 
 
+def encode_small(message: Message, size: int) -> bytes:
+    """The packet of a message without arrays whose head and payload (of ``size`` bytes) fit in."""
+    head = message.head
+    length = len(head)
+    begin = _HEAD.pack(
+        MESSAGE, message.kind, message.answers, length, message.call, size, 0, length + size, 0, 0
+    )
+    return begin + head + message.payload
+
+
 def encode(message: Message, place: Place) -> tuple[bytes, list[np.ndarray]]:
     """The packet of a message that is within its limits, and the bytes that must follow in pieces.
 
@@ -57,15 +68,13 @@ def encode(message: Message, place: Place) -> tuple[bytes, list[np.ndarray]]:
     flags = _ANSWERS if message.answers else 0
     pieces: list[np.ndarray] = []
     payload_at = 0
-    size = len(payload) if isinstance(payload, bytes) else memoryview(payload).nbytes
+    size = memoryview(payload).nbytes
     if size >= APART_BYTES:
         flags |= _PAYLOAD_APART
-        payload_at = _put(np.frombuffer(payload, np.uint8), place, pieces)
+        whole = payload if memoryview(payload).c_contiguous else bytes(payload)
+        payload_at = _put(np.frombuffer(whole, np.uint8), place, pieces)
         payload = b""
-    if message.arrays:
-        body = _array_body(message, place, pieces, head, payload)
-    else:
-        body = head + payload if head else bytes(payload)
+    body = _body(message.arrays, place, pieces, head, payload)
     length, body_at = len(body), 0
     if length > PACKET_BYTES - HEAD_BYTES:
         flags |= _BODY_APART
@@ -84,15 +93,19 @@ def _put(part: np.ndarray, place: Place, pieces: list[np.ndarray]) -> int:
     return at
 
 
-def _array_body(
-    message: Message, place: Place, pieces: list[np.ndarray], head: bytes, payload: Bytes
+def _body(
+    arrays: Sequence[np.ndarray],
+    place: Place,
+    pieces: list[np.ndarray],
+    head: bytes,
+    payload: Bytes,
 ) -> bytes:
     told: list[Bytes] = []
     inline: list[Bytes] = [head, payload]
-    for array in message.arrays:
-        apart = array.nbytes >= APART_BYTES
-        told.append(_ARRAY.pack(dtype_code(array.dtype), array.ndim, apart, 0))
-        told.extend(map(_U64.pack, array.shape))
+    for array in arrays:
+        shape = array.shape
+        ndim, apart = len(shape), array.nbytes >= APART_BYTES
+        told.append(_ARRAYS[ndim].pack(dtype_code(array.dtype), ndim, apart, 0, *shape))
         if apart:
             told.append(_U64.pack(_put(as_bytes(array), place, pieces)))
         else:
@@ -108,137 +121,155 @@ def pieces_of(parts: list[np.ndarray]) -> Iterator[bytes]:
             yield b"\x02" + bytes(view[start : start + PIECE_BYTES])
 
 
-class Assembly:
-    """One message while it comes: ``message`` is there once all of its pieces are.
+def decode(packet: memoryview, find: Find, limits: Limits, small: int) -> Message | Assembly:
+    """The message in a packet, or what waits for its pieces. Bodies of at most ``small`` bytes are
+    within all limits.
 
     Raises ``Garbage`` and ``MessageTooLarge`` before it allocates anything.
     """
+    if len(packet) < HEAD_BYTES:
+        raise Garbage(f"a packet of {len(packet)} bytes")
+    fields = _HEAD.unpack_from(packet)
+    what, kind, flags, head, call, payload, arrays, body, body_at, _ = fields
+    if what != MESSAGE or flags > 7:
+        raise Garbage(f"a packet of kind {what} with flags {flags}")
+    if not arrays and flags <= 1 and body <= small and len(packet) == HEAD_BYTES + body:
+        if body != head + payload:
+            raise Garbage(f"a body of {body} bytes that should hold {head + payload}")
+        middle = HEAD_BYTES + head
+        said = bytes(packet[HEAD_BYTES:middle]) if head else b""
+        return Message(kind, call, flags == 1, said, bytes(packet[middle:]), [])
+    inline = head + _ARRAY_BYTES * arrays + (0 if flags & _PAYLOAD_APART else payload)
+    if body < inline:
+        raise Garbage(f"a body of {body} bytes that should hold {inline}")
+    if flags & _BODY_APART:
+        limits.check(head, payload, arrays, 0, "a peer's message")
+        if body_at == STREAMED:
+            return Assembly(fields, find, limits)
+        whole = find(body_at, body).data
+    elif len(packet) != HEAD_BYTES + body:
+        raise Garbage(f"a packet of {len(packet)} bytes with a body of {body}")
+    else:
+        whole = packet[HEAD_BYTES:]
+    missing: list[np.ndarray] = []
+    message = _parse(fields, whole, find, limits, missing)
+    return Assembly(fields, find, limits, message, missing) if missing else message
+
+
+class Assembly:
+    """A message while its pieces come: first its body, where ``message`` is not given, then the
+    ``missing`` parts of it."""
 
     __slots__ = ("_at", "_body", "_fields", "_find", "_limits", "_missing", "message")
 
-    def __init__(self, packet: memoryview, find: Find, limits: Limits) -> None:
-        if len(packet) < HEAD_BYTES:
-            raise Garbage(f"a packet of {len(packet)} bytes")
-        fields = _HEAD.unpack_from(packet)
-        what, _, flags, head, _, payload, arrays, body, body_at, _ = fields
-        if what != MESSAGE or flags > 7:
-            raise Garbage(f"a packet of kind {what} with flags {flags}")
-        limits.check(head, payload, arrays, 0, "a peer's message")
-        inline = head + 8 * arrays + (0 if flags & _PAYLOAD_APART else payload)
-        if body < inline:
-            raise Garbage(f"a body of {body} bytes that should hold {inline}")
+    def __init__(
+        self,
+        fields: tuple,
+        find: Find,
+        limits: Limits,
+        message: Message | None = None,
+        missing: list[np.ndarray] | None = None,
+    ) -> None:
         self._fields, self._find, self._limits = fields, find, limits
-        self._missing: list[np.ndarray] = []  # memory that pieces fill, in their order
+        self.message = message
+        self._missing = [] if missing is None else missing  # memory that pieces fill, in order
         self._at = 0
         self._body: np.ndarray | None = None
-        self.message: Message | None = None
-        if not flags & _BODY_APART:
-            if len(packet) != HEAD_BYTES + body:
-                raise Garbage(f"a packet of {len(packet)} bytes with a body of {body}")
-            self._parse(packet[HEAD_BYTES:])
-        elif body_at != STREAMED:
-            self._parse(find(body_at, body).data)
-        else:
+        if message is None:
+            body = fields[7]
             if body > limits.payload_bytes + limits.head_bytes + 1024 * limits.arrays:
                 raise Garbage(f"a body of {body} bytes")
             self._body = np.empty(body, np.uint8)
             self._missing.append(self._body)
 
-    def add(self, piece: memoryview) -> None:
-        """Take a packet that carries a piece."""
+    def add(self, piece: memoryview) -> Message | None:
+        """Take a packet that carries a piece; the message when it was the last one."""
         data = piece[1:]
-        if not self._missing or not len(data):
-            raise Garbage("a piece of no message")
+        if not len(data):
+            raise Garbage("an empty piece")
         part = self._missing[0]
         end = self._at + len(data)
         if end > len(part):
             raise Garbage(f"a piece that is {end - len(part)} bytes too long")
         part[self._at : end] = data
         self._at = end
-        if end == len(part):
-            self._at = 0
-            del self._missing[0]
-            if self._body is not None:
-                body, self._body = self._body, None
-                self._parse(body.data)
-            elif not self._missing:
-                self._finish()
+        if end < len(part):
+            return None
+        self._at = 0
+        del self._missing[0]
+        if self._body is not None:
+            body, self._body = self._body, None
+            self.message = _parse(self._fields, body.data, self._find, self._limits, self._missing)
+        return None if self._missing else self.message
 
-    def _parse(self, body: memoryview) -> None:
-        """Read the body and make or find the memory of everything."""
-        _, kind, flags, head_len, call, payload_len, count, _, _, payload_at = self._fields
-        at, specs = 0, []
-        total = head_len + payload_len
-        for _ in range(count):
-            spec, at = _spec(body, at)
-            total += spec[2]
-            specs.append(spec)
-        self._limits.check(head_len, payload_len, count, total - head_len - payload_len,
-                           "a peer's message")  # fmt: skip
-        end = at + head_len
-        if end > len(body):
-            raise Garbage("a body that ends in its head")
-        head = bytes(body[at:end])
-        payload: Any
-        if flags & _PAYLOAD_APART:
-            payload = self._memory(payload_at, payload_len)
-        else:
-            payload = bytes(body[end : end + payload_len])
-            end += payload_len
-        arrays = []
+
+def _parse(
+    fields: tuple, body: memoryview, find: Find, limits: Limits, missing: list[np.ndarray]
+) -> Message:
+    """Read a body, and make or find the memory of everything; what pieces will fill is added to
+    ``missing``."""
+    _, kind, flags, head_len, call, payload_len, count, _, _, payload_at = fields
+    specs, at, array_bytes = _specs(body, count)
+    limits.check(head_len, payload_len, count, array_bytes, "a peer's message")
+    end = at + head_len
+    payload: Bytes
+    if flags & _PAYLOAD_APART:
+        payload = _memory(payload_at, payload_len, find, missing).data
+    else:
+        payload = bytes(body[end : end + payload_len])
+        end += payload_len
+    arrays = []
+    try:
         for dtype, shape, nbytes, place in specs:
             if place is not None:
-                raw = self._memory(place, nbytes)
-            else:
-                if end + nbytes > len(body):
-                    raise Garbage("a body that ends in an array")
-                raw = np.frombuffer(body[end : end + nbytes], np.uint8).copy()
+                raw = _memory(place, nbytes, find, missing)
+                arrays.append(raw.view(dtype).reshape(shape))
+            elif end + nbytes > len(body):
+                raise Garbage("a body that ends in an array")
+            elif nbytes:
+                arrays.append(np.ndarray(shape, dtype, body, end).copy())
                 end += nbytes
-            arrays.append(raw.view(dtype).reshape(shape))
-        if end != len(body):
-            raise Garbage(f"a body with {len(body) - end} bytes too many")
-        self.message = Message(kind, call, bool(flags & _ANSWERS), head, payload, arrays)
-        self._finish()
-
-    def _finish(self) -> None:
-        if self._missing:
-            return
-        message = self.message
-        assert message is not None
-        if isinstance(message.payload, np.ndarray):
-            message.payload = message.payload.data
-
-    @property
-    def complete(self) -> bool:
-        return not self._missing
-
-    def _memory(self, at: int, nbytes: int) -> np.ndarray:
-        if at != STREAMED:
-            return self._find(at, nbytes)
-        if not nbytes:
-            raise Garbage("an empty part that is streamed")
-        made = np.empty(nbytes, np.uint8)
-        self._missing.append(made)
-        return made
+            else:
+                arrays.append(np.empty(shape, dtype))
+    except (ValueError, OverflowError):
+        raise Garbage("an array of a shape that no array has") from None
+    if end != len(body):
+        raise Garbage(f"a body of {len(body)} bytes that should have {end}")
+    head = bytes(body[at : at + head_len])
+    return Message(kind, call, bool(flags & _ANSWERS), head, payload, arrays)
 
 
-def _spec(body: memoryview, at: int) -> tuple[tuple[np.dtype, tuple[int, ...], int, Any], int]:
-    """((dtype, shape, bytes, place), where the next one is): an array as the body tells it."""
-    if at + _ARRAY.size > len(body):
-        raise Garbage("a body that ends in the arrays' shapes")
-    code, ndim, apart, zero = _ARRAY.unpack_from(body, at)
-    at += _ARRAY.size
-    if code >= len(DTYPES) or ndim > MAX_DIMS or apart > 1 or zero:
-        raise Garbage(f"an array of element type {code} with {ndim} dimensions")
-    if at + 8 * (ndim + apart) > len(body):
-        raise Garbage("a body that ends in an array's shape")
-    shape = struct.unpack_from(f"<{ndim}Q", body, at)
-    at += 8 * ndim
-    nbytes = math.prod(shape) * DTYPES[code].itemsize
-    place = None
-    if apart:
-        place = _U64.unpack_from(body, at)[0]
-        at += 8
-        if not nbytes:
-            raise Garbage("an empty array that is apart")
-    return (DTYPES[code], shape, nbytes, place), at
+def _memory(at: int, nbytes: int, find: Find, missing: list[np.ndarray]) -> np.ndarray:
+    if not nbytes:
+        raise Garbage("an empty part that is apart")
+    if at != STREAMED:
+        return find(at, nbytes)
+    made = np.empty(nbytes, np.uint8)
+    missing.append(made)
+    return made
+
+
+Spec = tuple[np.dtype, tuple[int, ...], int, int | None]  # dtype, shape, bytes, place
+
+
+def _specs(body: memoryview, count: int) -> tuple[list[Spec], int, int]:
+    """The arrays as a body tells them, where it goes on, and their bytes."""
+    specs: list[Spec] = []
+    at, size, total = 0, len(body), 0
+    for _ in range(count):
+        if at + _ARRAY_BYTES > size:
+            raise Garbage("a body that ends in the arrays' shapes")
+        code, ndim, apart = body[at], body[at + 1], body[at + 2]
+        if code >= len(DTYPES) or ndim > MAX_DIMS or apart > 1:
+            raise Garbage(f"an array of element type {code} with {ndim} dimensions")
+        at += _ARRAY_BYTES
+        end = at + 8 * (ndim + apart)
+        if end > size:
+            raise Garbage("a body that ends in an array's shape")
+        shape = _SHAPES[ndim].unpack_from(body, at)
+        dtype = DTYPES[code]
+        nbytes = math.prod(shape) * dtype.itemsize
+        specs.append((dtype, shape, nbytes, _U64.unpack_from(body, end - 8)[0] if apart else None))
+        at = end
+        total += nbytes
+    return specs, at, total

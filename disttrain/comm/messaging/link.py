@@ -16,7 +16,7 @@ from ... import context
 from ...errors import CommError
 from .blocks import Borrower, Lender
 from .frames import (
-    MESSAGE,
+    APART_BYTES,
     PACKET_BYTES,
     PIECE,
     PIECE_BYTES,
@@ -24,12 +24,16 @@ from .frames import (
     Assembly,
     Find,
     Garbage,
+    decode,
     encode,
+    encode_small,
     pieces_of,
 )
 from .message import Limits, Message
 
 SEND_BUFFER = 1 << 20
+# As plain numbers: to combine two of the socket module's flags takes longer than to send.
+_AT_ONCE = int(socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 _ROOM = max(PACKET_BYTES, PIECE_BYTES + 1) + 64
 
 
@@ -55,7 +59,9 @@ class Link:
         timeval = struct.pack("ll", 0, int(patience * 1e6))
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)
         self.sock, self.fd = sock, sock.fileno()
+        self._send, self._receive = sock.send, sock.recv_into
         self._lender, self._to = lender, to
+        self._small = limits.small()
         self._find, self._limits = find, limits
         self.reading = threading.Lock()  # held by the one who reads
         self._sending, self._streaming = threading.Lock(), threading.Lock()
@@ -67,8 +73,15 @@ class Link:
 
     # --- sending ---------------------------------------------------------------------------------
 
-    def send(self, message: Message) -> None:
-        """Send a message. Raises ``Closed``."""
+    def send(self, message: Message, size: int) -> None:
+        """Send a message whose payload has ``size`` bytes. Raises ``Closed``."""
+        counts = not message.answers and message.call != 0
+        if not message.arrays and size + len(message.head) < APART_BYTES:
+            self._put(encode_small(message, size), counts)
+        else:
+            self._send_large(message, counts)
+
+    def _send_large(self, message: Message, counts: bool) -> None:
         placed: list[int] = []
 
         def place(part: np.ndarray) -> int:
@@ -78,7 +91,6 @@ class Link:
             return at
 
         packet, pieces = encode(message, place)
-        counts = not message.answers and message.call != 0
         try:
             if not pieces:
                 self._put(packet, counts)
@@ -106,7 +118,7 @@ class Link:
                 if self.closed:
                     raise Closed("the connection is closed")
                 try:
-                    self.sock.send(packet, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+                    self._send(packet, _AT_ONCE)
                 except BlockingIOError:
                     pass
                 except OSError as error:
@@ -141,33 +153,31 @@ class Link:
         if self.closed:
             raise Closed("the connection is closed")
         try:
-            size = self.sock.recv_into(self._room, 0, flags)
+            size = self._receive(self._room, 0, flags)
         except BlockingIOError:
             raise
         except OSError as error:
             raise Closed(f"the connection broke ({error.strerror or error})") from None
         if not size:
             raise Closed("its end of the connection was closed")
-        what, packet = self._room[0], self._view[:size]
-        if what == MESSAGE and self._assembly is None:
-            assembly = Assembly(packet, self._find, self._limits)
-        elif what == PIECE and self._assembly is not None:
-            assembly = self._assembly
-            assembly.add(packet)
-        elif what == MESSAGE:  # a whole one between the pieces of another
-            assembly = Assembly(packet, self._find, self._limits)
-            if not assembly.complete:
-                raise Garbage("a message in pieces between the pieces of another")
-            return self._taken(assembly)
+        packet = self._view[:size]
+        if self._room[0] != PIECE:
+            found = decode(packet, self._find, self._limits, self._small)
+            if isinstance(found, Assembly):
+                if self._assembly is not None:
+                    raise Garbage("a message in pieces between the pieces of another")
+                self._assembly = found
+                return None
+            message = found
+        elif self._assembly is None:
+            raise Garbage("a piece of no message")
         else:
-            raise Garbage(f"a packet of kind {what}")
-        self._assembly = None if assembly.complete else assembly
-        return self._taken(assembly) if assembly.complete else None
-
-    def _taken(self, assembly: Assembly) -> Message:
-        message = assembly.message
-        assert message is not None
-        self.got += message.answers
+            last = self._assembly.add(packet)
+            if last is None:
+                return None
+            self._assembly, message = None, last
+        if message.answers:
+            self.got += 1
         return message
 
     @property
@@ -199,8 +209,8 @@ class Link:
         """Let go of what has come and nobody will take: parts of it lie in the peer's memory."""
         try:
             while size := self.sock.recv_into(self._room, 0, socket.MSG_DONTWAIT):
-                if self._room[0] == MESSAGE:
-                    Assembly(self._view[:size], self._find, self._limits)
+                if self._room[0] != PIECE:
+                    decode(self._view[:size], self._find, self._limits, 0)
         except (OSError, CommError):  # there is nothing more, or nothing that makes sense
             pass
 

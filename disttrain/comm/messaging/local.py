@@ -58,7 +58,7 @@ class LocalEndpoint(Endpoint):
         self._closed = False
         self._complained = -_COMPLAIN_EVERY
         self._pool = Pool(f"rpc-{me}", self.limits.threads, self._tick)
-        self._where = f"worker {me}"
+        self._where, self._small = f"worker {me}", self.limits.small()
         self._on_message: OnMessage = _nobody
         self._on_lost: OnLost = _nobody
 
@@ -231,8 +231,9 @@ class LocalEndpoint(Endpoint):
         to = self._peer(peer)
         payload, arrays = message.payload, message.arrays
         size = len(payload) if isinstance(payload, bytes) else memoryview(payload).nbytes
-        array_bytes = check_arrays(arrays, self._where) if arrays else 0
-        self.limits.check(len(message.head), size, len(arrays), array_bytes, self._where)
+        if arrays or size + len(message.head) > self._small:
+            array_bytes = check_arrays(arrays, self._where)
+            self.limits.check(len(message.head), size, len(arrays), array_bytes, self._where)
         link = to.serves if message.answers else to.asks
         if link is None or to.lost is not None:
             if to.lost is not None:
@@ -241,7 +242,7 @@ class LocalEndpoint(Endpoint):
                 raise no_address(self._where, peer)
             link = self._asking(to)
         try:
-            link.send(message)
+            link.send(message, size)
         except Closed as error:
             raise self._lose(to, error) from None
         if not awaited and not message.answers and message.call:

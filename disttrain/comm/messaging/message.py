@@ -69,6 +69,10 @@ class Limits:
     handshake_seconds: float = 2.0
     threads: int = 4096  # that handle messages at once; later ones wait for one of them
 
+    def small(self) -> int:
+        """A message of at most so many bytes in all, without arrays, is within the limits."""
+        return min(self.head_bytes, self.payload_bytes, self.message_bytes)
+
     def check(self, head: int, payload: int, arrays: int, array_bytes: int, where: str) -> None:
         """Raise ``MessageTooLarge`` for a message of these sizes where it is over a limit."""
         found = (

@@ -63,7 +63,7 @@ class Serving:
                 continue
             if not (self._beside if self._wary else self._hold)(message):
                 return
-            flags = 0
+            message, flags = None, 0  # its arrays go now, not when the next request comes
 
     def _beside(self, message: Message) -> bool:
         """Handle a request while others read."""

@@ -190,6 +190,10 @@ class Link:
     def shut(self) -> None:
         """Let nothing more through; who sends or reads here finds out at once."""
         self.closed = True
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """End the connection; what has come can still be read."""
         try:
             self.sock.shutdown(socket.SHUT_RDWR)
         except OSError:

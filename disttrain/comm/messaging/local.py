@@ -19,7 +19,7 @@ from typing import Any
 from ... import context
 from ...errors import CommError, PeerFailed
 from . import greeting
-from .blocks import Lender
+from .blocks import ARENA_BYTES, Lender
 from .endpoint import Block, Endpoint, OnLost, OnMessage, is_closed, no_address
 from .link import Closed, Link
 from .message import Limits, Message, check_arrays
@@ -43,9 +43,17 @@ _log = logging.getLogger("disttrain.messaging")
 class LocalEndpoint(Endpoint):
     """See ``Endpoint``. ``address`` is ready when it is made; ``serve`` before anybody uses it."""
 
-    def __init__(self, me: int, token: bytes, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        me: int,
+        token: bytes,
+        limits: Limits | None = None,
+        arena_bytes: int = ARENA_BYTES,
+    ) -> None:
+        """``arena_bytes``: addresses for large parts of messages; what finds no room there, or
+        everything where it is 0, goes through the socket."""
         super().__init__(me, token, limits)
-        self._lender = Lender()
+        self._lender = Lender(arena_bytes)
         self._identity = greeting.Identity(me, token, self._lender.fd)
         self.address = greeting.new_address()
         self._listener = greeting.listen(self.address)
@@ -88,6 +96,10 @@ class LocalEndpoint(Endpoint):
     def _peer(self, number: int) -> Peer:
         if self._closed:
             raise is_closed(self._where)
+        if os.getpid() != self._pid:
+            raise CommError(
+                f"{self._where}: the endpoint belongs to the process that this one was forked from"
+            )
         peer = self._peers.get(number)
         if peer is None:
             with self._lock:
@@ -115,7 +127,7 @@ class LocalEndpoint(Endpoint):
                 self._thread,
                 deliver=lambda message: self._deliver(peer, message),
                 arm=lambda: self._pool.rearm(link.fd, _ONCE),
-                fail=lambda error: self._lose(peer, error),
+                fail=lambda error: self._ended(peer, error, answers=True),
             )
             peer.asks = link
             self._pool.watch(link.fd, _REST, lambda mask: self._attend(peer, link, mask))
@@ -203,7 +215,7 @@ class LocalEndpoint(Endpoint):
             self._thread,
             deliver=lambda message: self._deliver(peer, message),
             arm=lambda: self._pool.rearm(link.fd, _ONCE),
-            fail=lambda error: self._requests_end(peer, error),
+            fail=lambda error: self._ended(peer, error, requests=True),
         )
         peer.serves = link
         self._pool.watch(link.fd, _ONCE, peer.serving.attend)
@@ -244,7 +256,7 @@ class LocalEndpoint(Endpoint):
         try:
             link.send(message, size)
         except Closed as error:
-            raise self._lose(to, error) from None
+            raise self._ended(to, error) from None
         if not awaited and not message.answers and message.call:
             assert to.waiters is not None
             to.waiters.look_out()
@@ -289,12 +301,9 @@ class LocalEndpoint(Endpoint):
             peers = [p for p in self._peers.values() if p.process is process]
         for peer in peers:
             peer.borrower.gone = True
-            if peer.lost is None:  # what it has sent comes first
-                if peer.waiters is not None:
-                    peer.waiters.attend()
-                if peer.serving is not None:
-                    peer.serving.attend()
-                self._lose(peer, CommError("its process has ended"))
+            for link in peer.links():  # its end will be found where it is read
+                link.hang_up()
+                self._pool.rearm(link.fd, _ONCE)
 
     def _tick(self) -> None:
         now = time.monotonic()
@@ -308,16 +317,22 @@ class LocalEndpoint(Endpoint):
                         cause = f"its process {process.pid} is stopped (SIGSTOP)"
                         self._lose(peer, CommError(cause))
 
-    def _requests_end(self, peer: Peer, error: BaseException) -> None:
-        """No more requests will come. Answers that were sent before may still be on their link,
-        and whoever reads there finds its end, too: that comes first."""
-        if peer.waiters is not None and peer.lost is None:
-            self._pool.may_block()
-            peer.waiters.attend()
+    def _ended(
+        self, peer: Peer, error: CommError, answers: bool = False, requests: bool = False
+    ) -> PeerFailed:
+        """A link has ended: no more ``answers`` or ``requests`` will come. What was sent before on
+        the other one comes first; its end follows."""
+        peer.answers_over |= answers
+        peer.requests_over |= requests
+        if isinstance(error, Closed):
+            self._let_go()
+            if peer.waiters is not None and not peer.answers_over:
+                self._pool.may_block()
+                peer.waiters.attend()
             until = time.monotonic() + _OTHER_LINK
-            while peer.lost is None and time.monotonic() < until:
-                context.sleep(0.001)
-        self._lose(peer, error)
+            while peer.lost is None and not peer.is_over() and time.monotonic() < until:
+                context.sleep(0.0005)
+        return self._lose(peer, error)
 
     def _lose(self, peer: Peer, error: BaseException) -> PeerFailed:
         """The peer is gone: tell whoever waits for it, once."""
@@ -358,6 +373,9 @@ class LocalEndpoint(Endpoint):
             peer.waiters.wake_all()
 
     def close(self) -> None:
+        if os.getpid() != self._pid:
+            self._abandon()
+            return
         self._let_go()
         with self._lock:
             if self._closed:
@@ -378,6 +396,24 @@ class LocalEndpoint(Endpoint):
             process.close()
         self._processes.clear()
         self._lender.close()
+
+    def _abandon(self) -> None:
+        """In a forked child: close its copies of the descriptors, and disturb nobody. Locks may be
+        held for ever by threads that are not here."""
+        if self._closed:
+            return
+        self._closed = True
+        self._listener.close()
+        for stranger in self._strangers.values():
+            stranger.sock.close()
+        for peer in self._peers.values():
+            for link in peer.links():
+                link.sock.close()
+        for process in self._processes.values():
+            process.close()
+        self._pool.abandon()
+        if self._identity.fd >= 0:
+            os.close(self._identity.fd)
 
 
 def _nobody(*args: Any) -> None:

@@ -33,10 +33,17 @@ class Peer:
         self.borrower = Borrower()
         self.memory: Memory | None = None
         self.lost: PeerFailed | None = None
+        self.answers_over = self.requests_over = False  # all that was sent has been read
         self.connecting = threading.Lock()
 
     def links(self) -> list[Link]:
         return [link for link in (self.asks, self.serves) if link is not None]
+
+    def is_over(self) -> bool:
+        """Whether the ends of all its links have been found."""
+        return (self.answers_over or self.asks is None) and (
+            self.requests_over or self.serves is None
+        )
 
     def met(self, who: Introduction) -> None:
         """It has introduced itself, on one link or the other. Takes the descriptor over. Raises

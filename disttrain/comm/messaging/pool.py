@@ -202,3 +202,9 @@ class Pool:
         self._epoll.close()
         os.close(self._wake)
         self._actions.clear()
+
+    def abandon(self) -> None:
+        """In a forked child, which has none of the threads: close its descriptors."""
+        self.stopping = True
+        self._epoll.close()
+        os.close(self._wake)

@@ -13,6 +13,7 @@ import pytest
 from comm.messaging.nodes import TOKEN
 
 from disttrain import context
+from disttrain.comm.messaging import pool
 from disttrain.comm.messaging.local import LocalEndpoint
 from disttrain.comm.messaging.message import Message
 from disttrain.errors import CommError, PeerFailed
@@ -62,6 +63,12 @@ def serve(handle, pipe):
 def echo(endpoint, peer, message):
     answer = Message(1, message.call, True, message.head, message.payload, message.arrays)
     endpoint.send(peer, answer)
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Looks at processes more often."""
+    monkeypatch.setattr(pool, "TICK", 0.1)
 
 
 @pytest.fixture
@@ -147,7 +154,7 @@ def test_a_stopped_peer_is_named(start):
         caller.call()
 
 
-def test_a_peer_that_takes_nothing_more_is_named_when_it_is_stopped(start):
+def test_a_peer_that_takes_nothing_more_is_named_when_it_is_stopped(start, quick):
     """The caller is stuck in a send, not in a wait."""
     pid, caller = start()
     caller.call()
@@ -157,14 +164,14 @@ def test_a_peer_that_takes_nothing_more_is_named_when_it_is_stopped(start):
             caller.ask(payload=bytes(40_000))
 
 
-def test_a_peer_that_is_busy_is_not_lost(start):
+def test_a_peer_that_is_busy_is_not_lost(start, quick):
     """It holds its interpreter's lock, so that no thread of it can do anything, for longer than a
     stopped one would be told as lost."""
 
     def hold(endpoint, peer, message):
-        end = time.monotonic() + 2.2
+        end = time.monotonic() + 0.8
         while time.monotonic() < end:
-            sorted(range(3_000_000, 0, -1))  # one call that never gives the lock away
+            sorted(range(5_000_000, 0, -1))  # one call that never gives the lock away
         echo(endpoint, peer, message)
 
     _, caller = start(hold)
@@ -203,7 +210,7 @@ def test_blocks_of_a_dead_receiver_come_back(start):
     caller.until(lambda: caller.endpoint._lender.lent_bytes() == 0)
 
 
-def test_blocks_of_a_stopped_receiver_stay_until_it_has_ended(start):
+def test_blocks_of_a_stopped_receiver_stay_until_it_has_ended(start, quick):
     """It may go on and write into them."""
     kept = []
 

@@ -77,7 +77,8 @@ class Endpoint(ABC):
 
         The waiting thread itself reads what comes, and calls ``on_message`` for it. To be asked for
         before the condition is looked at for the first time, and used by one thread. ``call``: the
-        only call that the caller waits for, so that it sleeps while others' answers come.
+        only call that the caller waits for, so that it sleeps while others' answers come. Connects
+        where needed, as ``send`` does: somebody else may be about to ask.
         """
 
     @abstractmethod

@@ -273,7 +273,8 @@ class LocalEndpoint(Endpoint):
         if to.waiters is None:
             if to.lost is not None:
                 return _return_at_once
-            raise no_address(self._where, peer)
+            self._asking(to)  # another thread is about to ask
+            assert to.waiters is not None
         return to.waiters.waiter(call)
 
     def _let_go(self) -> None:

@@ -374,7 +374,7 @@ class SimulatedEndpoint(Endpoint):
     def waiting(self, peer: int, call: int = 0) -> Block:
         to = self._peer(peer)
         if to.asks is None and to.lost is None:
-            raise no_address(self._where, peer)
+            self._asking(to)
         return _Reader(to)
 
     # --- the end ---------------------------------------------------------------------------------

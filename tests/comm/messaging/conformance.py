@@ -329,6 +329,19 @@ class Conformance:
 
         assert nodes.run(2, body) == [[], []]
 
+    def test_who_waits_may_come_before_who_asks(self, nodes):
+        def body(node):
+            node.handle = node.echo
+            node.meet()
+            if node.me == 0:
+                block, calls = node.endpoint.waiting(1), []
+                context.start_thread(lambda: calls.append(node.ask(1, payload=b"late")), "asks")
+                node.until(lambda: calls and calls[0] in node.answers, block=block)
+            node.meet()
+            return "ok"
+
+        assert nodes.run(2, body) == ["ok"] * 2
+
     def test_a_callback_may_call(self, nodes):
         """What handles an answer may wait for another one, on ``waiting``."""
 

@@ -1,7 +1,7 @@
 """How a message looks as bytes on one host: a packet, and what does not fit in it beside it.
 
     packet: what u8 | kind u8 | flags u8 | 0 | head bytes u32 | call u64 | payload bytes u64 |
-            arrays u32 | body bytes u32 | place of the body u64 | place of the payload u64 | body
+            arrays u32 | body bytes u64 | place of the body u64 | place of the payload u64 | body
     body:   per array: dtype u8, dimensions u8, apart u8, 0, 0 u32, each dimension u64,
             place u64 where it is apart | head | payload | arrays, unless they are apart
 
@@ -29,7 +29,7 @@ PIECE_BYTES = 64 << 10
 STREAMED = (1 << 64) - 1
 
 _ANSWERS, _BODY_APART, _PAYLOAD_APART = 1, 2, 4
-_HEAD = struct.Struct("<BBBxIQQIIQQ")
+_HEAD = struct.Struct("<BBBxIQQIQQQ")
 _ARRAYS = [struct.Struct(f"<BBBxI{ndim}Q") for ndim in range(MAX_DIMS + 1)]
 _SHAPES = [struct.Struct(f"<{ndim}Q") for ndim in range(MAX_DIMS + 1)]
 _ARRAY_BYTES = _ARRAYS[0].size

@@ -160,25 +160,33 @@ class Link:
             raise Closed(f"the connection broke ({error.strerror or error})") from None
         if not size:
             raise Closed("its end of the connection was closed")
-        packet = self._view[:size]
-        if self._room[0] != PIECE:
-            found = decode(packet, self._find, self._limits, self._small)
-            if isinstance(found, Assembly):
-                if self._assembly is not None:
-                    raise Garbage("a message in pieces between the pieces of another")
-                self._assembly = found
-                return None
-            message = found
-        elif self._assembly is None:
-            raise Garbage("a piece of no message")
-        else:
-            last = self._assembly.add(packet)
-            if last is None:
-                return None
-            self._assembly, message = None, last
+        try:
+            message = self._parse(self._view[:size])
+        except CommError:
+            raise
+        except Exception as error:  # such as no memory for what it announces
+            raise Garbage(f"a message that could not be read ({error!r})") from error
+        if message is None:
+            return None
         if message.answers:
             self.got += 1
         return message
+
+    def _parse(self, packet: memoryview) -> Message | None:
+        if packet[0] != PIECE:
+            found = decode(packet, self._find, self._limits, self._small)
+            if not isinstance(found, Assembly):
+                return found
+            if self._assembly is not None:
+                raise Garbage("a message in pieces between the pieces of another")
+            self._assembly = found
+            return None
+        if self._assembly is None:
+            raise Garbage("a piece of no message")
+        last = self._assembly.add(packet)
+        if last is not None:
+            self._assembly = None
+        return last
 
     @property
     def due(self) -> bool:

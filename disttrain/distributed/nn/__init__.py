@@ -1,4 +1,8 @@
-"""Collectives that backward goes through, under PyTorch's names."""
+"""Collectives that backward goes through, and modules that other workers have, under PyTorch's
+names. The latter are loaded when they are asked for."""
+
+import importlib
+from typing import Any
 
 from . import functional
 from .functional import (
@@ -14,3 +18,10 @@ from .functional import (
     scatter,
     send,
 )
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("RemoteModule", "remote_module"):
+        found = importlib.import_module(f"{__name__}.remote_module")
+        return found if name == "remote_module" else found.RemoteModule
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

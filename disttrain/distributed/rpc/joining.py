@@ -23,10 +23,17 @@ from ..calls.gathering import gathering
 from ..calls.workers import WorkerInfo, check_unique
 from ..stores import store_for
 from .constants import MEETING_SECONDS
-from .options import RpcBackendOptions, settings_of
+from .options import DeviceMap, RpcBackendOptions, settings_of
 from .rref_part import part_of
 
+_DEVICE_MAPS = "rpc.device_maps"  # of an agent
 _FAREWELL = 5.0  # seconds that the one who hosts the store waits for those who still read
+
+
+def device_map_of(agent: Agent, worker: WorkerInfo) -> DeviceMap:
+    """Which devices of ``worker`` the tensors of this one go to, by device."""
+    found: DeviceMap = agent.slots.get(_DEVICE_MAPS, {}).get(worker.name, {})
+    return found
 
 
 def place_of(rank: int, world_size: int | None) -> WorkerEnv:
@@ -88,6 +95,7 @@ def join(
         gathering(agent)
         part_of(agent)
         carry_autograd(agent)
+        agent.slots[_DEVICE_MAPS] = getattr(rpc_backend_options, "device_maps", {})
         addresses = _exchange(group, me, endpoint.address, world_size)
         for worker, address in addresses.items():
             agent.workers.add(worker)

@@ -7,14 +7,15 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from ....core.device import device as make_device
-from ....errors import ConfigError, ModuleError, RRefError
-from ....futures import Future
-from ....nn import Module
-from ...nested import map_tensors
-from ...remote_device import _remote_device
-from ...rpc import RRef, remote, rpc_async, rpc_sync
-from ...rpc.api import _get_current_rpc_agent, _is_current_rpc_agent_set
+from ...core.device import device as make_device
+from ...errors import ConfigError, ModuleError, RRefError
+from ...futures import Future
+from ...nn import Module
+from ..nested import map_tensors
+from ..remote_device import _remote_device
+from ..rpc import RRef, remote, rpc_async, rpc_sync
+from ..rpc.api import _get_current_rpc_agent, _is_current_rpc_agent_set
+from ..rpc.joining import device_map_of
 
 __all__ = ["RemoteModule"]
 
@@ -113,7 +114,9 @@ class _RemoteModule(Module):
                 "'<worker>/<device>' or 'rank:<rank>/<device>'"
             )
         self.on, self.device = on, str(place.device())
-        self.is_device_map_set = _has_device_map(self.on)
+        agent = _get_current_rpc_agent()
+        agent.reducers.setdefault(RemoteModule, reduce_remote_module)
+        self.is_device_map_set = bool(device_map_of(agent, agent.worker(self.on)))
         self.is_scriptable = interface is not None
         self.generated_methods = _GENERATED
 
@@ -267,11 +270,6 @@ def _set_mode(module_rref: RRef, mode: bool) -> None:
     module_rref.local_value().train(mode)
 
 
-def _has_device_map(worker: Any) -> bool:
-    agent = _get_current_rpc_agent()
-    return bool(agent._get_device_map(agent.get_worker_info(worker)))
-
-
 # --- how it travels
 
 
@@ -296,6 +294,7 @@ def reduce_remote_module(module: _RemoteModule) -> tuple:
 
 
 def _remote_module_receiver(*attributes: tuple[str, Any]) -> RemoteModule:
+    _get_current_rpc_agent().reducers.setdefault(RemoteModule, reduce_remote_module)
     module = object.__new__(RemoteModule)
     module.__dict__.update(attributes)
     module._install_generated_methods()

@@ -1,1 +1,0 @@
-"""Modules that live on other workers."""

@@ -300,6 +300,8 @@ class SimWaiter(context.Waiter):
         outer = (
             task.wait
         )  # what its condition waits for, where that runs a callback, is a wait, too
+        if outer is None:  # what it did since its last wait may be what others wait for
+            self.scheduler.moved()
         task.wait = _Wait(what, limit, clock + limit, ready, block)
         try:
             _check(task)

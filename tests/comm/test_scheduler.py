@@ -212,3 +212,21 @@ def test_a_thread_that_takes_over_for_a_task_waits_as_that_task() -> None:
         return result[0]
 
     assert sim.simulate(body, RANKS).results == [1.0] * RANKS
+
+
+def test_what_a_task_does_between_two_waits_may_let_others_go_on() -> None:
+    def body() -> bool:
+        seen: list[int] = []
+
+        def beside() -> None:
+            until(lambda: True, "nothing")  # others look, in vain, when it has ended
+            seen.append(1)
+            until(lambda: False, "what never comes")
+
+        for n in (1, 2):
+            context.start_thread(beside, "beside")
+            until(lambda n=n: len(seen) == n, "beside")
+        return True
+
+    for seed in range(20):
+        assert sim.simulate(body, 1, seed=seed).results == [True]

@@ -5,21 +5,23 @@ calls. Programs hold handles: ``UserHandle`` for what another worker owns, ``Own
 this one does; ``rref.RRef`` is around one of them.
 
 The lock is held while the protocol takes an event, never while something is sent, made or freed.
-A handle may end anywhere, on any thread, inside the garbage collector: it only notes its end on a
-queue whose ``put`` may interrupt itself. Who comes next takes the notes; a thread of its own sees
-to it that somebody comes.
+A handle may end anywhere, on any thread, inside the garbage collector: it only notes its end, on a
+deque, and rings a bell whose ``put`` may interrupt itself. Who comes next takes the notes; a thread
+of its own comes soon. That nobody waits for (that an RRef is gone) travels with other news.
 """
 
 from __future__ import annotations
 
 import struct
 import threading
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from ... import context
+from ...comm.scheduler import SimWaiter
 from ...errors import CommError, PeerFailed, RRefError, WaitTimeout
 from ...futures import Future
 from ..calls import kinds
@@ -36,6 +38,7 @@ _ASK_AGAIN = 30.0  # seconds after which a batch that is not answered is sent ag
 _FOR_EVER = float("inf")
 _DRAIN_SECONDS = 100.0
 _AFTER_FAILURE = 0.05
+_SOON = 0.02  # seconds that news nobody waits for are late
 
 
 class Value(Future):
@@ -79,7 +82,7 @@ class UserHandle:
         self, part: Part, user: User, owner: WorkerInfo, creation: Future | None = None
     ) -> None:
         self.part, self.user, self.owner, self.creation = part, user, owner, creation
-        self._note = part.notes.put
+        self._note = part.note
 
     def __del__(self) -> None:
         self._note(self.user)
@@ -94,7 +97,9 @@ class Part:
     def __init__(self, agent: Agent) -> None:
         self.agent, self.me = agent, agent.me
         self.protocol = Protocol(agent.me.id, Value)
-        self.notes: SimpleQueue = SimpleQueue()  # users dropped, (then, future) of answers, None
+        self._notes: deque = deque()  # users dropped, (then, future) of answers
+        self._bell: SimpleQueue = SimpleQueue()  # True: come at once; False: soon
+        self._rung = self._draining = self._drained = False
         self._lock = threading.Lock()
         self._own: dict[Name, Value] = {}  # asked of this worker by itself, not begun yet
         self._again: list[tuple[int, Batch]] = []
@@ -132,7 +137,7 @@ class Part:
             self._do(lambda: self.protocol.never_created(user, why))
             self._do(lambda: self.protocol.drop(user))
             raise
-        future.at_once(partial(self._later, partial(self._created, user)))
+        future.at_once(partial(self._later, partial(self._created, user), False))
         return UserHandle(self, user, owner, future)
 
     def _create_here(self, fn: Any, args: tuple, kwargs: dict, timeout: float) -> OwnerHandle:
@@ -145,14 +150,13 @@ class Part:
         except BaseException:
             del self._own[name]
             raise
-        future.at_once(partial(self._later, partial(self._created_here, name, value)))
+        future.at_once(partial(self._later, partial(self._created_here, name, value), True))
         return OwnerHandle(self, name, value, future)
 
     def fetch(self, handle: UserHandle, timeout: float) -> Any:
         """A copy of the value, which another worker owns."""
         user = handle.user
         self.check(user, "Cannot call to_here() on it after deletion.")
-        self.take()
         return self.agent.ask(handle.owner, kinds.FETCH, tuple(user.name), timeout, "RRef.to_here")
 
     def check(self, user: User, deleted: str) -> None:
@@ -223,7 +227,7 @@ class Part:
             handles = [self._arrived(peer, *both) for both in forks]
         self._watch()
         if answers:
-            self.notes.put(None)  # another thread tells the owners
+            self._bell.put(True)  # another thread tells the owners
         else:
             self.take()
         return handles
@@ -244,13 +248,24 @@ class Part:
                 self._await(handle.user, handle.owner)
 
     def _await(self, user: User, owner: WorkerInfo) -> None:
-        block = self.agent.endpoint.waiting(owner.id)
+        context.wait_until(
+            lambda: user.state != PENDING,
+            lambda: f"{owner} to hear of {show(user)}",
+            None,
+            self._reading(owner.id),
+        )
 
-        def settled() -> bool:
+    def _reading(self, peer: int) -> Callable[[float], None]:
+        """How to wait for what follows from an answer of ``peer``."""
+        read = self.agent.endpoint.waiting(peer)
+        if isinstance(context.current().waiter, SimWaiter):
+            return read
+
+        def block(seconds: float) -> None:
+            read(seconds)
             self.take()
-            return user.state != PENDING
 
-        context.wait_until(settled, lambda: f"{owner} to hear of {show(user)}", None, block)
+        return block
 
     # --- what other workers ask --------------------------------------------------------------
 
@@ -301,24 +316,20 @@ class Part:
         """Give up all forks of this worker, and wait until their owners know."""
         limit = _DRAIN_SECONDS if timeout is None else timeout
 
-        def over() -> bool:
-            self.take()
-            with self._lock:
-                users = list(self.protocol.users.values())
-                for user in users:
-                    self.protocol.drop(user)
-                done = self.protocol.idle()
-            self.take()
-            return done
-
         def what() -> str:
             left = [show(user) for user in list(self.protocol.users.values())[:4]]
             return "the owners to let go of " + (", ".join(left) or "RRefs of this worker")
 
-        context.wait_until(over, what, limit)
+        self._watch()
+        self._draining, self._drained = True, False
+        try:
+            self.take()
+            context.wait_until(lambda: self._drained, what, limit)
+        finally:
+            self._draining = False
 
     def _close(self) -> None:
-        self.notes.put(None)
+        self._bell.put(True)
         with self._lock:
             users, self.protocol.users = self.protocol.users, {}
             entries, self.protocol.entries = self.protocol.entries, {}
@@ -331,24 +342,32 @@ class Part:
 
     # --- performing --------------------------------------------------------------------------
 
+    def note(self, what: Any) -> None:
+        """Leave ``what`` for who takes notes next. Neither waits nor locks."""
+        self._notes.append(what)
+        if not self._rung:
+            self._rung = True
+            self._bell.put(False)
+
     def _do(self, event: Callable[[], T]) -> T:
         """Have the protocol take an event, and do what follows from it."""
         with self._lock:
             result = event()
-        self.take()
+        self.take(lazily=True)
         return result
 
-    def take(self) -> None:
-        """Take what was noted, and do what the protocol asks for."""
+    def take(self, lazily: bool = False) -> None:
+        """Take what was noted, and do what the protocol asks for; ``lazily``: what cannot wait."""
         protocol, todo = self.protocol, True
         while todo:
             taken: list[Any] = []  # ends after the lock is free: what it keeps may be anything
             with self._lock:
                 self._take_notes(taken)
-                batches, failed, freed = protocol.outgoing(), protocol.failed, protocol.freed
-                if self._again:
-                    batches, self._again = batches + self._again, []
-                protocol.failed, protocol.freed = [], []
+                batches = protocol.outgoing(lazily and not self._draining) + self._again
+                failed, freed = protocol.failed, protocol.freed
+                protocol.failed, protocol.freed, self._again = [], [], []
+                if self._draining:
+                    self._drained = protocol.idle()
             todo = bool(batches or failed or freed)
             for value, why in failed:
                 value.put(None, RRefError(f"this RRef has no value: {why}"))
@@ -357,18 +376,18 @@ class Part:
             del taken, failed, freed
 
     def _take_notes(self, taken: list[Any]) -> None:
-        notes = self.notes
-        while not notes.empty():
-            try:
-                note = notes.get_nowait()
-            except Empty:  # another thread was faster
-                return
+        notes, protocol = self._notes, self.protocol
+        while notes:
+            note = notes.popleft()
             taken.append(note)
             if isinstance(note, User):
-                self.protocol.drop(note)
-            elif note is not None:
+                protocol.drop(note)
+            else:
                 then, future = note
                 then(future)
+        if self._draining:
+            for user in list(protocol.users.values()):
+                protocol.drop(user)
 
     def _send(self, peer: int, batch: Batch) -> None:
         try:
@@ -377,12 +396,14 @@ class Part:
             if not self.agent.closed:
                 self._do(lambda: self.protocol.lost(peer))
             return
-        future.at_once(partial(self._later, partial(self._told, peer, batch)))
+        future.at_once(partial(self._later, partial(self._told, peer, batch), True))
 
-    def _later(self, then: Callable[[Future], None], future: Future) -> None:
-        """``then(future)`` when the protocol takes events next: an answer has come, and who brings
-        it must not wait."""
-        self.notes.put((then, future))
+    def _later(self, then: Callable[[Future], None], urgent: bool, future: Future) -> None:
+        """``then(future)`` when notes are taken next: an answer has come, and who brings it must
+        not wait. ``urgent``: somebody may wait for what follows."""
+        self.note((then, future))
+        if urgent:
+            self._bell.put(True)
 
     def _told(self, peer: int, batch: Batch, future: Future) -> None:
         if future._error is None:
@@ -420,22 +441,29 @@ class Part:
         self.agent.start_thread(self._take_until_closed, "rpc rrefs")
 
     def _take_until_closed(self) -> None:
-        notes, agent = self.notes, self.agent
+        bell, agent = self._bell, self.agent
+        rung: list[bool] = []
 
         def block(seconds: float) -> None:
             try:
-                notes.put(notes.get(timeout=seconds))
+                rung.append(bell.get(timeout=seconds))
             except Empty:
                 return
 
-        def noted() -> bool:
-            return agent.closed or not notes.empty()
+        def called() -> bool:
+            return bool(rung) or agent.closed or not bell.empty()
 
         while not agent.closed:
             try:
-                context.wait_until(noted, lambda: "RRefs to end", _FOR_EVER, block)
+                context.wait_until(called, lambda: "RRefs to end", _FOR_EVER, block)
+                while not bell.empty():
+                    rung.append(bell.get_nowait())
+                if True not in rung:
+                    context.sleep(_SOON)
             except PeerFailed:  # some rank has failed, which concerns those who wait for it
                 context.sleep(_AFTER_FAILURE)
+            rung.clear()
+            self._rung = False
             self.take()
 
 

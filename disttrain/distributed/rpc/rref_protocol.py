@@ -26,7 +26,8 @@ from typing import Any, NamedTuple
 
 PENDING, CONFIRMED, BROKEN = "pending", "confirmed", "broken"
 FORK, ACCEPT, DELETE, VOID = 0, 1, 2, 3
-BATCH = 2048  # so many items travel together
+BATCH = 2048  # at most so many items travel together
+MANY = 16  # so many wait no longer for others to go with
 
 
 class GloballyUniqueId(NamedTuple):
@@ -111,12 +112,14 @@ class Counted:
 
 
 class _Link:
-    """What is told to one peer, in order, one batch at a time; and what was heard of it last."""
+    """What is told to one peer, in order, one batch at a time; and what was heard of it last.
+    ``urgent``: somebody waits for something in the queue."""
 
-    __slots__ = ("answer", "heard", "in_flight", "queue", "seq")
+    __slots__ = ("answer", "heard", "in_flight", "queue", "seq", "urgent")
 
     def __init__(self) -> None:
         self.queue: list[tuple] = []
+        self.urgent = False
         self.seq = 0
         self.in_flight: Batch | None = None
         self.heard = 0
@@ -263,16 +266,17 @@ class Protocol:
 
     # -- between workers
 
-    def outgoing(self) -> list[tuple[int, Batch]]:
-        """(peer, batch) for each peer that has something to be told and is told nothing now."""
-        if not self._to_send:
-            return []
-        todo, self._to_send = self._to_send, {}
-        batches = []
-        for peer, link in todo.items():
+    def outgoing(self, lazily: bool = False) -> list[tuple[int, Batch]]:
+        """(peer, batch) for each peer that has something to be told and is told nothing now;
+        ``lazily``: where it is urgent, or much."""
+        batches: list[tuple[int, Batch]] = []
+        for peer, link in list(self._to_send.items()) if self._to_send else ():
+            if lazily and not link.urgent and len(link.queue) < MANY:
+                continue
+            del self._to_send[peer]
             items, link.queue = link.queue[:BATCH], link.queue[BATCH:]
             link.seq += 1
-            link.in_flight = Batch(link.seq, tuple(items))
+            link.in_flight, link.urgent = Batch(link.seq, tuple(items)), bool(link.queue)
             batches.append((peer, link.in_flight))
         return batches
 
@@ -339,6 +343,7 @@ class Protocol:
             return
         link = self._link(peer)
         link.queue.append(item)
+        link.urgent |= item[0] in (FORK, VOID)
         if link.in_flight is None:
             self._to_send[peer] = link
 

@@ -79,17 +79,19 @@ def refusals(rank):
     other = f"worker{1 - rank}"
     module = RemoteModule(other, nn.Linear, (2, 2))
     for refused in ("state_dict", "zero_grad", "buffers", "to", "register_forward_hook", "apply"):
-        with pytest.raises(ValueError, match=f"Method ``{refused}`` not supported for RemoteModule"):
+        with pytest.raises(
+            ValueError, match=f"Method ``{refused}`` not supported for RemoteModule"
+        ):
             getattr(module, refused)()
     with pytest.raises(ValueError, match="use ``remote_parameters`` instead"):
         module.parameters()
     with pytest.raises(RuntimeError, match="RemoteModule can only be pickled when using RPC"):
         pickle.dumps(module)
-    with pytest.raises(ValueError, match="returns an instance of <class nn.Module>"):
+    with pytest.raises(ValueError, match=r"returns an instance of <class nn\.Module>"):
         RemoteModule(other, NoModule).forward()
     with pytest.raises(ValueError, match="names no worker"):
         RemoteModule("cpu", nn.Linear, (2, 2))
-    with pytest.raises(ValueError, match="torch.jit.interface"):
+    with pytest.raises(ValueError, match=r"torch\.jit\.interface"):
         _RemoteModule(other, nn.Linear, (2, 2), _module_interface_cls=NoModule)
     scripted = _RemoteModule(other, nn.Linear, (2, 2), _module_interface_cls=Interface)
     assert scripted.is_scriptable and scripted(dt.ones(2)).shape == (2,)

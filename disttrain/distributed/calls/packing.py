@@ -39,8 +39,11 @@ def _take(place: int, requires_grad: bool = False) -> Tensor:
 
 
 def _dress(kind: type, data: Tensor, requires_grad: bool, own: dict[str, Any] | None) -> Tensor:
-    """A tensor of class ``kind`` over ``data``."""
-    out = rebuild(kind, data.array, data.array.shape, requires_grad)
+    """A tensor of class ``kind`` over ``data``, at its place in the graph if a rider gave it one."""
+    placed = not data.is_leaf
+    out = rebuild(kind, data.array, data.array.shape, requires_grad and not placed)
+    if placed:
+        out._node = data._node
     if own:
         give_attributes(out, own)
     return out
@@ -92,7 +95,9 @@ def _undress(t: Tensor) -> Any:
     if t.array.__class__ is not np.ndarray:
         return NotImplemented
     own = own_attributes(t)
-    return _dress, (kind, wrap(t.array), t.requires_grad, own or None)
+    data = wrap(t.array)
+    data._node = t.graph_node()  # for riders
+    return _dress, (kind, data, t.requires_grad, own or None)
 
 
 def _has_name(fn: FunctionType) -> bool:

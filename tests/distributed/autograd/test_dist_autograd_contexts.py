@@ -8,12 +8,12 @@ import weakref
 from typing import Any
 
 import pytest
-from support.workers import run_workers, simulate_workers
 
 import disttrain as dt
 from disttrain import Tensor, context
 from disttrain.distributed import autograd, rpc
 from disttrain.errors import AutogradError, CommError
+from support.workers import run_workers, simulate_workers
 
 
 def on_first(body: Any, size: int = 2, seed: int = 0) -> Any:

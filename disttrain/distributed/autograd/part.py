@@ -120,7 +120,9 @@ class Part:
         if not self.begun:
             self._begin()
         walk = self.walk
-        assert walk is not None
+        if walk is None:  # nothing is expected any more
+            assert not items
+            return
         for message, gradients in items:
             send = self.expected.pop(message, None)
             if send is None:
@@ -217,6 +219,7 @@ class Part:
                 self.context.put(leaf, found)
         self.lent.clear()
         self.context.add(self.fresh, self.tensors)
+        self.walk, self.fresh = None, []  # (it knows this part)
         self.done = True
 
     def fail(self, error: BaseException) -> None:

@@ -39,7 +39,7 @@ def _take(place: int, requires_grad: bool = False) -> Tensor:
 
 
 def _dress(kind: type, data: Tensor, requires_grad: bool, own: dict[str, Any] | None) -> Tensor:
-    """A tensor of class ``kind`` over ``data``, at its place in the graph if a rider gave it one."""
+    """A tensor of class ``kind`` over ``data``, at the place in the graph that a rider gave it."""
     placed = not data.is_leaf
     out = rebuild(kind, data.array, data.array.shape, requires_grad and not placed)
     if placed:

@@ -18,7 +18,8 @@ STRICT_SLOT = "comm.strict"  # of a rank: whether its groups are strict where no
 
 @dataclass(frozen=True)
 class WorkerEnv:
-    """A worker's place in its job. ``job_fd``: the job segment, when our launcher started it."""
+    """A worker's place in its job. ``job_fd``: the job segment, when our launcher started it.
+    ``token_file``: the file with the job's token, which lets workers of several hosts meet."""
 
     rank: int = 0
     world_size: int = 1
@@ -29,6 +30,7 @@ class WorkerEnv:
     job_fd: int | None = None
     restart_count: int = 0
     family: str = "none"
+    token_file: str | None = None
 
 
 # family -> (rank, world size, local rank, local world size); "" where the launcher tells none
@@ -73,6 +75,7 @@ def read_worker_env(
             "TORCHELASTIC_RESTART_COUNT", env.get("TORCHELASTIC_RESTART_COUNT", "0")
         ),
         family=name,
+        token_file=env.get("DISTTRAIN_TOKEN_FILE") or None,
     )
 
 

@@ -11,6 +11,7 @@ from urllib.parse import SplitResult, parse_qs, urlsplit
 from .. import context
 from ..comm.store import FileStore, Store, TCPStore
 from ..comm.store.base import seconds
+from ..comm.store.token_file import read_token_file
 from ..comm.worker_env import WorkerEnv, read_worker_env
 from ..errors import ConfigError, StoreError
 
@@ -22,10 +23,16 @@ class _Hosted(TCPStore):
     the last of them to close closes it."""
 
     def __init__(
-        self, beside: list[_Hosted], host: str, port: int, world_size: int, timeout: float
+        self,
+        beside: list[_Hosted],
+        host: str,
+        port: int,
+        world_size: int,
+        timeout: float,
+        token: bytes | None,
     ) -> None:
         self.beside = beside
-        super().__init__(host, port, world_size, not beside, timeout=timeout)
+        super().__init__(host, port, world_size, not beside, timeout=timeout, token=token)
 
     def close(self) -> None:
         if self in self.beside:
@@ -35,18 +42,24 @@ class _Hosted(TCPStore):
         super().close()
 
 
-def _host(host: str, port: int, world_size: int, timeout: float) -> Store:
+def _host(
+    host: str, port: int, world_size: int, timeout: float, token: bytes | None = None
+) -> Store:
     """The store at ``port``, made where this process does not host it yet."""
     beside = context.current().slot(_HOSTED, dict[int, list[_Hosted]]).setdefault(port, [])
     beside[:] = [store for store in beside if store._owner == os.getpid()]
-    store = _Hosted(beside, host, port, world_size, timeout)
+    store = _Hosted(beside, host, port, world_size, timeout, token)
     if port:
         beside.append(store)
     return store
 
 
 def store_for(url: str, place: WorkerEnv, timeout: float) -> Store:
-    """The store that ``init_method`` names: env://, tcp://host:port or file:///path."""
+    """The store that ``init_method`` names: env://, tcp://host:port or file:///path.
+
+    With a token file a store at host:port is there for other hosts, too; without one, for this
+    user's processes on this host only.
+    """
     parts = urlsplit(url)
     if parts.scheme == "file":
         return FileStore(parts.netloc + parts.path, place.world_size, timeout=timeout)
@@ -66,9 +79,10 @@ def store_for(url: str, place: WorkerEnv, timeout: float) -> Store:
         host, port = place.master_addr, place.master_port
     else:
         raise ConfigError(f"init_method={url!r}: needed is env://, tcp://host:port or file:///path")
+    token = None if place.token_file is None else read_token_file(place.token_file)
     if place.rank == 0:
-        return _host(host, port, place.world_size, timeout)
-    return TCPStore(host, port, place.world_size, False, timeout=timeout)
+        return _host(host, port, place.world_size, timeout, token)
+    return TCPStore(host, port, place.world_size, False, timeout=timeout, token=token)
 
 
 def rendezvous(

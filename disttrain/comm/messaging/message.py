@@ -5,6 +5,7 @@ Knows bytes and arrays; no transport, and not what a message means.
 
 from __future__ import annotations
 
+import hmac
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -110,4 +111,7 @@ def shared_token(store: Any, name: str) -> bytes:
     proves that somebody does. ``store``: any ``Store``.
     """
     mine = secrets.token_hex(TOKEN_BYTES)
-    return bytes.fromhex(bytes(store.compare_set(f"{name}/token", "", mine)).decode())
+    agreed = bytes.fromhex(bytes(store.compare_set(f"{name}/token", "", mine)).decode())
+    # Between hosts, what lies in the store can be read on its way; what it is keyed with cannot.
+    own = store.secret(f"shared token {name}")
+    return hmac.digest(own, agreed, "sha256") if own else agreed

@@ -120,6 +120,17 @@ class Store:
         """Block until all of ``keys`` have been set."""
         self.multi_get(keys, timeout)
 
+    @property
+    def meeting_host(self) -> str | None:
+        """The host where processes of other hosts meet through this store; None where only those
+        of this host do."""
+        return None
+
+    def secret(self, purpose: str) -> bytes:
+        """A key for one purpose, of a token that only the users of the store know; empty where
+        there is none. What is in the store may be seen on its way through a network, this not."""
+        return b""
+
     def close(self) -> None:
         """Let go of sockets and threads; nothing to do for most stores."""
 
@@ -166,6 +177,14 @@ class PrefixStore(Store):
 
     def delete_key(self, key: str) -> bool:
         return self.underlying_store.delete_key(self._key(key))
+
+    @property
+    def meeting_host(self) -> str | None:
+        return getattr(self.underlying_store, "meeting_host", None)
+
+    def secret(self, purpose: str) -> bytes:
+        secret = getattr(self.underlying_store, "secret", None)
+        return b"" if secret is None else secret(purpose)
 
     def num_keys(self) -> int:
         return self.underlying_store.num_keys()

@@ -58,6 +58,7 @@ class TCPStore(Store):
         self.port, self.is_master, self.epoch = port, is_master, epoch
         self.libuvBackend = use_libuv
         self._job, self._token = hello.job_hash(job_id), token
+        self._told = token is not None
         self._server: StoreServer | None = None
         self._owner = os.getpid()
         self._idle: list[tuple[socket.socket, int]] = []  # connections, with who opened them
@@ -102,6 +103,13 @@ class TCPStore(Store):
         if self._server is not None and self._owner == os.getpid():
             self._server.close()
             self._server = None
+
+    @property
+    def meeting_host(self) -> str | None:
+        return self.host if self._told else None
+
+    def secret(self, purpose: str) -> bytes:
+        return hello.derive_key(self._token, purpose) if self._told and self._token else b""
 
     def num_keys(self) -> int:
         return super().num_keys() + 1  # the one that counts who has joined

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from ... import context
+from ...comm.messaging import mixed
 from ...comm.messaging.endpoint import Endpoint
-from ...comm.messaging.local import LocalEndpoint
 from ...comm.messaging.simulated import SimulatedEndpoint
 from ...comm.scheduler import SimWaiter
 
 
-def open_endpoint(me: int, token: bytes) -> Endpoint:
-    """The endpoint of worker ``me``, whose peers know ``token``, too."""
+@dataclass(frozen=True)
+class Ways:
+    """What a worker may say about how messages travel (see ``mixed.open_endpoint``)."""
+
+    transports: Sequence[str] | None = "grpc"
+    host: str | None = None
+    tls: bool = True
+
+
+def open_endpoint(
+    me: int, token: bytes, ways: Ways | None = None, meeting_host: str | None = None
+) -> Endpoint:
+    """The endpoint of worker ``me``, whose peers know ``token``, too. Simulated workers have one
+    way only. ``meeting_host``: where workers of several hosts meet; None: all are on this one."""
     if isinstance(context.current().waiter, SimWaiter):
         return SimulatedEndpoint(me, token)
-    return LocalEndpoint(me, token)
+    ways = Ways() if ways is None else ways
+    return mixed.open_endpoint(
+        me, token, ways.transports, host=ways.host, meeting_host=meeting_host, tls=ways.tls
+    )

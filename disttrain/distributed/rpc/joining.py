@@ -23,7 +23,7 @@ from ..calls.gathering import gathering
 from ..calls.workers import WorkerInfo, check_unique
 from ..stores import store_for
 from .constants import MEETING_SECONDS
-from .options import DeviceMap, RpcBackendOptions, settings_of
+from .options import DeviceMap, RpcBackendOptions, settings_of, ways_of
 from .rref_part import part_of
 
 _DEVICE_MAPS = "rpc.device_maps"  # of an agent
@@ -88,7 +88,8 @@ def join(
     me = WorkerInfo(name, rank)
     number = store.add(f"rpc/{world_size}", 1) - 1
     group = PrefixStore(f"rpc/{world_size}/{number // world_size}", store)
-    endpoint = open_endpoint(rank, shared_token(group, "rpc"))
+    token, ways = shared_token(group, "rpc"), ways_of(rpc_backend_options)
+    endpoint = open_endpoint(rank, token, ways, group.meeting_host)
     agent = Agent(me, endpoint, settings_of(rpc_backend_options))
     try:
         serve_functions(agent)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from ...core.device import device
 from ..calls.agent import Settings
+from ..calls.endpoints import Ways
 from .constants import (
     DEFAULT_INIT_METHOD,
     DEFAULT_NUM_WORKER_THREADS,
@@ -41,7 +42,10 @@ class TensorPipeRpcBackendOptions(RpcBackendOptions):
     Beyond PyTorch's: ``callable_modules``: modules and packages whose functions other workers may
     call here (None: any). ``cloudpickle``: lambdas and local functions travel as their code.
     ``max_depth``: how deep calls may be nested in each other; ``max_calls``: how many calls of one
-    worker are handled here at once.
+    worker are handled here at once. ``transports``: "local" (Unix sockets) and "grpc", in the order
+    in which they are tried for each peer; None: what the hosts need. ``host``: the address of this
+    host at which gRPC listens (None: the one that leads to where the workers meet). ``tls=False``:
+    what travels between hosts is not encrypted, only the beginning of each connection is proved.
     """
 
     def __init__(
@@ -58,8 +62,12 @@ class TensorPipeRpcBackendOptions(RpcBackendOptions):
         cloudpickle: bool = False,
         max_depth: int = Settings.max_depth,
         max_calls: int = Settings.max_calls,
+        transports: Sequence[str] | None = "grpc",
+        host: str | None = None,
+        tls: bool = True,
     ) -> None:
         super().__init__(rpc_timeout, init_method)
+        self.ways = Ways(transports, host, tls)
         self.num_worker_threads = num_worker_threads
         self.device_maps = {to: to_device_map(m) for to, m in (device_maps or {}).items()}
         self.devices = to_devices(devices or [])
@@ -87,6 +95,11 @@ def settings_of(options: RpcBackendOptions) -> Settings:
     names = ("max_depth", "max_calls", "callable_modules", "cloudpickle")
     given = {name: getattr(options, name) for name in names if hasattr(options, name)}
     return Settings(timeout=options.rpc_timeout, **given)
+
+
+def ways_of(options: RpcBackendOptions) -> Ways:
+    """How messages are to travel by ``options``."""
+    return getattr(options, "ways", Ways())
 
 
 def to_device_map(device_map: dict[Any, Any]) -> DeviceMap:

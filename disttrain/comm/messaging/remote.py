@@ -48,6 +48,7 @@ class _Peer:
         self.opening = threading.Lock()
         self.lanes: dict[int, Outgoing] = {}
         self.heard: dict[Incoming, Any] = {}  # streams from it, with gRPC's object
+        self.read = self.taken = 0  # messages from it: all, and those whose turn has come
         self.channel: Any = None
         self.stream: Any = None  # starts a stream on the channel
         self.bells = Bells(deliver)
@@ -334,6 +335,8 @@ class RemoteEndpoint(Endpoint):
             while (message := incoming.read()) is not None:
                 if message.answers != (incoming.lane != handshake.REQUESTS):
                     raise CommError("a request among answers, or an answer among requests")
+                with peer.lock:
+                    peer.read += 1
                 if message.answers and peer.bells.give(message):
                     continue
                 if message.answers or self._threads.alive < self.limits.threads:
@@ -360,13 +363,17 @@ class RemoteEndpoint(Endpoint):
             self._broke(peer, why)
 
     def _deliver(self, peer: _Peer, message: Message) -> None:
-        if self._closed:
-            return
+        if not message.answers:  # its handler may run for long
+            with peer.lock:
+                peer.taken += 1
         try:
-            self._on_message(peer.number, message)
+            if not self._closed:
+                self._on_message(peer.number, message)
         except Exception:
             _log.exception("messages of worker %d: a message was not handled", self.me)
         if message.answers:
+            with peer.lock:
+                peer.taken += 1
             peer.bells.ring(message.call)
 
     # --- the end of a peer -----------------------------------------------------------------------
@@ -388,6 +395,7 @@ class RemoteEndpoint(Endpoint):
         for outgoing in list(peer.lanes.values()):
             outgoing.end()
         self._end_streams(peer, _AFTERWARDS)
+        _wait_for(lambda: peer.taken == peer.read, context.now() + _AFTERWARDS)
         if not (self._closed or peer.leaving):
             try:
                 self._on_lost(peer.number, peer.error)  # type: ignore[arg-type]

@@ -1,0 +1,80 @@
+"""The file with a job's token is read by its owner only, and only where nobody else can."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from disttrain.comm.messaging.message import shared_token
+from disttrain.comm.store import HashStore, PrefixStore, TCPStore
+from disttrain.comm.store.token_file import read_token_file
+from disttrain.comm.worker_env import WorkerEnv, read_worker_env
+from disttrain.distributed.stores import store_for
+from disttrain.errors import ConfigError, WaitTimeout
+
+TOKEN = bytes(range(32))
+
+
+@pytest.fixture
+def path(tmp_path):
+    file = tmp_path / "token"
+    file.write_bytes(TOKEN)
+    file.chmod(0o600)
+    return file
+
+
+def test_it_is_read(path):
+    assert read_token_file(str(path)) == TOKEN
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o602])
+def test_others_must_not_reach_it(path, mode):
+    path.chmod(mode)
+    with pytest.raises(ConfigError, match=f"mode {mode:04o}.*chmod 600"):
+        read_token_file(str(path))
+
+
+def test_links_pipes_folders_and_short_files_are_refused(path, tmp_path):
+    (tmp_path / "link").symlink_to(path)
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    (tmp_path / "short").write_bytes(b"1234567")
+    (tmp_path / "short").chmod(0o600)
+    for name in ("link", "pipe", "short", "nowhere"):
+        with pytest.raises(ConfigError, match="token file"):
+            read_token_file(str(tmp_path / name))
+    with pytest.raises(ConfigError, match="belongs to this user"):
+        read_token_file(str(tmp_path))
+
+
+def test_workers_with_the_file_meet_under_its_token(path):
+    env = {"DISTTRAIN_TOKEN_FILE": str(path), "RANK": "0", "WORLD_SIZE": "1"}
+    assert read_worker_env(env).token_file == str(path)
+    host = store_for("tcp://127.0.0.1:0", WorkerEnv(0, 1, token_file=str(path)), 10.0)
+    try:
+        url = f"tcp://127.0.0.1:{host.port}"
+        other = store_for(url, WorkerEnv(1, 2, token_file=str(path)), 10.0)
+        assert host.meeting_host == other.meeting_host == "127.0.0.1"
+        assert host.secret("x") == other.secret("x") != host.secret("y") != b""
+        other.close()
+        with pytest.raises(WaitTimeout, match="does not know this job"):
+            TCPStore("127.0.0.1", host.port, token=bytes(32), timeout=0.1)
+    finally:
+        host.close()
+
+
+def test_what_is_read_on_the_way_does_not_tell_the_shared_secret():
+    """A listener between hosts sees what lies in the store, and has no token."""
+    store = TCPStore("127.0.0.1", 0, is_master=True, token=TOKEN)
+    try:
+        agreed = shared_token(PrefixStore("group", store), "rpc")
+        assert agreed == shared_token(PrefixStore("group", store), "rpc")
+        assert bytes.fromhex(store.get("group/rpc/token").decode()) != agreed
+    finally:
+        store.close()
+
+
+def test_stores_of_one_host_have_no_token():
+    for store in (HashStore(), PrefixStore("a", HashStore())):
+        assert store.meeting_host is None and store.secret("x") == b""
+        assert len(shared_token(store, "rpc")) == 32

@@ -19,6 +19,7 @@ import os
 import threading
 import weakref
 from collections import deque
+from typing import Protocol
 
 import numpy as np
 
@@ -35,10 +36,11 @@ _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 _FLAGS = mmap.MAP_SHARED | getattr(mmap, "MAP_NORESERVE", 0x4000)
 
 
-class Borrower:
-    """Somebody to whom blocks are lent; ``gone`` once its process has ended."""
+class Borrower(Protocol):
+    """Somebody to whom blocks are lent. ``gone``: its process has ended."""
 
-    gone = False
+    @property
+    def gone(self) -> bool: ...
 
 
 class Lender:

@@ -147,14 +147,15 @@ class LocalEndpoint(Endpoint):
         except BaseException:
             sock.close()
             raise
-        return Link(sock, self._lender, peer.borrower, peer.find, self.limits, patience)
+        return Link(sock, self._lender, peer, peer.find, self.limits, patience)
 
     def _attend(self, peer: Peer, link: Link, mask: int) -> None:
         """Answers have come and nobody waits, or the peer has hung up."""
         assert peer.waiters is not None
         peer.waiters.attend()
-        if mask & _ENDED and not link.closed:
-            self._pool.rearm(link.fd, _ONCE)  # a thread that reads is about to find out
+        if mask & _ENDED and not link.closed:  # a thread that reads is about to find out
+            context.sleep(0.001)
+            self._pool.rearm(link.fd, _ONCE)
 
     # --- strangers -------------------------------------------------------------------------------
 
@@ -298,10 +299,10 @@ class LocalEndpoint(Endpoint):
         self._pool.forget(process.fd)
         with self._lock:
             self._processes.pop(process.pid, None)
+            process.ended = True
             process.close()
             peers = [p for p in self._peers.values() if p.process is process]
         for peer in peers:
-            peer.borrower.gone = True
             for link in peer.links():  # its end will be found where it is read
                 link.hang_up()
                 self._pool.rearm(link.fd, _ONCE)

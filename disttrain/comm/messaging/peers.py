@@ -8,7 +8,7 @@ import threading
 import numpy as np
 
 from ...errors import PeerFailed
-from .blocks import Borrower, Memory
+from .blocks import Memory
 from .frames import Garbage
 from .greeting import Introduction
 from .link import Link
@@ -19,8 +19,7 @@ from .waiters import Waiters
 
 class Peer:
     """``asks``: the link for our requests and its answers, which ``waiters`` read. ``serves``: the
-    link for its requests and our answers. ``borrower``: to whom its blocks are lent. ``lost``: why
-    it is gone."""
+    link for its requests and our answers. ``lost``: why it is gone."""
 
     def __init__(self, number: int) -> None:
         self.number, self.address = number, ""
@@ -30,7 +29,6 @@ class Peer:
         self.serving: Serving | None = None
         self.name = b""
         self.process: Process | None = None
-        self.borrower = Borrower()
         self.memory: Memory | None = None
         self.lost: PeerFailed | None = None
         self.answers_over = self.requests_over = False  # all that was sent has been read
@@ -38,6 +36,11 @@ class Peer:
 
     def links(self) -> list[Link]:
         return [link for link in (self.asks, self.serves) if link is not None]
+
+    @property
+    def gone(self) -> bool:
+        """Whether its process has ended, so that nobody has what was lent to it."""
+        return self.process is not None and self.process.ended
 
     def is_over(self) -> bool:
         """Whether the ends of all its links have been found."""

@@ -14,14 +14,17 @@ STOPPED_LOOKS = 3  # so many looks in a row must find a process stopped
 
 class Process:
     """A process of this host. ``fd`` (a pidfd) becomes readable when it has ended; -1 where the
-    kernel tells nothing (it is of another pid namespace, or has ended before)."""
+    kernel tells nothing (it is of another pid namespace, or has ended before). ``ended``: that was
+    noticed."""
 
     def __init__(self, pid: int) -> None:
-        self.pid, self.fd = pid, -1
+        self.pid, self.fd, self.ended = pid, -1, False
         self._stopped = 0
         if pid:
             try:
                 self.fd = os.pidfd_open(pid)
+            except ProcessLookupError:
+                self.ended = True
             except OSError:
                 pass
 

@@ -65,6 +65,12 @@ def echo(endpoint, peer, message):
     endpoint.send(peer, answer)
 
 
+def stop(pid):
+    """Stop a child, and return when it has."""
+    os.kill(pid, signal.SIGSTOP)
+    os.waitpid(pid, os.WUNTRACED)
+
+
 @pytest.fixture
 def quick(monkeypatch):
     """Looks at processes more often."""
@@ -149,7 +155,7 @@ def test_a_killed_peer_is_lost_though_its_child_holds_its_sockets(start):
 def test_a_stopped_peer_is_named(start):
     pid, caller = start()
     caller.call()
-    os.kill(pid, signal.SIGSTOP)
+    stop(pid)
     with pytest.raises(PeerFailed, match=rf"its process {pid} is stopped \(SIGSTOP\)"):
         caller.call()
 
@@ -158,7 +164,7 @@ def test_a_peer_that_takes_nothing_more_is_named_when_it_is_stopped(start, quick
     """The caller is stuck in a send, not in a wait."""
     pid, caller = start()
     caller.call()
-    os.kill(pid, signal.SIGSTOP)
+    stop(pid)
     with pytest.raises(PeerFailed, match="SIGSTOP"):
         for _ in range(1000):
             caller.ask(payload=bytes(40_000))
@@ -210,6 +216,21 @@ def test_blocks_of_a_dead_receiver_come_back(start):
     caller.until(lambda: caller.endpoint._lender.lent_bytes() == 0)
 
 
+def test_blocks_of_a_disconnected_receiver_come_back_when_it_has_ended(start):
+    kept = []
+
+    def keep(endpoint, peer, message):
+        kept.append(message.arrays)
+        endpoint.send(peer, Message(1, message.call, True))
+
+    pid, caller = start(keep)
+    caller.call(arrays=[LARGE])
+    caller.endpoint.disconnect(1)
+    assert caller.endpoint._lender.lent_bytes() >= LARGE.nbytes
+    os.kill(pid, signal.SIGKILL)
+    caller.until(lambda: caller.endpoint._lender.lent_bytes() == 0)
+
+
 def test_blocks_of_a_stopped_receiver_stay_until_it_has_ended(start, quick):
     """It may go on and write into them."""
     kept = []
@@ -220,7 +241,7 @@ def test_blocks_of_a_stopped_receiver_stay_until_it_has_ended(start, quick):
 
     pid, caller = start(keep)
     caller.call(arrays=[LARGE])
-    os.kill(pid, signal.SIGSTOP)
+    stop(pid)
     caller.until(lambda: caller.lost)
     assert caller.endpoint._lender.lent_bytes() >= LARGE.nbytes
     os.kill(pid, signal.SIGKILL)

@@ -27,12 +27,14 @@ class _Hosted(TCPStore):
         beside: list[_Hosted],
         host: str,
         port: int,
-        world_size: int,
+        world_size: int | None,
         timeout: float,
         token: bytes | None,
+        wait: bool,
     ) -> None:
         self.beside = beside
-        super().__init__(host, port, world_size, not beside, timeout=timeout, token=token)
+        is_master = not beside
+        super().__init__(host, port, world_size, is_master, timeout, wait, token=token)
 
     def close(self) -> None:
         if self in self.beside:
@@ -43,19 +45,20 @@ class _Hosted(TCPStore):
 
 
 def _host(
-    host: str, port: int, world_size: int, timeout: float, token: bytes | None = None
+    host: str, port: int, world_size: int | None, timeout: float, token: bytes | None, wait: bool
 ) -> Store:
     """The store at ``port``, made where this process does not host it yet."""
     beside = context.current().slot(_HOSTED, dict[int, list[_Hosted]]).setdefault(port, [])
     beside[:] = [store for store in beside if store._owner == os.getpid()]
-    store = _Hosted(beside, host, port, world_size, timeout, token)
+    store = _Hosted(beside, host, port, world_size, timeout, token, wait)
     if port:
         beside.append(store)
     return store
 
 
-def store_for(url: str, place: WorkerEnv, timeout: float) -> Store:
-    """The store that ``init_method`` names: env://, tcp://host:port or file:///path.
+def store_for(url: str, place: WorkerEnv, timeout: float, wait: bool = True) -> Store:
+    """The store that ``init_method`` names: env://, tcp://host:port or file:///path. ``wait``: who
+    hosts it waits for all others.
 
     With a token file a store at host:port is there for other hosts, too; without one, for this
     user's processes on this host only.
@@ -80,9 +83,10 @@ def store_for(url: str, place: WorkerEnv, timeout: float) -> Store:
     else:
         raise ConfigError(f"init_method={url!r}: needed is env://, tcp://host:port or file:///path")
     token = None if place.token_file is None else read_token_file(place.token_file)
+    size = place.world_size if place.world_size > 0 else None
     if place.rank == 0:
-        return _host(host, port, place.world_size, timeout, token)
-    return TCPStore(host, port, place.world_size, False, timeout=timeout, token=token)
+        return _host(host, port, size, timeout, token, wait)
+    return TCPStore(host, port, size, False, timeout=timeout, token=token)
 
 
 def rendezvous(

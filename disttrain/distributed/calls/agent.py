@@ -27,7 +27,7 @@ from ... import context
 from ...comm.messaging.endpoint import Endpoint
 from ...comm.messaging.message import Message
 from ...core.tensor import Tensor, wrap
-from ...errors import CommError, MessageTooLarge, PeerFailed, RemoteError, WaitTimeout
+from ...errors import CommError, MessageTooLarge, PeerFailed, RemoteError, WaitTimeout, WorkerError
 from ...futures import Future
 from . import kinds
 from .answers import INFINITE, CallFuture
@@ -38,6 +38,7 @@ from .packing import Packer, arrays_of
 from .workers import WorkerInfo, Workers
 
 UNSET_TIMEOUT = -1.0
+_STRANGER = "no-member:"
 SLOT = "distributed.calls"  # of a rank: its agent
 _log = logging.getLogger(__name__)
 
@@ -335,26 +336,35 @@ class Agent:
             self._requested(peer, message)
 
     def _requested(self, peer: int, message: Message) -> None:
-        caller = self.workers.by_id.get(peer)
-        if caller is None or self.closed:
-            return  # it left meanwhile
+        caller = self.workers.by_id.get(peer) or self._stranger(peer)
         request = _Request(caller, message.kind, message.call)
         self.handling.add(request)
         local = self._local
         try:
-            depth, said = read_head(message.head, len(self.riders))
-            request.carried = carried_in(said)
-            local.depth = depth + 1
-            with self._during(request, said):
+            if not message.head:
+                local.depth = 1
                 answer = self._run(request, message)
                 if not isinstance(answer, Future):
                     self._reply(request, answer)
                     return
+            else:
+                depth, said = read_head(message.head, len(self.riders))
+                request.carried = carried_in(said)
+                local.depth = depth + 1
+                with self._during(request, said):
+                    answer = self._run(request, message)
+                    if not isinstance(answer, Future):
+                        self._reply(request, answer)
+                        return
             answer._when_done(partial(self._reply_later, request, answer))
         except BaseException as error:
             self._refuse(request, error)
         finally:
             local.depth = 0
+
+    def _stranger(self, peer: int) -> WorkerInfo:
+        """A worker that knows the job's token, and is no member: yet, or any more."""
+        return WorkerInfo(f"{_STRANGER}{peer}", peer)
 
     def _during(self, request: _Request, said: list[tuple[int, bytes]]) -> ExitStack:
         """Around the handler, and around the packing of its answer."""
@@ -366,9 +376,15 @@ class Agent:
         return stack
 
     def _run(self, request: _Request, message: Message) -> Any:
+        caller = request.caller
+        if caller.id not in self.workers.by_id and message.kind != kinds.MEMBER:
+            raise WorkerError(
+                f"worker {self.me.name!r} does not know worker {caller.id}: it has left the group, "
+                "so it can call nobody"
+            )
         carried: list[Any] = []
         if request.carried and self.carrier is not None:
-            carried = self.carrier.arriving(request.caller.id, request.carried, False)
+            carried = self.carrier.arriving(caller.id, request.carried, False)
         handler = self._handlers.get(message.kind)
         if handler is None:
             raise CommError(
@@ -382,7 +398,7 @@ class Agent:
         if carried and self.carrier is not None:
             self.carrier.ready(carried)
             del carried
-        return handler(request.caller, obj)
+        return handler(caller, obj)
 
     def _reply_later(self, request: _Request, answer: Future) -> None:
         """The Future that a handler has returned is done."""

@@ -124,6 +124,11 @@ def drain(agent: Agent, timeout: float = 0.0) -> None:
         before = now
 
 
+def end_calls(agent: Agent, timeout: float = 0.0) -> None:
+    """Return when this worker has no call in flight."""
+    context.wait_until(lambda: not agent.in_flight, lambda: _what(agent), timeout or _FOR_EVER)
+
+
 def answer_all(agent: Agent, timeout: float = 0.0) -> None:
     """Return when every request that has come is answered. At the leader, the answers of the last
     meeting are among them: others wait for those when it could already leave."""

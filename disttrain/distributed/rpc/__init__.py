@@ -24,6 +24,7 @@ from .api import (
 )
 from .backend_registry import BackendType
 from .joining import meet, place_of
+from .membership import come
 from .options import RpcBackendOptions, TensorPipeRpcBackendOptions
 from .proxies import RRefProxy
 from .rref import RRef, remote
@@ -44,9 +45,11 @@ def init_rpc(
 ) -> None:
     """Join the workers under ``name``, which no other one has; from now on they can call this one.
 
-    ``rank`` and ``world_size`` come from the environment where they are not given (``dtrun``).
-    Returns when all are there. Raises ``WorkerError`` for a name that is taken or cannot be one,
-    ``ConfigError`` for other arguments without a meaning.
+    ``rank`` and ``world_size`` come from the environment where neither is given (``dtrun``).
+    Returns when all are there. With a ``rank`` and no ``world_size`` workers come and go as they
+    like: it returns when this worker knows all that are there, and they know it. Raises
+    ``WorkerError`` for a name that is taken or cannot be one, ``ConfigError`` for other arguments
+    without a meaning.
     """
     if backend is not None and not isinstance(backend, BackendType):
         raise TypeError("Argument backend must be a member of BackendType")
@@ -54,5 +57,8 @@ def init_rpc(
         raise TypeError("Argument rpc_backend_options must be an instance of RpcBackendOptions")
     if has_agent():
         raise CommError("RPC is already initialized: call shutdown() before the next init_rpc()")
-    place = place_of(rank, world_size)
-    meet(name, place, rpc_backend_options or TensorPipeRpcBackendOptions())
+    options = rpc_backend_options or TensorPipeRpcBackendOptions()
+    if not world_size and rank >= 0:
+        come(name, rank, options)
+    else:
+        meet(name, place_of(rank, world_size or None), options)

@@ -10,10 +10,11 @@ from typing import Any
 from ... import context
 from ...futures import Future, wait_all
 from ..calls import kinds
-from ..calls.agent import SLOT, current_agent, has_agent, not_initialized
-from ..calls.gathering import answer_all, drain, gathering
+from ..calls.agent import SLOT, Agent, current_agent, has_agent, not_initialized
+from ..calls.gathering import answer_all, drain, end_calls, gathering
 from ..calls.workers import WorkerInfo
 from .constants import DEFAULT_SHUTDOWN_TIMEOUT, UNSET_RPC_TIMEOUT
+from .membership import SLOT as MEMBERSHIP
 from .rref_part import _delete_all_user_and_unforked_owner_rrefs, _destroy_rref_context
 
 # False: ``shutdown`` raises where others still refer to values of this worker. Programs set it.
@@ -124,18 +125,31 @@ def _wait_all_workers(timeout: float = DEFAULT_SHUTDOWN_TIMEOUT) -> None:
 
 def shutdown(graceful: bool = True, timeout: float = DEFAULT_SHUTDOWN_TIMEOUT) -> None:
     """Leave. ``graceful``: wait for all workers to come here and for all calls to end, at most
-    ``timeout`` seconds (0: no limit); this worker answers calls meanwhile. Otherwise leave at once:
-    calls in flight fail, here and at those whom they were made to."""
+    ``timeout`` seconds (0: no limit); this worker answers calls meanwhile. (Where workers come and
+    go, it waits for its own calls alone.) Otherwise leave at once: calls in flight fail, here and
+    at those who made them."""
     agent = current_agent()
+    membership = agent.slots.get(MEMBERSHIP)
     try:
-        if graceful:
+        if graceful and membership is not None:
+            end_calls(agent, timeout)
+            _finish(agent, timeout)
+            membership.leave(timeout)
+        elif graceful:
             drain(agent, timeout)
-            for finish in agent.drains:
-                finish(timeout or None)
-            _delete_all_user_and_unforked_owner_rrefs()
+            _finish(agent, timeout)
             drain(agent, timeout)
             answer_all(agent, timeout)
         _destroy_rref_context(_ignore_rref_leak)
     finally:
         agent.close()
         context.current().slots.pop(SLOT, None)
+        if membership is not None:
+            membership.close()
+
+
+def _finish(agent: Agent, timeout: float) -> None:
+    """Let other parts end what they have under way with this agent."""
+    for finish in agent.drains:
+        finish(timeout or None)
+    _delete_all_user_and_unforked_owner_rrefs()

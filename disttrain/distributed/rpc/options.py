@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from ...core.device import device
+from ...errors import ConfigError
 from ..calls.agent import Settings
 from ..calls.endpoints import Ways
 from .constants import (
@@ -13,8 +13,7 @@ from .constants import (
     DEFAULT_NUM_WORKER_THREADS,
     DEFAULT_RPC_TIMEOUT_SEC,
 )
-
-DeviceMap = dict[device, device]
+from .device_maps import to_device_map, to_devices
 
 
 class RpcBackendOptions:
@@ -79,7 +78,7 @@ class TensorPipeRpcBackendOptions(RpcBackendOptions):
         added, known = to_device_map(device_map), self.device_maps.get(to, {})
         for here, there in added.items():
             if known.get(here, there) != there:
-                raise ValueError(
+                raise ConfigError(
                     "`set_device_map` only supports 1-to-1 mapping, trying to map "
                     f"{here} to {there} and {known[here]}"
                 )
@@ -100,30 +99,6 @@ def settings_of(options: RpcBackendOptions) -> Settings:
 def ways_of(options: RpcBackendOptions) -> Ways:
     """How messages are to travel by ``options``."""
     return getattr(options, "ways", Ways())
-
-
-def to_device_map(device_map: dict[Any, Any]) -> DeviceMap:
-    full: DeviceMap = {}
-    back: DeviceMap = {}
-    for given_here, given_there in device_map.items():
-        here, there = device(given_here), device(given_there)
-        if there in back:
-            raise ValueError(
-                "`device_map` only supports 1-to-1 mapping, "
-                f"trying to map {here} and {back[there]} to {there}"
-            )
-        full[here], back[there] = there, here
-    return full
-
-
-def to_devices(devices: list[Any]) -> list[device]:
-    found = [device(d) for d in devices]
-    for d in found:
-        if d.type != "cuda":
-            raise ValueError(
-                f"`set_devices` expect a list of CUDA devices, but got device type {d.type}."
-            )
-    return found
 
 
 def _seconds(timeout: Any) -> float:

@@ -23,9 +23,14 @@ def options(where, **given):
     return rpc.TensorPipeRpcBackendOptions(init_method=where, **given)
 
 
+def open_things():
+    gc.collect()
+    return len(os.listdir("/proc/self/fd")) + threading.active_count()
+
+
 def test_many_groups_one_after_the_other(tmp_path):
     def body(rank):
-        where, counts = f"file://{tmp_path}/meet", []
+        where, before = f"file://{tmp_path}/meet", open_things()
         for k in range(4):
             rpc.init_rpc(f"w{rank}", rank=rank, world_size=2, rpc_backend_options=options(where))
             assert rpc.rpc_sync(1 - rank, add, (k,)) == k + 1
@@ -34,9 +39,8 @@ def test_many_groups_one_after_the_other(tmp_path):
             rpc.shutdown()
             with pytest.raises(CommError, match="RPC has not been initialized"):
                 rpc.rpc_sync(1 - rank, add, (k,))
-            gc.collect()
-            counts.append((len(os.listdir("/proc/self/fd")), threading.active_count()))
-        return counts[1] == counts[3] or counts
+        context.wait_until(lambda: open_things() <= before, lambda: "things to be closed", 5.0)
+        return True
 
     assert run_ranks(2, body) == [True, True]
 
@@ -203,10 +207,12 @@ def test_a_name_is_free_again_when_its_worker_has_died(tmp_path):
             when("reborn")
             got = rpc.rpc_sync("mortal", add, (6,))
             (tmp_path / "called").touch()
+            when("over")
         else:
             (tmp_path / "reborn").touch()
             when("called")
             got = rpc.rpc_sync("w0", add, (5,))
+            (tmp_path / "over").touch()
         rpc.shutdown()
         return got
 

@@ -268,7 +268,8 @@ def wait_until(
 
     ``block(seconds)`` sleeps at most so long, less when something may have changed: for what a
     rank's own threads or a descriptor bring, where looking again and again would take their time
-    (simulated ranks need none of it). ``what`` describes what is awaited (called only for a
+    (simulated ranks need none of it). ``ready`` must only look then, and do nothing: whichever
+    simulated thread comes by asks it. ``what`` describes what is awaited (called only for a
     message). ``timeout`` is in seconds; ``None`` means ``DEFAULT_TIMEOUT``. Raises ``WaitTimeout``
     at the deadline, ``PeerFailed`` when a peer is known to be dead, ``Deadlock`` when no simulated
     rank can go on.

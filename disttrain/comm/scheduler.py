@@ -26,6 +26,9 @@ from ..errors import Deadlock, WaitTimeout
 # A rank with a transport also moves its share of what is in flight while it waits, piece by piece:
 # one round in which nobody's wait ends does not prove that nobody can go on, so many in a row do.
 ROUNDS_IN_VAIN = 2000
+# Without one, a condition that waits itself (for a store's answer) may have looked at what others
+# have changed meanwhile.
+_ROUNDS_PLAIN = 3
 _MANY_THREADS = 64
 
 
@@ -237,10 +240,10 @@ class Scheduler:
 
     def _again(self, awake: list[Task]) -> bool:
         """All have looked in vain. Is it worth another round?"""
-        if not any(map(_moves_pieces, awake)):
+        if all(t.wait is not None and t.wait.probe is not None for t in awake):
             return False
         self._rounds += 1
-        if self._rounds > ROUNDS_IN_VAIN:
+        if self._rounds > (ROUNDS_IN_VAIN if any(map(_moves_pieces, awake)) else _ROUNDS_PLAIN):
             return False
         self._idle.clear()
         return True
@@ -281,11 +284,12 @@ class SimWaiter(context.Waiter):
 
     def sleep(self, seconds: float) -> None:
         scheduler, task = self.scheduler, self._task()
+        outer, task.wait = task.wait, None
+        scheduler.moved()
         task.wake_at = scheduler.clock + max(seconds, 0.0)
         while scheduler.clock < task.wake_at and not task.killed:
             scheduler.pass_on(task)
-        task.wake_at = None
-        scheduler.moved()
+        task.wake_at, task.wait = None, outer
         _check(task)
 
     def wait_until(
@@ -297,20 +301,20 @@ class SimWaiter(context.Waiter):
     ) -> None:
         task, clock = self._task(), self.scheduler.clock
         limit = context.DEFAULT_TIMEOUT if timeout is None else timeout
-        outer = (
-            task.wait
-        )  # what its condition waits for, where that runs a callback, is a wait, too
+        outer = task.wait  # a condition may wait, too: for a callback's, or a store's answer
         if outer is None:  # what it did since its last wait may be what others wait for
             self.scheduler.moved()
         task.wait = _Wait(what, limit, clock + limit, ready, block)
         try:
             _check(task)
             self._wait(task, task.wait, ready, clock)
+            task.wait = None
+            if outer is None and block is None:  # a condition may have done something, too
+                self.scheduler.moved()
+            self.scheduler.pass_on(task)
+            _check(task)
         finally:
             task.wait = outer
-        self.scheduler.moved()
-        self.scheduler.pass_on(task)
-        _check(task)
 
     def _wait(self, task: Task, wait: _Wait, ready: Callable[[], bool], start: float) -> None:
         scheduler = self.scheduler

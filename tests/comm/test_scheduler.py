@@ -9,6 +9,7 @@ import pytest
 
 from disttrain import context
 from disttrain.comm import sim
+from disttrain.comm.store import HashStore
 from disttrain.errors import Deadlock, LaunchError, WaitTimeout
 
 RANKS = 2
@@ -94,17 +95,25 @@ def test_a_condition_is_asked_no_more_once_it_held() -> None:
 
 def test_a_wait_inside_a_condition_leaves_the_outer_one_as_it_was() -> None:
     def body() -> None:
-        inner = [1, 1, 1]
-
         def ready() -> bool:
-            if inner:
-                until(lambda: bool(inner.pop()), "inner")
+            until(lambda: True, "inner")
             return False
 
         with pytest.raises(WaitTimeout, match="for outer"):
             until(ready, "outer", 2.0, pure=False)
 
     assert sim.simulate(body, 1).seconds == 2.0
+
+
+def test_a_condition_that_waits_itself_sees_what_has_changed_meanwhile() -> None:
+    def body() -> float:
+        store.add("came", 1)
+        until(lambda: store.add("came", 0) == 3, "all", 5.0, pure=False)
+        return context.now()
+
+    for seed in range(10):
+        store = HashStore()
+        assert sim.simulate(body, 3, seed).results == [0.0, 0.0, 0.0]
 
 
 def test_a_deadlock_lists_every_task() -> None:

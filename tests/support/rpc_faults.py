@@ -41,7 +41,7 @@ class Killing:
         self.work, self.prepare, self.left = work, prepare, left
         self.messages = 0
         self.killed_at: float | None = None
-        self.outcomes: dict[int, BaseException | None] = {}
+        self.outcomes: dict[int, str | None] = {}
         self._came: dict[str, set[int]] = {}
 
     def __str__(self) -> str:
@@ -63,17 +63,22 @@ class Killing:
         if self.at is None:
             if me == 0:
                 self.messages = network().messages.get(self.victim, 0) - self.messages
-            self._meet("counted", self.size)
-            rpc.shutdown()
-            return
-        until(lambda: self.killed_at is not None, "the victim's end")
-        self._still_usable(me)
-        self._meet("called", self.size - 1)
+        else:
+            until(lambda: self.killed_at is not None, "the victim's end")
+            self._still_usable(me)
+        self._meet("called", self._expected())
         if me == min({0, 1} - {self.victim}):
             gc.collect()  # one process, one collection
-        until(lambda: not self._holds(), lambda: f"an end of {self._holds()}", SECONDS)
-        self._meet("empty", self.size - 1)
-        rpc.shutdown(graceful=False)
+        self._hold_nothing()
+        self._meet("empty", self._expected())
+        rpc.shutdown(graceful=self.at is None)
+
+    def _hold_nothing(self) -> None:
+        """Wait until this worker has nothing left; what it has is looked at again and again."""
+        end = context.now() + SECONDS
+        while self._holds():
+            assert context.now() < end, f"still there: {self._holds()}"
+            context.sleep(SECONDS / 20)
 
     def _expected(self) -> int:
         return self.size if self.at is None else self.size - 1
@@ -102,7 +107,7 @@ class Killing:
             assert f"rank {self.victim} failed" in str(error), f"not named: {error!r}"
             late = context.now() - self.killed_at
             assert late <= SECONDS, f"after {late} s: {error!r}"
-            self.outcomes[me] = error
+            self.outcomes[me] = repr(error)  # the error itself would keep what its frames keep
 
     def _still_usable(self, me: int) -> None:
         for worker in range(self.size):
@@ -121,6 +126,12 @@ class Killing:
         came = self._came.setdefault(where, set())
         came.add(context.current().rank)
         until(lambda: len(came) >= size, lambda: f"the others at {where}")
+
+
+def try_all(size: int, seed: int, work: Callable[[], Any], **more: Any) -> None:
+    """Run ``work`` on simulated workers, of which nobody is killed: it ends well, and in the end
+    nobody holds anything. More arguments are those of ``Killing``."""
+    _run(Killing(size, 0, None, work, **more), seed)
 
 
 def try_kills(size: int, seed: int, work: Callable[[], Any], times: int, **more: Any) -> None:

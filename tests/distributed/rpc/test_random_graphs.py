@@ -1,0 +1,34 @@
+"""Gradients of random graphs of calls equal those of one process, in every order of messages,
+and no context is left at the end.
+
+``SCHEDULES=20 pytest ...`` tries twenty times as many.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+
+import pytest
+
+from support.rpc_faults import try_all
+from support.rpc_graphs import contexts, draw, drive, prepare
+from support.rpc_references import held
+
+TIMES = int(os.environ.get("SCHEDULES", "1"))
+TOLERANCE = 1e-12
+
+
+def work(plan):
+    assert max(drive(plan), default=0.0) <= TOLERANCE
+
+
+def left():
+    return held() + contexts()
+
+
+@pytest.mark.parametrize("batch", range(3 * TIMES))
+def test_random_graphs(batch):
+    for seed in range(10 * batch, 10 * batch + 10):
+        plan = draw(seed)
+        try_all(plan.size, seed, partial(work, plan), prepare=partial(prepare, plan), left=left)

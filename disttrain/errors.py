@@ -154,6 +154,13 @@ class PeerFailed(CommError):
         text = f"rank {rank} {'has ended' if ended else 'failed'}: {cause}"
         super().__init__(f"{where}: {text}" if where else text)
 
+    def again(self, where: str | None = None) -> PeerFailed:
+        """The same error, to be raised now, ``where`` given anew. One that is kept for later must
+        not be raised itself: it would keep the frames that it went through, and all they refer to.
+        """
+        place = self.where if where is None else where
+        return PeerFailed(self.rank, self.cause, self.traceback, place, self.ended)
+
     def __reduce__(self) -> tuple:
         return (PeerFailed, (self.rank, self.cause, self.traceback, self.where, self.ended))
 

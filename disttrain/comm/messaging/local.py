@@ -110,7 +110,7 @@ class LocalEndpoint(Endpoint):
         """The link for requests to ``peer``, made where it is missing."""
         with peer.connecting:
             if peer.lost is not None:
-                raise peer.lost
+                raise peer.lost.again()
             if peer.asks is not None:
                 return peer.asks
             if not peer.address:
@@ -133,7 +133,7 @@ class LocalEndpoint(Endpoint):
             self._pool.watch(link.fd, _REST, lambda mask: self._attend(peer, link, mask))
         if self._closed or peer.lost is not None:  # meanwhile
             self._drop(peer)
-            raise peer.lost or is_closed(self._where)
+            raise peer.lost.again() if peer.lost else is_closed(self._where)
         return link
 
     def _link(
@@ -250,14 +250,14 @@ class LocalEndpoint(Endpoint):
         link = to.serves if message.answers else to.asks
         if link is None or to.lost is not None:
             if to.lost is not None:
-                raise to.lost
+                raise to.lost.again()
             if message.answers:
                 raise no_address(self._where, peer)
             link = self._asking(to)
         try:
             link.send(message, size)
         except Closed as error:
-            raise self._ended(to, error) from None
+            raise self._ended(to, error).again() from None
         if not awaited and not message.answers and message.call:
             assert to.waiters is not None
             to.waiters.look_out()
@@ -347,7 +347,7 @@ class LocalEndpoint(Endpoint):
         self._drop(peer)
         if told:
             try:
-                self._on_lost(peer.number, lost)
+                self._on_lost(peer.number, lost.again())
             except Exception:
                 _log.exception("%s: telling that worker %d is lost", self._where, peer.number)
         if peer.waiters is not None:

@@ -114,7 +114,7 @@ class RemoteEndpoint(Endpoint):
         lane = handshake.ANSWERS if message.answers else handshake.REQUESTS
         outgoing = known.lanes.get(lane) or self._outgoing(known, lane)
         if known.error is not None:
-            raise known.error
+            raise known.error.again()
         frames = Frames(message, outgoing.limits, f"a message to worker {peer}")
         if message.answers and frames.only is None:
             lane = handshake.LARGE_ANSWERS
@@ -123,7 +123,7 @@ class RemoteEndpoint(Endpoint):
             outgoing.send(frames, lambda: f"worker {peer}")
         except StreamEnded:
             self._broke(known, "the connection to it ended")
-            raise known.error or self._failed(known, "it was left") from None
+            raise (known.error or self._failed(known, "it was left")).again() from None
 
     def waiting(self, peer: int, call: int = 0) -> Block:
         return self._known(peer).bells.hang(call)
@@ -176,7 +176,7 @@ class RemoteEndpoint(Endpoint):
         """The stream for ``lane``, opened where it is not there."""
         with peer.opening:
             if peer.error is not None:
-                raise peer.error
+                raise peer.error.again()
             if lane not in peer.lanes:
                 if peer.channel is None:
                     peer.channel = self._channel(peer)
@@ -397,8 +397,9 @@ class RemoteEndpoint(Endpoint):
         self._end_streams(peer, _AFTERWARDS)
         _wait_for(lambda: peer.taken == peer.read, context.now() + _AFTERWARDS)
         if not (self._closed or peer.leaving):
+            assert peer.error is not None
             try:
-                self._on_lost(peer.number, peer.error)  # type: ignore[arg-type]
+                self._on_lost(peer.number, peer.error.again())
             except Exception:
                 _log.exception("messages of worker %d: a loss was not handled", self.me)
         peer.buried = True

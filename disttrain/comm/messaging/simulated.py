@@ -225,7 +225,7 @@ class SimulatedEndpoint(Endpoint):
     def _asking(self, peer: _Peer) -> _Peer:
         """The other side of the connection for requests, made where it is missing."""
         if peer.lost is not None:
-            raise peer.lost
+            raise peer.lost.again()
         if peer.asks is None:
             if not peer.address:
                 raise no_address(self._where, peer.number)
@@ -260,7 +260,7 @@ class SimulatedEndpoint(Endpoint):
         array_bytes = check_arrays(message.arrays, self._where) if message.arrays else 0
         self.limits.check(len(message.head), size, len(message.arrays), array_bytes, self._where)
         if to.lost is not None:
-            raise to.lost
+            raise to.lost.again()
         if message.answers:
             if to.serves is None:
                 raise no_address(self._where, peer)
@@ -283,7 +283,7 @@ class SimulatedEndpoint(Endpoint):
         elif not end.owner._closed:
             end.owner._expect(end, message)
         elif draw.random() < 0.5:  # one finds out by sending, or is told later
-            raise self._lose(to, _HUNG_UP)
+            raise self._lose(to, _HUNG_UP).again()
 
     def _let_others_go_on(self) -> None:
         """What follows a send may happen after its answer was sent."""
@@ -411,7 +411,7 @@ class SimulatedEndpoint(Endpoint):
         told = self._peers.get(peer.number) is peer and not self._closed and self._serves
         if told:
             try:
-                self._on_lost(peer.number, lost)
+                self._on_lost(peer.number, lost.again())
             except Deadlock:
                 raise
             except Exception:

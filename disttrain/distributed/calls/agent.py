@@ -308,8 +308,7 @@ class Agent:
         if self.in_flight.pop(future.number, None) is None:
             return
         if isinstance(error, PeerFailed):
-            where = f"rpc: {future.describe()} will not answer"
-            error = PeerFailed(error.rank, error.cause, error.traceback, where, error.ended)
+            error = error.again(f"rpc: {future.describe()} will not answer")
         future._complete(None, error)
 
     # --- being asked -------------------------------------------------------------------------

@@ -83,14 +83,13 @@ class Gathering:
         if whole:
             meeting.done.set_result(meeting.values)
         elif lost and not meeting.done.done():
-            meeting.done.set_exception(lost[0])
+            meeting.done.set_exception(_to_raise(lost[0]))
         return meeting.done
 
     def _lose(self, worker: WorkerInfo, error: BaseException) -> None:
         """A worker is gone: meetings that it has not come to will not be whole."""
         if isinstance(error, PeerFailed):
-            where = f"worker {worker.name!r} did not come to a meeting of all"
-            error = PeerFailed(error.rank, error.cause, error.traceback, where, error.ended)
+            error = error.again(f"worker {worker.name!r} did not come to a meeting of all")
         with self._lock:
             self._lost[worker.name] = error
             broken = [
@@ -100,7 +99,12 @@ class Gathering:
             ]
             meetings = [self._led.pop(key) for key in broken]
         for meeting in meetings:
-            meeting.done.set_exception(error)
+            meeting.done.set_exception(_to_raise(error))
+
+
+def _to_raise(error: BaseException) -> BaseException:
+    """What is kept for later meetings must not be raised itself: see ``PeerFailed.again``."""
+    return error.again() if isinstance(error, PeerFailed) else error
 
 
 def gathering(agent: Agent) -> Gathering:

@@ -13,7 +13,9 @@ requests: ``handle(peer, message)``; else they are kept in ``got``), ``ask`` and
 
 from __future__ import annotations
 
+import gc
 import itertools
+import weakref
 
 import numpy as np
 import pytest
@@ -409,9 +411,37 @@ class Conformance:
             with pytest.raises(PeerFailed) as error:
                 node.ask(1)
             node.meet()
-            return error.value.rank, error.value is node.lost[1], len(node.lost)
+            return error.value.rank, str(error.value) == str(node.lost[1]), len(node.lost)
 
         assert nodes.run(2, body)[0] == (1, True, 1)
+
+    def test_a_lost_peer_keeps_nothing_of_who_is_told(self, nodes):
+        """An exception holds the frames that it went through, and they hold what is in them."""
+
+        def body(node):
+            node.handle = node.echo
+            node.meet()
+            if node.me == 1:
+                node.meet()
+                node.endpoint.close()
+                return None
+            node.call(1)
+            node.meet()
+            node.until(lambda: 1 in node.lost)
+
+            def ask():
+                held = np.zeros(1)
+                told.append(weakref.ref(held))
+                node.ask(1)
+
+            told = []
+            for _ in range(2):
+                with pytest.raises(PeerFailed):
+                    ask()
+            gc.collect()
+            return [ref() for ref in told]
+
+        assert nodes.run(2, body)[0] == [None, None]
 
     def test_who_waits_learns_that_the_peer_is_lost(self, nodes):
         def body(node):

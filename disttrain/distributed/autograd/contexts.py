@@ -115,6 +115,8 @@ class Contexts:
         self.lock = threading.Lock()
         self.by_number: dict[int, DistAutogradContext] = {}
         self._released: OrderedDict[int, None] = OrderedDict()
+        self.owed: dict[int, list[int]] = {}  # workers that are to hear that contexts are over
+        self.sweeping = False  # whether a thread looks after that
         first = worker << WORKER_SHIFT
         self.last = first + MOST_ON_ONE_WORKER
         self.next_context = itertools.count(first + 1).__next__
@@ -159,6 +161,20 @@ class Contexts:
         if found is not None:
             found.released = True
         return found
+
+    def owe(self, worker: int, number: int) -> bool:
+        """``worker`` is to hear that ``number`` is over; whether somebody must begin to sweep."""
+        with self.lock:
+            self.owed.setdefault(worker, []).append(number)
+            begin, self.sweeping = not self.sweeping, True
+        return begin
+
+    def take_owed(self, worker: int) -> list[int]:
+        """What ``worker`` is to hear, which it does now."""
+        if not self.owed:
+            return []
+        with self.lock:
+            return self.owed.pop(worker, [])
 
 
 class Current:

@@ -7,7 +7,7 @@ backward pass need not ask (``plan``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -24,17 +24,19 @@ _MOST_STEPS = 64  # of a path
 
 
 class AutogradRider:
-    """Distributed autograd's part in the calls of one worker."""
+    """Distributed autograd's part in the calls of one worker. ``release(number, peer)``: what to do
+    when ``peer`` says that a context is over."""
 
-    def __init__(self, contexts: Contexts) -> None:
-        self.contexts = contexts
+    def __init__(self, contexts: Contexts, release: Callable[[int, int], Any]) -> None:
+        self.contexts, self.release = contexts, release
 
     def leaving(
         self, peer: int, tensors: Sequence[Tensor], answers: bool
     ) -> tuple[bytes, list[Tensor]] | None:
         place = thread.autograd_place
+        over = () if answers or not self.contexts.owed else self.contexts.take_owed(peer)
         if place is None or place.context.released:
-            return None
+            return (pack(Header(0, over=over)), list(tensors)) if over else None
         context = place.context
         if not answers and peer != self.contexts.worker:
             context.workers.add(peer)
@@ -45,13 +47,13 @@ class AutogradRider:
                 return None
             flags = NO_GRAD if quiet else 0
             path = self._path(place, answers)
-            return pack(Header(context.number, 0, flags, path)), list(tensors)
+            return pack(Header(context.number, 0, flags, path, over=over)), list(tensors)
         path = self._path(place, answers)
         message = self.contexts.next_message()
         send = SendRpcBackward([tensors[i] for i in which], message, path)
         deps, records = _look(context, send, peer) if answers else (None, {})
         context.sends[message] = send
-        header = Header(context.number, message, 0, path, which, deps, records)
+        header = Header(context.number, message, 0, path, which, deps, records, over)
         return pack(header), [wrap(t.array) if t._node is not None else t for t in tensors]
 
     def _path(self, place: Any, answers: bool) -> tuple[int, ...]:
@@ -79,6 +81,8 @@ class AutogradRider:
 
     def during(self, peer: int, data: bytes) -> AbstractContextManager:
         h = unpack(data)
+        for number in h.over:
+            self.release(number, peer)
         context = self.contexts.meet(h.context)
         return within(context, h.path, bool(h.flags & NO_GRAD))
 

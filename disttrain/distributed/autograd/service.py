@@ -21,14 +21,15 @@ from .plan import Plan
 from .rider import AutogradRider
 from .walk import received_below
 
-_TRIES = 20  # to tell a worker that a context is over
-_BETWEEN = 0.05  # seconds
+_BETWEEN = 0.02  # seconds from the end of a context to a message of its own that says so, at most
+_IDLE = 20  # so many times nothing had to be said: the thread ends
 
 
 def install(agent: Agent) -> None:
     """Let ``agent`` carry distributed autograd."""
     contexts = contexts_of(agent)
-    agent.riders.append(AutogradRider(contexts))
+    agent.riders.append(AutogradRider(contexts, partial(_released, agent, contexts)))
+    agent.drains.append(partial(_drain, agent, contexts))
     agent.handle(kinds.GRADIENTS, partial(_on_gradients, agent, contexts))
     agent.handle(kinds.PREPARE, partial(_on_prepare, contexts))
     agent.handle(kinds.RELEASE, partial(_on_release, agent, contexts))
@@ -99,42 +100,57 @@ def release(agent: Agent, contexts: Contexts, number: int, but: int = -1) -> boo
     for part in list(context.parts.values()):
         part.fail(CommError(f"backward: context {number} was released while a pass was going on"))
     for worker in context.workers:
-        if worker != but:
-            _tell(agent, worker, number)
+        if worker != but and contexts.owe(worker, number):
+            agent.start_thread(partial(_sweep, agent, contexts), "release of contexts")
     return True
 
 
-def _tell(agent: Agent, worker: int, number: int) -> None:
-    try:
-        agent.tell(worker, kinds.RELEASE, number)
-    except PeerFailed:  # with all it had
-        return
-    except CommError:
-        agent.start_thread(partial(_tell_again, agent, worker, number), "release of a context")
-
-
-def _tell_again(agent: Agent, worker: int, number: int) -> None:
-    for _ in range(_TRIES):
-        if agent.closed:
-            return
+def _sweep(agent: Agent, contexts: Contexts) -> None:
+    """Tell who was not called since that contexts are over; end when there is nothing to tell."""
+    idle = 0
+    while not agent.closed:
         waiting.sleep(_BETWEEN)
+        idle = 0 if _tell_owed(agent, contexts) else idle + 1
+        with contexts.lock:
+            if idle >= _IDLE and not contexts.owed:
+                contexts.sweeping = False
+                return
+
+
+def _drain(agent: Agent, contexts: Contexts, seconds: float | None) -> None:
+    _tell_owed(agent, contexts)
+
+
+def _tell_owed(agent: Agent, contexts: Contexts) -> bool:
+    """Whether there was something to tell."""
+    found = list(contexts.owed)
+    for worker in found:
+        numbers = contexts.take_owed(worker)
         try:
-            agent.tell(worker, kinds.RELEASE, number)
-            return
-        except PeerFailed:
-            return
-        except CommError:
+            agent.tell(worker, kinds.RELEASE, numbers)
+        except PeerFailed:  # with all it had
             continue
+        except CommError:  # again later
+            for number in numbers:
+                contexts.owe(worker, number)
+    return bool(found)
 
 
-def _on_release(agent: Agent, contexts: Contexts, caller: WorkerInfo, number: int) -> None:
-    release(agent, contexts, number, caller.id)
+def _released(agent: Agent, contexts: Contexts, number: int, peer: int) -> None:
+    release(agent, contexts, number, peer)
+
+
+def _on_release(agent: Agent, contexts: Contexts, caller: WorkerInfo, numbers: list[int]) -> None:
+    for number in numbers:
+        release(agent, contexts, number, caller.id)
 
 
 def _on_lost(agent: Agent, contexts: Contexts, worker: WorkerInfo, error: BaseException) -> None:
     """Passes that need the worker fail; contexts that it began are over."""
-    for number, context in list(contexts.by_number.items()):
+    for context in list(contexts.by_number.values()):
         for part in list(context.parts.values()):
             part.lost(worker.id, error)
+    contexts.take_owed(worker.id)
+    for number in list(contexts.by_number):
         if number >> WORKER_SHIFT == worker.id:
             release(agent, contexts, number, worker.id)

@@ -12,7 +12,7 @@ message (``known``); a worker looks at its own graph for its own messages; the r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 SENDER = 48  # a message's upper bits are its sender
 
@@ -57,15 +57,18 @@ class Plan:
 
 
 def closure(
-    deps: Iterable[int], known: Mapping[int, Sequence[int] | None], peer: int, limit: int
+    deps: Iterable[int], of: Callable[[int], Sequence[int] | None], peer: int, limit: int
 ) -> dict[int, Sequence[int]]:
-    """What is known of where ``deps`` lead, for ``peer``, which knows of its own messages."""
+    """What is known (``of(message)``) of where ``deps`` lead, for ``peer``, which knows of its own
+    messages; at most ``limit`` numbers."""
     records: dict[int, Sequence[int]] = {}
     stack, size = list(deps), 0
     while stack:
         m = stack.pop()
-        more = known.get(m)
-        if more is None or m in records or m >> SENDER == peer:
+        if m in records or m >> SENDER == peer:
+            continue
+        more = of(m)
+        if more is None:
             continue
         size += 2 + len(more)
         if size > limit:

@@ -111,11 +111,23 @@ def _with_grad(tensors: Sequence[Tensor]) -> tuple[int, ...]:
 
 def _look(context: DistAutogradContext, send: SendRpcBackward, peer: int) -> tuple[Any, Any]:
     """Where an answer's tensors lead: the messages, and what ``peer`` may not know of those."""
-    if not context.looks:
+    deps = _leads_to(context, send)
+    if deps is None:
         return None, {}
-    found = received_below([send], set(), _MOST_LOOKED_AT)
+
+    def of(message: int) -> Sequence[int] | None:
+        more = context.known.get(message)
+        if more is None and message in context.sends:  # this worker's own
+            more = context.known[message] = _leads_to(context, context.sends[message])
+        return more
+
+    return deps, closure(deps, of, peer, MOST_NUMBERS - len(deps))
+
+
+def _leads_to(context: DistAutogradContext, send: SendRpcBackward) -> tuple[int, ...] | None:
+    """The messages that what leaves at ``send`` was computed from; None: too much to look at."""
+    found = received_below([send], set(), _MOST_LOOKED_AT) if context.looks else None
     if found is None or len(found) > MOST_NUMBERS:
         context.looks = False  # it would be so for later ones, too
-        return None, {}
-    deps = tuple(sorted({node.message for node in found}))
-    return deps, closure(deps, context.known, peer, MOST_NUMBERS - len(deps))
+        return None
+    return tuple(sorted({node.message for node in found}))

@@ -16,7 +16,7 @@ from ...comm.scheduler import SimWaiter
 class Ways:
     """What a worker may say about how messages travel (see ``mixed.open_endpoint``)."""
 
-    transports: Sequence[str] | None = "grpc"
+    transports: Sequence[str] | None = None
     host: str | None = None
     tls: bool = True
 

@@ -61,7 +61,7 @@ class TensorPipeRpcBackendOptions(RpcBackendOptions):
         cloudpickle: bool = False,
         max_depth: int = Settings.max_depth,
         max_calls: int = Settings.max_calls,
-        transports: Sequence[str] | None = "grpc",
+        transports: Sequence[str] | None = None,
         host: str | None = None,
         tls: bool = True,
     ) -> None:

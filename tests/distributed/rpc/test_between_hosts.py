@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 
 import disttrain as dt
+from disttrain.comm.messaging.local import LocalEndpoint
 from disttrain.distributed import rpc
+from disttrain.distributed.calls.endpoints import Ways, open_endpoint
 from disttrain.errors import PeerFailed
 from support.ranks import RankError, run_ranks
 from support.workers import run_workers
@@ -175,3 +177,10 @@ def test_workers_in_two_network_namespaces_call_each_other(hosts, tmp_path):
     assert [worker.returncode for worker in workers] == [0, 0], told
     there = int(told[1][0].rpartition(" ")[2])
     assert there != os.stat("/proc/self/ns/net").st_ino
+
+
+def test_workers_that_say_nothing_use_what_their_hosts_need():
+    """On one host that is Unix sockets and shared memory; nobody listens on a network."""
+    assert rpc.TensorPipeRpcBackendOptions().ways == Ways() == Ways(None, None, True)
+    with open_endpoint(0, bytes(32), rpc.TensorPipeRpcBackendOptions().ways) as endpoint:
+        assert isinstance(endpoint, LocalEndpoint)

@@ -100,6 +100,7 @@ class Future(Generic[T]):
         """A future of ``callback(self)``, which runs when this one is done (at once if it is), in
         the thread that makes it so. What it raises, the new one's ``wait`` raises as a
         ``FutureError``."""
+        _check_callback("then", callback)
         child: Future[S] = Future(devices=self.devices, waits_for=self._waits_for)
 
         def run() -> None:
@@ -115,6 +116,7 @@ class Future(Generic[T]):
 
     def add_done_callback(self, callback: Callable[[Future[T]], None]) -> None:
         """Run ``callback(self)`` when it is done. What it raises is printed."""
+        _check_callback("add_done_callback", callback)
 
         def run() -> None:
             try:
@@ -126,6 +128,14 @@ class Future(Generic[T]):
 
     def __reduce__(self) -> tuple:
         raise FutureError("Can not pickle torch.futures.Future: wait() for it, and take the result")
+
+
+def _check_callback(name: str, callback: Any) -> None:
+    if not callable(callback):
+        raise TypeError(
+            f"{name}(): incompatible function arguments. {type(callback).__name__} was given; "
+            "needed is a function of the future"
+        )
 
 
 def _of_callback(error: Exception) -> FutureError:

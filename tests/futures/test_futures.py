@@ -110,3 +110,9 @@ def test_threads_complete_one_of_many():
 def test_a_future_is_not_pickled():
     with pytest.raises(FutureError, match="Can not pickle"):
         pickle.dumps(Future())
+
+
+@pytest.mark.parametrize("leave", [Future.then, Future.add_done_callback])
+def test_a_callback_must_be_a_function(leave):
+    with pytest.raises(TypeError, match=r"incompatible function arguments\. NoneType was given"):
+        leave(Future(), None)

@@ -25,6 +25,7 @@ from . import (
     gradients,
     legacy,
     reducers,
+    remote,
     saving,
     scripted,
     sharding,
@@ -134,6 +135,7 @@ def _distributed() -> dict[str, Shim]:
         **sharding.mesh_modules(),
         **sharding.checkpoint_modules(),
         **strategies.modules(),
+        **remote.modules(),
     }
 
 

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from .shim import Shim, public
+from .shim import MissingName, Shim, lacking, public
 
 _FSDP = "disttrain.distributed.fsdp"
 
@@ -24,27 +24,43 @@ def _from(*sources: str) -> Callable[[Shim], object]:
 
 class Same(Shim):
     """A project module under another name: what programs set here is set there, so that they can
-    put functions of their own in the place of those that the module calls."""
+    put functions of their own in the place of those that the module calls. What it lacks may be
+    in ``others``."""
 
-    def __init__(self, name: str, source: str) -> None:
+    def __init__(self, name: str, source: str, *others: str) -> None:
         super().__init__(name)
-        self.__dict__["_source"] = source
+        self.__dict__["_sources"] = (source, *others)
+
+    def _source(self, name: str) -> Any:
+        """The first module that has ``name``; if none has, the first of all."""
+        found = [importlib.import_module(path) for path in self._sources]
+        return next((module for module in found if hasattr(module, name)), found[0])
 
     def __getattr__(self, name: str) -> Any:
         if name == "__all__":  # from ... import *
-            return public(importlib.import_module(self._source))
+            return public(importlib.import_module(self._sources[0]))
         if name.startswith("__"):
             return super().__getattr__(name)
-        return getattr(importlib.import_module(self._source), name)
+        source = self._source(name)
+        try:
+            return getattr(source, name)
+        except AttributeError as error:
+            raise MissingName(lacking(f"{self.__name__}.{name}", source)) from error
 
     def __dir__(self) -> list[str]:
-        return public(importlib.import_module(self._source))
+        return public(importlib.import_module(self._sources[0]))
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name.startswith("__"):
             super().__setattr__(name, value)
         else:
-            setattr(importlib.import_module(self._source), name, value)
+            setattr(self._source(name), name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if name in self.__dict__:
+            super().__delattr__(name)
+        else:
+            delattr(self._source(name), name)
 
 
 class Function:

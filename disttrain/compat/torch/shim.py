@@ -40,7 +40,7 @@ class Shim(types.ModuleType):
             return getattr(self, name)
         if name.startswith("__"):  # asked for by the import system and by inspection
             raise AttributeError(f"{self.__name__}.{name}")
-        raise MissingName(_lacking(f"{self.__name__}.{name}", self))
+        raise MissingName(lacking(f"{self.__name__}.{name}", self))
 
     def __dir__(self) -> list[str]:
         getattr(self, "__all__", None)
@@ -79,7 +79,7 @@ def _ours(value: Any) -> bool:
     return str(getattr(value, "__module__", "")).startswith(__name__.partition(".")[0])
 
 
-def _lacking(full: str, parent: Any) -> str:
+def lacking(full: str, parent: Any) -> str:
     """What to tell somebody who named ``full``, which ``parent`` lacks."""
     last = full.rpartition(".")[2]
     near = difflib.get_close_matches(last, vars(parent), n=3, cutoff=0.75)
@@ -105,7 +105,7 @@ class Finder:
             return spec_from_file_location(name, self.runnable[name])
         if not isinstance(sys.modules.get(parent), Shim):
             return None
-        raise MissingModule(_lacking(name, sys.modules[parent]))
+        raise MissingModule(lacking(name, sys.modules[parent]))
 
 
 def publish(modules: dict[str, Shim], runnable: dict[str, str]) -> None:

@@ -160,8 +160,8 @@ class SparseTensor(Tensor):
         return out.requires_grad_() if self.requires_grad else out
 
     def __reduce_ex__(self, protocol: Any) -> tuple:
-        what = (self._places, self._given(), self._size, self._unique, self.requires_grad)
-        return _rebuilt, what
+        places, numbers = wrap(self._places), wrap(self._given())
+        return _rebuilt, (places, numbers, self._size, self._unique, self.requires_grad)
 
     def mul_(self, other: Any) -> Tensor:
         """Multiply by ``other``, in place; by a number, only the values that are given."""
@@ -182,10 +182,10 @@ def _sparse(
 
 
 def _rebuilt(
-    places: np.ndarray, numbers: np.ndarray, size: tuple[int, ...], unique: bool, grad: bool
+    places: Tensor, numbers: Tensor, size: tuple[int, ...], unique: bool, grad: bool
 ) -> SparseTensor:
     """One that was pickled."""
-    out = _sparse(places, numbers, size, unique)
+    out = _sparse(places.array, numbers.array, size, unique)
     return out.requires_grad_() if grad else out
 
 

@@ -3,7 +3,15 @@
 import sys
 
 from .ops.functions.linalg import linalg_norm as norm
-from .ops.functions.linalg import matmul, matrix_norm, matrix_rank, solve, svd, vector_norm
+from .ops.functions.linalg import (
+    matmul,
+    matrix_norm,
+    matrix_rank,
+    multi_dot,
+    solve,
+    svd,
+    vector_norm,
+)
 from .ops.names import settle
 from .ops.primitives.linalg import det, inv
 
@@ -15,6 +23,7 @@ __all__ = [
     "matmul",
     "matrix_norm",
     "matrix_rank",
+    "multi_dot",
     "norm",
     "solve",
     "svd",

@@ -77,6 +77,7 @@ from .dropout import (
 )
 from .embedding import (
     Embedding,
+    EmbeddingBag,
 )
 from .linear import (
     Bilinear,
@@ -206,6 +207,7 @@ __all__ = [
     "Dropout3d",
     "ELU",
     "Embedding",
+    "EmbeddingBag",
     "Flatten",
     "Fold",
     "functional",

@@ -64,7 +64,9 @@ def test_the_modules_have_the_names_that_programs_import():
     found = modules()
     for name, wanted in names.items():
         shim = found[f"torch.distributed.{name}"]
-        missing = [n for n in wanted.split() if not (hasattr(shim, n) or hasattr_module(found, name, n))]
+        missing = [
+            n for n in wanted.split() if not (hasattr(shim, n) or hasattr_module(found, name, n))
+        ]
         assert not missing, (name, missing)
     with pytest.raises(MissingName, match=r"torch\.distributed\.rpc\.nothing is not part of"):
         _ = found["torch.distributed.rpc"].nothing

@@ -71,3 +71,27 @@ def test_the_rank_of_matrices():
 def test_a_norm_is_over_one_dimension_or_two():
     with pytest.raises(DimError, match=r"dim=\(0, 1, 2\) given with ord=-2; needed one"):
         dt.linalg.norm(dt.ones(2, 2, 2), -2, dim=(0, 1, 2))
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [[(2, 3), (3, 4)], [(5, 2), (2, 7), (7, 3), (3, 4)], [(3,), (3, 9), (9,)], [(3,), (3, 2)]],
+)
+def test_chains_of_products(shapes):
+    parts = [dt.randn(*s, dtype=dt.float64, requires_grad=True) for s in shapes]
+    product = parts[0]
+    for p in parts[1:]:
+        product = product @ p
+    out = dt.linalg.multi_dot(parts)
+    assert out.shape == product.shape and dt.allclose(out, product)
+    assert dt.autograd.gradcheck(lambda *p: dt.linalg.multi_dot(p), parts)
+    into = dt.empty_like(out.detach())
+    assert dt.linalg.multi_dot([p.detach() for p in parts], out=into) is into
+    assert dt.allclose(into, product)
+
+
+def test_chains_that_do_not_fit():
+    with pytest.raises(RuntimeError, match="expected at least 2 tensors but got 1"):
+        dt.linalg.multi_dot([dt.ones(2, 2)])
+    with pytest.raises(RuntimeError, match="tensor 1 must be 2D but got 1D"):
+        dt.linalg.multi_dot([dt.ones(2, 2), dt.ones(2), dt.ones(2, 2)])

@@ -43,6 +43,7 @@ from .activation import (
     tanhshrink,
     threshold,
 )
+from .bags import embedding_bag
 from .distance import (
     cosine_embedding_loss,
     cosine_similarity,
@@ -140,6 +141,7 @@ __all__ = [
     "dropout3d",
     "elu",
     "embedding",
+    "embedding_bag",
     "fold",
     "gaussian_nll_loss",
     "gelu",

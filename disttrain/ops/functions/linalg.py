@@ -337,6 +337,59 @@ def matrix_rank(
     return sum(values > bound, -1)
 
 
+def multi_dot(tensors: Any, *, out: Tensor | None = None) -> Tensor:
+    """The product of two or more matrices, in the order of multiplications that takes the fewest
+    operations (a dynamic program over the chain: Cormen et al., Introduction to Algorithms, 15.2).
+    The first and the last may be vectors."""
+    chain = list(tensors)
+    if len(chain) < 2:
+        raise ShapeError(f"multi_dot(): expected at least 2 tensors but got {len(chain)}")
+    first, last = chain[0].ndim == 1, chain[-1].ndim == 1
+    for k, t in enumerate(chain):
+        if t.ndim != 2 and not (t.ndim == 1 and k in (0, len(chain) - 1)):
+            raise ShapeError(
+                f"multi_dot(): tensor {k} must be 2D{' or 1D' if k in (0, len(chain) - 1) else ''} "
+                f"but got {t.ndim}D"
+            )
+    if first:
+        chain[0] = reshape(chain[0], shape=(1, chain[0].shape[0]))
+    if last:
+        chain[-1] = reshape(chain[-1], shape=(chain[-1].shape[0], 1))
+    product = _chained(chain, _chain_order([t.shape[0] for t in chain] + [chain[-1].shape[1]]))
+    if first or last:
+        kept = product.shape[: 0 if first else 1] + product.shape[2 if last else 1 :]
+        product = reshape(product, shape=tuple(kept))
+    if out is None:
+        return product
+    out.copy_(product)  # type: ignore[attr-defined]
+    return out
+
+
+def _chain_order(sizes: list[int]) -> dict[tuple[int, int], int]:
+    """Where to cut each part of a chain of matrices, the k-th ``sizes[k]`` x ``sizes[k + 1]``."""
+    count = len(sizes) - 1
+    cost: dict[tuple[int, int], int] = {(i, i): 0 for i in range(count)}
+    cuts: dict[tuple[int, int], int] = {}
+    for length in range(1, count):
+        for i in range(count - length):
+            j = i + length
+            cost[i, j], cuts[i, j] = min(
+                (cost[i, k] + cost[k + 1, j] + sizes[i] * sizes[k + 1] * sizes[j + 1], k)
+                for k in range(i, j)
+            )
+    return cuts
+
+
+def _chained(chain: list[Tensor], cuts: dict[tuple[int, int], int]) -> Tensor:
+    def product(i: int, j: int) -> Tensor:
+        if i == j:
+            return chain[i]
+        k = cuts[i, j]
+        return matmul(product(i, k), product(k + 1, j))
+
+    return product(0, len(chain) - 1)
+
+
 __all__ = [
     "addmm",
     "bmm",

@@ -134,7 +134,9 @@ def test_groups_schedules_clipping_and_state(tmp_path):
         schedule = optim.lr_scheduler.StepLR(ours, 2, 0.5)
         norms = []
         for step in range(5):
-            norms.append(before_step(make_loss(inputs(step)), (1.0, 2.0, 3.5, float("inf"))[step % 4]))
+            norms.append(
+                before_step(make_loss(inputs(step)), (1.0, 2.0, 3.5, float("inf"))[step % 4])
+            )
             schedule.step()
         return norms
 
@@ -191,7 +193,9 @@ def test_groups_are_added_and_gradients_of_programs_dropped(tmp_path):
         assert ours.param_groups[1]["momentum"] == 0
         before = values(rrefs)
         with dist_autograd.context() as context:
-            loss = sum(rpc.rpc_sync(r.owner(), apply_, (r, dt.zeros(1, 3).double())).sum() for r in rrefs)
+            loss = sum(
+                rpc.rpc_sync(r.owner(), apply_, (r, dt.zeros(1, 3).double())).sum() for r in rrefs
+            )
             dist_autograd.backward(context, [loss])
             ours.step(context)
             for r in rrefs:
@@ -273,7 +277,9 @@ def test_parameters_without_gradients_and_gradients_that_are_not_finite(tmp_path
 def test_errors_of_owners_are_told_together(tmp_path):
     def body():
         rrefs = remote_params()
-        with pytest.raises(ValueError, match=r"worker2: ValueError: .*Error creating optimizer") as e:
+        with pytest.raises(
+            ValueError, match=r"worker2: ValueError: .*Error creating optimizer"
+        ) as e:
             DistributedOptimizer(Failing, rrefs, where=("worker2",))
         assert e.value.done == ["worker1", "worker0"]
         ours = DistributedOptimizer(Failing, rrefs)
@@ -281,8 +287,13 @@ def test_errors_of_owners_are_told_together(tmp_path):
             dist_autograd.backward(context, [remote_loss(rrefs, inputs(0))])
             with pytest.raises(ValueError, match=r"failed at 2 of 3 owners; done at worker0") as e:
                 ours.step(context)
-            assert isinstance(e.value, ExceptionGroup) and list(e.value.failed) == ["worker1", "worker2"]
-            with pytest.raises(TypeError, match="a function was given; needed is the id of a context"):
+            assert isinstance(e.value, ExceptionGroup) and list(e.value.failed) == [
+                "worker1",
+                "worker2",
+            ]
+            with pytest.raises(
+                TypeError, match="a function was given; needed is the id of a context"
+            ):
                 ours.step(lambda: 0)
         with pytest.raises(RuntimeError, match="Could not find autograd context with id"):
             ours.step(context)
@@ -311,7 +322,9 @@ def test_an_owner_that_dies_is_told_with_what_the_others_did(tmp_path):
             before = value_of(rrefs[0])
             dist_autograd.backward(context, [rpc.rpc_sync(r.owner(), plus, (r, x)) for r in rrefs])
             os.kill(rpc.rpc_sync("worker2", os.getpid), signal.SIGKILL)
-            with pytest.raises(PeerFailed, match=r"failed at 1 of 2 owners; done at worker1\. worker2: ") as e:
+            with pytest.raises(
+                PeerFailed, match=r"failed at 1 of 2 owners; done at worker1\. worker2: "
+            ) as e:
                 ours.step(context)
         assert e.value.rank == 2 and dt.equal(value_of(rrefs[0]), before - 1.0)
         return True

@@ -132,7 +132,7 @@ class AccumulateGrad(GraphNode):
         return self._variable()
 
     def name(self) -> str:
-        return "AccumulateGrad"
+        return "torch::autograd::AccumulateGrad"  # as PyTorch prints it
 
     def add_post_hook(self, hook: Callable) -> HookHandle:
         if self.accumulate_hooks is None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..context import thread
 from ..core import Tensor, wrap
-from ..core.node import HookDict, HookHandle
+from ..core.node import AccumulateGrad, HookDict, HookHandle
 from ..errors import AutogradError, DTypeError
 from ..ops.declare import primitive
 from ..ops.primitives.batching import fronted
@@ -373,7 +373,7 @@ def _missing_gradients(args: Any, result: Any, grad_fn: Any) -> str:
     reads = {
         node
         for node, _ in grad_fn.next_functions
-        if node is not None and node.name() != "AccumulateGrad"
+        if node is not None and not isinstance(node, AccumulateGrad)
     }
     if reads != before:
         return "does more than one operation, so that the forward contains multiple autograd Nodes"

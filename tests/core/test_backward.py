@@ -216,7 +216,7 @@ def test_graph_is_told():
     assert (product.name(), number, rest) == ("MulBackward0", 0, [])
     assert type(product).__name__ == "MulBackward0"
     (accumulate, _), (nothing, _) = product.next_functions
-    assert accumulate.name() == "AccumulateGrad" and accumulate.variable is x
+    assert accumulate.name() == "torch::autograd::AccumulateGrad" and accumulate.variable is x
     assert nothing is None
 
 

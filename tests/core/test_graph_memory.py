@@ -40,7 +40,9 @@ def test_a_graph_is_no_cycle(walk):
             node = todo.pop()
             alive.append(weakref.ref(node))
             todo += [
-                n for n, _ in node.next_functions if n is not None and n.name() != "AccumulateGrad"
+                n
+                for n, _ in node.next_functions
+                if n is not None and n.name() != "torch::autograd::AccumulateGrad"
             ]
         if walk == "backward":
             loss.backward()

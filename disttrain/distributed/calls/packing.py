@@ -13,6 +13,7 @@ a reducer with the agent. Only what peers sent that have proved the job's token 
 from __future__ import annotations
 
 import io
+import itertools
 import pickle
 import sys
 from collections.abc import Callable, Collection, Sequence
@@ -25,6 +26,7 @@ from ... import context
 from ...core.attributes import give_attributes, own_attributes
 from ...core.tensor import Tensor, note_read, rebuild, wrap
 from ...errors import PackError, UnknownName
+from ...ops.functions.sparse import SparseTensor, with_places
 
 Reducers = dict[type, Callable[[Any], tuple]]
 
@@ -33,7 +35,9 @@ _MAIN = "__main__"
 _SPAWNED_MAIN = "__mp_main__"  # what multiprocessing calls the program in processes it starts
 
 
-def _take(place: int, requires_grad: bool = False) -> Tensor:
+def _take(
+    place: int, requires_grad: bool = False, strides: Any = None, places: Any = None
+) -> Tensor:
     """Stands for a tensor in a pickle; ``_Unpickler`` puts its own function in its place."""
     raise PackError("rpc: a tensor outside of a message; unpack() is for what pack() made")
 
@@ -68,6 +72,8 @@ class _Pickler(pickle.Pickler):
                 return NotImplemented
             self.tensors.append(obj)
             at = len(self.tensors) - 1
+            if not obj.array.flags.c_contiguous:
+                return _take, (at, obj.requires_grad, _strides(obj.array))
             return _take, ((at, True) if obj.requires_grad else (at,))
         if kind in self.reducers:
             return self.reducers[kind](obj)
@@ -76,6 +82,10 @@ class _Pickler(pickle.Pickler):
         if kind in self.kinds:
             return self._carry(obj)
         if isinstance(obj, Tensor) and obj.__class__ is kind:
+            if kind is SparseTensor and obj.requires_grad:  # it has a place in the graph
+                self.tensors.append(obj)
+                places = obj.coalesce()._indices().array  # type: ignore[attr-defined]
+                return _take, (len(self.tensors) - 1, True, None, places)
             return _undress(obj)
         return NotImplemented
 
@@ -84,6 +94,35 @@ class _Pickler(pickle.Pickler):
             raise PackError(f"rpc: {type(obj).__name__} travels with calls only; this is none")
         self.carried.append(obj)
         return _bring, (len(self.carried) - 1,)
+
+
+def _strides(array: np.ndarray) -> tuple[int, ...] | None:
+    """How ``array`` lies in memory, in elements; None where that is not for the other side to
+    copy: elements that share memory, or mostly gaps."""
+    steps = tuple(s // array.itemsize for s in array.strides)
+    pairs = [(s, n) for s, n in zip(steps, array.shape) if n > 1]
+    if (
+        not array.size
+        or any(s <= 0 for s, _ in pairs)
+        or any(s % array.itemsize for s in array.strides)
+    ):
+        return None
+    pairs.sort()
+    apart = all(a * m <= b for (a, m), (b, _) in itertools.pairwise(pairs))
+    return steps if apart and _extent(array.shape, steps) <= 4 * array.size else None
+
+
+def _extent(shape: tuple[int, ...], steps: tuple[int, ...]) -> int:
+    return 1 + sum((n - 1) * s for n, s in zip(shape, steps) if n > 1)
+
+
+def _laid_out(array: np.ndarray, steps: tuple[int, ...]) -> np.ndarray:
+    """A copy of ``array`` that lies in memory by these steps."""
+    room = np.zeros(_extent(array.shape, steps), array.dtype)
+    size = array.itemsize
+    out = np.ndarray(array.shape, array.dtype, room, 0, tuple(s * size for s in steps))
+    out[...] = array
+    return out
 
 
 def _undress(t: Tensor) -> Any:
@@ -130,8 +169,14 @@ class _Unpickler(pickle.Unpickler):
             check_allowed(module, name, self.allowed)
         return super().find_class(module, name)
 
-    def _take(self, place: int, requires_grad: bool = False) -> Tensor:
+    def _take(
+        self, place: int, requires_grad: bool = False, strides: Any = None, places: Any = None
+    ) -> Tensor:
         t = self.tensors[place]
+        if strides is not None:
+            t.array = _laid_out(t.array, strides)
+        elif places is not None:
+            t = with_places(t, places)
         if requires_grad and t._node is None:
             t.requires_grad_()
         return t

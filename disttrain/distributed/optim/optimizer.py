@@ -87,11 +87,11 @@ class DistributedOptimizer(Optimizer):
 
         def place(owner: Any) -> Any:
             if owner in self._locals:
-                arguments = (self._locals[owner], parts[owner])
-                return rpc_async(owner, owner_side.local_optimizer_add, args=arguments)
+                known = (self._locals[owner], parts[owner])
+                return rpc_async(owner, owner_side.local_optimizer_add, args=known)
             made, args, kwargs = self._make
-            arguments = (made, parts[owner], args, kwargs)
-            return rpc_async(owner, owner_side.new_local_optimizer, args=arguments)
+            new = (made, parts[owner], args, kwargs)
+            return rpc_async(owner, owner_side.new_local_optimizer, args=new)
 
         for owner, answer in self._together(_NAME, parts, place).items():
             settings = answer
@@ -219,11 +219,11 @@ class DistributedOptimizer(Optimizer):
         ordered = [found[number] for number in sorted(found)]
         total = joined_norm([norm for norm, _ in ordered], norm_type, error_if_nonfinite)
         kind = type_of_norm(getattr(dtypes, name).np for _, name in ordered)
-        out = wrap(np.asarray(total, kind))
-        scale = float(max_norm) / (float(out) + 1e-6)
+        out: Any = wrap(np.asarray(total, kind))
+        scale = float(max_norm) / (out.item() + 1e-6)
         if not scale >= 1.0:
             self._everywhere("clip_grad_norm_", "scale", context_id, scale)
-        return out
+        return out  # type: ignore[no-any-return]
 
     # -- state -----------------------------------------------------------------------------------
 
@@ -269,8 +269,8 @@ class DistributedOptimizer(Optimizer):
 
     def __getstate__(self) -> dict[str, Any]:
         raise ConfigError(
-            f"{_NAME}: it belongs to the worker that made it, and cannot be pickled or copied; save "
-            "its state_dict()"
+            f"{_NAME}: it belongs to the worker that made it, and cannot be pickled or copied; "
+            "save its state_dict()"
         )
 
 
@@ -288,8 +288,8 @@ def _check_context(what: str, context_id: Any) -> None:
     if callable(context_id):
         raise TypeError(
             f"{_NAME}.{what}: a function was given; needed is the id of a context of distributed "
-            "autograd. A closure cannot be evaluated on the owners: run forward and backward in the "
-            "context, then call step(context_id)"
+            "autograd. A closure cannot be evaluated on the owners: run forward and backward in "
+            "the context, then call step(context_id)"
         )
     _is_valid_context(context_id)
 

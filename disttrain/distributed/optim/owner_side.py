@@ -104,7 +104,7 @@ class LocalOptimizer:
 
     def scale(self, context_id: int, factor: float) -> None:
         """Multiply the gradients in a context, in place."""
-        found = {id(g): g for g in self.gradients(context_id) if g is not None}
+        found: dict[int, Any] = {id(g): g for g in self.gradients(context_id) if g is not None}
         with no_grad():
             for g in found.values():
                 g.mul_(factor)

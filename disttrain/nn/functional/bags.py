@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from ... import ops
@@ -32,6 +33,13 @@ def embedding_bag(
     ``per_sample_weights``, in the shape of ``input``, are factors of the rows of a sum. Numbers
     ``padding_idx`` are left out. The others are those of ``embedding``.
     """
+    if weight.ndim == 1 and not weight.dtype.is_floating_point and input.dtype.is_floating_point:
+        warnings.warn(
+            "embedding_bag: the weight was given first and the input second; give them as "
+            "embedding_bag(input, weight, ...), as they were taken here",
+            stacklevel=2,
+        )
+        input, weight = weight, input
     _check(input, offsets, mode, per_sample_weights, scale_grad_by_freq)
     numbers = input.reshape(-1)
     bags, count = _bags(input, offsets, include_last_offset)

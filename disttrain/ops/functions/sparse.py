@@ -189,6 +189,17 @@ def _rebuilt(
     return out.requires_grad_() if grad else out
 
 
+def with_places(dense: Tensor, places: np.ndarray) -> SparseTensor:
+    """``dense``, of which only ``places`` (in order, each once) are taken to differ from zero: the
+    same memory and the same place in the graph."""
+    out = _new(SparseTensor)
+    out._places, out._numbers, out._dense = places, None, dense.array
+    out._size, out._unique = tuple(dense.array.shape), True
+    if dense._node is not None:
+        out._node = dense._node
+    return out
+
+
 def sparse_coo_tensor(
     indices: Any = None,
     values: Any = None,

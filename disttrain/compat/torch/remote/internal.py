@@ -1,4 +1,4 @@
-"""``torch.distributed.rpc.internal``: how values are packed, and how calls are named in profiles."""
+"""``torch.distributed.rpc.internal``: how values are packed, what calls are named in profiles."""
 
 from __future__ import annotations
 

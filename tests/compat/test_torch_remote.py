@@ -49,9 +49,9 @@ def test_the_modules_have_the_names_that_programs_import():
         "rpc": "init_rpc shutdown rpc_sync rpc_async remote RRef WorkerInfo BackendType PyRRef "
         "get_worker_info TensorPipeRpcBackendOptions RpcBackendOptions TensorPipeAgent functions "
         "api options constants backend_registry internal get_rpc_timeout _set_rpc_timeout "
-        "_get_debug_info enable_gil_profiling",
+        "_get_debug_info",
         "rpc.api": "rpc_sync rpc_async remote shutdown RRef get_worker_info _wait_all _all_gather "
-        "_barrier _wait_all_workers _use_rpc_pickler _default_pickler _thread_local_var",
+        "_barrier _wait_all_workers _thread_local_var",
         "rpc.functions": "async_execution",
         "rpc.options": "TensorPipeRpcBackendOptions",
         "rpc.constants": "DEFAULT_RPC_TIMEOUT_SEC UNSET_RPC_TIMEOUT DEFAULT_NUM_WORKER_THREADS",

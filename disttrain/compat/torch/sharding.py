@@ -30,6 +30,7 @@ class Same(Shim):
     def __init__(self, name: str, source: str, *others: str) -> None:
         super().__init__(name)
         self.__dict__["_sources"] = (source, *others)
+        self.__dict__["_own"] = {}  # of names that a program has set: what was there before
 
     def _source(self, name: str) -> Any:
         """The first module that has ``name``; if none has, the first of all."""
@@ -54,11 +55,17 @@ class Same(Shim):
         if name.startswith("__"):
             super().__setattr__(name, value)
         else:
-            setattr(self._source(name), name, value)
+            source = self._source(name)
+            if hasattr(source, name):
+                self._own.setdefault(name, getattr(source, name))
+            setattr(source, name, value)
 
     def __delattr__(self, name: str) -> None:
+        """Of what a program has set, bring back what was there before."""
         if name in self.__dict__:
             super().__delattr__(name)
+        elif name in self._own:
+            setattr(self._source(name), name, self._own.pop(name))
         else:
             delattr(self._source(name), name)
 

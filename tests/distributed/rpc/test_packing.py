@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import disttrain as dt
+from disttrain.core import wrap
 from disttrain.distributed.calls.packing import Packer, arrays_of
 from disttrain.errors import PackError, UnknownName
 
@@ -171,4 +172,36 @@ def test_the_program_has_one_name_in_all_its_processes(monkeypatch):
     main = types.ModuleType("__main__")
     main.double = double
     monkeypatch.setitem(sys.modules, "__main__", main)
+    monkeypatch.delitem(sys.modules, "__mp_main__", raising=False)  # multiprocessing sets it
     assert Packer().unpack(b"\x80\x04c__mp_main__\ndouble\n.", []) is double
+
+
+LAID_OUT = [  # views of 6 x 5 elements, and whether the other side lays them out alike
+    (lambda t: t.T, True), (lambda t: t.narrow(1, 2, 2), True), (lambda t: t[::2], True),
+    (lambda t: t.view(2, 3, 5).permute(2, 0, 1), True), (lambda t: t[0, ::3], True),
+    (lambda t: t[:, 0], False), (lambda t: t.expand(2, 6, 5), False),
+    (lambda t: t[:1, :1].expand(3, 3), False), (lambda t: t[3:3].T, False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("view", "alike"), LAID_OUT)
+def test_tensors_lie_in_memory_as_they_did(view, alike):
+    t = view(dt.arange(30).view(6, 5))
+    payload, tensors = Packer().pack([t])[:2]
+    (back,) = Packer().unpack(payload, [wrap(a.copy()) for a in arrays_of(tensors)])
+    assert dt.equal(back, t) and back.array.flags.writeable
+    assert back.stride() == t.stride() if alike else back.is_contiguous()
+
+
+def test_sparse_leaves_keep_their_places():
+    x = dt.sparse_coo_tensor([[2, 0, 2]], [1.0, 2.0, 3.0], (4,), requires_grad=True)
+    payload, tensors = Packer().pack({"x": x, "same": x})[:2]
+    back = Packer().unpack(payload, [wrap(a.copy()) for a in arrays_of(tensors)])
+    assert back["x"] is back["same"] and len(tensors) == 1
+    assert back["x"].is_sparse and back["x"].requires_grad and back["x"].is_leaf
+    assert back["x"]._indices().tolist() == [[0, 2]] and back["x"].to_dense().tolist() == [
+        2,
+        0,
+        4,
+        0,
+    ]

@@ -19,8 +19,8 @@ _SOURCES = {
     "rpc.rref_proxy": (f"{_RPC}.proxies",),
     "rpc.server_process_global_profiler": (f"{_EXTRA}.names",),
     "autograd": (f"{_OURS}.autograd",),
-    "nn.api": (f"{_OURS}.nn.api",),
-    "nn.api.remote_module": (f"{_OURS}.nn.api.remote_module",),
+    "nn.api": (f"{_OURS}.nn",),
+    "nn.api.remote_module": (f"{_OURS}.nn.remote_module",),
     "optim.optimizer": (f"{_OURS}.optim.optimizer",),
 }
 

@@ -44,6 +44,12 @@ def _mark(fn: Any = None, drop: bool = False, **kwargs: Any) -> Any:
     return fn if callable(fn) else lambda f: f
 
 
+def interface(cls: type) -> type:
+    """Mark a class that says which methods a module has."""
+    cls.__torch_script_interface__ = True  # type: ignore[attr-defined]
+    return cls
+
+
 def fork(func: Callable, *args: Any, **kwargs: Any) -> Future:
     """A future of what ``func`` returns; it has run when this returns."""
     out: Future = Future()
@@ -65,7 +71,7 @@ def jit() -> Shim:
         export=_mark,
         ignore=_mark,
         unused=_mark,
-        interface=_mark,
+        interface=interface,
         is_scripting=lambda: False,
         is_tracing=lambda: False,
         annotate=lambda the_type, the_value: the_value,

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from ...core.tensor import Tensor
 from ...errors import RRefError
 from ...futures import Future
+from ..autograd import backward as dist_backward
 from ..calls.agent import current_agent
 from ..calls.workers import WorkerInfo
 from .api import rpc_async, rpc_sync
@@ -20,6 +22,7 @@ from .rref_protocol import CONFIRMED
 
 T = TypeVar("T")
 
+_NO_TENSOR = "RRef should contain a tensor for .backward()"
 _NOT_HERE = "Can not pickle rref in python pickler, rref can only be pickled when using RPC"
 
 
@@ -101,6 +104,22 @@ class RRef(Generic[T]):
         """As ``rpc_sync``, but ``rref.remote().f(*args)`` is an RRef; the result stays there."""
         return RRefProxy(self, remote, timeout)
 
+    def backward(self, dist_autograd_ctx_id: int = -1, retain_graph: bool = False) -> None:
+        """Run backward from the value, a tensor with one element, at its owner.
+
+        ``dist_autograd_ctx_id``: the context of distributed autograd that gets the gradients. The
+        owner may leave it out: the gradients go to ``.grad``, as from ``Tensor.backward``.
+        """
+        if isinstance(self._handle, OwnerHandle):
+            _backward(self, dist_autograd_ctx_id, retain_graph)
+            return
+        if dist_autograd_ctx_id == -1:
+            raise RRefError(
+                "User RRefs require 'dist_autograd_ctx_id' to be specified: the gradients go to "
+                "that context; give the id that dist_autograd.context() gave"
+            )
+        rpc_sync(self.owner(), _backward, (self, dist_autograd_ctx_id, retain_graph))
+
     def _get_type(self, timeout: float = UNSET_RPC_TIMEOUT, blocking: bool = True) -> Any:
         """The type of the value, or (not ``blocking``) a Future of it. Asked for once."""
         if self._type is None or (self._type.done() and self._type._error is not None):
@@ -172,3 +191,13 @@ def _arrived(handle: Handle) -> RRef:
 
 def _rref_typeof_on_owner(rref: RRef) -> type:
     return type(rref.local_value())
+
+
+def _backward(rref: RRef, context_id: int, retain_graph: bool) -> None:
+    value: Any = rref.local_value()
+    if not isinstance(value, Tensor):
+        raise RRefError(f"{_NO_TENSOR}: its value is {type(value).__name__}")
+    if context_id == -1:
+        value.backward(retain_graph=retain_graph)
+    else:
+        dist_backward(context_id, [value], retain_graph)

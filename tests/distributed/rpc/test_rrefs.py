@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 import disttrain as dt
-from disttrain.distributed import rpc
+from disttrain.distributed import autograd, rpc
 from disttrain.distributed.rpc.api import _all_gather
 from disttrain.distributed.rpc.rref_part import part_of
 from tests.support.workers import run_workers, simulate_workers
@@ -249,3 +249,41 @@ def test_what_goes_wrong_is_told():
         return settled()
 
     assert simulate_workers(3, body, 3) == [{(0, 0)}] * 3
+
+
+def total(t):
+    return t.sum()
+
+
+def square(t):
+    return (t * t).sum()
+
+
+def backward(rank):
+    other = name(rank + 1)
+    x = dt.tensor([1.0, 2.0], requires_grad=True)
+    rpc.RRef(square(x)).backward()
+    assert x.grad.tolist() == [2.0, 4.0]
+    with autograd.context() as where:
+        rref = rpc.remote(other, square, (x,))
+        rref.backward(where, retain_graph=True)
+        rref.backward(where)
+        assert autograd.get_gradients(where)[x].tolist() == [4.0, 8.0]
+    with autograd.context() as where:  # through to_here, and from this worker
+        loss = rpc.remote(other, total, (x,)).to_here() * 3
+        rpc.RRef(loss).backward(where)
+        assert autograd.get_gradients(where)[x].tolist() == [3.0, 3.0]
+    with autograd.context() as where:
+        text = rpc.remote(other, add, ("a", "b"))
+        with pytest.raises(RuntimeError, match=r"RRef should contain a tensor for \.backward\(\)"):
+            text.backward(where)
+        with pytest.raises(RuntimeError, match="require 'dist_autograd_ctx_id' to be specified"):
+            text.backward()
+    with pytest.raises(RuntimeError, match="Could not find autograd context with id: 100"):
+        rpc.RRef(total(x)).backward(100)
+    assert x.grad.tolist() == [2.0, 4.0]
+    return True
+
+
+def test_backward_from_an_rref():
+    assert simulate_workers(3, backward, 7) == [True] * 3

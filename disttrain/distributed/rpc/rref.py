@@ -127,7 +127,7 @@ class RRef(Generic[T]):
                 self._type = Future()
                 self._type.set_result(type(self.local_value()))
             else:
-                self._handle.part.check(self._handle.user, "Cannot ask for its type.")
+                self._handle.part.check(self._handle, "Cannot ask for its type.")
                 self._type = rpc_async(
                     self.owner(), _rref_typeof_on_owner, (self,), timeout=timeout
                 )
@@ -195,7 +195,8 @@ def _rref_typeof_on_owner(rref: RRef) -> type:
 
 def _backward(rref: RRef, context_id: int, retain_graph: bool) -> None:
     value: Any = rref.local_value()
-    if not isinstance(value, Tensor):
+    is_tensor = isinstance(value, Tensor)
+    if not is_tensor:
         raise RRefError(f"{_NO_TENSOR}: its value is {type(value).__name__}")
     if context_id == -1:
         value.backward(retain_graph=retain_graph)

@@ -155,28 +155,29 @@ class Part:
 
     def fetch(self, handle: UserHandle, timeout: float) -> Any:
         """A copy of the value, which another worker owns."""
-        user = handle.user
-        self.check(user, "Cannot call to_here() on it after deletion.")
-        return self.agent.ask(handle.owner, kinds.FETCH, tuple(user.name), timeout, "RRef.to_here")
+        self.check(handle, "Cannot call to_here() on it after deletion.")
+        name = tuple(handle.user.name)
+        return self.agent.ask(handle.owner, kinds.FETCH, name, timeout, "RRef.to_here")
 
-    def check(self, user: User, deleted: str) -> None:
-        """Raise where ``user`` cannot be used any more; ``deleted``: told if it was dropped."""
+    def check(self, handle: UserHandle, deleted: str) -> None:
+        """Raise where ``handle`` cannot be used any more; ``deleted``: told if it was dropped."""
+        user, creation = handle.user, handle.creation
         if user.dropped or self.agent.closed:
             raise RRefError(f"{show(user)} has been deleted. {deleted}")
-        if isinstance(user.error, WaitTimeout):
+        # Only the handle keeps the error: it keeps what runs where it is raised.
+        error = creation._error if creation is not None else None
+        if isinstance(error, WaitTimeout):
             raise RRefError(
                 "RRef creation via rpc.remote() timed out, and it is possible that the RRef on "
-                f"the owner node does not exist. ({user.error})"
+                f"the owner node does not exist. ({error})"
             )
-        if user.error is not None:
-            raise user.error
+        if error is not None:
+            raise error
         if user.state != BROKEN:
             return
         loss = self._losses.get(user.name.owner)
         if isinstance(loss, PeerFailed):
-            raise PeerFailed(
-                loss.rank, loss.cause, loss.traceback, f"the owner of {show(user)}", loss.ended
-            )
+            raise loss.again(f"the owner of {show(user)}")
         raise RRefError(f"{show(user)} cannot be used: {user.why}")
 
     def info(self) -> dict[str, str]:
@@ -204,7 +205,7 @@ class Part:
         """Forks of ``handles`` for worker ``peer``."""
         for handle in handles:
             if isinstance(handle, UserHandle):
-                self.check(handle.user, "Cannot call fork an UserRRef after deletion.")
+                self.check(handle, "Cannot call fork an UserRRef after deletion.")
         return self._do(lambda: b"".join([self._fork(peer, handle) for handle in handles]))
 
     def _fork(self, peer: int, handle: Handle) -> bytes:
@@ -307,7 +308,7 @@ class Part:
         return self._do(lambda: self.protocol.deliver(caller.id, _unwire(batch)))
 
     def _lose(self, worker: WorkerInfo, error: BaseException) -> None:
-        self._losses[worker.id] = error
+        self._losses[worker.id] = error.again() if isinstance(error, PeerFailed) else error
         self._do(lambda: self.protocol.lost(worker.id))
 
     # --- the end -----------------------------------------------------------------------------
@@ -411,19 +412,17 @@ class Part:
         elif isinstance(future._error, WaitTimeout):
             self._again.append((peer, batch))
         elif isinstance(future._error, PeerFailed):
-            self._losses.setdefault(peer, future._error)
+            self._losses.setdefault(peer, future._error.again())
             self.protocol.lost(peer)
 
     def _created(self, user: User, future: Future) -> None:
         error = future._error
         if error is None or isinstance(error, WaitTimeout):
-            user.error = error
             self.protocol.created(user)
         elif isinstance(error, PeerFailed):
-            self._losses.setdefault(user.name.owner, error)
+            self._losses.setdefault(user.name.owner, error.again())
             self.protocol.lost(user.name.owner)
         else:
-            user.error = error
             self.protocol.never_created(user, f"{type(error).__name__}: {error}")
 
     def _created_here(self, name: Name, value: Value, future: Future) -> None:

@@ -28,6 +28,7 @@ PENDING, CONFIRMED, BROKEN = "pending", "confirmed", "broken"
 FORK, ACCEPT, DELETE, VOID = 0, 1, 2, 3
 BATCH = 2048  # at most so many items travel together
 MANY = 16  # so many wait no longer for others to go with
+_LOST = "its owner was lost"
 
 
 class GloballyUniqueId(NamedTuple):
@@ -64,16 +65,15 @@ class Batch(NamedTuple):
 class User:
     """A fork that this worker has. ``state``: does the owner know of it (or is it BROKEN, and
     ``why``)? ``dropped``: its handle is gone. ``children``: forks made of it, not yet accepted,
-    with the workers that they went to. ``error``: for the caller, who sets it."""
+    with the workers that they went to."""
 
-    __slots__ = ("children", "dropped", "error", "fork", "name", "parent", "state", "why")
+    __slots__ = ("children", "dropped", "fork", "name", "parent", "state", "why")
 
     def __init__(self, name: Name, fork: GloballyUniqueId, parent: int) -> None:
         self.name, self.fork, self.parent = name, fork, parent
         self.state, self.why = PENDING, ""
         self.dropped = False
         self.children: dict[GloballyUniqueId, int] = {}
-        self.error: BaseException | None = None
 
 
 class Entry:
@@ -163,6 +163,8 @@ class Protocol:
         self._asked[owner] = nth + 1
         user = User(Name(*created, owner, nth), self.new_id(), owner)
         self.users[user.fork] = user
+        if owner in self.lost_workers:
+            self._settle(user, BROKEN, _LOST)
         return user
 
     def created(self, user: User) -> None:
@@ -203,7 +205,7 @@ class Protocol:
         """``sender`` has handed this worker a fork of what another one owns."""
         user = self.users[fork] = User(name, fork, sender)
         if name.owner in self.lost_workers:
-            self._settle(user, BROKEN, "its owner was lost")
+            self._settle(user, BROKEN, _LOST)
         elif sender == name.owner:
             self._settle(user, CONFIRMED)
         else:
@@ -319,7 +321,7 @@ class Protocol:
                 if whole or child == peer:
                     self.accepted(fork)
             if whole:
-                self._settle(user, BROKEN, "its owner was lost")
+                self._settle(user, BROKEN, _LOST)
         for name, entry in list(self.entries.items()):
             for fork in [fork for fork, holder in entry.holders.items() if holder == peer]:
                 del entry.holders[fork]

@@ -12,6 +12,7 @@ a reducer with the agent. Only what peers sent that have proved the job's token 
 
 from __future__ import annotations
 
+import functools
 import io
 import itertools
 import pickle
@@ -160,7 +161,9 @@ class _Unpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if module == _HERE and name == "_take":
-            return self._take
+            # No method: the unpickler remembers what it finds, so it would keep itself alive, and
+            # the memory of the tensors, until the garbage collector comes.
+            return functools.partial(_take_from, self.tensors)
         if module == _HERE and name == "_bring":
             return self.carried.__getitem__
         if module == _SPAWNED_MAIN and module not in sys.modules:
@@ -169,17 +172,22 @@ class _Unpickler(pickle.Unpickler):
             check_allowed(module, name, self.allowed)
         return super().find_class(module, name)
 
-    def _take(
-        self, place: int, requires_grad: bool = False, strides: Any = None, places: Any = None
-    ) -> Tensor:
-        t = self.tensors[place]
-        if strides is not None:
-            t.array = _laid_out(t.array, strides)
-        elif places is not None:
-            t = with_places(t, places)
-        if requires_grad and t._node is None:
-            t.requires_grad_()
-        return t
+
+def _take_from(
+    tensors: list[Tensor],
+    place: int,
+    requires_grad: bool = False,
+    strides: Any = None,
+    places: Any = None,
+) -> Tensor:
+    t = tensors[place]
+    if strides is not None:
+        t.array = _laid_out(t.array, strides)
+    elif places is not None:
+        t = with_places(t, places)
+    if requires_grad and t._node is None:
+        t.requires_grad_()
+    return t
 
 
 # What a value may be made of whatever else is allowed: it builds plain data, and calls nothing.

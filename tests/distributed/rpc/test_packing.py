@@ -1,10 +1,12 @@
 """Values as bytes with their tensors beside them."""
 
 import functools
+import gc
 import os.path
 import pickle
 import sys
 import types
+import weakref
 
 import numpy as np
 import pytest
@@ -205,3 +207,19 @@ def test_sparse_leaves_keep_their_places():
         4,
         0,
     ]
+
+
+def test_what_was_unpacked_goes_as_soon_as_nobody_has_it():
+    """Received tensors lie in memory that their sender waits for."""
+    packer = Packer()
+    payload, tensors = packer.pack([dt.ones(3), {"b": dt.zeros(2, requires_grad=True)}])
+    arrays = [a.copy() for a in arrays_of(tensors)]
+    alive = [weakref.ref(a) for a in arrays]
+    gc.disable()
+    try:
+        value = packer.unpack(payload, [dt.from_numpy(a) for a in arrays])
+        assert value[0].sum() == 3
+        del arrays, value
+        assert [ref() for ref in alive] == [None, None]
+    finally:
+        gc.enable()

@@ -6,20 +6,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ... import context as waiting
 from ...core.autograd import as_tensors, cotangents_for
 from ...core.tensor import Tensor
 from ...errors import AutogradError
 from ...profiler import record_function
-from ..calls import kinds
-from ..calls.agent import Agent, current_agent
-from .contexts import Contexts, DistAutogradContext, contexts_of
+from ..calls.agent import current_agent
+from .contexts import contexts_of
 from .packets import FAST, KEEP, RECORD
-from .part import Part, plan_of
-from .plan import Plan
-from .rider import within
-from .service import explore
-from .walk import received_below
+from .passes import run_pass
 
 
 def backward(
@@ -55,47 +49,12 @@ def backward(
     roots = tuple(roots)
     _check_roots(roots, gradients)
     cotangents = cotangents_for("backward", roots, gradients)
+    nodes = [t.graph_node() for t in roots]
+    tensors = as_tensors(roots, cotangents, create_graph)
+    fed = [(n, g if tensors else g.array) for n, g in zip(nodes, cotangents, strict=True)]
+    flags = KEEP * (retain_graph or create_graph) | RECORD * create_graph | FAST * (mode == "fast")
     with record_function("torch::distributed::autograd::backward"):
-        nodes = [t.graph_node() for t in roots]
-        plan = _plan(agent, contexts, context, nodes)
-        flags = KEEP * (retain_graph or create_graph) | RECORD * create_graph
-        flags |= FAST * (mode == "fast")
-        part = Part(agent, context, contexts.next_pass(), agent.me.id, flags)
-        part.tensors = as_tensors(roots, cotangents, create_graph)
-        part.roots = [
-            (node, g if part.tensors else g.array)
-            for node, g in zip(nodes, cotangents, strict=True)
-        ]
-        context.parts[part.number] = part
-        part.start(plan)
-        part.drive()
-
-
-def _plan(
-    agent: Agent, contexts: Contexts, context: DistAutogradContext, nodes: Sequence[Any]
-) -> bytes:
-    """The messages that a pass from ``nodes`` goes back over."""
-    seen: set = set()
-    found = received_below(nodes, seen)
-    if not found:
-        return b""
-    plan = Plan(contexts.worker, context.known)
-    plan.reached(node.message for node in found)
-    explore(plan, context, seen)
-    while plan.ask:
-        questions = plan.questions()
-        with within(None):
-            asked = [
-                agent.call(
-                    worker, kinds.PREPARE, (context.number, them), waiting.DEFAULT_TIMEOUT,
-                    f"the graph of context {context.number}",
-                )
-                for worker, them in questions.items()
-            ]  # fmt: skip
-        for future in asked:
-            plan.answered(*future.wait())
-        explore(plan, context, seen)
-    return plan_of(list(plan.found))
+        run_pass(agent, contexts, context, fed, flags, tensors)
 
 
 def _check_arguments(context_id: Any, roots: Any) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,7 @@ class Contexts:
         self.lock = threading.Lock()
         self.by_number: dict[int, DistAutogradContext] = {}
         self._released: OrderedDict[int, None] = OrderedDict()
+        self.go_on: Callable[[Any, Any, bool], None]  # see ``passes``
         self.owed: dict[int, list[int]] = {}  # workers that are to hear that contexts are over
         self.sweeping = False  # whether a thread looks after that
         first = worker << WORKER_SHIFT

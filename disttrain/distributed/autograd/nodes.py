@@ -7,13 +7,12 @@ that can send gradients is told (``FedWalk.ship``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...context import thread
 from ...core.node import GraphNode, Output, next_seq
 from ...core.tensor import Tensor
-from ...errors import AutogradError
 
 _SOON = 1 << 61  # run as soon as the gradients are complete, right after the leaves
 
@@ -47,13 +46,16 @@ class SendRpcBackward(GraphNode):
 
 
 class RecvRpcBackward(GraphNode):
-    """Where tensors came to this worker, in the message ``message`` of worker ``peer``."""
+    """Where tensors came to this worker, in the message ``message`` of worker ``peer``. ``go_on``:
+    what to do with gradients that an ordinary backward brings."""
 
     wants_none = True
     seq = _SOON
 
-    def __init__(self, context: int, message: int, peer: int) -> None:
-        self.context, self.message, self.peer = context, message, peer
+    def __init__(
+        self, context: int, message: int, peer: int, go_on: Callable[[Any, Any, bool], None]
+    ) -> None:
+        self.context, self.message, self.peer, self.go_on = context, message, peer, go_on
 
     def take(self, tensors: Sequence[Tensor]) -> None:
         """Be the place in the graph of ``tensors``, which have just been received."""
@@ -74,14 +76,17 @@ class RecvRpcBackward(GraphNode):
 
     def run(self, g: Any, tensors: bool, wanted: tuple | None = None) -> tuple:
         ship = getattr(thread.walking, "ship", None)
-        if ship is None:
-            raise AutogradError(
-                f"backward: the graph goes on at worker {self.peer}, which sent a tensor within "
-                f"the distributed autograd context {self.context}; call "
-                "distributed.autograd.backward(context_id, [loss]) there instead of loss.backward()"
-            )
-        ship(self, g if g.__class__ is tuple else (g,))
+        if ship is None:  # an ordinary backward
+            self.go_on(self, g, tensors)
+        else:
+            ship(self, g if g.__class__ is tuple else (g,))
         return ()
+
+    def places(self, g: Any) -> list[tuple[Any, Any]]:
+        """The places in the graph that have gradients in ``g``, with them."""
+        if g.__class__ is not tuple:
+            return [(self, g)]
+        return [(Output(self, i), each) for i, each in enumerate(g) if each is not None]
 
     def release(self) -> None:
         """There is nothing to let go of."""

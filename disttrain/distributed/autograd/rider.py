@@ -71,7 +71,7 @@ class AutogradRider:
         context = self.contexts.meet(h.context)
         if context is None or not h.message:
             return tensors
-        node = RecvRpcBackward(h.context, h.message, peer)
+        node = RecvRpcBackward(h.context, h.message, peer, self.contexts.go_on)
         node.take([tensors[i] for i in h.tensors])
         context.recvs[h.message] = node
         context.known[h.message] = h.deps

@@ -14,12 +14,11 @@ from ...errors import CommError, PeerFailed
 from ..calls import kinds
 from ..calls.agent import Agent
 from ..calls.workers import WorkerInfo
-from .contexts import WORKER_SHIFT, Contexts, DistAutogradContext, contexts_of
+from .contexts import WORKER_SHIFT, Contexts, contexts_of
 from .packets import Answer, Packet
 from .part import Part, _Slot
-from .plan import Plan
+from .passes import go_on, look
 from .rider import AutogradRider
-from .walk import received_below
 
 _BETWEEN = 0.02  # seconds from the end of a context to a message of its own that says so, at most
 _IDLE = 20  # so many times nothing had to be said: the thread ends
@@ -28,6 +27,7 @@ _IDLE = 20  # so many times nothing had to be said: the thread ends
 def install(agent: Agent) -> None:
     """Let ``agent`` carry distributed autograd."""
     contexts = contexts_of(agent)
+    contexts.go_on = partial(go_on, agent, contexts)
     agent.riders.append(AutogradRider(contexts, partial(_released, agent, contexts)))
     agent.drains.append(partial(_drain, agent, contexts))
     agent.handle(kinds.GRADIENTS, partial(_on_gradients, agent, contexts))
@@ -60,27 +60,6 @@ def _on_gradients(agent: Agent, contexts: Contexts, caller: WorkerInfo, packet: 
     part.receive(caller.id, packet)
     part.drive(slot)
     return slot.future
-
-
-def look(
-    contexts: Contexts, context: DistAutogradContext, messages: list[int]
-) -> tuple[list[int], list[int]]:
-    """Where messages of this worker lead: those that were looked through, and those that somebody
-    else has to look through."""
-    plan = Plan(contexts.worker, context.known)
-    plan.reached(messages)
-    explore(plan, context, set())
-    rest = [m for them in plan.questions().values() for m in them]
-    return sorted(plan.found.difference(rest)), rest
-
-
-def explore(plan: Plan, context: DistAutogradContext, seen: set) -> None:
-    """Tell ``plan`` where this worker's own messages lead."""
-    while plan.own:
-        sends = [context.sends.get(m) for m in plan.own]
-        plan.own.clear()
-        found = received_below([send for send in sends if send is not None], seen)
-        plan.reached(node.message for node in found or ())
 
 
 def _on_prepare(contexts: Contexts, caller: WorkerInfo, asked: tuple[int, list[int]]) -> Any:

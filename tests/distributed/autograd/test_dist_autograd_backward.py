@@ -453,14 +453,23 @@ def test_an_error_of_this_worker_is_raised_as_it_is_where_no_other_had_a_part() 
     on_first(body)
 
 
-def test_a_local_backward_that_leads_to_another_worker_says_what_to_call() -> None:
+def test_a_local_backward_goes_on_at_other_workers() -> None:
     def body() -> None:
-        with dist_autograd.context():
-            out = call("worker1", mul, leaf(), leaf())
-            with pytest.raises(AutogradError, match="goes on at worker 1"):
-                out.sum().backward()
+        keep("w", 2.0, 3.0, 4.0)
+        x, y = leaf(), leaf()
+        with dist_autograd.context() as c:
+            h = x * 2
+            out = call("worker1", mul, h, y)
+            more = call("worker1", times_kept, "w", out)
+            (more * y).sum().backward()
+            assert (y.grad == more).all() and x.grad is None
+            grads = dist_autograd.get_gradients(c)
+            w = KEPT["w"]
+            assert (grads[x] == 2 * w * y * y).all() and (grads[y] == w * y * h).all()
+            assert (call("worker1", gradient, c, "w") == out * y).all()
 
     on_first(body)
+    del KEPT["w"]
 
 
 def end_now() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,14 @@ def backward(
     tensors_walk = as_tensors(roots + (inputs or ()), cotangents, create_graph)
     walk = _walk(roots, accumulate, retain_graph, create_graph, tensors_walk, targets)
     _drive(walk, roots, cotangents, create_graph)
+
+
+def backward_into(sink: Callable, tensors: Sequence[Tensor], grad_tensors: Any) -> None:
+    """As ``backward``, with the gradients of leaves going to ``sink(accumulator, gradient)``."""
+    roots = tuple(tensors)
+    cotangents = cotangents_for("backward", roots, grad_tensors)
+    walk = _walk(roots, sink, None, False, as_tensors(roots, cotangents, False), None)
+    _drive(walk, roots, cotangents, False)
 
 
 def _one(value: Any) -> bool:

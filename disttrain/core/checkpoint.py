@@ -19,11 +19,12 @@ from warnings import warn
 from .. import tree
 from ..context import thread
 from ..errors import AutogradError
-from .autograd import backward as run_backward
+from .autograd import backward_into
 from .function import Function
 from .grad_mode import enable_grad
 from .random import get_rng_state, set_rng_state
 from .saved import Complete, Packed, saving
+from .sink import accumulate
 from .tensor import Tensor
 
 
@@ -159,7 +160,13 @@ class _Again(Function):
                 "checkpoint: none of output has requires_grad=True, this checkpoint() is not "
                 "necessary"
             )
-        run_backward([o for o, _ in pairs], [g for _, g in pairs])
+        inputs = {id(a._node) for a in args if isinstance(a, Tensor)}
+        around = thread.walking.sink  # which may write elsewhere than into .grad
+
+        def sink(acc: Any, g: Any) -> None:
+            (accumulate if id(acc) in inputs else around)(acc, g)
+
+        backward_into(sink, [o for o, _ in pairs], [g for _, g in pairs])
         return (None, None, *[a.grad if isinstance(a, Tensor) else None for a in args])
 
 

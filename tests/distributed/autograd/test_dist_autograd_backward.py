@@ -9,6 +9,7 @@ import pytest
 
 import disttrain as dt
 from disttrain import Tensor, autograd, context, nn
+from disttrain.core.checkpoint import checkpoint
 from disttrain.distributed import autograd as dist_autograd
 from disttrain.distributed import rpc
 from disttrain.errors import AutogradError, PeerFailed
@@ -361,6 +362,60 @@ def test_parameters_and_leaves_are_arguments() -> None:
             dist_autograd.backward(c, [out.sum()])
             grads = dist_autograd.get_gradients(c)
             assert (grads[x] == w).all() and (grads[w] == x).all()
+
+    on_first(body)
+
+
+def checkpointed(name: str, reentrant: bool, x: Tensor) -> Tensor:
+    return checkpoint(lambda t: (t * KEPT[name]).sin(), x, use_reentrant=reentrant)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_activations_may_be_recomputed(reentrant: bool) -> None:
+    def body() -> None:
+        keep("w", 2.0, 3.0, 4.0)
+        keep("v", 5.0, 6.0, 7.0)
+        x, w, v = leaf(), KEPT["w"], KEPT["v"]
+        ((x * w).sin() * v).sin().sum().backward()
+        with dist_autograd.context() as c:
+            out = call("worker1", checkpointed, "w", reentrant, x)
+            dist_autograd.backward(c, [checkpointed("v", reentrant, out).sum()])
+            grads = dist_autograd.get_gradients(c)
+            assert (grads[x] - x.grad).abs().max() < 1e-12
+            assert (grads[v] - v.grad).abs().max() < 1e-12
+            assert (call("worker1", gradient, c, "w") - w.grad).abs().max() < 1e-12
+
+    on_first(body)
+    KEPT.clear()
+
+
+def remote_checkpointed(x: Tensor) -> Tensor:
+    return checkpoint(lambda t: call("worker1", times_kept, "w", t), x, use_reentrant=True)
+
+
+def test_a_call_may_be_made_again_when_activations_are_recomputed() -> None:
+    def body() -> None:
+        keep("w", 2.0, 3.0, 4.0)
+        x = leaf()
+        with dist_autograd.context() as c:
+            dist_autograd.backward(c, [remote_checkpointed(x * 2).sum()])
+            assert (call("worker1", gradient, c, "w") == x * 2).all()
+        KEPT.clear()
+
+    on_first(body)
+
+
+def compiled_step(x: Tensor) -> Tensor:
+    return dt.compile(lambda t: (t * t).sin())(x)
+
+
+def test_pieces_may_be_compiled() -> None:
+    def body() -> None:
+        x = leaf()
+        (x * x).sin().sum().backward()
+        with dist_autograd.context() as c:
+            dist_autograd.backward(c, [call("worker1", compiled_step, x).sum()])
+            assert (dist_autograd.get_gradients(c)[x] - x.grad).abs().max() < 1e-12
 
     on_first(body)
 

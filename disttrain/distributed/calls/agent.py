@@ -17,9 +17,8 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -35,6 +34,7 @@ from .deadlines import Deadlines
 from .failures import pack_failure, unpack_failure
 from .heads import CARRIED, Carrier, Rider, carried_in, read_head, write_head
 from .packing import Packer, arrays_of
+from .report import Report, Settings
 from .workers import WorkerInfo, Workers
 
 UNSET_TIMEOUT = -1.0
@@ -44,22 +44,6 @@ _log = logging.getLogger(__name__)
 
 Handler = Callable[[WorkerInfo, Any], Any]
 T = TypeVar("T")
-
-
-@dataclass
-class Settings:
-    """What a worker allows and expects.
-
-    ``timeout``: seconds for a call that is given none (0: no limit). ``max_depth``: so many calls
-    may be nested in each other. ``max_calls``: one caller may have so many of its calls handled
-    here at once. ``callable_modules`` and ``cloudpickle``: see ``packing.Packer``.
-    """
-
-    timeout: float = 60.0
-    max_depth: int = 1000
-    max_calls: int = 100_000
-    callable_modules: Collection[str] | None = None
-    cloudpickle: bool = False
 
 
 class _Request:
@@ -77,7 +61,7 @@ class _Local(threading.local):
     depth = 0  # how many calls the running handler is nested in, its own included
 
 
-class Agent:
+class Agent(Report):
     """One worker's calls, from ``init_rpc`` to ``shutdown``.
 
     ``workers``: who there is. ``reducers``: how objects of a type travel, ``{type: reduce}``.

@@ -10,6 +10,7 @@ for that: it becomes a ``RemoteError``.
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import pickle
 import sys
@@ -19,13 +20,15 @@ from typing import Any
 from ...errors import DisttrainError, RemoteError
 from .workers import WorkerInfo
 
+_log = logging.getLogger(__name__)
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 def pack_failure(worker: WorkerInfo, error: BaseException) -> bytes:
     """``error``, which ``worker`` has met, for whoever called it."""
-    kind = type(error)
-    return pickle.dumps((kind.__module__, kind.__qualname__, _text(worker, error), _state(error)))
+    kind, text = type(error), _text(worker, error)
+    _log.warning("a call has failed here, as its caller is told:\n%s", text)
+    return pickle.dumps((kind.__module__, kind.__qualname__, text, _state(error)))
 
 
 def unpack_failure(payload: Any) -> Exception:
@@ -45,7 +48,7 @@ def unpack_failure(payload: Any) -> Exception:
 
 def _text(worker: WorkerInfo, error: BaseException) -> str:
     try:
-        shown = repr(error)
+        shown = repr(error).replace("\\n", "\n")  # lines as lines
     except Exception as second:
         shown = f"{type(error).__name__} (which cannot be shown: {second!r})"
     frames = error.__traceback__

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import CommError
-from ..calls.agent import SLOT, has_agent
+from ..calls.agent import SLOT, current_agent, has_agent
 from ..calls.workers import WorkerInfo
 from . import api, backend_registry, constants, functions
 from .api import (
@@ -55,6 +55,7 @@ def init_rpc(
         raise TypeError("Argument backend must be a member of BackendType")
     if rpc_backend_options is not None and not isinstance(rpc_backend_options, RpcBackendOptions):
         raise TypeError("Argument rpc_backend_options must be an instance of RpcBackendOptions")
+    _check_backend(backend, rpc_backend_options)
     if has_agent():
         raise CommError("RPC is already initialized: call shutdown() before the next init_rpc()")
     options = rpc_backend_options or TensorPipeRpcBackendOptions()
@@ -62,3 +63,26 @@ def init_rpc(
         come(name, rank, options)
     else:
         meet(name, place_of(rank, world_size or None), options)
+
+
+def _check_backend(backend: BackendType | None, options: RpcBackendOptions | None) -> None:
+    """Raise unless the options are those of the backend; of some backend, where none is given."""
+    if options is None:
+        return
+    if backend is None:
+        makers = (backend_registry.construct_rpc_backend_options(b) for b in BackendType)
+        if not any(isinstance(options, type(made)) for made in makers):
+            raise TypeError(
+                f"Could not infer backend for options {options}; give them as "
+                "TensorPipeRpcBackendOptions(...)"
+            )
+    elif backend.name == "TENSORPIPE" and not isinstance(options, TensorPipeRpcBackendOptions):
+        raise TypeError(
+            "`rpc_backend_options` must be a `TensorPipeRpcBackendOptions`; "
+            f"{type(options).__name__} given"
+        )
+
+
+def enable_gil_profiling(flag: bool) -> None:
+    """Whether the agent's ``get_debug_info`` measures how long threads wait for the interpreter."""
+    current_agent().enable_gil_profiling(flag)

@@ -93,7 +93,8 @@ def settings_of(options: RpcBackendOptions) -> Settings:
     """What the agent needs to know of ``options``."""
     names = ("max_depth", "max_calls", "callable_modules", "cloudpickle")
     given = {name: getattr(options, name) for name in names if hasattr(options, name)}
-    return Settings(timeout=options.rpc_timeout, **given)
+    threads = getattr(options, "num_worker_threads", DEFAULT_NUM_WORKER_THREADS)
+    return Settings(timeout=options.rpc_timeout, threads=threads, **given)
 
 
 def ways_of(options: RpcBackendOptions) -> Ways:

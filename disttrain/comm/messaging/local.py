@@ -20,6 +20,7 @@ from ... import context
 from ...errors import CommError, PeerFailed
 from . import greeting
 from .blocks import ARENA_BYTES, Lender
+from .door import Door
 from .endpoint import Block, Endpoint, OnLost, OnMessage, is_closed, no_address
 from .link import Closed, Link
 from .message import Limits, Message, check_arrays
@@ -32,7 +33,6 @@ from .waiters import PATIENCE, Thread, Waiters
 CLOSE_SECONDS = 2.0
 LINGER = 0.02  # seconds that a thread of the pool stays with a link whose request it has handled
 _OTHER_LINK = 0.2  # seconds for one link to end after the other
-_COMPLAIN_EVERY = 60.0
 _REST = select.EPOLLRDHUP
 _ONCE = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLONESHOT
 _ENDED = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
@@ -56,23 +56,21 @@ class LocalEndpoint(Endpoint):
         self._lender = Lender(arena_bytes)
         self._identity = greeting.Identity(me, token, self._lender.fd)
         self.address = greeting.new_address()
-        self._listener = greeting.listen(self.address)
         self._peers: dict[int, Peer] = {}
-        self._strangers: dict[int, greeting.Stranger] = {}
         self._processes: dict[int, Process] = {}
         self._lock = threading.Lock()
         self._thread = Thread()
         self._pid = os.getpid()
         self._closed = False
-        self._complained = -_COMPLAIN_EVERY
         self._pool = Pool(f"rpc-{me}", self.limits.threads, self._tick)
+        self._door = Door(self.address, self._identity, self.limits, self._pool, self._admit)
         self._where, self._small = f"worker {me}", self.limits.small()
         self._on_message: OnMessage = _nobody
         self._on_lost: OnLost = _nobody
 
     def serve(self, on_message: OnMessage, on_lost: OnLost) -> None:
         self._on_message, self._on_lost = on_message, on_lost
-        self._pool.watch(self._listener.fileno(), select.EPOLLIN, self._accept)
+        self._door.open()
         self._pool.start()
 
     # --- connecting ------------------------------------------------------------------------------
@@ -157,42 +155,6 @@ class LocalEndpoint(Endpoint):
             context.sleep(0.001)
             self._pool.rearm(link.fd, _ONCE)
 
-    # --- strangers -------------------------------------------------------------------------------
-
-    def _accept(self, mask: int) -> None:
-        try:
-            sock, _ = self._listener.accept()
-        except OSError:  # gone again, or no descriptor is left: try again, not too often
-            context.sleep(0.001)
-            return
-        sock.setblocking(False)
-        if greeting.peer_uid(sock) != os.getuid():
-            sock.close()
-            self._complain("is of another user")
-            return
-        stranger = greeting.Stranger(sock, self.limits.handshake_seconds)
-        with self._lock:
-            full = len(self._strangers) >= self.limits.strangers
-            oldest = next(iter(self._strangers.values())) if full else None
-            self._strangers[stranger.fd] = stranger
-        if oldest is not None:
-            self._refuse(oldest, "was the oldest of too many")
-        self._pool.watch(stranger.fd, _ONCE, lambda mask: self._greet(stranger))
-
-    def _greet(self, stranger: greeting.Stranger) -> None:
-        try:
-            who = stranger.go_on(self._identity)
-        except greeting.Refused as error:
-            self._refuse(stranger, str(error))
-            return
-        if who is None:
-            self._pool.rearm(stranger.fd, _ONCE)
-            return
-        self._pool.forget(stranger.fd)
-        with self._lock:
-            self._strangers.pop(stranger.fd, None)
-        self._admit(stranger.sock, who)
-
     def _admit(self, sock: socket.socket, who: greeting.Introduction) -> None:
         """A peer that has proved itself will send requests here."""
         with self._lock:
@@ -208,7 +170,7 @@ class LocalEndpoint(Endpoint):
         try:
             link = self._link(sock, peer, who, LINGER)
         except (CommError, OSError) as error:
-            self._complain(str(error))
+            self._door.complain(str(error))
             return
         peer.serving = Serving(
             link,
@@ -222,21 +184,6 @@ class LocalEndpoint(Endpoint):
         self._pool.watch(link.fd, _ONCE, peer.serving.attend)
         if self._closed or peer.lost is not None:
             self._drop(peer)
-
-    def _refuse(self, stranger: greeting.Stranger, why: str) -> None:
-        with self._lock:
-            if self._strangers.pop(stranger.fd, None) is None:
-                return
-        self._pool.forget(stranger.fd)
-        stranger.sock.close()
-        self._complain(why)
-
-    def _complain(self, why: str) -> None:
-        """Log a refusal, at most once a minute."""
-        now = time.monotonic()
-        if now - self._complained >= _COMPLAIN_EVERY:
-            self._complained = now
-            _log.warning("%s: refused a connection: it %s", self._where, why)
 
     # --- messages --------------------------------------------------------------------------------
 
@@ -308,10 +255,7 @@ class LocalEndpoint(Endpoint):
                 self._pool.rearm(link.fd, _ONCE)
 
     def _tick(self) -> None:
-        now = time.monotonic()
-        for stranger in list(self._strangers.values()):
-            if stranger.deadline <= now:
-                self._refuse(stranger, "did not finish the handshake in time")
+        self._door.tick()
         for process in list(self._processes.values()):
             if process.is_stopped():
                 for peer in list(self._peers.values()):
@@ -383,13 +327,8 @@ class LocalEndpoint(Endpoint):
             if self._closed:
                 return
             self._closed = True
-            peers, strangers = list(self._peers.values()), list(self._strangers.values())
-            self._strangers.clear()
-        self._pool.forget(self._listener.fileno())
-        self._listener.close()
-        for stranger in strangers:
-            self._pool.forget(stranger.fd)
-            stranger.sock.close()
+            peers = list(self._peers.values())
+        self._door.close()
         for peer in peers:
             peer.lost = peer.lost or PeerFailed(peer.number, "the endpoint was closed here")
             self._end(peer)
@@ -405,9 +344,7 @@ class LocalEndpoint(Endpoint):
         if self._closed:
             return
         self._closed = True
-        self._listener.close()
-        for stranger in self._strangers.values():
-            stranger.sock.close()
+        self._door.abandon()
         for peer in self._peers.values():
             for link in peer.links():
                 link.sock.close()

@@ -14,7 +14,7 @@ import pytest
 from comm.messaging.nodes import TOKEN
 
 from disttrain import context
-from disttrain.comm.messaging import frames, greeting, pool
+from disttrain.comm.messaging import door, frames, greeting, pool
 from disttrain.comm.messaging.blocks import Lender
 from disttrain.comm.messaging.local import LocalEndpoint
 from disttrain.comm.messaging.message import Limits, Message, shared_token
@@ -219,8 +219,8 @@ def test_the_silent_and_the_slow_are_cut_off_in_time(server):
 def test_thousands_of_idle_connections_keep_nobody_out(server):
     crowd = [server.stranger() for _ in range(1500)]
     assert server.works()
-    assert len(server.endpoint._strangers) <= server.endpoint.limits.strangers
-    context.wait_until(lambda: not server.endpoint._strangers, lambda: "strangers to go", 10)
+    assert len(server.endpoint._door.strangers) <= server.endpoint.limits.strangers
+    context.wait_until(lambda: not server.endpoint._door.strangers, lambda: "strangers to go", 10)
     for sock in crowd:
         sock.close()
 
@@ -273,7 +273,7 @@ def test_shared_memory_that_is_none_is_refused(server):
 
 
 def test_another_user_is_refused(server, monkeypatch):
-    monkeypatch.setattr(greeting, "peer_uid", lambda sock: os.getuid() + 1)
+    monkeypatch.setattr(door, "peer_uid", lambda sock: os.getuid() + 1)
     assert ended(server.stranger())
     monkeypatch.undo()
     assert server.works()

@@ -24,6 +24,7 @@ import time
 from array import array
 from dataclasses import dataclass
 
+from ... import context
 from ...errors import CommError
 from ..store import hello
 from ..store.server import peer_uid
@@ -32,7 +33,7 @@ UID_BYTES = 24
 MAX_NUMBER = 0xFFFF
 _INTRO = struct.Struct(f"<II{UID_BYTES}s")
 _SCHEME = "local:"
-_NO_ANSWER = "it refused the connection: another token, or it is about to end"
+_AGAIN = 0.01  # seconds after which one who was pushed out tries again
 
 
 class Refused(CommError):
@@ -126,20 +127,32 @@ def _read_introduction(sock: socket.socket, flags: int = 0) -> Introduction | No
 def call_on(
     address: str, me: Identity, peer: int, seconds: float
 ) -> tuple[socket.socket, Introduction]:
-    """Connect to ``peer`` at ``address``. Raises ``Refused``."""
+    """Connect to ``peer`` at ``address``, again where a crowd of strangers there has pushed us out.
+    Raises ``Refused``."""
     if not can_reach(address):
         raise Refused(f"its address {address!r} is not of this host, network and user")
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return _try_to_call(address, me, peer, max(0.01, deadline - time.monotonic()))
+        except TimeoutError:
+            raise Refused(f"it did not finish the handshake within {seconds:g} s") from None
+        except ConnectionRefusedError:
+            raise Refused("nobody listens at its address any more") from None
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise Refused(f"it cannot be reached ({error.strerror or error})") from None
+        context.sleep(_AGAIN)
+
+
+def _try_to_call(
+    address: str, me: Identity, peer: int, seconds: float
+) -> tuple[socket.socket, Introduction]:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         sock.settimeout(seconds)
         sock.connect(_name(address))
         return sock, _greet(sock, me, peer)
-    except TimeoutError:
-        sock.close()
-        raise Refused(f"it did not finish the handshake within {seconds:g} s") from None
-    except OSError as error:
-        sock.close()
-        raise Refused(f"it cannot be reached ({error.strerror or error})") from None
     except BaseException:
         sock.close()
         raise
@@ -159,7 +172,7 @@ def _greet(sock: socket.socket, me: Identity, peer: int) -> Introduction:
     me.introduce(sock, peer)
     who = _read_introduction(sock)
     if who is None:
-        raise Refused(_NO_ANSWER)
+        raise ConnectionResetError("it closed the connection")
     if who.number != peer or who.wanted != me.number:
         if who.fd >= 0:
             os.close(who.fd)
@@ -169,8 +182,10 @@ def _greet(sock: socket.socket, me: Identity, peer: int) -> Introduction:
 
 def _exactly(sock: socket.socket, size: int) -> bytes:
     data = sock.recv(size + 1)
+    if not data:
+        raise ConnectionResetError("it closed the connection")
     if len(data) != size:
-        raise Refused(_NO_ANSWER)
+        raise Refused("who listens at its address does not speak this protocol")
     return data
 
 

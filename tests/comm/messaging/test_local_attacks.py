@@ -7,7 +7,6 @@ import os
 import random
 import socket
 import struct
-import time
 
 import numpy as np
 import pytest
@@ -52,6 +51,14 @@ class Server:
 
 @pytest.fixture
 def server(monkeypatch):
+    monkeypatch.setattr(pool, "TICK", 0.05)
+    made = Server(handshake_seconds=10.0)
+    yield made
+    made.endpoint.close()
+
+
+@pytest.fixture
+def hasty(monkeypatch):
     monkeypatch.setattr(pool, "TICK", 0.05)
     made = Server(handshake_seconds=0.3)
     yield made
@@ -172,7 +179,7 @@ def test_a_listener_without_the_token_learns_nothing():
     with LocalEndpoint(0, TOKEN) as caller:
         caller.serve(lambda *message: None, lambda *lost: None)
         for _ in range(4):
-            with pytest.raises(PeerFailed, match=r"rank 1 failed: (who listens|it refused)"):
+            with pytest.raises(PeerFailed, match="rank 1 failed: who listens"):
                 caller.connect(1, address)
     context.wait_until(lambda: len(heard) == 8, lambda: "the impostor", 10)
     listener.close()
@@ -205,22 +212,20 @@ def test_a_worker_that_is_somebody_else_is_refused(server):
             caller.connect(5, server.endpoint.address)
 
 
-def test_the_silent_and_the_slow_are_cut_off_in_time(server):
-    silent, half = server.stranger(), server.stranger()
-    greet(half)
-    start = time.monotonic()
+def test_the_silent_and_the_slow_are_cut_off_in_time(hasty):
+    silent, half = hasty.stranger(), hasty.stranger()
+    half.send(hello.client_hello(hello.job_hash(""), 0, hello.ROLE_RPC))
     assert ended(silent) and ended(half)
-    assert time.monotonic() - start < 5
-    slow = server.stranger()
+    slow = hasty.stranger()
     slow.send(b"d")
     assert ended(slow)  # a hello is one packet
 
 
-def test_thousands_of_idle_connections_keep_nobody_out(server):
-    crowd = [server.stranger() for _ in range(1500)]
-    assert server.works()
-    assert len(server.endpoint._door.strangers) <= server.endpoint.limits.strangers
-    context.wait_until(lambda: not server.endpoint._door.strangers, lambda: "strangers to go", 10)
+def test_thousands_of_idle_connections_keep_nobody_out(hasty):
+    crowd = [hasty.stranger() for _ in range(1500)]
+    assert hasty.works()
+    assert len(hasty.endpoint._door.strangers) <= hasty.endpoint.limits.strangers
+    context.wait_until(lambda: not hasty.endpoint._door.strangers, lambda: "strangers to go", 10)
     for sock in crowd:
         sock.close()
 
@@ -391,7 +396,7 @@ def test_damaged_packets_raise_and_never_more(server):
     assert lender.fd == -1
     limits = Limits(message_bytes=1 << 30, payload_bytes=1 << 20)
     outcomes = {"message": 0, "error": 0}
-    for _ in range(6000):
+    for _ in range(2500):
         said = bytearray(rng.choice(good))
         for _ in range(rng.randint(1, 4)):
             said[rng.randrange(min(len(said), 100))] = rng.choice([0, 1, 255, rng.randrange(256)])
@@ -402,7 +407,7 @@ def test_damaged_packets_raise_and_never_more(server):
             outcomes["message"] += 1
         except CommError:
             outcomes["error"] += 1
-    assert min(outcomes.values()) > 500
+    assert min(outcomes.values()) > 200
 
 
 def _no_memory(at, nbytes):

@@ -115,7 +115,8 @@ class _RemoteModule(Module):
             )
         self.on, self.device = on, str(place.device())
         agent = _get_current_rpc_agent()
-        agent.reducers.setdefault(RemoteModule, reduce_remote_module)
+        for kind in (RemoteModule, _RemoteModule):
+            agent.reducers.setdefault(kind, reduce_remote_module)
         self.is_device_map_set = bool(device_map_of(agent, agent.worker(self.on)))
         self.is_scriptable = interface is not None
         self.generated_methods = _GENERATED

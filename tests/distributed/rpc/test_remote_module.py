@@ -95,6 +95,8 @@ def refusals(rank):
         _RemoteModule(other, nn.Linear, (2, 2), _module_interface_cls=NoModule)
     scripted = _RemoteModule(other, nn.Linear, (2, 2), _module_interface_cls=Interface)
     assert scripted.is_scriptable and scripted(dt.ones(2)).shape == (2,)
+    with pytest.raises(RuntimeError, match="Passing a script RemoteModule over RPC is not"):
+        rpc.rpc_sync(other, call, (scripted, dt.ones(2)))
     assert repr(scripted) == f"_RemoteModule(on='{other}', device='cpu')"
     return True
 

@@ -1,5 +1,5 @@
-"""Gradients of random graphs of calls equal those of one process, in every order of messages,
-and no context is left at the end.
+"""Gradients of random graphs of calls equal those of one process, in every order of messages; when
+a worker is killed at any message, the others are told and keep no context.
 
 ``SCHEDULES=20 pytest ...`` tries twenty times as many.
 """
@@ -11,7 +11,7 @@ from functools import partial
 
 import pytest
 
-from support.rpc_faults import try_all
+from support.rpc_faults import try_all, try_kills
 from support.rpc_graphs import contexts, draw, drive, prepare
 from support.rpc_references import held
 
@@ -32,3 +32,11 @@ def test_random_graphs(batch):
     for seed in range(10 * batch, 10 * batch + 10):
         plan = draw(seed)
         try_all(plan.size, seed, partial(work, plan), prepare=partial(prepare, plan), left=left)
+
+
+@pytest.mark.parametrize("batch", range(2 * TIMES))
+def test_killed_at_any_message_of_a_graph(batch):
+    for seed in range(8 * batch, 8 * batch + 8):
+        plan = draw(seed, (3, 3, 4))
+        more = {"prepare": partial(prepare, plan), "left": left}
+        try_kills(plan.size, seed, partial(work, plan), 2, **more)

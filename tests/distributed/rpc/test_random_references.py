@@ -1,5 +1,5 @@
 """Remote references in random programs: the right values, and nothing kept at the end, in every
-order of messages.
+order of messages; when a worker is killed at any message, the others keep nothing either.
 
 ``SCHEDULES=20 pytest ...`` tries twenty times as many.
 """
@@ -12,7 +12,7 @@ from functools import partial
 import pytest
 
 from disttrain import context
-from support.rpc_faults import try_all
+from support.rpc_faults import try_all, try_kills
 from support.rpc_programs import draw, perform, value
 from support.rpc_references import REFERENCES, held
 
@@ -30,3 +30,10 @@ def test_random_references(batch):
     for seed in range(15 * batch, 15 * batch + 15):
         plan = draw(seed, VERBS)
         try_all(plan.size, seed, partial(work, plan), left=held)
+
+
+@pytest.mark.parametrize("batch", range(3 * TIMES))
+def test_killed_at_any_message_of_references(batch):
+    for seed in range(10 * batch, 10 * batch + 10):
+        plan = draw(seed, VERBS, (3, 3, 4))
+        try_kills(plan.size, seed, partial(work, plan), 2, left=held)

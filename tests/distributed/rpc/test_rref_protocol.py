@@ -351,6 +351,15 @@ def test_a_lost_owner_breaks_its_users():
     assert user.arrived(mine.name, other.fork, 2).state == BROKEN
 
 
+def test_what_a_lost_owner_is_asked_to_make_is_broken_from_the_start():
+    user = Protocol(0, object)
+    user.lost(1)
+    made = user.create(1)
+    assert (made.state, made.why) == (BROKEN, "its owner was lost")
+    user.drop(made)
+    assert user.idle() and not user.users
+
+
 def test_a_lost_user_lets_go_of_all_that_it_held():
     owner = Protocol(1, Value)
     for creator in (0, 2):

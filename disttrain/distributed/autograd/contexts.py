@@ -117,6 +117,7 @@ class Contexts:
         self.by_number: dict[int, DistAutogradContext] = {}
         self._released: OrderedDict[int, None] = OrderedDict()
         self.go_on: Callable[[Any, Any, bool], None]  # see ``passes``
+        self.lost: set[int] = set()  # workers whose contexts are over, though others go on in them
         self.owed: dict[int, list[int]] = {}  # workers that are to hear that contexts are over
         self.sweeping = False  # whether a thread looks after that
         first = worker << WORKER_SHIFT
@@ -146,7 +147,7 @@ class Contexts:
         found = self.by_number.get(number)
         if found is None:
             with self.lock:
-                if number in self._released or not number:
+                if number in self._released or number >> WORKER_SHIFT in self.lost or not number:
                     return None
                 found = self.by_number.get(number)
                 if found is None:

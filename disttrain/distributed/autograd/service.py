@@ -130,6 +130,8 @@ def _on_lost(agent: Agent, contexts: Contexts, worker: WorkerInfo, error: BaseEx
         for part in list(context.parts.values()):
             part.lost(worker.id, error)
     contexts.take_owed(worker.id)
+    with contexts.lock:
+        contexts.lost.add(worker.id)
     for number in list(contexts.by_number):
         if number >> WORKER_SHIFT == worker.id:
             release(agent, contexts, number, worker.id)

@@ -49,7 +49,12 @@ def open_endpoint(
     wanted = _checked(transports)
     if host is None:
         host = "127.0.0.1" if meeting_host is None else address_towards(meeting_host)
-    if wanted is None and _is_loopback(host):
+    if not host or _is(host, "is_unspecified"):
+        raise ConfigError(
+            f"rpc: host={host!r} given, which is every address of this host; name the one that "
+            "other hosts reach"
+        )
+    if wanted is None and _is(host, "is_loopback"):
         return LocalEndpoint(me, token, limits)
     makers: dict[str, Callable[[], Endpoint]] = {
         LOCAL: lambda: LocalEndpoint(me, token, limits),
@@ -80,11 +85,12 @@ def address_towards(host: str) -> str:
         ) from None
 
 
-def _is_loopback(host: str) -> bool:
+def _is(host: str, what: str) -> bool:
+    """Is an address "is_loopback" or "is_unspecified"? Names are neither, apart from localhost."""
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return bool(getattr(ipaddress.ip_address(host), what))
     except ValueError:
-        return host == "localhost"
+        return host == "localhost" and what == "is_loopback"
 
 
 def _checked(transports: Sequence[str] | None) -> tuple[str, ...] | None:

@@ -101,8 +101,11 @@ class RemoteEndpoint(Endpoint):
             known = self._peers.get(peer)
             if known is None or (known.error is not None and known.address != address):
                 self._peers[peer] = self._new_peer(peer, address)
-            elif known.error is None and not known.lanes:
-                known.address = address
+            elif known.error is None and known.address != address:
+                raise CommError(
+                    f"messages of worker {self.me}: worker {peer} is at {known.address}, {address} "
+                    "was given; disconnect it first"
+                )
 
     def connect(self, peer: int, address: str) -> None:
         self.introduce(peer, address)
@@ -181,8 +184,7 @@ class RemoteEndpoint(Endpoint):
                 if peer.channel is None:
                     peer.channel = self._channel(peer)
                     peer.stream = peer.channel.stream_stream(channels.STREAM)
-                outgoing = Outgoing(self.limits)
-                self._greet(peer, lane, outgoing)
+                outgoing = self._welcomed(peer, lane)
                 peer.lanes[lane] = outgoing
                 if not outgoing.call.add_callback(lambda: self._ended(peer, outgoing)):
                     self._ended(peer, outgoing)
@@ -199,7 +201,17 @@ class RemoteEndpoint(Endpoint):
         name = certificates.worker_name(handshake.JOB, peer.number)
         return channels.connect(peer.address, self._own, name)
 
-    def _greet(self, peer: _Peer, lane: int, outgoing: Outgoing) -> None:
+    def _welcomed(self, peer: _Peer, lane: int) -> Outgoing:
+        """A new stream. Tried again where it took too long: a busy machine is no stranger."""
+        began = context.now()
+        try:
+            return self._greet(peer, lane, Outgoing(self.limits))
+        except PeerFailed:
+            if context.now() - began < self.limits.handshake_seconds / 2 or self._closed:
+                raise
+        return self._greet(peer, lane, Outgoing(self.limits))
+
+    def _greet(self, peer: _Peer, lane: int, outgoing: Outgoing) -> Outgoing:
         """Begin a stream: prove the token, let the peer prove it, say who we are."""
         secret = self._key
         call = outgoing.call = peer.stream(outgoing)
@@ -220,6 +232,7 @@ class RemoteEndpoint(Endpoint):
             if told is None:
                 raise self._failed(peer, "it does not speak this protocol")
             peer.life, outgoing.limits = told
+            return outgoing
         except (channels.grpc().RpcError, StopIteration):
             raise self._failed(peer, channels.reason(call, peer.address)) from None
         finally:

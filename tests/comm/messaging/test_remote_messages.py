@@ -81,6 +81,18 @@ class TestWhichTransports:
         with pytest.raises(CommError, match=r"cannot listen on 192\.0\.2\.1"):
             open_endpoint(0, TOKEN, "grpc", host="192.0.2.1")
 
+    @pytest.mark.parametrize("host", ["0.0.0.0", "::", ""])
+    def test_all_addresses_at_once_are_refused(self, host):
+        with pytest.raises(ConfigError, match="name the one that other hosts reach"):
+            open_endpoint(0, TOKEN, host=host)
+
+    def test_a_peer_has_one_address(self):
+        with open_endpoint(0, TOKEN, "grpc") as endpoint:
+            endpoint.introduce(1, "grpcs://127.0.0.1:1")
+            endpoint.introduce(1, "grpcs://127.0.0.1:1")
+            with pytest.raises(CommError, match="disconnect it first"):
+                endpoint.introduce(1, "grpcs://127.0.0.1:2")
+
     def test_workers_without_a_common_transport_are_told(self):
         with open_endpoint(0, TOKEN, ["local", "grpc"]) as endpoint:
             with pytest.raises(CommError, match="same transports"):

@@ -26,6 +26,7 @@
       |    |- WaitTimeout (TimeoutError)            a deadline passed
       |    |- WorkerError (ValueError)              a worker that is not there, or has a wrong name
       |    |- PackError (PicklingError, ...)        a value that cannot go to another worker
+      |    |- CallRefused                           a call over a limit of the worker called
       |    |- UnknownName (AttributeError)          a function or class that a worker has not
       |    |- RRefError                            a remote reference that cannot be used, or not so
       |    |- RemoteError                           what a worker raised, where it has no type here
@@ -179,6 +180,10 @@ class WorkerError(CommError, ValueError):
 
 class PackError(CommError, PicklingError, AttributeError, TypeError):
     """A value cannot be pickled, so it cannot go to another worker."""
+
+
+class CallRefused(CommError):
+    """A worker does not take a call: the caller is over a limit, which the text names."""
 
 
 class UnknownName(CommError, AttributeError):

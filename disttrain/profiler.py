@@ -234,13 +234,18 @@ class ProfilerActivity(enum.Enum):
 @contextmanager
 def record_function(name: str, args: str | None = None):
     """Make the block an event of its own in every ``profile`` around it."""
-    seen = [i.profile for i in context.thread.stack if isinstance(i, _Operations)]
+    seen = open_profiles()
     since = perf_counter_ns()
     try:
         yield
     finally:
         for each in seen:
             each.note(name, since, [])
+
+
+def open_profiles() -> list[profile]:
+    """The profiles that the calling thread is in."""
+    return [i.profile for i in context.thread.stack if isinstance(i, _Operations)]
 
 
 class _Operations:

@@ -7,6 +7,7 @@
     failures    exceptions that are raised on another worker
     answers     the Future of a call
     deadlines   calls that take too long
+    settings    what a worker allows, and whether it takes a call
     agent       one worker's part in all of it
     functions   requests that run a function
     gathering   all workers hear of all others; when nobody has anything left to do

@@ -26,7 +26,14 @@ from ... import context
 from ...comm.messaging.endpoint import Endpoint
 from ...comm.messaging.message import Message
 from ...core.tensor import Tensor, wrap
-from ...errors import CommError, MessageTooLarge, PeerFailed, RemoteError, WaitTimeout, WorkerError
+from ...errors import (
+    CommError,
+    MessageTooLarge,
+    PeerFailed,
+    RemoteError,
+    WaitTimeout,
+    WorkerError,
+)
 from ...futures import Future
 from . import kinds
 from .answers import INFINITE, CallFuture
@@ -34,7 +41,8 @@ from .deadlines import Deadlines
 from .failures import pack_failure, unpack_failure
 from .heads import CARRIED, Carrier, Rider, carried_in, read_head, write_head
 from .packing import Packer, arrays_of
-from .report import Report, Settings
+from .report import Report
+from .settings import Admission, Settings
 from .workers import WorkerInfo, Workers
 
 UNSET_TIMEOUT = -1.0
@@ -87,7 +95,9 @@ class Agent(Report):
         self.slots: dict[str, Any] = {}
         self.in_flight: dict[int, CallFuture] = {}
         self.handling: set[_Request] = set()
-        self.started = 0  # requests sent by the program or its handlers, those of shutdown apart
+        self.started = 0  # another number with every request, those of shutdown apart
+        self._starts = itertools.count(1)
+        self._admission = Admission(me.name, settings)
         self.closed = False
         self._handlers: dict[int, Handler] = {}
         self._numbers = itertools.count(1)
@@ -148,7 +158,7 @@ class Agent(Report):
         worker = self._find(to)
         payload, tensors = self.packer.pack(obj)
         message = Message(kind, 0, False, b"", payload, arrays_of(tensors))
-        self.started += 1
+        self.started = next(self._starts)
         self.endpoint.send(worker.id, message)
 
     def worker(self, to: Any) -> WorkerInfo:
@@ -209,7 +219,7 @@ class Agent(Report):
     def _send(self, future: CallFuture, message: Message, awaited: bool) -> None:
         self.in_flight[future.number] = future
         if message.kind != kinds.GATHER:
-            self.started += 1
+            self.started = next(self._starts)
         try:
             self.endpoint.send(future.worker.id, message, awaited)
         except PeerFailed as error:
@@ -324,6 +334,8 @@ class Agent(Report):
         self.handling.add(request)
         local = self._local
         try:
+            if len(self.handling) > self.settings.max_calls or self._admission.watches:
+                self._admission.check(request, list(self.handling))
             if not message.head:
                 local.depth = 1
                 answer = self._run(request, message)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ... import context
 from ...comm.messaging import mixed
 from ...comm.messaging.endpoint import Endpoint
+from ...comm.messaging.message import Limits
 from ...comm.messaging.simulated import SimulatedEndpoint
 from ...comm.scheduler import SimWaiter
 
@@ -19,6 +20,7 @@ class Ways:
     transports: Sequence[str] | None = None
     host: str | None = None
     tls: bool = True
+    message_bytes: int | None = None
 
 
 def open_endpoint(
@@ -26,9 +28,16 @@ def open_endpoint(
 ) -> Endpoint:
     """The endpoint of worker ``me``, whose peers know ``token``, too. Simulated workers have one
     way only. ``meeting_host``: where workers of several hosts meet; None: all are on this one."""
-    if isinstance(context.current().waiter, SimWaiter):
-        return SimulatedEndpoint(me, token)
     ways = Ways() if ways is None else ways
+    limits = None if ways.message_bytes is None else Limits(message_bytes=ways.message_bytes)
+    if isinstance(context.current().waiter, SimWaiter):
+        return SimulatedEndpoint(me, token, limits)
     return mixed.open_endpoint(
-        me, token, ways.transports, host=ways.host, meeting_host=meeting_host, tls=ways.tls
+        me,
+        token,
+        ways.transports,
+        host=ways.host,
+        meeting_host=meeting_host,
+        tls=ways.tls,
+        limits=limits,
     )

@@ -21,6 +21,8 @@ from ...errors import DisttrainError, RemoteError
 from .workers import WorkerInfo
 
 _log = logging.getLogger(__name__)
+_TEXT = "_rpc_text"  # the attribute of an exception that came from another worker
+_MOST = 1 << 18  # characters of a text
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
@@ -38,6 +40,7 @@ def unpack_failure(payload: Any) -> Exception:
     if kind is None:
         return RemoteError(text)
     error = _make(kind, text)
+    error.__dict__[_TEXT] = text
     if state is not None:
         try:
             error.__dict__.update(pickle.loads(state))
@@ -47,26 +50,41 @@ def unpack_failure(payload: Any) -> Exception:
 
 
 def _text(worker: WorkerInfo, error: BaseException) -> str:
-    try:
-        shown = repr(error).replace("\\n", "\n")  # lines as lines
-    except Exception as second:
-        shown = f"{type(error).__name__} (which cannot be shown: {second!r})"
+    """What the caller is told. A failure that came from yet another worker brings its text along,
+    once: a text that is shown in a text would double its length with every worker on the way."""
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_PACKAGE):
         frames = frames.tb_next
-    try:
-        lines = "".join(traceback.format_exception(type(error), error, frames))
-    except Exception:
+    earlier = error.__dict__.get(_TEXT)
+    if isinstance(earlier, str):
         lines = "".join(traceback.format_tb(frames))
-    return f"On {worker}:\n{shown}\n{lines}"
+        text = f"On {worker}:\n{type(error).__name__}, from another worker, in\n{lines}{earlier}"
+    else:
+        text = f"On {worker}:\n{_shown(error)}\n{_traceback(error, frames)}"
+    if len(text) > _MOST:
+        text = f"{text[: _MOST // 2]}\n...\n{text[-_MOST // 2 :]}"
+    return text
+
+
+def _shown(error: BaseException) -> str:
+    try:
+        return repr(error).replace("\\n", "\n")  # lines as lines
+    except Exception as second:
+        return f"{type(error).__name__} (which cannot be shown: {second!r})"
+
+
+def _traceback(error: BaseException, frames: Any) -> str:
+    try:
+        return "".join(traceback.format_exception(type(error), error, frames))
+    except Exception:
+        return "".join(traceback.format_tb(frames))
 
 
 def _state(error: BaseException) -> bytes | None:
     """Its attributes, where they can be pickled."""
-    if not error.__dict__:
-        return None
+    state = {name: value for name, value in error.__dict__.items() if name != _TEXT}
     try:
-        return pickle.dumps(error.__dict__)
+        return pickle.dumps(state) if state else None
     except Exception:
         return None
 

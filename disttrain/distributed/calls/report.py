@@ -1,33 +1,14 @@
-"""What a worker allows, and what it tells about itself."""
+"""What a worker tells about itself."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any
 
+from .settings import Settings
 from .workers import WorkerInfo, Workers
 
 _SAMPLES = 20
-
-
-@dataclass
-class Settings:
-    """What a worker allows and expects.
-
-    ``timeout``: seconds for a call that is given none (0: no limit). ``max_depth``: so many calls
-    may be nested in each other. ``max_calls``: one caller may have so many of its calls handled
-    here at once. ``callable_modules`` and ``cloudpickle``: see ``packing.Packer``. ``threads``
-    is only told: there is always one for the next call.
-    """
-
-    timeout: float = 60.0
-    max_depth: int = 1000
-    max_calls: int = 100_000
-    callable_modules: Collection[str] | None = None
-    cloudpickle: bool = False
-    threads: int = 16
 
 
 class Report:

@@ -15,6 +15,7 @@ from ..calls.gathering import answer_all, drain, end_calls, gathering
 from ..calls.workers import WorkerInfo
 from .constants import DEFAULT_SHUTDOWN_TIMEOUT, UNSET_RPC_TIMEOUT
 from .membership import SLOT as MEMBERSHIP
+from .profiling import noted
 from .rref_part import _delete_all_user_and_unforked_owner_rrefs, _destroy_rref_context
 
 # False: ``shutdown`` raises where others still refer to values of this worker. Programs set it.
@@ -43,6 +44,10 @@ def rpc_sync(
         raise not_initialized()
     if not callable(func):
         raise TypeError(f"function should be callable. {type(func).__name__} was given")
+    if context.thread.stack:
+        asked = (func, args or (), kwargs or {})
+        future = agent.call(to, kinds.FUNCTION, asked, timeout, func)
+        return noted("sync", func, agent, future).wait()
     return agent.ask(to, kinds.FUNCTION, (func, args or (), kwargs or {}), timeout, func)
 
 
@@ -58,6 +63,8 @@ def rpc_async(
     if not callable(func):
         raise TypeError(f"function should be callable. {type(func).__name__} was given")
     future = agent.call(to, kinds.FUNCTION, (func, args or (), kwargs or {}), timeout, func)
+    if context.thread.stack:
+        noted("async", func, agent, future)
     if hasattr(_thread_local_var, "future_list"):
         _thread_local_var.future_list.append(future)
     return future

@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from ...errors import ConfigError
-from ..calls.agent import Settings
 from ..calls.endpoints import Ways
+from ..calls.settings import Settings
 from .constants import (
     DEFAULT_INIT_METHOD,
     DEFAULT_NUM_WORKER_THREADS,
@@ -41,10 +41,13 @@ class TensorPipeRpcBackendOptions(RpcBackendOptions):
     Beyond PyTorch's: ``callable_modules``: modules and packages whose functions other workers may
     call here (None: any). ``cloudpickle``: lambdas and local functions travel as their code.
     ``max_depth``: how deep calls may be nested in each other; ``max_calls``: how many calls of one
-    worker are handled here at once. ``transports``: "local" (Unix sockets) and "grpc", in the order
-    in which they are tried for each peer; None: what the hosts need. ``host``: the address of this
-    host at which gRPC listens (None: the one that leads to where the workers meet). ``tls=False``:
-    what travels between hosts is not encrypted, only the beginning of each connection is proved.
+    worker are handled here at once; ``max_calls_per_second``: and come in a second (None: any
+    number); ``max_message_bytes``: how large a call or an answer may be, with its tensors (the
+    limit ``message_bytes``; None: the transport's). ``transports``: "local" (Unix sockets) and
+    "grpc", in the order in which they are tried for each peer; None: what the hosts need. ``host``:
+    the address of this host at which gRPC listens (None: the one that leads to where the workers
+    meet). ``tls=False``: what travels between hosts is not encrypted, only the beginning of each
+    connection is proved.
     """
 
     def __init__(
@@ -61,17 +64,20 @@ class TensorPipeRpcBackendOptions(RpcBackendOptions):
         cloudpickle: bool = False,
         max_depth: int = Settings.max_depth,
         max_calls: int = Settings.max_calls,
+        max_calls_per_second: float | None = None,
+        max_message_bytes: int | None = None,
         transports: Sequence[str] | None = None,
         host: str | None = None,
         tls: bool = True,
     ) -> None:
         super().__init__(rpc_timeout, init_method)
-        self.ways = Ways(transports, host, tls)
+        self.ways = Ways(transports, host, tls, max_message_bytes)
         self.num_worker_threads = num_worker_threads
         self.device_maps = {to: to_device_map(m) for to, m in (device_maps or {}).items()}
         self.devices = to_devices(devices or [])
         self.callable_modules, self.cloudpickle = callable_modules, cloudpickle
         self.max_depth, self.max_calls = max_depth, max_calls
+        self.max_calls_per_second = max_calls_per_second
 
     def set_device_map(self, to: str, device_map: dict[Any, Any]) -> None:
         """Add to the map for calls of worker ``to``."""
@@ -91,7 +97,7 @@ class TensorPipeRpcBackendOptions(RpcBackendOptions):
 
 def settings_of(options: RpcBackendOptions) -> Settings:
     """What the agent needs to know of ``options``."""
-    names = ("max_depth", "max_calls", "callable_modules", "cloudpickle")
+    names = ("max_depth", "max_calls", "max_calls_per_second", "callable_modules", "cloudpickle")
     given = {name: getattr(options, name) for name in names if hasattr(options, name)}
     threads = getattr(options, "num_worker_threads", DEFAULT_NUM_WORKER_THREADS)
     return Settings(timeout=options.rpc_timeout, threads=threads, **given)

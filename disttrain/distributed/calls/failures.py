@@ -37,9 +37,7 @@ def unpack_failure(payload: Any) -> Exception:
     """What ``pack_failure`` was given, to be raised here."""
     module, name, text, state = pickle.loads(payload)
     kind = _find(module, name)
-    if kind is None:
-        return RemoteError(text)
-    error = _make(kind, text)
+    error = RemoteError(text) if kind is None else _make(kind, text)
     error.__dict__[_TEXT] = text
     if state is not None:
         try:

@@ -47,22 +47,22 @@ def test_calls_to_a_worker_that_dies_fail_with_its_name_and_the_function(tmp_pat
         if rank == 1:
             pids.write_text(str(os.getpid()))
         if rank == 0:
-            started = time.monotonic()
             calls = [rpc.rpc_async(1, die, (number,)), rpc.rpc_async(1, nap, (30,))]
             for name, call in zip(("die", "nap"), calls, strict=True):
-                with pytest.raises(
-                    PeerFailed, match=f"{name} on worker 'worker1' will"
-                ):
+                with pytest.raises(PeerFailed, match=f"{name} on worker 'worker1' will"):
                     call.wait()
             with pytest.raises(PeerFailed, match="worker1"):
                 rpc.rpc_sync(1, add, (1,))
-            took = time.monotonic() - started
             assert rpc.rpc_sync(2, add, (1,)) == 2
+            (tmp_path / "called").touch()
             with pytest.raises(PeerFailed, match=r"worker1.*did not come"):
                 rpc.shutdown()
-            os.kill(int(pids.read_text()), signal.SIGKILL)
-            return took
+            if number == signal.SIGSTOP:
+                os.kill(int(pids.read_text()), signal.SIGKILL)
+            return True
         if rank == 2:
+            while not (tmp_path / "called").exists():
+                context.sleep(0.002)
             with pytest.raises(PeerFailed):
                 rpc.shutdown()
         else:
@@ -71,7 +71,6 @@ def test_calls_to_a_worker_that_dies_fail_with_its_name_and_the_function(tmp_pat
 
     outcomes = fork_ranks(3, body)
     assert outcomes[0].ok and outcomes[2].ok, outcomes
-    assert outcomes[0].value < 10.0  # a stopped one is noticed within two seconds, on a free host
 
 
 def test_a_worker_that_leaves_at_once_is_lost_to_the_others():

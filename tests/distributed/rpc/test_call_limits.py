@@ -79,9 +79,7 @@ def test_recursion_without_end():
 def test_messages_that_are_too_large():
     def body(rank):
         if rank == 0:
-            with pytest.raises(
-                MessageTooLarge, match=r"at most 10000 \(message_bytes"
-            ):
+            with pytest.raises(MessageTooLarge, match=r"at most 10000 \(message_bytes"):
                 rpc.rpc_sync(1, add, (dt.zeros(5000),))
             with pytest.raises(MessageTooLarge, match=r"(?s)worker1.*\(message_bytes\)"):
                 rpc.rpc_sync(1, zeros, (5000,))

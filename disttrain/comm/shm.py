@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from .. import context
-from ..errors import CollectiveMismatch, CommError, ConfigError
+from ..errors import CollectiveMismatch, CommError, ConfigError, WaitTimeout
 from .bootstrap import share_segment
 from .channel import (
     BLOCK_BYTES,
@@ -60,6 +60,7 @@ from .shm_steps import (
     Staging,
     Steps,
     Task,
+    copy_to,
     meet,
     pull,
     reduce_large,
@@ -67,6 +68,8 @@ from .shm_steps import (
 )
 from .transport import Swap, Transport
 from .work import Work
+
+_PATIENCE = 5.0  # seconds that a rank which leaves waits for those that are elsewhere
 
 
 def connect(
@@ -135,7 +138,7 @@ class ShmTransport(Transport):
         self._staging = Staging(channel)
         self._queue: deque[Task] = deque()
         self._reducers: dict[tuple, Any] = {}
-        self._broken = ""
+        self._broken, self._left_early = "", 0
         self._words = self.hub.words
         self._key = (hash64(channel.name) & 0xFFFFFFFF) << 32
         for field in (POSTED, FILLED, DONE, FINISHED):
@@ -194,7 +197,7 @@ class ShmTransport(Transport):
         op = self._enter(call, (array,), async_op)
         lens = [out.size for out in outs]
         layout = (lens, [0] * self.size, max(lens))
-        steps = pull(op, (array,), array.dtype, lambda: layout, _copy_to(outs), spread=False)
+        steps = pull(op, (array,), array.dtype, lambda: layout, copy_to(outs), spread=False)
         return self._run(steps, async_op, outs)
 
     def reduce_scatter(
@@ -236,7 +239,7 @@ class ShmTransport(Transport):
                 return recvs, [sends[0] * self.rank] * self.size, sends[0]
             return self._ragged_layout(op)
 
-        steps = pull(op, ins, ins[0].dtype, layout, _copy_to(outs), spread=True)
+        steps = pull(op, ins, ins[0].dtype, layout, copy_to(outs), spread=True)
         return self._run(steps, async_op, outs)
 
     def send(self, call: Call, array: np.ndarray, dst: int, tag: int) -> Work:
@@ -285,22 +288,27 @@ class ShmTransport(Transport):
         met = False
         try:
             if call is not None and not self._broken:
-                self._meet_once_more(call)
-                met = True
+                met = self._meet_once_more(call)
         finally:
             if not (met or self.hub.disowned):
-                self.channel.publish(LEFT, self.channel.seq)
+                self.channel.publish(LEFT, self.channel.seq - self._left_early)
             self.disable("it was closed")
             if self in self.hub.open:
                 self.hub.open.remove(self)
             if self._is_world:
                 self.hub.close(met)
 
-    def _meet_once_more(self, call: Call) -> None:
-        """Meet the ranks that are there, compare how many calls each has made, give memory back."""
+    def _meet_once_more(self, call: Call) -> bool:
+        """Meet the ranks that are there, compare how many calls each has made, give memory back.
+        False: some rank is elsewhere, perhaps waiting for this one: leave without it."""
         channel = self.channel
         seq = self._enter(call, (), False).seq
-        self.wait(LastMeeting(channel, seq), None)
+        try:
+            self.wait(LastMeeting(channel, seq), min(_PATIENCE, self.timeout))
+        except WaitTimeout:
+            channel.publish(FINISHED, seq)  # for who comes just now
+            self._left_early = 1
+            return False
         try:
             channel.check_counts(seq - 1)
             channel.verify(seq)
@@ -310,6 +318,7 @@ class ShmTransport(Transport):
         self._staging.close()
         if not self._is_world:
             self.hub.arena.spare_blocks.append(channel.blocks[self.rank])
+        return True
 
     def part(self) -> None:
         """At the end of the program: leave without meeting the others. What all of them have
@@ -463,8 +472,7 @@ class ShmTransport(Transport):
         try:
             self.hub.wait(need, self.timeout if timeout is None else timeout)
         except BaseException as error:
-            retry = isinstance(need, Task) and isinstance(error, TimeoutError)
-            if not retry:
+            if not (isinstance(need, (Task, LastMeeting)) and isinstance(error, TimeoutError)):
                 self._break(error)
             raise
 
@@ -490,11 +498,3 @@ class ShmTransport(Transport):
             op.checked(self.channel.mismatch, op.seq, "sizes", detail)
         starts = [int(sends[i, : self.rank].sum()) for i in range(n)]
         return sends[:, self.rank].tolist(), starts, int(sends.max())
-
-
-def _copy_to(outs: Sequence[np.ndarray]) -> Any:
-    def sink(lo: int, parts: Parts) -> None:
-        for i, part in parts:
-            outs[i][lo : lo + part.size] = part
-
-    return sink

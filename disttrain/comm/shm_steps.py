@@ -428,3 +428,13 @@ class Task(Work):
 
     def edges(self) -> list[Edge]:
         return self.owner.head_need().edges()
+
+
+def copy_to(outs: Sequence[np.ndarray]) -> Any:
+    """A sink that copies what comes into each of ``outs``."""
+
+    def sink(lo: int, parts: Parts) -> None:
+        for i, part in parts:
+            outs[i][lo : lo + part.size] = part
+
+    return sink

@@ -9,6 +9,7 @@ import select
 import socket
 import struct
 import threading
+from collections.abc import Callable
 
 import numpy as np
 
@@ -52,8 +53,10 @@ class Link:
         find: Find,
         limits: Limits,
         patience: float,
+        when_over: Callable[[], None],
     ) -> None:
-        """``patience``: seconds after which a read that finds nothing gives up."""
+        """``patience``: seconds after which a read that finds nothing gives up. ``when_over`` is
+        called when the descriptor has been given back."""
         sock.settimeout(None)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
         timeval = struct.pack("ll", 0, int(patience * 1e6))
@@ -61,7 +64,7 @@ class Link:
         self.sock, self.fd = sock, sock.fileno()
         self._send, self._receive = sock.send, sock.recv_into
         self._lender, self._to = lender, to
-        self._small = limits.small()
+        self._small, self._when_over = limits.small(), when_over
         self._find, self._limits = find, limits
         self.reading = threading.Lock()  # held by the one who reads
         self._sending, self._streaming = threading.Lock(), threading.Lock()
@@ -69,7 +72,7 @@ class Link:
         self._view = memoryview(self._room)
         self._assembly: Assembly | None = None
         self.sent = self.got = 0  # requests sent here, answers read here
-        self.closed = False
+        self.closed = self.over = False
 
     # --- sending ---------------------------------------------------------------------------------
 
@@ -215,7 +218,9 @@ class Link:
             self._drain()
             with self._sending:
                 self.sock.close()
+            self.over = True
             self.reading.release()
+            self._when_over()
 
     def _drain(self) -> None:
         """Let go of what has come and nobody will take: parts of it lie in the peer's memory."""

@@ -145,7 +145,7 @@ class LocalEndpoint(Endpoint):
         except BaseException:
             sock.close()
             raise
-        return Link(sock, self._lender, peer, peer.find, self.limits, patience)
+        return Link(sock, self._lender, peer, peer.find, self.limits, patience, peer.link_is_over)
 
     def _attend(self, peer: Peer, link: Link, mask: int) -> None:
         """Answers have come and nobody waits, or the peer has hung up."""
@@ -337,6 +337,7 @@ class LocalEndpoint(Endpoint):
             process.close()
         self._processes.clear()
         self._lender.close()
+        self._on_message = self._on_lost = _nobody  # what they refer to need not wait for us
 
     def _abandon(self) -> None:
         """In a forked child: close its copies of the descriptors, and disturb nobody. Locks may be

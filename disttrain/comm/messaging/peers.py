@@ -67,6 +67,12 @@ class Peer:
             raise Garbage("a part in memory that is not shared")
         return self.memory.find(at, nbytes)
 
+    def link_is_over(self) -> None:
+        """Let go of its memory when nothing can come from there any more (arrays that were received
+        keep what they need). Others still refer to this object, and to each other."""
+        if all(link.over for link in self.links()):
+            self.memory = None
+
     def how_it_ended(self, error: BaseException) -> str:
         """Why it is lost, where ``error`` is what this side noticed."""
         if isinstance(error, Garbage):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import signal
 import threading
@@ -28,15 +29,15 @@ class Caller:
         self.endpoint = LocalEndpoint(0, TOKEN)
         self.answers, self.lost = {}, {}
         self.endpoint.serve(self._on_message, self.lost.__setitem__)
-        self._calls = 0
+        self._calls = itertools.count(1)
 
     def _on_message(self, peer, message):
         self.answers[message.call] = message
 
     def ask(self, **message):
-        self._calls += 1
-        self.endpoint.send(1, Message(1, self._calls, **message))
-        return self._calls
+        call = next(self._calls)
+        self.endpoint.send(1, Message(1, call, **message))
+        return call
 
     def call(self, **message):
         call = self.ask(**message)
@@ -280,11 +281,43 @@ def test_a_forked_child_disturbs_nobody(start):
     assert np.array_equal(came[0], LARGE)
 
 
-def resources():
-    gc.collect()
+def held():
+    """(descriptors, mappings of shared memory) of this process."""
     with open("/proc/self/maps") as file:
         maps = sum("disttrain-rpc" in line for line in file)
-    return len(os.listdir("/proc/self/fd")), threading.active_count(), maps
+    return len(os.listdir("/proc/self/fd")), maps
+
+
+def test_peers_that_are_killed_at_any_moment(start):
+    """Amid messages of every size, from two threads: both get the error, all memory comes back."""
+    for moment in range(8):
+        killed_after(0.004 * moment, *start())
+
+
+def killed_after(seconds, pid, caller):
+    errors = []
+
+    def traffic(i):
+        try:
+            while True:
+                caller.call(payload=bytes(70_000 * i), arrays=[LARGE, LARGE[:99]])
+        except PeerFailed as error:
+            errors.append(str(error))
+
+    for i in range(2):
+        threading.Thread(target=traffic, args=(i,), daemon=True).start()
+    context.sleep(seconds)
+    os.kill(pid, signal.SIGKILL)
+    caller.until(lambda: len(errors) == 2)
+    assert all(f"its process {pid} has ended" in error for error in errors)
+    caller.answers.clear()
+    caller.until(lambda: caller.endpoint._lender.lent_bytes() == 0)
+
+
+def resources():
+    gc.collect()
+    descriptors, maps = held()
+    return descriptors, threading.active_count(), maps
 
 
 def test_thousands_of_messages_leave_nothing(start):
@@ -313,13 +346,19 @@ def test_endpoints_that_come_and_go_leave_nothing():
         ends[0].send(1, Message(0, 0, arrays=[LARGE]))
         ends[1].send(0, Message(0, 0, arrays=[LARGE]))
         context.wait_until(lambda: len(got) == 2, lambda: "messages", 10)
+        got.clear()
         for end in ends:
             end.close()
 
     once()
     before = resources()
-    for _ in range(30):
-        once()
+    gc.disable()  # descriptors and mappings must not wait for it
+    try:
+        for _ in range(30):
+            once()
+        context.wait_until(lambda: held() == before[::2], lambda: "the last mapping to go", 10)
+    finally:
+        gc.enable()
     assert resources() == before
 
 

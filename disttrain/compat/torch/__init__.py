@@ -150,6 +150,22 @@ def _devices() -> dict[str, Shim]:
     }
 
 
+def _distributions() -> dict[str, Shim]:
+    """Loaded when the first name is asked for; each class is also in a module of its own."""
+    whole = "torch.distributions"
+    places = {"bernoulli": "Bernoulli", "categorical": "Categorical", "normal": "Normal"}
+    places["distribution"] = "Distribution"
+    return {
+        whole: Shim(whole).later(lambda shim: shim.take(dt.distributions)),
+        **{
+            f"{whole}.{module}": Shim(f"{whole}.{module}").later(
+                lambda shim, name=name: shim.take(dt.distributions, [name])
+            )
+            for module, name in places.items()
+        },
+    }
+
+
 def _others() -> dict[str, Shim]:
     seeds = "manual_seed seed initial_seed get_rng_state set_rng_state fork_rng default_generator"
     return {
@@ -162,6 +178,7 @@ def _others() -> dict[str, Shim]:
             softmax=dt.softmax, log_softmax=dt.log_softmax, exp2=dt.exp2, expm1=dt.expm1,
             log1p=dt.log1p,
         ),
+        **_distributions(),
         "torch.compiler": facade.compiler(dt.compile),
         "torch.jit": scripted.jit(),
         "torch.sparse": scripted.sparse(),

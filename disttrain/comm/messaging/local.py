@@ -127,8 +127,9 @@ class LocalEndpoint(Endpoint):
                 arm=lambda: self._pool.rearm(link.fd, _ONCE),
                 fail=lambda error: self._ended(peer, error, answers=True),
             )
-            peer.asks = link
+            # Watched before others can send: arming what is not watched yet would be lost.
             self._pool.watch(link.fd, _REST, lambda mask: self._attend(peer, link, mask))
+            peer.asks = link
         if self._closed or peer.lost is not None:  # meanwhile
             self._drop(peer)
             raise peer.lost.again() if peer.lost else is_closed(self._where)

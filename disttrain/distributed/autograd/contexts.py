@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -28,6 +29,7 @@ from .nodes import RecvRpcBackward, SendRpcBackward
 WORKER_SHIFT = 48
 MOST_ON_ONE_WORKER = (1 << WORKER_SHIFT) - 1
 ANSWER = (1 << 32) - 1  # the last step of an answer's path: behind all calls of its handler
+_TICK = 12  # ids begin with the time in about 4 microseconds, of which 47 bits are 18 years
 _REMEMBERED = 10_000  # released contexts whose late messages are known as such
 
 
@@ -117,11 +119,15 @@ class Contexts:
         self.by_number: dict[int, DistAutogradContext] = {}
         self._released: OrderedDict[int, None] = OrderedDict()
         self.go_on: Callable[[Any, Any, bool], None]  # see ``passes``
-        self.lost: set[int] = set()  # workers whose contexts are over, though others go on in them
         self.owed: dict[int, list[int]] = {}  # workers that are to hear that contexts are over
         self.sweeping = False  # whether a thread looks after that
+        self.lost: dict[int, Any] = {}  # workers that are gone, as they were known
+        self.worker_of: Callable[[int], Any] = self.lost.get  # as they are known now
+        self.ask_about: Callable[[list[int]], None]  # see ``service``
         first = worker << WORKER_SHIFT
         self.last = first + MOST_ON_ONE_WORKER
+        # A worker that joins again under the same number does not begin at the same place.
+        first += (time.time_ns() >> _TICK) & (MOST_ON_ONE_WORKER >> 1)
         self.next_context = itertools.count(first + 1).__next__
         self.next_message = itertools.count(first + 1).__next__
         self.next_pass = itertools.count(first + 1).__next__
@@ -142,17 +148,24 @@ class Contexts:
             )
         return found
 
-    def meet(self, number: int) -> DistAutogradContext | None:
-        """The context of a message, begun here if need be; None when it is over."""
+    def meet(self, number: int, peer: int) -> DistAutogradContext | None:
+        """The context of a message of ``peer``, begun here if need be; None when it is over."""
         found = self.by_number.get(number)
         if found is None:
             with self.lock:
-                if number in self._released or number >> WORKER_SHIFT in self.lost or not number:
+                if not number or number in self._released or self.is_lost(number >> WORKER_SHIFT):
                     return None
                 found = self.by_number.get(number)
                 if found is None:
                     found = self.by_number[number] = DistAutogradContext(number)
+            if self.is_lost(peer):  # who would have said when it is over
+                self.ask_about([number])
         return found
+
+    def is_lost(self, worker: int) -> bool:
+        """Whether a worker is gone, and none has come in its place."""
+        was = self.lost.get(worker)
+        return was is not None and self.worker_of(worker) is was
 
     def take(self, number: int) -> DistAutogradContext | None:
         """Forget ``number``, for good; None where it was not here."""

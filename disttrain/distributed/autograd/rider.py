@@ -68,7 +68,7 @@ class AutogradRider:
         self, peer: int, data: bytes, tensors: list[Tensor], answers: bool
     ) -> list[Tensor]:
         h = unpack(data)
-        context = self.contexts.meet(h.context)
+        context = self.contexts.meet(h.context, peer)
         if context is None or not h.message:
             return tensors
         node = RecvRpcBackward(h.context, h.message, peer, self.contexts.go_on)
@@ -83,7 +83,7 @@ class AutogradRider:
         h = unpack(data)
         for number in h.over:
             self.release(number, peer)
-        context = self.contexts.meet(h.context)
+        context = self.contexts.meet(h.context, peer)
         return within(context, h.path, bool(h.flags & NO_GRAD))
 
 

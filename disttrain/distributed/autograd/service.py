@@ -27,6 +27,8 @@ _IDLE = 20  # so many times nothing had to be said: the thread ends
 def install(agent: Agent) -> None:
     """Let ``agent`` carry distributed autograd."""
     contexts = contexts_of(agent)
+    contexts.worker_of = agent.workers.by_id.get
+    contexts.ask_about = partial(_ask_about, agent)
     contexts.go_on = partial(go_on, agent, contexts)
     agent.riders.append(AutogradRider(contexts, partial(_released, agent, contexts)))
     agent.drains.append(partial(_drain, agent, contexts))
@@ -37,7 +39,7 @@ def install(agent: Agent) -> None:
 
 
 def _on_gradients(agent: Agent, contexts: Contexts, caller: WorkerInfo, packet: Packet) -> Any:
-    context = contexts.meet(packet.context)
+    context = contexts.meet(packet.context, caller.id)
     if context is None or packet.number in context.ended:
         return Answer()
     with context.lock:
@@ -78,10 +80,15 @@ def release(agent: Agent, contexts: Contexts, number: int, but: int = -1) -> boo
         return False
     for part in list(context.parts.values()):
         part.fail(CommError(f"backward: context {number} was released while a pass was going on"))
-    for worker in context.workers:
-        if worker != but and contexts.owe(worker, number):
-            agent.start_thread(partial(_sweep, agent, contexts), "release of contexts")
+    for worker in list(context.workers):
+        if worker != but:
+            _owe(agent, contexts, worker, number)
     return True
+
+
+def _owe(agent: Agent, contexts: Contexts, worker: int, number: int) -> None:
+    if contexts.owe(worker, number):
+        agent.start_thread(partial(_sweep, agent, contexts), "release of contexts")
 
 
 def _sweep(agent: Agent, contexts: Contexts) -> None:
@@ -119,19 +126,46 @@ def _released(agent: Agent, contexts: Contexts, number: int, peer: int) -> None:
     release(agent, contexts, number, peer)
 
 
-def _on_release(agent: Agent, contexts: Contexts, caller: WorkerInfo, numbers: list[int]) -> None:
+def _on_release(agent: Agent, contexts: Contexts, caller: WorkerInfo, what: Any) -> None:
+    """A list: contexts that are over. A tuple: contexts that the caller has a part in, of which
+    nobody may tell it when they are over."""
+    for number in what:
+        if what.__class__ is list:
+            release(agent, contexts, number, caller.id)
+            continue
+        context = contexts.by_number.get(number)
+        if context is not None:
+            context.workers.add(caller.id)
+        if context is None or context.released:
+            _owe(agent, contexts, caller.id, number)
+
+
+def _ask_about(agent: Agent, numbers: list[int]) -> None:
+    """Ask who began the contexts ``numbers`` to tell this worker when they are over."""
+    by_worker: dict[int, list[int]] = {}
     for number in numbers:
-        release(agent, contexts, number, caller.id)
+        by_worker.setdefault(number >> WORKER_SHIFT, []).append(number)
+    for worker, them in by_worker.items():
+        if worker != agent.me.id:
+            try:
+                agent.tell(worker, kinds.RELEASE, tuple(them))
+            except CommError:  # it is gone, too, which is told by itself
+                continue
 
 
 def _on_lost(agent: Agent, contexts: Contexts, worker: WorkerInfo, error: BaseException) -> None:
-    """Passes that need the worker fail; contexts that it began are over."""
+    """Passes that need the worker fail; contexts that it began are over. It may have been the one
+    to tell of the end of others."""
+    with contexts.lock:
+        contexts.lost[worker.id] = worker
     for context in list(contexts.by_number.values()):
         for part in list(context.parts.values()):
             part.lost(worker.id, error)
     contexts.take_owed(worker.id)
-    with contexts.lock:
-        contexts.lost.add(worker.id)
+    rest = []
     for number in list(contexts.by_number):
         if number >> WORKER_SHIFT == worker.id:
             release(agent, contexts, number, worker.id)
+        else:
+            rest.append(number)
+    _ask_about(agent, rest)

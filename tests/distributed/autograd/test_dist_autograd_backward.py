@@ -556,10 +556,8 @@ def ends_behind(x: Tensor) -> Tensor:
 @pytest.mark.parametrize("through", [ends_in_backward, ends_behind])
 def test_a_worker_that_dies_is_named(through: Any, tmp_path: Any) -> None:
     def body(me: int) -> Any:
-        context.sleep(0.01)
         if me:
-            context.sleep(2.0)
-            return dist_autograd._get_debug_info()
+            return None
         x = leaf()
         with dist_autograd.context() as c:
             out = call("worker2" if through is ends_in_backward else "worker1", through, x)

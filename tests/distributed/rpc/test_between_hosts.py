@@ -34,8 +34,45 @@ def spread(n):
     return [rpc.rpc_sync(f"worker{i}", os.getpid) for i in range(n)]
 
 
+def listeners():
+    """The addresses, as the kernel writes them, at which this process listens for TCP."""
+    mine = set()
+    for fd in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            mine.add(os.readlink(f"/proc/self/fd/{fd}"))
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/self/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in mine:
+                found.add(fields[1].partition(":")[0])
+    return found
+
+
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}  # 127.0.0.1, also for IPv6 sockets
+
+
+def test_workers_of_one_host_listen_on_no_network(tmp_path):
+    assert run_workers(2, lambda rank: listeners(), tmp_path) == [set(), set()]
+
+
+def test_a_worker_of_one_host_loads_no_grpc():
+    program = """
+import sys
+from disttrain.distributed import rpc
+rpc.init_rpc("alone", rank=0, world_size=1)
+assert rpc.rpc_sync("alone", max, (1, 2)) == 2
+rpc.shutdown()
+print(sorted({"grpc", "cryptography"} & set(sys.modules)))
+"""
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr
+
+
 def test_calls_over_grpc_on_one_host(tmp_path):
     def body(rank):
+        assert listeners() and listeners() <= LOOPBACK
         large = dt.arange(1_000_000.0).reshape(1000, 1000)
         peer = f"worker{1 - rank}"
         assert (rpc.rpc_sync(peer, scaled, (large, 2)) == large * 2).all()

@@ -69,7 +69,7 @@ from .shm_steps import (
 from .transport import Swap, Transport
 from .work import Work
 
-_PATIENCE = 5.0  # seconds that a rank which leaves waits for those that are elsewhere
+_PATIENCE = (1.0, 5.0)  # seconds that a rank which leaves (the world) waits for who is elsewhere
 
 
 def connect(
@@ -304,7 +304,7 @@ class ShmTransport(Transport):
         channel = self.channel
         seq = self._enter(call, (), False).seq
         try:
-            self.wait(LastMeeting(channel, seq), min(_PATIENCE, self.timeout))
+            self.wait(LastMeeting(channel, seq), min(_PATIENCE[self._is_world], self.timeout))
         except WaitTimeout:
             channel.publish(FINISHED, seq)  # for who comes just now
             self._left_early = 1

@@ -15,7 +15,7 @@ from support.ranks import run_ranks
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch):
-    monkeypatch.setattr(shm, "_PATIENCE", 0.2)
+    monkeypatch.setattr(shm, "_PATIENCE", (0.2, 0.2))
 
 
 def group(rank, tmp_path, size=3):

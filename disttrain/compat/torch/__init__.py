@@ -21,6 +21,7 @@ from ...core.tensor import Size
 from ...errors import ConfigError
 from . import (
     amp,
+    distributions,
     facade,
     gradients,
     legacy,
@@ -180,6 +181,7 @@ def _others() -> dict[str, Shim]:
         ),
         **_distributions(),
         "torch.compiler": facade.compiler(dt.compile),
+        **distributions.modules(),
         "torch.jit": scripted.jit(),
         "torch.sparse": scripted.sparse(),
         **_module("torch.testing", testing, "assert_close", "make_tensor"),

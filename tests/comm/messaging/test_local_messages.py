@@ -10,7 +10,7 @@ from comm.messaging.conformance import Conformance
 from comm.messaging.nodes import Threads
 
 from disttrain import context
-from disttrain.comm.messaging.blocks import LEAST_ARENA_BYTES
+from disttrain.comm.messaging import blocks
 from disttrain.comm.messaging.local import LocalEndpoint
 from disttrain.comm.messaging.message import Limits
 
@@ -31,20 +31,21 @@ class TestLocalWithoutSharedMemory(Conformance):
         return Threads(partial(LocalEndpoint, arena_bytes=0))
 
 
-def test_what_finds_no_room_in_shared_memory_goes_through_the_socket():
-    """An arena of 64 MB, and three parts of 30 MB in one message."""
+def test_what_finds_no_room_in_shared_memory_goes_through_the_socket(monkeypatch):
+    """An arena of 1 MB, and three parts of 400 KB in one message."""
+    monkeypatch.setattr(blocks, "LEAST_ARENA_BYTES", 1 << 20)
 
     def body(node):
         node.handle = node.echo
         node.meet()
         if node.me == 0:
-            parts = [np.full(30 << 20, i, np.uint8) for i in range(3)]
+            parts = [np.full(400 << 10, i, np.uint8) for i in range(3)]
             for came, sent in zip(node.call(1, arrays=parts).arrays, parts, strict=True):
                 assert np.array_equal(came, sent)
         node.meet()
         return "ok"
 
-    nodes = Threads(partial(LocalEndpoint, arena_bytes=LEAST_ARENA_BYTES))
+    nodes = Threads(partial(LocalEndpoint, arena_bytes=1 << 20))
     assert nodes.run(2, body) == ["ok"] * 2
 
 

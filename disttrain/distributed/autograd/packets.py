@@ -23,7 +23,7 @@ class Failure(NamedTuple):
 
 
 class Packet(NamedTuple):
-    """One message of a pass. ``origin`` is the worker that called ``backward``.
+    """One message of a pass; on the wire a plain tuple. ``origin``: who called ``backward``.
 
     ``plan``: all messages that the pass goes back over, told once to every worker. ``items``:
     gradients by message, None where there are none. ``done``: the sender's part is over.

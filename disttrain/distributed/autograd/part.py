@@ -239,7 +239,7 @@ class Part:
         packet = Packet(self.context.number, self.number, self.origin, self.flags, failure=failure)
         for peer in list(self.others) if self.me == self.origin else [self.origin]:
             try:
-                self.agent.tell(peer, kinds.GRADIENTS, packet)
+                self.agent.tell(peer, kinds.GRADIENTS, tuple(packet))
             except CommError:  # it is gone
                 pass
         if not running:
@@ -277,7 +277,7 @@ class Part:
             done = ends and peer == self.origin
             slot = self._slot(peer, driver)
             if slot is not None:
-                slot.future.set_result(Answer(self.outbox.pop(peer, ()), done))
+                slot.future.set_result((self.outbox.pop(peer, ()), done))
                 continue
             if last is not None:
                 self._tell(*last)
@@ -309,7 +309,7 @@ class Part:
             slots = [slot for them in self.slots.values() for slot in them]
             self.slots.clear()
         for slot in slots:
-            slot.future.set_result(answer)
+            slot.future.set_result(tuple(answer))
 
     def _packet(self, peer: int, done: bool = False) -> Packet:
         plan = None
@@ -323,16 +323,16 @@ class Part:
     def _tell(self, peer: int, packet: Packet) -> None:
         if self.flags & RECORD and packet.items:  # gradients have a place in the graph, too
             with within(self.context, _IN_HOOKS):
-                self.agent.call(peer, kinds.GRADIENTS, packet, 0)
+                self.agent.call(peer, kinds.GRADIENTS, tuple(packet), 0)
         else:
-            self.agent.tell(peer, kinds.GRADIENTS, packet)
+            self.agent.tell(peer, kinds.GRADIENTS, tuple(packet))
 
     def _ask(self, peer: int, packet: Packet) -> None:
         with within(self.context if self.flags & RECORD else None, _IN_HOOKS):
             answer = self.agent.ask(
-                peer, kinds.GRADIENTS, packet._replace(asks=True), waiting.DEFAULT_TIMEOUT
+                peer, kinds.GRADIENTS, (*packet[:-1], True), waiting.DEFAULT_TIMEOUT
             )
-        self.receive(peer, answer)
+        self.receive(peer, Answer(*answer))
 
     # --- who waits ------------------------------------------------------------------------------
 

@@ -38,16 +38,17 @@ def install(agent: Agent) -> None:
     agent.when_lost.append(partial(_on_lost, agent, contexts))
 
 
-def _on_gradients(agent: Agent, contexts: Contexts, caller: WorkerInfo, packet: Packet) -> Any:
+def _on_gradients(agent: Agent, contexts: Contexts, caller: WorkerInfo, said: tuple) -> Any:
+    packet = Packet(*said)
     context = contexts.meet(packet.context, caller.id)
     if context is None or packet.number in context.ended:
-        return Answer()
+        return tuple(Answer())
     with context.lock:
         part = context.parts.get(packet.number)
         if part is None:
             if packet.failure is not None or packet.origin == agent.me.id:
                 context.ended.add(packet.number)
-                return Answer()
+                return tuple(Answer())
             part = Part(agent, context, packet.number, packet.origin, packet.flags)
             context.parts[packet.number] = part
     if packet.plan is not None:
@@ -61,7 +62,7 @@ def _on_gradients(agent: Agent, contexts: Contexts, caller: WorkerInfo, packet: 
         part.slots.setdefault(caller.id, []).append(slot)
     part.receive(caller.id, packet)
     part.drive(slot)
-    return slot.future
+    return slot.future.value() if slot.future.done() else slot.future
 
 
 def _on_prepare(contexts: Contexts, caller: WorkerInfo, asked: tuple[int, list[int]]) -> Any:

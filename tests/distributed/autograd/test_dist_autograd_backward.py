@@ -420,6 +420,24 @@ def test_pieces_may_be_compiled() -> None:
     on_first(body)
 
 
+@rpc.functions.async_execution
+def answered_later(x: Tensor) -> Any:
+    return rpc.rpc_async("worker2", mul, (x * 2, x)).then(lambda f: f.wait() + x)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_references_and_functions_that_answer_later_are_in_the_graph(seed: int) -> None:
+    def body() -> None:
+        x = leaf()
+        with dist_autograd.context() as c:
+            out = call("worker1", answered_later, x)
+            there = rpc.remote("worker2", mul, (out, x))
+            dist_autograd.backward(c, [there.to_here().sum()])
+            assert (dist_autograd.get_gradients(c)[x] == 6 * x * x + 2 * x).all()
+
+    on_first(body, 3, seed)
+
+
 # --- recorded passes ------------------------------------------------------------------------------
 
 

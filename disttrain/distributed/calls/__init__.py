@@ -2,6 +2,7 @@
 
     kinds       numbers of the kinds of requests
     workers     names and numbers of workers
+    allowed     what others may name here
     packing     any value as bytes, its tensors beside it
     heads       what travels before a call: how deep it is nested, what riders say
     failures    exceptions that are raised on another worker

@@ -274,7 +274,7 @@ class Agent(Report):
     def _open(self, future: CallFuture, message: Message) -> Any:
         """The result in an answer, or raises its exception."""
         if message.kind != kinds.DONE:
-            raise unpack_failure(message.payload)
+            raise unpack_failure(message.payload, self.packer)
         tensors, carried = [wrap(array) for array in message.arrays], []
         if message.head:
             carried = self._arriving(future.worker.id, message, True)

@@ -18,6 +18,7 @@ import traceback
 from typing import Any
 
 from ...errors import DisttrainError, RemoteError
+from .packing import Packer
 from .workers import WorkerInfo
 
 _log = logging.getLogger(__name__)
@@ -33,15 +34,15 @@ def pack_failure(worker: WorkerInfo, error: BaseException) -> bytes:
     return pickle.dumps((kind.__module__, kind.__qualname__, text, _state(error)))
 
 
-def unpack_failure(payload: Any) -> Exception:
-    """What ``pack_failure`` was given, to be raised here."""
-    module, name, text, state = pickle.loads(payload)
-    kind = _find(module, name)
+def unpack_failure(payload: Any, packer: Packer) -> Exception:
+    """What ``pack_failure`` was given, to be raised here. ``packer``: knows what may be named."""
+    module, name, text, state = packer.unpack(payload, [])
+    kind = _find(module, name, packer.allowed is None)
     error = RemoteError(text) if kind is None else _make(kind, text)
     error.__dict__[_TEXT] = text
     if state is not None:
         try:
-            error.__dict__.update(pickle.loads(state))
+            error.__dict__.update(packer.unpack(state, []))
         except Exception:
             return error
     return error
@@ -87,10 +88,12 @@ def _state(error: BaseException) -> bytes | None:
         return None
 
 
-def _find(module: str, name: str) -> type[Exception] | None:
+def _find(module: str, name: str, may_import: bool) -> type[Exception] | None:
     found: Any
     try:
-        found = sys.modules.get(module) or importlib.import_module(module)
+        found = sys.modules.get(module)
+        if found is None and may_import:
+            found = importlib.import_module(module)
         for part in name.split("."):
             found = getattr(found, part)
     except Exception:

@@ -28,6 +28,7 @@ from ...core.attributes import give_attributes, own_attributes
 from ...core.tensor import Tensor, note_read, rebuild, wrap
 from ...errors import PackError, UnknownName
 from ...ops.functions.sparse import SparseTensor, with_places
+from .allowed import PLAIN, check_allowed, check_home
 
 Reducers = dict[type, Callable[[Any], tuple]]
 
@@ -168,9 +169,13 @@ class _Unpickler(pickle.Unpickler):
             return self.carried.__getitem__
         if module == _SPAWNED_MAIN and module not in sys.modules:
             module = _MAIN
-        if self.allowed is not None:
-            check_allowed(module, name, self.allowed)
-        return super().find_class(module, name)
+        if self.allowed is None:
+            return super().find_class(module, name)
+        check_allowed(module, name, self.allowed)
+        found = super().find_class(module, name)
+        if name not in PLAIN.get(module, ()):
+            check_home(module, name, found, self.allowed)
+        return found
 
 
 def _take_from(
@@ -188,35 +193,6 @@ def _take_from(
     if requires_grad and t._node is None:
         t.requires_grad_()
     return t
-
-
-# What a value may be made of whatever else is allowed: it builds plain data, and calls nothing.
-_PLAIN = {
-    "builtins": frozenset(
-        "bool bytearray bytes complex dict float frozenset int list object range set slice str "
-        "tuple type Ellipsis NotImplemented".split()
-    ),
-    "collections": frozenset(("OrderedDict", "defaultdict", "deque", "Counter")),
-    "datetime": frozenset(("date", "datetime", "time", "timedelta", "timezone")),
-    "numpy": frozenset(("dtype", "ndarray")),
-    "numpy._core.multiarray": frozenset(("_reconstruct", "scalar")),
-    "numpy._core.numeric": frozenset(("_frombuffer",)),
-    _HERE: frozenset(("_dress",)),
-}
-
-
-def check_allowed(module: str, name: str, allowed: Collection[str]) -> None:
-    """``UnknownName`` unless ``module``, or a package that it is in, is among ``allowed``, or the
-    name is that of plain data."""
-    if name in _PLAIN.get(module, ()) or module.startswith("disttrain.distributed."):
-        return
-    parts = module.split(".")
-    if any(".".join(parts[: i + 1]) in allowed for i in range(len(parts))):
-        return
-    raise UnknownName(
-        f"rpc: {module}.{name} may not be used by other workers: callable_modules allows "
-        f"{', '.join(sorted(allowed)) or 'nothing'}; add {module!r} to it on this worker"
-    )
 
 
 class Packer:

@@ -6,6 +6,7 @@ import pytest
 
 from disttrain.distributed import rpc
 from disttrain.distributed.calls.failures import pack_failure, unpack_failure
+from disttrain.distributed.calls.packing import Packer
 from disttrain.distributed.rpc import backend_registry
 from support.workers import run_workers
 
@@ -50,7 +51,7 @@ def test_a_failure_is_told_where_it_happened_with_its_lines_as_lines(caplog):
         try:
             fail()
         except ValueError as error:
-            told = str(unpack_failure(pack_failure(worker, error)))
+            told = str(unpack_failure(pack_failure(worker, error), Packer()))
     assert "ValueError('first line\nsecond line')" in told
     assert told in caplog.text
 

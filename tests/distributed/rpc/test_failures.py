@@ -1,12 +1,15 @@
 """Exceptions of another worker."""
 
+import functools
 import pickle
+import sys
 
 import pytest
 
 from disttrain.distributed.calls.failures import pack_failure, unpack_failure
+from disttrain.distributed.calls.packing import Packer
 from disttrain.distributed.calls.workers import WorkerInfo
-from disttrain.errors import PeerFailed, RemoteError
+from disttrain.errors import PeerFailed, RemoteError, UnknownName
 
 THERE = WorkerInfo("worker1", 1)
 
@@ -37,7 +40,7 @@ def remote(error):
         raise error
     except BaseException as raised:
         payload = pack_failure(THERE, raised)
-    return unpack_failure(payload)
+    return unpack_failure(payload, Packer())
 
 
 @pytest.mark.parametrize("kind", [ValueError, KeyError, OSError, StopIteration, ZeroDivisionError])
@@ -89,6 +92,18 @@ def test_types_that_are_not_here():
 
     got = remote(Local("inside"))
     assert isinstance(got, RemoteError) and "Local('inside')" in str(got)
+
+
+def test_failures_name_only_what_is_allowed():
+    evil = pickle.dumps(functools.partial(eval, "1"))
+    with pytest.raises(UnknownName):
+        unpack_failure(evil, Packer(allowed=[]))
+    payload = pickle.dumps(("this", "NoSuch", "text", evil))
+    before = set(sys.modules)
+    assert str(unpack_failure(payload, Packer(allowed=[]))) == "text"
+    assert "this" not in set(sys.modules) - before
+    payload = pickle.dumps(("builtins", "ValueError", "text", evil))
+    assert type(unpack_failure(payload, Packer(allowed=[]))) is ValueError
 
 
 def test_attributes_that_cannot_be_pickled_stay_there():

@@ -162,6 +162,30 @@ def test_only_allowed_modules_are_named():
             Packer(allowed=allowed).unpack(evil, [])
 
 
+@pytest.mark.parametrize(
+    "value",
+    [dt.float32, dt.Size([2]), dt.device("cpu"), dt.nn.Parameter(dt.ones(2)), slice(1, 2), ...,
+     dt.ones(2, device="meta"), dt.ones(2).to_sparse(), np.ones(3), np.float64(1), None, {1: {2}}],
+)  # fmt: skip
+def test_plain_data_may_always_be_sent(value):
+    assert type(copied([value], Packer(allowed=[]))[0]) is type(value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["disttrain.distributed.calls.failures\nos.system", "test_packing\nsys.modules",
+     "test_packing\nos.environ", "test_packing\npickle.loads", "test_packing\nos"],
+)  # fmt: skip
+def test_modules_that_may_be_named_open_no_way_to_others(name):
+    attack = b"\x80\x04\x8c" + b"".join(
+        bytes([len(part)]) + part.encode() + (b"\x8c" if not i else b"\x93.")
+        for i, part in enumerate(name.replace("test_packing", __name__).split("\n"))
+    )
+    assert Packer().unpack(attack, []) is not None
+    with pytest.raises(UnknownName):
+        Packer(allowed=[__name__]).unpack(attack, [])
+
+
 def test_a_parent_package_allows_what_is_in_it():
     payload, _ = Packer().pack(functools.partial)
     assert Packer(allowed=["functools"]).unpack(payload, []) is functools.partial

@@ -113,6 +113,7 @@ class Scheduler:
 
     def add(self, task: Task) -> None:
         """Let ``task`` take turns with the others from now on."""
+        task.killed = task.rank in self._ended  # begun by one that has not noticed yet
         if not task.name:
             self.tasks.append(task)
         self._alive.append(task)

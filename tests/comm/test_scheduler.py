@@ -170,6 +170,23 @@ def test_who_dies_takes_all_tasks_of_its_rank_along() -> None:
     assert isinstance(tasks[1].error, sim.Killed)
 
 
+def test_a_task_that_somebody_dead_starts_does_nothing() -> None:
+    went_on: list[int] = []
+
+    def body() -> None:
+        me = context.current()
+
+        def last() -> None:
+            me.waiter.scheduler.end_rank(me.rank)
+            context.start_thread(lambda: went_on.append(1), "too late")
+
+        context.start_thread(last, "last")
+        context.sleep(1.0)
+
+    tasks = sim.run_tasks(body, 1).tasks
+    assert isinstance(tasks[0].error, sim.Killed) and not went_on
+
+
 def test_what_breaks_a_task_is_told() -> None:
     def body() -> None:
         def beside() -> None:

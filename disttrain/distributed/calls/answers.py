@@ -73,11 +73,14 @@ class CallFuture(Future):
             return
         left = until - context.now() if until != INFINITE else INFINITE
         try:
-            context.wait_until(self.done, self.describe, left, block)
+            context.wait_until(self.done, self._awaited, left, block)
         except WaitTimeout:
             if not self._done and until < self.deadline:
                 raise
             self.agent.expire(self)
+
+    def _awaited(self) -> str:
+        return f"the answer of {self.worker.name} to {told(self.what)}"
 
     def at_once(self, callback: Callable[[CallFuture], None]) -> None:
         """Run ``callback(self)`` when it is done, before everything else, on the thread that brings

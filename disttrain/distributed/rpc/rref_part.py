@@ -363,10 +363,11 @@ class Part:
         while todo:
             taken: list[Any] = []  # ends after the lock is free: what it keeps may be anything
             with self._lock:
+                again, self._again = ([], self._again) if lazily else (self._again, [])
                 self._take_notes(taken)
-                batches = protocol.outgoing(lazily and not self._draining) + self._again
+                batches = protocol.outgoing(lazily and not self._draining) + again
                 failed, freed = protocol.failed, protocol.freed
-                protocol.failed, protocol.freed, self._again = [], [], []
+                protocol.failed, protocol.freed = [], []
                 if self._draining:
                     self._drained = protocol.idle()
             todo = bool(batches or failed or freed)
@@ -409,11 +410,12 @@ class Part:
     def _told(self, peer: int, batch: Batch, future: Future) -> None:
         if future._error is None:
             self.protocol.answered(peer, batch.seq, future._result)
-        elif isinstance(future._error, WaitTimeout):
-            self._again.append((peer, batch))
         elif isinstance(future._error, PeerFailed):
             self._losses.setdefault(peer, future._error.again())
             self.protocol.lost(peer)
+        elif not self.agent.closed:  # too late, or refused: the same once more, soon
+            self._again.append((peer, batch))
+            self._bell.put(False)
 
     def _created(self, user: User, future: Future) -> None:
         error = future._error

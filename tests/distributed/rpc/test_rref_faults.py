@@ -8,6 +8,7 @@ import pytest
 
 from disttrain import context
 from disttrain.distributed import rpc, simulate
+from disttrain.distributed.calls import kinds
 from disttrain.distributed.rpc.api import current_agent
 from disttrain.distributed.rpc.rref_part import part_of
 from disttrain.errors import PeerFailed, RRefError, WaitTimeout
@@ -212,6 +213,32 @@ def test_handles_may_end_under_the_lock_and_in_the_collector():
         return flat()[0], things()
 
     assert simulate_workers(2, body, 6) == [(True, 0)] * 2
+
+
+def test_news_that_were_refused_are_told_again():
+    refused = []
+
+    def body(rank):
+        if rank == 1:
+            handlers = current_agent()._handlers
+            hear = handlers[kinds.RREFS]
+
+            def refuse_some(caller, batch):
+                if len(refused) < 5:
+                    refused.append(batch)
+                    raise RuntimeError("not now")
+                return hear(caller, batch)
+
+            handlers[kinds.RREFS] = refuse_some
+        rpc.api._barrier(["worker0", "worker1"])
+        if rank == 0:
+            for _ in range(3):
+                rpc.remote("worker1", Thing).rpc_sync().add(1)
+        rpc.api._barrier(["worker0", "worker1"])
+        return flat()[0], things()
+
+    assert simulate_workers(2, body, 8) == [(True, 0)] * 2
+    assert len(refused) == 5
 
 
 def work(rank, rng, steps, n):

@@ -143,6 +143,7 @@ def add_worker(agent: Agent, of: dict[str, Any]) -> WorkerInfo:
     worker = WorkerInfo(of["name"], of["id"])
     agent.workers.add(worker)
     agent.endpoint.introduce(worker.id, of["address"])
+    part_of(agent).met(worker)
     return worker
 
 

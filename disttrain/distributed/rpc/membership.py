@@ -26,6 +26,7 @@ from .constants import MEETING_SECONDS
 from .device_maps import check_maps
 from .joining import add_worker, begin, described, give_up, open_store
 from .options import RpcBackendOptions
+from .rref_part import part_of
 
 SLOT = "membership"  # of an agent
 
@@ -153,6 +154,7 @@ def come(name: str, rank: int, options: RpcBackendOptions) -> Agent:
         try:
             membership = Membership(store, agent, described(agent, options))
             agent.slots[SLOT] = membership
+            part_of(agent).met(me, anew=True)
             membership.join()
         except BaseException:
             give_up(agent)

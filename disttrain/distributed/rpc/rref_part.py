@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import struct
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -38,6 +39,7 @@ _ASK_AGAIN = 30.0  # seconds after which a batch that is not answered is sent ag
 _FOR_EVER = float("inf")
 _DRAIN_SECONDS = 100.0
 _AFTER_FAILURE = 0.05
+_TICK = 12  # ids of workers that come and go begin with the time in about 4 microseconds
 _SOON = 0.02  # seconds that news nobody waits for are late
 
 
@@ -306,6 +308,13 @@ class Part:
 
     def _hear(self, caller: WorkerInfo, batch: tuple) -> tuple:
         return self._do(lambda: self.protocol.deliver(caller.id, _unwire(batch)))
+
+    def met(self, worker: WorkerInfo, anew: bool = False) -> None:
+        """``worker`` has joined. It may be this one, in the place of another one (``anew``)."""
+        if anew:
+            self._do(lambda: self.protocol.begin_at(time.time_ns() >> _TICK))
+        self._losses.pop(worker.id, None)
+        self._do(lambda: self.protocol.met(worker.id))
 
     def _lose(self, worker: WorkerInfo, error: BaseException) -> None:
         self._losses[worker.id] = error.again() if isinstance(error, PeerFailed) else error

@@ -146,6 +146,11 @@ class Protocol:
 
     # -- a user's side
 
+    def begin_at(self, first: int) -> None:
+        """Number what this worker makes from ``first`` on: one that joins again under the same
+        number must not repeat what it has used."""
+        self._next_id = first
+
     def new_id(self) -> GloballyUniqueId:
         self._next_id += 1
         return GloballyUniqueId(self.me, self._next_id - 1)
@@ -315,6 +320,7 @@ class Protocol:
         self._links.pop(peer, None)
         self._to_send.pop(peer, None)
         self._had.pop(peer, None)
+        self._asked.pop(peer, None)
         for user in list(self.users.values()):
             whole = user.name.owner == peer
             for fork, child in list(user.children.items()):
@@ -328,6 +334,10 @@ class Protocol:
             if name.created_on == peer:
                 self._never_made(name, entry, "the worker that asked for it was lost")
             self._sweep(name, entry)
+
+    def met(self, peer: int) -> None:
+        """A worker has joined as ``peer``, where another one may have been lost."""
+        self.lost_workers.discard(peer)
 
     # -- the rest is for this class alone
 

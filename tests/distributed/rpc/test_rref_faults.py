@@ -319,3 +319,44 @@ def test_many_rrefs_leave_both_sides_flat(tmp_path):
         return empty, things(), late, queued, len(protocol._parents), len(part()._own)
 
     assert run_workers(2, body, tmp_path) == [(True, 0, 0, 0, 0, 0)] * 2
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_worker_that_joins_again_is_another_one(seed):
+    def stays():
+        rpc.init_rpc("stays", rank=0)
+        old = None
+        for _ in range(3):
+            context.sleep(10.0)  # the other one is here, from 5 to 15 seconds of each 20
+            rref = rpc.remote("comes", Thing)
+            assert rref.rpc_sync().add(1) == 2
+            if old is not None:
+                with pytest.raises((PeerFailed, RRefError)):
+                    old.to_here()
+            context.sleep(10.0)
+            old = rref
+        with pytest.raises(PeerFailed, match=r"comes|has left"):
+            old.to_here()
+        del old, rref
+        result = flat()[0], things()
+        rpc.shutdown()
+        return result
+
+    def comes():
+        for turn in range(3):
+            context.sleep(5.0)
+            rpc.init_rpc("comes", rank=1)
+            theirs = [rpc.remote("stays", Thing) for _ in range(5)]
+            assert theirs[0].rpc_sync().add(turn) == turn + 1
+            rpc.rpc_sync("stays", hand_back, (rpc.RRef(Thing()),))
+            context.sleep(10.0)
+            if turn % 2:
+                del theirs
+            rpc.shutdown()
+            context.sleep(5.0)
+        return True, things()
+
+    def body():
+        return stays() if context.current().rank == 0 else comes()
+
+    assert simulate(body, 2, seed=seed).results == [(True, 0), (True, 0)]

@@ -43,7 +43,7 @@ DONE = len(PHASES)
 WARM = 3  # steps before a kill
 LIMIT = 2.0  # seconds until the caller is told
 REFERENCES = ("num_owner_rrefs", "num_pending_users", "num_pending_futures", "num_forks")
-PATIENCE = 5.0  # for what is given back by messages: RRefs and contexts
+PATIENCE = 20.0  # for what is given back by messages: RRefs and contexts
 
 
 class Board:
@@ -178,6 +178,11 @@ def live(rank: int, meet: str, board: Board, pipe: int) -> None:
     os.write(pipe, json.dumps({NAMES[rank]: report}).encode() + b"\n")
 
 
+def said(folder: Path, rank: int) -> Path:
+    """Where a worker's standard error goes: peers of the killed one say so."""
+    return folder.with_name(f"{folder.name}.{rank}")
+
+
 def start(rank: int, folder: Path, board: Board, pipe: int) -> int:
     """Fork a worker."""
     pid = os.fork()
@@ -186,6 +191,7 @@ def start(rank: int, folder: Path, board: Board, pipe: int) -> int:
     code = 1
     try:
         context.begin_anew()
+        os.dup2(os.open(said(folder, rank), os.O_WRONLY | os.O_CREAT), 2)
         os.environ["TMPDIR"] = str(folder)
         tempfile.tempdir = None
         live(rank, str(folder / "store"), board, pipe)
@@ -213,7 +219,8 @@ def trial(phase: int, chance: random.Random, folder: Path) -> dict:
         for line in lines:
             reports |= json.loads(line)
     codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
-    assert codes == [0, 0, -signal.SIGKILL], f"exit codes {codes}"
+    texts = [said(folder, rank).read_text() for rank in range(len(NAMES))]
+    assert codes == [0, 0, -signal.SIGKILL], f"exit codes {codes}\n" + "\n".join(texts)
     found = {path.name for path in folder.iterdir()} - {"store", "store.lock"}
     found |= {
         name for name in set(os.listdir("/dev/shm")) - shared if not name.startswith("sem.mp-")

@@ -1,0 +1,27 @@
+"""A little of the programs that kill workers and that look whether calls cost memory for good."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from faults import worker_kills
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_who_calls_is_told_and_nothing_is_left(tmp_path):
+    seconds, wrong = worker_kills.run(3, 1, tmp_path)
+    assert wrong == [] and len(seconds) == 3
+
+
+def test_calls_and_contexts_cost_no_memory_for_good():
+    done = subprocess.run(
+        [sys.executable, "scripts/faults/worker_growth.py", "--calls", "500", "--contexts", "200"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout

@@ -9,13 +9,13 @@ import threading
 import pytest
 
 import disttrain as dt
-from disttrain import optim
+from disttrain import context, optim
 from disttrain.distributed import autograd as dist_autograd
 from disttrain.distributed import rpc
 from disttrain.distributed.optim import DistributedOptimizer
 from disttrain.errors import AutogradError, ConfigError, PeerFailed
 from support.ranks import fork_ranks
-from support.workers import run_workers
+from support.workers import run_workers, simulate_workers
 
 OWNERS = ("worker1", "worker2", "worker0", "worker1")
 
@@ -75,6 +75,11 @@ def on_driver(body, tmp_path, workers=3):
     return run_workers(workers, lambda rank: body() if rank == 0 else None, tmp_path)[0]
 
 
+def simulated(body, seed=0, workers=3):
+    """The same, on simulated workers."""
+    return simulate_workers(workers, lambda rank: body() if rank == 0 else None, seed)[0]
+
+
 class Failing(optim.Optimizer):
     def __init__(self, params, where=()):
         if rpc.get_worker_info().name in where:
@@ -127,7 +132,7 @@ def test_steps_are_those_of_one_process(tmp_path):
     assert on_driver(body, tmp_path)
 
 
-def test_groups_schedules_clipping_and_state(tmp_path):
+def test_groups_schedules_clipping_and_state():
     def groups(params):
         return [{"params": params[:3], "lr": 0.2}, {"params": params[3:], "weight_decay": 0.1}]
 
@@ -182,10 +187,10 @@ def test_groups_schedules_clipping_and_state(tmp_path):
         local.step()
         return same(values(moved), [p.detach() for p in params])
 
-    assert on_driver(body, tmp_path)
+    assert simulated(body)
 
 
-def test_groups_are_added_and_gradients_of_programs_dropped(tmp_path):
+def test_groups_are_added_and_gradients_of_programs_dropped():
     def body():
         rrefs = remote_params(("worker1", "worker1", "worker2"))
         ours = DistributedOptimizer(optim.SGD, rrefs[:1], lr=0.5)
@@ -209,7 +214,7 @@ def test_groups_are_added_and_gradients_of_programs_dropped(tmp_path):
         assert len(ours.param_groups) == 2
         return same(before, values(rrefs))  # of zeros
 
-    assert on_driver(body, tmp_path)
+    assert simulated(body)
 
 
 def backward_here(rref):
@@ -249,7 +254,36 @@ def test_contexts_of_several_threads_step_in_turn(tmp_path):
     assert on_driver(body, tmp_path)
 
 
-def test_parameters_without_gradients_and_gradients_that_are_not_finite(tmp_path):
+@pytest.mark.parametrize("seed", range(6))
+def test_two_trainers_in_any_order_of_messages(seed):
+    def body():
+        rrefs = remote_params(("worker1", "worker2", "worker0"))
+        before, left, errors = values(rrefs), [2], []
+        x = dt.ones(3, 3, dtype=dt.float64)
+
+        def train():
+            try:
+                ours = DistributedOptimizer(optim.SGD, rrefs, lr=0.5)
+                for _ in range(2):
+                    with dist_autograd.context() as number:
+                        loss = sum(rpc.rpc_sync(r.owner(), plus, (r, x)) for r in rrefs)
+                        dist_autograd.backward(number, [loss])
+                        assert ours.clip_grad_norm_(number, 100.0).item() == 27.0**0.5
+                        ours.step(number)
+            except BaseException as error:
+                errors.append(error)
+            left[0] -= 1
+
+        for k in range(2):
+            context.start_thread(train, f"trainer {k}")
+        context.wait_until(lambda: not left[0], lambda: "both trainers")
+        assert not errors, errors
+        return all(dt.allclose(a - 2.0, b) for a, b in zip(before, values(rrefs), strict=True))
+
+    assert simulated(body, seed)
+
+
+def test_parameters_without_gradients_and_gradients_that_are_not_finite():
     def body():
         rrefs = remote_params(("worker1", "worker2"))
         ours = DistributedOptimizer(optim.SGD, rrefs, lr=1.0)
@@ -275,10 +309,10 @@ def test_parameters_without_gradients_and_gradients_that_are_not_finite(tmp_path
             assert ours.clip_grad_norm_(context, 1.0).item() == float("inf")
         return rpc.rpc_sync("worker2", grad, (rrefs[1],)).tolist() == [[1.0] * 3] * 3
 
-    assert on_driver(body, tmp_path)
+    assert simulated(body)
 
 
-def test_errors_of_owners_are_told_together(tmp_path):
+def test_errors_of_owners_are_told_together():
     def body():
         rrefs = remote_params()
         with pytest.raises(
@@ -312,7 +346,7 @@ def test_errors_of_owners_are_told_together(tmp_path):
         assert DistributedOptimizer(optim.SGD, [], lr=0.1).remote_optimizers == []
         return True
 
-    assert on_driver(body, tmp_path)
+    assert simulated(body)
 
 
 def test_an_owner_that_dies_is_told_with_what_the_others_did(tmp_path):

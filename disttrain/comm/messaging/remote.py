@@ -215,7 +215,7 @@ class RemoteEndpoint(Endpoint):
         """Begin a stream: prove the token, let the peer prove it, say who we are."""
         secret = self._key
         call = outgoing.call = peer.stream(outgoing)
-        guard = threading.Timer(2 * self.limits.handshake_seconds, call.cancel)
+        guard = threading.Timer(self.limits.handshake_seconds, call.cancel)
         guard.daemon = True
         guard.start()
         try:

@@ -166,3 +166,25 @@ def test_a_peer_that_dies_leaves_grad_as_it_was():
     with pytest.raises(LaunchError, match="simulated rank 1 failed") as caught:
         dist.simulate(body, 2)
     assert "rank 0" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [nn.Embedding, nn.EmbeddingBag])
+def test_tables_with_sparse_gradients_are_averaged_like_others(kind):
+    def body():
+        rank = dist.get_rank()
+        few, plain = kind(6, 1, sparse=True), kind(6, 1)
+        plain.load_state_dict(few.state_dict())
+        out = []
+        for model in (DDP(few), DDP(plain)):
+            numbers = core.wrap(np.array([[rank, 2, 3 + rank]]))
+            for _ in range(3):
+                model.zero_grad()
+                model(numbers).sum().backward()
+                out.append(model.module.weight.grad.to_dense().reshape(-1).tolist())
+            context = Context()
+            backward(model(numbers).sum(), context)
+            out.append(context[model.module.weight].to_dense().reshape(-1).tolist())
+        return out
+
+    first, second = on_ranks(body)
+    assert first == second == [first[4]] * 8

@@ -8,7 +8,7 @@ from typing import Any
 
 from ... import context
 from ...comm.messaging.message import Message
-from ...errors import WaitTimeout
+from ...errors import FutureError, WaitTimeout
 from ...futures import Future
 from .workers import WorkerInfo
 
@@ -90,6 +90,18 @@ class CallFuture(Future):
                 self._first = callback
                 return
         callback(self)
+
+    def set_result(self, result: Any) -> None:
+        self._refuse_again()
+        self._complete(result, None)
+
+    def _refuse_again(self) -> None:
+        """A program completes it, not an answer: those that are late are dropped."""
+        if self._done:
+            raise FutureError(
+                f"Future of {self.describe()}: it is done; a Future can only be marked completed "
+                "once"
+            )
 
     def describe(self) -> str:
         """What is awaited, for messages."""

@@ -28,8 +28,12 @@ def sparse_gradient(weight: Any, out: Tensor, input: Any, padding_idx: int | Non
 
 
 def _keep_rows(weight: Any) -> None:
-    """Make the gradient that was just written sparse, unless other rows have one too."""
+    """Make the gradient that was just written sparse, unless other rows have one too; or unless it
+    lies where others will add to it (DDP), whose rows are not known here."""
     kept, grad = weight.__dict__[_KEPT], weight.grad
+    if weight._node.store is not None:
+        kept.clear()
+        return
     before = [grad._indices().array[0]] if grad.is_sparse else []
     rows = np.unique(np.concatenate([*kept, *before])) if kept or before else np.zeros(0, np.int64)
     kept.clear()

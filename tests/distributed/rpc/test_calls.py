@@ -74,3 +74,14 @@ def test_without_a_group():
     for call in (lambda: rpc.rpc_sync(0, add, (1,)), rpc.shutdown, rpc.get_worker_info):
         with pytest.raises(CommError, match=r"^RPC has not been initialized. Call torch.distrib"):
             call()
+
+
+def test_a_call_s_future_is_completed_once(tmp_path):
+    def body(rank):
+        future = rpc.rpc_async(1 - rank, add, (1, 2))
+        assert future.wait() == 3
+        with pytest.raises(RuntimeError, match="Future can only be marked completed once"):
+            future.set_result(4)
+        return future.wait()
+
+    assert run_workers(2, body, tmp_path) == [3, 3]

@@ -257,6 +257,9 @@ class LocalEndpoint(Endpoint):
 
     def _tick(self) -> None:
         self._door.tick()
+        for peer in list(self._peers.values()):
+            if peer.waiters is not None and peer.asks is not None and peer.lost is None:
+                peer.waiters.look_again()
         for process in list(self._processes.values()):
             if process.is_stopped():
                 for peer in list(self._peers.values()):

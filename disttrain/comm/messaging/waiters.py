@@ -191,6 +191,12 @@ class Waiters:
         self._armed = True
         self._arm()
 
+    def look_again(self) -> None:
+        """Called now and then: nothing is to lie unread where answers are due and nobody reads.
+        (An event may have been taken by a thread that found another one reading.)"""
+        if self._link.due and not self._link.reading.locked():
+            self.arm()
+
     def attend(self) -> None:
         """Called by the pool when something has come, or the connection has ended."""
         self._armed = False

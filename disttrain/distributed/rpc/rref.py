@@ -17,7 +17,8 @@ from ..calls.workers import WorkerInfo
 from .api import rpc_async, rpc_sync
 from .constants import UNSET_RPC_TIMEOUT
 from .proxies import RRefProxy
-from .rref_part import Handle, OwnerHandle, Part, UserHandle, part_of
+from .rref_handles import Handle, OwnerHandle, UserHandle
+from .rref_part import Part, part_of
 from .rref_protocol import CONFIRMED
 
 T = TypeVar("T")

@@ -29,6 +29,7 @@ from ..calls import kinds
 from ..calls.agent import Agent, current_agent
 from ..calls.functions import run_function
 from ..calls.workers import WorkerInfo
+from .rref_handles import Handle, OwnerHandle, UserHandle, Value, show
 from .rref_protocol import BROKEN, PENDING, Batch, GloballyUniqueId, Name, Protocol, User
 
 T = TypeVar("T")
@@ -41,56 +42,6 @@ _DRAIN_SECONDS = 100.0
 _AFTER_FAILURE = 0.05
 _TICK = 12  # ids of workers that come and go begin with the time in about 4 microseconds
 _SOON = 0.02  # seconds that news nobody waits for are late
-
-
-class Value(Future):
-    """A value that this worker owns, or that which keeps it from being made."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._trace: Any = None
-
-    def put(self, result: Any, error: BaseException | None = None) -> None:
-        """Make it done, unless it is."""
-        self._trace = error.__traceback__ if error is not None else None
-        if not self._done:
-            self._complete(result, error)
-
-    def value(self) -> Any:
-        if self._done and self._error is not None:  # each time with the traceback of the first
-            raise self._error.with_traceback(self._trace)
-        return super().value()
-
-
-class OwnerHandle:
-    """Keeps a value of this worker. ``value``: it, or that it is awaited, or why there is none.
-    ``creation``: as a user's."""
-
-    __slots__ = ("__weakref__", "creation", "name", "part", "value")
-
-    def __init__(
-        self, part: Part, name: Name, value: Value, creation: Future | None = None
-    ) -> None:
-        self.part, self.name, self.value, self.creation = part, name, value, creation
-
-
-class UserHandle:
-    """Keeps a fork of this worker, and so the value at its owner. ``creation``: the answer to the
-    request to make the value, where this worker sent it."""
-
-    __slots__ = ("__weakref__", "_note", "creation", "owner", "part", "user")
-
-    def __init__(
-        self, part: Part, user: User, owner: WorkerInfo, creation: Future | None = None
-    ) -> None:
-        self.part, self.user, self.owner, self.creation = part, user, owner, creation
-        self._note = part.note
-
-    def __del__(self) -> None:
-        self._note(self.user)
-
-
-Handle = OwnerHandle | UserHandle
 
 
 class Part:
@@ -490,10 +441,6 @@ def _gone(me: WorkerInfo) -> Value:
     value = Value()
     value.put(None, RRefError(f"this RRef has no value any more: its owner {me} has let go of it"))
     return value
-
-
-def show(user: User) -> str:
-    return f"UserRRef(RRefId = {user.name.rref_id}, ForkId = {user.fork})"
 
 
 def part_of(agent: Agent) -> Part:

@@ -69,7 +69,7 @@ def flat(limit=10.0):
 
     def empty():
         protocol = part().protocol
-        return not protocol.users and not protocol.entries
+        return protocol.idle() and not protocol.entries
 
     until = context.now() + limit
     while not empty() and context.now() < until:

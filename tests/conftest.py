@@ -4,8 +4,19 @@ drawn from a seed, whatever else the machine does."""
 
 from __future__ import annotations
 
-SIMULATES = {"simulate", "on_ranks", "run_on"}
-STARTS = {"launch", "fork_ranks", "run_group", "group_outcomes", "dtrun", "subprocess", "fork"}
+SIMULATES = {
+    "simulate",
+    "on_ranks",
+    "run_on",
+    "run_tasks",
+    "simulate_workers",
+    "try_kills",
+    "try_all",
+}
+STARTS = {
+    *("launch", "fork_ranks", "run_group", "run_ranks", "run_workers", "group_outcomes"),
+    *("dtrun", "subprocess", "fork"),
+}
 
 
 def pytest_addoption(parser):
@@ -28,7 +39,9 @@ def only_simulates(item):
     if "sim" in parameters:
         return True
     around = vars(item.module)
-    names, waiting = set(), [item.function.__code__]
+    methods = [] if item.cls is None else vars(item.cls).values()
+    names = set()
+    waiting = [part.__code__ for part in (item.function, *methods) if hasattr(part, "__code__")]
     while waiting:
         code = waiting.pop()
         new = set(code.co_names) - names

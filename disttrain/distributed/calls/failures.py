@@ -18,11 +18,11 @@ import traceback
 from typing import Any
 
 from ...errors import DisttrainError, RemoteError
+from .kept import TEXT, attributes, trace_of
 from .packing import Packer
 from .workers import WorkerInfo
 
 _log = logging.getLogger(__name__)
-_TEXT = "_rpc_text"  # the attribute of an exception that came from another worker
 _MOST = 1 << 18  # characters of a text
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -39,7 +39,7 @@ def unpack_failure(payload: Any, packer: Packer) -> Exception:
     module, name, text, state = packer.unpack(payload, [])
     kind = _find(module, name, packer.allowed is None)
     error = RemoteError(text) if kind is None else _make(kind, text)
-    error.__dict__[_TEXT] = text
+    error.__dict__[TEXT] = text
     if state is not None:
         try:
             error.__dict__.update(packer.unpack(state, []))
@@ -54,9 +54,9 @@ def _text(worker: WorkerInfo, error: BaseException) -> str:
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_PACKAGE):
         frames = frames.tb_next
-    earlier = error.__dict__.get(_TEXT)
+    earlier = error.__dict__.get(TEXT)
     if isinstance(earlier, str):
-        lines = "".join(traceback.format_tb(frames))
+        lines = "".join(traceback.format_tb(frames)) + trace_of(error)
         text = f"On {worker}:\n{type(error).__name__}, from another worker, in\n{lines}{earlier}"
     else:
         text = f"On {worker}:\n{_shown(error)}\n{_traceback(error, frames)}"
@@ -81,7 +81,7 @@ def _traceback(error: BaseException, frames: Any) -> str:
 
 def _state(error: BaseException) -> bytes | None:
     """Its attributes, where they can be pickled."""
-    state = {name: value for name, value in error.__dict__.items() if name != _TEXT}
+    state = {name: value for name, value in attributes(error).items() if name != TEXT}
     try:
         return pickle.dumps(state) if state else None
     except Exception:

@@ -7,26 +7,23 @@ from __future__ import annotations
 from typing import Any
 
 from ...futures import Future
+from ..calls.kept import again, keep
 from ..calls.workers import WorkerInfo
 from .rref_protocol import Name, User
 
 
 class Value(Future):
-    """A value that this worker owns, or that which keeps it from being made."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._trace: Any = None
+    """A value that this worker owns, or that which keeps it from being made: without the frames of
+    who could not make it, nor of who waits, which may have RRefs."""
 
     def put(self, result: Any, error: BaseException | None = None) -> None:
         """Make it done, unless it is."""
-        self._trace = error.__traceback__ if error is not None else None
         if not self._done:
-            self._complete(result, error)
+            self._complete(result, None if error is None else keep(error))
 
     def value(self) -> Any:
-        if self._done and self._error is not None:  # each time with the traceback of the first
-            raise self._error.with_traceback(self._trace)
+        if self._done and self._error is not None:
+            raise again(self._error)
         return super().value()
 
 

@@ -28,6 +28,7 @@ from ...futures import Future
 from ..calls import kinds
 from ..calls.agent import Agent, current_agent
 from ..calls.functions import run_function
+from ..calls.kept import again
 from ..calls.workers import WorkerInfo
 from .rref_handles import Handle, OwnerHandle, UserHandle, Value, show
 from .rref_protocol import BROKEN, PENDING, Batch, GloballyUniqueId, Name, Protocol, User
@@ -117,7 +118,6 @@ class Part:
         user, creation = handle.user, handle.creation
         if user.dropped or self.agent.closed:
             raise RRefError(f"{show(user)} has been deleted. {deleted}")
-        # Only the handle keeps the error: it keeps what runs where it is raised.
         error = creation._error if creation is not None else None
         if isinstance(error, WaitTimeout):
             raise RRefError(
@@ -125,7 +125,7 @@ class Part:
                 f"the owner node does not exist. ({error})"
             )
         if error is not None:
-            raise error
+            raise again(error)
         if user.state != BROKEN:
             return
         loss = self._losses.get(user.name.owner)

@@ -64,6 +64,7 @@ class DistAutogradContext:
         self.recvs: dict[int, RecvRpcBackward] = {}
         self.workers: set[int] = set()  # that this one has called in it
         self.gradients: dict[Tensor, Gradient] = {}
+        self._latest: dict[int, tuple[list[Gradient], dict[Tensor, Tensor], bool]] = {}
         self.known: dict[int, tuple[int, ...] | None] = {}  # where others' messages lead
         self.looks = True  # whether answers are looked through for what they lead to
         self.parts: dict[int, Any] = {}  # backward passes that this worker has a part in
@@ -87,26 +88,46 @@ class DistAutogradContext:
 
     def get(self, leaf: Tensor) -> Tensor | None:
         """The gradient of ``leaf``."""
-        kept = self.gradients.get(leaf)
+        with self.lock:
+            self._settle()
+            kept = self.gradients.get(leaf)
         return None if kept is None else kept._grad
 
-    def put(self, leaf: Tensor, grad: Tensor) -> None:
-        """Let ``grad`` be the gradient of ``leaf``, whatever it was."""
-        kept = Gradient(leaf)
-        kept._grad = grad
+    def all(self) -> dict[Tensor, Tensor]:
+        """The gradients of all leaves that have one."""
         with self.lock:
-            self.gradients[leaf] = kept
+            self._settle()
+            found = self.gradients.items()
+            return {leaf: kept._grad for leaf, kept in found if kept._grad is not None}
 
-    def add(self, gradients: list[Gradient], tensors: bool) -> None:
-        """Add a pass's gradients to those that are there."""
+    def add(
+        self, number: int, gradients: list[Gradient], put: dict[Tensor, Tensor], tensors: bool
+    ) -> None:
+        """Add the gradients of pass ``number`` to those that are there; those in ``put`` take their
+        place. They can be withdrawn until somebody asks for gradients, or another pass comes: this
+        worker is not told when a pass is over everywhere."""
         with self.lock:
+            self._settle()
+            if number not in self.ended:
+                self._latest[number] = gradients, put, tensors
+
+    def withdraw(self, number: int) -> None:
+        """Pass ``number`` has failed on some worker: let its gradients here be as they were."""
+        with self.lock:
+            self.ended.add(number)
+            self._latest.pop(number, None)
+
+    def _settle(self) -> None:
+        latest, self._latest = self._latest, {}
+        for gradients, put, tensors in latest.values():
+            for leaf, grad in put.items():
+                kept = self.gradients[leaf] = Gradient(leaf)
+                kept._grad = grad
             for fresh in gradients:
                 if fresh._grad is None:
                     continue
-                kept = self.gradients.get(fresh.leaf)
-                if kept is None:
-                    self.gradients[fresh.leaf] = fresh
-                else:
+                kept = self.gradients.setdefault(fresh.leaf, fresh)
+                if kept is not fresh:
                     kept.add(fresh._grad, tensors)
 
 
@@ -141,6 +162,11 @@ class Contexts:
         """``AutogradError`` where this worker has no part in ``number``."""
         found = self.by_number.get(number)
         if found is None:
+            if not isinstance(number, int):
+                raise TypeError(
+                    "incompatible function arguments. The id of a context of distributed autograd "
+                    f"is needed, an int; {type(number).__name__} was given"
+                )
             over = " (it was released)" if number in self._released else ""
             raise AutogradError(
                 f"Could not find autograd context with id: {number}{over}. Use the id that "

@@ -29,6 +29,7 @@ from ...errors import AutogradError, CommError
 from ...futures import Future
 from ..calls import kinds
 from ..calls.agent import Agent
+from ..calls.turns import one_at_a_time
 from .contexts import ANSWER, WORKER_SHIFT, DistAutogradContext, Gradient
 from .nodes import RecvRpcBackward, SendRpcBackward
 from .packets import FAST, KEEP, RECORD, Answer, Failure, Packet, failure_of, to_raise
@@ -36,6 +37,8 @@ from .rider import within
 from .walk import FedWalk
 
 _IN_HOOKS = (ANSWER - 1,)  # the path of calls that hooks make
+_LENDING = "distributed.autograd.lending"
+_TO_WITHDRAW = 10.0  # seconds, for workers to answer that they have heard of a failure
 
 
 class Part:
@@ -57,8 +60,8 @@ class Part:
         self.inbox: list[tuple[int, Any]] = []
         self.outbox: dict[int, list] = {}
         self.slots: dict[int, list[_Slot]] = {}
-        self.fresh: list[Gradient] = []
-        self.lent: dict[Tensor, Tensor | None] = {}  # leaves whose .grad is the context's, theirs
+        self.fresh: list[Gradient] = []  # to be added to the context's, at the end
+        self.replaced: dict[Tensor, Tensor] = {}  # to take the place of the context's
         self.running = self.begun = self.done = self.over = False
         self.failure: Failure | None = None
         self.cause: BaseException | None = None
@@ -160,7 +163,7 @@ class Part:
             tensors=self.tensors,
             record=bool(self.flags & RECORD),
         )
-        self.walk.home = context
+        self.walk.home = self
         for root, g in self.roots:
             self.walk.feed(root, g)
         self.roots = []
@@ -184,15 +187,32 @@ class Part:
             return
         if acc.store is not None:  # it asks for the walk's home
             accumulate(acc, g)
-        elif acc.accumulate_hooks:  # they look at .grad
-            if leaf not in self.lent:
-                self.lent[leaf] = leaf._grad
-                leaf._grad = self.context.get(leaf)
-            accumulate(acc, g)
+        elif acc.accumulate_hooks:
+            self._through_grad(acc, leaf, g)
         else:
             fresh = Gradient(leaf)
             store_grad(fresh, g)
             self.fresh.append(fresh)
+
+    def _through_grad(self, acc: AccumulateGrad, leaf: Tensor, g: Any) -> None:
+        """Let hooks that look at ``.grad`` find the context's gradient there."""
+        with one_at_a_time(_LENDING, "hooks of a leaf, in another context"):
+            own, leaf._grad = leaf._grad, self.get(leaf)
+            try:
+                accumulate(acc, g)
+                if leaf._grad is not None:
+                    self.put(leaf, leaf._grad)
+            finally:
+                leaf._grad = own
+
+    def get(self, leaf: Tensor) -> Tensor | None:
+        """The gradient of ``leaf`` in the context, with what this pass has put there."""
+        found = self.replaced.get(leaf)
+        return self.context.get(leaf) if found is None else found
+
+    def put(self, leaf: Tensor, grad: Tensor) -> None:
+        """Let ``grad`` be the gradient of ``leaf`` in the context when the pass ends here."""
+        self.replaced[leaf] = grad
 
     # --- the end --------------------------------------------------------------------------------
 
@@ -213,13 +233,8 @@ class Part:
         """Everything here has run."""
         assert self.walk is not None
         self.walk.finish()
-        for leaf, own in self.lent.items():
-            found, leaf._grad = leaf._grad, own
-            if found is not None:
-                self.context.put(leaf, found)
-        self.lent.clear()
-        self.context.add(self.fresh, self.tensors)
-        self.walk, self.fresh = None, []  # (it knows this part)
+        self.context.add(self.number, self.fresh, self.replaced, self.tensors)
+        self.walk, self.fresh, self.replaced = None, [], {}  # (it knows this part)
         self.done = True
 
     def fail(self, error: BaseException) -> None:
@@ -234,22 +249,40 @@ class Part:
             self.failure, self.cause = failure, cause
             running = self.running
         self.context.parts.pop(self.number, None)
-        self.context.ended.add(self.number)
+        self.context.withdraw(self.number)
         self._answer_all(Answer(failure=failure))
-        packet = Packet(self.context.number, self.number, self.origin, self.flags, failure=failure)
+        packet = self._news_of(failure)
         for peer in list(self.others) if self.me == self.origin else [self.origin]:
             try:
-                self.agent.tell(peer, kinds.GRADIENTS, tuple(packet))
+                self.agent.tell(peer, kinds.GRADIENTS, packet)
             except CommError:  # it is gone
                 pass
         if not running:
             self._abandon()
         self.settled.set()
 
+    def _news_of(self, failure: Failure) -> tuple:
+        number = self.context.number
+        return tuple(Packet(number, self.number, self.origin, self.flags, failure=failure))
+
+    def _withdraw(self, failure: Failure) -> None:
+        """Let no worker keep gradients of this pass, those that were done with it neither."""
+        workers = {m >> WORKER_SHIFT for m in _numbers(self.plan or b"")} - {self.me}
+        told = []
+        news = self._news_of(failure)
+        what = "the end of a backward pass that failed"
+        for peer in sorted(workers):
+            try:
+                told.append(self.agent.report(peer, kinds.GRADIENTS, news, _TO_WITHDRAW, what))
+            except CommError:  # it is gone
+                continue
+        for future in told:
+            try:
+                future.wait()
+            except CommError:
+                continue
+
     def _abandon(self) -> None:
-        for leaf, own in self.lent.items():
-            leaf._grad = own
-        self.lent.clear()
         with self.lock:
             walk, self.walk = self.walk, None
         if walk is not None:
@@ -352,6 +385,7 @@ class Part:
             return
         waiting.wait_until(self.settled.is_set, self._what, waiting.DEFAULT_TIMEOUT, self._block)
         if self.failure is not None:
+            self._withdraw(self.failure)
             if not self.plan and self.cause is not None:  # no other worker had a part in it
                 raise self.cause
             raise to_raise(self.failure, self.context.number) from self.cause

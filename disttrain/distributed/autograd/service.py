@@ -47,7 +47,7 @@ def _on_gradients(agent: Agent, contexts: Contexts, caller: WorkerInfo, said: tu
         part = context.parts.get(packet.number)
         if part is None:
             if packet.failure is not None or packet.origin == agent.me.id:
-                context.ended.add(packet.number)
+                context.withdraw(packet.number)
                 return tuple(Answer())
             part = Part(agent, context, packet.number, packet.origin, packet.flags)
             context.parts[packet.number] = part

@@ -5,42 +5,24 @@ Called by the worker that has the ``DistributedOptimizer``. Knows nothing of oth
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
-from ... import context
 from ...core import Tensor, no_grad
 from ...nn.utils.clip import norm_of
 from ..autograd import get_gradients
+from ..calls.turns import one_at_a_time
 from ..rpc import RRef
 from .owners import plain, settings_of
 
 _LOCK = "distributed.optim.owner_side"
 
 
-@contextmanager
-def one_at_a_time() -> Iterator[None]:
-    """The block runs on one thread of this worker at a time: optimizers of several trainers have
-    the same parameters."""
-    lock: threading.Lock = context.current().slot(_LOCK, threading.Lock)
-    held = False
-
-    def take() -> bool:
-        nonlocal held
-        held = held or lock.acquire(blocking=False)
-        return held
-
-    def block(seconds: float) -> None:
-        nonlocal held
-        held = held or lock.acquire(timeout=seconds)
-
-    context.wait_until(take, lambda: "another step of an optimizer on this worker", None, block)
-    try:
-        yield
-    finally:
-        lock.release()
+def _in_turn() -> AbstractContextManager[None]:
+    """For one thread of this worker at a time: optimizers of several trainers have the same
+    parameters."""
+    return one_at_a_time(_LOCK, "another step of an optimizer on this worker")
 
 
 class LocalOptimizer:
@@ -83,7 +65,7 @@ class LocalOptimizer:
 
     def step(self, context_id: int, changes: Mapping[int, dict[str, Any]]) -> None:
         """One step by the gradients of a context; ``.grad`` of the parameters is as before."""
-        with one_at_a_time():
+        with _in_turn():
             self.set(changes)
             grads = self.gradients(context_id)
             own = [p._grad for p in self._params]
@@ -147,11 +129,11 @@ def local_optimizer_add(local: Any, groups: Sequence[dict[str, Any]]) -> list[di
 
 def local_state(local: Any) -> dict[str, Any]:
     """Its state dict."""
-    with one_at_a_time():
+    with _in_turn():
         return local.local_value().optim.state_dict()
 
 
 def load_local_state(local: Any, state: dict[str, Any]) -> None:
     """Load a state dict."""
-    with one_at_a_time():
+    with _in_turn():
         local.local_value().optim.load_state_dict(state)

@@ -590,3 +590,81 @@ def test_a_worker_that_dies_is_named(through: Any, tmp_path: Any) -> None:
 
     with pytest.raises(Exception, match="rank 2"):
         run_workers(3, body, tmp_path)
+
+
+# --- what is left of a pass that failed -----------------------------------------------------------
+
+
+def fails_behind_kept(x: Tensor, name: str) -> Tensor:
+    return failing(x * KEPT[name])
+
+
+def kept_gradients(context_id: int) -> dict[str, list[float]]:
+    found = dist_autograd.get_gradients(context_id)
+    return {n: found[x].tolist() for n, x in sorted(KEPT.items()) if x in found}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_worker_keeps_gradients_of_a_pass_that_failed_on_another(seed: int) -> None:
+    """Those that were done with their part before it failed neither; earlier passes stay."""
+
+    def body() -> list:
+        for w in range(4):
+            call(f"worker{w}", keep, f"at {w}")
+        with dist_autograd.context() as c:
+
+            def all_gradients() -> list:
+                return [call(f"worker{w}", kept_gradients, c) for w in range(4)]
+
+            for w in (2, 3):  # (others have no part in the context yet)
+                call(f"worker{w}", times_kept, f"at {w}", leaf())
+            seen = []
+            for fails in (True, False, True):
+                y = KEPT["at 0"] * 2
+                y = call("worker1", fails_behind_kept if fails else mul, y, "at 1" if fails else y)
+                for w in (2, 3):
+                    y = call(f"worker{w}", times_kept, f"at {w}", y)
+                last = (y * KEPT["at 0"].detach().requires_grad_()).sum()
+                if fails:
+                    with pytest.raises(AutogradError, match="Error on Node 1"):
+                        dist_autograd.backward(c, [last])
+                else:
+                    dist_autograd.backward(c, [last])
+                seen.append(all_gradients())
+            return seen
+
+    KEPT.clear()
+    Fails.failing = True
+    before, between, after = on_first(body, size=4, seed=seed)
+    assert before == [{}] * 4
+    assert between == after
+    assert set(between[2]) == {"at 2"}
+    KEPT.clear()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_leaves_with_hooks_may_be_in_the_contexts_of_several_workers(seed: int) -> None:
+    """Both contexts lend their gradients to ``.grad`` for the hooks; none keeps the other's."""
+    seen: list[float] = []
+
+    def body(me: int) -> Any:
+        if me == 2:
+            return None
+        got = []
+        for _ in range(4):
+            with dist_autograd.context() as c:
+                y = call("worker2", times_kept, "first", dt.ones(3, dtype=dt.float64) * (me + 1))
+                z = call("worker2", times_kept, "hooked", y * 1)  # long before the pass ends there
+                dist_autograd.backward(c, [z.sum()])
+                got.append(call("worker2", kept_gradients, c)["hooked"])
+        return got
+
+    KEPT.clear()
+    keep("first", 3.0)
+    keep("hooked", 1.0)
+    KEPT["hooked"].register_post_accumulate_grad_hook(lambda t: seen.append(t.grad.item()))
+    results = simulate_workers(3, body, seed=seed)
+    assert KEPT["hooked"].grad is None
+    assert results[:2] == [[[9.0]] * 4, [[18.0]] * 4]
+    assert sorted(seen) == [9.0] * 4 + [18.0] * 4
+    KEPT.clear()

@@ -32,6 +32,7 @@ from .parts import part_of
 from .reducer import Hook, Reducer, Settings
 from .row_sums import candidates
 from .stores import SYNCING
+from .tables import sparse_tables
 
 
 class DistributedDataParallel(Aside, nn.Module, Joinable):
@@ -173,6 +174,7 @@ class DistributedDataParallel(Aside, nn.Module, Joinable):
         reducer = Reducer(
             params, metas, group, settings, wanted, Messages(self.module, metas, group),
             self.static_graph, low, candidates(self.module, params),
+            sparse_tables(self.module, params),
         )  # fmt: skip
         self.__dict__["delayed"] = None
         late, trigger = self._late

@@ -36,6 +36,7 @@ from .rows import JOINED, MISSING, WEIGHTED, Row
 from .scaling import Scaled
 from .stats import Stats
 from .stores import ARMED, IDLE, SYNCING, VOID, make_place, make_store
+from .tables import Tables
 
 Hook = Callable[[Any, GradBucket], Any]
 
@@ -63,10 +64,11 @@ class Reducer(Scaled):
         static: bool = False,
         low: LowPrecision | None = None,
         by_rows: Collection[int] = (),
+        sparse: Sequence[int] = (),
     ) -> None:
         """``metas`` have the types in which gradients travel. ``low``: the parameters in mixed
         precision, whose gradients are not views of the buckets. ``by_rows``: matrices whose
-        gradients may touch few rows."""
+        gradients may touch few rows. ``sparse``: tables whose gradients are to be sparse."""
         super().__init__(group.size)
         self.params, self.metas = list(params), list(metas)
         self.group, self.settings, self.static = group, settings, static
@@ -94,6 +96,7 @@ class Reducer(Scaled):
         plain = [low is None and not isinstance(p, Part) for p in self.params]
         self.places = [make_place(self, i) if fits else None for i, fits in enumerate(plain)]
         self._rescale()
+        self.tables = Tables(self, sparse)
         self.attach()
 
     # --- the leaves -----------------------------------------------------------------------------
@@ -223,6 +226,7 @@ class Reducer(Scaled):
         syncing = self._begins()
         if self.weight is not None or self.total is not None or self.in_join:
             self._count_weight(syncing)
+        self.tables.begin(syncing)
         if not syncing:
             return False
         if self.phase == IDLE:
@@ -374,6 +378,7 @@ class Reducer(Scaled):
             self.params[i]._grad = own
             if own._st is not None:
                 own._st.version += 1
+        self.tables.finish()
         self._over()
         self.steps += 1
         self.stats.end()
@@ -421,19 +426,6 @@ class Reducer(Scaled):
         self.stats.hear([row.waited for row in rows])
         digests = [row.digest for row in rows if not row.flags & JOINED]
         self.drift.compare(digests, self.steps)
-
-    def _divide(self, rows: Sequence[Row]) -> None:
-        """The gradients are sums: divide them by the weight of all ranks."""
-        active = [row for row in rows if not row.flags & JOINED]
-        if not all(row.flags & WEIGHTED for row in active):
-            self.phase = IDLE
-            self._over()
-            raise self.messages.weights_missing([bool(r.flags & WEIGHTED) for r in rows])
-        total = sum(row.weight for row in rows)
-        if total:
-            for b in range(len(self.buckets)):
-                flat = self.house.gradients(b)
-                np.multiply(flat, np.array(1 / total).astype(flat.dtype), out=flat)
 
     def _count_used(self, idle: Collection[int]) -> None:
         """Learn what the ranks have used: from the last bucket, or by asking, where hooks reduce
@@ -493,6 +485,7 @@ class Reducer(Scaled):
                 self._listen()
             if find:
                 self._count_used(range(len(self.params)))
+            self.tables.shadow()
         finally:
             house.flats, house.rows = own, rows
         self.steps += 1

@@ -1,6 +1,6 @@
 """How gradients are scaled: by the number of ranks, or by the weights of their samples.
 
-The part of the reducer that knows factors. Knows no buckets.
+The part of the reducer that knows factors. Knows no order of buckets.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import numpy as np
 from ...context import thread
 from ...core.tensor import Tensor
 from .messages import Messages
-from .stores import Scales
+from .rows import JOINED, WEIGHTED, Row
+from .stores import IDLE, Scales
 
 
 class Scaled:
@@ -25,6 +26,8 @@ class Scaled:
     messages: Messages
     accumulated: set[int]
     params: list[Tensor]
+    house: Any
+    phase: int
     lent: Any = None  # the walk whose gradients are not those in .grad
 
     def __init__(self, size: int) -> None:
@@ -80,6 +83,19 @@ class Scaled:
         else:
             leaf._grad = None
         return leaf._grad
+
+    def _divide(self, rows: Sequence[Row]) -> None:
+        """The gradients are sums: divide them by the weight of all ranks."""
+        active = [row for row in rows if not row.flags & JOINED]
+        if not all(row.flags & WEIGHTED for row in active):
+            self.phase = IDLE
+            self._over()
+            raise self.messages.weights_missing([bool(r.flags & WEIGHTED) for r in rows])
+        total = sum(row.weight for row in rows)
+        if total:
+            for b in range(len(self.house.buckets)):
+                flat = self.house.gradients(b)
+                np.multiply(flat, np.array(1 / total).astype(flat.dtype), out=flat)
 
     def _over(self) -> None:
         """Nothing is left of this step, however it ended."""

@@ -58,7 +58,7 @@ class RankError(AssertionError):
     """A rank failed; the message has its traceback, then one line for every other failed rank."""
 
 
-def run_ranks(n: int, fn: Callable[[int], Any], timeout: float = 20.0) -> list:
+def run_ranks(n: int, fn: Callable[[int], Any], timeout: float = 50.0) -> list:
     """Call ``fn(rank)`` on ``n`` forked ranks; the results by rank.
 
     The first failure is raised as ``RankError`` (the exception itself is its ``__cause__``).
@@ -86,7 +86,7 @@ def _blame(outcome: Outcome) -> tuple:
 def fork_ranks(
     n: int,
     fn: Callable[[int], Any],
-    timeout: float = 20.0,
+    timeout: float = 50.0,
     on_death: Callable[[int, str, str], None] | None = None,
 ) -> list[Outcome]:
     """As ``run_ranks``, but every rank's ``Outcome``, failed or not.

@@ -21,7 +21,7 @@ from .ranks import run_ranks
 
 
 def run_workers(
-    n: int, body: Callable[[int], Any], tmp_path: Path, timeout: float = 30.0, **options: Any
+    n: int, body: Callable[[int], Any], tmp_path: Path, timeout: float = 50.0, **options: Any
 ) -> list[Any]:
     """The results of ``body(rank)`` by rank, on forked processes; the first failure is raised."""
     where = f"file://{tmp_path}/meet"

@@ -41,7 +41,7 @@ class Threads:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(30)
+            thread.join(55)
         assert not any(t.is_alive() for t in threads), "a worker of the test hangs"
         if failed:
             raise AssertionError(failed[0][1]) from failed[0][0]

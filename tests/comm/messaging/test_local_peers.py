@@ -48,7 +48,7 @@ class Caller:
         return self.answers.pop(call)
 
     def until(self, ready, block=None):
-        context.wait_until(ready, lambda: "a test's condition", 20, block)
+        context.wait_until(ready, lambda: "a test's condition", 50, block)
 
 
 def serve(handle, pipe):
@@ -345,7 +345,7 @@ def test_endpoints_that_come_and_go_leave_nothing():
         ends[1].connect(0, ends[0].address)
         ends[0].send(1, Message(0, 0, arrays=[LARGE]))
         ends[1].send(0, Message(0, 0, arrays=[LARGE]))
-        context.wait_until(lambda: len(got) == 2, lambda: "messages", 10)
+        context.wait_until(lambda: len(got) == 2, lambda: "messages", 50)
         got.clear()
         for end in ends:
             end.close()
@@ -356,7 +356,7 @@ def test_endpoints_that_come_and_go_leave_nothing():
     try:
         for _ in range(30):
             once()
-        context.wait_until(lambda: held() == before[::2], lambda: "the last mapping to go", 10)
+        context.wait_until(lambda: held() == before[::2], lambda: "the last mapping to go", 50)
     finally:
         gc.enable()
     assert resources() == before
@@ -383,6 +383,6 @@ def test_closing_amid_traffic_ends_it():
         threading.Thread(target=traffic, args=(i,), daemon=True).start()
     context.sleep(0.05)
     ends[1].close()
-    context.wait_until(lambda: len(stopped) == 3, lambda: "traffic to end", 10)
+    context.wait_until(lambda: len(stopped) == 3, lambda: "traffic to end", 50)
     ends[0].close()
-    context.wait_until(lambda: threading.active_count() < before, lambda: "threads to end", 10)
+    context.wait_until(lambda: threading.active_count() < before, lambda: "threads to end", 50)

@@ -90,7 +90,7 @@ def test_random_traffic(seed):
     assert not failed, failed[0]
     for worker in workers:
         lender = worker.endpoint._lender
-        context.wait_until(lambda at=lender: at.lent_bytes() == 0, lambda: "memory", 10)
+        context.wait_until(lambda at=lender: at.lent_bytes() == 0, lambda: "memory", 50)
     for worker in workers:
         worker.endpoint.close()
 
@@ -115,12 +115,12 @@ def test_a_wait_that_is_interrupted_leaves_the_reading_to_others():
             block = caller.waiting(1, 1)
             signal.setitimer(signal.ITIMER_REAL, 0.03)
             with pytest.raises(Interrupt):
-                context.wait_until(lambda: 1 in answers, lambda: "an answer", 20, block)
+                context.wait_until(lambda: 1 in answers, lambda: "an answer", 50, block)
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
         callee.send(0, Message(1, 1, True))
-        context.wait_until(lambda: 1 in answers, lambda: "an answer", 20)
+        context.wait_until(lambda: 1 in answers, lambda: "an answer", 50)
 
 
 def test_a_wait_with_a_short_deadline_keeps_it():
@@ -135,7 +135,7 @@ def test_a_wait_with_a_short_deadline_keeps_it():
                 lambda: 1 in answers, lambda: "an answer", 0.01, caller.waiting(1, 1)
             )
         callee.send(0, Message(1, 1, True))
-        context.wait_until(lambda: 1 in answers, lambda: "an answer", 20)
+        context.wait_until(lambda: 1 in answers, lambda: "an answer", 50)
 
 
 def test_no_more_threads_than_allowed_handle_messages():

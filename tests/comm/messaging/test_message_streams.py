@@ -93,7 +93,7 @@ def test_an_answer_goes_to_who_sleeps_for_it():
     answer = Message(0, 5, True)
     assert not bells.give(answer)  # nobody sleeps yet
     given = threading.Thread(
-        target=lambda: context.wait_until(lambda: bells.give(answer), lambda: "a sleeper", 10)
+        target=lambda: context.wait_until(lambda: bells.give(answer), lambda: "a sleeper", 50)
     )
     given.start()
     context.wait_until(lambda: bool(delivered), lambda: "the answer", 10, bell)
@@ -109,7 +109,7 @@ def test_threads_grow_and_end():
     assert threads.submit(max, 2, 3).result(10) == 3  # though all others wait
     gate.set()
     threads.close()
-    context.wait_until(lambda: threads.alive == 0, lambda: "all threads to end", 10)
+    context.wait_until(lambda: threads.alive == 0, lambda: "all threads to end", 50)
     assert sorted(ran) == [0, 1, 2, 3, 4]
 
 

@@ -63,7 +63,7 @@ class Victim:
     def socket(self):
         host, port = self.address.rsplit(":", 1)
         sock = socket.create_connection((host, int(port)))
-        sock.settimeout(10)
+        sock.settimeout(50)
         return sock
 
     def channel(self, token=TOKEN, worker=9):
@@ -276,7 +276,7 @@ class TestHandshake:
         with plain.channel() as channel:
             answers, _ = converse(channel, first, honest)
             assert len(answers) == 2  # it was welcome
-        context.wait_until(lambda: 9 in plain.lost, lambda: "its end", 10)
+        context.wait_until(lambda: 9 in plain.lost, lambda: "its end", 50)
         plain.lost.clear()
         with plain.channel() as channel:
             answers, code = converse(channel, first, third[0])
@@ -364,7 +364,7 @@ class TestPeersThatLie:
         first = handshake.begin()
         with victim.channel() as channel:
             converse(channel, first, lambda answers: introduction(first, answers, me()), *frames)
-        context.wait_until(lambda: 9 in victim.lost, lambda: "the loss", 10)
+        context.wait_until(lambda: 9 in victim.lost, lambda: "the loss", 50)
         return str(victim.lost.pop(9))
 
     def test_announced_lengths_are_held_against_the_limits(self, plain):
@@ -425,4 +425,4 @@ def test_the_sender_is_told_what_the_receiver_does_not_take(victim):
         with pytest.raises(MessageTooLarge, match=r"1001 bytes of payload; at most 1000"):
             victim.honest.send(3, Message(0, 0, payload=bytes(1001)))
         victim.honest.send(3, Message(0, 0, payload=bytes(1000)))
-        context.wait_until(lambda: heard, lambda: "the message", 10)
+        context.wait_until(lambda: heard, lambda: "the message", 50)

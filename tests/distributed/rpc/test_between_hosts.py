@@ -100,7 +100,7 @@ def test_some_workers_share_a_host_and_others_do_not(tmp_path):
         rpc.shutdown()
         return same
 
-    assert run_ranks(3, rank_body, 30.0) == [True] * 3
+    assert run_ranks(3, rank_body) == [True] * 3
 
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSTOP])
@@ -129,7 +129,7 @@ def test_a_worker_that_dies_or_stops_is_told_in_time(tmp_path, sent):
             os.kill(pid, signal.SIGKILL)
 
     with pytest.raises(RankError, match="rank 1: killed by SIGKILL"):
-        run_ranks(2, rank_body, 40.0)
+        run_ranks(2, rank_body)
     assert told.read_text() == "yes"
 
 
@@ -206,7 +206,7 @@ def test_workers_in_two_network_namespaces_call_each_other(hosts, tmp_path):
         hosts.start(host, [str(tmp_path / "program.py"), str(host)], **place) for host in (0, 1)
     ]
     try:
-        told = [worker.communicate(timeout=40) for worker in workers]
+        told = [worker.communicate(timeout=50) for worker in workers]
     finally:
         for worker in workers:
             worker.kill()

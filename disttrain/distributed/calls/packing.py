@@ -28,13 +28,11 @@ from ...core.attributes import give_attributes, own_attributes
 from ...core.tensor import Tensor, note_read, rebuild, wrap
 from ...errors import PackError, UnknownName
 from ...ops.functions.sparse import SparseTensor, with_places
-from .allowed import PLAIN, check_allowed, check_home
+from .careful import CarefulUnpickler, module_of
 
 Reducers = dict[type, Callable[[Any], tuple]]
 
 _HERE = __name__
-_MAIN = "__main__"
-_SPAWNED_MAIN = "__mp_main__"  # what multiprocessing calls the program in processes it starts
 
 
 def _take(
@@ -157,25 +155,25 @@ def _by_value(fn: FunctionType) -> tuple:
 
 class _Unpickler(pickle.Unpickler):
     tensors: list[Tensor]
-    allowed: Collection[str] | None
     carried: Sequence
 
     def find_class(self, module: str, name: str) -> Any:
-        if module == _HERE and name == "_take":
-            # No method: the unpickler remembers what it finds, so it would keep itself alive, and
-            # the memory of the tensors, until the garbage collector comes.
-            return functools.partial(_take_from, self.tensors)
-        if module == _HERE and name == "_bring":
-            return self.carried.__getitem__
-        if module == _SPAWNED_MAIN and module not in sys.modules:
-            module = _MAIN
-        if self.allowed is None:
-            return super().find_class(module, name)
-        check_allowed(module, name, self.allowed)
-        found = super().find_class(module, name)
-        if name not in PLAIN.get(module, ()):
-            check_home(module, name, found, self.allowed)
-        return found
+        if module == _HERE:
+            found = _of_message(self.tensors, self.carried, module, name)
+            if found is not None:
+                return found
+        return super().find_class(module_of(module), name)
+
+
+def _of_message(tensors: list[Tensor], carried: Sequence, module: str, name: str) -> Any:
+    """What stands for the tensors and the objects that a message carries."""
+    if module == _HERE and name == "_take":
+        # No method: the unpickler remembers what it finds, so it would keep itself alive, and
+        # the memory of the tensors, until the garbage collector comes.
+        return functools.partial(_take_from, tensors)
+    if module == _HERE and name == "_bring":
+        return carried.__getitem__
+    return None
 
 
 def _take_from(
@@ -227,10 +225,12 @@ class Packer:
     def unpack(self, payload: Any, tensors: list[Tensor], carried: Sequence = ()) -> Any:
         """What ``pack`` was given, with ``tensors`` and ``carried`` in it. ``UnknownName`` where it
         names a function or class that is not here."""
-        unpickler = _Unpickler(io.BytesIO(payload))
-        unpickler.tensors, unpickler.allowed = tensors, self.allowed
-        unpickler.carried = carried
         try:
+            if self.allowed is not None:
+                find = functools.partial(_of_message, tensors, carried)
+                return CarefulUnpickler(io.BytesIO(payload), self.allowed, find).load()
+            unpickler = _Unpickler(io.BytesIO(payload))
+            unpickler.tensors, unpickler.carried = tensors, carried
             return unpickler.load()
         except (AttributeError, ModuleNotFoundError) as error:
             if isinstance(error, UnknownName):

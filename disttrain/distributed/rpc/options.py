@@ -39,7 +39,8 @@ class TensorPipeRpcBackendOptions(RpcBackendOptions):
     are checked when the workers meet.
 
     Beyond PyTorch's: ``callable_modules``: modules and packages whose functions other workers may
-    call here (None: any). ``cloudpickle``: lambdas and local functions travel as their code.
+    call here, and the methods of their values (None: any). ``cloudpickle``: lambdas and local
+    functions travel as their code.
     ``max_depth``: how deep calls may be nested in each other; ``max_calls``: how many calls of one
     worker are handled here at once; ``max_calls_per_second``: and come in a second (None: any
     number); ``max_message_bytes``: how large a call or an answer may be, with its tensors (the

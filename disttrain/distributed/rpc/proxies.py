@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from ..calls.agent import current_agent
+from ..calls.allowed import check_method
 from ..calls.functions import ASYNC, Later, checked
 from .api import rpc_async, rpc_sync
 from .constants import UNSET_RPC_TIMEOUT
@@ -43,6 +45,8 @@ def _invoke_rpc(
 
 def _local_invoke(rref: Any, func_name: str, args: tuple, kwargs: dict) -> Any:
     """At the owner: call the method. One that is asynchronous answers by its Future."""
-    method = getattr(rref.local_value(), func_name)
+    value = rref.local_value()
+    check_method(value, func_name, current_agent().packer.allowed)
+    method = getattr(value, func_name)
     result = method(*args, **kwargs)
     return Later(checked(method, result)) if hasattr(method, ASYNC) else result

@@ -29,6 +29,7 @@ from ...core.tensor import Tensor, note_read, rebuild, wrap
 from ...errors import PackError, UnknownName
 from ...ops.functions.sparse import SparseTensor, with_places
 from .careful import CarefulUnpickler, module_of
+from .overlaps import lay, overlaps, split
 
 Reducers = dict[type, Callable[[Any], tuple]]
 
@@ -155,22 +156,25 @@ def _by_value(fn: FunctionType) -> tuple:
 
 class _Unpickler(pickle.Unpickler):
     tensors: list[Tensor]
+    laid: Collection[int]  # those that lie in memory as they are to
     carried: Sequence
 
     def find_class(self, module: str, name: str) -> Any:
         if module == _HERE:
-            found = _of_message(self.tensors, self.carried, module, name)
+            found = _of_message(self.tensors, self.laid, self.carried, module, name)
             if found is not None:
                 return found
         return super().find_class(module_of(module), name)
 
 
-def _of_message(tensors: list[Tensor], carried: Sequence, module: str, name: str) -> Any:
+def _of_message(
+    tensors: list[Tensor], laid: Collection[int], carried: Sequence, module: str, name: str
+) -> Any:
     """What stands for the tensors and the objects that a message carries."""
     if module == _HERE and name == "_take":
         # No method: the unpickler remembers what it finds, so it would keep itself alive, and
         # the memory of the tensors, until the garbage collector comes.
-        return functools.partial(_take_from, tensors)
+        return functools.partial(_take_from, tensors, laid)
     if module == _HERE and name == "_bring":
         return carried.__getitem__
     return None
@@ -178,13 +182,14 @@ def _of_message(tensors: list[Tensor], carried: Sequence, module: str, name: str
 
 def _take_from(
     tensors: list[Tensor],
+    laid: Collection[int],
     place: int,
     requires_grad: bool = False,
     strides: Any = None,
     places: Any = None,
 ) -> Tensor:
     t = tensors[place]
-    if strides is not None:
+    if strides is not None and place not in laid:
         t.array = _laid_out(t.array, strides)
     elif places is not None:
         t = with_places(t, places)
@@ -220,17 +225,25 @@ class Packer:
             pickler.dump(obj)
         except (pickle.PicklingError, AttributeError, TypeError, RecursionError) as error:
             raise _cannot_pack(error, obj) from error
+        if len(tensors) > 1:
+            ahead = overlaps(tensors)
+            if ahead:
+                return ahead + file.getvalue(), tensors
         return file.getvalue(), tensors
 
     def unpack(self, payload: Any, tensors: list[Tensor], carried: Sequence = ()) -> Any:
         """What ``pack`` was given, with ``tensors`` and ``carried`` in it. ``UnknownName`` where it
         names a function or class that is not here."""
+        laid: Collection[int] = ()
+        if len(tensors) > 1:
+            places, payload = split(payload)
+            laid = lay(tensors, places) if places else ()
         try:
             if self.allowed is not None:
-                find = functools.partial(_of_message, tensors, carried)
+                find = functools.partial(_of_message, tensors, laid, carried)
                 return CarefulUnpickler(io.BytesIO(payload), self.allowed, find).load()
             unpickler = _Unpickler(io.BytesIO(payload))
-            unpickler.tensors, unpickler.carried = tensors, carried
+            unpickler.tensors, unpickler.laid, unpickler.carried = tensors, laid, carried
             return unpickler.load()
         except (AttributeError, ModuleNotFoundError) as error:
             if isinstance(error, UnknownName):

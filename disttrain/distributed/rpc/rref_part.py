@@ -189,7 +189,7 @@ class Part:
     def _arrived(self, peer: int, name: Name, fork: GloballyUniqueId) -> Handle:
         if name.owner == self.me.id:
             entry = self.protocol.came_home(name, fork, peer)
-            value = entry.value if entry is not None else _gone(self.me)
+            value = entry.value if entry is not None else self._gone()
             return OwnerHandle(self, name, value)
         user = self.protocol.arrived(name, fork, peer)
         owner = self.agent.workers.by_id.get(name.owner)
@@ -255,7 +255,15 @@ class Part:
 
     def _fetch(self, caller: WorkerInfo, name: tuple) -> Future:
         entry = self._do(lambda: self.protocol.find(Name(*name)))
-        return entry.value if entry is not None else _gone(self.me)
+        return entry.value if entry is not None else self._gone()
+
+    def _gone(self) -> Value:
+        """In place of one that was let go, perhaps since those who kept it are lost."""
+        lost = "".join(f"; {error}" for error in list(self._losses.values()))
+        why = f"this RRef has no value any more: its owner {self.me} has let go of it{lost}"
+        value = Value()
+        value.put(None, RRefError(why))
+        return value
 
     def _hear(self, caller: WorkerInfo, batch: tuple) -> tuple:
         return self._do(lambda: self.protocol.deliver(caller.id, _unwire(batch)))
@@ -435,12 +443,6 @@ def _forks(data: bytes) -> list[tuple[Name, GloballyUniqueId]]:
 
 def _unwire(batch: tuple) -> Batch:
     return Batch(*batch)
-
-
-def _gone(me: WorkerInfo) -> Value:
-    value = Value()
-    value.put(None, RRefError(f"this RRef has no value any more: its owner {me} has let go of it"))
-    return value
 
 
 def part_of(agent: Agent) -> Part:

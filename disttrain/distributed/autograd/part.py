@@ -206,9 +206,14 @@ class Part:
                 leaf._grad = own
 
     def get(self, leaf: Tensor) -> Tensor | None:
-        """The gradient of ``leaf`` in the context, with what this pass has put there."""
+        """The gradient of ``leaf`` in the context, with what this pass has put there. It may be
+        written to: the context's own stays as it is until the pass ends here."""
         found = self.replaced.get(leaf)
-        return self.context.get(leaf) if found is None else found
+        if found is None:
+            found = self.context.get(leaf)
+            if found is not None and found._node is None:
+                found = found.clone()  # type: ignore[attr-defined]
+        return found
 
     def put(self, leaf: Tensor, grad: Tensor) -> None:
         """Let ``grad`` be the gradient of ``leaf`` in the context when the pass ends here."""

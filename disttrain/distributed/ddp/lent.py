@@ -19,7 +19,8 @@ class Home(Protocol):
     """Where the gradients of leaves are kept."""
 
     def get(self, leaf: Tensor) -> Tensor | None:
-        """The gradient of a leaf, if it has one."""
+        """The gradient of a leaf, if it has one; what is written to it may get lost unless it is
+        put back."""
 
     def put(self, leaf: Tensor, grad: Tensor) -> None:
         """Keep this gradient of a leaf, in place of what was there."""
@@ -34,13 +35,13 @@ def lend(r: Any) -> None:
         return
     r.lent = weakref.ref(walk)
     own = [p._grad for p in r.params]
-    taken = [home.get(p) for p in r.params]
-    for p, grad in zip(r.params, taken, strict=True):
+    homes = [home.get(p) for p in r.params]
+    for p, grad in zip(r.params, homes, strict=True):
         p._grad = grad
     _leave_memory(r, own)
 
     def last() -> None:  # after what the reducer will ask for
-        on_finish(lambda: _give_back(r, home, own, taken))
+        on_finish(lambda: _give_back(r, home, own))
 
     on_finish(last, lambda: _restore(r, own))
 
@@ -55,10 +56,10 @@ def _leave_memory(r: Any, own: list[Tensor | None]) -> None:
             house.let_go(i)
 
 
-def _give_back(r: Any, home: Home, own: list[Any], taken: list[Any]) -> None:
+def _give_back(r: Any, home: Home, own: list[Any]) -> None:
     for i, p in enumerate(r.params):
         grad = p._grad
-        if grad is None or grad is taken[i]:
+        if grad is None:
             continue
         lies_here = grad is r.house.views[i]
         home.put(p, wrap(grad.array.copy()) if lies_here else grad)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -38,6 +39,7 @@ class _State:
     companions: list[tuple[ProcessGroup, ProcessGroup, Callable[[], None]]] = field(
         default_factory=list
     )
+    joining: tuple[int, int] | None = None  # the process and the thread in init_process_group
 
 
 class GroupMember:
@@ -103,22 +105,33 @@ def init_process_group(
     name = _backend(backend)
     seconds = _seconds(timeout)
     me = context.current()
+    state.joining = os.getpid(), threading.get_ident()
+    try:
+        state.world = ProcessGroup(
+            _transport(me, init_method, store, rank, world_size, seconds), strict=strict
+        )
+        state.backend, state.pid = name, os.getpid()
+    finally:
+        state.joining = None
+
+
+def _transport(
+    me: context.Rank, init_method: str | None, store: Any, rank: int, size: int, seconds: float
+) -> Any:
+    """The default group's, once all ranks are there."""
     job = me.slots.get(JOB_SLOT)
-    if job is not None and _inherits(init_method, store, rank, world_size, me):
+    if job is not None and _inherits(init_method, store, rank, size, me):
         if job.slot(me.rank).pid not in (0, os.getpid()):
             raise ConfigError(
                 f"init_process_group: this process was forked from rank {me.rank}, which is the "
                 "member of the job's group; give init_method=, rank= and world_size= to make a "
                 "group of its own"
             )
-        transport = shm.connect(job, me.rank, me.world_size, job.epoch, seconds)
-    else:
-        place = read_worker_env(None, rank, world_size)
-        me.rank, me.world_size = place.rank, place.world_size
-        me.local_rank, me.local_world_size = place.local_rank, place.local_world_size
-        transport = _meet(place, init_method, store, seconds)
-    state.world = ProcessGroup(transport, strict=strict)
-    state.backend, state.pid = name, os.getpid()
+        return shm.connect(job, me.rank, me.world_size, job.epoch, seconds)
+    place = read_worker_env(None, rank, size)
+    me.rank, me.world_size = place.rank, place.world_size
+    me.local_rank, me.local_world_size = place.local_rank, place.local_world_size
+    return _meet(place, init_method, store, seconds)
 
 
 def _inherits(
@@ -254,13 +267,27 @@ def group_or_default(given: ProcessGroup | None = None) -> ProcessGroup:
                 "was called with"
             )
         return given
-    world = _state().world
+    state = _state()
+    world = _joined(state) if state.world is None else state.world
     if world is None:
         raise CommError(
             "the default process group does not exist; call init_process_group() first (and start "
             "the program with dtrun for more than one rank)"
         )
     return world
+
+
+def _joined(state: _State) -> ProcessGroup | None:
+    """The default group that another thread is making: ranks that have it may call functions here
+    before that thread goes on."""
+    who = state.joining
+    if who is None or who[0] != os.getpid() or who[1] == threading.get_ident():
+        return None
+    context.wait_until(
+        lambda: state.joining is None,
+        lambda: "the default process group, which another thread is in init_process_group for",
+    )
+    return state.world
 
 
 def existing_groups() -> list[ProcessGroup]:

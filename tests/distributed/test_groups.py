@@ -12,9 +12,12 @@ import pytest
 import disttrain as dt
 from disttrain import context
 from disttrain import distributed as dist
+from disttrain.comm.group import ProcessGroup
+from disttrain.distributed.state import group_or_default
 from disttrain.errors import (
     CollectiveMismatch,
     CommError,
+    ConfigError,
     Deadlock,
     LaunchError,
 )
@@ -398,3 +401,47 @@ def test_outsiders_may_leave_a_group_but_not_ask_about_it() -> None:
         return said
 
     assert "not a member" in dist.simulate(body, 2).results[1]
+
+
+def test_threads_find_the_group_that_another_is_about_to_have(monkeypatch):
+    """Other ranks may be through with ``init_process_group`` before it returns here, and call
+    functions here that need the group."""
+    waits, at_the_end, go_on = threading.Event(), threading.Event(), threading.Event()
+
+    class LateGroup(ProcessGroup):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            at_the_end.set()
+            assert go_on.wait(10)
+
+    monkeypatch.setattr("disttrain.distributed.state.ProcessGroup", LateGroup)
+
+    def body():
+        rank, found = context.current(), []
+
+        def join():
+            with context.attach(rank):
+                dist.init_process_group()
+
+        def ask():
+            with context.attach(rank):
+                waits.set()
+                found.append(dist.get_world_size(group_or_default()))
+
+        threads = [threading.Thread(target=join), threading.Thread(target=ask)]
+        threads[0].start()
+        assert at_the_end.wait(10) and not dist.is_initialized()
+        threads[1].start()
+        assert waits.wait(10)
+        threads[1].join(0.05)
+        go_on.set()
+        for t in threads:
+            t.join()
+        with pytest.raises(ConfigError, match="exists already"):
+            dist.init_process_group()
+        dist.destroy_process_group()
+        with pytest.raises(CommError, match="does not exist"):
+            group_or_default()
+        return found
+
+    assert run_ranks(1, lambda me: body()) == [[1]]

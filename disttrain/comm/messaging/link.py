@@ -120,15 +120,14 @@ class Link:
             with self._sending:
                 if self.closed:
                     raise Closed("the connection is closed")
+                self.sent += counts  # before its answer can come: others must not miss one (due)
                 try:
                     self._send(packet, _AT_ONCE)
+                    return
                 except BlockingIOError:
-                    pass
+                    self.sent -= counts
                 except OSError as error:
                     raise Closed(f"the connection broke ({error.strerror or error})") from None
-                else:
-                    self.sent += counts
-                    return
             self._wait_for_room()
 
     def _wait_for_room(self) -> None:

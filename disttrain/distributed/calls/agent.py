@@ -37,6 +37,7 @@ from ...errors import (
 from ...futures import Future
 from . import kinds
 from .answers import INFINITE, CallFuture
+from .callbacks import Callbacks
 from .deadlines import Deadlines
 from .failures import pack_failure, unpack_failure
 from .heads import CARRIED, Carrier, Rider, carried_in, read_head, write_head
@@ -102,6 +103,7 @@ class Agent(Report):
         self._handlers: dict[int, Handler] = {}
         self._numbers = itertools.count(1)
         self._local = _Local()
+        self.callbacks = Callbacks(self.start_thread)
         self._deadlines = Deadlines(
             lambda: list(self.in_flight.values()), self.expire, self.start_thread
         )
@@ -473,6 +475,7 @@ class Agent(Report):
             leave()
         for future in list(self.in_flight.values()):
             self._fail(future, CommError(f"rpc: {future.describe()}: RPC was shut down here"))
+        self.callbacks.close()
         self.endpoint.close()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from ... import context
@@ -109,7 +108,7 @@ class CallFuture(Future):
 
     def _complete(self, result: Any, error: BaseException | None) -> None:
         """Callbacks may block and call others, and who brings an answer must not: they run on a
-        thread of their own."""
+        thread of their own (``callbacks``)."""
         with self._lock:
             if self._done:
                 return  # it was too late, or its worker is lost
@@ -119,7 +118,7 @@ class CallFuture(Future):
         if self._first is not None:
             self._first(self)
         if callbacks:
-            self.agent.start_thread(partial(_run_all, callbacks), "rpc callbacks")
+            self.agent.callbacks.put(callbacks)
 
 
 class _Cause:
@@ -134,11 +133,6 @@ class _Cause:
     def wait(self) -> None:
         if not self._future._done:
             self._future._await(self._future.deadline)
-
-
-def _run_all(callbacks: list[Callable[[], None]]) -> None:
-    for callback in callbacks:
-        callback()
 
 
 def told(what: Any) -> str:

@@ -8,6 +8,7 @@ from ...errors import FutureError
 from ...futures import Future
 from . import kinds
 from .agent import Agent
+from .failures import pack_failure, unpack_failure
 from .workers import WorkerInfo
 
 ASYNC = "_wrapped_async_rpc_function"  # the attribute of functions that answer by a Future
@@ -45,6 +46,17 @@ def run_function(fn: Any, args: tuple, kwargs: dict) -> Any:
             "with @rpc.functions.async_execution"
         )
     return result
+
+
+def run_here(agent: Agent, fn: Any, args: tuple) -> Future:
+    """A Future of what ``fn`` returns, called at once on this thread; it is done. Errors are those
+    of a call that this worker makes to itself."""
+    done: Future = Future()
+    try:
+        done.set_result(run_function(fn, args, {}))
+    except Exception as error:
+        done.set_exception(unpack_failure(pack_failure(agent.me, error), agent.packer))
+    return done
 
 
 def checked(fn: Any, result: Any) -> Future:

@@ -15,6 +15,8 @@ from ...nn.utils.clip import joined_norm, norm_order, type_of_norm
 from ...optim import Optimizer
 from ...optim.state import LOAD_POST, LOAD_PRE, SAVE_POST, SAVE_PRE
 from ..autograd import _is_valid_context
+from ..calls.agent import current_agent
+from ..calls.functions import run_here
 from ..rpc import RRef, rpc_async
 from . import owner_side
 from .failures import owners_failed
@@ -105,21 +107,24 @@ class DistributedOptimizer(Optimizer):
         self._layout = layout
 
     def _together(
-        self, what: str, owners: Iterable[Any], ask: Callable[[Any], Any]
+        self, what: str, owners: Iterable[Any], ask: Callable[[Any], Any], last: Any = None
     ) -> dict[Any, Any]:
         """What each owner answers to what ``ask(owner)`` has asked; all at once. Waits for all of
-        them, then raises what failed."""
+        them, then raises what failed. ``last``: the owner to ask when all others are at work."""
         asked: dict[Any, Any] = {}
         failed: dict[str, Exception] = {}
         answers: dict[Any, Any] = {}
-        for owner in owners:
+        owners = list(owners)
+        for owner in sorted(owners, key=lambda owner: owner == last):
             try:
                 asked[owner] = ask(owner)
             except Exception as error:
                 failed[owner.name] = error
-        for owner, future in asked.items():
+        for owner in owners:
+            if owner not in asked:
+                continue
             try:
-                answers[owner] = future.wait()
+                answers[owner] = asked[owner].wait()
             except Exception as error:
                 failed[owner.name] = error
         if failed:
@@ -143,18 +148,22 @@ class DistributedOptimizer(Optimizer):
         autograd. Parameters that have none there are not changed; ``.grad`` is not looked at.
 
         Raises ``OwnersFailed`` where owners fail, once all have answered: those that did not have
-        made their step.
+        made their step. This worker's own is made on the calling thread.
         """
         _check_context("step", context_id)
         changes = {owner: self._changes(owner) for owner in self._locals}
 
+        agent = current_agent()
+
         def ask(owner: Any) -> Any:
             more = (changes[owner],) if changes[owner] else ()
             arguments = (self._locals[owner], context_id, *more)
+            if owner.id == agent.me.id:
+                return run_here(agent, owner_side.local_optimizer_step, arguments)
             return rpc_async(owner, owner_side.local_optimizer_step, args=arguments)
 
         try:
-            self._together(f"{_NAME}.step", self._locals, ask)
+            self._together(f"{_NAME}.step", self._locals, ask, agent.me)
         except Exception as error:
             for owner in self._locals:
                 if owner.name not in getattr(error, "failed", {}):

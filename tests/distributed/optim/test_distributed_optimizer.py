@@ -312,6 +312,40 @@ def test_parameters_without_gradients_and_gradients_that_are_not_finite():
     assert simulated(body)
 
 
+class OfThread(optim.SGD):
+    """Steps on one thread alone: an optimizer that another thread drives has failed."""
+
+    def __init__(self, params, thread):
+        super().__init__(params, lr=0.1)
+        self.thread = thread
+
+    def step(self):
+        if threading.get_ident() != self.thread:
+            raise ValueError("another thread")
+        super().step()
+        if self.param_groups[0]["lr"] > 1:
+            raise ValueError("too fast")
+
+
+def test_the_own_step_is_made_by_the_thread_that_asks_for_it():
+    def body():
+        p = dt.nn.Parameter(dt.ones(2))
+        ours = DistributedOptimizer(OfThread, [rpc.RRef(p)], thread=threading.get_ident())
+        with dist_autograd.context() as context:
+            dist_autograd.backward(context, [p.sum()])
+            ours.step(context)
+            assert p.tolist() == pytest.approx([0.9, 0.9])
+            ours.param_groups[0]["lr"] = 2.0
+            told = (
+                r"(?s)failed at 1 of 1 owners. worker0: ValueError: On WorkerInfo\(id=0, .*too fast"
+            )
+            with pytest.raises(ValueError, match=told):
+                ours.step(context)
+        return True
+
+    assert simulated(body)
+
+
 def test_errors_of_owners_are_told_together():
     def body():
         rrefs = remote_params()

@@ -183,7 +183,7 @@ class Part:
         if answers:
             self._bell.put(True)  # another thread tells the owners
         else:
-            self.take()
+            self.take(lazily=True)
         return handles
 
     def _arrived(self, peer: int, name: Name, fork: GloballyUniqueId) -> Handle:
@@ -326,7 +326,8 @@ class Part:
         return result
 
     def take(self, lazily: bool = False) -> None:
-        """Take what was noted, and do what the protocol asks for; ``lazily``: what cannot wait."""
+        """Take what was noted, and do what the protocol asks for; ``lazily``: what cannot wait,
+        while the rest is done soon."""
         protocol, todo = self.protocol, True
         while todo:
             taken: list[Any] = []  # ends after the lock is free: what it keeps may be anything
@@ -344,6 +345,9 @@ class Part:
             for peer, batch in batches:
                 self._send(peer, batch)
             del taken, failed, freed
+        if lazily and protocol.waits and not self._rung:
+            self._rung = True
+            self._bell.put(False)
 
     def _take_notes(self, taken: list[Any]) -> None:
         notes, protocol = self._notes, self.protocol

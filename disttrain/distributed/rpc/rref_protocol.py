@@ -273,6 +273,11 @@ class Protocol:
 
     # -- between workers
 
+    @property
+    def waits(self) -> bool:
+        """Is there something to be told that has waited for others to go with?"""
+        return bool(self._to_send)
+
     def outgoing(self, lazily: bool = False) -> list[tuple[int, Batch]]:
         """(peer, batch) for each peer that has something to be told and is told nothing now;
         ``lazily``: where it is urgent, or much."""

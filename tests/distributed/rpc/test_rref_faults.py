@@ -164,9 +164,28 @@ def test_leaks_are_told_where_they_are_looked_for(ignore, monkeypatch):
             told.append(str(error))
         rpc.init_rpc(f"worker{rank}")
 
-    simulate_workers(2, body, 4)
+    # (A seed with which both look before either is gone: who is gone refers to nothing any more.)
+    simulate_workers(2, body, 0)
     assert len(told) == (0 if ignore else 2)
     assert all("Leaking RRef GloballyUniqueId(created_on=" in text for text in told)
+
+
+def batches_to(worker):
+    return part_of(current_agent()).protocol._links[worker].seq
+
+
+def test_what_nobody_waits_for_travels_together_and_soon():
+    def body(rank):
+        if rank:
+            return 0
+        rref = rpc.remote("worker1", Thing)
+        for _ in range(64):
+            rref.rpc_sync().add(1)  # takes a fork along, which the owner is to accept
+        user = rref._handle.user
+        context.wait_until(lambda: not user.children, lambda: "the last of them", 1.0)
+        return rpc.rpc_sync("worker1", batches_to, (0,))
+
+    assert 1 <= simulate_workers(2, body, 1)[0] < 32
 
 
 def test_debug_info_counts():

@@ -22,6 +22,7 @@ FAST_TICK = 0.002  # the same while there are holders: how long one holds at mos
 QUIET = 25  # fast ticks without a new holder after which nobody looks
 KEEP = 10.0  # seconds that a thread stays without work
 SPARE = 2  # threads that stay for ever
+_COMPLAIN_EVERY = 60.0
 
 _log = logging.getLogger("disttrain.messaging")
 
@@ -46,6 +47,7 @@ class Pool:
         self._lock = threading.Lock()
         self._idle = self._alive = 0
         self._next_tick = time.monotonic() + TICK
+        self._complained = -_COMPLAIN_EVERY
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self.watch(self._wake, select.EPOLLIN, self._woken)
         self._holders: dict[Holder, int] = {}
@@ -103,7 +105,7 @@ class Pool:
         self._turns = 0
         if self._quiet >= QUIET:
             self._quiet, self._lively = 0, False
-            if self._turns:  # one came at this moment
+            if self._holders:  # one came at this moment, and woke nobody
                 self._lively = True
 
     # --- threads ---------------------------------------------------------------------------------
@@ -115,14 +117,42 @@ class Pool:
 
     def _add_thread(self) -> None:
         with self._lock:
-            if self.stopping or self._alive >= self._most:
+            if self.stopping:
                 return
-            self._alive += 1
-            self._idle += 1
-        context.start_thread(self._work, self._name)
+            full = self._alive >= self._most
+            self._alive += not full
+            self._idle += not full
+        if full:
+            self._complain(f"limits.threads is {self._most}")
+            return
+        try:
+            context.start_thread(self._work, self._name)
+        except RuntimeError as error:  # the system gives no more: those that are here go on
+            self._one_less()
+            self._complain(f"no further thread could be started ({error})")
+
+    def _one_less(self) -> None:
+        with self._lock:
+            self._idle -= 1
+            self._alive -= 1
+
+    def _complain(self, why: str) -> None:
+        """Messages wait for a thread; log why, at most once a minute."""
+        now = time.monotonic()
+        if now - self._complained >= _COMPLAIN_EVERY:
+            self._complained = now
+            _log.warning(
+                "%s: %s: all %d threads handle messages, and later ones wait until one has ended. "
+                "Handlers that wait for calls which come back here may wait for ever: nest calls "
+                "less deep, or have fewer in flight (or raise the endpoint's limits.threads)",
+                self._name,
+                why,
+                self._alive,
+            )
 
     def _work(self) -> None:
         idle_since = time.monotonic()
+        leaves = False
         try:
             while not self.stopping:
                 ticks = self._lively and self._ticking.acquire(False)
@@ -138,13 +168,13 @@ class Pool:
                     idle_since = 0.0
                 elif not ticks:
                     idle_since = idle_since or time.monotonic()
-                    if self._surplus(idle_since):
+                    leaves = self._surplus(idle_since)
+                    if leaves:
                         return
                 self._tick_if_due()
         finally:
-            with self._lock:
-                self._idle -= 1
-                self._alive -= 1
+            if not leaves:
+                self._one_less()
 
     def _run(self, fd: int, mask: int) -> None:
         action = self._actions.get(fd)
@@ -161,7 +191,16 @@ class Pool:
                 self._idle += 1
 
     def _surplus(self, idle_since: float) -> bool:
-        return time.monotonic() - idle_since > KEEP and self._idle > SPARE
+        """Whether the calling thread is one too many. If so it counts no more: others who ask at
+        the same time are to stay."""
+        if time.monotonic() - idle_since <= KEEP or self._idle <= SPARE:
+            return False
+        with self._lock:
+            if self._idle <= SPARE:
+                return False
+            self._idle -= 1
+            self._alive -= 1
+            return True
 
     def _tick_if_due(self) -> None:
         now = time.monotonic()

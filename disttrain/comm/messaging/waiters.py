@@ -193,7 +193,8 @@ class Waiters:
 
     def look_again(self) -> None:
         """Called now and then: nothing is to lie unread where answers are due and nobody reads.
-        (An event may have been taken by a thread that found another one reading.)"""
+        (Who said that it would wait for one may never have begun to: its deadline had passed, or
+        it was interrupted. The answer may carry what must be given back.)"""
         if self._link.due and not self._link.reading.locked():
             self.arm()
 

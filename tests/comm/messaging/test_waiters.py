@@ -58,8 +58,8 @@ class Table:
             monkeypatch.setattr(module, "threading", play.threading)
         self.play, self.sock, self.armed = play, Socket(play), False
         self.link = Link(self.sock, None, None, None, LIMITS, 0.1, lambda: None)
-        self.answers = set()
-        self.waiters = Waiters(self.link, Thread(), self.deliver, self.arm, self.failed)
+        self.answers, self.nested, self.thread = set(), {}, Thread()
+        self.waiters = Waiters(self.link, self.thread, self.deliver, self.arm, self.failed)
         self.calls = range(1, len(calls) + 1)
         for call, make in zip(self.calls, calls):
             play.actor(lambda call=call, make=make: make(self, call))
@@ -70,6 +70,9 @@ class Table:
 
     def deliver(self, message):
         assert message.call in self.sock.asked and message.call not in self.answers
+        if message.call in self.nested:  # what it carries takes a call of its own to open
+            self.thread.holds()
+            ask(self, self.nested[message.call])
         self.answers.add(message.call)
 
     def arm(self):
@@ -120,6 +123,10 @@ def leave(table, call):
     send(table, call, False)
 
 
+def nothing(table, call):
+    """Another one makes this call."""
+
+
 def begin_and_wait(table, call):
     send(table, call, False)
     wait(table, call)
@@ -136,6 +143,26 @@ def test_every_answer_is_read(calls, monkeypatch):
 
     explore(stage, FILES, turns=1)
     explore(stage, FILES, turns=3, most=100)
+
+
+def test_an_answer_that_takes_a_call_of_its_own_keeps_nobody_waiting(monkeypatch):
+    def stage(play):
+        table = Table(play, (ask, leave, nothing), monkeypatch)
+        table.nested[1] = 3
+        return table.check
+
+    explore(stage, FILES, turns=1, most=200)
+
+
+def test_an_answer_for_which_nobody_began_to_wait_is_read(monkeypatch):
+    table = Table(Play(FILES, []), [], monkeypatch)
+    send(table, 1, True)  # and its deadline has passed
+    assert not table.armed
+    table.waiters.look_again()
+    assert table.armed
+    table.sock.inbox.append(1)
+    table.waiters.attend()
+    assert table.answers == {1}
 
 
 def test_an_answer_that_overtakes_its_send_hides_no_other(monkeypatch):

@@ -33,6 +33,7 @@ from .overlaps import lay, overlaps, split
 
 Reducers = dict[type, Callable[[Any], tuple]]
 
+_ALONE, _ALONE_LEAF = b"", b"g"  # payloads of one plain tensor; no pickle is that short
 _HERE = __name__
 
 
@@ -216,6 +217,10 @@ class Packer:
     def pack(self, obj: Any, carried: list | None = None) -> tuple[bytes, list[Tensor]]:
         """``obj`` as bytes and tensors; ``carried`` gets the objects in it that the message is to
         carry. ``PackError`` where it cannot be pickled."""
+        if obj.__class__ is Tensor:
+            array = obj.array
+            if array.__class__ is np.ndarray and array.flags.c_contiguous:
+                return (_ALONE_LEAF if obj.requires_grad else _ALONE), [obj]
         file = io.BytesIO()
         pickler = _Pickler(file, 5)
         tensors: list[Tensor] = []
@@ -234,6 +239,8 @@ class Packer:
     def unpack(self, payload: Any, tensors: list[Tensor], carried: Sequence = ()) -> Any:
         """What ``pack`` was given, with ``tensors`` and ``carried`` in it. ``UnknownName`` where it
         names a function or class that is not here."""
+        if len(payload) <= len(_ALONE_LEAF) and len(tensors) == 1:
+            return _take_from(tensors, (), 0, payload == _ALONE_LEAF)
         laid: Collection[int] = ()
         if len(tensors) > 1:
             places, payload = split(payload)

@@ -47,6 +47,20 @@ def test_tensors_travel_beside_the_payload():
     assert tensors[0] is big and len(tensors) == 2
 
 
+@pytest.mark.parametrize("shape", [(), (0,), (2, 3)])
+@pytest.mark.parametrize("leaf", [False, True])
+def test_a_tensor_alone_needs_no_pickle(shape, leaf):
+    x = dt.ones(shape, requires_grad=leaf)
+    payload, tensors = Packer().pack(x)
+    assert len(payload) == leaf and tensors == [x]
+    back = Packer(allowed=()).unpack(payload, [dt.ones(shape)])
+    assert type(back) is dt.Tensor and back.shape == shape and back.requires_grad is leaf
+    placed = dt.ones(shape, requires_grad=True) * 2  # as a rider puts it there
+    assert Packer().unpack(payload, [placed]).grad_fn is placed.grad_fn
+    with pytest.raises(EOFError):  # what pickle says of no bytes
+        Packer().unpack(b"", [])
+
+
 def test_one_tensor_named_twice_is_one_tensor_there():
     x = dt.ones(3)
     a, b = copied((x, x))

@@ -158,16 +158,7 @@ class LocalEndpoint(Endpoint):
 
     def _admit(self, sock: socket.socket, who: greeting.Introduction) -> None:
         """A peer that has proved itself will send requests here."""
-        with self._lock:
-            old = self._peers.get(who.number)
-            if old is None or old.lost or old.serves or (old.name and old.name != who.name):
-                peer = self._peers[who.number] = Peer(who.number)
-                if old is not None:
-                    peer.address = old.address if old.lost is None else ""
-            else:
-                peer, old = old, None
-        if old is not None and old.lost is None:
-            self._lose(old, CommError("it has connected anew"))
+        peer = self._place_for(who)
         try:
             link = self._link(sock, peer, who, LINGER)
         except (CommError, OSError) as error:
@@ -182,9 +173,31 @@ class LocalEndpoint(Endpoint):
             fail=lambda error: self._ended(peer, error, requests=True),
         )
         peer.serves = link
-        self._pool.watch(link.fd, _ONCE, peer.serving.attend)
+        try:
+            self._pool.watch(link.fd, _ONCE, peer.serving.attend)
+        except (OSError, ValueError):
+            if not link.closed:  # else it is lost, or we are closed, since just now
+                raise
         if self._closed or peer.lost is not None:
             self._drop(peer)
+
+    def _place_for(self, who: greeting.Introduction) -> Peer:
+        """The ``Peer`` of one who has connected. Where it has connected before, that is lost, and
+        told before anything of the new connection is heard."""
+        anew = None
+        while True:
+            with self._lock:
+                old = self._peers.get(who.number)
+                if old is not None and old.lost is None:
+                    if not old.serves and old.name in (b"", who.name):
+                        return old
+                else:
+                    peer = self._peers[who.number] = Peer(who.number)
+                    if old is not None and old is anew:
+                        peer.address = old.address
+                    return peer
+            anew = old
+            self._lose(old, CommError("it has connected anew"))
 
     # --- messages --------------------------------------------------------------------------------
 

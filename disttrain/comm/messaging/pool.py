@@ -64,7 +64,12 @@ class Pool:
     def watch(self, fd: int, events: int, action: Action) -> None:
         """Call ``action(mask)`` on one of the threads for ``events`` of ``fd``."""
         self._actions[fd] = action
-        self._epoll.register(fd, events)
+        try:
+            self._epoll.register(fd, events)
+        except BaseException:
+            if self._actions.get(fd) is action:  # the number may be another's by now
+                del self._actions[fd]
+            raise
 
     def rearm(self, fd: int, events: int) -> None:
         """Watch ``fd`` for other events, or again after one that was to come once."""

@@ -386,3 +386,28 @@ def test_closing_amid_traffic_ends_it():
     context.wait_until(lambda: len(stopped) == 3, lambda: "traffic to end", 50)
     ends[0].close()
     context.wait_until(lambda: threading.active_count() < before, lambda: "threads to end", 50)
+
+
+def test_a_peer_that_connects_anew_before_its_end_was_read_is_told_of():
+    """Its answers to what was asked before will not come: who waits for them must hear of it."""
+    lost, again = [], []
+    with LocalEndpoint(0, TOKEN) as caller, LocalEndpoint(1, TOKEN) as callee:
+        callee.serve(lambda peer, message: None, lambda *lost: None)
+        caller.serve(lambda peer, message: again.append(message), lambda *told: lost.append(told))
+        caller.connect(1, callee.address)
+        callee.connect(0, caller.address)
+        caller.send(1, Message(1, 5))
+        old = caller._peers[1]
+        context.wait_until(lambda: old.serves is not None, lambda: "the first connection", 10)
+        links = old.links()
+        for link in links:  # its end is not read yet
+            assert link.reading.acquire(timeout=10)
+        callee.disconnect(0)
+        callee.connect(0, caller.address)
+        callee.send(0, Message(1, 0))
+        context.wait_until(lambda: again, lambda: "a message on the new connection", 10)
+        for link in links:
+            link.stop_reading()
+        context.wait_until(lambda: lost, lambda: "the end of the old one", 10)
+        ((peer, error),) = lost
+        assert peer == 1 and isinstance(error, PeerFailed) and "anew" in str(error)

@@ -150,6 +150,8 @@ class RRef(Generic[T]):
             return f"OwnerRRef({handle.name.rref_id})"
         return f"UserRRef(RRefId = {handle.user.name.rref_id}, ForkId = {handle.user.fork})"
 
+    __repr__ = __str__
+
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise RRefError(_NOT_HERE)
 

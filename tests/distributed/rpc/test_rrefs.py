@@ -287,3 +287,13 @@ def backward(rank):
 
 def test_backward_from_an_rref():
     assert simulate_workers(3, backward, 7) == [True] * 3
+
+
+def test_an_rref_shows_which_one_it_is():
+    def body(rank):
+        mine, theirs = rpc.RRef(rank), rpc.remote(name(rank + 1), add, (rank, 1))
+        assert str(mine) == repr(mine) and repr([mine]).startswith("[OwnerRRef(Globally")
+        assert str(theirs) == repr(theirs) and repr(theirs).startswith("UserRRef(RRefId = ")
+        return theirs.to_here()
+
+    assert simulate_workers(3, body, 0) == [1, 2, 3]

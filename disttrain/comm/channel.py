@@ -158,7 +158,8 @@ class Channel:
             return f"{mine} (operation {self.number(seq)} of group {self.name}); {who}"
 
         value = self.value(seq, chunk)
-        return Flags(self._words, idxs, ranks, value, text, past_is_fine=field == FINISHED)
+        mine = self.own[field] if own else -1
+        return Flags(self._words, idxs, ranks, value, text, field == FINISHED, mine)
 
     # -- reading ------------------------------------------------------------------------------
 

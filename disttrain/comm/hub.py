@@ -74,7 +74,7 @@ class Flags:
     as good where the rank only had to be done (``past_is_fine``), and an error elsewhere.
     """
 
-    __slots__ = ("_text", "beyond", "idxs", "ranks", "value", "words")
+    __slots__ = ("_text", "beyond", "idxs", "own", "ranks", "value", "words")
 
     def __init__(
         self,
@@ -84,8 +84,11 @@ class Flags:
         value: int,
         text: Callable[[list[int]], str],
         past_is_fine: bool = False,
+        own: int = -1,
     ) -> None:
+        """``own``: the word that this rank itself writes, while it waits: it hangs on nobody."""
         self.words, self.idxs, self.ranks, self.value = words, idxs, ranks, value
+        self.own = own
         self.beyond = 1 << 64 if past_is_fine else value + _LEAD_WORD
         self._text = text
 
@@ -113,7 +116,7 @@ class Flags:
         return [
             (rank, i, self.value)
             for rank, i in zip(self.ranks, self.idxs, strict=True)
-            if self.words[i] < self.value
+            if self.words[i] < self.value and i != self.own
         ]
 
 

@@ -463,6 +463,20 @@ class Conformance:
 
         ranks.run(world, body)
 
+    def test_one_rank_is_far_ahead(self, ranks, world):
+        """It fills the table of headers before the others come: it waits, and accuses nobody."""
+
+        def body(group):
+            if group.rank:
+                context.sleep(0.4)
+            xs = [np.full(3, float(i)) for i in range(150)]
+            for work in [group.all_reduce(x, async_op=True) for x in xs]:
+                work.wait()
+            same(xs[149], np.full(3, 149.0 * world))
+            group.close()
+
+        ranks.run(world, body)
+
     # -- groups -------------------------------------------------------------------------------
 
     def test_split(self, ranks, world):

@@ -180,9 +180,13 @@ class Channel:
                 return False
         return True
 
-    def verify(self, seq: int) -> None:
-        """Compare the headers of all members, which have arrived. Raises on every member alike."""
+    def verify(self, seq: int, last: bool = False) -> None:
+        """Compare the headers of all members, which have arrived. Raises on every member alike.
+        ``last``: it is the last meeting, to which those who have left before need not come; what
+        stands here of one that left early is its own last meeting, and fits nothing else."""
         there = self.present(seq)
+        if not last and len(there) < len(self.peers):
+            self.mismatch(seq, "number of calls")
         self.need(POSTED, seq, members=there)()  # raises where one has gone on to a later group
         slots = [self._slot(i, seq) for i in (self.me, *there)]
         field = difference([self._buffer[s : s + FINGERPRINT] for s in slots])

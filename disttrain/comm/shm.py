@@ -311,7 +311,7 @@ class ShmTransport(Transport):
             return False
         try:
             channel.check_counts(seq - 1)
-            channel.verify(seq)
+            channel.verify(seq, last=True)
         finally:
             channel.publish(FINISHED, seq)
         self.wait(channel.need(FINISHED, seq, members=channel.present(seq)), None)

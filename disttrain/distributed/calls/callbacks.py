@@ -36,7 +36,7 @@ class Callbacks:
             self._todo.append(task)
             new = self._send_for_one()
         if new:
-            self._start(self._work, "rpc callbacks")
+            self._start_one()
 
     def close(self) -> None:
         """Let threads without work end. What is put later runs, too."""
@@ -80,8 +80,19 @@ class Callbacks:
             task = self._todo.popleft()
             new = bool(self._todo) and self._send_for_one()
         if new:
-            self._start(self._work, "rpc callbacks")
+            try:
+                self._start_one()
+            except RuntimeError:  # there can be no more threads: this one takes the rest
+                pass
         return task
+
+    def _start_one(self) -> None:
+        try:
+            self._start(self._work, "rpc callbacks")
+        except BaseException:
+            with self._lock:
+                self._coming = False  # whoever is next tries again
+            raise
 
     def _sleep(self) -> bool:
         """Until this thread is sent for; False where it is to end."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from functools import partial
 
+import pytest
+
 from disttrain import context
 from disttrain.distributed.calls.callbacks import Callbacks
 
@@ -41,6 +43,25 @@ def test_one_thread_runs_many_in_order_and_sends_for_one_more():
     assert len(started) == 3
     started[2]()
     assert ran[-1] == 20
+
+
+def test_where_no_thread_can_be_started_the_others_run_everything():
+    started, ran = [], []
+
+    def start(body, name):
+        if len(started) != 1:
+            started.append(None)
+            raise RuntimeError("can't start new thread")
+        started.append(body)
+
+    callbacks = Callbacks(start)
+    with pytest.raises(RuntimeError, match="can't start"):
+        callbacks.put([partial(ran.append, 0)])
+    for i in (1, 2):
+        callbacks.put([partial(ran.append, i)])
+    callbacks.close()
+    started[1]()
+    assert ran == [0, 1, 2]
 
 
 def test_a_thread_that_sleeps_is_sent_for():

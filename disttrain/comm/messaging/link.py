@@ -93,8 +93,8 @@ class Link:
                 placed.append(at)
             return at
 
-        packet, pieces = encode(message, place)
         try:
+            packet, pieces = encode(message, place)
             if not pieces:
                 self._put(packet, counts)
                 return

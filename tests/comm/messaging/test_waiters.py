@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 
+import numpy as np
 import pytest
 
 from disttrain.comm.messaging import link as link_module
@@ -181,3 +182,25 @@ def test_an_answer_that_overtakes_its_send_hides_no_other(monkeypatch):
     table.link._send = send_and_read
     send(table, 2, True)
     assert table.answers == {2} and table.armed
+
+
+def test_memory_is_recalled_where_a_message_could_not_be_put_together():
+    class Lender:
+        def __init__(self):
+            self.lent, self.recalled = [], []
+
+        def lend(self, part, to):
+            if self.lent:
+                raise MemoryError
+            self.lent.append(64)
+            return 64
+
+        def recall(self, at):
+            self.recalled.append(at)
+
+    lender = Lender()
+    link = Link(Socket(None), lender, None, None, LIMITS, 0.1, lambda: None)
+    arrays = [np.zeros(100_000, np.uint8), np.zeros(100_000, np.uint8)]
+    with pytest.raises(MemoryError):
+        link.send(Message(1, 1, arrays=arrays), 0)
+    assert lender.recalled == lender.lent == [64] and not link.due

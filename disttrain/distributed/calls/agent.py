@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import secrets
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -101,7 +102,8 @@ class Agent(Report):
         self._admission = Admission(me.name, settings)
         self.closed = False
         self._handlers: dict[int, Handler] = {}
-        self._numbers = itertools.count(1)
+        # A peer may still answer a call of the worker that had this name before.
+        self._numbers = itertools.count(1 + (secrets.randbits(32) << 24))
         self._local = _Local()
         self.callbacks = Callbacks(self.start_thread)
         self._deadlines = Deadlines(

@@ -48,6 +48,8 @@ def only_simulates(item):
         names |= new
         waiting += [part for part in code.co_consts if hasattr(part, "co_names")]
         waiting += [around[n].__code__ for n in new if hasattr(around.get(n), "__code__")]
+    if "os" not in names:
+        names.discard("fork")  # of an RRef
     return bool(names & SIMULATES) and not names & STARTS
 
 

@@ -267,6 +267,31 @@ def test_a_part_of_a_unit_may_be_frozen(freeze: Callable) -> None:
                 np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
 
 
+def two_ranks_give_the_mean_of_both(kind: type[nn.Module], train: Callable) -> None:
+    """``train(module, rows, rank)`` leaves the mean of both ranks' gradients."""
+
+    def made() -> nn.Module:
+        manual_seed(2)
+        return kind().double()
+
+    plain = made()
+    for rank in range(2):
+        train(plain, core.wrap(ROWS[rank::2]), rank)
+    want = [p.grad.numpy() / 2 for p in plain.parameters()]
+
+    def body() -> list[np.ndarray]:
+        m = made()
+        for child in m.children():
+            fully_shard(child)
+        fully_shard(m)
+        train(m, rows(), dist.get_rank())
+        return [p.grad.full_tensor().numpy() for p in m.parameters()]
+
+    for got in on_ranks(body):
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
+
+
 class Parts(nn.Module):
     """Which of its layers count depends on the rank."""
 
@@ -286,31 +311,12 @@ def test_a_retained_graph_is_walked_again_where_ranks_use_other_parts(
 ) -> None:
     monkeypatch.setattr(ShmTransport, "shares", shares)
 
-    def losses(m: nn.Module, x: core.Tensor, rank: int) -> None:
+    def train(m: nn.Module, x: core.Tensor, rank: int) -> None:
         out = m(x, rank)
         out.square().mean().backward(retain_graph=True)
         out.sin().mean().backward()
 
-    def made() -> nn.Module:
-        manual_seed(2)
-        return Parts().double()
-
-    plain = made()
-    for rank in range(2):
-        losses(plain, core.wrap(ROWS[rank::2]), rank)
-    want = [p.grad.numpy() / 2 for p in plain.parameters()]
-
-    def body() -> list[np.ndarray]:
-        m = made()
-        for child in m.children():
-            fully_shard(child)
-        fully_shard(m)
-        losses(m, rows(), dist.get_rank())
-        return [p.grad.full_tensor().numpy() for p in m.parameters()]
-
-    for got in on_ranks(body):
-        for a, b in zip(got, want, strict=True):
-            np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
+    two_ranks_give_the_mean_of_both(Parts, train)
 
 
 class Cut(nn.Module):
@@ -334,26 +340,7 @@ def test_one_backward_through_two_forwards_of_which_a_rank_needs_a_part(
     def train(m: nn.Module, x: core.Tensor, rank: int) -> None:
         (m(x, False).sin().mean() + m(x * 2.0, rank == 1).cos().mean()).backward()
 
-    def made() -> nn.Module:
-        manual_seed(3)
-        return Cut().double()
-
-    plain = made()
-    for rank in range(2):
-        train(plain, core.wrap(ROWS[rank::2]), rank)
-    want = [p.grad.numpy() / 2 for p in plain.parameters()]
-
-    def body() -> list[np.ndarray]:
-        m = made()
-        for child in m.children():
-            fully_shard(child)
-        fully_shard(m)
-        train(m, rows(), dist.get_rank())
-        return [p.grad.full_tensor().numpy() for p in m.parameters()]
-
-    for got in on_ranks(body):
-        for a, b in zip(got, want, strict=True):
-            np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
+    two_ranks_give_the_mean_of_both(Cut, train)
 
 
 def test_gradients_go_to_the_memory_that_is_reduced_when_it_has_grown() -> None:

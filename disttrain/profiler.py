@@ -26,7 +26,7 @@ from typing import Any
 
 from . import context
 from .comm.group import ProcessGroup
-from .comm.hub import HUBS
+from .comm.shm.hub import HUBS
 from .core.tensor import Tensor
 from .errors import ConfigError
 

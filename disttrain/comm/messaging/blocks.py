@@ -24,7 +24,7 @@ from typing import Protocol
 import numpy as np
 
 from ...errors import CommError
-from ..arena import ALIGN, Arena
+from ..shm.arena import ALIGN, Arena
 from .frames import STREAMED, Garbage
 
 ARENA_BYTES = 64 << 30  # addresses; pages exist once they are touched

@@ -24,7 +24,7 @@ import numpy as np
 
 from ... import context
 from ...errors import CommError, Deadlock, PeerFailed
-from ..scheduler import Killed, Scheduler, SimWaiter
+from ..sim.scheduler import Killed, Scheduler, SimWaiter
 from .endpoint import Block, Endpoint, OnLost, OnMessage, is_closed, no_address
 from .message import Limits, Message, check_arrays
 

@@ -10,7 +10,7 @@ from ...comm.messaging import mixed
 from ...comm.messaging.endpoint import Endpoint
 from ...comm.messaging.message import Limits
 from ...comm.messaging.simulated import SimulatedEndpoint
-from ...comm.scheduler import SimWaiter
+from ...comm.sim.scheduler import SimWaiter
 
 
 @dataclass(frozen=True)

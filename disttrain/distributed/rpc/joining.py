@@ -13,7 +13,7 @@ from typing import Any
 
 from ... import context
 from ...comm.messaging.message import shared_token
-from ...comm.scheduler import SimWaiter
+from ...comm.sim.scheduler import SimWaiter
 from ...comm.store import HashStore, PrefixStore, Store
 from ...comm.worker_env import WorkerEnv, read_worker_env
 from ...errors import CommError, StoreError, WaitTimeout, WorkerError

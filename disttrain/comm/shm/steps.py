@@ -5,7 +5,7 @@ waiting in a synchronous call, whenever the rank comes by in an asynchronous one
 order of arithmetic, same bits.
 
 ``Operation`` is one collective that a rank has entered: its exposed data and its header. ``Task``
-is one in a transport's queue. Knows channels and arrays; the verbs are in ``shm.py``.
+is one in a transport's queue. Knows channels and arrays; the verbs are in ``transport.py``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import CollectiveMismatch
+from ...errors import CollectiveMismatch
+from ..header import Call
+from ..work import Work
 from .channel import (
     DIRECT,
     DONE,
@@ -29,9 +31,7 @@ from .channel import (
     Channel,
 )
 from .deadlock import Edge
-from .header import Call
 from .hub import Need
-from .work import Work
 
 SMALL_BYTES = PAYLOAD_BYTES
 CHUNK_BYTES = 1 << 20  # one chunk of the ring

@@ -20,9 +20,9 @@ import struct
 import time
 from typing import Any
 
-from .. import context
-from ..errors import CommError
-from .control import Segment
+from ... import context
+from ...errors import CommError
+from ..control import Segment
 
 _TOKEN_BYTES = 16
 _WATCH_EVERY = 0.05

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from ..header import name_ranks
 from .arena import PAGE
-from .header import name_ranks
 from .hub import Flags
 
 LINE = 64  # bytes per rank in front of the memory

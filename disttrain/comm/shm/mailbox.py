@@ -20,13 +20,13 @@ from collections import deque
 
 import numpy as np
 
-from ..errors import CollectiveMismatch
+from ...errors import CollectiveMismatch
+from ..header import SIZE as FINGERPRINT
+from ..header import Call, difference, mismatch_text, told_text
+from ..work import Work
 from .channel import DIRECT, STAGED
 from .deadlock import Edge
-from .header import SIZE as FINGERPRINT
-from .header import Call, difference, mismatch_text, told_text
 from .hub import CHUNK_BITS, Hub
-from .work import Work
 
 NUM_SLOTS, SLOT_BYTES = 64, 2048
 ACKS_BYTES = 4096

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..errors import CommError
+from ...errors import CommError
 
 ALIGN = 64
 PAGE = 4096

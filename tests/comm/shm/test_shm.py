@@ -15,9 +15,10 @@ import pytest
 from comm.conformance import LARGE, Conformance, Failures
 
 from disttrain import context
-from disttrain.comm import bootstrap, shm
+from disttrain.comm import shm
 from disttrain.comm.control import Segment
 from disttrain.comm.group import ProcessGroup
+from disttrain.comm.shm import bootstrap
 from disttrain.comm.store import FileStore
 from disttrain.errors import CollectiveMismatch, CommError, ConfigError, PeerFailed
 from support.groups import group_outcomes, run_group

@@ -29,12 +29,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .. import context
-from ..errors import CommError, PeerFailed
+from ... import context
+from ...errors import CommError, PeerFailed
+from ..threads import others_may_move
 from .arena import Arena
 from .bootstrap import Watch
 from .deadlock import Detective, Edge
-from .threads import others_may_move
 
 HUBS = "comm.hubs"  # the slot of a rank's context where its hubs are
 CHUNK_BITS = 20

@@ -10,6 +10,7 @@ from comm.conformance import Conformance, Failures
 
 from disttrain import context
 from disttrain.comm import shm, sim
+from disttrain.comm.control import JOB_SLOT
 from disttrain.comm.group import ProcessGroup
 from disttrain.errors import ConfigError, Deadlock, LaunchError, WaitTimeout
 from support.ranks import Outcome, values
@@ -18,7 +19,7 @@ from support.ranks import Outcome, values
 def world(timeout: float = 20.0) -> ProcessGroup:
     """The group of all simulated ranks."""
     me = context.current()
-    group = ProcessGroup(shm.connect(me.slots[sim.JOB_SLOT], me.rank, me.world_size))
+    group = ProcessGroup(shm.connect(me.slots[JOB_SLOT], me.rank, me.world_size))
     group.timeout = timeout
     return group
 

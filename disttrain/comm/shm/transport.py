@@ -31,8 +31,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import context
-from ..errors import CollectiveMismatch, CommError, ConfigError, WaitTimeout
+from ... import context
+from ...errors import CollectiveMismatch, CommError, ConfigError, WaitTimeout
+from ..control import Segment
+from ..header import Call, hash64
+from ..reduce_ops import ReduceOp, make_reducer
+from ..transport import Swap, Transport
+from ..work import Work
 from .bootstrap import share_segment
 from .channel import (
     BLOCK_BYTES,
@@ -47,13 +52,10 @@ from .channel import (
     LastMeeting,
     last_word,
 )
-from .control import Segment
-from .header import Call, hash64
 from .hub import Hub, Need, next_start
 from .mailbox import Mailbox
-from .reduce_ops import ReduceOp, make_reducer
 from .shared import Shared, lend
-from .shm_steps import (
+from .steps import (
     SMALL_BYTES,
     Operation,
     Parts,
@@ -66,8 +68,6 @@ from .shm_steps import (
     reduce_large,
     reduce_small,
 )
-from .transport import Swap, Transport
-from .work import Work
 
 _PATIENCE = (1.0, 5.0)  # seconds that a rank which leaves (the world) waits for who is elsewhere
 

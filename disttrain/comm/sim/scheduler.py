@@ -20,8 +20,8 @@ import traceback as tracebacks
 from collections.abc import Callable
 from typing import Any
 
-from .. import context
-from ..errors import Deadlock, WaitTimeout
+from ... import context
+from ...errors import Deadlock, WaitTimeout
 
 # A rank with a transport also moves its share of what is in flight while it waits, piece by piece:
 # one round in which nobody's wait ends does not prove that nobody can go on, so many in a row do.

@@ -16,11 +16,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from .. import context
-from ..errors import ConfigError, Deadlock, LaunchError, PeerFailed
-from .control import JOB_SLOT, Segment
+from ... import context
+from ...errors import ConfigError, Deadlock, LaunchError, PeerFailed
+from ..control import JOB_SLOT, Segment
+from ..worker_env import STRICT_SLOT
 from .scheduler import Killed, Scheduler, SimWaiter, Task
-from .worker_env import STRICT_SLOT
 
 SIM_ARENA_BYTES = 1 << 30  # addresses; pages exist once they are touched
 

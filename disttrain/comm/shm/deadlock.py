@@ -25,9 +25,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from .. import context
-from ..errors import CollectiveMismatch, PeerFailed
-from .header import name_ranks
+from ... import context
+from ...errors import CollectiveMismatch, PeerFailed
+from ..header import name_ranks
 
 Edge = tuple[int, int, int]  # awaited rank, index of a word, value that the word must reach
 

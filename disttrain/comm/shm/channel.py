@@ -11,7 +11,7 @@ Every member has one block of 64 KiB, written by it alone and read by its peers:
             fingerprint 40 | where its data lies: mode u64, offset u64, sizes u64 | text
     0x9000  two payloads of 12 KiB, by parity of the operation number
 
-Knows bytes and flags; what the operations do is in ``shm.py``.
+Knows bytes and flags; what the operations do is in ``steps.py``.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import CollectiveMismatch
+from ...errors import CollectiveMismatch
+from ..header import SIZE as FINGERPRINT
+from ..header import Call, difference, list_calls, mismatch_text, name_ranks, told_text
 from .deadlock import Edge
-from .header import SIZE as FINGERPRINT
-from .header import Call, difference, list_calls, mismatch_text, name_ranks, told_text
 from .hub import CHUNK_BITS, LEAD, Flags, Hub
 
 BLOCK_BYTES = 64 << 10

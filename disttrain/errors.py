@@ -14,7 +14,8 @@
       |- StateDictError (RuntimeError)              a state dict that does not fit its module
       |- ConfigError (ValueError)                   a wrong setting, key or argument of a component
       |    |- MissingSetting (KeyError)             a setting that must be there and is not
-      |    `- GroupError (AssertionError)           a process group that is not there
+      |    |- GroupError (AssertionError)           a process group that is not there
+      |    `- BackendError (RuntimeError)            a backend that cannot be used
       |- SerializationError (RuntimeError, ValueError) a file that is not what it should be
       |    `- WriteError (OSError)                  a file that could not be written
       |- WorkerFailed (RuntimeError)                a worker process of a DataLoader died
@@ -103,6 +104,10 @@ class ConfigError(DisttrainError, ValueError):
 
 class GroupError(ConfigError, AssertionError):
     """A process group was to be left that is not there."""
+
+
+class BackendError(ConfigError, RuntimeError):
+    """A backend of process groups that does not exist, or cannot be used in this process."""
 
 
 class MissingSetting(ConfigError, KeyError):

@@ -45,10 +45,11 @@ class ProcessGroup:
         transport: Transport,
         ranks: Sequence[int] | None = None,
         strict: bool | None = None,
+        backend: str = "undefined",
     ) -> None:
         """``strict`` (alike on all members): lines and shapes must agree, too. None: what the
-        environment or the simulation says."""
-        self.transport = transport
+        environment or the simulation says. ``backend``: what the program called it."""
+        self.transport, self.backend = transport, backend
         self.ranks = list(range(transport.size)) if ranks is None else list(ranks)
         self.rank, self.size = Count(transport.rank), Count(transport.size)
         self.name = transport.name
@@ -467,7 +468,7 @@ class ProcessGroup:
         if transport is None or members is None:
             return None
         strict = self.strict if strict is None else strict
-        return ProcessGroup(transport, [self.ranks[i] for i in members], strict)
+        return ProcessGroup(transport, [self.ranks[i] for i in members], strict, self.backend)
 
     def close(self, abort: bool | None = None) -> None:
         """Leave the group. All ranks meet here once more, so that one which has made fewer calls

@@ -32,6 +32,11 @@ class WorkerEnv:
     family: str = "none"
     token_file: str | None = None
 
+    @property
+    def by_mpi(self) -> bool:
+        """Whether MPI itself can say which rank this is."""
+        return self.family in ("Open MPI", "MPICH")
+
 
 # family -> (rank, world size, local rank, local world size); "" where the launcher tells none
 FAMILIES = {

@@ -15,9 +15,8 @@ class Backend(str):
     Raises ``ConfigError`` (a ``ValueError``) for what is no text.
     """
 
-    UNDEFINED, GLOO, NCCL, MPI, UCC, XCCL, SHM = (
-        *("undefined", "gloo", "nccl", "mpi", "ucc", "xccl", "shm"),
-    )
+    UNDEFINED, GLOO, NCCL, MPI, UCC, XCCL = "undefined", "gloo", "nccl", "mpi", "ucc", "xccl"
+    SHM, TCP, SIM, FAKE = "shm", "tcp", "sim", "fake"
 
     def __new__(cls, name: Any) -> Backend:
         if not isinstance(name, str):

@@ -5,22 +5,23 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
 from .. import context
-from ..comm import shm
+from ..comm import engines
+from ..comm.arguments import members as check_members
 from ..comm.control import JOB_SLOT, Segment
 from ..comm.group import ProcessGroup
+from ..comm.meeting import Meeting
 from ..comm.sim import SimWaiter
-from ..comm.store import PrefixStore
-from ..comm.worker_env import WorkerEnv, read_worker_env
+from ..comm.store import PrefixStore, Store
+from ..comm.worker_env import read_worker_env
 from ..comm.world import SLOT
 from ..errors import CommError, ConfigError, GroupError, StoreError
+from .backend import Backend
 from .stores import store_for
-
-BACKENDS = ("shm", "gloo", "cpu:shm", "cpu:gloo", "sim")
 
 
 @dataclass
@@ -31,7 +32,6 @@ class _State:
     ``companions``: groups for work beside a group, with what ends that work."""
 
     world: ProcessGroup | None = None
-    backend: str = ""
     store: Any = None
     made: Any = None
     pid: int = 0
@@ -39,6 +39,7 @@ class _State:
     companions: list[tuple[ProcessGroup, ProcessGroup, Callable[[], None]]] = field(
         default_factory=list
     )
+    numbers: dict[str, int] = field(default_factory=dict)  # of groups beside the default one
     joining: tuple[int, int] | None = None  # the process and the thread in init_process_group
 
 
@@ -88,11 +89,13 @@ def init_process_group(
 
     Under ``dtrun`` (or in a simulation) no argument is needed. Otherwise ranks meet through
     ``init_method`` ("env://", "tcp://host:port", "file:///path") or ``store``. Without any of it a
-    single process is a group of one. ``backend`` "gloo" names the CPU default, shared memory.
+    single process is a group of one. ``backend``: "gloo" (or None) is the best way between the CPUs
+    that there are; others, and one for each device ("cpu:shm,cuda:nccl"), as ``docs/transports.md``
+    tells.
     Ranks must make the same calls; a ``strict`` group wants them to come from the same lines and
     with the same shapes, too (None: what ``DISTTRAIN_STRICT`` says, by default not).
-    Raises ``ConfigError`` for arguments that contradict each other, ``WaitTimeout`` when ranks stay
-    away.
+    Raises ``ConfigError`` for arguments that contradict each other, ``BackendError`` for a backend
+    that cannot be used here, ``WaitTimeout`` when ranks stay away.
     """
     state = _state()
     if state.pid not in (0, os.getpid()):  # what a parent has, a forked child does not
@@ -102,21 +105,26 @@ def init_process_group(
             "init_process_group: the default group exists already; call destroy_process_group() "
             "first, or use new_group() for another group"
         )
-    name = _backend(backend)
+    wanted = engines.parse(backend)
     seconds = _seconds(timeout)
     me = context.current()
     state.joining = os.getpid(), threading.get_ident()
     try:
-        state.world = ProcessGroup(
-            _transport(me, init_method, store, rank, world_size, seconds), strict=strict
-        )
-        state.backend, state.pid = name, os.getpid()
+        transport = _transport(me, wanted, init_method, store, rank, world_size, seconds)
+        state.world = ProcessGroup(transport, strict=strict, backend=wanted.text)
+        state.pid = os.getpid()
     finally:
         state.joining = None
 
 
 def _transport(
-    me: context.Rank, init_method: str | None, store: Any, rank: int, size: int, seconds: float
+    me: context.Rank,
+    backend: engines.Backend,
+    init_method: str | None,
+    store: Any,
+    rank: int,
+    size: int,
+    seconds: float,
 ) -> Any:
     """The default group's, once all ranks are there."""
     job = me.slots.get(JOB_SLOT)
@@ -127,11 +135,14 @@ def _transport(
                 "member of the job's group; give init_method=, rank= and world_size= to make a "
                 "group of its own"
             )
-        return shm.connect(job, me.rank, me.world_size, job.epoch, seconds)
+        return _meet(backend, Meeting(me.rank, me.world_size, seconds, job), init_method, store)
     place = read_worker_env(None, rank, size)
     me.rank, me.world_size = place.rank, place.world_size
     me.local_rank, me.local_world_size = place.local_rank, place.local_world_size
-    return _meet(place, init_method, store, seconds)
+    meeting = Meeting(place.rank, place.world_size, seconds, place=place)
+    if place.job_fd is not None and store is None and init_method in (None, "env://"):
+        meeting.segment = Segment.attach(place.job_fd)
+    return _meet(backend, meeting, init_method, store)
 
 
 def _inherits(
@@ -144,19 +155,6 @@ def _inherits(
     return plain and rank in (-1, me.rank) and world_size in (-1, me.world_size)
 
 
-def _backend(backend: str | None) -> str:
-    if backend is None:
-        return "gloo"
-    names = [part.strip() for part in str(backend).lower().split(",")]
-    for name in names:
-        if name in BACKENDS:
-            return name
-    raise ConfigError(
-        f"init_process_group: backend={backend!r} is not available in this version; there is "
-        "'gloo' (shared memory between the ranks of one host)"
-    )
-
-
 def _seconds(timeout: timedelta | float | None) -> float:
     if timeout is None:
         return context.DEFAULT_TIMEOUT
@@ -166,40 +164,43 @@ def _seconds(timeout: timedelta | float | None) -> float:
     return value
 
 
-def _meet(place: WorkerEnv, init_method: str | None, store: Any, seconds: float) -> Any:
-    if place.world_size == 1:
-        return shm.connect_alone(seconds)
-    if place.job_fd is not None and store is None and init_method in (None, "env://"):
-        segment = Segment.attach(place.job_fd)
-        return shm.connect(segment, place.rank, place.world_size, segment.epoch, seconds)
+def _meet(backend: engines.Backend, meeting: Meeting, init_method: str | None, store: Any) -> Any:
+    """The transport of the default group. A store is only opened where ranks need one to meet."""
+    state, place = _state(), meeting.place
     if store is not None:
-        _state().store = store
-        return _meet_through(store, place, seconds)
-    deadline = context.now() + seconds
+        state.store = store
+        meeting.open_store = lambda: _numbered(store, meeting.size)
+        return engines.connect(backend, meeting)
+    deadline = context.now() + meeting.timeout
     while True:
-        made = None
+        made: list[Store] = []
+
+        def open_store(made: list[Store] = made) -> Store:
+            made.append(store_for(init_method or "env://", place, meeting.timeout))
+            return _numbered(PrefixStore("default", made[0]), meeting.size)
+
+        found = replace(meeting)
+        if init_method not in (None, "", "env://") or place.master_port or not place.by_mpi:
+            found.open_store = open_store
         try:
-            made = store_for(init_method or "env://", place, seconds)
-            transport = _meet_through(PrefixStore("default", made), place, seconds)
+            transport = engines.connect(backend, found)
         except StoreError:  # perhaps the store of an earlier group, which its rank 0 now closes
-            if made is not None:
-                made.close()
+            if made:
+                made[0].close()
             if place.rank == 0 or context.now() > deadline:
                 raise
             context.sleep(0.01)
             continue
-        _state().made, _state().store = made, PrefixStore("default", made)
+        if made:
+            state.made, state.store = made[0], PrefixStore("default", made[0])
         return transport
 
 
-def _meet_through(store: Any, place: WorkerEnv, seconds: float) -> Any:
+def _numbered(store: Any, size: int) -> Store:
     """Through one store groups may be made one after the other: who comes as one of the first n
     belongs to the first of n ranks, and so on."""
-    number = store.add(f"ranks/{place.world_size}", 1) - 1
-    key = f"group/{place.world_size}/{number // place.world_size}"
-    return shm.connect_by_store(
-        PrefixStore(key, store), place.rank, place.world_size, timeout=seconds
-    )
+    number = store.add(f"ranks/{size}", 1) - 1
+    return PrefixStore(f"group/{size}/{number // size}", store)
 
 
 def destroy_process_group(group: ProcessGroup | None = None) -> None:
@@ -310,16 +311,48 @@ def new_group(
     ``use_local_synchronization`` only the members need to. ``strict`` as for
     ``init_process_group`` (None: as the default group)."""
     world = group_or_default()
-    _backend(backend)
+    wanted = engines.parse(world.backend if backend is None else backend)
     members = list(range(world.size)) if ranks is None else list(ranks)
     seconds = None if timeout is None else _seconds(timeout)
-    made = world.new_group(
-        members, timeout=seconds, strict=strict, members_only=use_local_synchronization
-    )
+    if engines.is_part(wanted, world.transport):
+        made = world.new_group(
+            members, timeout=seconds, strict=strict, members_only=use_local_synchronization
+        )
+    else:
+        made = _beside_world(world, members, wanted, seconds, strict)
     if made is None:
         return GroupMember.NON_GROUP_MEMBER
+    made.backend = wanted.text
     _state().groups.append(made)
     return made
+
+
+def _beside_world(
+    world: ProcessGroup,
+    members: list[int],
+    wanted: engines.Backend,
+    seconds: float | None,
+    strict: bool | None,
+) -> ProcessGroup | None:
+    """A group that has nothing in common with the default one but ranks: they meet once more."""
+    ranks = check_members("new_group", "ranks", members, world.size)
+    if world.rank not in ranks:
+        return None
+    state = _state()
+    if state.store is None:
+        raise ConfigError(
+            f"new_group: backend={wanted.text!r}: the ranks of the default group "
+            f"({world.transport.kind}) have no store to meet through once more; give "
+            "init_process_group() an init_method= or a store="
+        )
+    name = "+".join(map(str, ranks))
+    number = state.numbers[name] = state.numbers.get(name, 0) + 1
+    store = PrefixStore(f"beside/{name}/{number}", state.store)
+    limit = world.timeout if seconds is None else seconds
+    meeting = Meeting(ranks.index(int(world.rank)), len(ranks), limit, ranks=ranks)
+    meeting.place, meeting.open_store = read_worker_env(), lambda: store
+    strict = world.strict if strict is None else strict
+    return ProcessGroup(engines.connect(wanted, meeting), ranks, strict, wanted.text)
 
 
 def split_group(color: int | None, place: int = 0) -> ProcessGroup | None:
@@ -347,12 +380,13 @@ def new_subgroups(
         raise ConfigError(
             f"new_subgroups: group_size={size} does not divide the world of {whole.size} ranks"
         )
-    if backend is not None:
-        _backend(backend)
+    wanted = engines.parse(whole.backend if backend is None else backend)
     seconds = None if timeout is None else _seconds(timeout)
     groups: list[Any] = []
     for i in range(0, whole.size, size):
         made = whole.new_group(range(i, i + size), timeout=seconds)
+        if made is not None:
+            made.backend = wanted.text
         groups.append(GroupMember.NON_GROUP_MEMBER if made is None else made)
     mine = groups[whole.rank // size]
     _state().groups.append(mine)
@@ -370,9 +404,19 @@ def get_world_size(group: ProcessGroup | None = None) -> int:
 
 
 def get_backend(group: ProcessGroup | None = None) -> str:
-    """The backend's name."""
-    group_or_default(group)
-    return _state().backend
+    """The backend that the group was made with, as the program named it, in lower case;
+    "undefined" where it named none."""
+    return Backend(group_or_default(group).backend)
+
+
+def get_backend_config(group: ProcessGroup | None = None) -> str:
+    """The backend of each device: "cpu:gloo,cuda:nccl"."""
+    return engines.parse(group_or_default(group).backend).config
+
+
+def is_backend_available(backend: str) -> bool:
+    """Whether groups can be made with ``backend`` in this process."""
+    return engines.missing(backend.lower()) is None
 
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
@@ -396,12 +440,12 @@ def get_default_backend_for_device(device: Any) -> str:
 
 
 def is_gloo_available() -> bool:
-    return True
+    return engines.missing("gloo") is None
 
 
 def is_nccl_available() -> bool:
-    return False
+    return engines.missing("nccl") is None
 
 
 def is_mpi_available() -> bool:
-    return False
+    return engines.missing("mpi") is None

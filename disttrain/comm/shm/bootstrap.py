@@ -23,6 +23,7 @@ from typing import Any
 from ... import context
 from ...errors import CommError
 from ..control import Segment
+from ..meeting import host_id
 
 _TOKEN_BYTES = 16
 _WATCH_EVERY = 0.05
@@ -42,11 +43,6 @@ def share_segment(
     return segment
 
 
-def _host() -> str:
-    with open("/proc/sys/kernel/random/boot_id") as file:
-        return file.read().strip()
-
-
 def _serve(segment: Segment, store: Any, key: str, world_size: int, timeout: float) -> None:
     """Give the descriptor to every other rank, each once."""
     token = secrets.token_bytes(_TOKEN_BYTES)
@@ -56,7 +52,7 @@ def _serve(segment: Segment, store: Any, key: str, world_size: int, timeout: flo
         listener.bind("\0" + name)
         listener.listen(max(1, world_size))
         listener.setblocking(False)
-        told = {"name": name, "token": token.hex(), "host": _host(), "uid": os.getuid()}
+        told = {"name": name, "token": token.hex(), "host": host_id()}
         store.set(key, json.dumps(told).encode())
 
         def all_came() -> bool:
@@ -90,7 +86,7 @@ def _greet(peer: socket.socket, token: bytes, fd: int) -> int:
 
 def _fetch(told: dict, rank: int, timeout: float) -> Segment:
     """Connect to rank 0 and receive the descriptor."""
-    if told["host"] != _host() or told["uid"] != os.getuid():
+    if told["host"] != host_id():
         raise CommError(
             f"shm: rank 0 runs on another host or as another user than rank {rank}; shared memory "
             "needs one of each. Use a transport that crosses hosts."

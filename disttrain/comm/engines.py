@@ -1,0 +1,159 @@
+"""Which transport a group gets: the one place that reads ``backend=`` and chooses.
+
+An *engine* is a module with a transport and three names:
+
+    DEVICES                      the devices whose arrays it moves
+    missing() -> str | None      what it needs and this process does not have
+    connect(meeting)             the transport of the meeting's ranks (see ``meeting``)
+
+To plug one in, add a line to ``ENGINES``. Modules are loaded when they are chosen, so that what a
+transport is made of costs nobody else anything. ``docs/transports.md`` says what each can do.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from .. import context
+from ..errors import BackendError
+from .meeting import Meeting
+from .sim.scheduler import SimWaiter
+from .transport import Transport
+
+ENGINES = {  # backend -> its module in this package
+    "shm": "shm.engine",
+    "sim": "sim.engine",
+}
+BEST = "gloo"  # as PyTorch's programs say: whatever is best between the CPUs that there are
+# What PyTorch's programs may name, and why it is not here.
+_ELSEWHERE = {
+    "nccl": "it moves arrays between GPUs, and this version has arrays of CPUs only",
+    "xccl": "it moves arrays between GPUs, and this version has arrays of CPUs only",
+    "ucc": "this version does not have it",
+    "tcp": "this version does not have it",
+    "mpi": "this version does not have it",
+    "fake": "this version does not have it",
+}
+NAMES = (BEST, *dict.fromkeys([*ENGINES, *_ELSEWHERE]))
+_DEVICES_OF_BEST = ("cpu", "cuda")
+_PAIR = re.compile(r"([a-z_][a-z0-9_]*):([a-z0-9_]+)")
+
+
+@dataclass(frozen=True)
+class Backend:
+    """What a program wants. ``text``: as it said it, in lower case, ``undefined`` where it did not
+    say anything; ``pairs``: (device, name of the backend)."""
+
+    text: str
+    pairs: tuple[tuple[str, str], ...]
+
+    @property
+    def cpu(self) -> str:
+        """The backend for arrays of the CPU; where none is named, the first one."""
+        return dict(reversed(self.pairs)).get("cpu", self.pairs[0][1])
+
+    @property
+    def config(self) -> str:
+        """ "cpu:gloo,cuda:nccl"."""
+        return ",".join(f"{device}:{name}" for device, name in self.pairs)
+
+
+def parse(backend: str | None) -> Backend:
+    """Read ``backend=``: a name, or one for each device ("cpu:shm,cuda:nccl"). Raises
+    ``BackendError`` for what is neither."""
+    text = "undefined" if backend is None else str(backend).strip().lower()
+    if text == "undefined":
+        return Backend(text, (("cpu", BEST),))
+    if ":" not in text:
+        if text not in NAMES:
+            raise _unknown(text, text)
+        return Backend(text, tuple((device, text) for device in _devices(text)))
+    pairs: dict[str, str] = {}
+    for part in text.split(","):
+        match = _PAIR.fullmatch(part.strip())
+        if match is None:
+            raise BackendError(
+                f"init_process_group: backend={text!r}: {part!r} is no pair of a device and a "
+                "backend; needed is one name, or pairs such as 'cpu:shm,cuda:nccl'"
+            )
+        device, name = match.groups()
+        if name not in NAMES:
+            raise _unknown(text, name)
+        if device in pairs:
+            raise BackendError(
+                f"init_process_group: backend={text!r} names {device} twice; needed is one backend "
+                "for each device"
+            )
+        pairs[device] = name
+    return Backend(text, tuple(pairs.items()))
+
+
+def _devices(name: str) -> tuple[str, ...]:
+    if name == BEST:
+        return _DEVICES_OF_BEST
+    if name in ENGINES:
+        return tuple(_load(name).DEVICES)
+    return ("cuda",)
+
+
+def _unknown(text: str, name: str) -> BackendError:
+    return BackendError(
+        f"init_process_group: backend={text!r}: there is no backend {name!r}; needed is one of "
+        f"{', '.join(NAMES)}, or one for each device, such as 'cpu:shm,cuda:nccl'"
+    )
+
+
+def missing(name: str) -> str | None:
+    """Why the backend ``name`` cannot be used in this process; None where it can."""
+    if name == BEST:
+        return None
+    if name in ENGINES:
+        return _load(name).missing()
+    return _ELSEWHERE.get(name, "there is no such backend")
+
+
+def connect(backend: Backend, meeting: Meeting) -> Transport:
+    """The transport of the meeting's ranks, once all have come. All ranks name the same backend.
+
+    Raises ``BackendError`` where it cannot be used here, before anybody is waited for.
+    """
+    meeting.wanted = backend.cpu
+    name = choose(backend.cpu, meeting)
+    why = missing(name)
+    if why is not None:
+        raise BackendError(
+            f"init_process_group: backend={backend.text!r}: {name} cannot be used here: {why}. "
+            f"Use backend={BEST!r}, which takes the best way that there is between CPUs"
+        )
+    return _load(name).connect(meeting)
+
+
+def choose(wanted: str, meeting: Meeting) -> str:
+    """Which engine a meeting gets whose ranks want ``wanted``. Simulated ranks have met already,
+    whatever the program says."""
+    if _is_simulated():
+        return "sim"
+    if wanted != BEST:
+        return wanted
+    if meeting.place.by_mpi and meeting.open_store is None:
+        return "mpi"
+    if meeting.on_one_host():
+        return "shm"
+    return "mpi" if meeting.place.by_mpi and missing("mpi") is None else "tcp"
+
+
+def is_part(backend: Backend, whole: Any) -> bool:
+    """Whether a group of some ranks of the transport ``whole`` that wants ``backend`` can be split
+    off from it."""
+    return _is_simulated() or backend.cpu in (BEST, whole.kind)
+
+
+def _is_simulated() -> bool:
+    return isinstance(context.current().waiter, SimWaiter)
+
+
+def _load(name: str) -> Any:
+    return importlib.import_module(f".{ENGINES[name]}", __package__)

@@ -1,0 +1,94 @@
+"""What one rank knows when a group is made from nothing, and how it learns of the others.
+
+``engines.connect`` gives it to the engine it has chosen. Knows a store and who this process is; no
+transport.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from ..context import DEFAULT_TIMEOUT
+from ..errors import ConfigError
+from .control import Segment
+from .store import Store
+from .worker_env import WorkerEnv
+
+
+def host_id() -> str:
+    """Names the host of this rank: a boot of a kernel, a network namespace of it, and a user.
+    Ranks of one host can share memory and reach each other's abstract socket names."""
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        boot = file.read().strip().replace("-", "")
+    return f"{boot[:16]}-{os.stat('/proc/self/ns/net').st_ino}-{os.getuid()}"
+
+
+@dataclass
+class Meeting:
+    """One rank's end of a meeting of ``size`` ranks.
+
+    ``segment``: the job's, where a launcher (or a simulation) has made one: it has a place for each
+    rank of this host, and all of the meeting's ranks where it is that large. ``place``: what the
+    launcher told this process. ``open_store``: makes the store through which the ranks meet, fresh
+    for this meeting; None where they have none. ``ranks``: the members' ranks in the world, where
+    they are only some of them. ``wanted``: the backend that the program named; ``gloo`` leaves the
+    choice to ``engines``.
+    """
+
+    rank: int
+    size: int
+    timeout: float = DEFAULT_TIMEOUT
+    segment: Segment | None = None
+    place: WorkerEnv = field(default_factory=WorkerEnv)
+    open_store: Callable[[], Store] | None = None
+    ranks: Sequence[int] | None = None
+    wanted: str = "gloo"
+    _store: Store | None = None
+    _hosts: list[str] | None = None
+
+    @property
+    def epoch(self) -> int:
+        """How often the job was restarted."""
+        return self.place.restart_count if self.segment is None else self.segment.epoch
+
+    def store(self) -> Store:
+        """The store through which the ranks meet, opened when it is first asked for."""
+        if self._store is None:
+            if self.open_store is None:
+                raise ConfigError(
+                    f"init_process_group: {self.size} ranks cannot meet without a store; set "
+                    "MASTER_ADDR and MASTER_PORT on every rank, or give init_method= or store="
+                )
+            self._store = self.open_store()
+        return self._store
+
+    def hosts(self) -> list[str]:
+        """The host of every rank (``host_id``). All ranks call it; they ask each other once."""
+        if self._hosts is None:
+            self._hosts = self._ask_hosts()
+        return self._hosts
+
+    def _ask_hosts(self) -> list[str]:
+        """Rank 0 reads what each rank says, so that all see one list and the store is asked by each
+        of the others only once."""
+        if self.on_segment() or self.size == 1:
+            return [host_id()] * self.size
+        store = self.store()
+        store.set(f"host/{self.rank}", host_id())
+        if self.rank == 0:
+            said = store.multi_get([f"host/{r}" for r in range(self.size)], self.timeout)
+            store.set("hosts", json.dumps([bytes(host).decode() for host in said]))
+        return json.loads(bytes(store.get("hosts", self.timeout)))
+
+    def on_segment(self) -> bool:
+        """Whether all ranks have a place in the job's segment."""
+        return (
+            self.segment is not None and self.ranks is None and self.size <= self.segment.num_ranks
+        )
+
+    def on_one_host(self) -> bool:
+        """Whether all ranks are on one host. All ranks call it."""
+        return len(set(self.hosts())) == 1

@@ -1,0 +1,24 @@
+"""How ranks that are to meet come to share memory (see ``engines``)."""
+
+from __future__ import annotations
+
+from ..meeting import Meeting
+from . import transport
+from .transport import ShmTransport
+
+DEVICES = ("cpu",)
+
+
+def missing() -> str | None:
+    """Every machine that this project runs on has shared memory."""
+    return None
+
+
+def connect(meeting: Meeting) -> ShmTransport:
+    """Over the job's segment, or over one that rank 0 makes and the others find by the store."""
+    rank, size, timeout = meeting.rank, meeting.size, meeting.timeout
+    if meeting.on_segment():
+        return transport.connect(meeting.segment, rank, size, meeting.epoch, timeout)
+    if size == 1:
+        return transport.connect_alone(timeout)
+    return transport.connect_by_store(meeting.store(), rank, size, timeout=timeout)

@@ -1,0 +1,143 @@
+"""Which transport a group gets: what ``backend=`` may say, and who is where."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+import disttrain as dt
+from disttrain import distributed as dist
+from disttrain.comm import engines, meeting
+from disttrain.comm.meeting import Meeting, host_id
+from disttrain.comm.store import FileStore, HashStore
+from disttrain.comm.worker_env import WorkerEnv
+from disttrain.errors import BackendError, ConfigError
+from support.ranks import run_ranks
+
+
+@pytest.mark.parametrize(
+    ("given", "text", "cpu", "config"),
+    [
+        (None, "undefined", "gloo", "cpu:gloo"),
+        ("GLOO", "gloo", "gloo", "cpu:gloo,cuda:gloo"),
+        ("shm", "shm", "shm", "cpu:shm"),
+        ("nccl", "nccl", "nccl", "cuda:nccl"),
+        ("cpu:shm,cuda:nccl", "cpu:shm,cuda:nccl", "shm", "cpu:shm,cuda:nccl"),
+        ("cuda:nccl,cpu:gloo", "cuda:nccl,cpu:gloo", "gloo", "cuda:nccl,cpu:gloo"),
+        ("xpu:gloo", "xpu:gloo", "gloo", "xpu:gloo"),
+    ],
+)
+def test_what_a_backend_may_be(given, text, cpu, config):
+    backend = engines.parse(given)
+    assert (backend.text, backend.cpu, backend.config) == (text, cpu, config)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("foo", "there is no backend 'foo'; needed is one of gloo, shm"),
+        ("", "there is no backend ''"),
+        ("gloo,nccl", "there is no backend 'gloo,nccl'"),
+        ("cpu:foo", "there is no backend 'foo'"),
+        ("gloo,cuda:nccl", "'gloo' is no pair"),
+        ("cpu:", "'cpu:' is no pair"),
+        ("cpu:gloo,cpu:shm", "names cpu twice"),
+    ],
+)
+def test_what_it_may_not_be(given, message):
+    with pytest.raises(BackendError, match=message) as error:
+        engines.parse(given)
+    assert isinstance(error.value, ValueError) and isinstance(error.value, RuntimeError)
+
+
+@pytest.mark.parametrize("name", ["nccl", "cpu:nccl", "xccl", "sim"])
+def test_what_cannot_be_used_here_is_said_before_anybody_is_waited_for(name):
+    alone = Meeting(0, 2, open_store=lambda: pytest.fail("nobody is to be met"))
+    with pytest.raises(BackendError, match=r"cannot be used here: .*Use backend='gloo'"):
+        engines.connect(engines.parse(name), alone)
+    assert not dist.is_backend_available(name.rpartition(":")[2])
+    assert dist.is_backend_available("gloo") and dist.is_backend_available("SHM")
+    assert not dist.is_backend_available("foo")
+
+
+def chosen(hosts: list[str], place: WorkerEnv, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What each rank of ``hosts`` chooses, as one thread each."""
+    here = threading.local()
+    here.host = "of the test"
+    monkeypatch.setattr(meeting, "host_id", lambda: here.host)
+    store, found = HashStore(), [""] * len(hosts)
+
+    def body(rank: int) -> None:
+        here.host = hosts[rank]
+        mine = Meeting(rank, len(hosts), 10.0, place=place, open_store=lambda: store)
+        found[rank] = engines.choose("gloo", mine)
+
+    threads = [threading.Thread(target=body, args=(rank,)) for rank in range(len(hosts))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+def test_the_best_way_is_that_which_reaches_all(monkeypatch):
+    assert chosen(["a", "a", "a"], WorkerEnv(), monkeypatch) == ["shm"] * 3
+    assert chosen(["a", "b", "a"], WorkerEnv(), monkeypatch) == ["tcp"] * 3
+    alone = Meeting(0, 2, place=WorkerEnv(family="MPICH"))
+    assert engines.choose("gloo", alone) == "mpi", "nothing but MPI can make these ranks meet"
+    assert engines.choose("gloo", Meeting(0, 1)) == "shm"
+    assert engines.choose("tcp", Meeting(0, 1)) == "tcp"
+
+
+def test_a_host_is_a_kernel_a_network_and_a_user():
+    boot, network, user = host_id().split("-")
+    assert len(boot) == 16 and network.isdigit() and user.isdigit()
+
+
+def test_ranks_without_a_store_are_told_what_is_missing():
+    with pytest.raises(ConfigError, match=r"2 ranks cannot meet without a store.*MASTER_PORT"):
+        engines.connect(engines.parse("shm"), Meeting(0, 2))
+
+
+def test_groups_are_called_what_the_program_called_them(tmp_path):
+    def body():
+        dist.init_process_group("cpu:gloo,cuda:nccl")
+        names = [dist.get_backend(), dist.get_backend(dist.new_group([0, 1]))]
+        for said in ("GLOO", "sim", "cpu:shm"):
+            names.append(dist.get_backend(dist.new_group([0, 1], backend=said)))
+        config = dist.get_backend_config()
+        with pytest.raises(BackendError, match="'foo'"):
+            dist.new_group([0], backend="foo")
+        dist.destroy_process_group()
+        dist.init_process_group()
+        return [*names, config, dist.get_backend()]
+
+    whole = "cpu:gloo,cuda:nccl"
+    want = [whole, whole, "gloo", "sim", "cpu:shm", whole, "undefined"]
+    assert dist.simulate(body, 2).results == [want, want]
+
+
+def test_a_group_on_another_transport_than_the_default_one(tmp_path, monkeypatch):
+    monkeypatch.setitem(engines.ENGINES, "tcp", "shm.engine")
+
+    def body(rank):
+        store = FileStore(str(tmp_path / "store"), 3)
+        dist.init_process_group("shm", rank=rank, world_size=3, store=store, timeout=20.0)
+        seen = []
+        for _ in range(2):
+            group = dist.new_group([2, 0], backend="tcp")
+            x = dt.full((3,), float(rank + 1))
+            dist.all_reduce(x, group=group)
+            seen += [x[0].item(), dist.get_rank(group)]
+            assert rank == 1 or dist.get_backend(group) == "tcp"
+        dist.all_reduce(x)
+        dist.destroy_process_group()
+        return [*seen, x[0].item()]
+
+    # ranks 0 and 2 have 1 + 3 each, rank 1 its own 2
+    assert run_ranks(3, body) == [
+        [4.0, 1, 4.0, 1, 10.0],
+        [2.0, -1, 2.0, -1, 10.0],
+        [4.0, 0, 4.0, 0, 10.0],
+    ]

@@ -47,6 +47,7 @@ class Waiter:
     yields = 2000
     nap = 0.0002
     look_every = 0.1  # seconds that a wait which blocks leaves its interrupts unasked
+    away = 5.0  # who has not looked for so long was stopped itself
 
     def __init__(self) -> None:
         self.interrupts: list[Callable[[], None]] = []
@@ -75,13 +76,13 @@ class Waiter:
         for _ in range(self.spins):
             if ready():
                 return
-        start = self.now()
+        start = last = self.now()
         deadline = start + (DEFAULT_TIMEOUT if timeout is None else timeout)
         turn = 0
         while not ready():
             turn += 1
             if turn & 15 == 0:
-                self._look(start, deadline, what)
+                last, deadline = self._look(start, last, deadline, what)
             if turn < self.yields:
                 os.sched_yield()
             else:
@@ -95,21 +96,28 @@ class Waiter:
         block: Callable[[float], None],
     ) -> None:
         """As ``wait_until``, but ``block(seconds)`` sleeps until something may have changed."""
-        start = self.now()
+        start = last = self.now()
         deadline = start + (DEFAULT_TIMEOUT if timeout is None else timeout)
         while not ready():
-            self._look(start, deadline, what)
+            last, deadline = self._look(start, last, deadline, what)
             block(min(self.look_every, max(0.0, deadline - self.now())))
 
-    def _look(self, start: float, deadline: float, what: Callable[[], str]) -> None:
-        """Raise where the wait is to end without its result."""
+    def _look(
+        self, start: float, last: float, deadline: float, what: Callable[[], str]
+    ) -> tuple[float, float]:
+        """Raise where the wait is to end without its result; else (now, the deadline): time for
+        which this process itself was stopped (Ctrl-Z) does not count."""
+        now = self.now()
+        if now - last > self.away:
+            deadline += now - last
         for check in self.interrupts:
             check()
-        if self.now() > deadline:
+        if now > deadline:
             raise WaitTimeout(
-                f"waited {self.now() - start:.1f} s for {what()}; the deadline passed. "
+                f"waited {now - start:.1f} s for {what()}; the deadline passed. "
                 "Raise timeout= if the peers are only slow."
             )
+        return self.now(), deadline
 
 
 class Rank:

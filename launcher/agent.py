@@ -7,6 +7,7 @@ can outlive the job.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
 import json
@@ -15,12 +16,13 @@ import selectors
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from disttrain.comm.control import Segment
 from disttrain.lifetime import adopt_orphans, die_with_parent
+from disttrain.liveness import sample
 
-from . import worker
+from . import stillness, worker
 from .env import JOB_FD, worker_env
 from .options import streams_of
 from .output import Console, Stream, consoles
@@ -90,6 +92,9 @@ class Agent:
         self.held_up: list[Stream] = []  # streams that are not read until the console catches up
         self.result_fds: dict[int, int] = {}
         self.stopped: set[int] = set()
+        self.lost: set[int] = set()
+        self.suspended = False
+        self.judge = stillness.Judge(plan.num_ranks, plan.stopped_timeout)
         try:
             for rank in range(plan.num_ranks):
                 self._start(rank, restart)
@@ -201,11 +206,14 @@ class Agent:
                 if key.data() is False:
                     self._unwatch(key.fd)
             self._tend_outputs()
+            self._look_at_ranks(time.monotonic())
             self._perform(self.policy.tick(time.monotonic()))
 
     def _patience(self) -> float | None:
         """How long to wait for an event: until something is due. None: for ever."""
         waits = []
+        if not self.suspended:
+            waits.append(max(self.judge.next_look - time.monotonic(), 0.0))
         if self.policy.next_tick is not None:
             waits.append(max(self.policy.next_tick - time.monotonic(), 0.0))
         if any(console.behind for console in self.consoles.values()):
@@ -213,6 +221,21 @@ class Agent:
         if any(stream.tail for stream in self.streams):
             waits.append(0.1)
         return min(waits, default=None)
+
+    def _look_at_ranks(self, now: float) -> None:
+        """Find ranks that were stopped, which nothing else would show."""
+        if self.suspended or self.policy.stopped_by or now < self.judge.next_look:
+            return
+        ranks = self.pids.keys() - self.lost
+        warnings, lost = self.judge.look(now, {r: sample(self.pids[r]) for r in ranks})
+        for text in warnings:
+            say(text)
+        for rank, (state, seconds) in lost.items():
+            self.lost.add(rank)
+            if not self.segment.slot(rank).error[0]:
+                cause = stillness.cause(self.pids[rank], state, seconds)
+                self.segment.slot(rank).record_error(cause, "")
+            self._perform(self.policy.lost(rank))
 
     def _tend_outputs(self) -> None:
         """Go on with what consoles and streams hold back."""
@@ -250,7 +273,9 @@ class Agent:
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
         code = 128 + number if number else os.WEXITSTATUS(status)
         cause, text = self.segment.slot(rank).error
-        if cause and number and rank in self.stopped:
+        if rank in self.lost:
+            number, code = 0, stillness.CODE
+        elif cause and number and rank in self.stopped:
             number, code = 0, 1  # its exception ended it; our signal only cut its farewell short
         if code == 0 and self.segment.slot(rank).state in ("starting", "running"):
             self.segment.slot(rank).state = "vanished"  # who waits for it learns of it
@@ -280,20 +305,32 @@ class Agent:
 
     def _perform(self, actions: list[Signal]) -> None:
         for action in actions:
-            for rank, pid in list(self.pids.items()):
-                self.stopped.add(rank)
-                try:
-                    os.killpg(pid, action.number)
-                except (ProcessLookupError, PermissionError):
-                    try:
-                        os.kill(pid, action.number)
-                    except ProcessLookupError:
-                        continue
+            if action.rank is None:
+                if self.suspended:
+                    self._suspend(False)
+                self.stopped.update(self.pids)
+                self._signal(action.number, self.pids)
+            elif action.rank in self.pids:
+                self._signal(action.number, [action.rank])
+
+    def _signal(self, number: int, ranks: Iterable[int]) -> None:
+        for rank in ranks:
+            pid = self.pids[rank]
+            try:
+                os.killpg(pid, number)
+            except (ProcessLookupError, PermissionError):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+
+    def _suspend(self, suspended: bool) -> None:
+        """Ctrl-Z at our terminal, and its end: the whole job stops, and goes on."""
+        self.suspended = suspended
+        self._signal(signal.SIGSTOP if suspended else signal.SIGCONT, self.pids)
 
     def _listen_for_signals(self) -> None:
         """Signals wake the selector; until now they were held back (see ``held_back``)."""
         signal.set_wakeup_fd(self.wake_writer, warn_on_full_buffer=False)
-        for number in (*self.plan.signals, signal.SIGCHLD):
+        for number in (*self.plan.signals, signal.SIGCHLD, signal.SIGTSTP, signal.SIGCONT):
             signal.signal(number, lambda *_: None)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, self.plan.signals)
         self.selector.register(self.wake_reader, selectors.EVENT_READ, self._signalled)
@@ -304,6 +341,8 @@ class Agent:
         for number in os.read(self.wake_reader, 512):
             if number == signal.SIGCHLD:
                 reap(set(self.pids.values()))
+            elif number in (signal.SIGTSTP, signal.SIGCONT):
+                self._suspend(number == signal.SIGTSTP)
             else:
                 self._perform(self.policy.signalled(number, time.monotonic()))
         return True

@@ -101,8 +101,16 @@ def _forward(signals: tuple[int, ...], agent: int) -> None:
         except ProcessLookupError:
             pass
 
+    def suspend(number: int, frame: Any) -> None:
+        """Ctrl-Z reaches only this process: agent and ranks are process groups of their own."""
+        forward(number, frame)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        forward(signal.SIGCONT, frame)  # here when `fg` has let us go on
+
     for number in signals:
         signal.signal(number, forward)
+    if signal.getsignal(signal.SIGTSTP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGTSTP, suspend)
 
 
 def _wait(agent: int) -> int:

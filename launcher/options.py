@@ -43,6 +43,7 @@ class Options:
     local_ranks_filter: tuple[int, ...] | None = None
     signals: tuple[int, ...] = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
     shutdown_timeout: float = 5.0
+    stopped_timeout: float = 2.0
     dry_run: bool = False
 
 
@@ -101,6 +102,13 @@ def parser() -> argparse.ArgumentParser:
         help="signals that are passed on to the ranks")  # fmt: skip
     add("--shutdown-timeout", type=float, default=5.0, metavar="S",
         help="seconds between asking ranks to end and killing them (torchrun: 30)")  # fmt: skip
+    add(
+        "--stopped-timeout",
+        type=float,
+        default=2.0,
+        metavar="S",
+        help="seconds after which a rank that was stopped (SIGSTOP) counts as failed; 0: never",
+    )
     add("--dry-run", action="store_true", help="print what would be started, and start nothing")
     for name, what in UNSUPPORTED.items():
         add("--" + name.replace("_", "-"), default=None, help=argparse.SUPPRESS, metavar=what)
@@ -138,6 +146,7 @@ def parse(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Options:
         local_ranks_filter=_filter(p, given.local_ranks_filter),
         signals=_signals(p, given.signals_to_handle),
         shutdown_timeout=_at_least(p, "--shutdown-timeout", given.shutdown_timeout, 0),
+        stopped_timeout=_at_least(p, "--stopped-timeout", given.stopped_timeout, 0),
         dry_run=given.dry_run,
     )
 

@@ -8,6 +8,8 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from disttrain.liveness import STOPPED_LIMIT
+
 from .options import Options, streams_of
 
 
@@ -32,6 +34,7 @@ class Plan:
     shown: tuple[int, ...] | None = None
     signals: tuple[int, ...] = ()
     shutdown_timeout: float = 5.0
+    stopped_timeout: float = STOPPED_LIMIT
 
     @property
     def writes_files(self) -> bool:
@@ -68,6 +71,7 @@ def make_plan(options: Options, master_port: int) -> Plan:
         shown=options.local_ranks_filter,
         signals=options.signals,
         shutdown_timeout=options.shutdown_timeout,
+        stopped_timeout=options.stopped_timeout,
     )
 
 

@@ -32,9 +32,10 @@ class Exit:
 
 @dataclass(frozen=True)
 class Signal:
-    """Send ``number`` to every rank that still runs."""
+    """Send ``number`` to every rank that still runs, or to ``rank`` alone."""
 
     number: int
+    rank: int | None = None
 
 
 @dataclass
@@ -56,6 +57,10 @@ class Policy:
                 (event.at + GRACE + TERM_GRACE, signal.SIGKILL),
             ]
         return []
+
+    def lost(self, rank: int) -> list[Signal]:
+        """A rank was stopped for too long. It must do nothing more before others hear of that."""
+        return [Signal(signal.SIGKILL, rank)]
 
     def signalled(self, number: int, now: float) -> list[Signal]:
         """The launcher got a signal."""

@@ -27,6 +27,8 @@ from .env import JOB_FD, worker_env
 from .plan import Plan
 
 COMPAT = "disttrain.compat.torch"
+AS_EVER = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD,
+           signal.SIGTSTP, signal.SIGCONT)  # fmt: skip
 FAREWELL = 3.0  # seconds that a failed rank has for its threads and exit handlers
 
 
@@ -34,7 +36,7 @@ def become_rank(plan: Plan, segment: Segment, rank: int, restart: int, agent: in
     """Turn a freshly forked process into rank ``rank``."""
     die_with_parent(agent)
     os.setpgid(0, 0)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD):
+    for number in AS_EVER:
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.set_wakeup_fd(-1)

@@ -25,6 +25,7 @@ from .. import context
 from ..core import dtypes
 from ..errors import WorkerFailed
 from ..lifetime import end_of, shows
+from ..liveness import LOOK_EVERY, Stillness, sample, told
 from .fetch import Plan
 from .position import Streams
 from .transfer import BATCH, END, ERROR, LENGTH, Receiver
@@ -152,7 +153,8 @@ class Pool:
     # --- answers ----------------------------------------------------------------------------------
 
     def wait(self, what: str, timeout: float | None) -> Answer:
-        """The next answer of any worker. ``WorkerFailed`` when one has died, ``WaitTimeout``."""
+        """The next answer of any worker. ``WorkerFailed`` when one has died or was stopped for too
+        long, ``WaitTimeout``."""
         looks = 0
         # A simulated rank keeps the baton: its clock stands still while real workers work.
         virtual = type(context.current().waiter).now is not context.Waiter.now
@@ -166,10 +168,14 @@ class Pool:
             return self._look(0 if looks <= _QUICK else _SLICE)
 
         if not self.answers:
+            self._stillness, self._next_look = Stillness(), time.monotonic() + LOOK_EVERY
             context.wait_until(ready, lambda: f"{what} of {self._names()}", timeout)
         if self.answers:
             return self.answers.popleft()
-        raise self._died(next(w for w in self.workers if w.dead))
+        for worker in self.workers:
+            if worker.dead:
+                raise self._died(worker)
+        raise self._stopped(next(w for w in self.workers if self._stillness.is_lost(w.id)))
 
     def _names(self) -> str:
         return ", ".join(w.name for w in self.workers)
@@ -192,7 +198,16 @@ class Pool:
                 self._push(worker)
             if worker.receiver.closed or worker.pidfd in events:
                 worker.dead = True
-        return bool(self.answers) or any(w.dead for w in self.workers)
+        return bool(self.answers) or any(w.dead for w in self.workers) or self._are_stopped()
+
+    def _are_stopped(self) -> bool:
+        """Was a worker stopped for too long, while its answer was waited for?"""
+        now = time.monotonic()
+        if now < self._next_look:
+            return False
+        self._next_look = now + LOOK_EVERY
+        self._stillness.look(now, {w.id: sample(w.process.pid) for w in self.workers})
+        return any(self._stillness.is_lost(w.id) for w in self.workers)
 
     def value(self, answer: Answer) -> Any:
         """The batch of an answer; raises what the worker raised."""
@@ -228,6 +243,15 @@ class Pool:
             f"{worker.name} {how}, while batch {worker.asked} or one before it was loaded.{hint}"
         )
 
+    def _stopped(self, worker: _Worker) -> WorkerFailed:
+        """Say that a worker was stopped."""
+        pid = worker.process.pid
+        how = told(pid, *self._stillness.still(worker.id))
+        return WorkerFailed(
+            f"{worker.name} was {how}, while batch {worker.asked} or one before it was "
+            f"awaited. `kill -CONT {pid}` lets it go on; then ask the loader for a new iterator."
+        )
+
     # --- the end ----------------------------------------------------------------------------------
 
     def close(self) -> None:
@@ -249,6 +273,9 @@ def _end(workers: list[_Worker], pid: int) -> None:
             worker.sock.shutdown(socket.SHUT_RDWR)  # reaches it whoever holds copies
         worker.sock.close()
         worker.receiver.close()
+    for worker in started:
+        if sample(worker.process.pid).state == "T":  # it hears of nothing else
+            os.kill(worker.process.pid, signal.SIGKILL)
     for sign in (None, signal.SIGTERM, signal.SIGKILL):
         for worker in started:
             if sign is not None and worker.process.is_alive():

@@ -398,6 +398,18 @@ def test_death_of_a_worker_is_told_at_once(how):
     assert children() == []
 
 
+def test_a_stopped_worker_is_named():
+    def make(i):
+        if i == 3:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return i
+
+    it = iter(raw(make, prefetch_factor=1))
+    with pytest.raises(WorkerFailed, match=r"worker 1 \(pid (\d+)\) was stopped: state T.*CONT"):
+        list(it)
+    assert children() == []
+
+
 def test_death_between_epochs_and_a_new_start():
     loader = raw(lambda i: i, persistent_workers=True)
     assert list(loader) == list(range(8))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import sys
 import threading
 import time
@@ -14,7 +15,14 @@ import pytest
 import disttrain as dt
 from disttrain import distributed as dist
 from disttrain.compat.torch import spawn as mp
-from disttrain.errors import CollectiveMismatch, CommError, ConfigError, LaunchError, WaitTimeout
+from disttrain.errors import (
+    CollectiveMismatch,
+    CommError,
+    ConfigError,
+    LaunchError,
+    PeerFailed,
+    WaitTimeout,
+)
 from launcher import launch
 from support.ranks import free_port, run_ranks
 
@@ -79,6 +87,34 @@ def spawned(rank: int, port: int) -> None:
 def test_without_a_launcher_too():
     with pytest.raises(mp.ProcessRaisedException, match="rank 2 has ended: its process is gone"):
         mp.start_processes(spawned, (free_port(),), nprocs=3, start_method="fork")
+
+
+def test_who_is_stopped_is_told_without_a_launcher():
+    """And who was given up goes on in vain: it is told so when it comes back."""
+    pids, pipe = os.pipe()
+
+    def main(rank: int, port: int) -> str:
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+        dist.init_process_group("gloo", rank=rank, world_size=3)
+        x = dt.ones(3)
+        dist.all_reduce(x)
+        if rank == 2:
+            os.write(pipe, os.getpid().to_bytes(4, "little"))
+            os.kill(os.getpid(), signal.SIGSTOP)
+        started = time.monotonic()
+        with pytest.raises((PeerFailed, CommError), match=r"state T \(stopped\)") as error:
+            for _ in range(2):  # the others' data of the first is there
+                dist.all_reduce(x)
+        if rank == 0:  # whoever looked on may let it go on
+            os.kill(int.from_bytes(os.read(pids, 4), "little"), signal.SIGCONT)
+        if rank < 2:
+            assert error.value.rank == 2 and time.monotonic() - started < 10.0
+        return str(error.value)
+
+    port = free_port()
+    told = run_ranks(3, lambda rank: main(rank, port))
+    assert all("rank 2 failed: stopped: state T" in text for text in told[:2])
+    assert "others went on without this rank" in told[2]
 
 
 def test_who_ends_after_the_same_calls_is_not_missed():

@@ -22,6 +22,7 @@ from typing import Any
 
 from ... import context
 from ...errors import CommError
+from ...liveness import LOOK_EVERY, Stillness, sample, told
 from ..control import Segment
 from ..meeting import host_id
 
@@ -109,7 +110,7 @@ def _fetch(told: dict, rank: int, timeout: float) -> Segment:
 
 
 class Watch:
-    """Notices the end of peers' processes; called while this rank waits."""
+    """Notices peers whose processes have ended or were stopped; called while this rank waits."""
 
     def __init__(self, segment: Segment, rank: int, size: int) -> None:
         self._segment = segment
@@ -117,7 +118,8 @@ class Watch:
         self._ended: set[int] = set()
         self._fds: dict[int, int] = {}
         self._poll = select.poll()
-        self._next = 0.0
+        self._next = self._next_look = 0.0
+        self._stillness = Stillness()
 
     def has_ended(self, rank: int) -> bool:
         """Has the process of ``rank`` ended, as far as was noticed?"""
@@ -134,6 +136,18 @@ class Watch:
             self._poll.unregister(fd)
             self._ended.add(self._fds.pop(fd))
             os.close(fd)
+        if now >= self._next_look:
+            self._next_look = now + LOOK_EVERY
+            self._look(now)
+
+    def _look(self, now: float) -> None:
+        """Tell everybody of a peer that was stopped for too long."""
+        pids = {rank: self._segment.slot(rank).pid for rank in self._fds.values()}
+        self._stillness.look(now, {rank: sample(pid) for rank, pid in pids.items()})
+        for rank, pid in pids.items():
+            if self._stillness.is_lost(rank):
+                cause = told(pid, *self._stillness.still(rank))
+                self._segment.publish_failure(rank, f"{cause}. `kill -CONT {pid}` lets it go on")
 
     def _open(self, rank: int) -> None:
         pid = self._segment.slot(rank).pid

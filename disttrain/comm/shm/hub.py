@@ -31,6 +31,7 @@ import numpy as np
 
 from ... import context
 from ...errors import CommError, PeerFailed
+from ...liveness import STOPPED
 from ..threads import others_may_move
 from .arena import Arena
 from .bootstrap import Watch
@@ -219,6 +220,11 @@ class Hub:
         need, _ = self._needs.get(threading.get_ident(), (None, None))
         if failure is not None and failure.rank != self.rank:
             self._end_wait(need, failure)
+        elif failure is not None and failure.cause.startswith(STOPPED):
+            raise CommError(
+                f"others went on without this rank ({self.rank}), which could not do its part: "
+                f"{failure.cause}"
+            )
         elif need is not None:
             self.detective.look(need, self._all_needs)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...errors import CommError
-from .certificates import Certificates
+from ..links.certificates import Certificates
 from .message import Limits
 
 PLAIN, SECURE = "grpc", "grpcs"

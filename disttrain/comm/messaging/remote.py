@@ -21,7 +21,8 @@ from typing import Any
 
 from ... import context
 from ...errors import CommError, DisttrainError, PeerFailed
-from . import certificates, channels, handshake
+from ..links import certificates
+from . import channels, handshake
 from .endpoint import Block, Endpoint, OnLost, OnMessage, is_closed, no_address
 from .lanes import Bells, Incoming, Outgoing, StreamEnded
 from .message import Limits, Message

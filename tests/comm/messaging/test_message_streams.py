@@ -12,7 +12,8 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
 from disttrain import context
-from disttrain.comm.messaging import certificates, streams
+from disttrain.comm.links import certificates
+from disttrain.comm.messaging import streams
 from disttrain.comm.messaging.lanes import Bells, Outgoing, StreamEnded
 from disttrain.comm.messaging.message import Limits, Message
 from disttrain.comm.messaging.streams import Assembler, Frames

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 from disttrain import context
-from disttrain.comm.messaging import certificates, handshake
+from disttrain.comm.links import certificates
+from disttrain.comm.messaging import handshake
 from disttrain.comm.messaging.channels import STREAM
 from disttrain.comm.messaging.message import Limits, Message
 from disttrain.comm.messaging.remote import RemoteEndpoint

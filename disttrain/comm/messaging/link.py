@@ -9,6 +9,7 @@ import select
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -30,11 +31,13 @@ from .frames import (
     encode_small,
     pieces_of,
 )
+from .looks import AT_MOST, Looks
 from .message import Limits, Message
 
 SEND_BUFFER = 1 << 20
 # As plain numbers: to combine two of the socket module's flags takes longer than to send.
 _AT_ONCE = int(socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+_IF_THERE = int(socket.MSG_DONTWAIT)
 _ROOM = max(PACKET_BYTES, PIECE_BYTES + 1) + 64
 
 
@@ -73,6 +76,7 @@ class Link:
         self._assembly: Assembly | None = None
         self.sent = self.got = 0  # requests sent here, answers read here
         self.closed = self.over = False
+        self.looks = Looks()
 
     # --- sending ---------------------------------------------------------------------------------
 
@@ -173,6 +177,26 @@ class Link:
         if message.answers:
             self.got += 1
         return message
+
+    def read_soon(self) -> Message | None:
+        """As ``read()``, in less time where something comes soon: this looks a little while before
+        it sleeps (``looks``). At every look others may have the interpreter."""
+        most = self.looks.now()
+        if not most:
+            return self.read()
+        end = time.monotonic() + AT_MOST
+        for look in range(most):
+            try:
+                message = self.read(_IF_THERE)
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    break
+            else:
+                if look:  # else it was there before
+                    self.looks.found()
+                return message
+        self.looks.in_vain()
+        return self.read()
 
     def _parse(self, packet: memoryview) -> Message | None:
         if packet[0] != PIECE:

@@ -23,6 +23,7 @@ from .blocks import ARENA_BYTES, Lender
 from .door import Door
 from .endpoint import Block, Endpoint, OnLost, OnMessage, is_closed, no_address
 from .link import Closed, Link
+from .looks import LOOKS
 from .message import Limits, Message, check_arrays
 from .peers import Peer
 from .pool import Pool
@@ -146,7 +147,16 @@ class LocalEndpoint(Endpoint):
         except BaseException:
             sock.close()
             raise
-        return Link(sock, self._lender, peer, peer.find, self.limits, patience, peer.link_is_over)
+        link = Link(sock, self._lender, peer, peer.find, self.limits, patience, peer.link_is_over)
+        if who.pid != self._pid and not self._is_crowded():
+            link.looks.most = LOOKS
+        return link
+
+    def _is_crowded(self) -> bool:
+        """Are there more workers than processors? Who looks out for one keeps another from running
+        then."""
+        workers = max(context.current().local_world_size, len(self._processes) + 1)
+        return workers > len(os.sched_getaffinity(0))
 
     def _attend(self, peer: Peer, link: Link, mask: int) -> None:
         """Answers have come and nobody waits, or the peer has hung up."""
@@ -253,6 +263,9 @@ class LocalEndpoint(Endpoint):
         process = Process(pid)
         if process.fd >= 0:
             self._processes[pid] = process
+            if self._is_crowded():
+                for link in [link for peer in self._peers.values() for link in peer.links()]:
+                    link.looks.most = 0
             self._pool.watch(process.fd, _ONCE, lambda mask: self._process_ended(process))
         return process
 

@@ -21,6 +21,7 @@ from .pool import Pool
 from .waiters import Thread
 
 SLOW = 0.0003  # seconds; what handlers below it do at once would not be done sooner in parallel
+_AT_ONCE = int(socket.MSG_DONTWAIT)
 WARY = 32  # messages after a slow one that are handled beside each other
 
 
@@ -48,10 +49,10 @@ class Serving:
         if not link.reading.acquire(False):
             return
         self._pool.may_block()
-        flags = int(socket.MSG_DONTWAIT)
+        first = True
         while True:
             try:
-                message = link.read(flags)
+                message = link.read(_AT_ONCE) if first else link.read_soon()
             except BlockingIOError:
                 self._others_read()
                 return
@@ -63,7 +64,7 @@ class Serving:
                 continue
             if not (self._beside if self._wary else self._hold)(message):
                 return
-            message, flags = None, 0  # its arrays go now, not when the next request comes
+            message, first = None, False  # its arrays go now, not when the next request comes
 
     def _beside(self, message: Message) -> bool:
         """Handle a request while others read."""

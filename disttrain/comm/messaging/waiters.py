@@ -121,12 +121,12 @@ class Waiters:
 
     def _read_for(self, call: int, seconds: float) -> None:
         end = time.monotonic() + seconds
-        flags = 0
-        if seconds < PATIENCE:
+        link = self._link
+        at_once = seconds < PATIENCE
+        if at_once:
             self._poll(seconds)
-            flags = _AT_ONCE
         while True:
-            message = self._link.read(flags)
+            message = link.read(_AT_ONCE) if at_once else link.read_soon()
             if message is not None and (not self._hand_out(message) or call in (0, message.call)):
                 return
             if time.monotonic() >= end:

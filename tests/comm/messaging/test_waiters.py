@@ -146,6 +146,16 @@ def test_every_answer_is_read(calls, monkeypatch):
     explore(stage, FILES, turns=3, most=100)
 
 
+def test_every_answer_is_read_by_who_looks_before_it_sleeps(monkeypatch):
+    def stage(play):
+        table = Table(play, (ask, leave), monkeypatch)
+        table.link.looks.most = 2
+        return table.check
+
+    explore(stage, FILES, turns=1)
+    explore(stage, FILES, turns=3, most=100)
+
+
 def test_an_answer_that_takes_a_call_of_its_own_keeps_nobody_waiting(monkeypatch):
     def stage(play):
         table = Table(play, (ask, leave, nothing), monkeypatch)

@@ -75,7 +75,7 @@ class Link:
         self._view = memoryview(self._room)
         self._assembly: Assembly | None = None
         self.sent = self.got = 0  # requests sent here, answers read here
-        self.closed = self.over = False
+        self.closed = self._given_up = self.over = False
         self.looks = Looks()
 
     # --- sending ---------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ class Link:
             for piece in pieces_of(pieces):
                 self._put(piece, False)
         except BaseException:  # half a message: what would follow could not be told from it
-            self.shut()
+            self._shut()
             raise
 
     def _put(self, packet: bytes, counts: bool) -> None:
@@ -221,10 +221,22 @@ class Link:
 
     # --- the end ---------------------------------------------------------------------------------
 
-    def shut(self) -> None:
-        """Let nothing more through; who sends or reads here finds out at once."""
-        self.closed = True
-        self.hang_up()
+    def begin(self, watch: Callable[[], None]) -> None:
+        """Have the descriptor watched, unless it was given up before."""
+        with self._sending:
+            if not self._given_up:
+                watch()
+
+    def give_up(self, forget: Callable[[int], None]) -> None:
+        """End the connection for good, once: ``forget`` the descriptor while it is no other one's,
+        and give it back. Where somebody reads, he does that when he stops, which is soon."""
+        with self._sending:
+            if self._given_up:
+                return
+            self._given_up = True
+            forget(self.fd)
+        self._shut()
+        self._close()
 
     def hang_up(self) -> None:
         """End the connection; what has come can still be read."""
@@ -233,10 +245,13 @@ class Link:
         except OSError:
             pass
 
-    def close(self) -> None:
-        """After ``shut``: give the descriptor back. Where somebody reads, he does it when he stops
-        (``stop_reading``), which is soon."""
-        if self.reading.acquire(False):
+    def _shut(self) -> None:
+        """Let nothing more through; who sends or reads here finds out at once."""
+        self.closed = True
+        self.hang_up()
+
+    def _close(self) -> None:
+        if not self.over and self.reading.acquire(False):
             self._assembly = None
             self._drain()
             with self._sending:
@@ -257,5 +272,5 @@ class Link:
     def stop_reading(self) -> None:
         """Release ``reading``."""
         self.reading.release()
-        if self.closed:
-            self.close()
+        if self._given_up:
+            self._close()

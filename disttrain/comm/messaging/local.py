@@ -14,6 +14,7 @@ import select
 import socket
 import threading
 import time
+from functools import partial
 from typing import Any
 
 from ... import context
@@ -184,9 +185,9 @@ class LocalEndpoint(Endpoint):
         )
         peer.serves = link
         try:
-            self._pool.watch(link.fd, _ONCE, peer.serving.attend)
+            link.begin(partial(self._pool.watch, link.fd, _ONCE, peer.serving.attend))
         except (OSError, ValueError):
-            if not link.closed:  # else it is lost, or we are closed, since just now
+            if not self._closed:
                 raise
         if self._closed or peer.lost is not None:
             self._drop(peer)
@@ -330,9 +331,7 @@ class LocalEndpoint(Endpoint):
 
     def _drop(self, peer: Peer) -> None:
         for link in peer.links():
-            self._pool.forget(link.fd)
-            link.shut()
-            link.close()
+            link.give_up(self._pool.forget)
 
     def disconnect(self, peer: int) -> None:
         self._let_go()

@@ -1,0 +1,95 @@
+"""One connection by itself: who waits looks before it sleeps; its end comes once."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+import pytest
+
+from disttrain.comm.messaging.frames import encode_small
+from disttrain.comm.messaging.link import Closed, Link
+from disttrain.comm.messaging.message import Limits, Message
+
+
+def linked(sock):
+    return Link(sock, None, None, None, Limits(), 0.1, lambda: None)
+
+
+class Socket:
+    """Has a packet at the ``nth`` look, or for who sleeps."""
+
+    def __init__(self, nth):
+        self.left, self.slept = nth, 0
+
+    def fileno(self):
+        return -1
+
+    def settimeout(self, seconds):
+        assert seconds is None
+
+    def setsockopt(self, *what):
+        assert len(what) == 3
+
+    def send(self, packet, flags):
+        raise AssertionError
+
+    def recv_into(self, room, size, flags):
+        if flags & socket.MSG_DONTWAIT:
+            self.left -= 1
+            if self.left:
+                raise BlockingIOError
+        else:
+            self.slept += 1
+        packet = encode_small(Message(1, 7, True), 0)
+        room[: len(packet)] = packet
+        return len(packet)
+
+
+@pytest.mark.parametrize("most, nth, slept", [(5, 1, 0), (5, 5, 0), (5, 6, 1), (0, 1, 1)])
+def test_a_reader_sleeps_when_it_has_looked_in_vain(most, nth, slept, monkeypatch):
+    monkeypatch.setattr("disttrain.comm.messaging.link.AT_MOST", 1e9)
+    link = linked(Socket(nth))
+    link.looks.most = most
+    message = link.read_soon()
+    assert message is not None and message.call == 7
+    assert link.sock.slept == slept and link.got == 1
+
+
+def test_a_reader_sleeps_when_something_else_runs_meanwhile(monkeypatch):
+    monkeypatch.setattr("disttrain.comm.messaging.link.AT_MOST", -1.0)
+    link = linked(Socket(5))
+    link.looks.most = 5
+    assert link.read_soon() is not None
+    assert link.sock.slept == 1 and link.sock.left == 4
+
+
+def pair():
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    return linked(ours), theirs
+
+
+def test_giving_up_a_second_time_forgets_no_other_one_of_the_same_number():
+    link, theirs = pair()
+    forgotten = []
+    link.give_up(forgotten.append)
+    again = os.dup(theirs.fileno())  # the number that has become free
+    try:
+        link.give_up(forgotten.append)
+        link.begin(lambda: forgotten.append("is watched"))
+        assert again == link.fd and forgotten == [link.fd] and link.over
+    finally:
+        os.close(again)
+        theirs.close()
+
+
+def test_the_descriptor_of_a_link_on_which_somebody_reads_is_kept_until_he_stops():
+    link, theirs = pair()
+    with theirs:
+        assert link.reading.acquire(False)
+        link.give_up(lambda fd: None)
+        assert not link.over and os.fstat(link.fd)
+        with pytest.raises(Closed):
+            link.read()
+        link.stop_reading()
+        assert link.over and theirs.recv(1) == b""

@@ -147,6 +147,8 @@ def test_every_answer_is_read(calls, monkeypatch):
 
 
 def test_every_answer_is_read_by_who_looks_before_it_sleeps(monkeypatch):
+    monkeypatch.setattr(link_module, "AT_MOST", FOR_EVER)
+
     def stage(play):
         table = Table(play, (ask, leave), monkeypatch)
         table.link.looks.most = 2

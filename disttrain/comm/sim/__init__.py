@@ -1,5 +1,16 @@
 """A simulated cluster: ``cluster`` runs N ranks as threads of one process, one at a time;
-``scheduler`` says who goes on, and keeps the virtual clock."""
+``scheduler`` says who goes on, and keeps the virtual clock; ``transport`` carries their arrays over
+a ``fabric`` with a ``network`` and ``faults``, and ``timeline`` tells who did what when."""
 
-from .cluster import SIM_ARENA_BYTES, Simulation, die, run_tasks, simulate
+from .cluster import (
+    SIM_ARENA_BYTES,
+    Simulation,
+    die,
+    first_failed,
+    run_cluster,
+    run_tasks,
+    simulate,
+)
+from .fabric import Cluster, Fabric, fabric
 from .scheduler import Killed, Scheduler, SimWaiter
+from .transport import connect

@@ -1,8 +1,10 @@
 """A simulated cluster: N ranks as threads of one process, one at a time, under a seeded scheduler.
 
-The ranks move data through the shared-memory transport over a private segment, so a simulation
-runs the very code that real ranks run; what is replaced is the waiting (``scheduler``). The same
-seed gives the same schedule, and different seeds try different interleavings. Time is virtual.
+Two kinds. In ``simulate`` ranks move data through the shared-memory transport over a private
+segment: a simulation runs the very code that real ranks run; what is replaced is the waiting
+(``scheduler``). In ``run_cluster`` they have a transport of their own (``transport``), with a model
+of hosts and links and with faults, that carries hundreds of ranks. Either way the same seed gives
+the same schedule, and different seeds try different interleavings. Time is virtual.
 When nobody can go on and time cannot help, every rank raises ``Deadlock`` at once, with what each
 one waits for (real ranks would wait for their deadline).
 
@@ -20,6 +22,7 @@ from ... import context
 from ...errors import ConfigError, Deadlock, LaunchError, PeerFailed
 from ..control import JOB_SLOT, Segment
 from ..worker_env import STRICT_SLOT
+from .fabric import Cluster, Fabric
 from .scheduler import Killed, Scheduler, SimWaiter, Task
 
 SIM_ARENA_BYTES = 1 << 30  # addresses; pages exist once they are touched
@@ -77,52 +80,77 @@ def run_tasks(
     segment = Segment.create(world_size, SIM_ARENA_BYTES)
     scheduler = Scheduler(seed)
     for rank in range(world_size):
-        scheduler.add(_program(scheduler, rank, world_size, segment, fn, args, strict))
+        place = context.Rank(rank, world_size, rank, world_size)
+        place.slots[JOB_SLOT] = segment
+        if strict is not None:
+            place.slots[STRICT_SLOT] = strict
+        _add(scheduler, place, lambda: fn(*args), segment.publish_failure)
     scheduler.run()
     segment.close()
     return scheduler
 
 
-def _program(
+def run_cluster(
+    fn: Callable[[], Any],
+    cluster: Cluster,
+    seed: int = 0,
+    set_up: Callable[[Scheduler, Fabric], None] = lambda scheduler, fabric: None,
+) -> tuple[Scheduler, Fabric]:
+    """Run ``fn()`` on all ranks of ``cluster``. As from ``run_tasks``, errors are found in the
+    tasks. ``set_up``: called before anything runs, for whom the scheduler is to tell what."""
+    scheduler = Scheduler(seed)
+    fabric = Fabric(scheduler, cluster)
+    set_up(scheduler, fabric)
+    hosts = fabric.network.hosts
+    for rank in range(cluster.num_ranks):
+        mine = [r for r in range(cluster.num_ranks) if hosts[r] == hosts[rank]]
+        place = context.Rank(rank, cluster.num_ranks, mine.index(rank), len(mine))
+        _add(scheduler, place, fn, fabric.fail)
+    scheduler.run()
+    return scheduler, fabric
+
+
+def _add(
     scheduler: Scheduler,
-    rank: int,
-    world_size: int,
-    segment: Segment,
-    fn: Callable[..., Any],
-    args: tuple,
-    strict: bool | None,
-) -> Task:
-    """The task that runs ``fn`` as ``rank``."""
+    place: context.Rank,
+    fn: Callable[[], Any],
+    publish: Callable[[int, str, str], None],
+) -> None:
+    """Add the task that runs ``fn`` as the rank of ``place``."""
 
     def body() -> Any:
         try:
             with context.attach(place):
-                result = fn(*args)
+                result = fn()
                 place.end()
                 return result
         except BaseException as error:
-            cause = f"{type(error).__name__}: {error}"
-            segment.publish_failure(rank, cause, tracebacks.format_exc())
+            publish(place.rank, cause_of(error), tracebacks.format_exc())
             raise
 
-    task = Task(rank, "", body)
-    place = context.Rank(rank, world_size, rank, world_size, SimWaiter(scheduler, task))
+    task = Task(place.rank, "", body)
+    place.waiter = SimWaiter(scheduler, task)
     task.place = place
-    place.slots[JOB_SLOT] = segment
-    if strict is not None:
-        place.slots[STRICT_SLOT] = strict
-    return task
+    scheduler.add(task)
+
+
+def cause_of(error: BaseException) -> str:
+    """What a rank failed of, in a line for the others."""
+    return str(error) if isinstance(error, Killed) else f"{type(error).__name__}: {error}"
+
+
+def first_failed(scheduler: Scheduler) -> tuple[Task | None, list[Task]]:
+    """The task that the others failed for, and all that failed: one that cannot go on, or has lost
+    another one, fails for a third one's error."""
+    failed = [t for t in scheduler.tasks if t.error is not None] + scheduler.broken
+    order = [(isinstance(t.error, PeerFailed), isinstance(t.error, Deadlock)) for t in failed]
+    return (failed[order.index(min(order))] if failed else None), failed
 
 
 def _raise_first(scheduler: Scheduler) -> None:
-    """Raise the error of the rank that the others failed for, if any; a rank that cannot go on, or
-    has lost another one, fails for a third one's error."""
-    failed = [t for t in scheduler.tasks if t.error is not None] + scheduler.broken
-    if not failed:
+    first, failed = first_failed(scheduler)
+    if first is None:
         return
-    first = min(
-        failed, key=lambda t: (isinstance(t.error, PeerFailed), isinstance(t.error, Deadlock))
-    )
     others = "".join(f"\n  also {t.where()}: {t.error}" for t in failed if t is not first)
     if isinstance(first.error, Deadlock):
         raise first.error

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 import traceback as tracebacks
 from collections.abc import Callable
 from typing import Any
@@ -39,9 +40,10 @@ class Killed(BaseException):
 class _Wait:
     """What a task waits for. ``probe``: its condition where anybody may ask for it, as asking
     changes nothing; then no thread needs to be woken to find that it still waits. ``pump``: where
-    that is so, ``pump.pending()`` says whether ``pump(0)`` would move something that it awaits."""
+    that is so, ``pump.pending()`` says whether ``pump(0)`` would move something that it awaits.
+    ``parks``: whoever makes it come true calls ``Scheduler.wake``, so nobody asks before that."""
 
-    __slots__ = ("came", "deadline", "limit", "probe", "pump", "what")
+    __slots__ = ("came", "deadline", "limit", "parks", "probe", "pump", "what")
 
     def __init__(
         self,
@@ -54,7 +56,12 @@ class _Wait:
         self.what, self.limit, self.deadline = what, limit, deadline
         self.probe = None if block is None else ready
         self.pump: Any = block if hasattr(block, "pending") else None
+        self.parks = block is until_woken
         self.came = False  # the one who asked has seen it
+
+
+def until_woken(seconds: float) -> None:
+    """As ``block=`` of a wait: ``Scheduler.wake`` tells when to look again."""
 
 
 class Task:
@@ -67,7 +74,9 @@ class Task:
         self.baton.acquire()
         self.wait: _Wait | None = None
         self.wake_at: float | None = None
-        self.done = self.killed = False
+        self.done = self.killed = self.parked = False
+        self.thread: threading.Thread | None = None
+        self.stamp = 0.0  # of its processor time, when it last came back from a wait
         self.result: Any = None
         self.error: BaseException | None = None
         self.text = ""
@@ -103,6 +112,13 @@ class Scheduler:
         self.broken: list[Task] = []  # other tasks that an exception has ended
         self.when_ended: list[Callable[[int], None]] = []  # told of every rank that ends
         self.slots: dict[str, Any] = {}  # what other parts keep for the whole simulation
+        self.lost = False  # something will never come, so whoever waits for it waits to the end
+        # (rank, processor seconds, is it a call of a verb) -> how long that lasts; None: no time
+        self.stopwatch: Callable[[int, float, bool], float] | None = None
+        self.when_entered: Callable[[int], None] | None = None  # told when another rank goes on
+        self.at_deadlock: Callable[[], None] | None = None
+        self._entered = -1
+        self._parked: dict[int, set[Task]] = {}
         self._alive: list[Task] = []
         self._events: list[_Event] = []
         self._idle: set[Task] = set()  # who has looked in vain since anything moved
@@ -122,6 +138,7 @@ class Scheduler:
         name = task.name or f"rank-{task.rank}"
         thread = threading.Thread(target=self._run, args=(task,), name=name, daemon=True)
         self._threads.append(thread)
+        task.thread = thread
         thread.start()
 
     def run(self) -> None:
@@ -137,7 +154,14 @@ class Scheduler:
         if following is not task:
             following.baton.release()
             task.baton.acquire()
+        self._enter(task)
+
+    def _enter(self, task: Task) -> None:
+        """``task`` has the baton."""
         self.running = task
+        if self.when_entered is not None and self._entered != task.rank:
+            self._entered = task.rank
+            self.when_entered(task.rank)
 
     def moved(self) -> None:
         """Something has changed: who looked in vain may look again."""
@@ -148,6 +172,21 @@ class Scheduler:
         """``task`` has found that it must still wait."""
         self._idle.add(task)
         self.pass_on(task)
+
+    def park(self, task: Task) -> None:
+        """``task`` waits for ``wake``, its deadline, or a failure."""
+        task.parked = True
+        self._parked.setdefault(task.rank, set()).add(task)
+        self.pass_on(task)
+
+    def wake(self, rank: int) -> None:
+        """Let the tasks of ``rank`` look again."""
+        for task in self._parked.pop(rank, ()):
+            task.parked = False
+
+    def wake_all(self) -> None:
+        for rank in list(self._parked):
+            self.wake(rank)
 
     def later(self, delay: float, action: Callable[[], None]) -> None:
         """Let ``action`` happen when the clock has gone on by ``delay``, or some time after; it
@@ -163,12 +202,15 @@ class Scheduler:
             self._ended.add(rank)
             for tell in self.when_ended:
                 tell(rank)
+        self.wake(rank)
         self.moved()
 
     def _run(self, task: Task) -> None:
         task.baton.acquire()
-        context.thread.task = self.running = task
+        context.thread.task = task
+        task.stamp = time.thread_time()
         try:
+            self._enter(task)
             if not task.killed:
                 task.result = task.body()
         except BaseException as error:
@@ -183,7 +225,9 @@ class Scheduler:
         task.done = True
         self._alive.remove(task)
         if not task.name:
-            self.failed = self.failed or task.error is not None
+            if task.error is not None:
+                self.failed = True
+                self.wake_all()
             self.end_rank(task.rank)
         self.moved()
         if self._alive:
@@ -196,7 +240,11 @@ class Scheduler:
         self.running = None
         while True:
             clock = self.clock
-            awake = [t for t in self._alive if t.killed or t.wake_at is None or t.wake_at <= clock]
+            awake = [
+                t
+                for t in self._alive
+                if not t.parked and (t.killed or t.wake_at is None or t.wake_at <= clock)
+            ]
             due = [event for event in self._events if event.at <= clock]
             chosen = self._draw([t for t in awake if t not in self._idle], due)
             if isinstance(chosen, Task):
@@ -230,7 +278,7 @@ class Scheduler:
             return True
         if self.clock >= wait.deadline or task.place is None:
             return True
-        if self.failed and task.place.waiter.interrupts:
+        if self.failed and (task.place.waiter.interrupts or wait.parks):
             return True
         with context.attach(task.place):
             try:
@@ -256,9 +304,13 @@ class Scheduler:
         times = [t.wake_at for t in alive if t.wake_at is not None and t.wake_at > clock]
         times += [event.at for event in self._events]
         waits = [t.wait for t in alive if t.wait is not None]
-        times += [w.deadline for w in waits if times or w.limit <= context.PROBE_SECONDS]
+        certain = bool(times) or self.lost
+        times += [w.deadline for w in waits if certain or w.limit <= context.PROBE_SECONDS]
         if times:
-            self.clock = max(clock, min(times))
+            self.clock = clock = max(clock, min(times))
+            for task in alive:
+                if task.parked and task.wait is not None and task.wait.deadline <= clock:
+                    self.wake(task.rank)
             return
         lines = [f"  {t}" for t in sorted(alive, key=lambda t: t.rank)]
         ended = [t.rank for t in self.tasks if t.done]
@@ -266,6 +318,9 @@ class Scheduler:
             lines.append(f"  ended already: rank{'s' if len(ended) > 1 else ''} "
                          + ", ".join(map(str, ended)))  # fmt: skip
         self.deadlock = "no simulated rank can go on:\n" + "\n".join(lines)
+        if self.at_deadlock is not None:
+            self.at_deadlock()
+        self.wake_all()
 
 
 class SimWaiter(context.Waiter):
@@ -274,6 +329,20 @@ class SimWaiter(context.Waiter):
     def __init__(self, scheduler: Scheduler, program: Task) -> None:
         super().__init__()
         self.scheduler, self._program = scheduler, program
+        # As ``interrupts``, of parts that move nothing while they wait.
+        self.checks: list[Callable[[], None]] = []
+
+    def charge(self, is_call: bool = False) -> None:
+        """Let the clock go on by what this task has computed since it last waited."""
+        scheduler = self.scheduler
+        if scheduler.stopwatch is None:
+            return
+        task = self._task()
+        spent = time.thread_time() - task.stamp
+        seconds = scheduler.stopwatch(task.rank, spent, is_call)
+        if seconds > 0.0:
+            self._sleep(task, seconds)
+        task.stamp = time.thread_time()
 
     def now(self) -> float:
         return self.scheduler.clock
@@ -284,7 +353,11 @@ class SimWaiter(context.Waiter):
         self.scheduler.add(task)
 
     def sleep(self, seconds: float) -> None:
-        scheduler, task = self.scheduler, self._task()
+        self.charge()
+        self._sleep(self._task(), seconds)
+
+    def _sleep(self, task: Task, seconds: float) -> None:
+        scheduler = self.scheduler
         outer, task.wait = task.wait, None
         scheduler.moved()
         task.wake_at = scheduler.clock + max(seconds, 0.0)
@@ -300,6 +373,7 @@ class SimWaiter(context.Waiter):
         timeout: float | None,
         block: Callable[[float], None] | None = None,
     ) -> None:
+        self.charge()
         task, clock = self._task(), self.scheduler.clock
         limit = context.DEFAULT_TIMEOUT if timeout is None else timeout
         outer = task.wait  # a condition may wait, too: for a callback's, or a store's answer
@@ -316,6 +390,7 @@ class SimWaiter(context.Waiter):
             _check(task)
         finally:
             task.wait = outer
+            task.stamp = time.thread_time()
 
     def _wait(self, task: Task, wait: _Wait, ready: Callable[[], bool], start: float) -> None:
         scheduler = self.scheduler
@@ -327,11 +402,14 @@ class SimWaiter(context.Waiter):
             if scheduler.deadlock:
                 raise Deadlock(scheduler.deadlock)
             if scheduler.failed:
-                for check in list(self.interrupts):
+                for check in (*self.interrupts, *self.checks):
                     check()
             if scheduler.clock >= wait.deadline and (scheduler.clock > start or wait.limit <= 0):
                 raise WaitTimeout(f"waited {wait.limit:g} s for {wait.what()}; the deadline passed")
-            scheduler.look_in_vain(task)
+            if wait.parks:
+                scheduler.park(task)
+            else:
+                scheduler.look_in_vain(task)
             _check(task)
 
     def _task(self) -> Task:

@@ -1,0 +1,229 @@
+"""What the ranks of a simulated cluster share: rooms, messages on their way, the network's time.
+
+Whatever takes time ends in an event of the scheduler; the rank that it is for is woken. A link
+carries one thing after the other: an operation begins when all of its members have come and their
+links (and, between hosts, the links of the hosts) are free.
+
+Knows the scheduler, the network and the faults; not how a rank waits.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from ... import context
+from ...errors import ConfigError
+from ..control import Failure
+from .exchange import Part, bytes_of, move
+from .faults import Calendar, Fault, Struck
+from .network import Link, Network, spread
+from .posts import Letter, Posts
+from .rooms import Room
+from .scheduler import Killed, Scheduler, SimWaiter
+from .timeline import Timeline
+
+SLOT = "comm.sim.fabric"  # of the scheduler
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The machines. ``compute``: seconds that a rank's program takes from one call of a verb to
+    the next; None: what its thread has needed of a processor. ``stragglers``: rank -> how many
+    times longer."""
+
+    num_ranks: int
+    num_hosts: int = 1
+    local: Link = Link(1e-6, 10e9)
+    remote: Link = Link(20e-6, 10e9)
+    algorithm: str = "auto"
+    compute: float | None = 0.0
+    stragglers: tuple[tuple[int, float], ...] = ()
+    faults: tuple[Fault, ...] = ()
+
+    @property
+    def network(self) -> Network:
+        hosts = spread(self.num_ranks, self.num_hosts)
+        return Network(hosts, self.local, self.remote, self.algorithm)
+
+
+@dataclass
+class Ports:
+    """When each link is free again: of ranks, and of hosts."""
+
+    network: Network
+    _free: dict[tuple[str, int], float] = field(default_factory=dict)
+
+    def take(self, now: float, seconds: float, ranks: Sequence[int]) -> tuple[float, float]:
+        """Something between ``ranks`` takes so long: from when to when."""
+        hosts = {self.network.hosts[rank] for rank in ranks}
+        links = [("rank", rank) for rank in ranks]
+        links += [("host", host) for host in hosts] if len(hosts) > 1 else []
+        start = max([now, *(self._free.get(link, 0.0) for link in links)])
+        for link in links:
+            self._free[link] = start + seconds
+        return start, start + seconds
+
+
+class Fabric:
+    """One simulated cluster."""
+
+    def __init__(self, scheduler: Scheduler, cluster: Cluster) -> None:
+        self.scheduler, self.cluster = scheduler, cluster
+        self.network = cluster.network
+        self.ports = Ports(self.network)
+        self.calendar = Calendar(cluster.faults)
+        self.timeline = Timeline(cluster.num_ranks)
+        self.posts = Posts()
+        self.failure: Failure | None = None
+        self.happened: list[str] = []  # the faults that have struck
+        self._rooms: dict[tuple, Room] = {}
+        self._worlds = [0] * cluster.num_ranks  # how many default groups each rank has had
+        # of a pair: messages on their way, in their order; when the last one arrives
+        self._letters: dict[tuple[int, int], deque[Letter]] = {}
+        self._last: dict[tuple[int, int], float] = {}
+        # room -> its operations on their way, in their order: number, parts, since when
+        self._moving: dict[Room, deque[tuple[int, list[Part], float]]] = {}
+        self._slower = dict(cluster.stragglers)
+        scheduler.slots[SLOT] = self
+        scheduler.stopwatch = None if cluster.compute == 0.0 else self._lasts
+
+    # -- time ---------------------------------------------------------------------------------
+
+    def _lasts(self, rank: int, spent: float, is_call: bool) -> float:
+        """How long a rank's program has taken since its last wait."""
+        given = self.cluster.compute
+        seconds = spent if given is None else (given if is_call else 0.0)
+        seconds *= self._slower.get(rank, 1.0)
+        now = self.scheduler.clock
+        self.timeline.computed(rank, now, now + seconds)
+        return seconds
+
+    def message_seconds(self, src: int, dst: int, nbytes: int) -> float:
+        """How long from now until a message of other parts arrives."""
+        link = self.network.link(src, dst)
+        _, end = self.ports.take(self.scheduler.clock, link.seconds(0, nbytes), (src, dst))
+        return end + link.latency - self.scheduler.clock
+
+    # -- points -------------------------------------------------------------------------------
+
+    def call(self, me: context.Rank, verb: str) -> Struck:
+        """A rank calls a verb: its clock goes on, and what is due here strikes."""
+        waiter = me.waiter
+        assert isinstance(waiter, SimWaiter)
+        waiter.charge(is_call=True)
+        struck = self.calendar.next(me.rank, verb)
+        if struck is not _QUIET:
+            for fault in (struck.kill, struck.drop):
+                if fault is not None:
+                    self._tell(me.rank, verb, fault.kind)
+            if struck.delay:
+                self._tell(me.rank, verb, "delay")
+        if struck.kill is not None:
+            self.scheduler.end_rank(me.rank)
+            raise Killed(f"killed (--kill {self._point(me.rank, verb)})")
+        if struck.drop is not None:
+            self.scheduler.lost = True
+        return struck
+
+    def _point(self, rank: int, verb: str) -> str:
+        return f"{rank}@{verb}:{self.calendar.counts[rank, verb]}"
+
+    def _tell(self, rank: int, verb: str, kind: str) -> None:
+        self.happened.append(f"--{kind} {self._point(rank, verb)}")
+
+    def fail(self, rank: int, cause: str, traceback: str = "") -> None:
+        """``rank`` has failed; the first one counts."""
+        if self.failure is None:
+            self.failure = Failure(rank, cause, traceback)
+
+    # -- groups -------------------------------------------------------------------------------
+
+    def world(self, rank: int) -> tuple[Room, int]:
+        """The room of the next default group of ``rank``, and its number."""
+        self._worlds[rank] += 1
+        number = self._worlds[rank]
+        return self.room(number, "world", range(self.cluster.num_ranks)), number
+
+    def room(self, world: int, name: str, ranks: Sequence[int]) -> Room:
+        """The room of a group, the same for all members."""
+        key = (world, name, *ranks)
+        if key not in self._rooms:
+            self._rooms[key] = Room(name, ranks, self._ready)
+        return self._rooms[key]
+
+    def forget(self, room: Room) -> None:
+        """All members have left."""
+        self._rooms = {key: each for key, each in self._rooms.items() if each is not room}
+
+    def later(self, delay: float, action: Callable[[], Any]) -> None:
+        """``action`` happens then, at once without a delay."""
+        if delay > 0.0:
+            self.scheduler.later(delay, action)
+        else:
+            action()
+
+    def _ready(self, room: Room, number: int, parts: list[Part]) -> None:
+        """All have come to an operation: their data is on its way."""
+        verb, now = parts[0].call.op, self.scheduler.clock
+        nbytes = bytes_of(parts)
+        seconds = self.network.seconds(verb, room.ranks, nbytes)
+        start, end = self.ports.take(now, seconds, room.ranks)
+        self._moving.setdefault(room, deque()).append((number, parts, start))
+        self.timeline.flew(room.ranks, verb, start, end)
+        self.scheduler.later(end - now, partial(self._done, room))
+
+    def _done(self, room: Room) -> None:
+        """The next operation of ``room`` ends (of several at one time, the first one)."""
+        _, parts, _ = self._moving[room][0]
+        error: BaseException | None = None
+        try:
+            if parts[0].verb != "close":
+                move(parts)
+        except Exception as raised:  # a type that cannot be reduced so: everybody's error
+            error = raised
+        for part in parts:
+            part.ended(error)
+        self._moving[room].popleft()
+        if not self._moving[room]:
+            del self._moving[room]
+
+    def moving_since(self, room: Room, number: int) -> float | None:
+        """Since when the data of an operation is on its way; None before that."""
+        return next((since for n, _, since in self._moving.get(room, ()) if n == number), None)
+
+    # -- messages -----------------------------------------------------------------------------
+
+    def post(self, letter: Letter, delay: float) -> None:
+        """Send a message; those of one pair arrive in order."""
+        now, pair = self.scheduler.clock, (letter.src, letter.dst)
+        takes = self.message_seconds(letter.src, letter.dst, letter.data.nbytes)
+        at = max(now + takes + delay, self._last.get(pair, 0.0))
+        self._last[pair] = at
+        self.timeline.flew(pair if pair[0] != pair[1] else pair[:1], "send", now, at)
+        coming = self._letters.setdefault(pair, deque())
+        coming.append(letter)
+        self.scheduler.later(at - now, lambda: self.posts.arrive(coming.popleft()))
+
+
+_QUIET = Struck()
+
+
+def fabric() -> Fabric | None:
+    """The cluster that the calling thread's rank belongs to; None where none is simulated."""
+    waiter = context.current().waiter
+    if not isinstance(waiter, SimWaiter):
+        return None
+    return waiter.scheduler.slots.get(SLOT)
+
+
+def required() -> Fabric:
+    found = fabric()
+    if found is None:
+        raise ConfigError(
+            "backend 'sim' is for the ranks of a simulated cluster: dtrun --simulate N train.py"
+        )
+    return found

@@ -16,6 +16,7 @@ from ..comm.control import JOB_SLOT, Segment
 from ..comm.group import ProcessGroup
 from ..comm.meeting import Meeting
 from ..comm.sim import SimWaiter
+from ..comm.sim import fabric as simulated_cluster
 from ..comm.store import PrefixStore, Store
 from ..comm.worker_env import read_worker_env
 from ..comm.world import SLOT
@@ -128,6 +129,8 @@ def _transport(
 ) -> Any:
     """The default group's, once all ranks are there."""
     job = me.slots.get(JOB_SLOT)
+    if simulated_cluster() is not None and _inherits(init_method, store, rank, size, me):
+        return engines.connect(backend, Meeting(me.rank, me.world_size, seconds))
     if job is not None and _inherits(init_method, store, rank, size, me):
         if job.slot(me.rank).pid not in (0, os.getpid()):
             raise ConfigError(

@@ -117,6 +117,7 @@ def _add(
     publish: Callable[[int, str, str], None],
 ) -> None:
     """Add the task that runs ``fn`` as the rank of ``place``."""
+    rank = place.rank
 
     def body() -> Any:
         try:
@@ -125,10 +126,10 @@ def _add(
                 place.end()
                 return result
         except BaseException as error:
-            publish(place.rank, cause_of(error), tracebacks.format_exc())
+            publish(rank, cause_of(error), tracebacks.format_exc())
             raise
 
-    task = Task(place.rank, "", body)
+    task = Task(rank, "", body)
     place.waiter = SimWaiter(scheduler, task)
     task.place = place
     scheduler.add(task)

@@ -1,15 +1,18 @@
-"""How simulated ranks meet: they have met already, on the simulation's segment (see ``engines``).
+"""How simulated ranks meet: they have met already (see ``engines``).
 
-Data moves through the shared-memory transport; what is simulated is the waiting.
+In a simulated cluster arrays go over its fabric. Without one they move through the shared-memory
+transport, on the simulation's segment; what is simulated then is the waiting.
 """
 
 from __future__ import annotations
 
 from ... import context
 from ..meeting import Meeting
-from ..shm import ShmTransport
 from ..shm import engine as shm_engine
+from ..transport import Transport
+from .fabric import fabric
 from .scheduler import SimWaiter
+from .transport import connect as connect_to_fabric
 
 DEVICES = ("cpu",)
 
@@ -17,9 +20,14 @@ DEVICES = ("cpu",)
 def missing() -> str | None:
     if isinstance(context.current().waiter, SimWaiter):
         return None
-    return "this process is no simulated rank; run the program with distributed.simulate()"
+    return (
+        "this process is no simulated rank; run the program with dtrun --simulate N, or a function "
+        "with distributed.simulate()"
+    )
 
 
-def connect(meeting: Meeting) -> ShmTransport:
-    """As for ranks that share memory."""
-    return shm_engine.connect(meeting)
+def connect(meeting: Meeting) -> Transport:
+    """Over the fabric, else as for ranks that share memory."""
+    if fabric() is None:
+        return shm_engine.connect(meeting)
+    return connect_to_fabric(meeting.rank, meeting.size, meeting.timeout)

@@ -27,6 +27,7 @@ from .scheduler import Killed, Scheduler, SimWaiter
 from .timeline import Timeline
 
 SLOT = "comm.sim.fabric"  # of the scheduler
+LOCAL, REMOTE = Link(1e-6, 10e9), Link(20e-6, 10e9)  # of a cluster of which nothing is said
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,8 @@ class Cluster:
 
     num_ranks: int
     num_hosts: int = 1
-    local: Link = Link(1e-6, 10e9)
-    remote: Link = Link(20e-6, 10e9)
+    local: Link = LOCAL
+    remote: Link = REMOTE
     algorithm: str = "auto"
     compute: float | None = 0.0
     stragglers: tuple[tuple[int, float], ...] = ()
@@ -81,7 +82,7 @@ class Fabric:
         self.failure: Failure | None = None
         self.happened: list[str] = []  # the faults that have struck
         self._rooms: dict[tuple, Room] = {}
-        self._worlds = [0] * cluster.num_ranks  # how many default groups each rank has had
+        self._worlds: dict[tuple[int, int], int] = {}  # (rank, size) -> default groups it has had
         # of a pair: messages on their way, in their order; when the last one arrives
         self._letters: dict[tuple[int, int], deque[Letter]] = {}
         self._last: dict[tuple[int, int], float] = {}
@@ -115,25 +116,18 @@ class Fabric:
         waiter = me.waiter
         assert isinstance(waiter, SimWaiter)
         waiter.charge(is_call=True)
-        struck = self.calendar.next(me.rank, verb)
-        if struck is not _QUIET:
-            for fault in (struck.kill, struck.drop):
-                if fault is not None:
-                    self._tell(me.rank, verb, fault.kind)
-            if struck.delay:
-                self._tell(me.rank, verb, "delay")
+        rank = waiter.rank
+        struck = self.calendar.next(rank, verb)
+        point = f"{rank}@{verb}:{self.calendar.counts[rank, verb]}"
+        for kind, what in (("kill", struck.kill), ("drop", struck.drop), ("delay", struck.delay)):
+            if what:
+                self.happened.append(f"--{kind} {point}")
         if struck.kill is not None:
-            self.scheduler.end_rank(me.rank)
-            raise Killed(f"killed (--kill {self._point(me.rank, verb)})")
+            self.scheduler.end_rank(rank)
+            raise Killed(f"killed (--kill {point})")
         if struck.drop is not None:
             self.scheduler.lost = True
         return struck
-
-    def _point(self, rank: int, verb: str) -> str:
-        return f"{rank}@{verb}:{self.calendar.counts[rank, verb]}"
-
-    def _tell(self, rank: int, verb: str, kind: str) -> None:
-        self.happened.append(f"--{kind} {self._point(rank, verb)}")
 
     def fail(self, rank: int, cause: str, traceback: str = "") -> None:
         """``rank`` has failed; the first one counts."""
@@ -142,11 +136,16 @@ class Fabric:
 
     # -- groups -------------------------------------------------------------------------------
 
-    def world(self, rank: int) -> tuple[Room, int]:
-        """The room of the next default group of ``rank``, and its number."""
-        self._worlds[rank] += 1
-        number = self._worlds[rank]
-        return self.room(number, "world", range(self.cluster.num_ranks)), number
+    def world(self, seat: int, rank: int, size: int | None) -> tuple[Room, int]:
+        """The room of the next default group of ``seat``, which is ``rank`` of ``size`` there, and
+        the group's number."""
+        size = self.cluster.num_ranks if size is None else size
+        number = self._worlds[seat, size] = self._worlds.get((seat, size), 0) + 1
+        if size == 1:
+            return Room("world", [rank], self._ready, [seat]), number
+        room = self.room(number, "world", range(size))
+        room.seats[rank] = seat
+        return room, number
 
     def room(self, world: int, name: str, ranks: Sequence[int]) -> Room:
         """The room of a group, the same for all members."""
@@ -170,10 +169,10 @@ class Fabric:
         """All have come to an operation: their data is on its way."""
         verb, now = parts[0].call.op, self.scheduler.clock
         nbytes = bytes_of(parts)
-        seconds = self.network.seconds(verb, room.ranks, nbytes)
-        start, end = self.ports.take(now, seconds, room.ranks)
+        seconds = self.network.seconds(verb, room.seats, nbytes)
+        start, end = self.ports.take(now, seconds, room.seats)
         self._moving.setdefault(room, deque()).append((number, parts, start))
-        self.timeline.flew(room.ranks, verb, start, end)
+        self.timeline.flew(room.seats, verb, start, end)
         self.scheduler.later(end - now, partial(self._done, room))
 
     def _done(self, room: Room) -> None:
@@ -207,9 +206,6 @@ class Fabric:
         coming = self._letters.setdefault(pair, deque())
         coming.append(letter)
         self.scheduler.later(at - now, lambda: self.posts.arrive(coming.popleft()))
-
-
-_QUIET = Struck()
 
 
 def fabric() -> Fabric | None:

@@ -24,9 +24,12 @@ Ready = Callable[["Room", int, list[Part]], None]
 class Room:
     """One group. ``ranks``: world ranks of the members."""
 
-    def __init__(self, name: str, ranks: Sequence[int], ready: Ready) -> None:
+    def __init__(
+        self, name: str, ranks: Sequence[int], ready: Ready, seats: Sequence[int] | None = None
+    ) -> None:
         """``ready(room, number, parts)``: all have come to an operation, and their calls fit."""
         self.name, self.ranks = name, list(ranks)
+        self.seats = list(ranks if seats is None else seats)  # their ranks in the cluster
         n = len(self.ranks)
         self.last = [0] * n  # the last operation that each member has entered
         self.left: list[int | None] = [None] * n

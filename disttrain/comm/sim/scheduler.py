@@ -332,6 +332,11 @@ class SimWaiter(context.Waiter):
         # As ``interrupts``, of parts that move nothing while they wait.
         self.checks: list[Callable[[], None]] = []
 
+    @property
+    def rank(self) -> int:
+        """In the cluster, whatever the program calls itself."""
+        return self._program.rank
+
     def charge(self, is_call: bool = False) -> None:
         """Let the clock go on by what this task has computed since it last waited."""
         scheduler = self.scheduler

@@ -30,13 +30,17 @@ _END = "comm.sim.end"  # the slot of a rank's context where its end of the fabri
 _PATIENCE = (1.0, 5.0)  # seconds that a rank which leaves (the world) waits for who is elsewhere
 
 
-def connect(timeout: float = context.DEFAULT_TIMEOUT) -> SimTransport:
-    """The transport of all ranks of the simulated cluster that the calling thread belongs to.
-    ``ConfigError`` where there is none. Ranks may connect again and again."""
+def connect(
+    rank: int | None = None, size: int | None = None, timeout: float = context.DEFAULT_TIMEOUT
+) -> SimTransport:
+    """The transport of the ranks of the simulated cluster that the calling thread belongs to, or of
+    ``size`` of them, among which the caller is ``rank``. ``ConfigError`` where there is no cluster.
+    Ranks may connect again and again."""
     me = context.current()
     end = me.slot(_END, lambda: End(required(), me))
-    room, world = end.fabric.world(me.rank)
-    return SimTransport(end, room, me.rank, world, timeout, is_world=True)
+    rank = end.rank if rank is None else rank
+    room, world = end.fabric.world(end.rank, rank, size)
+    return SimTransport(end, room, rank, world, timeout, is_world=True)
 
 
 class End:
@@ -44,18 +48,19 @@ class End:
 
     def __init__(self, fabric: Fabric, me: context.Rank) -> None:
         self.fabric, self.me = fabric, me
+        assert isinstance(me.waiter, SimWaiter)
+        self.rank = me.waiter.rank  # in the cluster; the program may call itself otherwise
         self.pending: list[SimWork] = []
         self.news = 0  # how many of them have ended and were not noticed yet
         self.open: list[SimTransport] = []
         self.awaited: list[SimWork] = []  # what its threads wait for now
-        assert isinstance(me.waiter, SimWaiter)
         me.waiter.checks.append(self.check)
         me.at_end.append(self.end_program)
 
     def ended(self) -> None:
         """Something of this rank has ended."""
         self.news += 1
-        self.fabric.scheduler.wake(self.me.rank)
+        self.fabric.scheduler.wake(self.rank)
 
     def progress(self) -> None:
         """Notice what has ended; callbacks run here."""
@@ -69,7 +74,7 @@ class End:
     def check(self) -> None:
         """Called while this rank waits: raises where another one has failed."""
         failure = self.fabric.failure
-        if failure is None or failure.rank == self.me.rank:
+        if failure is None or failure.rank == self.rank:
             return
         if self.awaited:
             work = self.awaited[-1]
@@ -94,7 +99,7 @@ class End:
             end = scheduler.clock
             if end > start:
                 since = work.began if work.began is not None else end
-                self.fabric.timeline.waited(self.me.rank, work.call.op, start, end, since)
+                self.fabric.timeline.waited(self.rank, work.call.op, start, end, since)
 
     def end_program(self) -> None:
         """The program ends without having left its groups. Nobody is waited for; who is the last
@@ -207,7 +212,7 @@ class SimTransport(Transport):
         self._usable()
         end, fabric = self.end, self.end.fabric
         struck = fabric.call(end.me, "send")
-        src, to = self.room.ranks[self.rank], self.room.ranks[dst]
+        src, to = end.rank, self.room.seats[dst]
         refused = fabric.posts.refusal(src, to)
         if refused is not None:
             raise refused
@@ -224,13 +229,13 @@ class SimTransport(Transport):
         end, fabric = self.end, self.end.fabric
         fabric.call(end.me, "recv")
         work = SimWork(end, self.room, call, self.timeout)
-        ranks = self.room.ranks
+        seats = self.room.seats
 
         def ended(source: int | None, error: BaseException | None) -> None:
-            work.settle(None if source is None else ranks.index(source), error)
+            work.settle(None if source is None else seats.index(source), error)
 
-        peer = None if src is None else ranks[src]
-        fabric.posts.want(end.me.rank, Request(call, array, peer, (self._key, tag), ended))
+        peer = None if src is None else seats[src]
+        fabric.posts.want(end.rank, Request(call, array, peer, (self._key, tag), ended))
         end.progress()
         return work
 
@@ -249,6 +254,7 @@ class SimTransport(Transport):
             return None
         ranks = [self.room.ranks[i] for i in members]
         room = self.end.fabric.room(self._world, name, ranks)
+        room.seats = [self.room.seats[i] for i in members]
         me = list(members).index(self.rank)
         return SimTransport(self.end, room, me, self._world, self.timeout)
 

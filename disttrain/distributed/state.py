@@ -10,19 +10,21 @@ from datetime import timedelta
 from typing import Any
 
 from .. import context
-from ..comm import engines
+from ..comm import engines, roll_call
 from ..comm.arguments import members as check_members
 from ..comm.control import JOB_SLOT, Segment
 from ..comm.group import ProcessGroup
 from ..comm.meeting import Meeting
 from ..comm.sim import SimWaiter
 from ..comm.sim import fabric as simulated_cluster
-from ..comm.store import PrefixStore, Store
-from ..comm.worker_env import read_worker_env
+from ..comm.store import PrefixStore, Store, StoreLost
+from ..comm.worker_env import WorkerEnv, read_worker_env
 from ..comm.world import SLOT
-from ..errors import CommError, ConfigError, GroupError, StoreError
+from ..errors import CommError, ConfigError, GroupError, WaitTimeout
 from .backend import Backend
 from .stores import store_for
+
+_REFUSED_SECONDS = 1.0  # as long a rank that was refused tries to tell the others
 
 
 @dataclass
@@ -139,13 +141,37 @@ def _transport(
                 "group of its own"
             )
         return _meet(backend, Meeting(me.rank, me.world_size, seconds, job), init_method, store)
-    place = read_worker_env(None, rank, size)
+    try:
+        place = read_worker_env(None, rank, size)
+    except ConfigError as error:
+        _tell_others(init_method, store, rank, size, str(error))
+        raise
     me.rank, me.world_size = place.rank, place.world_size
     me.local_rank, me.local_world_size = place.local_rank, place.local_world_size
     meeting = Meeting(place.rank, place.world_size, seconds, place=place)
     if place.job_fd is not None and store is None and init_method in (None, "env://"):
         meeting.segment = Segment.attach(place.job_fd)
     return _meet(backend, meeting, init_method, store)
+
+
+def _tell_others(
+    init_method: str | None, store: Any, rank: int, size: int, problem: str
+) -> None:
+    """The others wait for a rank that was refused: say so where they meet, if that can be reached
+    soon."""
+    if store is None and not (init_method or "").startswith(("tcp:", "file:")):
+        return
+    made = None
+    try:
+        if store is None:
+            made = store_for(str(init_method), WorkerEnv(rank, size), _REFUSED_SECONDS)
+            store = PrefixStore("default", made)
+        roll_call.refuse(store, rank, size, problem.removeprefix("init_process_group: "))
+    except (CommError, ConfigError):
+        return  # nobody is there: nobody waits
+    finally:
+        if made is not None:
+            made.close()
 
 
 def _inherits(
@@ -172,26 +198,33 @@ def _meet(backend: engines.Backend, meeting: Meeting, init_method: str | None, s
     state, place = _state(), meeting.place
     if store is not None:
         state.store = store
-        meeting.open_store = lambda: _numbered(store, meeting.size)
+        meeting.open_store = lambda: _called(store, meeting)
         return engines.connect(backend, meeting)
     deadline = context.now() + meeting.timeout
     while True:
         made: list[Store] = []
 
         def open_store(made: list[Store] = made) -> Store:
-            made.append(store_for(init_method or "env://", place, meeting.timeout))
-            return _numbered(PrefixStore("default", made[0]), meeting.size)
+            # The roll is called: nobody waits for the others before that.
+            made.append(store_for(init_method or "env://", place, meeting.timeout, wait=False))
+            return _called(PrefixStore("default", made[0]), meeting)
 
         found = replace(meeting)
         if init_method not in (None, "", "env://") or place.master_port or not place.by_mpi:
             found.open_store = open_store
         try:
             transport = engines.connect(backend, found)
-        except StoreError:  # perhaps the store of an earlier group, which its rank 0 now closes
+        except BaseException as error:
             if made:
                 made[0].close()
-            if place.rank == 0 or context.now() > deadline:
+            # A store that is lost is that of an earlier group, which its rank 0 closes just now.
+            if not isinstance(error, StoreLost):
                 raise
+            if context.now() > deadline:
+                raise WaitTimeout(
+                    f"init_process_group: rank {place.rank} of {place.world_size} waited "
+                    f"{meeting.timeout:g} s for all ranks to come, and then lost the {error}"
+                ) from error
             context.sleep(0.01)
             continue
         if made:
@@ -199,11 +232,10 @@ def _meet(backend: engines.Backend, meeting: Meeting, init_method: str | None, s
         return transport
 
 
-def _numbered(store: Any, size: int) -> Store:
-    """Through one store groups may be made one after the other: who comes as one of the first n
-    belongs to the first of n ranks, and so on."""
-    number = store.add(f"ranks/{size}", 1) - 1
-    return PrefixStore(f"group/{size}/{number // size}", store)
+def _called(store: Any, meeting: Meeting) -> Store:
+    """The part of ``store`` that belongs to this meeting of all ranks, once they have come."""
+    key = roll_call.meet(store, meeting.rank, meeting.size, meeting.timeout)
+    return PrefixStore(key, store)
 
 
 def destroy_process_group(group: ProcessGroup | None = None) -> None:

@@ -11,10 +11,13 @@ from urllib.parse import SplitResult, parse_qs, urlsplit
 from .. import context
 from ..comm.store import FileStore, Store, TCPStore
 from ..comm.store.base import seconds
+from ..comm.store.ports import PortTaken, known
 from ..comm.store.token_file import read_token_file
 from ..comm.worker_env import WorkerEnv, read_worker_env
-from ..errors import ConfigError, StoreError
+from ..errors import ConfigError, StoreError, WaitTimeout
 
+_TAKEN_SECONDS = 0.5  # as long a port may be taken by a store that is being closed
+_PATIENCE = 0.1
 _HOSTED = "distributed.stores"  # of a rank: the stores that it hosts, by port
 
 
@@ -50,10 +53,21 @@ def _host(
     """The store at ``port``, made where this process does not host it yet."""
     beside = context.current().slot(_HOSTED, dict[int, list[_Hosted]]).setdefault(port, [])
     beside[:] = [store for store in beside if store._owner == os.getpid()]
-    store = _Hosted(beside, host, port, world_size, timeout, token, wait)
-    if port:
-        beside.append(store)
-    return store
+    deadline = context.now() + min(_TAKEN_SECONDS, timeout)
+    while True:
+        try:
+            store = _Hosted(beside, host, port, world_size, timeout, token, wait)
+        except PortTaken:
+            if context.now() > deadline:
+                raise
+            # A store of another process: one that closes just now, or that ranks meet at.
+            try:
+                return TCPStore(host, port, None, False, _PATIENCE, token=token)
+            except (StoreError, WaitTimeout):
+                continue
+        if port:
+            beside.append(store)
+        return store
 
 
 def store_for(url: str, place: WorkerEnv, timeout: float, wait: bool = True) -> Store:
@@ -83,6 +97,8 @@ def store_for(url: str, place: WorkerEnv, timeout: float, wait: bool = True) -> 
     else:
         raise ConfigError(f"init_method={url!r}: needed is env://, tcp://host:port or file:///path")
     token = None if place.token_file is None else read_token_file(place.token_file)
+    if token is None:
+        known(host, port)
     size = place.world_size if place.world_size > 0 else None
     if place.rank == 0:
         return _host(host, port, size, timeout, token, wait)

@@ -8,7 +8,7 @@ from .base import PrefixStore, Store
 from .local import FileStore, HashStore
 from .server import StoreServer
 from .table import Limits
-from .tcp import TCPStore
+from .tcp import StoreLost, TCPStore
 
 __all__ = [
     "FileStore",
@@ -16,6 +16,7 @@ __all__ = [
     "Limits",
     "PrefixStore",
     "Store",
+    "StoreLost",
     "StoreServer",
     "TCPStore",
 ]

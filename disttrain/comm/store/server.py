@@ -15,16 +15,19 @@ import socket
 import struct
 import threading
 import time
+import weakref
 from collections.abc import Callable
 
+from ... import context
 from ...errors import StoreError
-from . import hello
-from .table import CHANGES, GET, OK, REFUSED, Limits, Request, Table, decode, encode
+from . import hello, ports
+from .table import CHANGES, GET, OK, REFUSED, Limits, Request, Table, decode, encode, too_long
 
 _LENGTH = struct.Struct("<I")
 _CHUNK = 256 << 10
 _MAX_UNSENT = 1 << 20  # a client that does not read its answers is not heard any more
 _COMPLAIN_EVERY = 60.0
+_SERVERS = "store.servers"  # of a rank: those that it hosts
 
 _log = logging.getLogger("disttrain.store")
 
@@ -38,6 +41,7 @@ class _Client:
         self.greeting = b""  # its hello, once it has come
         self.answer = b""  # our hello
         self.known = False
+        self.skip = 0  # bytes of a request that was refused for its size, still to come
         self.waits_for: Request | None = None  # a GET that cannot be answered yet
         self.missing = b""  # the first key that it lacks
 
@@ -66,7 +70,7 @@ class StoreServer:
         self._strangers: dict[int, _Client] = {}
         self._complaints: dict[str, float] = {}
         self._selector = selectors.DefaultSelector()
-        self._listener = _listen(host, port)
+        self._listener = ports.listen(host, port)
         self.host, self.port = self._listener.getsockname()[:2]
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         self._giver: socket.socket | None = None
@@ -76,7 +80,8 @@ class StoreServer:
         self._stop_reader, self._stop_writer = os.pipe()
         self._selector.register(self._stop_reader, selectors.EVENT_READ, lambda: None)
         self._thread: threading.Thread | None = None
-        self._stopping = False
+        self._stopping, self._owner = False, os.getpid()
+        context.current().slot(_SERVERS, weakref.WeakSet).add(self)
 
     def start(self) -> None:
         """Serve in a thread of this process."""
@@ -112,14 +117,17 @@ class StoreServer:
         """Stop serving. In a forked child, lets go of the sockets and disturbs nobody."""
         if self._stopping:
             return
-        self._stopping = True
+        self._stopping, forked = True, self._owner != os.getpid()
         if self._thread is not None and self._thread.is_alive():
             os.write(self._stop_writer, b"x")
             self._thread.join()
         for client in self._clients.values():
             client.sock.close()
         self._clients.clear()
-        self._listener.close()
+        if forked:
+            self._listener.close()
+        else:
+            ports.stop(self._listener)
         if self._giver is not None:
             self._giver.close()
         self._selector.close()
@@ -228,15 +236,22 @@ class StoreServer:
 
     def _take_requests(self, client: _Client) -> None:
         inbox = client.inbox
+        if client.skip:
+            gone = min(client.skip, len(inbox))
+            client.skip -= gone
+            del inbox[:gone]
         while client.known and client.waits_for is None and len(client.unsent) <= _MAX_UNSENT:
             if len(inbox) < _LENGTH.size:
                 return
             (length,) = _LENGTH.unpack_from(inbox)
-            if length > self.limits.request_bytes:
-                raise StoreError(
-                    f"announced a request of {length} bytes; at most {self.limits.request_bytes} "
-                    "(request_bytes)"
-                )
+            if length > self.limits.total_bytes:
+                raise StoreError(f"announced a request of {length} bytes")
+            if length > self.limits.request_bytes:  # it is told, and what it sends thrown away
+                client.skip = max(0, length - (len(inbox) - _LENGTH.size))
+                del inbox[: _LENGTH.size + length]
+                text = too_long(length, self.limits.request_bytes)
+                self._send_frame(client, encode(REFUSED, (), (text.encode(),)))
+                continue
             end = _LENGTH.size + length
             if len(inbox) < end:
                 return
@@ -305,27 +320,6 @@ def peer_uid(sock: socket.socket) -> int:
     return struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(address)
-            listener.listen(1024)
-            listener.setblocking(False)
-        except BaseException:
-            listener.close()
-            raise
-        return listener
-    except OSError as error:
-        raise StoreError(
-            f"The server socket has failed to listen on any local network address: {host}:{port}: "
-            f"{error.strerror or error}. Give a free port (0 takes any) and an address of this "
-            "machine"
-        ) from None
-
-
 def _listen_locally(name: str) -> socket.socket:
     giver = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -336,3 +330,12 @@ def _listen_locally(name: str) -> socket.socket:
         giver.close()
         raise StoreError(f"store: cannot listen at the local name {name!r}: {error}") from None
     return giver
+
+
+def _after_fork_in_child() -> None:
+    """The child lets go of ports and names, so that they are free when this process leaves them."""
+    for server in tuple(context.current().slots.pop(_SERVERS, ())):
+        server.close()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

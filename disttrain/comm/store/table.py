@@ -197,6 +197,14 @@ def decode(body: bytes) -> tuple[int, list[bytes], list[bytes]]:
     return head, items[:num_keys], items[num_keys:]
 
 
+def too_long(length: int, most: int) -> str:
+    """Why a request is refused for its length."""
+    return (
+        f"store: a request has {length} bytes; at most {most} (request_bytes) may come at once. "
+        "Set fewer keys together, and send large data through a process group"
+    )
+
+
 def _cost(key: bytes, value: bytes) -> int:
     return len(key) + len(value) + _ENTRY_COST
 

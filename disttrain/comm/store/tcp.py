@@ -21,12 +21,17 @@ from ...errors import ConfigError, StoreError, WaitTimeout
 from . import hello
 from .base import DEFAULT_TIMEOUT, Store, Timeout, keys_text, seconds
 from .server import StoreServer, peer_uid
-from .table import ADD, GET, HIDDEN, REFUSED, Request, decode, encode
+from .table import ADD, GET, HIDDEN, REFUSED, Limits, Request, decode, encode, too_long
 
 _LENGTH = struct.Struct("<I")
+_MAX_REQUEST = Limits.total_bytes
 _MAX_ANSWER = 128 << 20
 _JOINED = HIDDEN + b"joined"
 _CONNECT_EVERY = 0.02
+
+
+class StoreLost(StoreError):
+    """The process that hosts the store is not there any more."""
 
 
 class TCPStore(Store):
@@ -130,6 +135,8 @@ class TCPStore(Store):
     def _exchange(self, link: socket.socket, request: Request, timeout: float) -> bytes:
         """Send a request and wait for its answer."""
         body = encode(*request)
+        if len(body) > _MAX_REQUEST:  # so much that a server would not even throw it away
+            raise StoreError(too_long(len(body), Limits.request_bytes))
         inbox = bytearray()
         try:
             _send(link, _LENGTH.pack(len(body)) + body, timeout)
@@ -139,9 +146,9 @@ class TCPStore(Store):
         except WaitTimeout:
             raise
         except OSError as error:
-            raise StoreError(
+            raise StoreLost(
                 f"store at {self.host}:{self.port}: the connection broke ({error}). The process "
-                "that hosts the store has ended, or it refused the request for its size"
+                "that hosts the store has ended or has closed it"
             ) from None
         return bytes(inbox[_LENGTH.size :])
 

@@ -19,7 +19,7 @@ from typing import Any
 from .. import context
 from ..errors import ConfigError, StoreError, WaitTimeout
 
-_LINGER = 1.0  # seconds: as long the host of the store stays for those that are still to be told
+_LINGER = 0.7  # seconds: as long the host of the store stays for those that are still to be told
 _RECENT = 5.0  # seconds: who comes as late to a meeting that has failed is told of it
 
 
@@ -163,12 +163,17 @@ class _Meeting:
         """Raise what went wrong, if anything; rank 0, which may host the store, as the last."""
         if not problem:
             return
-        told = self._add("told", 1)
-        self._add(f"rank/{self.rank}", 1)  # it need not be told again
-        deadline = context.now() + _LINGER
-        while self.rank == 0 and told < self._add("come", 0) and context.now() < deadline:
-            context.sleep(0.01)
-            told = self._add("told", 0)
+        try:
+            self._add(f"rank/{self.rank}", 1)  # it need not be told again
+            told = self._add("told", 1)
+            deadline = context.now() + _LINGER
+            while self.rank == 0 and told < max(self.size, self._add("come", 0)):
+                if context.now() > deadline:
+                    break
+                context.sleep(0.01)
+                told = self._add("told", 0)
+        except StoreError:
+            pass  # its host has gone; what there was to say is known here
         raise ConfigError(f"init_process_group: {problem}")
 
     def _be_late(self, last: int) -> None:

@@ -154,9 +154,7 @@ def _transport(
     return _meet(backend, meeting, init_method, store)
 
 
-def _tell_others(
-    init_method: str | None, store: Any, rank: int, size: int, problem: str
-) -> None:
+def _tell_others(init_method: str | None, store: Any, rank: int, size: int, problem: str) -> None:
     """The others wait for a rank that was refused: say so where they meet, if that can be reached
     soon."""
     if store is None and not (init_method or "").startswith(("tcp:", "file:")):

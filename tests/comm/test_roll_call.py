@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from disttrain import context, distributed as dist
+from disttrain import context
+from disttrain import distributed as dist
 from disttrain.comm.roll_call import meet
 from disttrain.comm.store import HashStore
 from disttrain.errors import ConfigError, WaitTimeout

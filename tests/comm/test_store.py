@@ -455,3 +455,12 @@ def test_a_file_store_may_be_made_anew_at_any_moment(tmp_path):
             store.close()
 
     run_ranks(3, body)
+
+
+@pytest.mark.parametrize("size", [2 << 20, 5 << 20, 40 << 20, 100 << 20])
+def test_a_value_over_the_cap_is_refused_with_its_text_and_the_store_goes_on(server, size):
+    with closing(connect(server)) as store:
+        with pytest.raises(StoreError, match=r"value_bytes|request_bytes"):
+            store.set("large", b"x" * size)
+        store.set("small", "y")
+        assert store.get("small") == b"y" and not store.check(["large"])

@@ -124,7 +124,7 @@ def test_a_port_that_another_program_has_is_named_with_its_process():
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_host_that_nobody_knows_is_named(rank):
-    with pytest.raises(StoreError, match="'no-such-host.invalid' is not known"):
+    with pytest.raises(StoreError, match=r"'no-such-host\.invalid' is not known"):
         dist.init_process_group(
             init_method="tcp://no-such-host.invalid:29411", rank=rank, world_size=2, timeout=30
         )

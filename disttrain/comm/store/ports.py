@@ -44,8 +44,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def known(host: str, port: int) -> tuple[int, tuple]:
-    """The kind of address and the address of ``host``:``port``; ``StoreError`` where there is none.
-    """
+    """The kind of address and the address of ``host``:``port``, or ``StoreError``."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as error:

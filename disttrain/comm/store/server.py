@@ -32,6 +32,9 @@ _SERVERS = "store.servers"  # of a rank: those that it hosts
 _log = logging.getLogger("disttrain.store")
 
 
+_Servers = weakref.WeakSet["StoreServer"]
+
+
 class _Client:
     """One connection."""
 
@@ -81,7 +84,7 @@ class StoreServer:
         self._selector.register(self._stop_reader, selectors.EVENT_READ, lambda: None)
         self._thread: threading.Thread | None = None
         self._stopping, self._owner = False, os.getpid()
-        context.current().slot(_SERVERS, weakref.WeakSet).add(self)
+        context.current().slot(_SERVERS, _Servers).add(self)
 
     def start(self) -> None:
         """Serve in a thread of this process."""

@@ -1,7 +1,9 @@
 """Ranks that wait for each other in calls that do not belong together, found in shared memory.
 
 A rank that has waited for a while, with every thread that could do something, publishes which flags
-(words of other ranks) each of its waits misses. A wait is *in vain* when a flag that it misses
+(words of other ranks) each of its waits misses; so for the operations that it has under way, since
+these go on, and write flags that others wait for, while the rank waits for something else. A wait
+is *in vain* when a flag that it misses
 belongs to a rank that is stuck; a wait for whoever comes first, when all of them do. A rank is
 *stuck* when all its waits are in vain: the largest such set is found by taking out, again and
 again, ranks of which one wait is not. Ranks that have left for good, or whose process has ended,
@@ -65,6 +67,7 @@ class Detective:
         self._before: dict[int, tuple[int, int]] = {}
         self._final = False
         self.has_ended: Callable[[int], bool] = lambda rank: False  # is its process gone?
+        self.under_way: Callable[[], list] = list  # what operations wait for that nobody waits for
         self._write(IDLE, [], "")
 
     def look(self, need: Any, waits: Callable[[], list]) -> None:
@@ -117,7 +120,7 @@ class Detective:
 
     def _publish(self, needs: list, need: Any) -> None:
         """``need``: the wait of this thread, for the black box."""
-        edges = _edges_of(needs)
+        edges = _edges_of(needs, self.under_way() if needs else [])
         key = (edges, [id(n) for n in needs], id(need))
         if key != self._published and not self._final:
             self._published = key
@@ -243,13 +246,18 @@ class Detective:
         )
 
 
-def _edges_of(needs: list) -> list[Edge]:
-    """All flags that the waits miss; nothing where one of them cannot say."""
+def _edges_of(needs: list, under_way: list) -> list[Edge]:
+    """All flags that the waits miss; nothing where one of them cannot say, or is over."""
     found: list[Edge] = []
-    for k, need in enumerate(needs):
-        mark = k << _WAIT_SHIFT | (_ANY if getattr(need, "any_of", False) else 0)
-        edges = need.edges()
+    waits: list[tuple[list[Edge], bool]] = []
+    for need in (*needs, *under_way):
+        edges, any_of = need.edges(), getattr(need, "any_of", False)
+        if (edges, any_of) in waits:
+            continue
+        k = len(waits)
+        waits.append((edges, any_of))
+        mark = k << _WAIT_SHIFT | (_ANY if any_of else 0)
         found += [(rank | mark, word, value) for rank, word, value in edges]
-        if not edges or (len(found) > _MAX_EDGES and (k or mark & _ANY)):
+        if not edges or (len(found) > _MAX_EDGES and (k or any_of)):
             return []
     return found[:_MAX_EDGES]

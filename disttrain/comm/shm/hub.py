@@ -126,7 +126,7 @@ class Hub:
 
     ``words`` and ``bytes`` view the whole segment as 64-bit words and as bytes; ``arena`` is this
     rank's own memory; ``pending`` holds whatever has operations in flight (objects with an
-    ``advance()`` that never blocks).
+    ``advance()`` that never blocks, and ``head_need()``: what their next step waits for).
     """
 
     def __init__(
@@ -152,6 +152,7 @@ class Hub:
         self.entered = 0  # collectives of all groups, for the black box
         self.lock = threading.RLock()
         self.detective = Detective(self.words, self.buffer, segment, rank, size, self.start)
+        self.detective.under_way = self._under_way
         self.open: list[Any] = []  # the transports of all groups that were not left
         self.disowned = False  # this is a process that the rank has forked
         self.owns_segment = False  # nobody else in this process uses it
@@ -236,6 +237,11 @@ class Hub:
             limit is not None and limit <= context.PROBE_SECONDS for _, limit in needs.values()
         )
         return [] if probes or others_may_move(set(needs)) else [need for need, _ in needs.values()]
+
+    def _under_way(self) -> list[Need]:
+        """What that waits for which is in flight."""
+        needs = [owner.head_need() for owner in tuple(self.pending)]
+        return [need for need in needs if need is not None]
 
     def _end_wait(self, need: Need | None, failure: Any) -> None:
         """A rank has failed. What it died of may be an error that this rank must raise itself:

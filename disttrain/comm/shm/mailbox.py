@@ -174,6 +174,9 @@ class Mailbox:
         if idle and self in self.hub.pending:
             self.hub.pending.remove(self)
 
+    def head_need(self) -> None:
+        """Nothing: a message moves as soon as the rank at its other end does its part."""
+
     def _go_on(self) -> None:
         if self not in self.hub.pending:
             self.hub.pending.append(self)

@@ -34,8 +34,8 @@ class Server:
 
     def stranger(self):
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        sock.connect(greeting._name(self.endpoint.address))  # waits where many have come at once
         sock.settimeout(50)
-        sock.connect(greeting._name(self.endpoint.address))
         return sock
 
     def works(self):

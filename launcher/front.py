@@ -38,6 +38,9 @@ def run(options: Options) -> int:
         say(problem)
         return 2
     plan = _with_log_dir(plan)
+    if options.simulated is not None:
+        run_simulated = importlib.import_module("launcher.simulated.job").run
+        return int(run_simulated(plan, options.simulated))
     adopt_orphans()
     reader, writer = os.pipe()
     with held_back(plan.signals):

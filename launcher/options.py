@@ -12,6 +12,8 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from .simulated.flags import Flags, add_flags, flags_of
+
 UNSUPPORTED = {
     "numa_binding": "binding to NUMA nodes",
     "virtual_local_rank": "virtual local ranks",
@@ -45,6 +47,7 @@ class Options:
     shutdown_timeout: float = 5.0
     stopped_timeout: float = 2.0
     dry_run: bool = False
+    simulated: Flags | None = None
 
 
 class _Parser(argparse.ArgumentParser):
@@ -110,6 +113,7 @@ def parser() -> argparse.ArgumentParser:
         help="seconds after which a rank that was stopped (SIGSTOP) counts as failed; 0: never",
     )
     add("--dry-run", action="store_true", help="print what would be started, and start nothing")
+    add_flags(p)
     for name, what in UNSUPPORTED.items():
         add("--" + name.replace("_", "-"), default=None, help=argparse.SUPPRESS, metavar=what)
     add("program", nargs=argparse.REMAINDER, help="the script (or module) and its arguments")
@@ -128,9 +132,11 @@ def parse(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Options:
     if not program:
         p.error("no program given; needed is a script: dtrun --nproc-per-node 4 train.py")
     _check_nodes(p, given)
+    simulated = _simulated(p, given)
     return Options(
         program=tuple(program),
-        nproc_per_node=_ranks(p, given.nproc_per_node),
+        nproc_per_node=given.simulate if simulated else _ranks(p, given.nproc_per_node),
+        simulated=simulated,
         module=given.module,
         no_python=given.no_python,
         as_torch=given.as_torch,
@@ -161,6 +167,20 @@ def _take_defaults(p: argparse.ArgumentParser, env: Mapping[str, str]) -> None:
             action.default = value not in ("0", "", "false", "False")
         else:
             action.default = value
+
+
+def _simulated(p: argparse.ArgumentParser, given: argparse.Namespace) -> Flags | None:
+    """The flags of ``--simulate``; None without it, where they mean nothing."""
+    flags = flags_of(given)
+    if not given.simulate:
+        if flags != Flags():
+            p.error("--seed, --hosts, --kill ... are for a simulated cluster; add --simulate N")
+        return None
+    if given.simulate < 1 or flags.explore < 0:
+        p.error(f"--simulate {given.simulate}: at least one rank is needed")
+    if given.no_python or given.start_method == "spawn":
+        p.error("--simulate: ranks are threads here, so the program must be Python, run by fork")
+    return flags
 
 
 def _ranks(p: argparse.ArgumentParser, text: str) -> int:

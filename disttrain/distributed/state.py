@@ -22,6 +22,7 @@ from ..comm.worker_env import WorkerEnv, read_worker_env
 from ..comm.world import SLOT
 from ..errors import CommError, ConfigError, GroupError, WaitTimeout
 from .backend import Backend
+from .simulated import watch_steps
 from .stores import store_for
 
 _REFUSED_SECONDS = 1.0  # as long a rank that was refused tries to tell the others
@@ -132,6 +133,7 @@ def _transport(
     """The default group's, once all ranks are there."""
     job = me.slots.get(JOB_SLOT)
     if simulated_cluster() is not None and _inherits(init_method, store, rank, size, me):
+        watch_steps()
         return engines.connect(backend, Meeting(me.rank, me.world_size, seconds))
     if job is not None and _inherits(init_method, store, rank, size, me):
         if job.slot(me.rank).pid not in (0, os.getpid()):

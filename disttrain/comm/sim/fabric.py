@@ -129,6 +129,13 @@ class Fabric:
             self.scheduler.lost = True
         return struck
 
+    def step(self) -> None:
+        """The calling rank has ended a step of its training."""
+        waiter = context.current().waiter
+        assert isinstance(waiter, SimWaiter)
+        waiter.charge()
+        self.timeline.stepped(waiter.rank, self.scheduler.clock)
+
     def fail(self, rank: int, cause: str, traceback: str = "") -> None:
         """``rank`` has failed; the first one counts."""
         if self.failure is None:

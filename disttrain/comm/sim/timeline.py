@@ -65,6 +65,10 @@ class Timeline:
                     self.flights[rank].append((name, start, end))
 
     def stepped(self, rank: int, at: float) -> None:
+        """A step of ``rank`` has ended. What it did until the end of the first one (loading,
+        preparing) is left out of the totals."""
+        if not self.steps[rank]:
+            self.totals[rank] = dict.fromkeys(self.totals[rank], 0.0)
         self.steps[rank].append(at)
 
 

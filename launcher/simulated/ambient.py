@@ -1,0 +1,252 @@
+"""What a process has one of, and every simulated rank has one of its own.
+
+Ranks that are threads of one process take turns, and whoever goes on finds the process as it left
+it: environment, ``sys.argv``, ``sys.path``, working directory, the modules of the program (those
+that are neither Python's nor installed), the states of ``random`` and ``numpy.random``, and the
+handlers and level of the root logger. Outputs are told apart by the calling thread.
+
+All the rest is shared: open files, the process's number, modules of the standard library and
+installed packages with what they keep. ``docs/simulate.md`` tells a user.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib._bootstrap as bootstrap
+import logging
+import os
+import random
+import signal
+import site
+import sys
+import sysconfig
+import threading
+import zlib
+from collections.abc import Callable, Sequence
+from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any
+
+from disttrain import context
+from disttrain.comm.sim import Killed, SimWaiter
+
+_OWN = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_SHARED_FOLDERS = tuple(
+    os.path.realpath(folder) + os.sep
+    for folder in {
+        *(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+        os.path.join(_OWN, "disttrain"),
+        os.path.join(_OWN, "launcher"),
+        site.getusersitepackages(),
+    }
+)
+
+
+def is_of_the_program(spec: ModuleSpec | None) -> bool:
+    """Whether every rank gets a module of its own: its file is the program's, neither Python's nor
+    an installed one."""
+    if spec is None or isinstance(spec.loader, ExtensionFileLoader):
+        return False
+    places = [spec.origin] if spec.has_location and spec.origin else []
+    places += list(spec.submodule_search_locations or ())
+    return bool(places) and not any(
+        os.path.realpath(place).startswith(_SHARED_FOLDERS) for place in places
+    )
+
+
+class Ambient:
+    """What one rank finds in the process. ``seed``: of what it draws without a seed of its own."""
+
+    def __init__(self, rank: int, env: dict[str, str], argv: Sequence[str], seed: str) -> None:
+        self.rank, self.seed = rank, seed
+        self.env, self.argv = env, list(argv)
+        self.path = list(sys.path)
+        self.folder = os.getcwd()
+        self.modules: dict[str, ModuleType] = {"__main__": sys.modules["__main__"]}
+        self.names = {"__main__"}  # of the modules that are its own
+        self.random: Any = None  # None: it has not begun
+        self.numpy_random: Any = None
+        self.handlers = list(logging.root.handlers)
+        self.level = logging.root.level
+        self.at_exit: list[tuple[Callable[..., Any], tuple, dict]] = []
+        self.signals: dict[int, Any] = {}
+
+    def run_exit_handlers(self) -> None:
+        """Call what the program has registered with ``atexit``, the last one first."""
+        while self.at_exit:
+            fn, args, kwargs = self.at_exit.pop()
+            fn(*args, **kwargs)
+
+
+class Stage:
+    """The process, on which one rank at a time stands. ``enter(rank)`` is called by its thread."""
+
+    def __init__(self, ambients: Sequence[Ambient]) -> None:
+        self.ambients = ambients
+        self._now: Ambient | None = None
+        self._process_thread = threading.get_ident()
+        self._originals: list[tuple[Any, str, Any]] = []
+
+    # -- changing places ----------------------------------------------------------------------
+
+    def enter(self, rank: int) -> None:
+        """The rank whose thread calls this goes on."""
+        before, after = self._now, self.ambients[rank]
+        if before is after:
+            return
+        if before is not None:
+            _leave(before)
+        self._now = after
+        _enter(after)
+
+    # -- the process's own --------------------------------------------------------------------
+
+    def open(self) -> None:
+        """From now on ranks come by: what would be the whole process's is the calling rank's."""
+        sys.meta_path.insert(0, _Finder(self))  # type: ignore[arg-type]
+        self._replace(atexit, "register", self._register)
+        self._replace(atexit, "unregister", self._unregister)
+        self._replace(signal, "signal", self._signal)
+        self._replace(os, "_exit", self._exit)
+        self._replace(os, "kill", self._kill)
+
+    def _replace(self, owner: Any, name: str, new: Callable) -> None:
+        self._originals.append((owner, name, getattr(owner, name)))
+        setattr(owner, name, new)
+
+    def _original(self, name: str) -> Callable[..., Any]:
+        return next(old for _, known, old in self._originals if known == name)
+
+    def _mine(self) -> Ambient | None:
+        """The calling rank's; None for a thread of the process itself."""
+        if threading.get_ident() == self._process_thread:
+            return None
+        waiter = context.current().waiter
+        return self.ambients[waiter.rank] if isinstance(waiter, SimWaiter) else None
+
+    def _register(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[..., Any]:
+        mine = self._mine()
+        if mine is None:
+            return self._original("register")(fn, *args, **kwargs)
+        mine.at_exit.append((fn, args, kwargs))
+        return fn
+
+    def _unregister(self, fn: Callable[..., Any]) -> None:
+        mine = self._mine()
+        if mine is None:
+            self._original("unregister")(fn)
+        else:
+            mine.at_exit = [each for each in mine.at_exit if each[0] != fn]
+
+    def _signal(self, number: int, handler: Any) -> Any:
+        """A rank's handlers are kept, so that a program may set them; no signal reaches a rank."""
+        mine = self._mine()
+        if mine is None:
+            return self._original("signal")(number, handler)
+        before = mine.signals.get(number, signal.getsignal(number))
+        mine.signals[number] = handler
+        return before
+
+    def _exit(self, code: int) -> None:
+        """Ends the calling rank at once, as it would end its process."""
+        if self._mine() is None:
+            self._original("_exit")(code)
+        _end(code, f"exit code {code} (os._exit)")
+
+    def _kill(self, pid: int, number: int) -> None:
+        mine = self._mine()
+        if mine is None or pid != os.getpid() or number == 0:
+            self._original("kill")(pid, number)
+            return
+        handler = mine.signals.get(number)
+        if callable(handler):
+            handler(number, None)
+        elif handler != signal.SIG_IGN:
+            _end(128 + number, f"killed by {signal.Signals(number).name}")
+
+
+class Ended(Killed):
+    """A rank ends with this exit code; its program does not catch it by accident."""
+
+    def __init__(self, code: int, how: str) -> None:
+        super().__init__(how)
+        self.code = code
+
+
+def _end(code: int, how: str) -> None:
+    """End the calling rank where it stands, with all its threads."""
+    waiter = context.current().waiter
+    assert isinstance(waiter, SimWaiter)
+    waiter.scheduler.end_rank(waiter.rank)
+    raise Ended(code, how)
+
+
+def _leave(mine: Ambient) -> None:
+    """Take along what is this rank's."""
+    mine.env = dict(os.environ)
+    mine.argv, mine.path = sys.argv, sys.path
+    mine.handlers, mine.level = list(logging.root.handlers), logging.root.level
+    mine.random = random.getstate()
+    if "numpy.random" in sys.modules:
+        mine.numpy_random = sys.modules["numpy.random"].get_state()
+    try:
+        mine.folder = os.getcwd()
+    except FileNotFoundError:  # it was removed
+        pass
+    for name in mine.names:
+        module = sys.modules.pop(name, None)
+        if module is not None:
+            mine.modules[name] = module
+        else:
+            mine.modules.pop(name, None)
+        # Who imports it now is another rank, whose module it is not.
+        bootstrap._module_locks.pop(name, None)  # type: ignore[attr-defined]
+
+
+def _enter(mine: Ambient) -> None:
+    """Put in place what is this rank's."""
+    _set_env(mine.env)
+    sys.argv, sys.path = mine.argv, mine.path
+    if logging.root.level != mine.level:
+        logging.root.setLevel(mine.level)
+    logging.root.handlers[:] = mine.handlers
+    if mine.random is None:
+        random.seed(mine.seed)
+    else:
+        random.setstate(mine.random)
+    if "numpy.random" in sys.modules:
+        if mine.numpy_random is None:
+            sys.modules["numpy.random"].seed(zlib.crc32(mine.seed.encode()))
+        else:
+            sys.modules["numpy.random"].set_state(mine.numpy_random)
+    if mine.folder != os.getcwd():
+        os.chdir(mine.folder)
+    sys.modules.update(mine.modules)
+
+
+def _set_env(wanted: dict[str, str]) -> None:
+    """Change what differs only: a write goes to the C library, too."""
+    have = os.environ
+    for name in [name for name in have if name not in wanted]:
+        del have[name]
+    for name, value in wanted.items():
+        if have.get(name) != value:
+            have[name] = value
+
+
+class _Finder:
+    """Notes which modules of the program a rank has imported: they are its own."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        mine = self._stage._mine()
+        if mine is None:
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if is_of_the_program(spec):
+            mine.names.add(name)
+        return spec

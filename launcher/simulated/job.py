@@ -1,0 +1,309 @@
+"""Run a script on a simulated cluster: every rank a thread that runs it as its own ``__main__``.
+
+The cluster is ``disttrain.comm.sim``'s; here a rank gets its place in the process (``ambient``),
+its voice (``voices``), its program and its end, and what came of it is told as by real ranks.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import os
+import runpy
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from disttrain.comm.sim import Cluster, Fabric, Scheduler, SimWaiter, first_failed, run_cluster
+from disttrain.comm.sim import faults as points
+from disttrain.comm.sim import timeline as timelines
+from disttrain.comm.sim.fabric import LOCAL, REMOTE
+from disttrain.comm.sim.network import Link
+from disttrain.comm.sim.scheduler import Task
+from disttrain.comm.sim.stacks import standing
+from disttrain.context import current
+from disttrain.errors import ConfigError, Deadlock, PeerFailed
+
+from ..env import worker_env
+from ..options import streams_of
+from ..plan import Plan
+from ..report import RankReport, headline
+from ..worker import COMPAT, format_error
+from .ambient import Ambient, Ended, Stage
+from .flags import Flags
+from .voices import Voice
+
+_SHOWN = 16  # ranks that are told one by one
+
+
+@dataclass
+class Outcome:
+    """What came of a job. ``counts``: how often each rank called each verb; ``blame``: (rank, type
+    of error, text) of every rank that failed, the one that the others failed for first."""
+
+    code: int
+    blame: list[tuple[int, str, str]] = field(default_factory=list)
+    counts: dict[tuple[int, str], int] = field(default_factory=dict)
+    happened: list[str] = field(default_factory=list)
+
+
+def make_cluster(num_ranks: int, flags: Flags, compute: str) -> Cluster:
+    """What ``flags`` describe. ``compute``: what is taken where they say nothing. Raises
+    ``ConfigError``."""
+    hosts = flags.hosts or 1
+    far = _link(flags.latency, flags.bandwidth, REMOTE)
+    if hosts == 1:
+        far = near = _link(flags.latency, flags.bandwidth, LOCAL)
+    else:
+        near = LOCAL
+    near = _link(flags.local_latency, flags.local_bandwidth, near)
+    told = flags.compute or compute
+    cluster = Cluster(
+        num_ranks,
+        hosts,
+        near,
+        far,
+        flags.algorithm,
+        None if told == "measured" else points.seconds_of(told),
+        tuple(points.parse_straggler(text, num_ranks) for text in flags.straggler),
+        tuple(
+            points.parse_fault(kind, text, num_ranks)
+            for kind in (points.KILL, points.DROP, points.DELAY)
+            for text in getattr(flags, kind)
+        ),
+    )
+    assert cluster.network  # refuses what does not fit
+    return cluster
+
+
+def _link(latency: str, bandwidth: str, default: Link) -> Link:
+    return Link(
+        points.seconds_of(latency) if latency else default.latency,
+        points.bandwidth_of(bandwidth) if bandwidth else default.bandwidth,
+    )
+
+
+class Job:
+    """One run of a plan's program on a cluster."""
+
+    def __init__(self, plan: Plan, cluster: Cluster, seed: int) -> None:
+        self.plan, self.cluster, self.seed = plan, cluster, seed
+        hosts = cluster.network.hosts
+        self.ambients = []
+        for rank in range(plan.num_ranks):
+            mine = [r for r in range(plan.num_ranks) if hosts[r] == hosts[rank]]
+            env = worker_env(plan, rank, 0)
+            env |= {"LOCAL_RANK": str(mine.index(rank)), "LOCAL_WORLD_SIZE": str(len(mine))}
+            env |= {"GROUP_RANK": str(hosts[rank]), "GROUP_WORLD_SIZE": str(cluster.num_hosts)}
+            seed_text = f"{seed} {rank}"
+            self.ambients.append(Ambient(rank, dict(os.environ) | env, plan.program, seed_text))
+        self.stage = Stage(self.ambients)
+        self.stacks: list[str] = []
+        self.texts: dict[int, str] = {}  # the tracebacks of ranks that failed
+        self.scheduler: Scheduler | None = None
+
+    def run(self) -> tuple[Scheduler, Fabric]:
+        """Run it to its end. The process cannot be used for anything else afterwards."""
+        if self.plan.as_torch:
+            importlib.import_module(COMPAT).install()
+        self.stage.open()
+        voices = self._voice(1, sys.stdout), self._voice(2, sys.stderr)
+        sys.stdout, sys.stderr = voices  # type: ignore[assignment]
+        scheduler, fabric = run_cluster(self._program, self.cluster, self.seed, self._set_up)
+        for voice in voices:
+            voice.finish()
+        return scheduler, fabric
+
+    def _voice(self, which: int, stream: Any) -> Voice:
+        plan, name = self.plan, ("stdout.log", "stderr.log")[which - 1]
+
+        def path(rank: int) -> str:
+            wanted = streams_of(plan.redirects, rank) | streams_of(plan.tee, rank)
+            if plan.log_dir is None or not wanted & which:
+                return ""
+            return os.path.join(plan.rank_dir(0, rank), name)
+
+        shown = range(plan.num_ranks) if plan.shown is None else plan.shown
+        kept = [
+            r
+            for r in shown
+            if not streams_of(plan.redirects, r) & which or streams_of(plan.tee, r) & which
+        ]
+        everything = plan.shown is None and len(kept) == plan.num_ranks
+        return Voice(stream, _calling_rank, plan.num_ranks, None if everything else kept, path)
+
+    def _set_up(self, scheduler: Scheduler, fabric: Fabric) -> None:
+        def look() -> None:
+            self.stacks = standing([t for t in scheduler.tasks if not t.done])
+
+        scheduler.at_deadlock = look
+        scheduler.when_entered = self.stage.enter
+        self.scheduler = scheduler
+
+    def _program(self) -> None:
+        """What a rank runs; raises what it fails of."""
+        rank = _calling_rank()
+        assert rank is not None
+        mine = self.ambients[rank]
+        code = 0
+        try:
+            try:
+                self._script(mine)
+            except SystemExit as stop:
+                code = _exit_code(stop)
+            mine.run_exit_handlers()
+        except Exception as error:
+            self.texts[rank] = format_error(error)
+            if not isinstance(error, (Deadlock, PeerFailed)):
+                sys.stderr.write(self.texts[rank])
+            raise
+        if code:
+            raise Ended(code, f"exit code {code}")
+
+    def _script(self, mine: Ambient) -> None:
+        name = self.plan.program[0]
+        sys.argv = mine.argv
+        if self.plan.module:
+            sys.path.insert(0, os.getcwd())
+            runpy.run_module(name, run_name="__main__", alter_sys=True)
+        else:
+            sys.path.insert(0, os.path.dirname(os.path.abspath(name)))
+            runpy.run_path(name, run_name="__main__")
+
+
+def _calling_rank() -> int | None:
+    waiter = current().waiter
+    return waiter.rank if isinstance(waiter, SimWaiter) else None
+
+
+def _exit_code(stop: SystemExit) -> int:
+    if stop.code is None:
+        return 0
+    if isinstance(stop.code, int):
+        return stop.code & 0xFF
+    print(stop.code, file=sys.stderr)
+    return 1
+
+
+# --- what came of it -------------------------------------------------------------------------
+
+
+def outcome_of(scheduler: Scheduler, fabric: Fabric) -> Outcome:
+    """The same as data."""
+    first, failed = first_failed(scheduler)
+    order = [] if first is None else [first, *(t for t in failed if t is not first)]
+    code = 0 if first is None else _code_of(first)
+    blame = [(t.rank, type(t.error).__name__, _cause_of(t)) for t in order]
+    return Outcome(code, blame, fabric.calendar.counts, fabric.happened)
+
+
+def _code_of(task: Task) -> int:
+    if isinstance(task.error, Ended):
+        return task.error.code
+    return 137 if task.killed else 1
+
+
+def _cause_of(task: Task) -> str:
+    error = task.error
+    named = error is not None and not isinstance(error, Ended) and not task.killed
+    return f"{type(error).__name__}: {error}" if named else str(error)
+
+
+def tell_failure(job: Job, scheduler: Scheduler) -> None:
+    """The headline, as of real ranks; at a deadlock, where every rank stands."""
+    first, failed = first_failed(scheduler)
+    if first is None:
+        return
+    if job.stacks:
+        say("no simulated rank can go on; this is where they stand:")
+        sys.stderr.write("\n".join(job.stacks) + "\n")
+        ended = [t.rank for t in scheduler.tasks if t.done and t.error is None]
+        if ended:
+            say(f"ended before that: {len(ended)} ranks, of them rank {ended[0]}")
+    echoes = (PeerFailed, Deadlock)
+    others = [t for t in failed if t is not first and not isinstance(t.error, echoes)]
+    reports = [_report_of(job, t) for t in (first, *others[:_SHOWN])]
+    sys.stderr.write(headline(reports[0], reports[1:], " ".join(job.plan.program)) + "\n")
+    echoed = len(failed) - len(others) - 1
+    if echoed > 0:
+        say(f"{echoed} other ranks ended with it")
+
+
+def _report_of(job: Job, task: Task) -> RankReport:
+    cause, text = _cause_of(task), ""
+    if isinstance(task.error, Deadlock) and job.stacks:
+        cause = "Deadlock: no simulated rank can go on"
+    else:
+        text = job.texts.get(task.rank, "")
+    code = _code_of(task)
+    return RankReport(task.rank, os.getpid(), code, 0, cause, text, "", False, False)
+
+
+def tell_times(job: Job, scheduler: Scheduler, fabric: Fabric, real: float) -> None:
+    """What the run has taken on the cluster, and where the timeline is."""
+    cluster = job.cluster
+    shown = timelines.shown
+    say(
+        f"simulated {cluster.num_ranks} ranks on {cluster.num_hosts} "
+        f"host{'s' if cluster.num_hosts > 1 else ''}: {shown(scheduler.clock)} of virtual time "
+        f"in {shown(real)}; seed {job.seed}"
+    )
+    for line in timelines.summary(fabric.timeline):
+        say(line)
+
+
+def write_timeline(path: str, fabric: Fabric) -> None:
+    """Write the Chrome trace, whole or not at all."""
+    if not path:
+        handle, path = tempfile.mkstemp(prefix="dtrun_timeline_", suffix=".json")
+        os.close(handle)
+    folder = os.path.dirname(os.path.abspath(path))
+    with tempfile.NamedTemporaryFile("w", dir=folder, delete=False, encoding="utf-8") as file:
+        timelines.write(file, fabric.timeline, fabric.network.hosts)
+    os.replace(file.name, path)
+    cut = " (single spans are cut: there were too many)" if fabric.timeline.cut else ""
+    say(f"timeline: {path}{cut}; open it in ui.perfetto.dev")
+
+
+def run_job(plan: Plan, flags: Flags) -> int:
+    """Run a program once; the exit code. Does not return before all of it has been told."""
+    cluster = make_cluster(plan.num_ranks, flags, "measured")
+    job = Job(plan, cluster, flags.seed)
+    out, err = sys.stdout, sys.stderr
+    start = time.monotonic()
+    scheduler, fabric = job.run()
+    real = time.monotonic() - start
+    sys.stdout, sys.stderr = out, err
+    outcome = outcome_of(scheduler, fabric)
+    tell_failure(job, scheduler)
+    for fault in outcome.happened[:_SHOWN]:
+        say(f"struck: {fault}")
+    tell_times(job, scheduler, fabric, real)
+    write_timeline(flags.timeline, fabric)
+    return outcome.code
+
+
+def say(text: str) -> None:
+    """A line of the launcher's own."""
+    sys.stderr.write(f"dtrun: {text}\n")
+
+
+def run(plan: Plan, flags: Flags) -> int:
+    """``dtrun --simulate``: the exit code for the shell, 2 for flags that do not fit."""
+    try:
+        if flags.explore:
+            explore = importlib.import_module(".explore", __package__)
+            code = explore.explore(plan, flags)
+        else:
+            code = run_job(plan, flags)
+    except ConfigError as error:
+        say(str(error))
+        return 2
+    except KeyboardInterrupt:
+        code = 130
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # threads that the program has started, or that never go on, are left

@@ -1,0 +1,107 @@
+"""``sys.stdout`` and ``sys.stderr`` of simulated ranks: whose line it is, the calling thread says.
+
+Whole lines appear with the rank's prefix, as those of processes do. Knows ranks and streams; not
+what runs.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Collection
+from typing import IO, Any, TextIO
+
+
+class Voice(io.TextIOBase):
+    """One of the two streams, for all ranks. ``who()``: the calling rank, None for the process
+    itself. ``shown``: the ranks whose lines appear (None: all); ``path(rank)``: the file that a
+    rank's lines go to, too, or ``""``."""
+
+    def __init__(
+        self,
+        stream: TextIO,
+        who: Callable[[], int | None],
+        num_ranks: int,
+        shown: Collection[int] | None = None,
+        path: Callable[[int], str] = lambda rank: "",
+    ) -> None:
+        self._stream, self._who, self._shown, self._path = stream, who, shown, path
+        self._prefixed = (num_ranks if shown is None else len(shown)) > 1
+        self._tails: dict[int, str] = {}
+        self._files: dict[int, IO[str]] = {}
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._stream.encoding
+
+    @property
+    def errors(self) -> str | None:  # type: ignore[override]
+        return self._stream.errors
+
+    @property
+    def buffer(self) -> _Bytes:
+        return _Bytes(self)
+
+    def writable(self) -> bool:
+        return True
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    def write(self, text: str) -> int:
+        rank = self._who()
+        if rank is None:
+            return self._stream.write(text)
+        whole, newline, tail = (self._tails.get(rank, "") + text).rpartition("\n")
+        self._tails[rank] = tail
+        if newline:
+            self._say(rank, whole + newline)
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def finish(self) -> None:
+        """Show the lines that nobody has ended; close files."""
+        for rank, tail in sorted(self._tails.items()):
+            if tail:
+                self._say(rank, tail + "\n")
+        self._tails.clear()
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+        self._stream.flush()
+
+    def _say(self, rank: int, lines: str) -> None:
+        path = self._path(rank)
+        if path:
+            if rank not in self._files:
+                os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+                self._files[rank] = open(path, "a", encoding="utf-8")  # noqa: SIM115
+            self._files[rank].write(lines)
+        if self._shown is None or rank in self._shown:
+            prefix = f"[rank {rank}] " if self._prefixed else ""
+            for line in lines.splitlines(keepends=True):
+                self._stream.write(line if line == "\n" else prefix + line)
+            self._stream.flush()
+
+
+class _Bytes(io.RawIOBase):
+    """What a program writes as bytes."""
+
+    def __init__(self, voice: Voice) -> None:
+        self._voice = voice
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        raw = bytes(data)
+        self._voice.write(raw.decode(self._voice.encoding or "utf-8", "replace"))
+        return len(raw)
+
+    def flush(self) -> None:
+        self._voice.flush()

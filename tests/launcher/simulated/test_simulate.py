@@ -1,0 +1,153 @@
+"""``dtrun --simulate``: a script's ranks as threads of one process, as a user sees them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from disttrain.errors import ConfigError
+from launcher.options import parse
+from launcher.simulated.flags import words_of
+from launcher.simulated.job import make_cluster
+from support.dtrun import dtrun
+
+TRAIN = """
+import os, sys, random
+import numpy as np
+import disttrain as dt
+from disttrain import nn, optim
+from disttrain import distributed as dist
+from disttrain.distributed.ddp import DistributedDataParallel as DDP
+import ours
+
+def main():
+    rank = int(os.environ["RANK"])
+    dist.init_process_group("gloo")
+    assert (rank, int(os.environ["WORLD_SIZE"])) == (dist.get_rank(), dist.get_world_size())
+    dt.manual_seed(1)
+    model = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.3), nn.Tanh(), nn.Linear(16, 3))
+    ddp = DDP(model, bucket_cap_mb=0.0005)
+    optimizer = optim.Adam(model.parameters(), lr=0.1)
+    dt.manual_seed(100 + rank)
+    random.seed(rank), np.random.seed(rank)
+    for step in range(3):
+        optimizer.zero_grad()
+        x = dt.tensor(np.random.standard_normal((4, 8)).astype("f")) * random.random()
+        loss = (ddp(x) ** 2).sum()
+        loss.backward()
+        optimizer.step()
+        ours.seen.append(rank)
+    bits = b"".join(p.detach().numpy().tobytes() for p in model.parameters()).hex()
+    dist.destroy_process_group()
+    print(rank, float(loss).hex(), hash(bits), ours.seen, sys.argv[1:], __name__)
+
+if __name__ == "__main__":
+    main()
+"""
+OURS = "seen = []\n"
+SETTINGS = {"env": {"PYTHONHASHSEED": "0"}, "args": ("--lr", "1")}
+
+
+@pytest.mark.parametrize("ranks", [4, 8])
+def test_results_are_bit_for_bit_those_of_processes(tmp_path: Path, ranks: int) -> None:
+    (tmp_path / "ours.py").write_text(OURS)
+    real = dtrun(tmp_path, TRAIN, "--nproc-per-node", str(ranks), **SETTINGS)
+    trace = tmp_path / "trace.json"
+    flags = ("--simulate", str(ranks), "--hosts", "2", "--seed", "7", "--timeline", str(trace))
+    simulated = dtrun(tmp_path, TRAIN, *flags, **SETTINGS)
+    assert (real.code, simulated.code) == (0, 0), simulated.err
+    lines = sorted(simulated.out.splitlines())
+    assert lines == sorted(real.out.splitlines()) and len(lines) == ranks
+    assert "predicted step time" in simulated.err
+    events = json.loads(trace.read_text())["traceEvents"]
+    assert {e["pid"] for e in events} == set(range(ranks))
+    assert {e["cat"] for e in events if e["ph"] == "X"} >= {"compute", "communication"}
+
+
+ODD = """
+import atexit, logging, os, signal, sys
+from disttrain import distributed as dist
+rank = int(os.environ["RANK"])
+atexit.register(print, "farewell", rank)
+signal.signal(signal.SIGTERM, lambda *_: None)
+if rank == 0:
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
+os.environ["MINE"] = str(rank)
+dist.init_process_group()
+dist.barrier()
+logging.info("hello of %d", rank)
+sys.stdout.write(f"mine {os.environ['MINE']} local {os.environ['LOCAL_RANK']}")
+sys.stdout.buffer.write(b"!\\n")
+assert sys.modules["__main__"].rank == rank
+dist.destroy_process_group()
+if rank == 1:
+    sys.exit("no more")
+"""
+
+
+def test_every_rank_has_a_process_of_its_own_as_far_as_it_can_see(tmp_path: Path) -> None:
+    ended = dtrun(tmp_path, ODD, "--simulate", "4", "--hosts", "2", "--log-dir", "logs",
+                  "--tee", "1:3")  # fmt: skip
+    assert ended.code == 1
+    assert sorted(ended.out.splitlines()) == sorted(
+        ["[rank 0] hello of 0"]
+        + [f"[rank {r}] farewell {r}" for r in range(4)]
+        + [f"[rank {r}] mine {r} local {r % 2}!" for r in range(4)]
+    )
+    assert "[rank 1] no more" in ended.err and "exit code 1" in ended.err
+    assert (tmp_path / "logs/attempt_0/1/stdout.log").read_text() == "mine 1 local 1!\nfarewell 1\n"
+
+
+STUCK = """
+import disttrain as dt
+from disttrain import distributed as dist
+dist.init_process_group()
+x = dt.ones(3)
+if dist.get_rank() == 2:
+    dist.recv(x, 0)
+else:
+    dist.all_reduce(x)
+"""
+
+
+def test_a_deadlock_is_told_at_once_with_the_stacks_of_all_ranks(tmp_path: Path) -> None:
+    ended = dtrun(tmp_path, STUCK, "--simulate", "4")
+    assert ended.code == 1 and "Deadlock: no simulated rank can go on" in ended.err
+    assert "ranks 0-1, 3: all_reduce(float32[3]" in ended.err
+    assert "rank 2: recv(float32[3], src=0" in ended.err
+    assert "script.py:9 in <module>: dist.all_reduce(x)" in ended.err
+
+
+def test_a_kill_strikes_at_its_point_and_is_the_headline(tmp_path: Path) -> None:
+    (tmp_path / "ours.py").write_text(OURS)
+    ended = dtrun(tmp_path, TRAIN, "--simulate", "3", "--kill", "1@all_reduce:2")
+    assert ended.code == 137 and "killed (--kill 1@all_reduce:2)" in ended.err
+    assert "2 other ranks ended with it" in ended.err and "Traceback" not in ended.err
+
+
+def test_flags_that_do_not_fit_are_told(capsys) -> None:
+    with pytest.raises(SystemExit):
+        parse(["--seed", "3", "train.py"], {})
+    assert "add --simulate N" in capsys.readouterr().err
+    wrong = {
+        ("--kill", "5@all_reduce:1"): "there is no rank 5 among 2",
+        ("--kill", "1@reduce_all:1"): "reduce_all is no verb",
+        ("--kill", "1@send:0"): "counted from 1",
+        ("--delay", "1@send:1"): "RANK@VERB:N=TIME is needed",
+        ("--drop", "1@rpc:1"): "none is lost",
+        ("--straggler", "2=2x"): "rank below 2",
+        ("--hosts", "3"): "1 <= hosts <= ranks",
+        ("--latency", "20"): "",
+        ("--latency", "20km"): "a time such as 20us",
+        ("--bandwidth", "fast"): "a bandwidth such as 10GB/s",
+    }
+    for words, text in wrong.items():
+        flags = parse(["--simulate", "2", *words, "train.py"], {}).simulated
+        assert flags is not None and words_of(flags) == list(words)
+        if text:
+            with pytest.raises(ConfigError, match=text):
+                make_cluster(2, flags, "measured")
+        else:
+            assert make_cluster(2, flags, "0").local.latency == 20.0

@@ -203,6 +203,8 @@ def listen(host: str, port: int) -> socket.socket:
         kind, _, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         made = socket.socket(kind, socket.SOCK_STREAM)
         try:
+            if port:  # one that was used a moment ago may be used again
+                made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             made.bind(where)
             made.listen(1024)
             made.setblocking(False)

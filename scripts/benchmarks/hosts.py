@@ -2,9 +2,9 @@
 
     PYTHONPATH=scripts .venv/bin/python -m benchmarks.hosts [--peer PYTHON] [--rounds N]
 
-Needs root and ip(8). Ours runs with TLS, as between hosts, and without; PyTorch has no TLS, and is
-told to use TCP only (its other transports look past the namespaces). The runs alternate, and the
-medians over the rounds are printed.
+Needs root and ip(8). Ours runs encrypted, as between hosts, and with less of it; PyTorch does not
+encrypt, and is told to use TCP only (its other transports look past the namespaces). The runs
+alternate, and the medians over the rounds are printed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,11 @@ ADDRESSES = ("10.213.8.1", "10.213.8.2")
 LINK, PORT = "wire", "29781"
 MEGABYTES = 64
 TIMEOUT = 120.0
-VARIANTS = {"ours, TLS": "disttrain", "ours, no TLS": "disttrain", "PyTorch": "torch"}
+SEALS = {
+    "ours": {},
+    "tensors plain": {"data_tls": False},
+    "all plain": {"tls": False},
+}  # what our options are in each variant
 
 
 def add(a: int, b: int) -> int:
@@ -44,14 +48,14 @@ def echo(tensor: Any) -> Any:
 
 def worker(variant: str, rank: int) -> dict[str, float]:
     """One of the two workers; the first one measures."""
-    T = importlib.import_module(VARIANTS[variant])
+    T = importlib.import_module("disttrain" if variant in SEALS else "torch")
     rpc = importlib.import_module(f"{T.__name__}.distributed.rpc")
     if T.__name__ == "torch":
         options = rpc.TensorPipeRpcBackendOptions(
             init_method="env://", _transports=["uv"], _channels=["basic"]
         )
     else:
-        options = rpc.TensorPipeRpcBackendOptions(tls="no TLS" not in variant)
+        options = rpc.TensorPipeRpcBackendOptions(**SEALS[variant])
     rpc.init_rpc(f"worker{rank}", rank=rank, world_size=2, rpc_backend_options=options)
     rows: dict[str, float] = {}
     if rank == 0:
@@ -126,7 +130,7 @@ def main() -> None:
     if given.worker:
         print(json.dumps(worker(given.worker[0], int(given.worker[1]))))
         return
-    pythons = {"ours, TLS": sys.executable, "ours, no TLS": sys.executable}
+    pythons = dict.fromkeys(SEALS, sys.executable)
     if given.peer:
         pythons["PyTorch"] = given.peer
     found: dict[str, dict[str, list[float]]] = {}

@@ -103,6 +103,11 @@ def target(address: str) -> tuple[bool, str]:
     return scheme == SECURE, where
 
 
+def host_of(address: str) -> str:
+    """The host of an address, as sockets are told it."""
+    return target(address)[1].rpartition(":")[0].strip("[]")
+
+
 def reason(call: Any, address: str) -> str:
     """Why gRPC ended a stream, in a few words."""
     code = call.code()

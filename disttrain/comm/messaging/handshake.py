@@ -3,7 +3,7 @@
     1. client: hello                               (64 bytes, see ``store.hello``)
     2. server: hello and proof                     (64 bytes)
     3. client: proof, seal of the introduction, introduction
-    4. server: welcome, sealed                     (its life and limits)
+    4. server: welcome, sealed                     (its life, its limits, and its door for links)
 
 The introduction says who the client is, whom it means to speak to, and where it can be reached. It
 is read after the proof and its seal have been found right. Each of the four is one frame; a client
@@ -25,7 +25,7 @@ REQUESTS, ANSWERS, LARGE_ANSWERS = LANES = (0, 1, 2)  # what a stream carries
 
 _SEAL = 32
 _INTRODUCTION = struct.Struct("<HHB3x16s")
-_WELCOME = struct.Struct("<16sQQQQ")
+_WELCOME = struct.Struct("<16sQQQQHB")
 
 
 @dataclass(frozen=True)
@@ -90,30 +90,44 @@ def introduced(secret: bytes, first: bytes, second: bytes, third: bytes) -> Intr
     return Introduction(worker, wanted, lane, life, address)
 
 
-def welcome(secret: bytes, first: bytes, second: bytes, life: bytes, limits: Limits) -> bytes:
+@dataclass(frozen=True)
+class Welcome:
+    """What the server says. ``port``: its door for links (``comm.links``), on the same address;
+    ``sealed``: whether they are encrypted."""
+
+    life: bytes
+    limits: Limits
+    port: int
+    sealed: bool
+
+
+def welcome(secret: bytes, first: bytes, second: bytes, what: Welcome) -> bytes:
     """Frame 4."""
+    limits = what.limits
     most = (limits.message_bytes, limits.payload_bytes, limits.head_bytes, limits.arrays)
-    said = _WELCOME.pack(life, *most)
+    said = _WELCOME.pack(what.life, *most, what.port, what.sealed)
     return _seal(secret, b"welcome", first, second, said) + said
 
 
 def welcomed(
     secret: bytes, first: bytes, second: bytes, fourth: bytes, limits: Limits
-) -> tuple[bytes, Limits] | None:
-    """The server's life, and ``limits`` lowered to what it takes; None where frame 4 is not its."""
+) -> Welcome | None:
+    """What the server says, with ``limits`` lowered to what it takes; None where frame 4 is not
+    its."""
     seal, said = fourth[:_SEAL], fourth[_SEAL:]
     if len(said) != _WELCOME.size or not hmac.compare_digest(
         seal, _seal(secret, b"welcome", first, second, said)
     ):
         return None
-    life, message_bytes, payload_bytes, head_bytes, arrays = _WELCOME.unpack(said)
-    return life, replace(
+    life, message_bytes, payload_bytes, head_bytes, arrays, port, sealed = _WELCOME.unpack(said)
+    both = replace(
         limits,
         message_bytes=min(limits.message_bytes, message_bytes),
         payload_bytes=min(limits.payload_bytes, payload_bytes),
         head_bytes=min(limits.head_bytes, head_bytes),
         arrays=min(limits.arrays, arrays),
     )
+    return Welcome(life, both, port, bool(sealed))
 
 
 def _seal(secret: bytes, what: bytes, first: bytes, second: bytes, said: bytes) -> bytes:

@@ -42,8 +42,8 @@ class _Large:
 class Outgoing:
     """One stream to a peer. ``call`` is gRPC's object for it, ``limits`` what the peer takes."""
 
-    def __init__(self, limits: Limits) -> None:
-        self.limits, self.ended = limits, False
+    def __init__(self, lane: int, limits: Limits) -> None:
+        self.lane, self.limits, self.ended = lane, limits, False
         self.call: Any = None
         self._queue: SimpleQueue[bytes | _Large | None] = SimpleQueue()
         self._large: _Large | None = None
@@ -83,6 +83,14 @@ class Outgoing:
                 lambda: f"{to()} to take {self._put - self._taken} bytes",
             )
 
+    def announce(self, frame: bytes) -> None:
+        """Send the one frame of a message whose larger parts follow beside the stream."""
+        if self.ended:
+            raise StreamEnded("the stream has ended")
+        with self._lock:
+            self._put += len(frame)
+        self._queue.put(frame)
+
     def finish(self) -> None:
         """End the stream after what has been sent."""
         self._queue.put(None)
@@ -115,19 +123,33 @@ class Outgoing:
 
 
 class Incoming:
-    """One stream from a peer. ``frames``: gRPC's iterator, read by one thread at a time."""
+    """One stream from a peer. ``frames``: gRPC's iterator, read by one thread at a time.
+    ``fetch(links, parts)`` fills what is on so many links beside the stream."""
 
-    def __init__(self, lane: int, frames: Iterator[bytes], limits: Limits, where: str) -> None:
+    def __init__(
+        self,
+        lane: int,
+        frames: Iterator[bytes],
+        fetch: Callable[[int, list[memoryview]], None],
+        limits: Limits,
+        where: str,
+    ) -> None:
         self.lane = lane
         self._frames, self._assembler = frames, Assembler(limits, where)
+        self._fetch = fetch
         self._over = threading.Lock()
         self._over.acquire()
 
     def read(self) -> Message | None:
-        """The next message; None at the end. Raises what gRPC does, and ``Assembler.add``."""
+        """The next message; None at the end. Raises what gRPC does, ``Assembler.add`` and
+        ``fetch``."""
+        assembler = self._assembler
         for frame in self._frames:
-            message = self._assembler.add(frame)
+            message = assembler.add(frame)
             if message is not None:
+                if assembler.links:
+                    parts, assembler.beside = assembler.beside, []
+                    self._fetch(assembler.links, parts)
                 return message
         return None
 

@@ -36,6 +36,7 @@ def open_endpoint(
     host: str | None = None,
     meeting_host: str | None = None,
     tls: bool = True,
+    data_tls: bool | None = None,
     limits: Limits | None = None,
 ) -> Endpoint:
     """The endpoint of worker ``me`` with the transports that it needs.
@@ -44,7 +45,7 @@ def open_endpoint(
     all of them are on this host, and Unix sockets are enough; otherwise gRPC is there, too, and
     listens on the one address of this host that packets to ``meeting_host`` leave from, or on
     ``host`` where that is given. ``transports`` ("local", "grpc") says which are used, whatever the
-    hosts are. ``tls=False``: see ``RemoteEndpoint``. Raises ``ConfigError``.
+    hosts are. ``tls``, ``data_tls``: see ``RemoteEndpoint``. Raises ``ConfigError``.
     """
     wanted = _checked(transports)
     if host is None:
@@ -58,7 +59,7 @@ def open_endpoint(
         return LocalEndpoint(me, token, limits)
     makers: dict[str, Callable[[], Endpoint]] = {
         LOCAL: lambda: LocalEndpoint(me, token, limits),
-        GRPC: lambda: RemoteEndpoint(me, token, limits, host=host, tls=tls),
+        GRPC: lambda: RemoteEndpoint(me, token, limits, host=host, tls=tls, data_tls=data_tls),
     }
     made: list[Endpoint] = []
     try:

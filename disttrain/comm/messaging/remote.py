@@ -22,7 +22,10 @@ from typing import Any
 from ... import context
 from ...errors import CommError, DisttrainError, PeerFailed
 from ..links import certificates
+from ..links.link import Closed
+from ..links.opening import Identity
 from . import channels, handshake
+from .beside import Beside, Wires
 from .endpoint import Block, Endpoint, OnLost, OnMessage, is_closed, no_address
 from .lanes import Bells, Incoming, Outgoing, StreamEnded
 from .message import Limits, Message
@@ -42,6 +45,7 @@ class _Peer:
     def __init__(self, number: int, address: str, deliver: Callable[[Message], None]) -> None:
         self.number, self.address = number, address
         self.mine, self.life = secrets.token_bytes(16), b""  # see ``handshake.Introduction``
+        self.wires = Wires(number)
         self.error: PeerFailed | None = None  # set when it is lost
         self.buried = False  # and told
         self.leaving = False  # this worker has ended the relation
@@ -59,8 +63,8 @@ class RemoteEndpoint(Endpoint):
     """An endpoint that peers on other hosts reach. ``host``: the one address that it listens on.
 
     ``tls=False`` leaves out encryption: peers still prove the token, but whoever can read or change
-    the packets on their way can read and change what is sent. Workers with and without it do not
-    understand each other.
+    the packets on their way can read and change what is sent. ``data_tls=False`` leaves it out for
+    large arrays only (None: as ``tls``). Workers with and without it do not understand each other.
     """
 
     def __init__(
@@ -71,6 +75,7 @@ class RemoteEndpoint(Endpoint):
         *,
         host: str = "127.0.0.1",
         tls: bool = True,
+        data_tls: bool | None = None,
     ) -> None:
         super().__init__(me, token, limits)
         self._key = handshake.key(token)
@@ -84,9 +89,20 @@ class RemoteEndpoint(Endpoint):
         self._threads = Threads(f"messages-{me}")
         self._on_message: OnMessage
         self._on_lost: OnLost
-        self._server, self.address = channels.listen(
-            host, self._own, self._hear, self._threads, self.limits
-        )
+        sealed = tls if data_tls is None else data_tls
+        if tls and not sealed:
+            _log.warning("messages of worker %d: large tensors travel without encryption", me)
+        self._beside = Beside(
+            Identity(me, token, "messages", tls=sealed, job=handshake.JOB, own=self._own),
+            host, self.limits, self._threads, self._wires,
+        )  # fmt: skip
+        try:
+            self._server, self.address = channels.listen(
+                host, self._own, self._hear, self._threads, self.limits
+            )
+        except BaseException:
+            self._beside.close()
+            raise
 
     # --- the contract ----------------------------------------------------------------------------
 
@@ -124,8 +140,9 @@ class RemoteEndpoint(Endpoint):
             lane = handshake.LARGE_ANSWERS
             outgoing = known.lanes.get(lane) or self._outgoing(known, lane)
         try:
-            outgoing.send(frames, lambda: f"worker {peer}")
-        except StreamEnded:
+            if not (frames.beside and self._beside.send(known.wires, outgoing, frames)):
+                outgoing.send(frames, lambda: f"worker {peer}")
+        except (StreamEnded, Closed):
             self._broke(known, "the connection to it ended")
             raise (known.error or self._failed(known, "it was left")).again() from None
 
@@ -145,8 +162,12 @@ class RemoteEndpoint(Endpoint):
             self._closed = True
             known, self._peers = list(self._peers.values()), {}
         if os.getpid() != self._pid:  # what was inherited belongs to the parent
+            self._beside.close()
+            for peer in known:
+                peer.wires.close()
             return
         self._leave(known)
+        self._beside.close()
         self._serving.set()
         self._server.stop(None).wait()
         self._threads.close()
@@ -173,6 +194,13 @@ class RemoteEndpoint(Endpoint):
         except KeyError:
             self._check()
             raise no_address(f"messages of worker {self.me}", peer) from None
+
+    def _wires(self, number: int, life: bytes) -> Wires | None:
+        """Where a new link of a peer belongs, if anywhere."""
+        peer = self._peers.get(number)
+        if peer is None or peer.life != life or peer.error is not None or peer.leaving:
+            return None
+        return peer.wires
 
     # --- streams to peers ------------------------------------------------------------------------
 
@@ -206,11 +234,11 @@ class RemoteEndpoint(Endpoint):
         """A new stream. Tried again where it took too long: a busy machine is no stranger."""
         began = context.now()
         try:
-            return self._greet(peer, lane, Outgoing(self.limits))
+            return self._greet(peer, lane, Outgoing(lane, self.limits))
         except PeerFailed:
             if context.now() - began < self.limits.handshake_seconds / 2 or self._closed:
                 raise
-        return self._greet(peer, lane, Outgoing(self.limits))
+        return self._greet(peer, lane, Outgoing(lane, self.limits))
 
     def _greet(self, peer: _Peer, lane: int, outgoing: Outgoing) -> Outgoing:
         """Begin a stream: prove the token, let the peer prove it, say who we are."""
@@ -232,7 +260,10 @@ class RemoteEndpoint(Endpoint):
             told = handshake.welcomed(secret, first, second, fourth, self.limits)
             if told is None:
                 raise self._failed(peer, "it does not speak this protocol")
-            peer.life, outgoing.limits = told
+            if told.sealed != self._beside.sealed:
+                raise self._failed(peer, "data_tls= is not the same there; it must be on all")
+            peer.life, outgoing.limits = told.life, told.limits
+            peer.wires.lead_to(channels.host_of(peer.address), told.port, peer.mine)
             return outgoing
         except (channels.grpc().RpcError, StopIteration):
             raise self._failed(peer, channels.reason(call, peer.address)) from None
@@ -270,7 +301,9 @@ class RemoteEndpoint(Endpoint):
                 self._refuse(call, "whoever asked does not know the workers' token")
             assert who is not None
             heard = self._admit(who, frames, call)
-            yield handshake.welcome(self._key, first, second, heard[0].mine, self.limits)
+            door = self._beside
+            what = handshake.Welcome(heard[0].mine, self.limits, door.port, door.sealed)
+            yield handshake.welcome(self._key, first, second, what)
         finally:
             guard.cancel()
             with self._lock:
@@ -313,7 +346,12 @@ class RemoteEndpoint(Endpoint):
         if peer is None:
             self._refuse(call, "this worker has left")
         assert peer is not None
-        incoming = Incoming(who.lane, frames, self.limits, f"a message of worker {who.worker}")
+
+        def fetch(links: int, parts: list[memoryview]) -> None:
+            self._beside.receive(wires, who.lane, links, parts)
+
+        wires, where = peer.wires, f"a message of worker {who.worker}"
+        incoming = Incoming(who.lane, frames, fetch, self.limits, where)
         with peer.lock:
             peer.heard[incoming] = call
         return peer, incoming
@@ -362,6 +400,8 @@ class RemoteEndpoint(Endpoint):
             call = peer.heard.get(incoming)
             left = call is not None and call.is_active()
             why = "it has disconnected" if left else "its connection ended"
+        except Closed:
+            why = "its connection ended"
         except DisttrainError as error:  # what it sends fits nothing
             _log.error("messages of worker %d: %s", self.me, error)
             why = f"it broke the protocol: {error}"
@@ -408,6 +448,7 @@ class RemoteEndpoint(Endpoint):
         self._serving.wait()
         for outgoing in list(peer.lanes.values()):
             outgoing.end()
+        peer.wires.shut(incoming=False)
         self._end_streams(peer, _AFTERWARDS)
         _wait_for(lambda: peer.taken == peer.read, context.now() + _AFTERWARDS)
         if not (self._closed or peer.leaving):
@@ -441,7 +482,10 @@ class RemoteEndpoint(Endpoint):
             calls = list(peer.heard.values())
         for call in calls:
             call.cancel()
+        if calls:
+            peer.wires.shut()
         _wait_for(lambda: not peer.heard, context.now() + _AFTERWARDS)
+        peer.wires.close()
         with peer.opening:
             if peer.channel is not None:
                 peer.channel.close()

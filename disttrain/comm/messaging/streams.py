@@ -1,13 +1,15 @@
 """A message as frames of about a megabyte, and back.
 
-    frame 1: answers u8, kind u8, zeros u16, arrays u32, call u64, table u64, head u64, payload u64,
+    frame 1: answers u8, kind u8, links u16, arrays u32, call u64, table u64, head u64, payload u64,
              then the first bytes of the body
     others:  the bytes of the body that follow
     body:    table | head | payload | array | array ...
     table:   for each array: dtype u8, dims u8, and a u64 for every dimension
 
-A small message is one frame. Frames of two messages on one stream never mix. What a peer announces
-is held against the limits before anything of that size is made. Pure: no transport, no thread.
+A small message is one frame. So is one whose arrays, and payload where it is large, are *beside*:
+where ``links`` is not 0 they are on so many links, and the body ends before them. Frames of two
+messages on one stream never mix. What a peer announces is held against the limits before anything
+of that size is made. Pure: no transport, no thread.
 """
 
 from __future__ import annotations
@@ -23,6 +25,9 @@ from ..header import DTYPES, dtype_code
 from .message import MAX_DIMS, Limits, Message, check_arrays
 
 FRAME = 1 << 20
+BESIDE = 256 << 10  # from so many bytes on, arrays and payload go beside
+_MEAN = 16 << 10  # unless there are too many of them: bytes of a part on average
+LARGE = 64 << 10  # a payload that goes with the arrays
 _HEADER = struct.Struct("<BBHIQQQQ")
 _ARRAY = struct.Struct("<BB")
 _TABLE_ROW = _ARRAY.size + 8 * MAX_DIMS
@@ -32,22 +37,42 @@ class Frames:
     """The frames of one message, made one after another while they are sent.
 
     ``size``: the bytes of all of them. Where that fits one frame, ``only`` is a copy of it;
-    otherwise the frames are cut from the message's own memory as they are asked for.
+    otherwise the frames are cut from the message's own memory as they are asked for. ``beside``:
+    the parts that go on links where there are any, after ``announcement`` in place of the frames.
     """
 
     def __init__(self, message: Message, limits: Limits, where: str) -> None:
         array_bytes = check_arrays(message.arrays, where)
-        head, payload = len(message.head), memoryview(message.payload).nbytes
-        limits.check(head, payload, len(message.arrays), array_bytes, where)
-        table = b"".join(map(_row, message.arrays))
-        sizes = (message.call, len(table), head, payload)
-        answers = int(message.answers)
-        first = _HEADER.pack(answers, message.kind, 0, len(message.arrays), *sizes)
-        self.size = len(first) + len(table) + head + payload + array_bytes
-        self._pieces = [memoryview(first + table + message.head)]
-        self._pieces.append(memoryview(message.payload).cast("B"))
+        self._message = message
+        payload = memoryview(message.payload)
+        head, size = len(message.head), payload.nbytes
+        limits.check(head, size, len(message.arrays), array_bytes, where)
+        self._table = b"".join(map(_row, message.arrays))
+        self._payload = payload.cast("B")
+        first = self._first(0)
+        self.size = len(first) + size + array_bytes
+        self._pieces = [memoryview(first), self._payload]
         self._pieces += map(_bytes_of, message.arrays)
-        self.only = b"".join(self._pieces) if self.size <= FRAME else None
+        self.beside = [] if self.size < BESIDE else self._beside()
+        self.only = None if self.beside or self.size > FRAME else b"".join(self._pieces)
+
+    def _first(self, links: int) -> bytes:
+        message = self._message
+        sizes = (message.call, len(self._table), len(message.head), len(self._payload))
+        counts = (int(message.answers), message.kind, links, len(message.arrays))
+        return _HEADER.pack(*counts, *sizes) + self._table + message.head
+
+    def _beside(self) -> list[memoryview]:
+        """What is better sent beside the stream; empty where all of it goes in frames."""
+        parts = self._pieces[2:]
+        if len(self._payload) >= LARGE:
+            parts.insert(0, self._payload)
+        enough = sum(map(len, parts)) >= max(BESIDE, _MEAN * len(parts))
+        return parts if enough and len(self._pieces[0]) + LARGE <= FRAME else []
+
+    def announcement(self, links: int) -> bytes:
+        """The one frame of a message whose ``beside`` goes on ``links`` links."""
+        return self._first(links) + (self._payload if len(self._payload) < LARGE else b"")
 
     def __iter__(self) -> Iterator[bytes]:
         """Frames of ``FRAME`` bytes, the last one of what is left."""
@@ -86,9 +111,11 @@ class Assembler:
         self._filled = 0  # so many bytes of it are there
         self._table: memoryview | None = None
         self._sizes = (0, 0, 0)
+        self.links = 0  # on so many links are the parts ``beside`` of the last message
+        self.beside: list[memoryview] = []
 
     def add(self, frame: bytes) -> Message | None:
-        """Take in one frame; the message where it is complete now.
+        """Take in one frame; the message where it is complete now, apart from what is ``beside``.
 
         Raises ``MessageTooLarge`` for what is over a limit and ``CommError`` for what no ``Frames``
         ever makes; the stream is of no use after that.
@@ -97,7 +124,7 @@ class Assembler:
         if self._message is None:
             start = self._begin(frame)
             count, head, payload = self._sizes
-            if not count and start + head + payload == len(frame):
+            if not count and not self.links and start + head + payload == len(frame):
                 return self._small(frame, start, start + head)
         start = self._fill(frame, start)
         if self._table is not None and self._next == 1:
@@ -126,12 +153,13 @@ class Assembler:
         if len(frame) < _HEADER.size:
             raise self._broken(f"a message of {len(frame)} bytes")
         fields = _HEADER.unpack_from(frame)
-        answers, kind, zeros, count, call, table, head, payload = fields
-        if answers > 1 or zeros or not count * _ARRAY.size <= table <= count * _TABLE_ROW:
+        answers, kind, links, count, call, table, head, payload = fields
+        if answers > 1 or not count * _ARRAY.size <= table <= count * _TABLE_ROW:
             raise self._broken("a header that fits no message")
         self._limits.check(head, payload, count, 0, self._where)
         self._message = Message(kind, call, bool(answers))
         self._sizes = (count, head, payload)
+        self.links, self.beside = links, []
         self._table = self._room(table)
         self._targets, self._next, self._filled = [self._table], 0, 0
         return _HEADER.size
@@ -146,13 +174,15 @@ class Assembler:
         self._limits.check(head, payload, count, total, self._where)
         message.arrays = []
         head_room, payload_room = self._room(head), self._room(payload)
-        self._targets += [head_room, payload_room]
+        self._targets.append(head_room)
+        arrays_to = self.beside if self.links else self._targets
+        (arrays_to if payload >= LARGE else self._targets).append(payload_room)
         for dtype, shape in rows:
             try:
                 array = np.empty(shape, dtype)
             except (MemoryError, ValueError):
                 raise self._broken(f"an array of shape {shape}, too large for this host") from None
-            self._targets.append(_bytes_of(array))
+            arrays_to.append(_bytes_of(array))
             message.arrays.append(array)
         message.head, message.payload = head_room, payload_room  # type: ignore[assignment]
 

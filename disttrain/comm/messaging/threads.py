@@ -30,15 +30,24 @@ class Threads:
         self._closed = False
 
     def run(self, body: Callable[[], None]) -> None:
-        """Run ``body`` beside the caller."""
+        """Run ``body`` beside the caller. Raises ``RuntimeError`` where no thread is idle and the
+        system gives no other."""
         with self._changed:
             self._work.append(body)
             if len(self._work) <= self._idle:
                 self._changed.notify()
                 return
             self._alive += 1
-        with context.attach(self._rank):
-            context.start_thread(self._serve, self._name)
+        try:
+            with context.attach(self._rank):
+                context.start_thread(self._serve, self._name)
+        except RuntimeError:
+            with self._changed:
+                self._alive -= 1
+                if body not in self._work:  # another thread has taken it meanwhile
+                    return
+                self._work.remove(body)
+            raise
 
     def submit(self, fn: Callable[..., Any], *args: Any) -> Future:
         """As an ``Executor`` does: what gRPC asks of its pool of threads."""

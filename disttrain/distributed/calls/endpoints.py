@@ -20,6 +20,7 @@ class Ways:
     transports: Sequence[str] | None = None
     host: str | None = None
     tls: bool = True
+    data_tls: bool | None = None
     message_bytes: int | None = None
 
 
@@ -39,5 +40,6 @@ def open_endpoint(
         host=ways.host,
         meeting_host=meeting_host,
         tls=ways.tls,
+        data_tls=ways.data_tls,
         limits=limits,
     )

@@ -48,7 +48,7 @@ class TensorPipeRpcBackendOptions(RpcBackendOptions):
     "grpc", in the order in which they are tried for each peer; None: what the hosts need. ``host``:
     the address of this host at which gRPC listens (None: the one that leads to where the workers
     meet). ``tls=False``: what travels between hosts is not encrypted, only the beginning of each
-    connection is proved.
+    connection is proved; ``data_tls=False``: large tensors are not (None: as ``tls``).
     """
 
     def __init__(
@@ -70,9 +70,10 @@ class TensorPipeRpcBackendOptions(RpcBackendOptions):
         transports: Sequence[str] | None = None,
         host: str | None = None,
         tls: bool = True,
+        data_tls: bool | None = None,
     ) -> None:
         super().__init__(rpc_timeout, init_method)
-        self.ways = Ways(transports, host, tls, max_message_bytes)
+        self.ways = Ways(transports, host, tls, data_tls, max_message_bytes)
         self.num_worker_threads = num_worker_threads
         self.device_maps = {to: to_device_map(m) for to, m in (device_maps or {}).items()}
         self.devices = to_devices(devices or [])

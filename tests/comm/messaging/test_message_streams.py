@@ -69,7 +69,7 @@ def test_bytes_after_the_end_break_the_stream():
 
 def test_a_stream_that_ends_lets_its_senders_go():
     large = Frames(Message(1, 1, payload=bytes(3 << 20)), LIMITS, "test")
-    outgoing, told = Outgoing(LIMITS), []
+    outgoing, told = Outgoing(0, LIMITS), []
 
     def send():
         try:

@@ -171,6 +171,11 @@ class PeerFailed(CommError):
         return (PeerFailed, (self.rank, self.cause, self.traceback, self.where, self.ended))
 
 
+class GroupRevoked(CommError):
+    """A group cannot be used any more: the job goes on without some of its ranks. Those that are
+    left call ``shrink``."""
+
+
 class MessageTooLarge(CommError, ValueError):
     """A message between workers is over a limit; the text names the limit."""
 

@@ -1,8 +1,10 @@
 """The job segment: one sparse memfd that the launcher makes and every rank maps.
 
-    page 0        header: magic, version, number of ranks, epoch, first failure
+    page 0        header: magic, version, number of ranks, epoch, first failure; which ranks have
+                  agreed to go on without others, and how often (``survivors``)
     then, per rank, a slot of 64 KiB: pid, state, step, operation number, what the rank is doing
-                  (the black box, readable after SIGKILL), and the error it died of
+                  (the black box, readable after SIGKILL), whether it is lost, and the error that it
+                  died of
     then, per rank, a communication area of 64 KiB for the transport's flags and headers
     then, per rank, an arena (64 GiB of addresses; pages exist once they are touched)
 
@@ -32,8 +34,8 @@ TRACE_BYTES = 32 << 10
 
 _HEADER = struct.Struct("<QIIQQ")  # magic, version, ranks, epoch, arena bytes
 _FAILED_AT = 64  # int32: rank + 1 of the first failure, 0 while there is none
-_FAILURE_AT = 128  # cause and traceback, length-prefixed
-_PID, _STATE, _STEP, _SEQ = 0, 8, 16, 24
+_ROUNDS_AT = 72  # the last round that was decided; the last that was wanted; where its flags begin
+_PID, _STATE, _STEP, _SEQ, _JOINED, _MEMBER, _LOST = 0, 8, 16, 24, 32, 40, 48
 _TEXT_AT, _ERROR_AT = 64, 4096
 
 JOB_SLOT = "comm.job"  # the slot of a rank's context where its job segment is
@@ -48,6 +50,11 @@ class Failure:
     rank: int
     cause: str
     traceback: str
+
+    @property
+    def is_mismatch(self) -> bool:
+        """Did it find that ranks make different calls?"""
+        return self.cause.startswith("CollectiveMismatch")
 
 
 def _put_text(buffer: mmap.mmap, at: int, text: str, limit: int) -> None:
@@ -105,6 +112,33 @@ class Slot:
     def progress(self, seq: int) -> None:
         self._words[_SEQ // 8] = seq
 
+    @property
+    def joined(self) -> int:
+        """The last round of agreement (``survivors``) that the rank takes part in."""
+        return self._words[_JOINED // 8]
+
+    @joined.setter
+    def joined(self, value: int) -> None:
+        self._words[_JOINED // 8] = value
+
+    @property
+    def member(self) -> int:
+        """The last round that it is a member of."""
+        return self._words[_MEMBER // 8]
+
+    @member.setter
+    def member(self, value: int) -> None:
+        self._words[_MEMBER // 8] = value
+
+    @property
+    def lost(self) -> bool:
+        """Has it failed, or ended before its program did?"""
+        return bool(self._words[_LOST // 8]) or self.state in ("failed", "vanished", "finished")
+
+    def lose(self) -> None:
+        """It will do nothing more."""
+        self._words[_LOST // 8] = 1
+
     def describe(self, text: str) -> None:
         """Say in one line what the rank is doing now."""
         _put_text(self._buffer, self._at + _TEXT_AT, text, TEXT_BYTES)
@@ -146,6 +180,7 @@ class Segment:
         self.num_ranks, self.epoch, self.arena_bytes = ranks, epoch, arena
         self._slots = [Slot(self.buffer, PAGE + r * SLOT_BYTES) for r in range(ranks)]
         self._failed = memoryview(self.buffer)[_FAILED_AT : _FAILED_AT + 4].cast("i")
+        self.rounds = memoryview(self.buffer)[_ROUNDS_AT : _ROUNDS_AT + 24].cast("q")
         self.kept: dict[int, Any] = {}  # per rank: what it keeps of its arena over all its groups
 
     @classmethod
@@ -193,39 +228,48 @@ class Segment:
         """(offset, size) of the memory that ``rank`` hands out."""
         return _arenas_at(self.num_ranks) + rank * self.arena_bytes, self.arena_bytes
 
+    def members(self) -> list[int]:
+        """The ranks that the job has: all, or those that have agreed to go on."""
+        decided = self.rounds[0]
+        return [r for r, slot in enumerate(self._slots) if slot.member >= decided]
+
     def failure(self) -> Failure | None:
-        """The first failure of the job, or None (one read)."""
-        rank = self._failed[0]
-        if not rank:
+        """The first failure of a member of the job, or None (one read)."""
+        rank = self._failed[0] - 1
+        if rank < 0 or self._slots[rank].member < self.rounds[0]:
             return None
-        trace_at = _FAILURE_AT + 4 + CAUSE_BYTES
-        return Failure(
-            rank - 1,
-            _get_text(self.buffer, _FAILURE_AT, CAUSE_BYTES),
-            self._slots[rank - 1].error[1]  # has more room
-            or _get_text(self.buffer, trace_at, PAGE - trace_at - 4),
-        )
+        return Failure(rank, *self._slots[rank].error)
 
     def publish_failure(self, rank: int, cause: str, traceback: str = "") -> None:
         """Tell every rank that ``rank`` failed; the first writer wins."""
+        slot = self._slots[rank]
+        if not slot.error[0]:
+            slot.record_error(cause, traceback)
+        slot.lose()
         try:
-            fcntl.lockf(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
         except OSError:
             return  # another process is publishing at this moment: it is first
         try:
-            if not self._failed[0]:
-                trace_at = _FAILURE_AT + 4 + CAUSE_BYTES
-                _put_text(self.buffer, _FAILURE_AT, cause, CAUSE_BYTES)
-                _put_text(self.buffer, trace_at, traceback, PAGE - trace_at - 4)
+            if self.failure() is None:
                 self._failed[0] = rank + 1
         finally:
-            fcntl.lockf(self.fd, fcntl.LOCK_UN)
+            fcntl.lockf(self.fd, fcntl.LOCK_UN, 1, 0)
+
+    def overcome(self, members: list[int]) -> None:
+        """``members`` go on: earlier failures are over, except one of theirs."""
+        self._failed[0] = 0
+        for rank in members:
+            if self._slots[rank].lost:
+                self._failed[0] = rank + 1
+                return
 
     def close(self) -> None:
         """Unmap and close; views handed out keep the mapping alive until they go."""
         for slot in self._slots:
             slot.close()
         self._failed.release()
+        self.rounds.release()
         self.kept.clear()
         try:
             self.buffer.close()

@@ -37,6 +37,7 @@ from typing import Any
 import numpy as np
 
 from ..context import DEFAULT_TIMEOUT
+from ..errors import CommError
 from .header import Call
 from .reduce_ops import ReduceOp
 from .work import Work
@@ -142,6 +143,15 @@ class Transport(ABC):
 
         With ``swap`` only the members call it. ``swap(row)`` gives the rows (int64, of one length)
         of all members, in their order."""
+
+    def shrink(self, timeout: float | None) -> tuple[Transport, list[int]]:
+        """For a default group: agree with all ranks that live on who they are, and connect them
+        anew: (the transport of all of them, which rank each was before). Raises ``WaitTimeout``
+        naming who has neither come nor ended. All groups of before are over."""
+        raise CommError(
+            f"shrink: the {self.kind} transport cannot go on without a rank that has failed; "
+            "restart the job (dtrun --max-restarts), or use shared memory"
+        )
 
     @abstractmethod
     def close(self, call: Call | None) -> None:

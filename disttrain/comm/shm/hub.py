@@ -30,8 +30,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from ... import context
-from ...errors import CommError, PeerFailed
+from ...errors import CommError, GroupRevoked, PeerFailed
 from ...liveness import STOPPED
+from ..survivors import as_view, given_up
 from ..threads import others_may_move
 from .arena import Arena
 from .bootstrap import Watch
@@ -139,6 +140,7 @@ class Hub:
         the segment.
         """
         self.segment, self.rank, self.size, self.epoch = segment, rank, size, epoch
+        self.view = as_view(segment)
         self.buffer = segment.buffer
         self.words = memoryview(self.buffer).cast("Q")
         self.bytes = np.frombuffer(self.buffer, np.uint8)
@@ -154,6 +156,7 @@ class Hub:
         self.detective = Detective(self.words, self.buffer, segment, rank, size, self.start)
         self.detective.under_way = self._under_way
         self.open: list[Any] = []  # the transports of all groups that were not left
+        self.left = False  # all its groups are over: nothing more will come
         self.disowned = False  # this is a process that the rank has forked
         self.owns_segment = False  # nobody else in this process uses it
         # what each thread of this rank waits for now, and for how long
@@ -201,6 +204,8 @@ class Hub:
 
         if ready():
             return
+        if self.left:
+            raise CommError(f"{need.what()}: the group was left meanwhile; nothing more will come")
         thread = threading.get_ident()
         outer = self._needs.get(thread)
         self._needs[thread] = need, timeout
@@ -226,8 +231,16 @@ class Hub:
                 f"others went on without this rank ({self.rank}), which could not do its part: "
                 f"{failure.cause}"
             )
+        elif why := given_up(self.view, self.rank):
+            raise GroupRevoked(f"{need.what()}: {why}" if need is not None else why)
         elif need is not None:
             self.detective.look(need, self._all_needs)
+
+    def refuse_after_failure(self) -> None:
+        """Raise where a peer has failed. (What ranks disagree on, each finds for itself.)"""
+        failure = self.segment.failure()
+        if failure is not None and failure.rank != self.rank and not failure.is_mismatch:
+            raise PeerFailed(failure.rank, failure.cause, failure.traceback)
 
     def _all_needs(self) -> list[Need]:
         """What this rank waits for, of which anything would free it; empty where it may go on all
@@ -267,6 +280,7 @@ class Hub:
         for transport in tuple(self.open):
             transport.close(None)
         self.detective.leave(met)
+        self.left = True
         self._detach()
         if self.owns_segment:
             self.segment.close()

@@ -160,6 +160,14 @@ class Mailbox:
             self._go_on()
         return message
 
+    def abandon(self) -> None:
+        """Nobody reads these messages any more: free what they lie in."""
+        for queue in self._unacked:
+            for message in queue:
+                if message.block:
+                    self.hub.arena.give(message.block)
+                    message.block = 0
+
     def advance(self) -> None:
         """Go on with everything as far as possible. Never blocks."""
         for dst, queue in enumerate(self._unacked):

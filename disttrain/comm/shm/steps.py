@@ -51,6 +51,7 @@ class Staging:
         self.ring = 0
         self.ring_seq = 0  # the last operation whose chunks peers may still be reading
         self._blocks: list[tuple[int, int]] = []  # (operation, offset), free once all finished it
+        self._taken: set[int] = set()  # all blocks
 
     def slot(self, parts: Sequence[np.ndarray]) -> int:
         """Copy into the small payload of the next operation, which must be free."""
@@ -62,6 +63,7 @@ class Staging:
     def block(self, parts: Sequence[np.ndarray], nbytes: int) -> int:
         """Copy into a block of the arena."""
         offset = self.hub.arena.take(nbytes)
+        self._taken.add(offset)
         self._copy(parts, offset)
         return offset
 
@@ -82,6 +84,7 @@ class Staging:
             kept = []
             for seq, offset in self._blocks:
                 if self.channel.need(FINISHED, seq, own=True)():
+                    self._taken.discard(offset)
                     self.hub.arena.give(offset)
                 else:
                     kept.append((seq, offset))
@@ -89,9 +92,9 @@ class Staging:
 
     def close(self) -> None:
         """Give everything back; every member has left the group's last operation."""
-        for _, offset in self._blocks:
+        for offset in self._taken:
             self.hub.arena.give(offset)
-        self._blocks = []
+        self._blocks, self._taken = [], set()
         if self.ring:
             self.hub.arena.give(self.ring)
             self.ring = 0
@@ -173,6 +176,12 @@ class Operation:
             self.end()
             raise
 
+    def finish(self) -> None:
+        """All that was read is good, and this rank reads nothing more. Where a rank has failed, a
+        peer that has broken off may have changed its data meanwhile: then nobody knows."""
+        self.hub.refuse_after_failure()
+        self.end()
+
     def end(self) -> None:
         """This rank reads nothing of others any more."""
         self.channel.publish(FINISHED, self.seq)
@@ -192,14 +201,14 @@ class Operation:
 def meet(op: Operation) -> Steps:
     """Wait for all and compare the headers; nothing else."""
     yield from op.arrive()
-    op.end()
+    op.finish()
 
 
 def reduce_small(op: Operation, array: np.ndarray, reduce: Callable) -> Steps:
     """All members' data is exposed whole: every member reduces all of it."""
     yield from op.arrive()
     reduce(op.exposures(op.channel.where(op.seq), array.size, array.dtype), array)
-    op.end()
+    op.finish()
 
 
 class _Slices:
@@ -289,7 +298,7 @@ def reduce_large(op: Operation, array: np.ndarray, reduce: Callable) -> Steps:
     yield channel.need(DONE, seq, total)
     if work.own is not array:
         array[...] = work.own
-    op.end()
+    op.finish()
 
 
 Layout = tuple[Sequence[int], Sequence[int], int]
@@ -379,7 +388,7 @@ def pull(
                 yield channel.need(FILLED, seq, c, members=sources.awaited)
             sink((c - 1) * sources.step, sources.parts(c - 1))
             channel.publish(DONE, seq, c)
-    op.end()
+    op.finish()
     if mine:
         op.staging.ring_seq = seq
     if op.mode == DIRECT:

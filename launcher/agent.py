@@ -27,7 +27,7 @@ from .env import JOB_FD, worker_env
 from .options import streams_of
 from .output import Console, Stream, consoles
 from .plan import Plan
-from .policy import REAP, Exit, Policy, Signal, root_cause
+from .policy import REAP, Exit, Policy, Signal, overcome, root_cause
 from .processes import held_back, kill_descendants, reap
 from .report import VANISHED, RankReport, cause_of, headline, write_report
 
@@ -85,7 +85,7 @@ class Agent:
     def _attempt(self, restart: int) -> Attempt:
         plan, self.restart = self.plan, restart
         self.segment = Segment.create(plan.num_ranks, epoch=restart + 1)
-        self.policy = Policy(plan.num_ranks, plan.shutdown_timeout)
+        self.policy = Policy(plan.num_ranks, plan.shutdown_timeout, plan.min_ranks)
         self.pids: dict[int, int] = {}
         self.results = [b""] * plan.num_ranks
         self.streams: list[Stream] = []
@@ -283,6 +283,9 @@ class Agent:
         if event.failed:
             self.segment.publish_failure(rank, cause_of(event, cause), text)
         self._perform(self.policy.exited(event))
+        if event.failed and not self.policy.failed:
+            say(f"rank {rank} failed ({cause_of(event, cause)}); the others may go on without it "
+                f"(--min-ranks {self.plan.min_ranks})")  # fmt: skip
         return True
 
     def _result_came(self, rank: int) -> bool:
@@ -359,7 +362,10 @@ class Agent:
         reports = {e.rank: self._rank_report(e) for e in self.policy.exits}
         echoes = {r.rank for r in reports.values() if r.echo}
         vanished = {r.rank for r in reports.values() if r.vanished}
-        first, code = root_cause(self.policy.exits, echoes, vanished)
+        members = self.segment.members()
+        over = overcome(self.policy.exits, members, self.plan.min_ranks)
+        exits = [e for e in self.policy.exits if e.rank not in over]
+        first, code = root_cause(exits, echoes, vanished)
         if self.policy.stopped_by:
             code = 128 + self.policy.stopped_by
         ranks = [reports[rank] for rank in sorted(reports)]

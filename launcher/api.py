@@ -27,12 +27,15 @@ def launch(
     args: tuple = (),
     max_restarts: int = 0,
     log_dir: str | None = None,
+    min_ranks: int = 0,
 ) -> list[Any]:
     """Call ``fn(*args)`` on ``nproc_per_node`` ranks, forked from this process; their results.
 
     Inside, the environment is that of ``dtrun``: ``init_process_group()`` needs no arguments.
     ``fn`` may be a closure; its result must be picklable. numpy keeps the number of threads that
     it was loaded with, so set OMP_NUM_THREADS=1 before that when the ranks share few cores.
+    ``min_ranks``: ranks may fail as long as so many are left, which go on by themselves
+    (``disttrain.distributed.shrink``); what failed ranks would have returned is None.
     Raises ``LaunchError`` with the first failure's rank, cause and traceback; all ranks and what
     they started are gone by then.
     """
@@ -47,6 +50,7 @@ def launch(
         (name,),
         nproc_per_node,
         max_restarts=max_restarts,
+        min_ranks=min_ranks,
         log_dir=log_dir,
         signals=SIGNALS,
         master_port=holder.getsockname()[1],
@@ -59,13 +63,15 @@ def launch(
         attempt = run_in_agent(plan, body)
     if attempt.code:
         raise LaunchError(_failure(attempt, name))
-    without = [rank for rank, data in enumerate(attempt.results) if not data]
+    ended = {r.rank for r in attempt.ranks if not r.code}
+    without = [r for r, data in enumerate(attempt.results) if not data and r in ended]
     if without:
         raise LaunchError(
             f"launch({name}): ranks {without} have ended with exit code 0, but not by returning "
             "from the function (os._exit, or an exec); return, so that there is a result"
         )
-    return [pickle.loads(data) for data in attempt.results]  # from our own forked children
+    # From our own forked children.
+    return [pickle.loads(data) if data else None for data in attempt.results]
 
 
 def _failure(attempt: Attempt, name: str) -> str:

@@ -46,6 +46,7 @@ class Options:
     signals: tuple[int, ...] = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
     shutdown_timeout: float = 5.0
     stopped_timeout: float = 2.0
+    min_ranks: int = 0
     dry_run: bool = False
     simulated: Flags | None = None
 
@@ -85,6 +86,13 @@ def parser() -> argparse.ArgumentParser:
         help="fork ranks from one warm process, or start a fresh Python for each")  # fmt: skip
     add(
         "--max-restarts", type=int, default=0, metavar="N", help="restart the job when a rank fails"
+    )
+    add(
+        "--min-ranks",
+        type=int,
+        default=0,
+        metavar="N",
+        help="go on with at least N ranks where others fail; the script calls shrink()",
     )
     add("--rdzv-id", "--run-id", dest="rdzv_id", default="none", help="the job's name")
     add("--rdzv-backend", default="static", help="accepted (static, c10d)")
@@ -153,6 +161,7 @@ def parse(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Options:
         signals=_signals(p, given.signals_to_handle),
         shutdown_timeout=_at_least(p, "--shutdown-timeout", given.shutdown_timeout, 0),
         stopped_timeout=_at_least(p, "--stopped-timeout", given.stopped_timeout, 0),
+        min_ranks=_at_least(p, "--min-ranks", given.min_ranks, 0),
         dry_run=given.dry_run,
     )
 

@@ -35,6 +35,7 @@ class Plan:
     signals: tuple[int, ...] = ()
     shutdown_timeout: float = 5.0
     stopped_timeout: float = STOPPED_LIMIT
+    min_ranks: int = 0  # 0: all
 
     @property
     def writes_files(self) -> bool:
@@ -72,6 +73,7 @@ def make_plan(options: Options, master_port: int) -> Plan:
         signals=options.signals,
         shutdown_timeout=options.shutdown_timeout,
         stopped_timeout=options.stopped_timeout,
+        min_ranks=options.min_ranks,
     )
 
 
@@ -96,6 +98,7 @@ def describe(plan: Plan, env_of: Callable[[Plan, int, int], dict[str, str]]) -> 
         f"{kind}: {' '.join(plan.program)}",
         f"ranks: {plan.num_ranks} on this machine, "
         + ("each a fresh Python" if plan.spawn else "forked from one warm process"),
+        *([f"goes on with at least {plan.min_ranks} ranks"] if plan.min_ranks else []),
         f"restarts: {plan.max_restarts}; ranks asked to end are killed after "
         f"{plan.shutdown_timeout:g} s",
         f"logs: {logs}",

@@ -3,6 +3,9 @@
 A rank that fails ends the job: the others learn of it through the segment and get ``GRACE`` seconds
 to report for themselves, then SIGTERM, then SIGKILL. A signal to the launcher is passed on and the
 ranks get ``shutdown_timeout`` seconds; a second SIGINT kills at once.
+
+With ``min_ranks`` a failure ends the job only once fewer ranks are left; the others go on by
+themselves (``shrink``), and what they have overcome is no failure of the job.
 """
 
 from __future__ import annotations
@@ -44,6 +47,7 @@ class Policy:
 
     num_ranks: int
     shutdown_timeout: float = 5.0
+    min_ranks: int = 0  # 0: all
     exits: list[Exit] = field(default_factory=list)
     stopped_by: int = 0  # the signal that ended the job, if one did
     _steps: list[tuple[float, int]] = field(default_factory=list)  # (when, signal to send)
@@ -51,12 +55,16 @@ class Policy:
     def exited(self, event: Exit) -> list[Signal]:
         """A rank has ended."""
         self.exits.append(event)
-        if event.failed and not self._steps and not self.stopped_by:
+        if event.failed and self._too_few() and not self._steps and not self.stopped_by:
             self._steps = [
                 (event.at + GRACE, signal.SIGTERM),
                 (event.at + GRACE + TERM_GRACE, signal.SIGKILL),
             ]
         return []
+
+    def _too_few(self) -> bool:
+        left = self.num_ranks - sum(e.failed for e in self.exits)
+        return left < (self.min_ranks or self.num_ranks)
 
     def lost(self, rank: int) -> list[Signal]:
         """A rank was stopped for too long. It must do nothing more before others hear of that."""
@@ -94,7 +102,14 @@ class Policy:
 
     @property
     def failed(self) -> bool:
-        return bool(self.stopped_by) or any(e.failed for e in self.exits)
+        return bool(self.stopped_by) or self._too_few()
+
+
+def overcome(exits: list[Exit], members: Collection[int], min_ranks: int) -> set[int]:
+    """The ranks whose failure the others have gone on without: none of the job's last ``members``,
+    where enough of these have ended well."""
+    well = sum(e.rank in members and not e.failed for e in exits)
+    return {e.rank for e in exits} - set(members) if 0 < min_ranks <= well else set()
 
 
 def root_cause(

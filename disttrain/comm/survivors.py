@@ -13,8 +13,7 @@ share memory, and the end of a process is known for certain, agreement is one de
   members have a failure as any other, and may go through another round.
 
 A rank that was taken for lost and is not (it was stopped) finds a round that is decided without it,
-and raises. It must not write into others' memory by then: who gives such a rank up ends it first
-(``end``).
+and raises. It must not write into others' memory by then: who gives such a rank up ends it first.
 
 Knows slots and words; no arrays, no flags of groups.
 """
@@ -93,15 +92,15 @@ def agree(
     view: View,
     rank: int,
     last_word: Callable[[int], int],
-    is_gone: Callable[[int], bool],
+    is_lost: Callable[[int], bool],
     timeout: float,
 ) -> View:
     """Wait until all members of ``view`` that live have called this, and see the job as they do.
 
-    ``rank``: this one's number in ``view``; ``is_gone(rank)``: is it known that a member's process
-    has ended? ``last_word(rank)``: beyond which value of its flags (of ``base``) a new group must
-    begin. Raises ``WaitTimeout`` naming who has neither come nor ended, ``CommError`` where this
-    rank was given up.
+    ``rank``: its own number in ``view``. ``is_lost(rank)``: will that member do nothing more, for
+    certain? (It is ``lost`` in its slot, then, too.) ``last_word(rank)``: beyond which value of its
+    flags (of ``base``) a new group must begin. Raises ``WaitTimeout`` naming who has neither come
+    nor ended, ``CommError`` where this rank was given up.
     """
     base, number = view.base, view.round + 1
     base.rounds[WANTED] = max(base.rounds[WANTED], number)
@@ -110,13 +109,8 @@ def agree(
     def missing() -> list[int]:
         found = []
         for other in range(view.num_ranks):
-            slot = view.slot(other)
-            if slot.joined >= number or slot.lost:
-                continue
-            if is_gone(other):
-                slot.lose()
-                continue
-            found.append(other)
+            if view.slot(other).joined < number and not is_lost(other):
+                found.append(other)
         return found
 
     def decided() -> bool:

@@ -50,6 +50,9 @@ class Transport(ABC):
 
     kind = "abstract"
     shares = False  # whether ``share`` gives memory
+    job: Any = (
+        None  # after ``shrink``: what the ranks that are left have of their launcher's segment
+    )
 
     def __init__(
         self, rank: int, size: int, name: str, timeout: float = DEFAULT_TIMEOUT, epoch: int = 0

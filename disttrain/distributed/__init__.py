@@ -11,7 +11,15 @@ from ..comm.reduce_ops import ReduceOp
 from ..comm.sim import Simulation, simulate
 from ..comm.store import FileStore, HashStore, PrefixStore, Store, TCPStore
 from ..comm.work import Work
-from ..errors import CollectiveMismatch, CommError, Deadlock, PeerFailed, StoreError, WaitTimeout
+from ..errors import (
+    CollectiveMismatch,
+    CommError,
+    Deadlock,
+    GroupRevoked,
+    PeerFailed,
+    StoreError,
+    WaitTimeout,
+)
 from .backend import Backend, DebugLevel, get_debug_level
 from .collectives import (
     P2POp,
@@ -89,6 +97,7 @@ _PACKAGES = (
     "optim",
     "pipelining",
     "planning",
+    "recovery",
     "rpc",
     "tensor",
 )
@@ -100,6 +109,7 @@ _NAMES = {  # which of them have the names that are asked for here
     "Joinable": "join",
     "DeviceMesh": "mesh",
     "init_device_mesh": "mesh",
+    "shrink": "recovery",
 }
 
 

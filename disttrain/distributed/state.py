@@ -110,7 +110,7 @@ def init_process_group(
             "first, or use new_group() for another group"
         )
     wanted = engines.parse(backend)
-    seconds = _seconds(timeout)
+    seconds = seconds_of(timeout)
     me = context.current()
     state.joining = os.getpid(), threading.get_ident()
     try:
@@ -184,7 +184,8 @@ def _inherits(
     return plain and rank in (-1, me.rank) and world_size in (-1, me.world_size)
 
 
-def _seconds(timeout: timedelta | float | None) -> float:
+def seconds_of(timeout: timedelta | float | None) -> float:
+    """A time limit in seconds."""
     if timeout is None:
         return context.DEFAULT_TIMEOUT
     value = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
@@ -258,6 +259,21 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
     finally:
         if made is not None:
             made.close()
+
+
+def replace_world(timeout: float | None) -> list[int]:
+    """Make the default group anew, of the ranks that live: which rank each was before."""
+    state, me = _state(), context.current()
+    old = group_or_default()
+    transport, before = old.transport.shrink(timeout)
+    if JOB_SLOT in me.slots:
+        me.slots[JOB_SLOT] = transport.job
+    if me.local_world_size == me.world_size:
+        me.local_world_size = transport.size
+    me.rank, me.world_size = transport.rank, transport.size
+    state.groups, state.companions = [], []
+    state.world = ProcessGroup(transport, strict=old.strict, backend=old.backend)
+    return before
 
 
 def beside(group: ProcessGroup, finish: Callable[[], None]) -> ProcessGroup:
@@ -348,7 +364,7 @@ def new_group(
     world = group_or_default()
     wanted = engines.parse(world.backend if backend is None else backend)
     members = list(range(world.size)) if ranks is None else list(ranks)
-    seconds = None if timeout is None else _seconds(timeout)
+    seconds = None if timeout is None else seconds_of(timeout)
     if engines.is_part(wanted, world.transport):
         made = world.new_group(
             members, timeout=seconds, strict=strict, members_only=use_local_synchronization
@@ -416,7 +432,7 @@ def new_subgroups(
             f"new_subgroups: group_size={size} does not divide the world of {whole.size} ranks"
         )
     wanted = engines.parse(whole.backend if backend is None else backend)
-    seconds = None if timeout is None else _seconds(timeout)
+    seconds = None if timeout is None else seconds_of(timeout)
     groups: list[Any] = []
     for i in range(0, whole.size, size):
         made = whole.new_group(range(i, i + size), timeout=seconds)

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from launcher.options import parse, streams_of
-from launcher.policy import GRACE, TERM_GRACE, Exit, Policy, Signal, root_cause
+from launcher.policy import GRACE, TERM_GRACE, Exit, Policy, Signal, overcome, root_cause
 
 
 def test_success_asks_for_nothing():
@@ -68,6 +68,23 @@ def test_a_rank_that_vanished_is_the_cause_where_the_others_only_echo():
     assert root_cause(exits, echoes={0, 1}, vanished={2}) == (exits[0], 1)
     assert root_cause(exits, echoes={0}, vanished={2}) == (exits[2], 1)
     assert root_cause(exits[:1], set(), vanished={2}) == (None, 0)
+
+
+def test_failures_are_borne_as_long_as_enough_ranks_are_left():
+    policy = Policy(4, min_ranks=2)
+    for at, rank in enumerate((1, 3)):
+        policy.exited(Exit(rank, 137, at=float(at), signal=9))
+        assert policy.next_tick is None and not policy.failed
+    policy.exited(Exit(0, 1, at=5.0))
+    assert policy.next_tick == 5.0 + GRACE and policy.failed
+
+
+def test_what_the_last_members_have_overcome_is_no_failure():
+    exits = [Exit(1, 137, at=1.0), Exit(0, 0, at=2.0), Exit(2, 0, at=3.0)]
+    assert overcome(exits, members=[0, 2], min_ranks=2) == {1}
+    assert overcome(exits, members=[0, 2], min_ranks=3) == set()
+    assert overcome(exits, members=[0, 1, 2], min_ranks=2) == set()  # nobody went on without it
+    assert overcome(exits, members=[0, 2], min_ranks=0) == set()
 
 
 # --- the command line ----------------------------------------------------------------------------

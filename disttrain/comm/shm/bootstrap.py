@@ -10,11 +10,13 @@ Knows stores, sockets and processes; no arrays.
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import json
 import os
 import secrets
 import select
+import signal
 import socket
 import struct
 import time
@@ -22,7 +24,7 @@ from typing import Any
 
 from ... import context
 from ...errors import CommError
-from ...liveness import LOOK_EVERY, Stillness, sample, told
+from ...liveness import LOOK_EVERY, STOPPED, Stillness, sample, told
 from ..control import Segment
 from ..meeting import host_id
 
@@ -124,6 +126,18 @@ class Watch:
     def has_ended(self, rank: int) -> bool:
         """Has the process of ``rank`` ended, as far as was noticed?"""
         return rank in self._ended
+
+    def was_stopped(self, rank: int) -> bool:
+        """Does it count as failed since it was stopped?"""
+        slot = self._segment.slot(rank)
+        return slot.lost and slot.error[0].startswith(STOPPED)
+
+    def end_stopped(self) -> None:
+        """Kill peers that count as failed since they were stopped: they must not come back."""
+        for fd, rank in self._fds.items():
+            if self.was_stopped(rank):
+                with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+                    signal.pidfd_send_signal(fd, signal.SIGKILL)
 
     def __call__(self) -> None:
         now = context.now()

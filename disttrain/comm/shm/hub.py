@@ -272,6 +272,16 @@ class Hub:
         self.detective.has_ended = self._watch.has_ended
         self.owns_segment = True
 
+    @property
+    def watches(self) -> bool:
+        """Does this rank itself notice the end of others' processes?"""
+        return self._watch is not None
+
+    def give_watch(self) -> Watch | None:
+        """What notices the end of peers where no launcher does; it is the caller's to close."""
+        watch, self._watch = self._watch, None
+        return watch
+
     def close(self, met: bool) -> None:
         """Leave all groups. ``met``: in good order, after a last meeting.
 

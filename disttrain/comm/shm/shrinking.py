@@ -1,7 +1,8 @@
 """A default group over shared memory goes on without the ranks that have failed.
 
-The ranks agree in the segment (``comm.survivors``) and connect again, on flags beyond all that stand
-there, so that nothing of the groups before means anything. What these had in the arenas comes back.
+The ranks agree in the segment (``comm.survivors``) and connect again, on flags beyond all that
+stand there, so that nothing of the groups before means anything. What these had in the arenas comes
+back.
 """
 
 from __future__ import annotations
@@ -14,18 +15,17 @@ from .channel import last_word
 from .hub import Hub
 from .mailbox import Mailbox
 
+
 def leave_and_agree(hub: Hub, mailbox: Mailbox, timeout: float) -> survivors.View:
     """Leave all groups of ``hub``, and agree with the other ranks on who goes on."""
-    view, groups = hub.view, tuple(hub.open)
-    watch = Watch(view, hub.rank, hub.size) if hub.watches else None
-    owns, hub.owns_segment = hub.owns_segment, False
+    groups, watch, owns = tuple(hub.open), hub.give_watch(), hub.owns_segment
+    hub.owns_segment = False  # the next hub closes it
     hub.close(met=False)
+    agreed, view = None, hub.view
     try:
-        agreed = survivors.agree(
-            view, hub.rank, _last_word_of(view), _ends(watch), timeout
-        )
+        agreed = survivors.agree(view, hub.rank, _last_word_of(view), _ends(view, watch), timeout)
     finally:
-        hub.owns_segment = owns
+        hub.owns_segment = owns and agreed is None
         if watch is not None:
             watch.close()
     mailbox.abandon()
@@ -39,14 +39,18 @@ def _last_word_of(view: survivors.View) -> Callable[[int], int]:
     return lambda rank: last_word(base.buffer, base.comm_area(rank)[0])
 
 
-def _ends(watch: Watch | None) -> Callable[[int], bool]:
-    """Tells whose process has ended; one that is given up, since it was stopped, is ended first:
-    it may have been about to write into the memory of others."""
-    if watch is None:  # a launcher does it
-        return lambda rank: False
+def _ends(view: survivors.View, watch: Watch | None) -> Callable[[int], bool]:
+    """Tells who is lost. One that is given up since it was stopped must have ended: it may have
+    been about to write into the memory of others."""
+    if watch is None:  # the launcher ends it before it says so
+        return lambda rank: view.slot(rank).lost
 
-    def has_ended(rank: int) -> bool:
+    def is_lost(rank: int) -> bool:
         watch()
-        return watch.has_ended(rank)
+        watch.end_stopped()
+        if watch.has_ended(rank):
+            view.slot(rank).lose()
+            return True
+        return view.slot(rank).lost and not watch.was_stopped(rank)
 
-    return has_ended
+    return is_lost

@@ -447,3 +447,22 @@ def copy_to(outs: Sequence[np.ndarray]) -> Any:
             outs[i][lo : lo + part.size] = part
 
     return sink
+
+
+def ragged_layout(op: Operation) -> tuple:
+    """Read everybody's table of sizes; each pair must agree. All members see the same."""
+    ranks, me, tables = op.channel.ranks, op.me, []
+    n = len(ranks)
+    for _, _, at in op.channel.where(op.seq):
+        tables.append(op.view(at, 2 * n, np.dtype(np.int64)))
+    sends, recvs = np.stack([t[:n] for t in tables]), np.stack([t[n:] for t in tables])
+    wrong = np.argwhere(sends != recvs.T)
+    if len(wrong):
+        a, b = map(int, wrong[0])
+        detail = (
+            f"rank {ranks[a]} has {sends[a, b]} elements for rank {ranks[b]}, "
+            f"which expects {recvs[b, a]}."
+        )
+        op.checked(op.channel.mismatch, op.seq, "sizes", detail)
+    starts = [int(sends[i, :me].sum()) for i in range(n)]
+    return sends[:, me].tolist(), starts, int(sends.max())

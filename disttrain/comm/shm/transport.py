@@ -36,6 +36,7 @@ from ...errors import CollectiveMismatch, CommError, ConfigError, WaitTimeout
 from ..control import Segment
 from ..header import Call, hash64
 from ..reduce_ops import ReduceOp, make_reducer
+from ..survivors import as_view
 from ..transport import Swap, Transport
 from ..work import Work
 from .bootstrap import share_segment
@@ -55,6 +56,7 @@ from .channel import (
 from .hub import Hub, Need, next_start
 from .mailbox import Mailbox
 from .shared import Shared, lend
+from .shrinking import leave_and_agree
 from .steps import (
     SMALL_BYTES,
     Operation,
@@ -65,6 +67,7 @@ from .steps import (
     copy_to,
     meet,
     pull,
+    ragged_layout,
     reduce_large,
     reduce_small,
 )
@@ -96,7 +99,7 @@ def connect(
         )
     blocks = [segment.comm_area(r)[0] for r in range(world_size)]
     reserved = Mailbox.reserved(segment.num_ranks)
-    before = last_word(segment.buffer, blocks[rank])
+    before = max(last_word(segment.buffer, blocks[rank]), as_view(segment).start)
     hub = Hub(segment, rank, world_size, epoch, reserved, before)
     channel = Channel(hub, range(world_size), rank, blocks, "world", hub.start)
     return ShmTransport(channel, Mailbox(hub), timeout, is_world=True)
@@ -237,7 +240,7 @@ class ShmTransport(Transport):
         def layout() -> tuple:
             if not ragged:
                 return recvs, [sends[0] * self.rank] * self.size, sends[0]
-            return self._ragged_layout(op)
+            return ragged_layout(op)
 
         steps = pull(op, ins, ins[0].dtype, layout, copy_to(outs), spread=True)
         return self._run(steps, async_op, outs)
@@ -298,6 +301,22 @@ class ShmTransport(Transport):
             if self._is_world:
                 self.hub.close(met)
 
+    def shrink(self, timeout: float | None) -> tuple[ShmTransport, list[int]]:
+        old, watches = self.hub, self.hub.watches
+        view = leave_and_agree(old, self.mailbox, timeout or self.timeout)
+        me = view.members.index(old.view.members[old.rank])
+        made = connect(view, me, view.num_ranks, self.epoch, self.timeout)
+        made.job, made.hub.owns_segment = view, old.owns_segment
+        if watches:
+            made.hub.watch_processes()
+        return made, [old.view.members.index(r) for r in view.members]
+
+    def abandon(self) -> None:
+        """All ranks that live have left this group: give back what it has."""
+        self._staging.close()
+        if not self._is_world:
+            self.hub.arena.spare_blocks.append(self.channel.blocks[self.rank])
+
     def _meet_once_more(self, call: Call) -> bool:
         """Meet the ranks that are there, compare how many calls each has made, give memory back.
         False: some rank is elsewhere, perhaps waiting for this one: leave without it."""
@@ -315,9 +334,7 @@ class ShmTransport(Transport):
         finally:
             channel.publish(FINISHED, seq)
         self.wait(channel.need(FINISHED, seq, members=channel.present(seq)), None)
-        self._staging.close()
-        if not self._is_world:
-            self.hub.arena.spare_blocks.append(channel.blocks[self.rank])
+        self.abandon()
         return True
 
     def part(self) -> None:
@@ -481,20 +498,3 @@ class ShmTransport(Transport):
 
     def _wait_all(self, field: int, seq: int) -> None:
         self.wait(self.channel.need(field, seq), None)
-
-    def _ragged_layout(self, op: Operation) -> tuple:
-        """Read everybody's table of sizes; each pair must agree. All members see the same."""
-        n = self.size
-        tables = [op.view(at, 2 * n, np.dtype(np.int64)) for _, _, at in self.channel.where(op.seq)]
-        sends, recvs = np.stack([t[:n] for t in tables]), np.stack([t[n:] for t in tables])
-        wrong = np.argwhere(sends != recvs.T)
-        if len(wrong):
-            a, b = map(int, wrong[0])
-            ranks = self.channel.ranks
-            detail = (
-                f"rank {ranks[a]} has {sends[a, b]} elements for rank {ranks[b]}, "
-                f"which expects {recvs[b, a]}."
-            )
-            op.checked(self.channel.mismatch, op.seq, "sizes", detail)
-        starts = [int(sends[i, : self.rank].sum()) for i in range(n)]
-        return sends[:, self.rank].tolist(), starts, int(sends.max())

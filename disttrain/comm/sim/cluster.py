@@ -85,6 +85,12 @@ def run_tasks(
         if strict is not None:
             place.slots[STRICT_SLOT] = strict
         _add(scheduler, place, lambda: fn(*args), segment.publish_failure)
+
+    def killed(rank: int) -> None:
+        if scheduler.tasks[rank].killed:  # perhaps before its program has begun
+            segment.publish_failure(rank, "killed")
+
+    scheduler.when_ended.append(killed)
     scheduler.run()
     segment.close()
     return scheduler
@@ -124,6 +130,8 @@ def _add(
             with context.attach(place):
                 result = fn()
                 place.end()
+                if JOB_SLOT in place.slots:
+                    place.slots[JOB_SLOT].slot(place.rank).state = "finished"
                 return result
         except BaseException as error:
             publish(rank, cause_of(error), tracebacks.format_exc())

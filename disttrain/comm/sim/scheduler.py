@@ -225,7 +225,7 @@ class Scheduler:
         task.done = True
         self._alive.remove(task)
         if not task.name:
-            if task.error is not None:
+            if task.error is not None or task.killed:
                 self.failed = True
                 self.wake_all()
             self.end_rank(task.rank)

@@ -1,0 +1,266 @@
+"""A process's end of an MPI job: where it waits, what it hears from the others beside their calls.
+
+One ``Station`` per process; the transports of all groups share it. Whoever waits lets everything in
+flight go on, reads notices (``notices``), and tells the others when it has waited for a while.
+
+Knows MPI and notices; no operations, no arrays.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any, Protocol
+
+from ... import context
+from ...errors import CollectiveMismatch, CommError, PeerFailed
+from ..threads import others_may_move
+from . import library
+from .notices import TEXT_BYTES, Board, Notice, Wait, accusation, decode
+
+SLOT = "comm.mpi"  # of a rank's context
+_TAG = 1
+_DETAIL_BYTES = 16000
+_LISTEN_EVERY = 0.001
+_TELL_AFTER = 0.1  # seconds of waiting after which the others are told
+_LOOK_EVERY = 0.05
+_LOOKS = 3  # as many looks must agree before anybody is accused
+
+
+class Need(Protocol):
+    """Something to wait for. Calling it says whether it is there."""
+
+    def __call__(self) -> bool: ...
+
+    def what(self) -> str:
+        """The wait described for people."""
+        ...
+
+    def waits(self) -> Wait | None:
+        """What is still missing; None when that cannot be said."""
+        ...
+
+
+def station() -> Station:
+    """This process's, made when it is first asked for. All ranks of the job ask together."""
+    return context.current().slot(SLOT, Station)
+
+
+def existing() -> Station | None:
+    """This process's, where there is one and it is not that of a parent."""
+    found = context.current().slots.get(SLOT)
+    return found if found is not None and found.pid == os.getpid() else None
+
+
+class Station:
+    """See above. ``pending`` holds what has operations in flight (objects with an ``advance()``
+    that never blocks); ``open`` the transports that were not left."""
+
+    def __init__(self) -> None:
+        self.MPI = library.load()
+        self.world = self.MPI.COMM_WORLD
+        self._comm = self.world.Dup()
+        self.rank, self.size = self.world.rank, self.world.size
+        self.pid = os.getpid()
+        self.lock = threading.RLock()
+        self.pending: list[Any] = []
+        self.open: list[Any] = []
+        self.board = Board(self.rank)
+        self.over = False  # MPI is finalized, or this is a process that the rank has forked
+        self._sending: list[Any] = []
+        self._needs: dict[int, tuple[Need, float | None]] = {}  # of each thread that waits
+        self._since: float | None = None
+        self._next_listen = self._next_look = 0.0
+        self._told: Notice | None = None
+        self._looks: tuple[frozenset[int], int] = (frozenset(), 0)
+        beside = self.world.Split_type(self.MPI.COMM_TYPE_SHARED)
+        waiter = context.current().waiter
+        waiter.interrupts.append(self.check)
+        if beside.size > len(os.sched_getaffinity(0)):
+            # who spins keeps the processor from the one it waits for
+            waiter.spins = 0
+        beside.Free()
+
+    # -- waiting ------------------------------------------------------------------------------
+
+    def progress(self) -> None:
+        """Let everything in flight go on as far as it can."""
+        if self.lock.acquire(False):
+            try:
+                for owner in tuple(self.pending):
+                    owner.advance()
+            finally:
+                self.lock.release()
+
+    def wait(self, need: Need, timeout: float | None) -> None:
+        """Block until ``need()``; meanwhile operations in flight go on."""
+        pending = self.pending
+
+        def ready() -> bool:
+            if need():
+                return True
+            if pending:
+                self.progress()
+                return need()
+            return False
+
+        if ready():
+            return
+        thread = threading.get_ident()
+        outer = self._needs.get(thread)
+        self._needs[thread] = need, timeout
+        try:
+            context.wait_until(ready, need.what, timeout)
+        except self.MPI.Exception as error:
+            raise CommError(f"{need.what()}: MPI says: {error}") from None
+        finally:
+            if outer is None:
+                del self._needs[thread]
+            else:
+                self._needs[thread] = outer
+            self._relax()
+
+    def check(self) -> None:
+        """Called while this rank waits: raises when a peer failed or nobody can go on."""
+        now = context.now()
+        if self.over or now < self._next_listen:
+            return
+        self._next_listen = now + _LISTEN_EVERY
+        self.listen()
+        need, _ = self._needs.get(threading.get_ident(), (None, None))
+        board = self.board
+        if board.verdict is not None and need is not None:
+            text, board.verdict = board.verdict, None
+            self._end_wait(need, CollectiveMismatch(text))
+        if board.failure is not None:
+            self._end_wait(need, PeerFailed(*board.failure, "" if need is None else need.what()))
+        if need is None:
+            return
+        if self._since is None:
+            self._since, self._next_look = now, now + _TELL_AFTER
+        elif now >= self._next_look:
+            self._next_look = now + _LOOK_EVERY
+            self._look(need)
+
+    def _end_wait(self, need: Need | None, error: Exception) -> None:
+        """What another rank failed of may be an error that this one must raise itself: it comes
+        first, where all that it needs is there."""
+        if need is not None:
+            self.progress()
+            if need():
+                return
+        raise error
+
+    def _relax(self) -> None:
+        """A wait is over."""
+        if self._since is not None and not self._needs:
+            self._since, self._looks = None, (frozenset(), 0)
+            if self._told is not None:
+                self._told = None
+                self.tell(Notice("free"))
+
+    # -- what others say ----------------------------------------------------------------------
+
+    def listen(self) -> None:
+        """Read what the others have said."""
+        with self.lock:
+            MPI = self.MPI
+            while True:
+                message = self._comm.Improbe(MPI.ANY_SOURCE, _TAG, status := MPI.Status())
+                if message is None:
+                    break
+                data = bytearray(status.Get_count(MPI.BYTE))
+                message.Recv([data, MPI.BYTE])
+                self.hear(status.source, bytes(data))
+            self._sending = [item for item in self._sending if not item[0].Test()]
+
+    def hear(self, rank: int, data: bytes) -> None:
+        """``rank`` has said ``data``."""
+        self.board.hear(rank, decode(data))
+
+    def tell(self, notice: Notice, ranks: Any = None) -> None:
+        """Tell the others (or ``ranks``)."""
+        data = notice.encode()
+        with self.lock:
+            for rank in range(self.size) if ranks is None else ranks:
+                if rank != self.rank:
+                    self._sending.append(
+                        (self._comm.Isend([data, self.MPI.BYTE], rank, _TAG), data)
+                    )
+
+    def fail(self, cause: str, traceback: str, ranks: Any = None) -> None:
+        """Tell the others (or ``ranks``) that this rank has failed."""
+        text, detail = cause[:TEXT_BYTES], traceback[-_DETAIL_BYTES:]
+        self.tell(Notice("failed", text, detail=detail), ranks)
+
+    def notice(self, kind: str, **fields: Any) -> Notice:
+        """A notice with this rank's counts."""
+        calls = {t.key: t.seq for t in self.open}
+        mail = {t.key: dict(t.mail_sent()) for t in self.open}
+        return Notice(kind, calls=calls, mail=mail, **fields)
+
+    # -- who is stuck -------------------------------------------------------------------------
+
+    def _look(self, need: Need) -> None:
+        mine = self._mine(need)
+        if mine is None:
+            return
+        if mine != self._told:
+            self._told = mine
+            self.tell(mine)
+        stuck = frozenset(self.board.stuck(mine))
+        same = self._looks[1] + 1 if stuck == self._looks[0] else 1
+        self._looks = stuck, same
+        if stuck and same >= _LOOKS:
+            self.accuse(mine, stuck)
+
+    def accuse(self, mine: Notice, stuck: frozenset[int]) -> None:
+        """Raise, and have the others of ``stuck`` raise, too."""
+        text = accusation({**self.board.said, self.rank: mine}, stuck)
+        self.tell(Notice("accuses", text), stuck)
+        raise CollectiveMismatch(text)
+
+    def _mine(self, need: Need) -> Notice | None:
+        """What this rank waits for; None where it may go on all the same, since a wait is only a
+        probe or some thread may still do something."""
+        needs = dict(self._needs)
+        if any(limit is not None and limit <= context.PROBE_SECONDS for _, limit in needs.values()):
+            return None
+        if others_may_move(set(needs)):
+            return None
+        waits = [each.waits() for each, _ in needs.values()]
+        if any(wait is None or not wait.edges for wait in waits):
+            return None
+        texts = dict.fromkeys([need.what(), *[each.what() for each, _ in needs.values()]])
+        text = "\n    and in ".join(texts)[:TEXT_BYTES]
+        return self.notice("waits", text=text, waits=tuple(w for w in waits if w is not None))
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def flush(self, seconds: float) -> None:
+        """Wait until the others have what this rank has told them, at most so long."""
+
+        def sent() -> bool:
+            self._sending = [item for item in self._sending if not item[0].Test()]
+            return not self._sending
+
+        try:
+            context.wait_until(sent, lambda: "notices to be read", seconds)
+        except Exception:
+            return
+
+    def begin_anew(self) -> None:
+        """Forget all groups and all that was said. For tests, between jobs in one job; all ranks
+        call it, after they have met."""
+        self.listen()
+        for transport in self.open:
+            transport.disable("it belongs to an earlier job")
+        self.open, self.pending, self.board = [], [], Board(self.rank)
+        self._told, self._since = None, None
+
+    def detach(self) -> None:
+        """Take no part in anything any more."""
+        self.over = True
+        interrupts = context.current().waiter.interrupts
+        if self.check in interrupts:
+            interrupts.remove(self.check)

@@ -25,6 +25,7 @@ from .transport import Transport
 
 ENGINES = {  # backend -> its module in this package
     "shm": "shm.engine",
+    "mpi": "mpi.engine",
     "sim": "sim.engine",
 }
 BEST = "gloo"  # as PyTorch's programs say: whatever is best between the CPUs that there are
@@ -34,7 +35,6 @@ _ELSEWHERE = {
     "xccl": "it moves arrays between GPUs, and this version has arrays of CPUs only",
     "ucc": "this version does not have it",
     "tcp": "this version does not have it",
-    "mpi": "this version does not have it",
     "fake": "this version does not have it",
 }
 NAMES = (BEST, *dict.fromkeys([*ENGINES, *_ELSEWHERE]))

@@ -31,11 +31,7 @@ class WorkerEnv:
     restart_count: int = 0
     family: str = "none"
     token_file: str | None = None
-
-    @property
-    def by_mpi(self) -> bool:
-        """Whether MPI itself can say which rank this is."""
-        return self.family in ("Open MPI", "MPICH")
+    by_mpi: bool = False  # ranks meet through MPI, which has started them
 
 
 # family -> (rank, world size, local rank, local world size); "" where the launcher tells none
@@ -81,7 +77,24 @@ def read_worker_env(
         ),
         family=name,
         token_file=env.get("DISTTRAIN_TOKEN_FILE") or None,
+        by_mpi=_by_mpi(env, name),
     )
+
+
+def fixed_order_wanted(env: Mapping[str, str] | None = None) -> bool | None:
+    """Whether MPI is to sum in the order of the tree (``DISTTRAIN_FIXED_ORDER``: 1 or 0); None
+    where nobody says."""
+    said = (os.environ if env is None else env).get("DISTTRAIN_FIXED_ORDER", "")
+    return None if said == "" else said != "0"
+
+
+def _by_mpi(env: Mapping[str, str], name: str) -> bool:
+    """Has MPI started this process, and no other place been named where ranks meet? Slurm says it
+    of PMIx only; with PMI-2 it looks like MPICH."""
+    if env.get("DISTTRAIN_BY_MPI") == "1":
+        return True
+    pmix = name == "Slurm" and "PMIX_RANK" in env
+    return "MASTER_PORT" not in env and (pmix or name in ("Open MPI", "MPICH"))
 
 
 def strict_wanted(env: Mapping[str, str] | None = None) -> bool:

@@ -211,7 +211,7 @@ def _meet(backend: engines.Backend, meeting: Meeting, init_method: str | None, s
             return _called(PrefixStore("default", made[0]), meeting)
 
         found = replace(meeting)
-        if init_method not in (None, "", "env://") or place.master_port or not place.by_mpi:
+        if init_method not in (None, "", "env://") or not place.by_mpi:
             found.open_store = open_store
         try:
             transport = engines.connect(backend, found)

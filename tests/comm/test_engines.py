@@ -84,7 +84,7 @@ def chosen(hosts: list[str], place: WorkerEnv, monkeypatch: pytest.MonkeyPatch) 
 def test_the_best_way_is_that_which_reaches_all(monkeypatch):
     assert chosen(["a", "a", "a"], WorkerEnv(), monkeypatch) == ["shm"] * 3
     assert chosen(["a", "b", "a"], WorkerEnv(), monkeypatch) == ["tcp"] * 3
-    alone = Meeting(0, 2, place=WorkerEnv(family="MPICH"))
+    alone = Meeting(0, 2, place=WorkerEnv(by_mpi=True))
     assert engines.choose("gloo", alone) == "mpi", "nothing but MPI can make these ranks meet"
     assert engines.choose("gloo", Meeting(0, 1)) == "shm"
     assert engines.choose("tcp", Meeting(0, 1)) == "tcp"

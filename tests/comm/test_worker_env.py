@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from disttrain.comm.worker_env import WorkerEnv, read_worker_env
+from disttrain.comm.worker_env import WorkerEnv, fixed_order_wanted, read_worker_env
 from disttrain.errors import ConfigError
 
 CASES = {
@@ -23,6 +23,20 @@ def test_each_launcher_is_understood(family):
     got = read_worker_env(CASES[family])
     assert (got.family, got.rank, got.world_size) == (family, 2, 4)
     assert got.local_rank == (2 if family == "MLX" else 0)
+
+
+def test_mpi_is_asked_where_it_has_started_the_ranks_and_nobody_names_another_place():
+    for family in CASES:
+        assert read_worker_env(CASES[family]).by_mpi == (family in ("Open MPI", "MPICH")), family
+    assert not read_worker_env(CASES["MPICH"] | {"MASTER_PORT": "29500"}).by_mpi
+    assert read_worker_env(CASES["Slurm"] | {"PMIX_RANK": "2"}).by_mpi
+    by_dtrun = CASES["torchrun"] | {"MASTER_PORT": "29500", "DISTTRAIN_BY_MPI": "1"}
+    assert read_worker_env(by_dtrun).by_mpi
+
+
+@pytest.mark.parametrize("said, meant", [("", None), ("0", False), ("1", True)])
+def test_the_order_of_sums_is_left_open_or_asked_for(said, meant):
+    assert fixed_order_wanted({"DISTTRAIN_FIXED_ORDER": said}) is meant
 
 
 def test_nothing_set_is_a_single_process():

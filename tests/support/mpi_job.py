@@ -1,4 +1,4 @@
-"""Cases of a test class on the ranks of one MPI job: mpiexec starts slowly, so one job has them all.
+"""Cases of a test class on the ranks of one MPI job, since mpiexec starts slowly.
 
 Every rank of the job runs the same list of test functions in step; where one calls
 ``ranks.run(n, fn)``, ranks 0 .. n-1 call ``fn(group)`` on a new group, and all learn of all
@@ -43,7 +43,7 @@ GROUP_TIMEOUT = 20.0
 def mpi_env() -> dict[str, str]:
     """The environment of a job: without what this process was told of a job of its own."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("PMI", "OMPI", "MPI_LOCAL"))}
-    env["PYTHONPATH"] = os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "tests/comm")))
+    env["PYTHONPATH"] = os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "tests/comm/mpi")))
     env["OMP_NUM_THREADS"] = "1"
     return env
 
@@ -51,7 +51,7 @@ def mpi_env() -> dict[str, str]:
 class Job:
     """One MPI job that runs the cases among ``items`` which ask for ``ranks``."""
 
-    def __init__(self, items: list, file: str, num_ranks: int, *, settings: dict | None = None):
+    def __init__(self, items: list, file: str, num_ranks: int):
         mine = [i for i in items if str(i.path) == file and "ranks" in i.fixturenames]
         self._index = {item.nodeid: n for n, item in enumerate(mine)}
         self._cases = [_case(item) for item in mine]

@@ -46,7 +46,7 @@ class Requests:
         self._testall = group.MPI.Request.Testall
 
     def __call__(self) -> bool:
-        for _ in range(self._looks):
+        for _ in range(self._looks):  # noqa: SIM110  (speed)
             if self._testall(self.list):
                 return True
         return False
@@ -123,22 +123,10 @@ class Arrived:
     def missing(self) -> list[int]:
         """The ranks in the world that have still to come."""
         ranks = [self._group.ranks[member] for member in self.absent()]
-        return self._without_those_gone(ranks) if self._last and ranks else ranks
-
-    def _without_those_gone(self, ranks: list[int]) -> list[int]:
-        """Raises ``CollectiveMismatch`` where one has left after another number of calls."""
-        group, (call, seq) = self._group, self._entered
-        left = {rank: group.station.board.left_at(group.key, rank) for rank in ranks}
-        calls = {
-            rank: f"nothing more: it has left the group after {at} operations"
-            for rank, at in left.items()
-            if at is not None and at != seq - 1
-        }
-        if calls:
-            calls[group.ranks[group.rank]] = call.text
-            where = f"group {group.name}"
-            raise CollectiveMismatch(mismatch_text(where, seq, "number of calls", calls))
-        return [rank for rank, at in left.items() if at is None]
+        if not (self._last and ranks):
+            return ranks
+        call, seq = self._entered
+        return _still_here(self._group, ranks, seq - 1, call.text)
 
     def what(self) -> str:
         late = self.missing()
@@ -149,6 +137,22 @@ class Arrived:
     def waits(self) -> Wait | None:
         key, seq = self._group.key, self._entered.seq
         return Wait(tuple(Edge(rank, CALL, key, seq) for rank in self.missing()))
+
+
+def _still_here(group: Group, ranks: Sequence[int], seq: int, mine: str) -> list[int]:
+    """Those of ``ranks`` that have not left. Raises ``CollectiveMismatch`` where one has left after
+    another number of calls than ``seq``."""
+    left = {rank: group.station.board.left_at(group.key, rank) for rank in ranks}
+    calls = {
+        rank: f"nothing more: it has left the group after {at} operations"
+        for rank, at in left.items()
+        if at is not None and at != seq
+    }
+    if calls:
+        calls[group.station.rank] = mine
+        where = f"group {group.name}"
+        raise CollectiveMismatch(mismatch_text(where, seq + 1, "number of calls", calls))
+    return [rank for rank, at in left.items() if at is None]
 
 
 class Arrivals:
@@ -221,6 +225,12 @@ class Arrivals:
             if view != print_:
                 return False
         return True
+
+    def compare_counts(self) -> None:
+        """Raise ``CollectiveMismatch`` where a member has left after another number of calls."""
+        group = self.group
+        others = [rank for rank in group.ranks if rank != group.station.rank]
+        _still_here(group, others, group.seq, "the end of its program")
 
     # -- in steps -----------------------------------------------------------------------------
 
@@ -342,7 +352,7 @@ def differing(
     field = difference([bytes.fromhex(each[0]) for each in said.values()]) or field
     if not field:
         return
-    past = {group.ranks[r]: {number: text for number, text in each[1]} for r, each in said.items()}
+    past = {group.ranks[r]: dict(each[1]) for r, each in said.items()}
     calls = {rank: each.get(seq, "nothing yet") for rank, each in past.items()}
     text = mismatch_text(f"group {group.name}", seq, field, calls)
     raise CollectiveMismatch("\n".join(filter(None, [text, detail, _first_apart(past, seq)])))

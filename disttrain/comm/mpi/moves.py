@@ -12,6 +12,7 @@ Knows arrays and MPI; no headers.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -83,7 +84,7 @@ class Moves:
     def all_reduce(self, at: Entered, array: np.ndarray, reduce: Callable) -> Steps:
         """Every rank reduces its slice of all ranks' arrays, then all gather the slices."""
         ends = [_cut(array.size, r, self.size) for r in range(self.size + 1)]
-        pieces = [array[a:b] for a, b in zip(ends, ends[1:], strict=False)]
+        pieces = [array[a:b] for a, b in itertools.pairwise(ends)]
         own = pieces[self.rank]
         parts = [own if r == self.rank else np.empty_like(own) for r in range(self.size)]
         yield self.exchange(at, parts, pieces)

@@ -82,7 +82,9 @@ class Board:
         self.me = me
         self.said: dict[int, Notice] = {}  # the last words of each rank that waits or has ended
         self.gone: dict[str, dict[int, int]] = {}  # group -> rank -> calls it had made
-        self.failure: tuple[int, str, str] | None = None  # rank, cause, traceback
+        self.failures: dict[
+            int, tuple[str, str]
+        ] = {}  # rank -> cause and traceback, the first first
         self.verdict: str | None = None  # of another rank, on a set that this one belongs to
 
     def hear(self, rank: int, notice: Notice) -> None:
@@ -93,8 +95,8 @@ class Board:
             self.said[rank] = notice
         elif notice.kind == "gone":
             self.gone.setdefault(notice.group, {})[rank] = notice.calls[notice.group]
-        elif notice.kind == "failed" and self.failure is None:
-            self.failure = rank, notice.text, notice.detail
+        elif notice.kind == "failed":
+            self.failures.setdefault(rank, (notice.text, notice.detail))
         elif notice.kind == "accuses" and self.verdict is None:
             self.verdict = notice.text
 

@@ -59,13 +59,14 @@ class Station:
     def __init__(self) -> None:
         self.MPI = library.load()
         self.world = self.MPI.COMM_WORLD
-        self._comm = self.world.Dup()
+        self.comm = self.world.Dup()
         self.rank, self.size = self.world.rank, self.world.size
         self.pid = os.getpid()
         self.lock = threading.RLock()
         self.pending: list[Any] = []
         self.open: list[Any] = []
         self.board = Board(self.rank)
+        self.hooks: Any = None  # of the interpreter (``ending``)
         self.over = False  # MPI is finalized, or this is a process that the rank has forked
         self._sending: list[Any] = []
         self._needs: dict[int, tuple[Need, float | None]] = {}  # of each thread that waits
@@ -132,8 +133,9 @@ class Station:
         if board.verdict is not None and need is not None:
             text, board.verdict = board.verdict, None
             self._end_wait(need, CollectiveMismatch(text))
-        if board.failure is not None:
-            self._end_wait(need, PeerFailed(*board.failure, "" if need is None else need.what()))
+        for rank, (cause, traceback) in board.failures.items():
+            where = "" if need is None else need.what()
+            self._end_wait(need, PeerFailed(rank, cause, traceback, where))
         if need is None:
             return
         if self._since is None:
@@ -166,7 +168,7 @@ class Station:
         with self.lock:
             MPI = self.MPI
             while True:
-                message = self._comm.Improbe(MPI.ANY_SOURCE, _TAG, status := MPI.Status())
+                message = self.comm.Improbe(MPI.ANY_SOURCE, _TAG, status := MPI.Status())
                 if message is None:
                     break
                 data = bytearray(status.Get_count(MPI.BYTE))
@@ -184,9 +186,7 @@ class Station:
         with self.lock:
             for rank in range(self.size) if ranks is None else ranks:
                 if rank != self.rank:
-                    self._sending.append(
-                        (self._comm.Isend([data, self.MPI.BYTE], rank, _TAG), data)
-                    )
+                    self._sending.append((self.comm.Isend([data, self.MPI.BYTE], rank, _TAG), data))
 
     def fail(self, cause: str, traceback: str, ranks: Any = None) -> None:
         """Tell the others (or ``ranks``) that this rank has failed."""
@@ -257,6 +257,15 @@ class Station:
             transport.disable("it belongs to an earlier job")
         self.open, self.pending, self.board = [], [], Board(self.rank)
         self._told, self._since = None, None
+
+    def end(self) -> None:
+        """The program ends without having left its groups: finish what all have entered. Raises
+        ``CollectiveMismatch`` where others have ended that made other calls."""
+        for transport in tuple(self.open):
+            transport.part()
+        self.listen()
+        for transport in tuple(self.open):
+            transport.compare_counts()
 
     def detach(self) -> None:
         """Take no part in anything any more."""

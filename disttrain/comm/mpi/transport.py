@@ -1,8 +1,8 @@
 """The MPI transport: one group of ranks over a communicator of its own.
 
 A call's header is compared by small messages (``arrival``), then data moves from array to array
-(``moves``). Where a group is small and an all_reduce, too, its data comes with the header, and every
-rank reduces all of it: one message each way.
+(``moves``). Where a group is small and an all_reduce, too, its data comes with the header, and
+every rank reduces all of it: one message each way.
 
 Async operations post their header when they are called. What is left is done in order, without a
 thread, whenever the rank comes by: in any later call of any group, while it waits for anything,
@@ -198,6 +198,11 @@ class MpiTransport(Transport):
                 self.station.wait(self._queue[-1], min(_PATIENCE[1], self.timeout))
             except WaitTimeout:
                 return
+
+    def compare_counts(self) -> None:
+        """At the end of the program: have others that have ended theirs made as many calls?"""
+        if not self._broken:
+            self._arrivals.compare_counts()
 
     def disable(self, why: str) -> None:
         """Further calls say that the group cannot be used any more, since ``why``."""

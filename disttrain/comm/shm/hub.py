@@ -320,6 +320,11 @@ class Hub:
         for transport in self.open:
             transport.compare_counts()
 
+    def finish(self) -> None:
+        """The program has ended, though its process has not: it waits for what has no part in
+        this."""
+        self.segment.slot(self.rank).state = "finished"
+
     def disown(self) -> None:
         """In a process forked from this rank: it must not speak for it."""
         self.disowned = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from comm.conformance import Conformance, Failures
+
 from support.mpi_job import MPIEXEC, Job
 
 pytestmark = pytest.mark.skipif(

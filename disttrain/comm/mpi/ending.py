@@ -1,0 +1,187 @@
+"""How a job under MPI ends: never by ranks that wait for one which will not come.
+
+* All is well: every rank says at the end of its program that it has ended, waits until all have,
+  and calls MPI_Finalize, which cannot hang then.
+* An exception ends a rank: it prints the traceback, tells the others (those who wait in a call get
+  ``PeerFailed`` with its cause), and aborts the job a moment later. Who failed only because another
+  rank did says so in a line, and leaves the abort to that one.
+* A rank ends early, by ``sys.exit(3)`` or by coming to its end: who waits for it is told that it
+  has ended, and fails. When it hears of that it aborts the job with its own exit code.
+* A rank is killed: mpiexec ends the others.
+
+Knows the station and the interpreter's hooks; no groups.
+"""
+
+from __future__ import annotations
+
+import atexit
+import io
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from ... import context
+from ...errors import CommError, DisttrainError, PeerFailed
+from ..control import JOB_SLOT
+from .station import SLOT, Station, existing
+
+_GRACE = 0.5  # seconds that the others have for what they are told before the job is aborted
+_ASIDE = 1.0  # ... in which ranks that have failed of one mismatch hear of each other
+_ECHO = 5.0  # ... that a rank which has failed because of another one leaves to that one
+_PACKAGE = os.path.dirname(os.path.abspath(context.__file__)) + os.sep
+
+
+def install(station: Station) -> None:
+    """Let the end of this process be the end of its part in the job."""
+    if station.hooks:
+        return
+    station.hooks = Hooks(sys.excepthook)
+    sys.excepthook = _excepthook
+    sys.exit = station.hooks.exit
+    atexit.register(_end_of_process)
+    os.register_at_fork(after_in_child=_after_fork)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True)  # a rank that is killed loses no line
+
+
+class Hooks:
+    """The interpreter's own, and the code that the program has ended with."""
+
+    def __init__(self, excepthook: Any) -> None:
+        self.excepthook = excepthook
+        self.code: object = 0
+
+    def exit(self, status: Any = None, /) -> NoReturn:
+        """``sys.exit``, which remembers: nothing else tells an exit handler of the code."""
+        self.code = status
+        raise SystemExit(status)
+
+    @property
+    def exitcode(self) -> int:
+        """0 unless the program has called ``sys.exit`` with something else."""
+        if self.code is None:
+            return 0
+        return self.code & 0xFF if isinstance(self.code, int) else 1
+
+
+def _excepthook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+    """The program has ended with an exception."""
+    here = existing()
+    if here is None or here.over:
+        sys.__excepthook__(kind, error, trace)
+        return
+    code = 130 if issubclass(kind, KeyboardInterrupt) else 1
+    _fail(
+        here, error, lambda: here.hooks.excepthook(kind, _without_ours(error), error.__traceback__)
+    )
+    _abort(here, code)
+
+
+def _fail(here: Station, error: BaseException, show: Callable[[], None]) -> None:
+    """Show the error where it is this rank's own, tell the others, and leave them a moment. Of
+    ranks that fail of the same, one shows it."""
+    text = "".join(traceback.format_exception(error))
+    cause = f"{type(error).__name__}: {error}"
+    own = not isinstance(error, PeerFailed) or not here.board.failures
+    if own:
+        here.fail(cause, text)
+        here.flush(_GRACE)
+    own = own and not (isinstance(error, CommError) and _left_to_another(here, error))
+    if own:
+        sys.stdout.flush()
+        sys.stderr.write(f"rank {here.rank} of {here.size} failed on {os.uname().nodename}:\n")
+        show()
+    else:
+        if isinstance(error, PeerFailed):
+            cause = f"rank {error.rank} failed: {error.cause}"
+        sys.stderr.write(f"rank {here.rank} ends, too: {cause.splitlines()[0]}\n")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    time.sleep(_GRACE if own else _ECHO)
+
+
+def _left_to_another(here: Station, error: BaseException) -> bool:
+    """Has a rank before this one failed of the same, or any of something else?"""
+    until = time.monotonic() + _ASIDE
+    while here.rank and time.monotonic() < until:
+        here.listen()
+        for rank, (cause, _) in here.board.failures.items():
+            if rank < here.rank or not cause.startswith(type(error).__name__):
+                return True
+        time.sleep(0.005)
+    return False
+
+
+def _without_ours(error: BaseException) -> BaseException:
+    """The error without the frames inside this package, where it is one that speaks for itself."""
+    trace, kept = error.__traceback__, []
+    while trace is not None:
+        kept.append(trace)
+        trace = trace.tb_next
+    if isinstance(error, DisttrainError):
+        while len(kept) > 1 and kept[-1].tb_frame.f_code.co_filename.startswith(_PACKAGE):
+            kept.pop()
+        kept[-1].tb_next = None
+    return error
+
+
+def _abort(here: Station, code: int) -> None:
+    here.over = True
+    here.MPI.COMM_WORLD.Abort(code)
+
+
+def _end_of_process() -> None:
+    here = existing()
+    if here is None or here.over or here.MPI.Is_finalized():
+        return
+    job = context.current().slots.get(JOB_SLOT)
+    if job is not None and job.slot(context.current().rank).state == "failed":
+        here.over = True  # the launcher's worker has said why; the code of this process counts
+        return
+    try:
+        context.current().end()
+        here.end()
+    except Exception as late:
+        error = late
+        _fail(here, error, lambda: traceback.print_exception(_without_ours(error)))
+        _abort(here, 1)
+    if _all_have_ended(here):
+        here.detach()
+        here.MPI.Finalize()
+        return
+    code = here.hooks.exitcode
+    if code:
+        sys.stderr.write(
+            f"rank {here.rank} of {here.size} has ended its program with exit code {code}, and "
+            "others have still needed it\n"
+        )
+        sys.stderr.flush()
+    else:
+        time.sleep(_ECHO)  # who has failed aborts the job
+    _abort(here, code or 1)
+
+
+def _all_have_ended(here: Station) -> bool:
+    """Wait for the ends of the other ranks; False where one has failed instead."""
+    here.tell(here.notice("ended"))
+    request = here.comm.Ibarrier()
+    try:
+        context.wait_until(request.Test, lambda: "the other ranks to end", float("inf"))
+    except CommError:
+        return False
+    return True
+
+
+def _after_fork() -> None:
+    """A process that a rank has forked is no rank, and must not touch its MPI."""
+    here = context.current().slots.get(SLOT)
+    if here is not None:
+        for transport in here.open:
+            transport.disable("it belongs to the process that this one was forked from")
+        here.open = []
+        here.pending = []
+        here.detach()

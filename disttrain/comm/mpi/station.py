@@ -24,6 +24,8 @@ _DETAIL_BYTES = 16000
 _LISTEN_EVERY = 0.001
 _TELL_AFTER = 0.1  # seconds of waiting after which the others are told
 _LOOK_EVERY = 0.05
+# seconds that a wait goes on when a rank has failed: of something else, of calls that do not fit
+_LAST_WORDS = (0.05, 1.0)
 _LOOKS = 3  # as many looks must agree before anybody is accused
 
 
@@ -71,6 +73,7 @@ class Station:
         self._sending: list[Any] = []
         self._needs: dict[int, tuple[Need, float | None]] = {}  # of each thread that waits
         self._since: float | None = None
+        self._failed_at: float | None = None  # when this rank heard of the first failure
         self._next_listen = self._next_look = 0.0
         self._told: Notice | None = None
         self._looks: tuple[frozenset[int], int] = (frozenset(), 0)
@@ -133,9 +136,8 @@ class Station:
         if board.verdict is not None and need is not None:
             text, board.verdict = board.verdict, None
             self._end_wait(need, CollectiveMismatch(text))
-        for rank, (cause, traceback) in board.failures.items():
-            where = "" if need is None else need.what()
-            self._end_wait(need, PeerFailed(rank, cause, traceback, where))
+        if board.failures:
+            self._look_at_failures(need, now)
         if need is None:
             return
         if self._since is None:
@@ -144,9 +146,19 @@ class Station:
             self._next_look = now + _LOOK_EVERY
             self._look(need)
 
+    def _look_at_failures(self, need: Need | None, now: float) -> None:
+        """What another rank failed of may be an error that this one must raise itself, once all
+        that is on its way has come."""
+        rank, (cause, traceback) = next(iter(self.board.failures.items()))
+        if self._failed_at is None:
+            self._failed_at = now
+        same = cause.startswith(CollectiveMismatch.__name__)
+        if now >= self._failed_at + _LAST_WORDS[same]:
+            where = "" if need is None else need.what()
+            self._end_wait(need, PeerFailed(rank, cause, traceback, where))
+
     def _end_wait(self, need: Need | None, error: Exception) -> None:
-        """What another rank failed of may be an error that this one must raise itself: it comes
-        first, where all that it needs is there."""
+        """Raise, unless the wait is over."""
         if need is not None:
             self.progress()
             if need():
@@ -256,7 +268,7 @@ class Station:
         for transport in self.open:
             transport.disable("it belongs to an earlier job")
         self.open, self.pending, self.board = [], [], Board(self.rank)
-        self._told, self._since = None, None
+        self._told = self._since = self._failed_at = None
 
     def end(self) -> None:
         """The program ends without having left its groups: finish what all have entered. Raises

@@ -19,7 +19,7 @@ from disttrain import context
 from disttrain.comm import sim
 from disttrain.comm.messaging.simulated import Faults, network
 from disttrain.distributed import rpc
-from disttrain.distributed.calls.agent import current_agent
+from disttrain.distributed.calls.current import current_agent
 from disttrain.errors import Deadlock
 from support.rpc_programs import name, until
 

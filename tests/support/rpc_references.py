@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from disttrain.distributed import rpc
-from disttrain.distributed.calls.agent import current_agent
+from disttrain.distributed.calls.current import current_agent
 from disttrain.distributed.rpc.rref_part import part_of
 from disttrain.futures import Future
 from support.rpc_programs import PERFORM, Node, _number, name, perform

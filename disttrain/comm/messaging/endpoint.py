@@ -62,8 +62,9 @@ class Endpoint(ABC):
     def send(self, peer: int, message: Message, awaited: bool = False) -> None:
         """Send; returns when the caller may change its arrays and payload again.
 
-        ``awaited``: the caller waits for the answer on ``waiting(peer)`` from now on, so that no
-        other thread needs to look out for it. It must really begin to wait.
+        ``awaited``: the caller waits for the answer on ``waiting(peer)``, or calls ``look_out``, so
+        that no other thread needs to look out for it yet. Until then the answer may lie unread for
+        half a second.
 
         Requests connect where needed. An answer goes to who sent the request. Raises ``PeerFailed``
         where the peer is lost (its message, if any, may or may not have arrived),
@@ -80,6 +81,13 @@ class Endpoint(ABC):
         only call that the caller waits for, so that it sleeps while others' answers come. Connects
         where needed, as ``send`` does: somebody else may be about to ask.
         """
+
+    def look_out(self, peer: int) -> None:  # noqa: B027
+        """Read the answers of ``peer`` when they come, whoever waits. (Nothing is to be done where
+        they always are.)"""
+
+    def take(self, peer: int) -> None:  # noqa: B027
+        """Read the answers of ``peer`` that have come and that nobody has read."""
 
     @abstractmethod
     def disconnect(self, peer: int) -> None:

@@ -35,6 +35,7 @@ from .looks import AT_MOST, Looks
 from .message import Limits, Message
 
 SEND_BUFFER = 1 << 20
+MANY = 256  # answers that nobody has read yet take a good part of what a socket holds
 # As plain numbers: to combine two of the socket module's flags takes longer than to send.
 _AT_ONCE = int(socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 _IF_THERE = int(socket.MSG_DONTWAIT)
@@ -181,22 +182,26 @@ class Link:
     def read_soon(self) -> Message | None:
         """As ``read()``, in less time where something comes soon: this looks a little while before
         it sleeps (``looks``). At every look others may have the interpreter."""
-        most = self.looks.now()
+        looks = self.looks
+        most = looks.now()
         if not most:
             return self.read()
-        end = time.monotonic() + AT_MOST
+        start = time.monotonic()
         for look in range(most):
             try:
                 message = self.read(_IF_THERE)
             except BlockingIOError:
-                if time.monotonic() > end:
+                if time.monotonic() - start > AT_MOST:
                     break
             else:
                 if look:  # else it was there before
-                    self.looks.found()
+                    looks.found(look)
                 return message
-        self.looks.in_vain()
-        return self.read()
+        looks.in_vain(look + 1)
+        message = self.read()
+        if time.monotonic() - start < AT_MOST:
+            looks.missed()
+        return message
 
     def _parse(self, packet: memoryview) -> Message | None:
         if packet[0] != PIECE:
@@ -218,6 +223,11 @@ class Link:
     def due(self) -> bool:
         """Are there requests that have not been answered?"""
         return self.sent > self.got
+
+    @property
+    def is_full(self) -> bool:
+        """May so many answers lie unread that the peer could send no more?"""
+        return self.sent - self.got >= MANY
 
     # --- the end ---------------------------------------------------------------------------------
 

@@ -24,7 +24,6 @@ from .blocks import ARENA_BYTES, Lender
 from .door import Door
 from .endpoint import Block, Endpoint, OnLost, OnMessage, is_closed, no_address
 from .link import Closed, Link
-from .looks import LOOKS
 from .message import Limits, Message, check_arrays
 from .peers import Peer
 from .pool import Pool
@@ -150,7 +149,7 @@ class LocalEndpoint(Endpoint):
             raise
         link = Link(sock, self._lender, peer, peer.find, self.limits, patience, peer.link_is_over)
         if who.pid != self._pid and not self._is_crowded():
-            link.looks.most = LOOKS
+            link.looks.allowed = True
         return link
 
     def _is_crowded(self) -> bool:
@@ -230,7 +229,7 @@ class LocalEndpoint(Endpoint):
             link.send(message, size)
         except Closed as error:
             raise self._ended(to, error).again() from None
-        if not awaited and not message.answers and message.call:
+        if message.call and not message.answers and (not awaited or link.is_full):
             assert to.waiters is not None
             to.waiters.look_out()
 
@@ -250,6 +249,16 @@ class LocalEndpoint(Endpoint):
             assert to.waiters is not None
         return to.waiters.waiter(call)
 
+    def look_out(self, peer: int) -> None:
+        to = self._peers.get(peer)
+        if to is not None and to.waiters is not None and to.lost is None:
+            to.waiters.look_out()
+
+    def take(self, peer: int) -> None:
+        to = self._peers.get(peer)
+        if to is not None and to.waiters is not None and to.lost is None:
+            to.waiters.attend()
+
     def _let_go(self) -> None:
         """This thread may be about to wait: if it keeps others from reading, it does not now."""
         let_go = self._thread.holds
@@ -266,7 +275,7 @@ class LocalEndpoint(Endpoint):
             self._processes[pid] = process
             if self._is_crowded():
                 for link in [link for peer in self._peers.values() for link in peer.links()]:
-                    link.looks.most = 0
+                    link.looks.allowed = False
             self._pool.watch(process.fd, _ONCE, lambda mask: self._process_ended(process))
         return process
 

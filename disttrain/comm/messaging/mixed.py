@@ -170,6 +170,12 @@ class MixedEndpoint(Endpoint):
     def waiting(self, peer: int, call: int = 0) -> Block:
         return self._way(peer).waiting(peer, call)
 
+    def look_out(self, peer: int) -> None:
+        self._way(peer).look_out(peer)
+
+    def take(self, peer: int) -> None:
+        self._way(peer).take(peer)
+
     def disconnect(self, peer: int) -> None:
         self._ways.pop(peer, None)
         for endpoint in self._endpoints:

@@ -18,7 +18,7 @@ from typing import Any
 from ...context import thread
 from ...core.tensor import Tensor
 from ...errors import AutogradError
-from ..calls.agent import current_agent
+from ..calls.current import current_agent
 from .backward import backward
 from .contexts import Contexts, DistAutogradContext, contexts_of, current_contexts
 from .rider import within

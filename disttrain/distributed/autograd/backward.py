@@ -10,7 +10,7 @@ from ...core.autograd import as_tensors, cotangents_for
 from ...core.tensor import Tensor
 from ...errors import AutogradError
 from ...profiler import record_function
-from ..calls.agent import current_agent
+from ..calls.current import current_agent
 from .contexts import contexts_of
 from .packets import FAST, KEEP, RECORD
 from .passes import run_pass

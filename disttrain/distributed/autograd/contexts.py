@@ -23,7 +23,8 @@ from ...context import at_thread_start, thread
 from ...core.sink import store_grad
 from ...core.tensor import Tensor
 from ...errors import AutogradError
-from ..calls.agent import Agent, current_agent
+from ..calls.agent import Agent
+from ..calls.current import current_agent
 from .nodes import RecvRpcBackward, SendRpcBackward
 
 WORKER_SHIFT = 48

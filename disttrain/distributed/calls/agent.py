@@ -39,6 +39,7 @@ from ...futures import Future
 from . import kinds
 from .answers import INFINITE, CallFuture
 from .callbacks import Callbacks
+from .current import not_initialized
 from .deadlines import Deadlines
 from .failures import pack_failure, unpack_failure
 from .heads import CARRIED, Carrier, Rider, carried_in, read_head, write_head
@@ -49,7 +50,6 @@ from .workers import WorkerInfo, Workers
 
 UNSET_TIMEOUT = -1.0
 _STRANGER = "no-member:"
-SLOT = "distributed.calls"  # of a rank: its agent
 _log = logging.getLogger(__name__)
 
 Handler = Callable[[WorkerInfo, Any], Any]
@@ -124,7 +124,7 @@ class Agent(Report):
         (``PeerFailed``), and so does what the handler there raises.
         """
         future, message = self._prepare(to, kind, obj, timeout, what)
-        self._send(future, message, False)
+        self._send(future, message)
         self._deadlines.note(future.deadline)
         return future
 
@@ -134,7 +134,7 @@ class Agent(Report):
         """As ``call(...).wait()``, in less time: this thread unpacks the answer itself."""
         future, message = self._prepare(to, kind, obj, timeout, what)
         future.direct = True
-        self._send(future, message, True)
+        self._send(future, message)
         try:
             future._await(future.deadline)
         except BaseException:
@@ -152,7 +152,7 @@ class Agent(Report):
         """As ``call``, for what this worker does on its own account: riders do not come along, and
         it is nested in nothing."""
         future, message = self._prepare(to, kind, obj, timeout, what, True)
-        self._send(future, message, False)
+        self._send(future, message)
         self._deadlines.note(future.deadline)
         return future
 
@@ -220,12 +220,12 @@ class Agent(Report):
         said.append((CARRIED, data))
         return data
 
-    def _send(self, future: CallFuture, message: Message, awaited: bool) -> None:
+    def _send(self, future: CallFuture, message: Message) -> None:
         self.in_flight[future.number] = future
         if message.kind != kinds.GATHER:
             self.started = next(self._starts)
         try:
-            self.endpoint.send(future.worker.id, message, awaited)
+            self.endpoint.send(future.worker.id, message, True)
         except PeerFailed as error:
             self._unsent(future.carried)
             self._fail(future, error)
@@ -289,6 +289,7 @@ class Agent(Report):
 
     def expire(self, future: CallFuture) -> None:
         """Fail a call whose time is over; its answer is dropped if it still comes."""
+        self.endpoint.take(future.worker.id)  # it may have come, and nobody has waited for it
         if self.in_flight.pop(future.number, None) is None:
             return
         future._complete(
@@ -479,22 +480,3 @@ class Agent(Report):
             self._fail(future, CommError(f"rpc: {future.describe()}: RPC was shut down here"))
         self.callbacks.close()
         self.endpoint.close()
-
-
-def current_agent() -> Agent:
-    """The agent of this rank; an error where RPC is not initialized."""
-    agent = context.thread.rank.slots.get(SLOT)
-    if agent is None:
-        raise not_initialized()
-    return agent
-
-
-def has_agent() -> bool:
-    return context.thread.rank.slots.get(SLOT) is not None
-
-
-def not_initialized() -> CommError:
-    return CommError(
-        "RPC has not been initialized. Call torch.distributed.rpc.init_rpc first. (It was not "
-        "called, or shutdown() was.)"
-    )

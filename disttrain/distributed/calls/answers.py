@@ -48,8 +48,16 @@ class CallFuture(Future):
     def _waits_for(self, value: tuple) -> None:
         assert not value
 
+    # Nobody reads the answer until somebody asks for it.
+
     def done(self) -> bool:
+        if not self._done:
+            self.agent.endpoint.look_out(self.worker.id)
         return self._done
+
+    def _when_done(self, callback: Callable[[], None]) -> None:
+        super()._when_done(callback)
+        self.done()
 
     def wait(self) -> Any:
         """Block until the answer is there; the result, or raises the exception."""
@@ -72,7 +80,7 @@ class CallFuture(Future):
             return
         left = until - context.now() if until != INFINITE else INFINITE
         try:
-            context.wait_until(self.done, self._awaited, left, block)
+            context.wait_until(lambda: self._done, self._awaited, left, block)
         except WaitTimeout:
             if not self._done and until < self.deadline:
                 raise
@@ -85,10 +93,13 @@ class CallFuture(Future):
         """Run ``callback(self)`` when it is done, before everything else, on the thread that brings
         the answer: it must not wait, nor send. There is one such callback."""
         with self._lock:
-            if not self._done:
+            first = not self._done
+            if first:
                 self._first = callback
-                return
-        callback(self)
+        if first:
+            self.done()
+        else:
+            callback(self)
 
     def set_result(self, result: Any) -> None:
         self._refuse_again()
@@ -128,7 +139,7 @@ class _Cause:
         self._future = future
 
     def is_completed(self) -> bool:
-        return self._future._done
+        return self._future.done()
 
     def wait(self) -> None:
         if not self._future._done:

@@ -130,7 +130,11 @@ def drain(agent: Agent, timeout: float = 0.0) -> None:
 
 def end_calls(agent: Agent, timeout: float = 0.0) -> None:
     """Return when this worker has no call in flight."""
-    context.wait_until(lambda: not agent.in_flight, lambda: _what(agent), timeout or _FOR_EVER)
+
+    def ended() -> bool:
+        return all(future.done() for future in list(agent.in_flight.values()))
+
+    context.wait_until(ended, lambda: _what(agent), timeout or _FOR_EVER)
 
 
 def answer_all(agent: Agent, timeout: float = 0.0) -> None:
@@ -144,7 +148,8 @@ _FOR_EVER = float("inf")
 
 def _busy(agent: Agent) -> bool:
     """Has it something under way? (Meetings of all are handled at the leader all the while.)"""
-    return any(f.what != "_all_gather" for f in list(agent.in_flight.values())) or any(
+    calls = list(agent.in_flight.values())
+    return any(f.what != "_all_gather" and not f.done() for f in calls) or any(
         r.kind != kinds.GATHER for r in list(agent.handling)
     )
 

@@ -15,7 +15,7 @@ from ...nn.utils.clip import joined_norm, norm_order, type_of_norm
 from ...optim import Optimizer
 from ...optim.state import LOAD_POST, LOAD_PRE, SAVE_POST, SAVE_PRE
 from ..autograd import _is_valid_context
-from ..calls.agent import current_agent
+from ..calls.current import current_agent
 from ..calls.functions import run_here
 from ..rpc import RRef, rpc_async
 from . import owner_side

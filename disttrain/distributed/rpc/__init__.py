@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import CommError
-from ..calls.agent import SLOT, current_agent, has_agent
+from ..calls.current import SLOT, current_agent, has_agent
 from ..calls.workers import WorkerInfo
 from . import api, backend_registry, constants, functions
 from .api import (

@@ -10,7 +10,8 @@ from typing import Any
 from ... import context
 from ...futures import Future, wait_all
 from ..calls import kinds
-from ..calls.agent import SLOT, Agent, current_agent, has_agent, not_initialized
+from ..calls.agent import Agent
+from ..calls.current import SLOT, current_agent, has_agent, not_initialized
 from ..calls.gathering import answer_all, drain, end_calls, gathering
 from ..calls.workers import WorkerInfo
 from .constants import DEFAULT_SHUTDOWN_TIMEOUT, UNSET_RPC_TIMEOUT

@@ -18,7 +18,8 @@ from ...comm.store import HashStore, PrefixStore, Store
 from ...comm.worker_env import WorkerEnv, read_worker_env
 from ...errors import CommError, StoreError, WaitTimeout, WorkerError
 from ..autograd import install as carry_autograd
-from ..calls.agent import SLOT, Agent
+from ..calls.agent import Agent
+from ..calls.current import SLOT
 from ..calls.endpoints import open_endpoint
 from ..calls.functions import serve_functions
 from ..calls.gathering import gathering

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ..calls.agent import current_agent
 from ..calls.allowed import check_method
+from ..calls.current import current_agent
 from ..calls.functions import ASYNC, Later, checked
 from .api import rpc_async, rpc_sync
 from .constants import UNSET_RPC_TIMEOUT

@@ -12,7 +12,7 @@ from ...core.tensor import Tensor
 from ...errors import RRefError
 from ...futures import Future
 from ..autograd import backward as dist_backward
-from ..calls.agent import current_agent
+from ..calls.current import current_agent
 from ..calls.workers import WorkerInfo
 from .api import rpc_async, rpc_sync
 from .constants import UNSET_RPC_TIMEOUT

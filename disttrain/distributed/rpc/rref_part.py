@@ -26,7 +26,8 @@ from ...comm.sim.scheduler import SimWaiter
 from ...errors import CommError, PeerFailed, RRefError, WaitTimeout
 from ...futures import Future
 from ..calls import kinds
-from ..calls.agent import Agent, current_agent
+from ..calls.agent import Agent
+from ..calls.current import current_agent
 from ..calls.functions import run_function
 from ..calls.kept import again
 from ..calls.workers import WorkerInfo

@@ -46,20 +46,27 @@ class Socket:
         return len(packet)
 
 
-@pytest.mark.parametrize("most, nth, slept", [(5, 1, 0), (5, 5, 0), (5, 6, 1), (0, 1, 1)])
-def test_a_reader_sleeps_when_it_has_looked_in_vain(most, nth, slept, monkeypatch):
+@pytest.mark.parametrize("nth, slept", [(1, 0), (5, 0), (6, 1)])
+def test_a_reader_sleeps_when_it_has_looked_in_vain(nth, slept, monkeypatch):
+    monkeypatch.setattr("disttrain.comm.messaging.looks.NEAR", 5)
     monkeypatch.setattr("disttrain.comm.messaging.link.AT_MOST", 1e9)
     link = linked(Socket(nth))
-    link.looks.most = most
+    link.looks.allowed = True
     message = link.read_soon()
     assert message is not None and message.call == 7
     assert link.sock.slept == slept and link.got == 1
+    assert (link.looks.now() > 5) == slept  # it would have been found
+
+
+def test_a_reader_that_is_not_to_look_sleeps():
+    link = linked(Socket(1))
+    assert link.read_soon() is not None and link.sock.slept == 1
 
 
 def test_a_reader_sleeps_when_something_else_runs_meanwhile(monkeypatch):
     monkeypatch.setattr("disttrain.comm.messaging.link.AT_MOST", -1.0)
     link = linked(Socket(5))
-    link.looks.most = 5
+    link.looks.allowed = True
     assert link.read_soon() is not None
     assert link.sock.slept == 1 and link.sock.left == 4
 

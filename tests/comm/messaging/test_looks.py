@@ -5,50 +5,59 @@ from __future__ import annotations
 import pytest
 
 from disttrain.comm.messaging.local import LocalEndpoint
-from disttrain.comm.messaging.looks import FIRST, LAST, LOOKS, PATIENCE, Looks
+from disttrain.comm.messaging.looks import CREDIT, FAR, FIRST, LAST, NEAR, Looks
 from disttrain.context import current
 
 
-def looks(found, reads, most=LOOKS):
-    """How many of ``reads`` look, where ``found(read)`` says whether something comes meanwhile."""
-    each = Looks()
-    each.most = most
-    looked = 0
-    for read in range(reads):
-        if each.now():
-            looked += 1
-            each.found() if found(read) else each.in_vain()
-    return looked
+def after(waits, each=None):
+    """How many looks each read makes before it sleeps, where what it awaits comes after so many."""
+    each = each or Looks()
+    each.allowed = True
+    made = []
+    for needed in waits:
+        most = each.now()
+        made.append(min(most, needed))
+        if needed < most:
+            each.found(needed)
+        elif most:
+            each.in_vain(most)
+            if needed < FAR:
+                each.missed()
+    return made
 
 
 def test_what_comes_soon_is_looked_out_for():
-    assert looks(lambda read: True, 1000) == 1000
-    assert looks(lambda read: read % 4 != 0, 1000) == 1000
+    assert after([20] * 1000) == [20] * 1000
+    assert after([20, 20, 10_000] * 300) == [20, 20, NEAR] * 300
+
+
+def test_it_is_looked_further_where_that_finds_more():
+    assert after([200] * 5) == [NEAR, 200, 200, 200, 200]
+    made = after([200, *[10] * 100, 200, 200])
+    assert made[-2:] == [NEAR, 200]
 
 
 def test_looking_in_vain_is_given_up_and_seldom_tried_again():
-    assert looks(lambda read: False, 100_000) < PATIENCE * 9
-    assert looks(lambda read: read % 2 == 0, 100_000) < 10_000
+    made = after([10_000] * 100_000)
+    assert sum(made) < 10 * CREDIT
+    rest = made.index(0)
+    assert rest == CREDIT // NEAR and made[rest : rest + FIRST + 1] == [0] * FIRST + [NEAR]
+    assert sum(after([10_000, 300] * 50_000)) < 25 * CREDIT
 
 
 def test_looking_begins_again_where_it_pays_again():
-    rest = 2 * LAST + PATIENCE
-    assert looks(lambda read: read > 10_000, 20_000 + rest) > 10_000
     each = Looks()
-    each.most = 1
-    for _ in range(PATIENCE * 5):
-        each.in_vain()
-    each._rest = 0
-    each.in_vain()
-    for _ in range(PATIENCE):  # it is as if it had never been given up
-        each.found()
-    for _ in range(PATIENCE // 2):
-        each.in_vain()
-    assert [each.now() for _ in range(FIRST + 1)] == [0] * FIRST + [1]
+    after([10_000] * 100_000, each)
+    made = after([20] * (LAST + 100), each)
+    assert made[-1] == 20
+    made = after([10_000] * 10_000, each)  # it is as if it had never been given up
+    rest = made.index(0)
+    assert rest == CREDIT // NEAR and made[rest : rest + FIRST + 1] == [0] * FIRST + [NEAR]
 
 
 def test_nobody_looks_where_told_not_to():
-    assert looks(lambda read: True, 100, most=0) == 0
+    each = Looks()
+    assert not each.now()
 
 
 @pytest.mark.parametrize("workers, crowded", [(1, False), (2, False), (3, True)])

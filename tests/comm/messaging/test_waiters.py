@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from disttrain.comm.messaging import link as link_module
+from disttrain.comm.messaging import looks as looks_module
 from disttrain.comm.messaging import waiters as waiters_module
 from disttrain.comm.messaging.frames import decode, encode_small
 from disttrain.comm.messaging.link import Link
@@ -147,11 +148,13 @@ def test_every_answer_is_read(calls, monkeypatch):
 
 
 def test_every_answer_is_read_by_who_looks_before_it_sleeps(monkeypatch):
+    monkeypatch.setattr(looks_module, "NEAR", 2)
+    monkeypatch.setattr(looks_module, "FAR", 2)
     monkeypatch.setattr(link_module, "AT_MOST", FOR_EVER)
 
     def stage(play):
         table = Table(play, (ask, leave), monkeypatch)
-        table.link.looks.most = 2
+        table.link.looks.allowed = True
         return table.check
 
     explore(stage, FILES, turns=1)

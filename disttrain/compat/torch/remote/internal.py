@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any, NamedTuple
 
-from ....distributed.calls.agent import current_agent, has_agent
+from ....distributed.calls.current import current_agent, has_agent
 from ....distributed.calls.packing import Packer
 
 

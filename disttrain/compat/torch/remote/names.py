@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ....distributed import autograd, rpc
-from ....distributed.calls.agent import Agent, current_agent
+from ....distributed.calls.agent import Agent
+from ....distributed.calls.current import current_agent
 from ....distributed.rpc import constants
 
 TensorPipeAgent = RpcAgent = Agent

@@ -39,9 +39,8 @@ from ...futures import Future
 from . import kinds
 from .answers import INFINITE, CallFuture
 from .callbacks import Callbacks
-from .current import not_initialized
 from .deadlines import Deadlines
-from .failures import pack_failure, unpack_failure
+from .failures import not_initialized, pack_failure, unpack_failure
 from .heads import CARRIED, Carrier, Rider, carried_in, read_head, write_head
 from .packing import Packer, arrays_of
 from .report import Report

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ... import context
-from ...errors import CommError
-
-if TYPE_CHECKING:
-    from .agent import Agent
+from .agent import Agent
+from .failures import not_initialized
 
 SLOT = "distributed.calls"  # of a rank: its agent
 
@@ -23,10 +19,3 @@ def current_agent() -> Agent:
 
 def has_agent() -> bool:
     return context.thread.rank.slots.get(SLOT) is not None
-
-
-def not_initialized() -> CommError:
-    return CommError(
-        "RPC has not been initialized. Call torch.distributed.rpc.init_rpc first. (It was not "
-        "called, or shutdown() was.)"
-    )

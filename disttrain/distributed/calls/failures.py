@@ -17,7 +17,7 @@ import sys
 import traceback
 from typing import Any
 
-from ...errors import DisttrainError, RemoteError
+from ...errors import CommError, DisttrainError, RemoteError
 from .kept import TEXT, attributes, trace_of
 from .packing import Packer
 from .workers import WorkerInfo
@@ -129,3 +129,10 @@ def _make(kind: type[Exception], text: str) -> Exception:
 
 def _reduce(self: Exception) -> tuple:
     return _make, (type(self).__bases__[0], self.args[0])
+
+
+def not_initialized() -> CommError:
+    return CommError(
+        "RPC has not been initialized. Call torch.distributed.rpc.init_rpc first. (It was not "
+        "called, or shutdown() was.)"
+    )

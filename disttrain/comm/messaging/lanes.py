@@ -16,6 +16,7 @@ from typing import Any
 from ... import context
 from ...errors import CommError
 from .message import Limits, Message
+from .rooms import Rooms
 from .streams import Assembler, Frames
 
 MOST_UNSENT = 32 << 20  # bytes of small messages that wait to be sent; who sends more waits, too
@@ -124,7 +125,8 @@ class Outgoing:
 
 class Incoming:
     """One stream from a peer. ``frames``: gRPC's iterator, read by one thread at a time.
-    ``fetch(links, parts)`` fills what is on so many links beside the stream."""
+    ``fetch(links, parts)`` fills what is on so many links beside the stream; ``rooms`` has memory
+    for it."""
 
     def __init__(
         self,
@@ -133,9 +135,10 @@ class Incoming:
         fetch: Callable[[int, list[memoryview]], None],
         limits: Limits,
         where: str,
+        rooms: Rooms,
     ) -> None:
         self.lane = lane
-        self._frames, self._assembler = frames, Assembler(limits, where)
+        self._frames, self._assembler = frames, Assembler(limits, where, rooms)
         self._fetch = fetch
         self._over = threading.Lock()
         self._over.acquire()

@@ -29,6 +29,7 @@ from .beside import Beside, Wires
 from .endpoint import Block, Endpoint, OnLost, OnMessage, is_closed, no_address
 from .lanes import Bells, Incoming, Outgoing, StreamEnded
 from .message import Limits, Message
+from .rooms import Rooms
 from .streams import Frames
 from .threads import Threads
 
@@ -81,6 +82,7 @@ class RemoteEndpoint(Endpoint):
         self._key = handshake.key(token)
         self._own = certificates.issue(token, handshake.JOB, me) if tls else None
         self._peers: dict[int, _Peer] = {}
+        self._rooms = Rooms()
         self._lock = threading.Lock()
         self._strangers: dict[Any, None] = {}  # gRPC's objects of streams in their handshake
         self._complained = -_COMPLAIN_EVERY
@@ -171,6 +173,7 @@ class RemoteEndpoint(Endpoint):
         self._serving.set()
         self._server.stop(None).wait()
         self._threads.close()
+        self._rooms.close()
 
     def _check(self) -> None:
         if self._closed:
@@ -351,7 +354,7 @@ class RemoteEndpoint(Endpoint):
             self._beside.receive(wires, who.lane, links, parts)
 
         wires, where = peer.wires, f"a message of worker {who.worker}"
-        incoming = Incoming(who.lane, frames, fetch, self.limits, where)
+        incoming = Incoming(who.lane, frames, fetch, self.limits, where, self._rooms)
         with peer.lock:
             peer.heard[incoming] = call
         return peer, incoming

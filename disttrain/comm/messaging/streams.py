@@ -23,6 +23,7 @@ import numpy as np
 from ...errors import CommError
 from ..header import DTYPES, dtype_code
 from .message import MAX_DIMS, Limits, Message, check_arrays
+from .rooms import Rooms
 
 FRAME = 1 << 20
 BESIDE = 256 << 10  # from so many bytes on, arrays and payload go beside
@@ -101,10 +102,12 @@ def _bytes_of(array: np.ndarray) -> memoryview:
 
 
 class Assembler:
-    """Makes messages of the frames of one stream. ``where`` begins its errors."""
+    """Makes messages of the frames of one stream. ``where`` begins its errors. ``rooms`` has
+    memory for their arrays."""
 
-    def __init__(self, limits: Limits, where: str) -> None:
+    def __init__(self, limits: Limits, where: str, rooms: Rooms | None = None) -> None:
         self._limits, self._where = limits, where
+        self._rooms = Rooms() if rooms is None else rooms
         self._message: Message | None = None
         self._targets: list[memoryview] = []  # the memory that the rest of the body goes to
         self._next = 0  # the target that is being filled
@@ -179,10 +182,11 @@ class Assembler:
         (arrays_to if payload >= LARGE else self._targets).append(payload_room)
         for dtype, shape in rows:
             try:
-                array = np.empty(shape, dtype)
+                memory = self._rooms.take(math.prod(shape) * dtype.itemsize)
+                array = memory.view(dtype).reshape(shape)
             except (MemoryError, ValueError):
                 raise self._broken(f"an array of shape {shape}, too large for this host") from None
-            arrays_to.append(_bytes_of(array))
+            arrays_to.append(memory.data)
             message.arrays.append(array)
         message.head, message.payload = head_room, payload_room  # type: ignore[assignment]
 

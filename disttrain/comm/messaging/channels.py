@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -91,6 +92,21 @@ def connect(address: str, own: Certificates | None, name: str) -> Any:
     credentials = package.ssl_channel_credentials(own.authority, own.key, own.certificate)
     options = (*_SETTINGS, ("grpc.ssl_target_name_override", name))
     return package.secure_channel(where, credentials, options=options)
+
+
+def is_there(channel: Any, seconds: float) -> bool:
+    """Whether gRPC has met that of the other side (TLS and all), which needs nobody there but its
+    own threads. Waits at most ``seconds`` to be told."""
+    told, states = threading.Event(), []
+
+    def tell(state: Any) -> None:
+        states.append(state)
+        told.set()
+
+    channel.subscribe(tell)
+    told.wait(seconds)
+    channel.unsubscribe(tell)
+    return grpc().ChannelConnectivity.READY in states
 
 
 def target(address: str) -> tuple[bool, str]:

@@ -14,20 +14,21 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from ... import context
-from ...errors import CommError, DisttrainError, PeerFailed
+from ...errors import CommError, DisttrainError
 from ..links import certificates
 from ..links.link import Closed
 from ..links.opening import Identity
 from . import channels, handshake
 from .beside import Beside, Wires
+from .calling import Caller
+from .distant import Distant
 from .endpoint import Block, Endpoint, OnLost, OnMessage, is_closed, no_address
-from .lanes import Bells, Incoming, Outgoing, StreamEnded
+from .lanes import Incoming, Outgoing, StreamEnded
 from .message import Limits, Message
 from .rooms import Rooms
 from .streams import Frames
@@ -38,26 +39,6 @@ _PARTING = 5.0  # seconds for what has been sent to get through when a peer is l
 _AFTERWARDS = 1.0  # seconds in which the other streams of a lost peer end by themselves
 
 _log = logging.getLogger("disttrain.messaging")
-
-
-class _Peer:
-    """What is known of one peer, and the streams to and from it."""
-
-    def __init__(self, number: int, address: str, deliver: Callable[[Message], None]) -> None:
-        self.number, self.address = number, address
-        self.mine, self.life = secrets.token_bytes(16), b""  # see ``handshake.Introduction``
-        self.wires = Wires(number)
-        self.error: PeerFailed | None = None  # set when it is lost
-        self.buried = False  # and told
-        self.leaving = False  # this worker has ended the relation
-        self.lock = threading.Lock()
-        self.opening = threading.Lock()
-        self.lanes: dict[int, Outgoing] = {}
-        self.heard: dict[Incoming, Any] = {}  # streams from it, with gRPC's object
-        self.read = self.taken = 0  # messages from it: all, and those whose turn has come
-        self.channel: Any = None
-        self.stream: Any = None  # starts a stream on the channel
-        self.bells = Bells(deliver)
 
 
 class RemoteEndpoint(Endpoint):
@@ -81,7 +62,7 @@ class RemoteEndpoint(Endpoint):
         super().__init__(me, token, limits)
         self._key = handshake.key(token)
         self._own = certificates.issue(token, handshake.JOB, me) if tls else None
-        self._peers: dict[int, _Peer] = {}
+        self._peers: dict[int, Distant] = {}
         self._rooms = Rooms()
         self._lock = threading.Lock()
         self._strangers: dict[Any, None] = {}  # gRPC's objects of streams in their handshake
@@ -105,6 +86,7 @@ class RemoteEndpoint(Endpoint):
         except BaseException:
             self._beside.close()
             raise
+        self._caller = Caller(me, token, self._own, self.limits, self.address, sealed)
 
     # --- the contract ----------------------------------------------------------------------------
 
@@ -146,7 +128,7 @@ class RemoteEndpoint(Endpoint):
                 outgoing.send(frames, lambda: f"worker {peer}")
         except (StreamEnded, Closed):
             self._broke(known, "the connection to it ended")
-            raise (known.error or self._failed(known, "it was left")).again() from None
+            raise (known.error or self._caller.failed(known, "it was left")).again() from None
 
     def waiting(self, peer: int, call: int = 0) -> Block:
         return self._known(peer).bells.hang(call)
@@ -184,14 +166,14 @@ class RemoteEndpoint(Endpoint):
                 "the worker itself can send. Start RPC after the fork"
             )
 
-    def _new_peer(self, number: int, address: str) -> _Peer:
+    def _new_peer(self, number: int, address: str) -> Distant:
         def deliver(message: Message) -> None:
             self._deliver(peer, message)
 
-        peer = _Peer(number, address, deliver)
+        peer = Distant(number, address, deliver)
         return peer
 
-    def _known(self, peer: int) -> _Peer:
+    def _known(self, peer: int) -> Distant:
         try:
             return self._peers[peer]
         except KeyError:
@@ -207,76 +189,19 @@ class RemoteEndpoint(Endpoint):
 
     # --- streams to peers ------------------------------------------------------------------------
 
-    def _outgoing(self, peer: _Peer, lane: int) -> Outgoing:
+    def _outgoing(self, peer: Distant, lane: int) -> Outgoing:
         """The stream for ``lane``, opened where it is not there."""
         with peer.opening:
             if peer.error is not None:
                 raise peer.error.again()
             if lane not in peer.lanes:
-                if peer.channel is None:
-                    peer.channel = self._channel(peer)
-                    peer.stream = peer.channel.stream_stream(channels.STREAM)
-                outgoing = self._welcomed(peer, lane)
+                outgoing = self._caller.stream(peer, lane)
                 peer.lanes[lane] = outgoing
                 if not outgoing.call.add_callback(lambda: self._ended(peer, outgoing)):
                     self._ended(peer, outgoing)
             return peer.lanes[lane]
 
-    def _channel(self, peer: _Peer) -> Any:
-        secure, _ = channels.target(peer.address)
-        if secure != (self._own is not None):
-            raise self._failed(
-                peer,
-                f"it {'speaks' if secure else 'does not speak'} TLS and this worker "
-                f"{'does not' if secure else 'does'}; tls= must be the same on all",
-            )
-        name = certificates.worker_name(handshake.JOB, peer.number)
-        return channels.connect(peer.address, self._own, name)
-
-    def _welcomed(self, peer: _Peer, lane: int) -> Outgoing:
-        """A new stream. Tried again where it took too long: a busy machine is no stranger."""
-        began = context.now()
-        try:
-            return self._greet(peer, lane, Outgoing(lane, self.limits))
-        except PeerFailed:
-            if context.now() - began < self.limits.handshake_seconds / 2 or self._closed:
-                raise
-        return self._greet(peer, lane, Outgoing(lane, self.limits))
-
-    def _greet(self, peer: _Peer, lane: int, outgoing: Outgoing) -> Outgoing:
-        """Begin a stream: prove the token, let the peer prove it, say who we are."""
-        secret = self._key
-        call = outgoing.call = peer.stream(outgoing)
-        guard = threading.Timer(self.limits.handshake_seconds, call.cancel)
-        guard.daemon = True
-        guard.start()
-        try:
-            first = handshake.begin()
-            outgoing.put(first)
-            second = next(call)
-            me = handshake.Introduction(self.me, peer.number, lane, peer.mine, self.address)
-            third = handshake.introduce(secret, first, second, me)
-            if third is None:
-                raise self._failed(peer, "it does not know the workers' token")
-            outgoing.put(third)
-            fourth = next(call)
-            told = handshake.welcomed(secret, first, second, fourth, self.limits)
-            if told is None:
-                raise self._failed(peer, "it does not speak this protocol")
-            if told.sealed != self._beside.sealed:
-                raise self._failed(peer, "data_tls= is not the same there; it must be on all")
-            peer.life, outgoing.limits = told.life, told.limits
-            peer.wires.lead_to(channels.host_of(peer.address), told.port, peer.mine)
-            return outgoing
-        except (channels.grpc().RpcError, StopIteration):
-            raise self._failed(peer, channels.reason(call, peer.address)) from None
-        finally:
-            guard.cancel()
-            if outgoing.limits is self.limits:  # not welcomed
-                call.cancel()
-                outgoing.end()
-
-    def _ended(self, peer: _Peer, outgoing: Outgoing) -> None:
+    def _ended(self, peer: Distant, outgoing: Outgoing) -> None:
         """gRPC has ended a stream to a peer."""
         outgoing.end()
         if not peer.leaving:
@@ -337,7 +262,7 @@ class RemoteEndpoint(Endpoint):
 
     def _admit(
         self, who: handshake.Introduction, frames: Iterator[bytes], call: Any
-    ) -> tuple[_Peer, Incoming]:
+    ) -> tuple[Distant, Incoming]:
         """Take a stream of a peer that has proved who it is."""
         if self._own is not None:
             name = certificates.worker_name(handshake.JOB, who.worker).encode()
@@ -359,7 +284,7 @@ class RemoteEndpoint(Endpoint):
             peer.heard[incoming] = call
         return peer, incoming
 
-    def _relation(self, who: handshake.Introduction) -> _Peer | None:
+    def _relation(self, who: handshake.Introduction) -> Distant | None:
         """What a new stream of a peer belongs to; None where that has ended.
 
         A peer that has left, or was started again, and comes back begins anew.
@@ -379,13 +304,13 @@ class RemoteEndpoint(Endpoint):
             _wait_for(lambda peer=peer: peer.buried, deadline)
         return None
 
-    def _read(self, peer: _Peer, incoming: Incoming) -> None:
+    def _read(self, peer: Distant, incoming: Incoming) -> None:
         """Read messages and see to them, until somebody else reads on."""
         self._serving.wait()
         with context.attach(self._rank):
             self._read_on(peer, incoming)
 
-    def _read_on(self, peer: _Peer, incoming: Incoming) -> None:
+    def _read_on(self, peer: Distant, incoming: Incoming) -> None:
         try:
             while (message := incoming.read()) is not None:
                 if message.answers != (incoming.lane != handshake.REQUESTS):
@@ -412,14 +337,14 @@ class RemoteEndpoint(Endpoint):
             why = "its connection ended"
         self._read_no_more(peer, incoming, why)
 
-    def _read_no_more(self, peer: _Peer, incoming: Incoming, why: str) -> None:
+    def _read_no_more(self, peer: Distant, incoming: Incoming, why: str) -> None:
         with peer.lock:
             peer.heard.pop(incoming, None)
         incoming.over()
         if not peer.leaving:
             self._broke(peer, why)
 
-    def _deliver(self, peer: _Peer, message: Message) -> None:
+    def _deliver(self, peer: Distant, message: Message) -> None:
         if not message.answers:  # its handler may run for long
             with peer.lock:
                 peer.taken += 1
@@ -435,18 +360,15 @@ class RemoteEndpoint(Endpoint):
 
     # --- the end of a peer -----------------------------------------------------------------------
 
-    def _failed(self, peer: _Peer, why: str) -> PeerFailed:
-        return PeerFailed(peer.number, why, where=f"messages of worker {self.me}")
-
-    def _broke(self, peer: _Peer, why: str) -> None:
+    def _broke(self, peer: Distant, why: str) -> None:
         """A stream to or from a peer has ended: it is lost."""
         with peer.lock:
             if peer.error is not None or peer.leaving:
                 return
-            peer.error = self._failed(peer, why)
+            peer.error = self._caller.failed(peer, why)
         self._threads.run(lambda: self._bury(peer))
 
-    def _bury(self, peer: _Peer) -> None:
+    def _bury(self, peer: Distant) -> None:
         """Let what has come be read, end the rest, and tell."""
         self._serving.wait()
         for outgoing in list(peer.lanes.values()):
@@ -463,7 +385,7 @@ class RemoteEndpoint(Endpoint):
         peer.buried = True
         peer.bells.ring(0)
 
-    def _leave(self, peers: list[_Peer]) -> None:
+    def _leave(self, peers: list[Distant]) -> None:
         """End what leads to and from ``peers``, after what has been sent."""
         for peer in peers:
             with peer.lock:
@@ -478,7 +400,7 @@ class RemoteEndpoint(Endpoint):
             self._end_streams(peer, 0.0)
             peer.bells.ring(0)
 
-    def _end_streams(self, peer: _Peer, seconds: float) -> None:
+    def _end_streams(self, peer: Distant, seconds: float) -> None:
         """Wait until no stream of the peer is read any more, cancelling them after ``seconds``."""
         _wait_for(lambda: not peer.heard, context.now() + seconds)
         with peer.lock:

@@ -38,6 +38,7 @@ DIRECT = 1  # in the caller's own array, which lies in shared memory
 STAGED = 2  # in a copy that stays until everybody has finished
 RING = 3  # in a ring of chunks that is filled as the operation goes on
 SLOT = 4  # in the small payload that belongs to the operation's parity
+REMOTE = 5  # in the caller's own array, anywhere in its process' memory: an address (see ``reach``)
 
 _WHERE = struct.Struct("<QQQ")  # mode, offset, sizes
 _SLOT_WORD = SLOT.to_bytes(8, "little")

@@ -157,6 +157,7 @@ class Hub:
         self.detective.under_way = self._under_way
         self.open: list[Any] = []  # the transports of all groups that were not left
         self.left = False  # all its groups are over: nothing more will come
+        self.reach: Any = None  # the memory of other ranks' processes, see ``reach``
         self.disowned = False  # this is a process that the rank has forked
         self.owns_segment = False  # nobody else in this process uses it
         # what each thread of this rank waits for now, and for how long
@@ -176,8 +177,12 @@ class Hub:
 
     def offset_of(self, array: np.ndarray) -> int:
         """Where ``array`` lies in the segment if it lies in this rank's own arena, else 0."""
-        offset = array.__array_interface__["data"][0] - self.address
-        if self.arena.start <= offset and offset + array.nbytes <= self.arena.end:
+        return self.offset_at(array.__array_interface__["data"][0], array.nbytes)
+
+    def offset_at(self, address: int, nbytes: int) -> int:
+        """The same for ``nbytes`` at an address of this process."""
+        offset = address - self.address
+        if self.arena.start <= offset and offset + nbytes <= self.arena.end:
             return offset
         return 0
 

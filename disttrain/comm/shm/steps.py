@@ -4,198 +4,35 @@ A generator runs to its next ``yield need`` and is resumed when that need is met
 waiting in a synchronous call, whenever the rank comes by in an asynchronous one. Same code, same
 order of arithmetic, same bits.
 
-``Operation`` is one collective that a rank has entered: its exposed data and its header. ``Task``
-is one in a transport's queue. Knows channels and arrays; the verbs are in ``transport.py``.
+``Task`` is one in a transport's queue. Knows channels and arrays; the verbs are in
+``transport.py``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...errors import CollectiveMismatch
-from ..header import Call
 from ..work import Work
-from .channel import (
-    DIRECT,
-    DONE,
-    FILLED,
-    FINISHED,
-    NONE,
-    PAYLOAD_BYTES,
-    POSTED,
-    RING,
-    STAGED,
-    Channel,
-)
+from .channel import DIRECT, DONE, FILLED, FINISHED, REMOTE, RING, STAGED
 from .deadlock import Edge
 from .hub import Need
+from .operation import CHUNK_BYTES, NUM_CHUNKS, SMALL_BYTES, Operation, Staging, Steps
+from .reach import Far, put
 
-SMALL_BYTES = PAYLOAD_BYTES
-CHUNK_BYTES = 1 << 20  # one chunk of the ring
-NUM_CHUNKS = 4
-SLICE_BYTES = 256 << 10  # what one rank reduces in one go where nothing needs a ring
+SLICE_BYTES = 256 << 10  # what one rank reduces in one go ...
+CACHE_BYTES = 1 << 20  # ... of all members together: what stays in a core's own cache meanwhile
+LEAST_SLICE_BYTES = 64 << 10  # below, a call for memory that is far costs more than its copy
 _LINE = 64  # slices begin at multiples of so many elements
 
-Steps = Generator[Need, None, None]
-Parts = list[tuple[int, np.ndarray]]  # (member, its elements)
+Parts = list[tuple[int, Any]]  # (member, its elements: an array, or ``Far``)
 
 
-class Staging:
-    """The memory of one group in which data is exposed that does not lie in shared memory."""
-
-    def __init__(self, channel: Channel) -> None:
-        self.channel, self.hub = channel, channel.hub
-        self.ring = 0
-        self.ring_seq = 0  # the last operation whose chunks peers may still be reading
-        self._blocks: list[tuple[int, int]] = []  # (operation, offset), free once all finished it
-        self._taken: set[int] = set()  # all blocks
-
-    def slot(self, parts: Sequence[np.ndarray]) -> int:
-        """Copy into the small payload of the next operation, which must be free."""
-        channel = self.channel
-        offset = channel.payload(channel.me, (channel.seq + 1) & 1)
-        self._copy(parts, offset)
-        return offset
-
-    def block(self, parts: Sequence[np.ndarray], nbytes: int) -> int:
-        """Copy into a block of the arena."""
-        offset = self.hub.arena.take(nbytes)
-        self._taken.add(offset)
-        self._copy(parts, offset)
-        return offset
-
-    def use_ring(self) -> int:
-        if not self.ring:
-            self.ring = self.hub.arena.take(CHUNK_BYTES * NUM_CHUNKS)
-        return self.ring
-
-    def retire(self, seq: int, offset: int) -> None:
-        """Free a block when every member has finished operation ``seq``."""
-        self._blocks.append((seq, offset))
-
-    def sweep(self) -> None:
-        """Free what can be freed."""
-        if not self._blocks:
-            return
-        with self.hub.lock:  # another thread may bring the group's operations forward
-            kept = []
-            for seq, offset in self._blocks:
-                if self.channel.need(FINISHED, seq, own=True)():
-                    self._taken.discard(offset)
-                    self.hub.arena.give(offset)
-                else:
-                    kept.append((seq, offset))
-            self._blocks = kept
-
-    def close(self) -> None:
-        """Give everything back; every member has left the group's last operation."""
-        for offset in self._taken:
-            self.hub.arena.give(offset)
-        self._blocks, self._taken = [], set()
-        if self.ring:
-            self.hub.arena.give(self.ring)
-            self.ring = 0
-
-    def _copy(self, parts: Sequence[np.ndarray], offset: int) -> None:
-        for part in parts:
-            into = self.hub.bytes[offset : offset + part.nbytes]
-            into[...] = part.view(np.uint8)
-            offset += part.nbytes
-
-
-class Operation:
-    """One collective that this rank has entered: exposed data, header posted."""
-
-    __slots__ = ("block", "channel", "hub", "me", "mode", "offset", "print_", "seq", "staging")
-
-    def __init__(
-        self,
-        staging: Staging,
-        call: Call,
-        parts: Sequence[np.ndarray],
-        async_op: bool,
-        table: Sequence[int] = (),
-    ) -> None:
-        """Expose ``parts`` (as if concatenated) and post the header.
-
-        ``table``: sizes that the others need to see, for ragged operations.
-        """
-        self.staging, self.channel = staging, staging.channel
-        self.hub, self.me = staging.hub, staging.channel.me
-        staging.sweep()
-        self.block = 0
-        self.offset, self.mode = self._expose(parts, async_op)
-        sizes = 0
-        if len(table):
-            sizes = staging.block([np.array(table, np.int64)], 8 * len(table))
-        self.print_ = self.channel.post(call, self.offset, self.mode, sizes)
-        self.seq = self.channel.seq
-        if sizes:
-            staging.retire(self.seq, sizes)
-
-    def _expose(self, parts: Sequence[np.ndarray], async_op: bool) -> tuple[int, int]:
-        nbytes = sum([p.nbytes for p in parts])
-        if nbytes == 0:
-            return 0, NONE
-        if nbytes > SMALL_BYTES:
-            offset = self._in_place(parts)
-            if offset:
-                return offset, DIRECT
-            if not async_op:
-                return self.staging.use_ring(), RING
-        elif not async_op:
-            return self.staging.slot(parts), STAGED
-        self.block = self.staging.block(parts, nbytes)
-        return self.block, STAGED
-
-    def _in_place(self, parts: Sequence[np.ndarray]) -> int:
-        """The offset of ``parts`` if they lie in this rank's arena, one behind the other."""
-        start = end = 0
-        for part in parts:
-            if part.nbytes:
-                offset = self.hub.offset_of(part)
-                if not offset or (end and offset != end):
-                    return 0
-                start, end = start or offset, offset + part.nbytes
-        return start
-
-    def arrive(self) -> Steps:
-        """Wait for all members and compare the headers."""
-        yield self.channel.need(POSTED, self.seq)
-        if not self.channel.same(self.seq, self.print_):
-            self.checked(self.channel.verify, self.seq)
-
-    def checked(self, check: Callable, *args) -> None:
-        """Run a check that raises on all members alike; the group stays usable."""
-        try:
-            check(*args)
-        except CollectiveMismatch:
-            self.end()
-            raise
-
-    def finish(self) -> None:
-        """All that was read is good, and this rank reads nothing more. Where a rank has failed, a
-        peer that has broken off may have changed its data meanwhile: then nobody knows."""
-        self.hub.refuse_after_failure()
-        self.end()
-
-    def end(self) -> None:
-        """This rank reads nothing of others any more."""
-        self.channel.publish(FINISHED, self.seq)
-        if self.block:
-            self.staging.retire(self.seq, self.block)
-            self.block = 0
-
-    def view(self, offset: int, count: int, dtype: np.dtype) -> np.ndarray:
-        return self.hub.bytes[offset : offset + count * dtype.itemsize].view(dtype)
-
-    def exposures(self, where: Sequence[tuple], count: int, dtype: np.dtype) -> list[np.ndarray]:
-        """Every member's exposed array of ``count`` elements, or its ring."""
-        ring = NUM_CHUNKS * (CHUNK_BYTES // dtype.itemsize)
-        return [self.view(o, ring if mode == RING else count, dtype) for o, mode, _ in where]
+def slice_bytes(size: int) -> int:
+    """What one of ``size`` members reduces in one go."""
+    return min(SLICE_BYTES, max(CACHE_BYTES // size, LEAST_SLICE_BYTES))
 
 
 def meet(op: Operation) -> Steps:
@@ -232,12 +69,15 @@ class _Reduction:
     def __init__(self, op: Operation, array: np.ndarray, reduce: Callable) -> None:
         dtype = array.dtype
         where = op.channel.where(op.seq)
-        self.me, self.reduce = op.me, reduce
+        op.staging.look(where, op.seq)
+        self.me, self.reduce, self.near = op.me, reduce, op.staging.near
         self.rings = {i for i, (_, mode, _) in enumerate(where) if mode == RING}
         self.views = op.exposures(where, array.size, dtype)
         self.own = self.views[op.me] if op.mode == STAGED else array
-        nbytes = CHUNK_BYTES if self.rings else len(where) * SLICE_BYTES
-        self.slices = _Slices(array.size, nbytes // dtype.itemsize, len(where))
+        self.far = [i for i, (_, mode, _) in enumerate(where) if mode == REMOTE]
+        step = CHUNK_BYTES // dtype.itemsize if self.rings else max(array.size, 1)
+        self.slices = _Slices(array.size, step, len(where))
+        self.block = slice_bytes(len(where)) // dtype.itemsize
 
     def _shift(self, member: int, chunk: int) -> int:
         """What to subtract from an index of the array to get one of the member's exposure."""
@@ -255,23 +95,36 @@ class _Reduction:
                 inside[...] = outside
 
     def reduce_slice(self, chunk: int) -> None:
-        """Reduce this member's slice of a chunk from all exposures and into all of them."""
+        """Reduce this member's slice of a chunk from all exposures, and into those that are near.
+        A slice is taken block by block, so that what is read of it stays in the cache."""
         _, a, b, _ = self.slices(chunk, self.me)
-        if a == b:
-            return
-        parts = []
+        for lo in range(a, b, self.block):
+            hi = min(lo + self.block, b)
+            own, parts, targets = self.own[lo:hi], [], []
+            for i, view in enumerate(self.views):
+                d = self._shift(i, chunk)
+                part = own if i == self.me else view[lo - d : hi - d]
+                if type(part) is Far:
+                    part = self.near(i, part, own.dtype)
+                elif i != self.me:
+                    targets.append(part)
+                parts.append(part)
+            self.reduce(parts, own)
+            for target in targets:
+                target[...] = own
+
+    def fetch(self) -> None:
+        """Copy the slices that others have reduced, which nobody writes into memory that is not
+        shared: its owner may have broken off meanwhile."""
         for i, view in enumerate(self.views):
-            d = self._shift(i, chunk)
-            parts.append(view[a - d : b - d])
-        targets = parts[: self.me] + parts[self.me + 1 :]
-        out = parts[self.me] = self.own[a:b]
-        self.reduce(parts, out)
-        for target in targets:
-            target[...] = out
+            _, a, b, _ = self.slices(0, i)
+            if i != self.me and a < b:
+                put(view[a:b], self.own[a:b])
 
 
 def reduce_large(op: Operation, array: np.ndarray, reduce: Callable) -> Steps:
-    """Each member reduces its slice of every chunk and writes it into all exposures.
+    """Each member reduces its slice of every chunk and writes it into all exposures in shared
+    memory; the other members fetch it when all are done.
 
     With rings in play, three stages follow each other chunk by chunk: copy in, reduce, copy out.
     A ring slot is free for chunk c when chunk c-4 was copied out, two rounds earlier.
@@ -296,9 +149,13 @@ def reduce_large(op: Operation, array: np.ndarray, reduce: Callable) -> Steps:
             yield channel.need(DONE, seq, c - 1)
             work.copy(c - 2, out=True)
     yield channel.need(DONE, seq, total)
+    if op.mode == REMOTE:
+        work.fetch()
     if work.own is not array:
         array[...] = work.own
     op.finish()
+    if work.far and op.mode != STAGED:
+        yield channel.need(FINISHED, seq)  # some have read the result in this member's array
 
 
 Layout = tuple[Sequence[int], Sequence[int], int]
@@ -317,6 +174,8 @@ class _Sources:
     ) -> None:
         lens, starts, longest = layout
         where = op.channel.where(op.seq)
+        if longest * dtype.itemsize > SMALL_BYTES:
+            op.staging.look(where, op.seq)
         rings = [i for i, (_, mode, _) in enumerate(where) if mode == RING]
         self.lens, self.starts, self.rings = lens, starts, rings
         self.awaited = [i for i in rings if i != op.me and lens[i]]
@@ -326,8 +185,8 @@ class _Sources:
         self.total = -(-longest // self.step)
         self.base = op.me * self.piece if spread else 0  # of our piece in a peer's ring slot
         self.views = [
-            op.exposures([w], start + n, dtype)[0] if n else None
-            for w, start, n in zip(where, starts, lens, strict=True)
+            op.exposure(i, w, start + n, dtype) if n else None
+            for i, (w, start, n) in enumerate(zip(where, starts, lens, strict=True))
         ]
         self.me, self.ins, self.spread = op.me, ins, spread
 
@@ -391,7 +250,7 @@ def pull(
     op.finish()
     if mine:
         op.staging.ring_seq = seq
-    if op.mode == DIRECT:
+    if op.mode in (DIRECT, REMOTE):
         yield channel.need(FINISHED, seq)
 
 
@@ -444,7 +303,28 @@ def copy_to(outs: Sequence[np.ndarray]) -> Any:
 
     def sink(lo: int, parts: Parts) -> None:
         for i, part in parts:
-            outs[i][lo : lo + part.size] = part
+            put(part, outs[i][lo : lo + part.size])
+
+    return sink
+
+
+def reduce_to(out: np.ndarray, reduce: Callable, staging: Staging) -> Any:
+    """A sink that reduces what comes into ``out``, and what is far slice by slice."""
+    step = slice_bytes(len(staging.channel.ranks)) // out.dtype.itemsize
+
+    def near(member: int, part: Any, at: int) -> np.ndarray:
+        part = part[at : at + step]
+        return staging.near(member, part, out.dtype) if type(part) is Far else part
+
+    def sink(lo: int, parts: Parts) -> None:
+        size = parts[0][1].size if parts else 0
+        if not any(type(part) is Far for _, part in parts):
+            if parts:
+                reduce([part for _, part in parts], out[lo : lo + size])
+            return
+        for at in range(0, size, step):
+            pieces = [near(i, part, at) for i, part in parts]
+            reduce(pieces, out[lo + at : lo + at + pieces[0].size])
 
     return sink
 

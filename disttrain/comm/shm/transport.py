@@ -55,14 +55,12 @@ from .channel import (
 )
 from .hub import Hub, Need, next_start
 from .mailbox import Mailbox
+from .operation import SMALL_BYTES, Operation, Staging, Steps
+from .reach import Reach, put
 from .shared import Shared, lend
 from .shrinking import leave_and_agree
 from .steps import (
-    SMALL_BYTES,
-    Operation,
     Parts,
-    Staging,
-    Steps,
     Task,
     copy_to,
     meet,
@@ -70,6 +68,7 @@ from .steps import (
     ragged_layout,
     reduce_large,
     reduce_small,
+    reduce_to,
 )
 
 _PATIENCE = (1.0, 5.0)  # seconds that a rank which leaves (the world) waits for who is elsewhere
@@ -101,6 +100,7 @@ def connect(
     reserved = Mailbox.reserved(segment.num_ranks)
     before = max(last_word(segment.buffer, blocks[rank]), as_view(segment).start)
     hub = Hub(segment, rank, world_size, epoch, reserved, before)
+    hub.reach = Reach(hub, blocks)
     channel = Channel(hub, range(world_size), rank, blocks, "world", hub.start)
     return ShmTransport(channel, Mailbox(hub), timeout, is_world=True)
 
@@ -178,7 +178,7 @@ class ShmTransport(Transport):
         def sink(lo: int, parts: Parts) -> None:
             for i, part in parts:
                 if i != self.rank:
-                    array[lo : lo + part.size] = part
+                    put(part, array[lo : lo + part.size])
 
         steps = pull(op, ins, array.dtype, lambda: layout, sink, spread=False)
         return self._run(steps, async_op, array)
@@ -218,10 +218,7 @@ class ShmTransport(Transport):
         start = sum(sizes[: self.rank])
         layout = ([sizes[self.rank]] * self.size, [start] * self.size, max(sizes))
 
-        def sink(lo: int, parts: Parts) -> None:
-            if parts:
-                reduce([part for _, part in parts], out[lo : lo + parts[0][1].size])
-
+        sink = reduce_to(out, reduce, self._staging)
         steps = pull(operation, ins, out.dtype, lambda: layout, sink, spread=True)
         return self._run(steps, async_op, out)
 

@@ -20,7 +20,16 @@ from ..errors import (
     StoreError,
     WaitTimeout,
 )
-from .backend import Backend, DebugLevel, get_debug_level
+from .backend import (
+    Backend,
+    DebugLevel,
+    get_debug_level,
+    get_default_backend_for_device,
+    is_backend_available,
+    is_gloo_available,
+    is_mpi_available,
+    is_nccl_available,
+)
 from .collectives import (
     P2POp,
     all_gather,
@@ -57,7 +66,6 @@ from .state import (
     destroy_process_group,
     get_backend,
     get_backend_config,
-    get_default_backend_for_device,
     get_global_rank,
     get_group_rank,
     get_node_local_rank,
@@ -67,11 +75,7 @@ from .state import (
     group,
     init_process_group,
     is_available,
-    is_backend_available,
-    is_gloo_available,
     is_initialized,
-    is_mpi_available,
-    is_nccl_available,
     is_torchelastic_launched,
     new_group,
     new_subgroups,

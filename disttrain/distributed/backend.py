@@ -1,4 +1,4 @@
-"""Names of backends, and how much checking is asked for. Pure data."""
+"""Names of backends, which of them there are, and how much checking is asked for."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import enum
 import os
 from typing import Any
 
+from ..comm import engines
 from ..errors import ConfigError
 
 
@@ -41,3 +42,24 @@ def get_debug_level() -> DebugLevel:
         raise ConfigError(
             f"TORCH_DISTRIBUTED_DEBUG={name}; needed is one of OFF, INFO, DETAIL"
         ) from None
+
+
+def is_backend_available(backend: str) -> bool:
+    """Whether groups can be made with ``backend`` in this process."""
+    return engines.missing(backend.lower()) is None
+
+
+def get_default_backend_for_device(device: Any) -> str:
+    return "gloo"
+
+
+def is_gloo_available() -> bool:
+    return engines.missing("gloo") is None
+
+
+def is_nccl_available() -> bool:
+    return engines.missing("nccl") is None
+
+
+def is_mpi_available() -> bool:
+    return engines.missing("mpi") is None

@@ -465,11 +465,6 @@ def get_backend_config(group: ProcessGroup | None = None) -> str:
     return engines.parse(group_or_default(group).backend).config
 
 
-def is_backend_available(backend: str) -> bool:
-    """Whether groups can be made with ``backend`` in this process."""
-    return engines.missing(backend.lower()) is None
-
-
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
     return context.current().local_rank
 
@@ -484,19 +479,3 @@ def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
 
 def get_process_group_ranks(group: ProcessGroup | None = None) -> list[int]:
     return list(group_or_default(group).ranks)
-
-
-def get_default_backend_for_device(device: Any) -> str:
-    return "gloo"
-
-
-def is_gloo_available() -> bool:
-    return engines.missing("gloo") is None
-
-
-def is_nccl_available() -> bool:
-    return engines.missing("nccl") is None
-
-
-def is_mpi_available() -> bool:
-    return engines.missing("mpi") is None

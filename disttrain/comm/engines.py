@@ -27,6 +27,7 @@ ENGINES = {  # backend -> its module in this package
     "shm": "shm.engine",
     "mpi": "mpi.engine",
     "sim": "sim.engine",
+    "tcp": "tcp.engine",
 }
 BEST = "gloo"  # as PyTorch's programs say: whatever is best between the CPUs that there are
 # What PyTorch's programs may name, and why it is not here.
@@ -34,7 +35,6 @@ _ELSEWHERE = {
     "nccl": "it moves arrays between GPUs, and this version has arrays of CPUs only",
     "xccl": "it moves arrays between GPUs, and this version has arrays of CPUs only",
     "ucc": "this version does not have it",
-    "tcp": "this version does not have it",
     "fake": "this version does not have it",
 }
 NAMES = (BEST, *dict.fromkeys([*ENGINES, *_ELSEWHERE]))

@@ -11,7 +11,7 @@ Knows numpy arrays; no ranks, no transport.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -87,7 +87,7 @@ def check_op(op: object) -> None:
         )
 
 
-def make_reducer(op: ReduceOp, dtype: np.dtype, num_ranks: int) -> Callable:
+def make_reducer(op: ReduceOp, dtype: np.dtype, num_ranks: int) -> _Native | _Wide:
     """``reduce(parts, out)`` for ``num_ranks`` 1-D arrays of ``dtype``, by the tree over them.
 
     ``out`` may be one of ``parts``. Raises ``DTypeError`` where the operator has no meaning for
@@ -169,7 +169,17 @@ class _Native:
         self.factor = dtype.type(1.0 / divisor) if exact else None
         self.block = BLOCK_BYTES // dtype.itemsize
         self.scratch = _Scratch(self.block, dtype)
-        self.quiet = quiet
+        self.quiet, self.acc = quiet, dtype
+
+    def lift(self, part: np.ndarray, out: np.ndarray) -> np.ndarray:
+        """A rank's values in the type that they are added in (``acc``); ``out`` may serve."""
+        return part
+
+    def finish(self, value: np.ndarray, out: np.ndarray) -> None:
+        """The result of what all ranks' values have come to; ``value`` may be ``out``."""
+        if value is not out:
+            out[...] = value
+        self._divide(out)
 
     def __call__(self, parts: Sequence[np.ndarray], out: np.ndarray) -> None:
         if self.quiet:  # inf - inf and overflow are results here, not news
@@ -192,6 +202,9 @@ class _Native:
                 for lo in range(0, out.size, self.block):
                     hi = lo + self.block
                     self._join(steps, [p[lo:hi] for p in parts], out[lo:hi])
+        self._divide(out)
+
+    def _divide(self, out: np.ndarray) -> None:
         if self.divisor > 1:
             if self.factor is None:
                 np.divide(out, self.divisor, out)
@@ -223,24 +236,31 @@ class _Wide:
         self.ufunc, self.divisor, self.factor = ufunc, divisor, factor
         self.block = BLOCK_BYTES // acc.itemsize
         self.scratch = _Scratch(self.block, acc)
-        self.cast = scaled if acc == np.float32 else _copy
+        self.cast, self.acc = scaled if acc == np.float32 else _copy, acc
+
+    def lift(self, part: np.ndarray, out: np.ndarray) -> np.ndarray:
+        """See ``_Native.lift``."""
+        self.cast(part, 1.0, out)
+        if self.factor is not None:
+            np.multiply(out, out.dtype.type(self.factor), out=out)
+        return out
+
+    def finish(self, value: np.ndarray, out: np.ndarray) -> None:
+        """See ``_Native.finish``."""
+        if self.divisor > 1:
+            np.divide(value, self.divisor, out=value)
+        self.cast(value, 1.0, out)
 
     def __call__(self, parts: Sequence[np.ndarray], out: np.ndarray) -> None:
         with np.errstate(all="ignore"):
             for lo in range(0, out.size, self.block):
                 hi = lo + self.block
-                value = self._join([p[lo:hi] for p in parts], 0)
-                if self.divisor > 1:
-                    np.divide(value, self.divisor, out=value)
-                self.cast(value, 1.0, out[lo:hi])
+                self.finish(self._join([p[lo:hi] for p in parts], 0), out[lo:hi])
 
     def _join(self, parts: Sequence[np.ndarray], depth: int) -> np.ndarray:
         value = self.scratch(depth, parts[0].size)
         if len(parts) == 1:
-            self.cast(parts[0], 1.0, value)
-            if self.factor is not None:
-                np.multiply(value, value.dtype.type(self.factor), out=value)
-            return value
+            return self.lift(parts[0], value)
         cut = left_size(len(parts))
         left, right = self._join(parts[:cut], depth), self._join(parts[cut:], depth + 1)
         return self.ufunc(left, right, out=value)

@@ -19,7 +19,8 @@ STRICT_SLOT = "comm.strict"  # of a rank: whether its groups are strict where no
 @dataclass(frozen=True)
 class WorkerEnv:
     """A worker's place in its job. ``job_fd``: the job segment, when our launcher started it.
-    ``token_file``: the file with the job's token, which lets workers of several hosts meet."""
+    ``token_file``: the file with the job's token, which lets workers of several hosts meet;
+    ``tls``: whether what ranks of different hosts send each other is encrypted."""
 
     rank: int = 0
     world_size: int = 1
@@ -32,6 +33,7 @@ class WorkerEnv:
     family: str = "none"
     token_file: str | None = None
     by_mpi: bool = False  # ranks meet through MPI, which has started them
+    tls: bool = False
 
 
 # family -> (rank, world size, local rank, local world size); "" where the launcher tells none
@@ -78,6 +80,7 @@ def read_worker_env(
         family=name,
         token_file=env.get("DISTTRAIN_TOKEN_FILE") or None,
         by_mpi=_by_mpi(env, name),
+        tls=env.get("DISTTRAIN_TLS", "0") not in ("", "0"),
     )
 
 

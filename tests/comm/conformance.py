@@ -121,9 +121,14 @@ def placed(group, values, kind):
 KINDS = ["plain", "own", "gaps"]
 
 
-@pytest.mark.parametrize("world", WORLDS)
 class Conformance:
     """Every verb on every kind of array."""
+
+    worlds = WORLDS
+
+    def pytest_generate_tests(self, metafunc):
+        if "world" in metafunc.fixturenames:
+            metafunc.parametrize("world", self.worlds)
 
     # -- reductions ---------------------------------------------------------------------------
 

@@ -5,4 +5,4 @@ Read ``transport`` first. Below it: ``steps`` (the collectives), ``mailbox`` (se
 rank's groups share), ``deadlock``, ``bootstrap`` (how ranks find one segment), ``arena``.
 """
 
-from .transport import ShmTransport, connect, connect_alone, connect_by_store
+from .transport import ShmTransport, connect, connect_by_store

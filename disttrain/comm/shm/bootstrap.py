@@ -20,6 +20,7 @@ import signal
 import socket
 import struct
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from ... import context
@@ -33,27 +34,34 @@ _WATCH_EVERY = 0.05
 
 
 def share_segment(
-    store: Any, rank: int, world_size: int, timeout: float, prefix: str = "shm"
+    store: Any,
+    rank: int,
+    world_size: int,
+    timeout: float,
+    prefix: str = "shm",
+    members: Sequence[int] | None = None,
 ) -> Segment:
-    """One segment for all ranks. ``store``: ``set(key, bytes)``, and ``get(key)`` that waits."""
+    """One segment for all ranks, or for ``members``, the first of which makes it. ``store``:
+    ``set(key, bytes)``, and ``get(key)`` that waits."""
     key = f"{prefix}/segment"
-    if rank == 0:
+    members = range(world_size) if members is None else members
+    if rank == members[0]:
         segment = Segment.create(world_size)
-        _serve(segment, store, key, world_size, timeout)
+        if len(members) > 1:
+            _serve(segment, store, key, set(members[1:]), timeout)
     else:
         segment = _fetch(json.loads(bytes(store.get(key))), rank, timeout)
     segment.slot(rank).pid = os.getpid()
     return segment
 
 
-def _serve(segment: Segment, store: Any, key: str, world_size: int, timeout: float) -> None:
+def _serve(segment: Segment, store: Any, key: str, missing: set[int], timeout: float) -> None:
     """Give the descriptor to every other rank, each once."""
     token = secrets.token_bytes(_TOKEN_BYTES)
     name = f"disttrain-{secrets.token_hex(12)}"
-    missing = set(range(1, world_size))
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind("\0" + name)
-        listener.listen(max(1, world_size))
+        listener.listen(len(missing))
         listener.setblocking(False)
         told = {"name": name, "token": token.hex(), "host": host_id()}
         store.set(key, json.dumps(told).encode())

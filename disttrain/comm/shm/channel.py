@@ -40,7 +40,7 @@ RING = 3  # in a ring of chunks that is filled as the operation goes on
 SLOT = 4  # in the small payload that belongs to the operation's parity
 REMOTE = 5  # in the caller's own array, anywhere in its process' memory: an address (see ``reach``)
 
-_WHERE = struct.Struct("<QQQ")  # mode, offset, sizes
+WHERE = struct.Struct("<QQQ")  # mode, offset, sizes
 _SLOT_WORD = SLOT.to_bytes(8, "little")
 
 
@@ -114,7 +114,7 @@ class Channel:
         self.seq = seq
         print_ = seq.to_bytes(8, "little") + call.tail
         slot = self.headers[seq % NUM_HEADERS][0]
-        header = print_ + _WHERE.pack(mode, offset, sizes) + call.told
+        header = print_ + WHERE.pack(mode, offset, sizes) + call.told
         self._buffer[slot : slot + len(header)] = header
         self._words[self.own[POSTED]] = seq << CHUNK_BITS
         self.hub.entered += 1
@@ -152,8 +152,8 @@ class Channel:
         verb = "arrived" if field == POSTED else "done their part"
 
         def text(missing: list[int]) -> str:
-            slot = self.headers[seq % NUM_HEADERS][0] + FINGERPRINT + _WHERE.size
-            mine = told_text(self._buffer[slot : slot + HEADER_BYTES - FINGERPRINT - _WHERE.size])
+            slot = self.headers[seq % NUM_HEADERS][0] + FINGERPRINT + WHERE.size
+            mine = told_text(self._buffer[slot : slot + HEADER_BYTES - FINGERPRINT - WHERE.size])
             have = "has" if len(missing) == 1 else "have"
             who = f"{name_ranks(missing)} {have} not {verb}" if missing else "all have arrived"
             return f"{mine} (operation {self.number(seq)} of group {self.name}); {who}"
@@ -250,7 +250,7 @@ class Channel:
         found = []
         for i in range(len(self.blocks)):
             at = self._slot(i, seq) + FINGERPRINT
-            mode, offset, sizes = _WHERE.unpack_from(self._buffer, at)
+            mode, offset, sizes = WHERE.unpack_from(self._buffer, at)
             found.append((offset, mode, sizes))
         return found
 
@@ -258,7 +258,7 @@ class Channel:
         return self.blocks[member] + HEADERS_AT + (seq % NUM_HEADERS) * HEADER_BYTES
 
     def _told(self, member: int, seq: int) -> str:
-        at = self._slot(member, seq) + FINGERPRINT + _WHERE.size
+        at = self._slot(member, seq) + FINGERPRINT + WHERE.size
         return told_text(self._buffer[at : self._slot(member, seq) + HEADER_BYTES])
 
 

@@ -52,6 +52,8 @@ _WAIT_SHIFT, _ANY = 16, 1 << 40  # in the first word of an edge, above the rank
 class Detective:
     """Publishes the waits of one rank and judges those of all."""
 
+    looks = _LOOKS
+
     def __init__(
         self, words: memoryview, buffer: Any, segment: Any, rank: int, size: int, start: int
     ) -> None:
@@ -190,10 +192,11 @@ class Detective:
         before, self._before = self._before, {r: (records[r][0], records[r][2]) for r in stuck}
         if before.keys() != stuck:
             return
-        looks = _LOOKS_DROPPED if any(records[r][1] == DROPPED for r in stuck) else _LOOKS
+        dropped = any(records[r][1] == DROPPED for r in stuck)
+        looks = max(self.looks, _LOOKS_DROPPED) if dropped else self.looks
         if any(before[r][0] != records[r][0] for r in stuck):
             return  # one of them waits for something else now
-        slow = any(b < _ALWAYS and records[r][2] < b + _LOOKS for r, (_, b) in before.items())
+        slow = any(b < _ALWAYS and records[r][2] < b + self.looks for r, (_, b) in before.items())
         if slow or self._beat < before[self._rank][1] + looks:
             self._before = before  # the same waits, too early to tell: keep the first look
             return

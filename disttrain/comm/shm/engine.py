@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..control import Segment
 from ..meeting import Meeting
 from . import transport
 from .transport import ShmTransport
@@ -20,5 +21,12 @@ def connect(meeting: Meeting) -> ShmTransport:
     if meeting.on_segment():
         return transport.connect(meeting.segment, rank, size, meeting.epoch, timeout)
     if size == 1:
-        return transport.connect_alone(timeout)
+        return connect_alone(timeout)
     return transport.connect_by_store(meeting.store(), rank, size, timeout=timeout)
+
+
+def connect_alone(timeout: float) -> ShmTransport:
+    """The transport of a world of one rank."""
+    made = transport.connect(Segment.create(1), 0, 1, 1, timeout)
+    made.hub.owns_segment = True
+    return made

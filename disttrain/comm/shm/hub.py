@@ -76,7 +76,7 @@ class Flags:
     as good where the rank only had to be done (``past_is_fine``), and an error elsewhere.
     """
 
-    __slots__ = ("_text", "beyond", "idxs", "own", "ranks", "value", "words")
+    __slots__ = ("beyond", "idxs", "own", "ranks", "text", "value", "words")
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Flags:
         self.words, self.idxs, self.ranks, self.value = words, idxs, ranks, value
         self.own = own
         self.beyond = 1 << 64 if past_is_fine else value + _LEAD_WORD
-        self._text = text
+        self.text = text
 
     def __call__(self) -> bool:
         words, value, beyond = self.words, self.value, self.beyond
@@ -107,12 +107,12 @@ class Flags:
     def _overtaken(self, idx: int) -> None:
         rank = self.ranks[list(self.idxs).index(idx)]
         raise CommError(
-            f"{self._text([rank])}: it has left this group and joined a later one. Every rank of a "
+            f"{self.text([rank])}: it has left this group and joined a later one. Every rank of a "
             "group must make the same calls before it leaves."
         )
 
     def what(self) -> str:
-        return self._text([rank for rank, _, _ in self.edges()])
+        return self.text([rank for rank, _, _ in self.edges()])
 
     def edges(self) -> list[Edge]:
         return [
@@ -215,13 +215,16 @@ class Hub:
         outer = self._needs.get(thread)
         self._needs[thread] = need, timeout
         try:
-            context.wait_until(ready, need.what, timeout)
+            self._until(ready, need, timeout)
         finally:
             if outer is None:
                 del self._needs[thread]
             else:  # what was waited for inside a callback
                 self._needs[thread] = outer
             self.detective.relax()
+
+    def _until(self, ready: Callable[[], bool], need: Need, timeout: float | None) -> None:
+        context.wait_until(ready, need.what, timeout)
 
     def check(self) -> None:
         """Called while this rank waits: raises when a peer failed or nobody can go on."""

@@ -31,9 +31,9 @@ from .hub import CHUNK_BITS, Hub
 NUM_SLOTS, SLOT_BYTES = 64, 2048
 ACKS_BYTES = 4096
 PAIR_BYTES = ACKS_BYTES + NUM_SLOTS * SLOT_BYTES
-_REFUSAL_AT = 512
-_PRINT_AT, _KEY_AT, _TEXT_AT, _INLINE_AT = 16, 56, 88, 512
-_INLINE_BYTES = SLOT_BYTES - _INLINE_AT
+REFUSAL_AT = 512
+PRINT_AT, KEY_AT, _TEXT_AT, INLINE_AT = 16, 56, 88, 512
+INLINE_BYTES = SLOT_BYTES - INLINE_AT
 _KEY = struct.Struct("<QQQQ")  # key, offset, mode, nbytes
 _INLINE = 0
 _COPY_BYTES = 512 << 10
@@ -69,7 +69,7 @@ class _Message(Work):
         raise NotImplementedError
 
 
-class _Send(_Message):
+class Send(_Message):
     __slots__ = ("block", "dst")
 
     def __init__(self, box: Mailbox, call: Call, array: np.ndarray, dst: int, key: int) -> None:
@@ -81,7 +81,7 @@ class _Send(_Message):
         return [(self.dst, self.box.ack_index(self.dst, number), self.box.value(number))]
 
 
-class _Recv(_Message):
+class Recv(_Message):
     __slots__ = ("got", "outcome", "source")
 
     def __init__(
@@ -119,11 +119,11 @@ class Mailbox:
         self._starts = [hub.segment.arena(r)[0] for r in range(n)]
         self.sent = [0] * n  # number of the last message posted to each peer
         self.seen = [0] * n  # number of the last message noticed from each peer
-        self._unsent: list[deque[_Send]] = [deque() for _ in range(n)]
-        self._unacked: list[deque[_Send]] = [deque() for _ in range(n)]
+        self._unsent: list[deque[Send]] = [deque() for _ in range(n)]
+        self._unacked: list[deque[Send]] = [deque() for _ in range(n)]
         self._inline: list[list[int]] = [[] for _ in range(n)]  # numbers, not known to be read
         self._unclaimed: list[list[tuple[int, int]]] = [[] for _ in range(n)]  # (number, key)
-        self._recvs: list[_Recv] = []  # in the order in which they were posted
+        self._recvs: list[Recv] = []  # in the order in which they were posted
         self._refused: dict[int, str] = {}
 
     @staticmethod
@@ -133,7 +133,7 @@ class Mailbox:
 
     def send(self, call: Call, array: np.ndarray, dst: int, key: int, timeout: float) -> Work:
         """Start sending ``array`` to world rank ``dst``."""
-        message = _Send(self, call, array, dst, key)
+        message = Send(self, call, array, dst, key)
         message.timeout = timeout
         with self.hub.lock:
             if self._inline[dst]:
@@ -153,7 +153,7 @@ class Mailbox:
         timeout: float,
     ) -> Work:
         """Start receiving from world rank ``src`` (None: any); the result is the source."""
-        message = _Recv(self, call, array, src, key)
+        message = Recv(self, call, array, src, key)
         message.timeout = timeout
         with self.hub.lock:
             self._recvs.append(message)
@@ -212,23 +212,23 @@ class Mailbox:
         before = self.sent[dst] + 1 - NUM_SLOTS
         return before <= 0 or self.hub.words[self.ack_index(dst, before)] >= self.value(before)
 
-    def _post(self, dst: int, message: _Send) -> None:
+    def _post(self, dst: int, message: Send) -> None:
         """Put the next message into its slot, which is free."""
         number, words = self.sent[dst] + 1, self.hub.words
         self.sent[dst] = message.number = number
         nbytes = message.data.nbytes
-        offset = self.hub.offset_of(message.data) if nbytes > _INLINE_BYTES else 0
-        mode = DIRECT if offset else STAGED if nbytes > _INLINE_BYTES else _INLINE
+        offset = self.hub.offset_of(message.data) if nbytes > INLINE_BYTES else 0
+        mode = DIRECT if offset else STAGED if nbytes > INLINE_BYTES else _INLINE
         slot = self.slot(self.hub.rank, dst, number)
         if mode == STAGED:
             offset = message.block = self.hub.arena.take(nbytes)
         elif mode == _INLINE:
-            offset = slot + _INLINE_AT
+            offset = slot + INLINE_AT
             self.hub.bytes[offset : offset + nbytes] = message.data
         told = number.to_bytes(8, "little") + message.call.tail
         told += _KEY.pack(message.key, offset, mode, nbytes) + message.call.told
-        told = told[: _INLINE_AT - _PRINT_AT]
-        self.hub.buffer[slot + _PRINT_AT : slot + _PRINT_AT + len(told)] = told
+        told = told[: INLINE_AT - PRINT_AT]
+        self.hub.buffer[slot + PRINT_AT : slot + PRINT_AT + len(told)] = told
         words[slot // 8 + 1] = 0 if mode == STAGED else nbytes
         words[slot // 8] = self.value(number)
         if mode == STAGED:
@@ -240,7 +240,7 @@ class Mailbox:
         if mode != DIRECT:
             message._end(message.array)
 
-    def _stage(self, message: _Send, offset: int, filled: int) -> None:
+    def _stage(self, message: Send, offset: int, filled: int) -> None:
         """Copy in pieces; the receiver follows."""
         data, into = message.data, self.hub.bytes[offset : offset + message.data.nbytes]
         for lo in range(0, data.nbytes, _COPY_BYTES):
@@ -248,7 +248,7 @@ class Mailbox:
             into[lo:hi] = data[lo:hi]
             self.hub.words[filled] = hi
 
-    def _collect(self, dst: int, queue: deque[_Send]) -> None:
+    def _collect(self, dst: int, queue: deque[Send]) -> None:
         """Notice acknowledgements; they come in any order."""
         for message in list(queue):
             word = self.hub.words[self.ack_index(dst, message.number)]
@@ -276,8 +276,8 @@ class Mailbox:
         self._inline[dst] = unread
 
     def _refusal(self, dst: int) -> str:
-        at = self._starts[dst] + self.hub.rank * PAIR_BYTES + _REFUSAL_AT
-        return told_text(self.hub.buffer[at : at + ACKS_BYTES - _REFUSAL_AT])
+        at = self._starts[dst] + self.hub.rank * PAIR_BYTES + REFUSAL_AT
+        return told_text(self.hub.buffer[at : at + ACKS_BYTES - REFUSAL_AT])
 
     # -- receiving ----------------------------------------------------------------------------
 
@@ -301,9 +301,9 @@ class Mailbox:
             if self.hub.words[slot // 8] != self.value(number):
                 return
             self.seen[src] = number
-            self._unclaimed[src].append((number, self.hub.words[(slot + _KEY_AT) // 8]))
+            self._unclaimed[src].append((number, self.hub.words[(slot + KEY_AT) // 8]))
 
-    def _claim(self, message: _Recv, src: int) -> bool:
+    def _claim(self, message: Recv, src: int) -> bool:
         for item in self._unclaimed[src]:
             if item[1] == message.key:
                 self._unclaimed[src].remove(item)
@@ -311,12 +311,12 @@ class Mailbox:
                 return True
         return False
 
-    def _take(self, message: _Recv) -> bool:
+    def _take(self, message: Recv) -> bool:
         """Copy what is there of a claimed message; True when it is complete (or refused)."""
         slot = self.slot(message.source, self.hub.rank, message.number)
         if not message.got and self._refuse(message, slot):
             return True
-        _, offset, _, nbytes = _KEY.unpack_from(self.hub.buffer, slot + _KEY_AT)
+        _, offset, _, nbytes = _KEY.unpack_from(self.hub.buffer, slot + KEY_AT)
         there = self.hub.words[slot // 8 + 1]
         if there > message.got:
             source = self.hub.bytes[offset + message.got : offset + there]
@@ -328,26 +328,26 @@ class Mailbox:
         message.outcome = (message.source, None)
         return True
 
-    def _refuse(self, message: _Recv, slot: int) -> bool:
+    def _refuse(self, message: Recv, slot: int) -> bool:
         """Compare the headers; where they differ, both sides get the error."""
-        theirs = self.hub.buffer[slot + _PRINT_AT : slot + _PRINT_AT + FINGERPRINT]
+        theirs = self.hub.buffer[slot + PRINT_AT : slot + PRINT_AT + FINGERPRINT]
         mine = message.number.to_bytes(8, "little") + message.call.tail
         if mine == theirs:
             return False
         field = difference([mine, theirs])
         if not field:
             return False
-        told = told_text(self.hub.buffer[slot + _TEXT_AT : slot + _INLINE_AT])
+        told = told_text(self.hub.buffer[slot + _TEXT_AT : slot + INLINE_AT])
         calls = {message.source: told, self.hub.rank: message.call.text}
         text = mismatch_text("send and recv", message.number, field, calls)
-        data = text.encode()[: ACKS_BYTES - _REFUSAL_AT - 2]
-        at = self._starts[self.hub.rank] + message.source * PAIR_BYTES + _REFUSAL_AT
+        data = text.encode()[: ACKS_BYTES - REFUSAL_AT - 2]
+        at = self._starts[self.hub.rank] + message.source * PAIR_BYTES + REFUSAL_AT
         self.hub.buffer[at : at + 2 + len(data)] = len(data).to_bytes(2, "little") + data
         self._acknowledge(message, 1)
         message.outcome = (None, CollectiveMismatch(text))
         return True
 
-    def _acknowledge(self, message: _Recv, refused: int) -> None:
+    def _acknowledge(self, message: Recv, refused: int) -> None:
         pair = self._starts[self.hub.rank] + message.source * PAIR_BYTES
         word = pair // 8 + message.number % NUM_SLOTS
         self.hub.words[word] = self.value(message.number) + refused

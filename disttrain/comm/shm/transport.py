@@ -33,7 +33,6 @@ import numpy as np
 
 from ... import context
 from ...errors import CollectiveMismatch, CommError, ConfigError, WaitTimeout
-from ..control import Segment
 from ..header import Call, hash64
 from ..reduce_ops import ReduceOp, make_reducer
 from ..survivors import as_view
@@ -116,13 +115,6 @@ def connect_by_store(
     segment = share_segment(store, rank, world_size, timeout, f"shm/{epoch}")
     transport = connect(segment, rank, world_size, epoch, timeout)
     transport.hub.watch_processes()
-    return transport
-
-
-def connect_alone(timeout: float = context.DEFAULT_TIMEOUT) -> ShmTransport:
-    """The transport of a world of one rank."""
-    transport = connect(Segment.create(1), 0, 1, 1, timeout)
-    transport.hub.owns_segment = True
     return transport
 
 
@@ -271,7 +263,13 @@ class ShmTransport(Transport):
         ranks = [self.channel.ranks[i] for i in members]
         blocks, starts = table.T.tolist()
         me = list(members).index(self.rank)
-        channel = Channel(self.hub, ranks, me, blocks, name, max(starts))
+        return self._of(ranks, me, blocks, name, max(starts))
+
+    def _of(
+        self, ranks: list[int], me: int, blocks: list[int], name: str, start: int
+    ) -> ShmTransport:
+        """The transport of a new group (see ``Channel``)."""
+        channel = Channel(self.hub, ranks, me, blocks, name, start)
         return ShmTransport(channel, self.mailbox, self.timeout)
 
     def _control_block(self) -> tuple[int, int]:

@@ -1,0 +1,299 @@
+"""All links of a rank: one pipe to every rank of another host, and what is known of those ranks.
+
+Nobody has a thread for it. Whoever waits (``mirror.NetHub``) lets everything go on: takes what has
+come, sends what there is room for. Measured between two namespaces on two cores: a thread of its
+own, which competes for the interpreter, makes a small all_reduce three times as slow.
+
+A rank whose link ends without a farewell has failed; so has one whose host acknowledges nothing for
+``pipe.SILENCE`` seconds, though signs of life are sent while anybody here waits. That is published
+in this host's segment, where all its ranks look, and what is published there by others (a launcher,
+the rank itself) is told to all other hosts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from ... import context
+from ...errors import PeerFailed
+from ..control import Failure, Segment
+from ..links.link import Closed
+from . import frames
+from .pipe import Garbage, Pipe
+
+GRACE = 0.25  # seconds in which somebody may say why a rank's link has ended
+_BEAT_EVERY = 0.5
+_FAREWELL = 2.0  # seconds for what was sent last
+_NAP = 0.0005  # seconds that a rank sleeps which waits for others of its host, too
+_SPINS = 60
+_IN, _OUT = select.EPOLLIN, select.EPOLLIN | select.EPOLLOUT
+
+
+class Sink(Protocol):
+    """An operation that others send pieces for."""
+
+    def target(self, rank: int, index: int, size: int) -> memoryview:
+        """Where a piece belongs. Raises ``Garbage``."""
+        ...
+
+    def taken(self, rank: int, index: int) -> None:
+        """It is there."""
+        ...
+
+
+class Net:
+    """The links of ``rank``. ``mates``: whether other ranks are on its host. One thread at a time
+    calls anything but ``block``."""
+
+    def __init__(self, segment: Segment, rank: int, mates: bool) -> None:
+        self.segment, self.rank = segment, rank
+        self.job: Segment | None = None  # the launcher's, where it has another one
+        self.pipes: dict[int, Pipe] = {}
+        self.sinks: dict[int, Sink] = {}
+        self.gone: dict[int, tuple[float, str]] = {}  # whose link ended, when, and how
+        self.dirty: dict[Any, None] = {}  # what has something to tell before anybody waits
+        self._by_fd: dict[int, tuple[Pipe, bool]] = {}
+        self._wants_room: set[int] = set()
+        self._epoll = select.epoll()
+        self._events: list = []
+        self._memory = memoryview(segment.buffer)
+        self._words = self._memory.cast("Q")
+        self._news = bytearray(0)
+        self._junk = memoryview(bytearray(0))
+        self._told = False
+        self._next_beat = context.now() + _BEAT_EVERY
+        self._spins, self._nap = _SPINS, _NAP if mates else 1.0
+        self._closed = False
+        self.departures = 0  # how many pipes have ended, or are about to
+
+    def add(self, pipe: Pipe) -> None:
+        self.pipes[pipe.rank] = pipe
+        for link, is_pulse in ((pipe.link, False), (pipe.pulse, True)):
+            self._by_fd[link.fileno()] = pipe, is_pulse
+            self._epoll.register(link.fileno(), _IN)
+
+    def is_alive(self, rank: int) -> bool:
+        pipe = self.pipes[rank]
+        return pipe.open and pipe.said_bye is None
+
+    # --- going on --------------------------------------------------------------------------------
+
+    def advance(self) -> None:
+        """Take what has come and send what there is room for. Never waits."""
+        if self._closed:
+            return
+        for one in tuple(self.dirty):
+            one.flush()
+        events, self._events = self._events, []
+        for fd, mask in events or self._epoll.poll(0):
+            self._attend(fd, mask)
+
+    def block(self, seconds: float, ready: Callable[[], bool]) -> None:
+        """Sleep until something has come or there is room again, or ``seconds`` are over. ``ready``
+        is asked while that costs nothing: what others of this host do rings no bell."""
+        if self._closed:
+            return
+        poll = self._epoll.poll
+        for _ in range(self._spins):
+            self._events = poll(0)
+            if self._events or ready():
+                return
+        self._events = poll(min(seconds, self._nap))
+
+    def _attend(self, fd: int, mask: int) -> None:
+        entry = self._by_fd.get(fd)
+        if entry is None:
+            return
+        pipe, is_pulse = entry
+        try:
+            if is_pulse:
+                pipe.hear()
+                return
+            if mask & ~select.EPOLLOUT:
+                pipe.receive()
+            if mask & select.EPOLLOUT:
+                self.go(pipe)
+        except (Closed, Garbage) as error:
+            self._lose(pipe, error, is_pulse)
+
+    def go(self, pipe: Pipe) -> None:
+        """Send what is queued, as far as there is room; the rest when there is."""
+        try:
+            pipe.go()
+        except Closed as error:
+            self._lose(pipe, error, False)
+            return
+        waits, fd = not pipe.idle, pipe.link.fileno()
+        if waits != (fd in self._wants_room):
+            (self._wants_room.add if waits else self._wants_room.discard)(fd)
+            self._epoll.modify(fd, _OUT if waits else _IN)
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything that was queued has been handed to the kernel."""
+        return not self._wants_room
+
+    # --- what comes ------------------------------------------------------------------------------
+
+    def target(self, rank: int, kind: int, index: int, where: int, size: int) -> memoryview:
+        if kind == frames.PUT:
+            if size:
+                self._check_place(rank, where, where + size)
+            return self._memory[where : where + size]
+        if kind == frames.DATA:
+            sink = self.sinks.get(where)
+            if sink is None:  # the operation was given up here
+                if len(self._junk) < size:
+                    self._junk = memoryview(bytearray(size))
+                return self._junk[:size]
+            return sink.target(rank, index, size)
+        if kind == frames.NEWS and size <= frames.MOST_NEWS:
+            self._news = bytearray(size)
+            return memoryview(self._news)
+        if kind in (frames.BYE, frames.PULSE) and not size:
+            return self._junk[:0]
+        raise Garbage(f"a frame of kind {kind} with {size} bytes")
+
+    def taken(
+        self, rank: int, kind: int, index: int, where: int, words: Iterable[tuple[int, int]]
+    ) -> None:
+        if kind == frames.PUT:
+            for place, value in words:
+                self._check_place(rank, 8 * place, 8 * place + 8)
+                self._words[place] = value
+        elif kind == frames.DATA:
+            sink = self.sinks.get(where)
+            if sink is not None:
+                sink.taken(rank, index)
+        elif kind == frames.NEWS:
+            self._hear_news()
+        elif kind == frames.BYE:
+            self.pipes[rank].said_bye = index
+            self.departures += 1
+            if index == frames.ENDED:
+                self.segment.slot(rank).state = "finished"
+
+    def _check_place(self, rank: int, lo: int, hi: int) -> None:
+        """A rank writes into its own areas only, here as on its own host."""
+        for start, size in (self.segment.comm_area(rank), self.segment.arena(rank)):
+            if start <= lo and hi <= start + size:
+                return
+        raise Garbage(f"bytes for {lo} to {hi} of the segment, which are not rank {rank}'s")
+
+    def _hear_news(self) -> None:
+        try:
+            failure = frames.read_news(bytes(self._news))
+        except ValueError as error:
+            raise Garbage(f"news that make no sense ({error})") from None
+        if 0 <= failure.rank < self.segment.num_ranks:
+            self._publish(failure)
+
+    # --- failures --------------------------------------------------------------------------------
+
+    def _lose(self, pipe: Pipe, error: Exception, is_pulse: bool) -> None:
+        """A link of ``pipe`` has ended. What it had said before comes first."""
+        if is_pulse and not isinstance(error, Garbage):
+            with contextlib.suppress(Closed, Garbage):
+                pipe.receive()
+        for link in (pipe.link, pipe.pulse):
+            fd = link.fileno()
+            if self._by_fd.pop(fd, None) is not None:
+                self._wants_room.discard(fd)
+                self._epoll.unregister(fd)
+        pipe.close()
+        self.departures += 1
+        if pipe.said_bye is None:
+            self.gone.setdefault(pipe.rank, (context.now(), str(error)))
+
+    def has_ended(self, rank: int) -> bool:
+        """Whether the link to a rank has ended without a farewell, and nobody has said why."""
+        return rank in self.gone and context.now() - self.gone[rank][0] > GRACE
+
+    def look(self) -> None:
+        """Called again and again by who waits: give signs of life, and publish what has failed."""
+        if self._closed:
+            return
+        failure = self.segment.failure()
+        if failure is None and self.job is not None:
+            failure = self.job.failure()
+            if failure is not None:
+                self._publish(failure)
+        if failure is None:
+            failure = self._failure_found()
+        if failure is not None:
+            self.tell(failure)
+        now = context.now()
+        if now >= self._next_beat:
+            self._next_beat = now + _BEAT_EVERY
+            for pipe in self.pipes.values():
+                try:
+                    pipe.beat()
+                except Closed as error:
+                    self._lose(pipe, error, True)
+
+    def _failure_found(self) -> Failure | None:
+        """Of the first rank whose link has ended, when nobody has said why for a moment."""
+        now = context.now()
+        for rank, (when, how) in self.gone.items():
+            if now - when > GRACE:
+                self._publish(Failure(rank, f"its link has ended: {how}", ""))
+                return self.segment.failure()
+        return None
+
+    def _publish(self, failure: Failure) -> None:
+        self.segment.publish_failure(failure.rank, failure.cause, failure.traceback)
+
+    def tell(self, failure: Failure) -> None:
+        """Tell all other hosts, once."""
+        if not self._told:
+            self._told = True
+            self._send_all(frames.news(failure))
+
+    def _send_all(self, frame: bytes) -> None:
+        for pipe in self.pipes.values():
+            if pipe.open:
+                pipe.add(frame)
+                self.go(pipe)
+
+    # --- the end ---------------------------------------------------------------------------------
+
+    def leave(self, how: int) -> None:
+        """Say farewell (``frames.DROPPED``, ``MET`` or ``ENDED``) and close all links. Who has met
+        the others hears their farewells, too."""
+        if self._closed:
+            return
+        for one in tuple(self.dirty):
+            one.flush()
+        self._send_all(frames.bye(how))
+        end = context.now() + _FAREWELL
+        while not all(self._has_parted(pipe, how) for pipe in self.pipes.values()):
+            if context.now() > end:
+                break
+            self._events = self._epoll.poll(0.01)
+            self.advance()
+        self.abandon()
+
+    @staticmethod
+    def _has_parted(pipe: Pipe, how: int) -> bool:
+        heard = how != frames.MET or pipe.said_bye is not None
+        return pipe.idle and (heard or not pipe.open)
+
+    def abandon(self) -> None:
+        """Close this process's descriptors, and say nothing."""
+        self._closed = True
+        for pipe in self.pipes.values():
+            pipe.close()
+        self._by_fd.clear()
+        self._epoll.close()
+        self.sinks.clear()
+
+
+def failure_of(rank: int, error: BaseException, text: str) -> Failure:
+    """What a rank that ends with ``error`` has failed of: of another rank's failure, if that is
+    what it ends with."""
+    if isinstance(error, PeerFailed):
+        return Failure(error.rank, error.cause, error.traceback)
+    return Failure(rank, f"{type(error).__name__}: {error}", text)

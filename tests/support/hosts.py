@@ -1,0 +1,55 @@
+"""Process groups over TCP for tests: forked ranks on pretended hosts, linked over loopback.
+
+    run_hosts("aab", body)       ranks 0 and 1 on host a, rank 2 on host b: body(group) on each
+
+Ranks of one letter share memory, others have sockets between them, as between real hosts. A rank
+that fails or dies is announced to the others as a launcher would do it. ``support.namespaces`` has
+hosts with networks of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+from disttrain.comm.control import Segment
+from disttrain.comm.group import ProcessGroup
+from disttrain.comm.meeting import Meeting
+from disttrain.comm.store import FileStore
+from disttrain.comm.tcp import engine
+from support.ranks import Outcome, fork_ranks, values
+
+
+def host_outcomes(
+    hosts: str,
+    fn: Callable[[ProcessGroup], Any],
+    timeout: float = 20.0,
+    job: bool = True,
+    **settings: Any,
+) -> list[Outcome]:
+    """Call ``fn(group)`` on a forked rank for each letter; every rank's outcome. ``job``: a
+    launcher tells of failures."""
+    n = len(hosts)
+    segment = Segment.create(n)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "store")
+
+        def body(rank: int) -> Any:
+            meeting = Meeting(rank, n, timeout, segment if job else None)
+            meeting.open_store = lambda: FileStore(path, n, timeout=timeout)
+            meeting._hosts = list(hosts)
+            transport = engine.connect(meeting)
+            return fn(ProcessGroup(transport, **settings))
+
+        try:
+            told = segment.publish_failure if job else None
+            return fork_ranks(n, body, timeout, on_death=told)
+        finally:
+            segment.close()
+
+
+def run_hosts(hosts: str, fn: Callable[[ProcessGroup], Any], **settings: Any) -> list:
+    """The same; the results by rank, or the first failure."""
+    return values(host_outcomes(hosts, fn, **settings))

@@ -163,7 +163,7 @@ class Operation:
         if nbytes == 0:
             return 0, NONE
         if nbytes > SMALL_BYTES:
-            start = _together(parts)
+            start = together(parts)
             offset = self.hub.offset_at(start, nbytes)
             if offset:
                 return offset, DIRECT
@@ -220,7 +220,7 @@ class Operation:
         return [self.exposure(i, w, count, dtype) for i, w in enumerate(where)]
 
 
-def _together(parts: Sequence[np.ndarray]) -> int:
+def together(parts: Sequence[np.ndarray]) -> int:
     """The address of ``parts`` if they lie one behind the other, else 0."""
     start = end = 0
     for part in parts:

@@ -25,6 +25,7 @@ from ..messaging.message import shared_token
 from ..messaging.mixed import address_towards
 from ..shm.bootstrap import share_segment
 from ..shm.engine import connect_alone
+from ..shm.reach import Reach
 from .mirror import MirroredChannel, NetHub, NetMailbox
 from .net import Net
 from .pipe import Pipe
@@ -64,6 +65,7 @@ def connect(meeting: Meeting) -> Any:
     hub = NetHub(segment, rank, layout, net, meeting.epoch)
     hub.watch_processes()
     blocks = [segment.comm_area(r)[0] for r in range(size)]
+    hub.reach = Reach(hub, blocks)
     channel = MirroredChannel(hub, range(size), rank, blocks, "world", hub.start)
     return TcpTransport(channel, NetMailbox(hub), meeting.timeout, is_world=True)
 

@@ -17,13 +17,29 @@ import numpy as np
 from ..header import Call
 from ..shm.channel import DIRECT, DONE, NONE, STAGED
 from ..shm.deadlock import Edge
-from ..shm.steps import SMALL_BYTES, Operation, Staging, Steps
+from ..shm.operation import SMALL_BYTES, Operation, Staging, Steps, together
 from . import frames
 from .exchange import Exchange
 from .mirror import MirroredChannel, NetHub
 from .pipe import Pipe
 
 Wants = Callable[[int], tuple[int, int]]  # (host): the first and the last part that it wants, + 1
+
+
+class NetStaging(Staging):
+    """As ever, but nobody reads another process' memory: it may be on another host."""
+
+    def reserve(self, nbytes: int) -> int:
+        """A block whose memory nobody reads here."""
+        offset = self.hub.arena.take(nbytes)
+        self._taken.add(offset)
+        return offset
+
+    def is_open(self) -> bool:
+        return False
+
+    def look(self, where: Sequence[tuple], seq: int) -> None:
+        return
 
 
 class NetOperation(Operation):
@@ -33,7 +49,11 @@ class NetOperation(Operation):
     hub: NetHub
     channel: MirroredChannel
 
-    def __init__(self, staging: Staging, call: Call, async_op: bool, mates: Sequence[int]) -> None:
+    staging: NetStaging
+
+    def __init__(
+        self, staging: NetStaging, call: Call, async_op: bool, mates: Sequence[int]
+    ) -> None:
         channel: Any = staging.channel
         self.staging, self.channel, self.hub = staging, channel, channel.hub
         self.me, self.call, self.mates = staging.channel.me, call, mates
@@ -63,14 +83,16 @@ class NetOperation(Operation):
         if nbytes <= SMALL_BYTES and not self.async_op:
             self.offset = self.staging.slot(parts)
             return
-        direct = self._in_place(parts) if nbytes > SMALL_BYTES and not copy else 0
+        direct = 0
+        if nbytes > SMALL_BYTES and not copy:
+            direct = self.hub.offset_at(together(parts), nbytes)
         if direct:
             self.offset, self.mode = direct, DIRECT
             return
         if self.mates or copy:
             self.offset = self.block = self.staging.block(parts, nbytes)
         else:
-            self.offset = self.block = self.hub.arena.take(nbytes)
+            self.offset = self.block = self.staging.reserve(nbytes)
 
     def send(self, parts: Sequence[np.ndarray], wants: Wants | None = None) -> None:
         """Queue the copies for other hosts."""

@@ -21,7 +21,8 @@ import numpy as np
 from ..header import Call, hash64
 from ..reduce_ops import ReduceOp
 from ..shm.channel import FINISHED, POSTED, SLOT, Channel
-from ..shm.steps import SMALL_BYTES, Steps, copy_to, pull, ragged_layout, reduce_small
+from ..shm.operation import SMALL_BYTES, Steps
+from ..shm.steps import copy_to, pull, ragged_layout, reduce_small
 from ..shm.transport import ShmTransport
 from ..transport import Transport
 from ..work import Work
@@ -30,7 +31,7 @@ from .exchange import Exchange
 from .frames import operation_key
 from .mirror import MirroredChannel, NetHub, NetMailbox
 from .plans import Layout, Piece, layout_of, owned_pieces, shared_pieces
-from .steps import NetOperation, Sent, Wants, listen_for, reduce_between
+from .steps import NetOperation, NetStaging, Sent, Wants, listen_for, reduce_between
 
 PIECE_BYTES = 256 << 10
 MIDDLE_BYTES = 64 << 10  # up to here everybody gets everybody's values and reduces them alone
@@ -50,6 +51,7 @@ class TcpTransport(ShmTransport):
         self, channel: MirroredChannel, mailbox: NetMailbox, timeout: float, is_world: bool = False
     ) -> None:
         super().__init__(channel, mailbox, timeout, is_world)
+        self._staging: NetStaging = NetStaging(channel)
         host_of = self.hub.layout.host_of
         self.layout: Layout = layout_of([str(host_of[r]) for r in channel.ranks])
         mine = self.layout.host_of[self.rank]
@@ -110,7 +112,7 @@ class TcpTransport(ShmTransport):
             yield from steps
             if own is not array:
                 array[...] = own
-            entered.end()
+            entered.finish()
 
         return self._run(with_result(), async_op, array)
 
@@ -140,7 +142,7 @@ class TcpTransport(ShmTransport):
 
         def to_the_end() -> Steps:
             yield from steps
-            entered.end()
+            entered.finish()
             if self._mates:  # who may still read what lies here
                 yield self.channel.need(FINISHED, entered.seq, members=self._mates)
 

@@ -53,7 +53,9 @@ class Future(Generic[T]):
 
     def wait_for(self, seconds: float, what: str = "the result of a Future") -> T:
         """As ``wait``; ``WaitTimeout`` when ``what`` is not there after so many seconds."""
-        for cause in () if self._done else self._waits_for:
+        if self._done:
+            return self.value()
+        for cause in self._waits_for:
             cause.wait()
         context.wait_until(self.done, lambda: what, seconds)
         return self.value()

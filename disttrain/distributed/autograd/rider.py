@@ -29,6 +29,13 @@ class AutogradRider:
 
     def __init__(self, contexts: Contexts, release: Callable[[int, int], Any]) -> None:
         self.contexts, self.release = contexts, release
+        self._read: tuple[bytes, Header] = b"", Header(0)  # what was read last: it is asked twice
+
+    def _header(self, data: bytes) -> Header:
+        read = self._read
+        if read[0] is not data:
+            read = self._read = data, unpack(data)
+        return read[1]
 
     def leaving(
         self, peer: int, tensors: Sequence[Tensor], answers: bool
@@ -67,7 +74,7 @@ class AutogradRider:
     def arriving(
         self, peer: int, data: bytes, tensors: list[Tensor], answers: bool
     ) -> list[Tensor]:
-        h = unpack(data)
+        h = self._header(data)
         context = self.contexts.meet(h.context, peer)
         if context is None or not h.message:
             return tensors
@@ -80,7 +87,7 @@ class AutogradRider:
         return tensors
 
     def during(self, peer: int, data: bytes) -> AbstractContextManager:
-        h = unpack(data)
+        h = self._header(data)
         for number in h.over:
             self.release(number, peer)
         context = self.contexts.meet(h.context, peer)

@@ -19,7 +19,7 @@ import logging
 import secrets
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from typing import Any, TypeVar
 
@@ -365,13 +365,18 @@ class Agent(Report):
         """A worker that knows the job's token, and is no member: yet, or any more."""
         return WorkerInfo(f"{_STRANGER}{peer}", peer)
 
-    def _during(self, request: _Request, said: list[tuple[int, bytes]]) -> ExitStack:
+    def _during(
+        self, request: _Request, said: list[tuple[int, bytes]]
+    ) -> AbstractContextManager[Any]:
         """Around the handler, and around the packing of its answer."""
+        peer = request.caller.id
+        request.riders = [(self.riders[place], place, data) for place, data in said]
+        if len(said) == 1:
+            ((rider, _, data),) = request.riders
+            return rider.during(peer, data)
         stack = ExitStack()
-        if said:
-            request.riders = [(self.riders[place], place, data) for place, data in said]
-            for rider, _, data in request.riders:
-                stack.enter_context(rider.during(request.caller.id, data))
+        for rider, _, data in request.riders:
+            stack.enter_context(rider.during(peer, data))
         return stack
 
     def _run(self, request: _Request, message: Message) -> Any:

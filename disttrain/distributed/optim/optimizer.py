@@ -11,7 +11,7 @@ import numpy as np
 
 from ...core import Tensor, dtypes, wrap
 from ...errors import ConfigError
-from ...nn.utils.clip import joined_norm, norm_order, type_of_norm
+from ...nn.utils.clip import joined_norm, type_of_norm
 from ...optim import Optimizer
 from ...optim.state import LOAD_POST, LOAD_PRE, SAVE_POST, SAVE_PRE
 from ..autograd import _is_valid_context
@@ -217,8 +217,7 @@ class DistributedOptimizer(Optimizer):
         ``error_if_nonfinite`` and the norm is not finite; no gradient is changed then.
         """
         _check_context("clip_grad_norm_", context_id)
-        order = norm_order(norm_type)
-        parts = self._everywhere("clip_grad_norm_", "norms", context_id, order)
+        parts = self._everywhere("clip_grad_norm_", "norms", context_id, float(norm_type))
         found = {
             number: norm
             for owner, norms in parts.items()

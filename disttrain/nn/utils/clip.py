@@ -26,16 +26,10 @@ def _grads(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
     return [p.grad for p in _tensors(parameters) if p.grad is not None]
 
 
-def norm_order(norm_type: float) -> float:
-    """``norm_type`` as a number that is not 0."""
-    if float(norm_type) == 0:
-        raise ConfigError("get_total_norm: norm_type=0 given; needed a positive number or inf")
-    return float(norm_type)
-
-
 def norm_of(t: Tensor, p: float) -> float:
-    """The p-norm of one tensor; float16 and bfloat16 are summed in float32."""
-    few = t.is_sparse and p > 0  # zeros elsewhere change nothing
+    """The p-norm of one tensor (0: how many elements are not 0); float16 and bfloat16 are summed
+    in float32."""
+    few = t.is_sparse and p >= 0  # zeros elsewhere change nothing
     a = t.coalesce().values().array if few else t.detach().array  # type: ignore[attr-defined]
     if a.dtype.itemsize < 4 or a.dtype.kind == "V":
         a = a.astype(np.float32)
@@ -48,6 +42,8 @@ def norm_of(t: Tensor, p: float) -> float:
             if math.isfinite(square) and square > 1e-30:
                 return math.sqrt(square)
         return float(np.linalg.norm(np.abs(a).astype(np.float64).reshape(-1)))
+    if p == 0:
+        return float(np.count_nonzero(a))
     size = np.abs(a)
     if p == math.inf:
         return float(size.max())
@@ -73,7 +69,7 @@ def _total(
 ) -> Tensor:  # fmt: skip
     """The norm of ``values`` together with what has the norms ``elsewhere``, in the type of
     ``typed``."""
-    p = norm_order(norm_type)
+    p = float(norm_type)
     with np.errstate(over="ignore"):  # looked at by norm_of
         spread = [t for t in values if not t.is_sparse and isinstance(t.array, ArrayKind)]
         own = [norm_of(t, p) for t in values if t.is_sparse or not isinstance(t.array, ArrayKind)]
@@ -86,10 +82,13 @@ def _total(
 def joined_norm(
     parts: Sequence[float], norm_type: float = 2.0, error_if_nonfinite: bool = False
 ) -> float:
-    """The norm of all elements together, from the norms of the tensors that they are in."""
-    p, norms = norm_order(norm_type), np.array(parts, np.float64)
+    """The norm of all elements together, from the norms of the tensors that they are in. (Of order
+    0 it is as PyTorch has it: how many tensors there are with elements that are not 0.)"""
+    p, norms = float(norm_type), np.array(parts, np.float64)
     if not norms.size:
         total = 0.0
+    elif p == 0:
+        total = float(np.count_nonzero(norms))
     elif math.isinf(p):
         total = float(norms.max() if p > 0 else norms.min())
     else:
@@ -118,10 +117,10 @@ def _norms_of_parts(tensors: list[Tensor], p: float) -> list[float]:
             wholes = [a.together(()) for a in arrays]
         own = [norm_of(wrap(part), p) if part.size else _NOTHING[how] for (part,) in wholes]
         values = np.array(own, np.float64)
-        if how == "sum":
+        if how == "sum" and p:
             values **= p
         arrays[0].over_parts(values, how)
-        norms += list(values ** (1.0 / p) if how == "sum" else values)
+        norms += list(values ** (1.0 / p) if how == "sum" and p else values)
     return norms
 
 
@@ -189,16 +188,24 @@ def _norm_with_parts(params: list[Tensor], parts: list[Any], p: float, strict: b
         groups.setdefault(part.over_parts, []).append(part)
     norms = []
     for over_parts, members in groups.items():
+        if p == 0:
+            counts = [0.0 if m.grad is None else norm_of(m.grad, p) for m in members]
+            norms += list(_joined(over_parts, counts, how))
+            continue
         found = [norm_of(g, p) for g in _grads(members) if g.array.size]
-        value = np.array([_NOTHING[how]], np.float64)
         if how == "sum":
-            value[0] = sum(n**p for n in found)
-        elif found:
-            value[0] = max(found) if how == "max" else min(found)
-        over_parts(value, how)
-        norms.append(float(value[0] ** (1.0 / p) if how == "sum" else value[0]))
+            norms.append(float(_joined(over_parts, [sum(n**p for n in found)], how)[0] ** (1 / p)))
+        else:
+            best = (max if how == "max" else min)([*found, _NOTHING[how]])
+            norms.append(float(_joined(over_parts, [best], how)[0]))
     whole = [q for q in params if "over_parts" not in q.__dict__]
     return _total(_grads(whole), norms, p, strict, _grads(params))
+
+
+def _joined(over_parts: Any, values: list[float], how: str) -> np.ndarray:
+    joined = np.array(values, np.float64)
+    over_parts(joined, how)
+    return joined
 
 
 def _clip_by_operations(

@@ -6,8 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from disttrain import core, nn
-from disttrain import profiler
+from disttrain import core, nn, profiler
 from disttrain.errors import AutogradError, ConfigError
 
 utils = nn.utils

@@ -171,10 +171,12 @@ class MixedEndpoint(Endpoint):
         return self._way(peer).waiting(peer, call)
 
     def look_out(self, peer: int) -> None:
-        self._way(peer).look_out(peer)
+        if (way := self._ways.get(peer)) is not None:
+            way.look_out(peer)
 
     def take(self, peer: int) -> None:
-        self._way(peer).take(peer)
+        if (way := self._ways.get(peer)) is not None:
+            way.take(peer)
 
     def disconnect(self, peer: int) -> None:
         self._ways.pop(peer, None)

@@ -145,6 +145,7 @@ def shutdown(graceful: bool = True, timeout: float = DEFAULT_SHUTDOWN_TIMEOUT) -
             _finish(agent, timeout)
             membership.leave(timeout)
         elif graceful:
+            _wait_all_workers(timeout)  # by its name here, which programs may give another function
             drain(agent, timeout)
             _finish(agent, timeout)
             drain(agent, timeout)

@@ -6,12 +6,14 @@ import os
 import signal
 import threading
 import time
+from contextlib import nullcontext
 
 import pytest
 
 import disttrain as dt
 from disttrain import context
 from disttrain.distributed import rpc
+from disttrain.distributed.rpc import api
 from disttrain.errors import CommError, PeerFailed, WaitTimeout
 from disttrain.futures import Future, collect_all, wait_all
 from disttrain.profiler import profile
@@ -223,3 +225,26 @@ def test_calls_in_a_profile(tmp_path):
 
     names = ["rpc_sync#add(worker0 -> worker1)", "rpc_async#add(worker0 -> worker1)"]
     assert simulate_workers(2, body) == [names, None]
+
+
+def test_a_program_may_meet_its_own_way_at_the_end(monkeypatch):
+    """As with PyTorch: ``shutdown`` calls what ``rpc.api._wait_all_workers`` is then. Where that
+    raises, RPC is shut down all the same."""
+    real = api._wait_all_workers
+
+    def meet(timeout):
+        real(timeout)
+        if timeout == 3.0:
+            raise ValueError("no end")
+
+    monkeypatch.setattr(api, "_wait_all_workers", meet)
+
+    def body():
+        for seconds in (2.0, 3.0):
+            rpc.init_rpc(f"w{context.current().rank}")
+            with pytest.raises(ValueError, match="no end") if seconds == 3.0 else nullcontext():
+                rpc.shutdown(timeout=seconds)
+            assert not rpc._is_current_rpc_agent_set()
+        return True
+
+    assert dt.distributed.simulate(body, 2).results == [True, True]

@@ -22,7 +22,7 @@ from disttrain.comm.control import Segment
 from disttrain.lifetime import adopt_orphans, die_with_parent
 from disttrain.liveness import sample
 
-from . import stillness, worker
+from . import mpi, stillness, worker
 from .env import JOB_FD, worker_env
 from .options import streams_of
 from .output import Console, Stream, consoles
@@ -95,11 +95,14 @@ class Agent:
         self.lost: set[int] = set()
         self.suspended = False
         self.judge = stillness.Judge(plan.num_ranks, plan.stopped_timeout)
+        self.shims = mpi.Shims(plan.num_ranks) if plan.mpi else None
         try:
             for rank in range(plan.num_ranks):
                 self._start(rank, restart)
             self._watch()
         finally:
+            if self.shims is not None:
+                self.shims.close()
             left = kill_descendants(set(), REAP)
             for rank in list(self.result_fds):
                 while self._take_result(rank):
@@ -146,6 +149,8 @@ class Agent:
         self.selector.register(pidfd, selectors.EVENT_READ, lambda: self._gone(rank, pidfd))
 
     def _child(self, rank: int, restart: int, agent: int, result: int) -> int:
+        if self.shims is not None:
+            self.shims.attach(rank, agent)
         if self.plan.spawn:
             self._execute(rank, restart, agent)
         worker.become_rank(self.plan, self.segment, rank, restart, agent)

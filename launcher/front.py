@@ -18,6 +18,7 @@ from typing import Any
 from disttrain.errors import LaunchError
 from disttrain.lifetime import adopt_orphans
 
+from . import mpi
 from .agent import Agent, say, tell
 from .env import worker_env
 from .options import Options
@@ -30,6 +31,12 @@ def run(options: Options) -> int:
     """Run a job; the exit code for the shell."""
     holder = reserve_port()  # stays open as long as the job runs
     plan = make_plan(options, options.master_port or holder.getsockname()[1])
+    if options.mpi:
+        try:
+            plan = mpi.with_hosts(plan, options.hostfile)
+        except LaunchError as error:
+            say(str(error))
+            return 2
     if options.dry_run:
         print(describe(plan, worker_env))
         return 0
@@ -41,6 +48,8 @@ def run(options: Options) -> int:
     if options.simulated is not None:
         run_simulated = importlib.import_module("launcher.simulated.job").run
         return int(run_simulated(plan, options.simulated))
+    if plan.mpi_hosts:
+        return mpi.run_between_hosts(plan)
     adopt_orphans()
     reader, writer = os.pipe()
     with held_back(plan.signals):

@@ -47,6 +47,8 @@ class Options:
     shutdown_timeout: float = 5.0
     stopped_timeout: float = 2.0
     min_ranks: int = 0
+    mpi: bool = False
+    hostfile: str | None = None
     dry_run: bool = False
     simulated: Flags | None = None
 
@@ -82,6 +84,8 @@ def parser() -> argparse.ArgumentParser:
     add("--no-python", action="store_true", help="the program is an executable, not Python")
     add("--run-path", action="store_true", help="accepted; scripts are always run by path")
     add("--as-torch", action="store_true", help="let `import torch` in the script mean disttrain")
+    add("--backend", default="", metavar="NAME", help="mpi: make the ranks an MPI job, by mpiexec")
+    add("--hostfile", default=None, metavar="F", help="with --backend mpi: hosts, with slots=N")
     add("--start-method", default="fork", choices=("fork", "forkserver", "spawn"),
         help="fork ranks from one warm process, or start a fresh Python for each")  # fmt: skip
     add(
@@ -161,9 +165,22 @@ def parse(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Options:
         signals=_signals(p, given.signals_to_handle),
         shutdown_timeout=_at_least(p, "--shutdown-timeout", given.shutdown_timeout, 0),
         stopped_timeout=_at_least(p, "--stopped-timeout", given.stopped_timeout, 0),
+        mpi=_mpi(p, given),
+        hostfile=given.hostfile,
         min_ranks=_at_least(p, "--min-ranks", given.min_ranks, 0),
         dry_run=given.dry_run,
     )
+
+
+def _mpi(p: argparse.ArgumentParser, given: argparse.Namespace) -> bool:
+    """Whether ranks are an MPI job. Other transports need nothing of the launcher."""
+    if given.backend not in ("", "mpi"):
+        p.error(f"--backend {given.backend}: mpi is needed; the script names any other one itself")
+    if given.backend == "mpi" and given.simulate:
+        p.error("--backend mpi: simulated ranks are threads, which MPI cannot start")
+    if given.hostfile and given.backend != "mpi":
+        p.error(f"--hostfile {given.hostfile}: it is for mpiexec; add --backend mpi")
+    return given.backend == "mpi"
 
 
 def _take_defaults(p: argparse.ArgumentParser, env: Mapping[str, str]) -> None:

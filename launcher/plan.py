@@ -36,6 +36,8 @@ class Plan:
     shutdown_timeout: float = 5.0
     stopped_timeout: float = STOPPED_LIMIT
     min_ranks: int = 0  # 0: all
+    mpi: bool = False
+    mpi_hosts: tuple[tuple[str, int], ...] = ()  # (host, ranks), where some are elsewhere
 
     @property
     def writes_files(self) -> bool:
@@ -74,6 +76,7 @@ def make_plan(options: Options, master_port: int) -> Plan:
         shutdown_timeout=options.shutdown_timeout,
         stopped_timeout=options.stopped_timeout,
         min_ranks=options.min_ranks,
+        mpi=options.mpi,
     )
 
 
@@ -98,6 +101,7 @@ def describe(plan: Plan, env_of: Callable[[Plan, int, int], dict[str, str]]) -> 
         f"{kind}: {' '.join(plan.program)}",
         f"ranks: {plan.num_ranks} on this machine, "
         + ("each a fresh Python" if plan.spawn else "forked from one warm process"),
+        *(["the ranks are an MPI job: mpiexec tells them of each other"] if plan.mpi else []),
         *([f"goes on with at least {plan.min_ranks} ranks"] if plan.min_ranks else []),
         f"restarts: {plan.max_restarts}; ranks asked to end are killed after "
         f"{plan.shutdown_timeout:g} s",

@@ -130,8 +130,10 @@ def _without_ours(error: BaseException) -> BaseException:
 
 
 def _abort(here: Station, code: int) -> None:
+    """End the job, with the code of a rank that has ended its program, if that is why."""
+    ended = [said.code for said in here.board.said.values() if said.kind == "ended" and said.code]
     here.over = True
-    here.MPI.COMM_WORLD.Abort(code)
+    here.MPI.COMM_WORLD.Abort(ended[0] if ended else code)
 
 
 def _end_of_process() -> None:
@@ -167,7 +169,7 @@ def _end_of_process() -> None:
 
 def _all_have_ended(here: Station) -> bool:
     """Wait for the ends of the other ranks; False where one has failed instead."""
-    here.tell(here.notice("ended"))
+    here.tell(here.notice("ended", code=here.hooks.exitcode))
     request = here.comm.Ibarrier()
     try:
         context.wait_until(request.Test, lambda: "the other ranks to end", float("inf"))

@@ -48,7 +48,7 @@ class Notice:
     """What one rank says. ``kind``: ``waits``; ``free`` (it goes on); ``ended`` (its program has);
     ``failed`` (of ``text``, with ``detail`` as traceback); ``gone`` (it has left ``group`` without
     meeting the others); ``accuses`` (``text`` says whom, and the reader is one of them). ``calls``
-    of each group, ``mail``: messages sent by group and rank."""
+    of each group, ``mail``: messages sent by group and rank; ``code``: with which it has ended."""
 
     kind: str
     text: str = ""
@@ -57,6 +57,7 @@ class Notice:
     mail: dict[str, dict[int, int]] = field(default_factory=dict)
     group: str = ""
     detail: str = ""
+    code: int = 0
 
     def encode(self) -> bytes:
         """As bytes: JSON."""

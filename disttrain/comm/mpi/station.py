@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from ... import context
 from ...errors import CollectiveMismatch, CommError, PeerFailed
+from ..control import JOB_SLOT
 from ..threads import others_may_move
 from . import library
 from .notices import TEXT_BYTES, Board, Notice, Wait, accusation, decode
@@ -64,6 +65,7 @@ class Station:
         self.comm = self.world.Dup()
         self.rank, self.size = self.world.rank, self.world.size
         self.pid = os.getpid()
+        self._job = context.current().slots.get(JOB_SLOT)  # of our launcher, which sees who dies
         self.lock = threading.RLock()
         self.pending: list[Any] = []
         self.open: list[Any] = []
@@ -136,6 +138,9 @@ class Station:
         if board.verdict is not None and need is not None:
             text, board.verdict = board.verdict, None
             self._end_wait(need, CollectiveMismatch(text))
+        job = self._job.failure() if self._job is not None else None
+        if job is not None and job.rank != self.rank:
+            board.failures.setdefault(job.rank, (job.cause, job.traceback))
         if board.failures:
             self._look_at_failures(need, now)
         if need is None:
@@ -153,7 +158,7 @@ class Station:
         if self._failed_at is None:
             self._failed_at = now
         same = cause.startswith(CollectiveMismatch.__name__)
-        if now >= self._failed_at + _LAST_WORDS[same]:
+        if need is None or now >= self._failed_at + _LAST_WORDS[same]:
             where = "" if need is None else need.what()
             self._end_wait(need, PeerFailed(rank, cause, traceback, where))
 

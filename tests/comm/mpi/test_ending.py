@@ -1,0 +1,64 @@
+"""How programs end that mpiexec has started: the right headline and exit code, nobody hangs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from support.mpi_job import MPIEXEC, mpi_env
+
+pytestmark = pytest.mark.skipif(
+    not MPIEXEC.exists(), reason="MPICH's wheel is not installed (pip install 'disttrain[mpi]')"
+)
+
+PROGRAM = """
+import sys
+import numpy as np
+from disttrain.distributed import state
+how, rank = sys.argv[1], None
+state.init_process_group(sys.argv[2] if len(sys.argv) > 2 else None)
+world = state.group.WORLD
+x = np.ones(3)
+world.all_reduce(x)
+if world.rank == 0:
+    print(world.transport.kind, world.size, x.tolist())
+if how != "well" and world.rank == 1:
+    if how == "raise":
+        raise ValueError("on purpose")
+    sys.exit(int(how))
+world.all_reduce(x)
+"""
+
+
+def ended(folder, *args):
+    (folder / "program.py").write_text(PROGRAM)
+    command = [MPIEXEC, "-n", "2", sys.executable, folder / "program.py", *args]
+    return subprocess.run(command, env=mpi_env(), capture_output=True, text=True, timeout=50)
+
+
+def test_ranks_find_each_other_and_an_exception_is_the_headline(tmp_path):
+    done = ended(tmp_path, "raise")
+    assert done.returncode == 1, done
+    assert done.stdout.startswith("shm 2 [2.0, 2.0, 2.0]"), "one host: shared memory"
+    first, second = done.stderr.splitlines()[:2]
+    assert first.startswith("rank 1 of 2 failed on ") and second.startswith("Traceback")
+    assert "ValueError: on purpose" in done.stderr
+    assert "rank 0 ends, too: rank 1 failed: ValueError: on purpose" in done.stderr
+
+
+def test_an_exit_code_of_one_rank_is_that_of_the_job(tmp_path):
+    done = ended(tmp_path, "3", "mpi")
+    assert done.returncode == 3 and done.stdout.startswith("mpi 2 [2.0, 2.0, 2.0]"), done
+    assert "rank 1 of 2 has ended its program with exit code 3" in done.stderr
+
+
+def test_a_rank_that_comes_to_its_end_early_fails_the_others(tmp_path):
+    done = ended(tmp_path, "0", "mpi")
+    assert done.returncode == 1 and "rank 1: has ended its program" in done.stderr, done
+
+
+def test_a_program_may_end_without_leaving_its_groups(tmp_path):
+    done = ended(tmp_path, "well", "mpi")
+    assert done.returncode == 0 and not done.stderr, done

@@ -97,7 +97,7 @@ class Job:
 
 def _case(item: Any) -> tuple:
     params = dict(item.callspec.params) if hasattr(item, "callspec") else {}
-    return item.module.__name__, item.cls.__name__, item.originalname, params
+    return item.module.__name__, item.cls.__name__, item.originalname or item.name, params
 
 
 class Replay:

@@ -158,10 +158,10 @@ def _still_here(group: Group, ranks: Sequence[int], seq: int, mine: str) -> list
 class Arrivals:
     """The meetings of one group, in order."""
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: Group, radix: int = RADIX) -> None:
         self.group = group
-        self.rounds = rounds(group.rank, group.size)
-        self.flat = group.size <= RADIX  # one round: data may come with headers
+        self.rounds = rounds(group.rank, group.size, radix)
+        self.flat = group.size <= radix  # one round: data may come with headers
         room = SIZE + (SMALL_BYTES if self.flat else 1)
         comm, byte = group.comm, group.MPI.BYTE
         self.heard = [[np.zeros(room, np.uint8) for _ in each.of] for each in self.rounds]

@@ -36,7 +36,7 @@ def connect(meeting: Meeting) -> Transport:
     ending.install(here)
     comm = _members(here, meeting)
     if meeting.wanted != "mpi" and len(set(hosts(here, comm))) == 1:
-        store = _Told(here, comm)
+        store = Told(here, comm)
         transport = shm.connect_by_store(store, comm.rank, comm.size, timeout=meeting.timeout)
         context.current().at_end.append(transport.hub.finish)
         return transport
@@ -75,7 +75,7 @@ def hosts(here: Station, comm: Any) -> list[bytes]:
     return [row.tobytes() for row in table]
 
 
-class _Told:
+class Told:
     """As much of a store as ranks need that find shared memory: rank 0 tells all others."""
 
     def __init__(self, here: Station, comm: Any) -> None:

@@ -98,6 +98,12 @@ class Mailbox:
         self._leaving: list[tuple[Any, Any]] = []  # requests, and the memory that they read
         self._refused: dict[int, str] = {}
 
+    @property
+    def busy(self) -> bool:
+        """Is anything on its way that MPI has the memory of?"""
+        self._sweep()
+        return bool(self._recvs or self._sends or self._leaving)
+
     # -- sending ------------------------------------------------------------------------------
 
     def send(self, call: Call, array: np.ndarray, dst: int, tag: int, timeout: float) -> Work:

@@ -13,7 +13,8 @@ Knows arrays and MPI; no headers.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,29 @@ from .arrival import Entered, Group, Requests, Steps
 
 _LINE = 64  # slices begin at multiples of so many elements
 _LOOKS = 50
+_KEPT_BYTES = 64 << 20
 _NATIVE = {"SUM": "SUM", "AVG": "SUM", "PRODUCT": "PROD", "MIN": "MIN", "MAX": "MAX",
            "BAND": "BAND", "BOR": "BOR", "BXOR": "BXOR"}  # fmt: skip
+
+
+class Scratch:
+    """Memory that parts of other ranks come in. It is used again: fresh memory costs as much as
+    receiving. One block is kept for operations one after the other; more in flight get their
+    own."""
+
+    def __init__(self) -> None:
+        self._kept = np.empty(0, np.uint8)
+
+    @contextmanager
+    def rows(self, like: np.ndarray, num_rows: int) -> Iterator[np.ndarray]:
+        """Rows of the type and size of ``like``."""
+        nbytes = num_rows * like.nbytes
+        block, self._kept = self._kept, np.empty(0, np.uint8)
+        if block.nbytes < nbytes:
+            block = np.empty(nbytes, np.uint8)
+        yield block[:nbytes].view(like.dtype).reshape(num_rows, like.size)
+        if _KEPT_BYTES >= block.nbytes > self._kept.nbytes:
+            self._kept = block
 
 
 class Moves:
@@ -32,6 +54,7 @@ class Moves:
 
     def __init__(self, group: Group) -> None:
         self.group, self.rank, self.size = group, group.rank, group.size
+        self._scratch = Scratch()
         self._peers = [(group.rank + i) % group.size for i in range(1, group.size)]
 
     # -- parts --------------------------------------------------------------------------------
@@ -76,20 +99,22 @@ class Moves:
         self, at: Entered, out: np.ndarray, ins: Sequence[np.ndarray], reduce: Callable
     ) -> Steps:
         own = ins[self.rank]
-        parts = [own if r == self.rank else np.empty_like(own) for r in range(self.size)]
-        yield self.exchange(at, parts, ins)
-        if own.size:
-            reduce(parts, out)
+        with self._scratch.rows(own, self.size) as rows:
+            parts = [own if r == self.rank else rows[r] for r in range(self.size)]
+            yield self.exchange(at, parts, ins)
+            if own.size:
+                reduce(parts, out)
 
     def all_reduce(self, at: Entered, array: np.ndarray, reduce: Callable) -> Steps:
         """Every rank reduces its slice of all ranks' arrays, then all gather the slices."""
         ends = [_cut(array.size, r, self.size) for r in range(self.size + 1)]
         pieces = [array[a:b] for a, b in itertools.pairwise(ends)]
         own = pieces[self.rank]
-        parts = [own if r == self.rank else np.empty_like(own) for r in range(self.size)]
-        yield self.exchange(at, parts, pieces)
-        if own.size:
-            reduce(parts, own)
+        with self._scratch.rows(own, self.size) as rows:
+            parts = [own if r == self.rank else rows[r] for r in range(self.size)]
+            yield self.exchange(at, parts, pieces)
+            if own.size:
+                reduce(parts, own)
         yield self.exchange(at, pieces, [own] * self.size, 1)
 
     def all_reduce_native(self, at: Entered, array: np.ndarray, op: ReduceOp, types: Any) -> Steps:

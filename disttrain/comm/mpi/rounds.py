@@ -24,13 +24,13 @@ class Round:
 
 
 @functools.cache
-def rounds(rank: int, size: int) -> tuple[Round, ...]:
+def rounds(rank: int, size: int, radix: int = RADIX) -> tuple[Round, ...]:
     """The rounds of ``rank`` in a group of ``size``."""
     found, reach = [], 1
     while reach < size:
-        steps = range(reach, min(size, reach * RADIX), reach)
+        steps = range(reach, min(size, reach * radix), reach)
         to = tuple((rank + step) % size for step in steps)
         of = tuple((rank - step) % size for step in steps)
         found.append(Round(to, of))
-        reach *= RADIX
+        reach *= radix
     return tuple(found)

@@ -69,6 +69,7 @@ class Station:
         self.lock = threading.RLock()
         self.pending: list[Any] = []
         self.open: list[Any] = []
+        self.torn: list[Any] = []  # whose memory MPI may still write to
         self.board = Board(self.rank)
         self.hooks: Any = None  # of the interpreter (``ending``)
         self.over = False  # MPI is finalized, or this is a process that the rank has forked

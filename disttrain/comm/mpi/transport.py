@@ -29,6 +29,7 @@ from .arrival import SMALL_BYTES, Arrivals, Entered, Group, Steps, differing
 from .messages import Mailbox
 from .moves import Moves, native
 from .notices import Notice, Wait
+from .rounds import RADIX
 from .station import Need
 
 _PATIENCE = (1.0, 5.0)  # seconds that a rank which leaves (the world) waits for who is elsewhere
@@ -46,14 +47,16 @@ class MpiTransport(Transport):
         epoch: int = 0,
         fixed_order: bool = True,
         is_world: bool = False,
+        radix: int = RADIX,
     ) -> None:
         """``fixed_order``: every reduction in the order of the tree; else in MPI's own where that
-        means the same (between hosts it moves less)."""
+        means the same (between hosts it moves less). ``radix``: see ``rounds``."""
         super().__init__(group.rank, group.size, group.name, timeout, epoch)
         self.members, self.station = group, group.station
         self.key = group.key
         self.fixed_order, self._is_world = fixed_order, is_world
-        self._arrivals, self._moves = Arrivals(group), Moves(group)
+        self._arrivals, self._moves = Arrivals(group, radix), Moves(group)
+        self._radix = radix
         self._mailbox = Mailbox(group)
         self._queue: deque[Task] = deque()
         self._reducers: dict[tuple, Any] = {}
@@ -151,7 +154,7 @@ class MpiTransport(Transport):
         tag = hash64(name) % 0x7FFF
         comm = self.members.comm.Create_group(inside, tag)
         group = Group(self.station, comm, f"{self.key}{name[len(self.name) :]}", name)
-        return MpiTransport(group, self.timeout, self.epoch, self.fixed_order)
+        return MpiTransport(group, self.timeout, self.epoch, self.fixed_order, radix=self._radix)
 
     def close(self, call: Call | None) -> None:
         met = False
@@ -186,6 +189,8 @@ class MpiTransport(Transport):
                     other.close(None)
         if station.over:
             return
+        if self._queue or self._mailbox.busy:
+            station.torn.append((self, None))
         if not met:
             calls = {self.key: self.seq}
             station.tell(Notice("gone", group=self.key, calls=calls), self.members.ranks)
@@ -218,22 +223,20 @@ class MpiTransport(Transport):
         if plan is None:
             plan = call.plan = self._small_plan(array, op)
         reduce, parts, me = plan
-        data = array.view(np.uint8)
-
-        def finish() -> None:
+        if not async_op and self._sync():
+            self._meet(call, array.view(np.uint8))
             parts[me] = array
             reduce(parts, array)
             parts[me] = None
+            return None
 
         def steps(at: Entered) -> Steps:
-            finish()
+            parts[me] = array
+            reduce(parts, array)
+            parts[me] = None
             yield from ()
 
-        if async_op or not self._sync():
-            return self._run(call, steps, async_op, array, data)
-        self._meet(call, data)
-        finish()
-        return None
+        return self._run(call, steps, async_op, array, array.view(np.uint8))
 
     def _small_plan(self, array: np.ndarray, op: ReduceOp) -> tuple:
         """The reducer, all ranks' data where it comes in, and this rank's place."""
@@ -339,6 +342,7 @@ class MpiTransport(Transport):
         except BaseException as error:
             if not (isinstance(need, Task) and isinstance(error, TimeoutError)):
                 self._break(error)
+                self.station.torn.append((self, need))
             raise
 
     def _break(self, error: BaseException) -> None:

@@ -29,3 +29,28 @@ class TestMpi(Conformance):
 
 class TestMpiFailures(Failures):
     pass
+
+
+@pytest.mark.parametrize("world", [3, 4])
+class TestSeveralRounds:
+    """As in groups of many ranks, which meet in several rounds, and as between hosts, where MPI
+    reduces."""
+
+    settings = {"radix": 2, "fixed_order": False}
+
+    test_all_reduce = Conformance.test_all_reduce
+    test_all_reduce_large = Conformance.test_all_reduce_large
+    test_every_verb_async = Conformance.test_every_verb_async
+    test_async_operations_keep_their_order = Conformance.test_async_operations_keep_their_order
+    test_split = Conformance.test_split
+
+
+class TestSeveralRoundsFailures:
+    settings = {"radix": 2, "fixed_order": False}
+
+    test_calls_from_different_lines = (
+        Failures.test_calls_may_come_from_different_lines_with_other_shapes
+    )
+    test_a_mismatch_leaves_the_group_usable = Failures.test_a_mismatch_leaves_the_group_usable
+    test_another_number_of_calls = Failures.test_another_number_of_calls_is_found_at_the_end
+    test_a_failed_rank_ends_every_wait = Failures.test_a_failed_rank_ends_every_wait

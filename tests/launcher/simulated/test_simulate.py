@@ -127,6 +127,28 @@ def test_a_kill_strikes_at_its_point_and_is_the_headline(tmp_path: Path) -> None
     assert "2 other ranks ended with it" in ended.err and "Traceback" not in ended.err
 
 
+RACE = """
+import disttrain as dt
+from disttrain import distributed as dist
+dist.init_process_group()
+x, n = dt.zeros(1), dist.get_world_size()
+if dist.get_rank():
+    dist.send(x, 0)
+else:
+    came = [dist.recv(x) for _ in range(n - 1)]
+    assert came != [2, 1, *range(3, n)], came
+dist.barrier()
+"""
+
+
+def test_exploring_finds_a_schedule_that_fails_and_says_how_to_replay_it(tmp_path: Path) -> None:
+    ended = dtrun(tmp_path, RACE, "--simulate", "4", "--explore", "40")
+    assert ended.code == 1 and "the simplest failing trial: 3 ranks" in ended.err
+    replay = ended.err.partition("replay it with: dtrun ")[2].split()
+    again = dtrun(tmp_path, RACE, *replay[:-1])
+    assert again.code == 1 and "AssertionError: [2, 1]" in again.err
+
+
 def test_flags_that_do_not_fit_are_told(capsys) -> None:
     with pytest.raises(SystemExit):
         parse(["--seed", "3", "train.py"], {})

@@ -21,6 +21,7 @@ from disttrain.lifetime import adopt_orphans
 from . import mpi
 from .agent import Agent, say, tell
 from .env import worker_env
+from .fake import play
 from .options import Options
 from .plan import Plan, describe, make_plan, reserve_port
 from .processes import held_back, kill_descendants
@@ -45,6 +46,8 @@ def run(options: Options) -> int:
         say(problem)
         return 2
     plan = _with_log_dir(plan)
+    if options.fake is not None:
+        return play(plan, *options.fake, local_size=options.nproc_per_node)
     if options.simulated is not None:
         run_simulated = importlib.import_module("launcher.simulated.job").run
         return int(run_simulated(plan, options.simulated))

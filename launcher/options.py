@@ -51,6 +51,7 @@ class Options:
     hostfile: str | None = None
     dry_run: bool = False
     simulated: Flags | None = None
+    fake: tuple[int, int] | None = None  # one process plays that rank of so many
 
 
 class _Parser(argparse.ArgumentParser):
@@ -126,6 +127,9 @@ def parser() -> argparse.ArgumentParser:
     )
     add("--dry-run", action="store_true", help="print what would be started, and start nothing")
     add_flags(p)
+    add("--fake", type=int, default=0, metavar="N",
+        help="one process plays a rank of N, without peers: to see shapes and memory")  # fmt: skip
+    add("--fake-rank", type=int, default=0, metavar="R", help="which rank --fake plays")
     for name, what in UNSUPPORTED.items():
         add("--" + name.replace("_", "-"), default=None, help=argparse.SUPPRESS, metavar=what)
     add("program", nargs=argparse.REMAINDER, help="the script (or module) and its arguments")
@@ -149,6 +153,7 @@ def parse(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Options:
         program=tuple(program),
         nproc_per_node=given.simulate if simulated else _ranks(p, given.nproc_per_node),
         simulated=simulated,
+        fake=_fake(p, given),
         module=given.module,
         no_python=given.no_python,
         as_torch=given.as_torch,
@@ -207,6 +212,19 @@ def _simulated(p: argparse.ArgumentParser, given: argparse.Namespace) -> Flags |
     if given.no_python or given.start_method == "spawn":
         p.error("--simulate: ranks are threads here, so the program must be Python, run by fork")
     return flags
+
+
+def _fake(p: argparse.ArgumentParser, given: argparse.Namespace) -> tuple[int, int] | None:
+    """(rank, number of ranks) of ``--fake``."""
+    if not given.fake:
+        if given.fake_rank:
+            p.error("--fake-rank: which rank of how many? Add --fake N")
+        return None
+    if not 0 <= given.fake_rank < given.fake:
+        p.error(f"--fake {given.fake} --fake-rank {given.fake_rank}: 0 <= rank < N is needed")
+    if given.simulate or given.no_python:
+        p.error("--fake: it plays one rank of a Python program, in this process")
+    return given.fake_rank, given.fake
 
 
 def _ranks(p: argparse.ArgumentParser, text: str) -> int:

@@ -28,6 +28,7 @@ ENGINES = {  # backend -> its module in this package
     "mpi": "mpi.engine",
     "sim": "sim.engine",
     "tcp": "tcp.engine",
+    "fake": "fake.engine",
 }
 BEST = "gloo"  # as PyTorch's programs say: whatever is best between the CPUs that there are
 # What PyTorch's programs may name, and why it is not here.
@@ -35,7 +36,6 @@ _ELSEWHERE = {
     "nccl": "it moves arrays between GPUs, and this version has arrays of CPUs only",
     "xccl": "it moves arrays between GPUs, and this version has arrays of CPUs only",
     "ucc": "this version does not have it",
-    "fake": "this version does not have it",
 }
 NAMES = (BEST, *dict.fromkeys([*ENGINES, *_ELSEWHERE]))
 _DEVICES_OF_BEST = ("cpu", "cuda")
@@ -133,9 +133,11 @@ def connect(backend: Backend, meeting: Meeting) -> Transport:
 
 def choose(wanted: str, meeting: Meeting) -> str:
     """Which engine a meeting gets whose ranks want ``wanted``. Simulated ranks have met already,
-    whatever the program says."""
+    and one that was started without peers has nobody to meet, whatever the program says."""
     if _is_simulated():
         return "sim"
+    if meeting.place.fake:
+        return "fake"
     if wanted != BEST:
         return wanted
     if meeting.place.by_mpi and meeting.open_store is None:
@@ -148,7 +150,7 @@ def choose(wanted: str, meeting: Meeting) -> str:
 def is_part(backend: Backend, whole: Any) -> bool:
     """Whether a group of some ranks of the transport ``whole`` that wants ``backend`` can be split
     off from it."""
-    return _is_simulated() or backend.cpu in (BEST, whole.kind)
+    return _is_simulated() or whole.kind == "fake" or backend.cpu in (BEST, whole.kind)
 
 
 def _is_simulated() -> bool:

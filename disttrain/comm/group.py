@@ -395,10 +395,13 @@ class ProcessGroup:
 
     # -- groups -------------------------------------------------------------------------------
 
-    def split(self, color: int | None, key: int = 0) -> ProcessGroup | None:
+    def split(
+        self, color: int | None, key: int = 0, members: Sequence[int] | None = None
+    ) -> ProcessGroup | None:
         """Divide this group: ranks of one ``color`` become a group, in order of ``key``, then rank.
 
-        Every rank calls it; with ``color=None`` a rank joins no group and gets None.
+        Every rank calls it; with ``color=None`` a rank joins no group and gets None. ``members``:
+        of this rank's new group, where the caller knows them: what a rank without peers goes by.
         """
         mine = np.array([-1 if color is None else color, key], np.int64)
         table = np.empty((self.size, 2), np.int64)
@@ -406,7 +409,10 @@ class ProcessGroup:
         self._num_groups += 1
         self.transport.all_gather(self._calls.get("split", mine), outs, mine)
         order = sorted((int(k), i) for i, (c, k) in enumerate(table) if c == mine[0])
-        members = None if color is None else [i for _, i in order]
+        found = [i for _, i in order]
+        if members is not None and not self.transport.hears:
+            found = list(members)
+        members = None if color is None else found
         return self._subgroup(members, f"{self.name}/{self._num_groups}.{color}")
 
     def new_group(

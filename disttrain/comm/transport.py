@@ -50,6 +50,7 @@ class Transport(ABC):
 
     kind = "abstract"
     shares = False  # whether ``share`` gives memory
+    hears = True  # whether it brings what other ranks say; one without peers does not
     job: Any = (
         None  # after ``shrink``: what the ranks that are left have of their launcher's segment
     )

@@ -34,6 +34,7 @@ class WorkerEnv:
     token_file: str | None = None
     by_mpi: bool = False  # ranks meet through MPI, which has started them
     tls: bool = False
+    fake: bool = False  # a rank without peers: ``dtrun --fake``
 
 
 # family -> (rank, world size, local rank, local world size); "" where the launcher tells none
@@ -81,6 +82,7 @@ def read_worker_env(
         token_file=env.get("DISTTRAIN_TOKEN_FILE") or None,
         by_mpi=_by_mpi(env, name),
         tls=env.get("DISTTRAIN_TLS", "0") not in ("", "0"),
+        fake=env.get("DISTTRAIN_FAKE", "0") not in ("", "0"),
     )
 
 

@@ -85,7 +85,9 @@ class DeviceMesh:
             return
         mine = [i for i, line in enumerate(lines) if world.rank in line]
         place = list(lines[mine[0]]).index(world.rank) if mine else 0
-        made = state.split_group(mine[0] if mine else None, place)
+        made = state.split_group(
+            mine[0] if mine else None, place, lines[mine[0]].tolist() if mine else None
+        )
         if made is not None:
             self._shared.groups[tuple(lines[mine[0]].tolist())] = made
 
@@ -282,7 +284,7 @@ class DeviceMesh:
         inside = world.rank in flat.ranks
         color = int(flat.ranks.min()) if inside else None
         place = flat.ranks.tolist().index(world.rank) if inside else 0
-        made = state.split_group(color, place)
+        made = state.split_group(color, place, flat.ranks.tolist() if inside else None)
         if made is not None:
             self._shared.groups[tuple(flat.ranks.tolist())] = made
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -406,10 +406,13 @@ def _beside_world(
     return ProcessGroup(engines.connect(wanted, meeting), ranks, strict, wanted.text)
 
 
-def split_group(color: int | None, place: int = 0) -> ProcessGroup | None:
+def split_group(
+    color: int | None, place: int = 0, members: Sequence[int] | None = None
+) -> ProcessGroup | None:
     """Divide the world: ranks of one ``color`` become a group, in the order of ``place``. Every
-    rank of the world calls it; with ``color=None`` it joins none and gets None."""
-    made = group_or_default().split(color, place)
+    rank of the world calls it; with ``color=None`` it joins none and gets None. ``members``: as
+    for ``ProcessGroup.split``."""
+    made = group_or_default().split(color, place, members)
     if made is not None:
         _state().groups.append(made)
     return made

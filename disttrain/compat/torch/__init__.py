@@ -16,6 +16,7 @@ from typing import Any
 
 import disttrain as dt
 
+from ...comm import fake
 from ...core import dtypes
 from ...core.tensor import Size
 from ...errors import ConfigError
@@ -38,6 +39,7 @@ from . import (
 from .shim import ROOT, Shim, publish
 
 VERSION = "2.13.0+disttrain"
+_FAKES = "torch.testing._internal.distributed"
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _ENTRY = os.path.join(_HERE, "entry")  # where processes that are started afresh find the stand-in
 _RUN = os.path.join(_HERE, "run.py")
@@ -185,6 +187,8 @@ def _others() -> dict[str, Shim]:
         "torch.jit": scripted.jit(),
         "torch.sparse": scripted.sparse(),
         **_module("torch.testing", testing, "assert_close", "make_tensor"),
+        **{inside: Shim(inside) for inside in ("torch.testing._internal", _FAKES)},
+        **_module(f"{_FAKES}.fake_pg", fake, "FakeStore"),
         "torch.version": Shim("torch.version").give(
             __version__=VERSION, cuda=None, hip=None, git_version="", debug=False
         ),

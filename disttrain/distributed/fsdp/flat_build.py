@@ -85,10 +85,16 @@ def _of_hosts() -> Sharding:
     size = me.local_world_size
     if size < 1 or world.size % size or size == world.size:
         return _on(world)
-    host, place = divmod(world.rank, size)
-    shards, replicas = split_group(host, place), split_group(place, host)
-    assert shards is not None
+    shards, replicas = split_by_host(world, size)
     return _on(shards, replicas)
+
+
+def split_by_host(world: Any, size: int) -> tuple[Any, Any]:
+    """(Group of the ranks of this host, of which each has ``size``; group of this place on all
+    hosts). Every rank calls it."""
+    host, place = divmod(int(world.rank), size)
+    shards = split_group(host, place, range(host * size, (host + 1) * size))
+    return shards, split_group(place, host, range(place, int(world.size), size))
 
 
 def replicated(sharding: Sharding) -> Sharding:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..state import group_or_default, split_group
+from ..state import group_or_default
+from .flat_build import split_by_host
 from .settings import HYBRID, KEEPS_AFTER_FORWARD
 from .wrapper import FullyShardedDataParallel
 
@@ -26,8 +27,7 @@ def _get_fsdp_handles(module: Any) -> list[Any]:
 def _init_intra_and_inter_node_groups(global_process_group: Any, num_devices_per_node: int) -> Any:
     """(Group of the ranks of this host, group of this place on all hosts). Every rank calls it."""
     world = group_or_default(global_process_group)
-    host, place = divmod(int(world.rank), num_devices_per_node)
-    return split_group(host, place), split_group(place, host)
+    return split_by_host(world, num_devices_per_node)
 
 
 __all__ = [

@@ -127,9 +127,6 @@ def parser() -> argparse.ArgumentParser:
     )
     add("--dry-run", action="store_true", help="print what would be started, and start nothing")
     add_flags(p)
-    add("--fake", type=int, default=0, metavar="N",
-        help="one process plays a rank of N, without peers: to see shapes and memory")  # fmt: skip
-    add("--fake-rank", type=int, default=0, metavar="R", help="which rank --fake plays")
     for name, what in UNSUPPORTED.items():
         add("--" + name.replace("_", "-"), default=None, help=argparse.SUPPRESS, metavar=what)
     add("program", nargs=argparse.REMAINDER, help="the script (or module) and its arguments")

@@ -57,6 +57,9 @@ def add_flags(p: argparse.ArgumentParser) -> None:
         add(f"--{kind}", action="append", default=[], metavar=f"R@VERB:N{more}", help=what)
     add("--explore", type=int, default=0, metavar="K",
         help="try K schedules and faults; show the simplest that fails")  # fmt: skip
+    add("--fake", type=int, default=0, metavar="N",
+        help="instead: one process plays a rank of N without peers")  # fmt: skip
+    add("--fake-rank", type=int, default=0, metavar="R", help="which rank --fake plays")
     add("--timeline", default="", metavar="FILE", help="where the Chrome trace goes")
 
 

@@ -177,7 +177,7 @@ def _end(code: int, how: str) -> None:
     """End the calling rank where it stands, with all its threads."""
     waiter = context.current().waiter
     assert isinstance(waiter, SimWaiter)
-    waiter.scheduler.end_rank(waiter.rank)
+    waiter.scheduler.end_rank(waiter.rank, how)
     raise Ended(code, how)
 
 

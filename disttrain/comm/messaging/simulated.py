@@ -5,7 +5,8 @@ one peer in the order in which they were sent, answers in any. A request is hand
 own; an answer is read by a task that waits for one of that peer, or by a new one. Nothing is shared
 between sender and receiver: all is copied.
 
-``network().faults`` says what goes wrong. No message arrives twice and none is lost while its
+``network().faults`` says what goes wrong; on a simulated cluster, its links say how long a message
+takes, and its faults strike here, too. No message arrives twice and none is lost while its
 connection lasts, as on a stream; so a lost message is a broken connection, and told to both sides.
 
 Knows the scheduler and workers by number; not what a message means.
@@ -24,6 +25,9 @@ import numpy as np
 
 from ... import context
 from ...errors import CommError, Deadlock, PeerFailed
+from ..sim.fabric import Fabric
+from ..sim.fabric import fabric as simulated_cluster
+from ..sim.faults import RPC
 from ..sim.scheduler import Killed, Scheduler, SimWaiter
 from .endpoint import Block, Endpoint, OnLost, OnMessage, is_closed, no_address
 from .message import Limits, Message, check_arrays
@@ -70,6 +74,7 @@ class Network:
         self.messages: dict[int, int] = {}  # by worker: how many it has sent and received
         self._between: dict[frozenset[int], int] = {}
         self._made = 0
+        self.cluster: Fabric | None = simulated_cluster()
         scheduler.when_ended.append(self._ended)
 
     def new_address(self) -> str:
@@ -93,6 +98,14 @@ class Network:
         self._between[pair] = number = self._between.get(pair, 0) + 1
         at = self.faults.breaks
         return number in (at.get((one, other)), at.get((other, one)))
+
+    def travels(self, src: int, dst: int, message: Message) -> float:
+        """How long a message takes between two ranks of a simulated cluster; nothing elsewhere."""
+        if self.cluster is None:
+            return 0.0
+        nbytes = memoryview(message.payload).nbytes + len(message.head)
+        nbytes += sum(array.nbytes for array in message.arrays)
+        return self.cluster.message_seconds(src, dst, nbytes)
 
     def delay(self) -> float:
         """How long the next message takes."""
@@ -261,27 +274,30 @@ class SimulatedEndpoint(Endpoint):
         self.limits.check(len(message.head), size, len(message.arrays), array_bytes, self._where)
         if to.lost is not None:
             raise to.lost.again()
+        cluster = self.network.cluster
+        late = 0.0 if cluster is None else cluster.call(self.place, RPC).delay
         if message.answers:
             if to.serves is None:
                 raise no_address(self._where, peer)
             end = to.serves
         else:
             end = self._asking(to)
-        self._post(to, end, _copy(message))
+        self._post(to, end, _copy(message), late)
         self._let_others_go_on()
 
-    def _post(self, to: _Peer, end: _Peer, message: Message) -> None:
+    def _post(self, to: _Peer, end: _Peer, message: Message, late: float) -> None:
         net, draw = self.network, self.network.scheduler.random
+        late += net.travels(_seat(self), _seat(end.owner), message)
         if net.counts(self.me):
             if draw.random() < 0.5:
-                end.owner._expect(end, message)
+                end.owner._expect(end, message, late)
             net.scheduler.end_rank(self.place.rank)
             raise Killed("killed")
         if net.breaks(self.me, to.number):
             self._hang_up(to, _BROKEN)
             end.owner._hang_up(end, _BROKEN)
         elif not end.owner._closed:
-            end.owner._expect(end, message)
+            end.owner._expect(end, message, late)
         elif draw.random() < 0.5:  # one finds out by sending, or is told later
             raise self._lose(to, _HUNG_UP).again()
 
@@ -293,15 +309,15 @@ class SimulatedEndpoint(Endpoint):
 
     # --- arriving: events of the scheduler -------------------------------------------------------
 
-    def _expect(self, peer: _Peer, message: Message) -> None:
-        """``message`` is on its way here."""
+    def _expect(self, peer: _Peer, message: Message, late: float) -> None:
+        """``message`` is on its way here, which takes ``late`` seconds at least."""
         peer.coming += 1
         if message.answers:
             arrive: Callable[[], None] = partial(self._answer_arrives, peer, message)
         else:
             peer.requests.append(message)
             arrive = partial(self._request_arrives, peer)
-        self.network.scheduler.later(self.network.delay(), arrive)
+        self.network.scheduler.later(late + self.network.delay(), arrive)
 
     def _arrives(self, peer: _Peer) -> bool:
         """A message has come. Is anybody there for it?"""
@@ -448,6 +464,13 @@ class SimulatedEndpoint(Endpoint):
             peer.answers.clear()
             for end in peer.ends():
                 end.owner._hang_up(end, _HUNG_UP)
+
+
+def _seat(endpoint: SimulatedEndpoint) -> int:
+    """The rank that an endpoint belongs to, as the scheduler numbers them."""
+    waiter = endpoint.place.waiter
+    assert isinstance(waiter, SimWaiter)
+    return waiter.rank
 
 
 def _copy(message: Message) -> Message:

@@ -123,8 +123,9 @@ class Fabric:
             if what:
                 self.happened.append(f"--{kind} {point}")
         if struck.kill is not None:
-            self.scheduler.end_rank(rank)
-            raise Killed(f"killed (--kill {point})")
+            why = f"killed (--kill {point})"
+            self.scheduler.end_rank(rank, why)
+            raise Killed(why)
         if struck.drop is not None:
             self.scheduler.lost = True
         return struck

@@ -2,7 +2,8 @@
 
 A point is ``RANK@VERB:N``: the N-th call (from 1) of a verb that a rank makes, over all its groups;
 ``*`` stands for any rank, verb or number. Verbs are those of headers (``all_reduce``, ``send`` ...;
-what gathers into one tensor is ``all_gather``), and ``rpc`` for a message between workers.
+what gathers into one tensor is ``all_gather``), and ``rpc`` for a message that a rank sends to
+another worker.
 
 Pure data and its spelling on a command line; what a fault does is the fabric's affair.
 """

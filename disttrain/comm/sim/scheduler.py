@@ -75,6 +75,7 @@ class Task:
         self.wait: _Wait | None = None
         self.wake_at: float | None = None
         self.done = self.killed = self.parked = False
+        self.why = "killed"
         self.thread: threading.Thread | None = None
         self.stamp = 0.0  # of its processor time, when it last came back from a wait
         self.result: Any = None
@@ -193,11 +194,11 @@ class Scheduler:
         must not wait."""
         self._events.append(_Event(self.clock + delay, action))
 
-    def end_rank(self, rank: int) -> None:
+    def end_rank(self, rank: int, why: str = "killed") -> None:
         """End all tasks of ``rank`` at their next wait; they do nothing any more."""
         for task in self._alive:
-            if task.rank == rank:
-                task.killed = True
+            if task.rank == rank and not task.killed:
+                task.killed, task.why = True, why
         if rank not in self._ended:
             self._ended.add(rank)
             for tell in self.when_ended:
@@ -430,4 +431,4 @@ def _moves_pieces(task: Task) -> bool:
 
 def _check(task: Task) -> None:
     if task.killed:
-        raise Killed("killed")
+        raise Killed(task.why)

@@ -92,10 +92,21 @@ class Link:
             if not done:
                 self._wait(select.POLLIN, "to send")
 
+    def wait(self) -> None:
+        """Sleep until something has come, or the link has ended: for threads that do nothing else,
+        and wait for as long as it takes."""
+        fd = self.sock.fileno()
+        if fd >= 0 and not (len(self._left) or self._end > self._start or self.closed):
+            poll = select.poll()
+            poll.register(fd, select.POLLIN)
+            poll.poll()
+
     def _wait(self, events: int, what: str) -> None:
+        fd, come = self.sock.fileno(), False
+        if fd < 0:  # closed just now
+            return
         poll = select.poll()
-        poll.register(self.sock.fileno(), events)
-        come = False
+        poll.register(fd, events)
 
         def block(seconds: float) -> None:
             nonlocal come

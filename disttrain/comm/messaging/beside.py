@@ -22,6 +22,8 @@ from ...errors import CommError
 from ..links.door import Door, call_on
 from ..links.link import Closed, Link
 from ..links.opening import Identity, Refused
+from . import direct
+from .direct import Answers
 from .lanes import Outgoing
 from .message import Limits
 from .streams import Frames
@@ -46,6 +48,7 @@ class Wires:
         self.there: dict[int, list[Link]] = {}  # to the peer, by stream
         self.here: dict[tuple[int, int], Link] = {}  # from it, by stream and place
         self.sending: dict[int, threading.Lock] = {}
+        self.answers: Answers | None = None  # to the peer, for small ones
         self.lock = threading.Lock()
         self.over = False
 
@@ -64,14 +67,16 @@ class Wires:
             link.shut()
 
     def close(self) -> None:
-        """Give the descriptors back, after what has been sent."""
+        """Give the descriptors back. What was sent still arrives; who receives is told."""
         with self.lock:
             self.over = True
-            links = [link for lane in self.there.values() for link in lane]
-            links += self.here.values()
+            there = [link for lane in self.there.values() for link in lane]
+            here = list(self.here.values())
             self.there.clear()
             self.here.clear()
-        for link in links:
+        for link in here:
+            link.shut()
+        for link in there + here:
             link.close()
 
 
@@ -85,8 +90,10 @@ class Beside:
         limits: Limits,
         threads: Threads,
         find: Callable[[int, bytes], Wires | None],
+        hear: Callable[[int, Link], None],
     ) -> None:
-        self._me, self._threads, self._find = me, threads, find
+        """``hear(number, link)``: small answers of that peer will come on ``link``."""
+        self._me, self._threads, self._find, self._hear = me, threads, find, hear
         self._seconds = limits.handshake_seconds
         self._door = Door(
             me, host, self._admit, self._take,
@@ -106,7 +113,7 @@ class Beside:
         parts = frames.beside
         sizes = [len(part) for part in parts]
         with _Turn(wires, stream.lane):
-            links = self._links(wires, stream, how_many(sum(sizes)))
+            links = self._links(wires, stream, how_many(sum(sizes)), stream.lane)
             if not links:
                 return False
             stream.announce(frames.announcement(len(links)))
@@ -114,11 +121,26 @@ class Beside:
             self._together(links, [_sender(*each, parts) for each in zip(links, plan)])
         return True
 
-    def _links(self, wires: Wires, stream: Outgoing, count: int) -> list[Link]:
-        """The first ``count`` links of a stream, opened where they are missing."""
-        links = wires.there.setdefault(stream.lane, [])
+    def answer(self, wires: Wires, stream: Outgoing, frame: bytes) -> bool:
+        """Send a small answer; False, with nothing sent, where the peer has no links. ``stream``:
+        where it would go otherwise. Raises ``Closed``."""
+        answers = wires.answers
+        if answers is None:
+            with _Turn(wires, direct.LANE):
+                if wires.answers is None:
+                    links = self._links(wires, stream, 1, direct.LANE)
+                    if not links:
+                        return False
+                    wires.answers = Answers(links[0])
+                answers = wires.answers
+        answers.send(frame)
+        return True
+
+    def _links(self, wires: Wires, stream: Outgoing, count: int, lane: int) -> list[Link]:
+        """The first ``count`` links of a lane, opened where they are missing."""
+        links = wires.there.setdefault(lane, [])
         while wires.where is not None and len(links) < count:
-            said = _SAID.pack(stream.lane, len(links), wires.mine)
+            said = _SAID.pack(lane, len(links), wires.mine)
             try:
                 link, _ = call_on(self._me, wires.number, *wires.where, said, self._seconds)
             except Refused as error:
@@ -204,9 +226,13 @@ class Beside:
         wires = self._find(link.number, life)
         if wires is not None:
             with wires.lock:
-                if not wires.over and (lane, place) not in wires.here:
+                taken = not wires.over and (lane, place) not in wires.here
+                if taken:
                     wires.here[lane, place] = link
-                    return
+            if taken:
+                if lane == direct.LANE:
+                    self._hear(link.number, link)
+                return
         link.close()
 
     def close(self) -> None:

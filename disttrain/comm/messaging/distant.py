@@ -9,6 +9,7 @@ from typing import Any
 
 from ...errors import PeerFailed
 from .beside import Wires
+from .direct import IncomingAnswers
 from .lanes import Bells, Incoming, Outgoing
 from .message import Message
 
@@ -26,7 +27,7 @@ class Distant:
         self.lock = threading.Lock()
         self.opening = threading.Lock()
         self.lanes: dict[int, Outgoing] = {}
-        self.heard: dict[Incoming, Any] = {}  # streams from it, with gRPC's object
+        self.heard: dict[Incoming | IncomingAnswers, Any] = {}  # from it, with gRPC's object
         self.read = self.taken = 0  # messages from it: all, and those whose turn has come
         self.channel: Any = None
         self.stream: Any = None  # starts a stream on the channel

@@ -21,11 +21,12 @@ from typing import Any
 from ... import context
 from ...errors import CommError, DisttrainError
 from ..links import certificates
-from ..links.link import Closed
+from ..links.link import Closed, Link
 from ..links.opening import Identity
-from . import channels, handshake
+from . import channels, direct, handshake
 from .beside import Beside, Wires
 from .calling import Caller
+from .direct import IncomingAnswers
 from .distant import Distant
 from .endpoint import Block, Endpoint, OnLost, OnMessage, is_closed, no_address
 from .lanes import Incoming, Outgoing, StreamEnded
@@ -36,6 +37,7 @@ from .threads import Threads
 
 _COMPLAIN_EVERY = 60.0
 _PARTING = 5.0  # seconds for what has been sent to get through when a peer is left
+_ENDED = "its connection ended"
 _AFTERWARDS = 1.0  # seconds in which the other streams of a lost peer end by themselves
 
 _log = logging.getLogger("disttrain.messaging")
@@ -77,7 +79,7 @@ class RemoteEndpoint(Endpoint):
             _log.warning("messages of worker %d: large tensors travel without encryption", me)
         self._beside = Beside(
             Identity(me, token, "messages", tls=sealed, job=handshake.JOB, own=self._own),
-            host, self.limits, self._threads, self._wires,
+            host, self.limits, self._threads, self._wires, self._hear_answers,
         )  # fmt: skip
         try:
             self._server, self.address = channels.listen(
@@ -124,7 +126,11 @@ class RemoteEndpoint(Endpoint):
             lane = handshake.LARGE_ANSWERS
             outgoing = known.lanes.get(lane) or self._outgoing(known, lane)
         try:
-            if not (frames.beside and self._beside.send(known.wires, outgoing, frames)):
+            if message.answers and frames.only is not None:
+                sent = self._beside.answer(known.wires, outgoing, frames.only)
+            else:
+                sent = bool(frames.beside) and self._beside.send(known.wires, outgoing, frames)
+            if not sent:
                 outgoing.send(frames, lambda: f"worker {peer}")
         except (StreamEnded, Closed):
             self._broke(known, "the connection to it ended")
@@ -187,6 +193,17 @@ class RemoteEndpoint(Endpoint):
             return None
         return peer.wires
 
+    def _hear_answers(self, number: int, link: Link) -> None:
+        """Small answers of a peer will come on ``link``."""
+        peer = self._peers.get(number)
+        incoming = IncomingAnswers(link, self.limits, f"an answer of worker {number}")
+        if peer is None or peer.error is not None or peer.leaving:
+            link.shut()
+            return
+        with peer.lock:
+            peer.heard[incoming] = incoming
+        self._threads.run(lambda: self._read(peer, incoming))
+
     # --- streams to peers ------------------------------------------------------------------------
 
     def _outgoing(self, peer: Distant, lane: int) -> Outgoing:
@@ -237,7 +254,7 @@ class RemoteEndpoint(Endpoint):
             with self._lock:
                 self._strangers.pop(call, None)
             if heard is not None and not call.is_active():
-                self._read_no_more(*heard, "its connection ended")
+                self._read_no_more(*heard, _ENDED)
         self._read(*heard)
         heard[1].wait_over()
 
@@ -304,13 +321,13 @@ class RemoteEndpoint(Endpoint):
             _wait_for(lambda peer=peer: peer.buried, deadline)
         return None
 
-    def _read(self, peer: Distant, incoming: Incoming) -> None:
+    def _read(self, peer: Distant, incoming: Incoming | IncomingAnswers) -> None:
         """Read messages and see to them, until somebody else reads on."""
         self._serving.wait()
         with context.attach(self._rank):
             self._read_on(peer, incoming)
 
-    def _read_on(self, peer: Distant, incoming: Incoming) -> None:
+    def _read_on(self, peer: Distant, incoming: Incoming | IncomingAnswers) -> None:
         try:
             while (message := incoming.read()) is not None:
                 if message.answers != (incoming.lane != handshake.REQUESTS):
@@ -327,20 +344,23 @@ class RemoteEndpoint(Endpoint):
                     self._deliver(peer, message)
             call = peer.heard.get(incoming)
             left = call is not None and call.is_active()
-            why = "it has disconnected" if left else "its connection ended"
+            why = "it has disconnected" if left else _ENDED
         except Closed:
-            why = "its connection ended"
+            why = _ENDED
         except DisttrainError as error:  # what it sends fits nothing
             _log.error("messages of worker %d: %s", self.me, error)
             why = f"it broke the protocol: {error}"
         except Exception:  # gRPC has ended the stream
-            why = "its connection ended"
+            why = _ENDED
         self._read_no_more(peer, incoming, why)
 
-    def _read_no_more(self, peer: Distant, incoming: Incoming, why: str) -> None:
+    def _read_no_more(self, peer: Distant, incoming: Incoming | IncomingAnswers, why: str) -> None:
         with peer.lock:
             peer.heard.pop(incoming, None)
         incoming.over()
+        if incoming.lane == direct.LANE and why == _ENDED:  # the streams end, too, and say how
+            over = context.now() + _AFTERWARDS
+            _wait_for(lambda: peer.error is not None or peer.leaving, over)
         if not peer.leaving:
             self._broke(peer, why)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import struct
 import threading
 
 import numpy as np
@@ -16,7 +17,7 @@ from disttrain.comm.links.door import call_on
 from disttrain.comm.links.opening import Identity, Refused
 from disttrain.comm.messaging import handshake
 from disttrain.comm.messaging.beside import _SAID
-from disttrain.comm.messaging.message import Message
+from disttrain.comm.messaging.message import Limits, Message
 from disttrain.comm.messaging.remote import RemoteEndpoint
 from disttrain.comm.messaging.streams import Frames
 from disttrain.errors import CommError, PeerFailed
@@ -160,6 +161,8 @@ def test_nothing_is_left():
         a.endpoint.connect(1, b.endpoint.address)
         a.endpoint.send(1, Message(1, 0, arrays=[large()]))
         until(lambda: len(b.got) == 1)
+        b.endpoint.send(0, Message(1, 1, True))
+        until(lambda: len(a.got) == 1)
         a.endpoint.close()
         b.endpoint.close()
 
@@ -169,6 +172,64 @@ def test_nothing_is_left():
         once()
     until(lambda: len(os.listdir("/proc/self/fd")) <= before, "descriptors to be given back")
     assert not [t.name for t in threading.enumerate() if t.name.startswith("links-")]
+
+
+class TestSmallAnswers:
+    """They come back on a link of their own."""
+
+    @pytest.fixture
+    def asked(self, pair):
+        """``ask()`` has worker 1 answer; the link that its answers come on is there afterwards."""
+        a, b = pair
+        b.endpoint._on_message = lambda peer, m: b.endpoint.send(
+            peer, Message(0, m.call, True, payload=m.payload)
+        )
+        calls = iter(range(1, 100))
+
+        def ask():
+            call = next(calls)
+            a.endpoint.send(1, Message(0, call, payload=b"%d" % call))
+            until(lambda: call in [m.call for m in a.got])
+            assert {bytes(m.payload) for m in a.got if m.call == call} == {b"%d" % call}
+
+        ask()
+        return ask, b.wires(0).answers
+
+    def test_many_come_on_one_link(self, pair, asked):
+        ask, answers = asked
+        for _ in range(20):
+            ask()
+        assert pair[1].wires(0).answers is answers is not None
+
+    def test_without_a_way_to_the_door_they_come_on_the_stream(self, pair):
+        a, b = pair
+        a.endpoint._beside.close()
+        b.endpoint.connect(0, a.endpoint.address)
+        b.endpoint.send(0, Message(0, 5, True))
+        until(lambda: [m.call for m in a.got] == [5])
+        assert b.wires(0).answers is None
+
+    def test_a_link_that_breaks_is_the_end_of_the_peer(self, pair, asked):
+        asked[1].link.shut()
+        until(lambda: 1 in pair[0].lost)
+
+    @pytest.mark.parametrize(
+        ("said", "told"),
+        [
+            (b"\xff\xff\xff\xff", "an answer of 4294967295 bytes"),
+            (b"\x03\x00\x00\x00abc", "a message of 3 bytes"),
+            (struct.pack("<I", 40) + Frames(Message(1, 1), Limits(), "x").only, "among answers"),
+            (
+                struct.pack("<I", 40) + Frames(Message(1, 1, True), Limits(), "x").announcement(1),
+                "a part of an answer",
+            ),
+        ],
+        ids=["giant", "short", "request", "part"],
+    )
+    def test_what_is_no_small_answer_is_refused(self, pair, asked, said, told):
+        asked[1].link.send(said)
+        until(lambda: 1 in pair[0].lost)
+        assert told in str(pair[0].lost[1])
 
 
 class TestPeersThatLie:

@@ -202,7 +202,10 @@ class RemoteEndpoint(Endpoint):
             return
         with peer.lock:
             peer.heard[incoming] = incoming
-        self._threads.run(lambda: self._read(peer, incoming))
+        if not self._begin_to_read(peer, incoming):  # then the peer finds its link closed
+            with peer.lock:
+                del peer.heard[incoming]
+            link.shut()
 
     # --- streams to peers ------------------------------------------------------------------------
 
@@ -321,6 +324,15 @@ class RemoteEndpoint(Endpoint):
             _wait_for(lambda peer=peer: peer.buried, deadline)
         return None
 
+    def _begin_to_read(self, peer: Distant, incoming: Incoming | IncomingAnswers) -> bool:
+        """Have another thread read on; False where the system gives none."""
+        try:
+            self._threads.run(lambda: self._read(peer, incoming))
+        except RuntimeError as error:
+            _log.warning("messages of worker %d: no further thread (%s)", self.me, error)
+            return False
+        return True
+
     def _read(self, peer: Distant, incoming: Incoming | IncomingAnswers) -> None:
         """Read messages and see to them, until somebody else reads on."""
         self._serving.wait()
@@ -336,12 +348,11 @@ class RemoteEndpoint(Endpoint):
                     peer.read += 1
                 if message.answers and peer.bells.give(message):
                     continue
-                if message.answers or self._threads.alive < self.limits.threads:
-                    self._threads.run(lambda: self._read(peer, incoming))
-                    self._deliver(peer, message)
+                few = message.answers or self._threads.alive < self.limits.threads
+                others_read = few and self._begin_to_read(peer, incoming)
+                self._deliver(peer, message)
+                if others_read:
                     return
-                else:
-                    self._deliver(peer, message)
             call = peer.heard.get(incoming)
             left = call is not None and call.is_active()
             why = "it has disconnected" if left else _ENDED

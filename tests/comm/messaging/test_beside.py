@@ -174,6 +174,22 @@ def test_nothing_is_left():
     assert not [t.name for t in threading.enumerate() if t.name.startswith("links-")]
 
 
+def test_where_no_thread_can_be_started_those_that_there_are_go_on(pair, monkeypatch):
+    a, b = pair
+    a.endpoint.send(1, Message(1, 0, arrays=[large()]))
+    until(lambda: len(b.got) == 1)
+
+    def none(body):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(b.endpoint._threads, "run", none)
+    for n in range(1, 4):
+        a.endpoint.send(1, Message(1, 0, head=b"%d" % n, arrays=[large(n)]))
+    until(lambda: len(b.got) == 4)
+    assert [float(m.arrays[0][0]) for m in b.got] == [0.0, 1.0, 2.0, 3.0]
+    monkeypatch.undo()
+
+
 class TestSmallAnswers:
     """They come back on a link of their own."""
 

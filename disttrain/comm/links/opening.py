@@ -19,12 +19,13 @@ Pure: a conversation is a generator. It yields what is to be sent and how many b
 from __future__ import annotations
 
 import hmac
+import importlib
 import os
 import secrets
-import ssl
 import struct
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from typing import Any
 
 from ...errors import CommError
 from ..store import hello
@@ -81,7 +82,7 @@ class Identity:
         self.key = hello.derive_key(token, f"links for {purpose}")
         self.job = hello.job_hash(f"disttrain.{purpose}") if job is None else job
         self.own = (own or issue(token, self.job, number)) if tls else None
-        self._contexts: dict[bool, ssl.SSLContext] = {}
+        self._contexts: dict[bool, Any] = {}
 
     @property
     def sealed(self) -> bool:
@@ -91,11 +92,16 @@ class Identity:
         """The name that the certificate of ``number`` bears."""
         return worker_name(self.job, number)
 
-    def tls(self, server: bool) -> ssl.SSLContext:
+    def tls(self, server: bool) -> Any:
         if server not in self._contexts:
             assert self.own is not None
             self._contexts[server] = _context(self.own, server)
         return self._contexts[server]
+
+
+def _ssl() -> Any:
+    """The module, loaded with the first link that needs it."""
+    return importlib.import_module("ssl")
 
 
 Steps = Generator[tuple[bytes, int], bytes, Opened]
@@ -106,7 +112,7 @@ def ask(me: Identity, peer: int, said: bytes) -> Steps:
     """The side that connects to ``peer``."""
     if not me.sealed:
         return (yield from _ask(me, peer, said))
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    incoming, outgoing = _ssl().MemoryBIO(), _ssl().MemoryBIO()
     tls = me.tls(False).wrap_bio(incoming, outgoing, server_hostname=me.name_of(peer))
     return (yield from _within(tls, incoming, outgoing, _ask(me, peer, said)))
 
@@ -115,7 +121,7 @@ def answer(me: Identity, admit: Admit) -> Steps:
     """The side that was connected to."""
     if not me.sealed:
         return (yield from _answer(me, lambda number: True, admit))
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    incoming, outgoing = _ssl().MemoryBIO(), _ssl().MemoryBIO()
     tls = me.tls(True).wrap_bio(incoming, outgoing, server_side=True)
 
     def certified(number: int) -> bool:
@@ -195,10 +201,9 @@ def _keys(me: Identity, all_said: bytes) -> tuple[bytes, bytes]:
     return hello.derive_key(root, "client to server"), hello.derive_key(root, "server to client")
 
 
-def _within(
-    tls: ssl.SSLObject, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, steps: Steps
-) -> Steps:
+def _within(tls: Any, incoming: Any, outgoing: Any, steps: Steps) -> Steps:
     """A conversation inside TLS. Reads record by record, so nothing after it."""
+    ssl = _ssl()
 
     def record() -> Generator[tuple[bytes, int], bytes, None]:
         header = yield outgoing.read(), _TLS_HEADER
@@ -237,7 +242,8 @@ def _within(
         raise Refused(f"does not get through TLS ({error.reason or error})") from None
 
 
-def _context(own: Certificates, server: bool) -> ssl.SSLContext:
+def _context(own: Certificates, server: bool) -> Any:
+    ssl = _ssl()
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
     made.minimum_version = ssl.TLSVersion.TLSv1_3
     made.verify_mode = ssl.CERT_REQUIRED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Any
 
 from ...errors import CommError
 from .message import Limits, Message
@@ -105,6 +106,40 @@ class Endpoint(ABC):
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+class ByPeer(Endpoint):
+    """An endpoint that has one object for each peer, with its ``address`` and why it is ``lost``
+    (None: it is not)."""
+
+    _where: str
+
+    @abstractmethod
+    def _peer(self, number: int) -> Any:
+        """The object of a peer, made where there is none."""
+
+    @abstractmethod
+    def _anew(self, number: int) -> Any:
+        """A new one in the place of that of a peer which is lost."""
+
+    @abstractmethod
+    def _asking(self, peer: Any) -> Any:
+        """What leads to a peer, made where it is missing."""
+
+    def introduce(self, peer: int, address: str) -> None:
+        known = self._peer(peer)
+        if known.lost is not None and known.address != address:
+            known = self._anew(peer)
+        if known.address and known.address != address:
+            raise CommError(
+                f"{self._where}: worker {peer} is at {known.address}, {address} was given; "
+                "disconnect it first"
+            )
+        known.address = address
+
+    def connect(self, peer: int, address: str) -> None:
+        self.introduce(peer, address)
+        self._asking(self._peer(peer))
 
 
 def no_address(where: str, peer: int) -> CommError:

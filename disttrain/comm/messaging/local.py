@@ -22,7 +22,7 @@ from ...errors import CommError, PeerFailed
 from . import greeting
 from .blocks import ARENA_BYTES, Lender
 from .door import Door
-from .endpoint import Block, Endpoint, OnLost, OnMessage, is_closed, no_address
+from .endpoint import Block, ByPeer, OnLost, OnMessage, is_closed, no_address
 from .link import Closed, Link
 from .message import Limits, Message, check_arrays
 from .peers import Peer
@@ -41,7 +41,7 @@ _ENDED = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 _log = logging.getLogger("disttrain.messaging")
 
 
-class LocalEndpoint(Endpoint):
+class LocalEndpoint(ByPeer):
     """See ``Endpoint``. ``address`` is ready when it is made; ``serve`` before anybody uses it."""
 
     def __init__(
@@ -76,21 +76,10 @@ class LocalEndpoint(Endpoint):
 
     # --- connecting ------------------------------------------------------------------------------
 
-    def introduce(self, peer: int, address: str) -> None:
-        known = self._peer(peer)
-        if known.lost is not None and known.address != address:
-            with self._lock:
-                known = self._peers[peer] = Peer(peer)
-        if known.address and known.address != address:
-            raise CommError(
-                f"{self._where}: worker {peer} is at {known.address}, {address} was given; "
-                "disconnect it first"
-            )
-        known.address = address
-
-    def connect(self, peer: int, address: str) -> None:
-        self.introduce(peer, address)
-        self._asking(self._peers[peer])
+    def _anew(self, number: int) -> Peer:
+        with self._lock:
+            self._peers[number] = anew = Peer(number)
+        return anew
 
     def _peer(self, number: int) -> Peer:
         if self._closed:

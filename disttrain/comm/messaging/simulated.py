@@ -29,7 +29,7 @@ from ..sim.fabric import Fabric
 from ..sim.fabric import fabric as simulated_cluster
 from ..sim.faults import RPC
 from ..sim.scheduler import Killed, Scheduler, SimWaiter
-from .endpoint import Block, Endpoint, OnLost, OnMessage, is_closed, no_address
+from .endpoint import Block, ByPeer, OnLost, OnMessage, is_closed, no_address
 from .message import Limits, Message, check_arrays
 
 SILENCE = 2.0  # seconds after which a peer that nothing is heard of counts as lost
@@ -186,7 +186,7 @@ class _Reader:
         self._peer.owner._read(self._peer)
 
 
-class SimulatedEndpoint(Endpoint):
+class SimulatedEndpoint(ByPeer):
     """See ``Endpoint``. To be made by a simulated rank."""
 
     def __init__(self, me: int, token: bytes, limits: Limits | None = None) -> None:
@@ -212,20 +212,9 @@ class SimulatedEndpoint(Endpoint):
 
     # --- connecting ------------------------------------------------------------------------------
 
-    def introduce(self, peer: int, address: str) -> None:
-        known = self._peer(peer)
-        if known.lost is not None and known.address != address:
-            known = self._peers[peer] = _Peer(self, peer)
-        if known.address and known.address != address:
-            raise CommError(
-                f"{self._where}: worker {peer} is at {known.address}, {address} was given; "
-                "disconnect it first"
-            )
-        known.address = address
-
-    def connect(self, peer: int, address: str) -> None:
-        self.introduce(peer, address)
-        self._asking(self._peers[peer])
+    def _anew(self, number: int) -> _Peer:
+        self._peers[number] = anew = _Peer(self, number)
+        return anew
 
     def _peer(self, number: int) -> _Peer:
         if self._closed:

@@ -359,8 +359,8 @@ def scatter_object_list(
     if _outsider(group):
         return
     g = group_or_default(group)
-    everything = objects.broadcast(g, scatter_object_input_list, g.group_rank(src))
-    scatter_object_output_list[0] = everything[g.rank]
+    root = g.group_rank(src)
+    scatter_object_output_list[0] = objects.scatter(g, scatter_object_input_list, root)
 
 
 def send_object_list(

@@ -1,0 +1,59 @@
+"""What callers give to collectives, as arrays: tensors, lists of tensors, operators, times.
+
+Knows Tensors and arrays; no groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+
+from ..comm.work import Done, Work
+from ..core.tensor import Tensor, note_read
+from ..core.writes import touched
+from ..errors import ConfigError, DeviceError
+
+
+def array_of(where: str, t: Any, written: bool = True) -> np.ndarray:
+    """The array of one tensor; ``written``: the collective writes to it."""
+    if not isinstance(t, Tensor):
+        raise TypeError(
+            f"Invalid function argument. {where}: a Tensor is needed, {type(t).__name__} given"
+        )
+    if t.is_meta:
+        raise DeviceError(f"{where}: a tensor on the meta device has no data to communicate")
+    note_read(t)
+    if written:
+        touched(t)
+    return t.array
+
+
+def arrays_of(where: str, tensors: Sequence[Tensor], written: bool) -> list[np.ndarray]:
+    """The arrays of a list of tensors."""
+    if isinstance(tensors, Tensor) or not isinstance(tensors, (list, tuple)):
+        raise TypeError(
+            f"Invalid function argument. {where}: a list of tensors, one per rank, is needed"
+        )
+    return [array_of(where, t, written) for t in tensors]
+
+
+def handed(work: Work | None, async_op: bool, *outputs: Any) -> Work | None:
+    """What PyTorch returns: a Work when asked for one, else None."""
+    if not async_op:
+        return None
+    work = Done() if work is None else work
+    work.outputs = list(outputs)
+    return work
+
+
+def seconds_of(where: str, timeout: timedelta | float | None) -> float | None:
+    """A timeout in seconds."""
+    if timeout is None:
+        return None
+    value = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
+    if value <= 0:
+        raise ConfigError(f"{where}: timeout={timeout}; a positive time is needed")
+    return value

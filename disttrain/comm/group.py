@@ -19,7 +19,7 @@ import functools
 import sys
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -397,7 +397,7 @@ class ProcessGroup:
 
     def split(
         self, color: int | None, key: int = 0, members: Sequence[int] | None = None
-    ) -> ProcessGroup | None:
+    ) -> Self | None:
         """Divide this group: ranks of one ``color`` become a group, in order of ``key``, then rank.
 
         Every rank calls it; with ``color=None`` a rank joins no group and gets None. ``members``:
@@ -422,7 +422,7 @@ class ProcessGroup:
         timeout: float | None = None,
         strict: bool | None = None,
         members_only: bool = False,
-    ) -> ProcessGroup | None:
+    ) -> Self | None:
         """A group of the members ``ranks`` (of this group), in that order.
 
         Every rank of this group calls it; who is not in its list gets None. Lists may differ as
@@ -446,7 +446,7 @@ class ProcessGroup:
             group.timeout = timeout
         return group
 
-    def _group_of_members(self, ranks: tuple, strict: bool | None) -> ProcessGroup | None:
+    def _group_of_members(self, ranks: tuple, strict: bool | None) -> Self | None:
         """The members find each other by messages."""
         number = self._num_local[ranks] = self._num_local.get(ranks, 0) + 1
         tag = _LOCAL_TAGS_AT + hash64(str(ranks)) % _LOCAL_TAGS_AT
@@ -468,13 +468,13 @@ class ProcessGroup:
         sizes: tuple = (),
         strict: bool | None = None,
         swap: Swap | None = None,
-    ) -> ProcessGroup | None:
+    ) -> Self | None:
         call = self._calls.get("split", None, sizes=sizes)
         transport = self.transport.split(call, members, name, swap)
         if transport is None or members is None:
             return None
         strict = self.strict if strict is None else strict
-        return ProcessGroup(transport, [self.ranks[i] for i in members], strict, self.backend)
+        return type(self)(transport, [self.ranks[i] for i in members], strict, self.backend)
 
     def close(self, abort: bool | None = None) -> None:
         """Leave the group. All ranks meet here once more, so that one which has made fewer calls

@@ -28,9 +28,10 @@ _NUMBERS = "biufc"
 _ORDERED = "biuf"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class ReduceOp:
-    """How values of all ranks become one. ``ReduceOp.SUM`` ... or ``premul_sum(factor)``."""
+    """How values of all ranks become one. ``ReduceOp.SUM`` ... or ``premul_sum(factor)``, which
+    ``ReduceOp.PREMUL_SUM(factor)`` is, too. ``ReduceOp(op)`` is ``op``."""
 
     name: str
     code: int
@@ -44,12 +45,30 @@ class ReduceOp:
     BAND: ClassVar[ReduceOp]
     BOR: ClassVar[ReduceOp]
     BXOR: ClassVar[ReduceOp]
+    PREMUL_SUM: ClassVar[ReduceOp]
+    RedOpType: ClassVar[type]  # PyTorch has one class for the operator and one for its kind
+
+    def __init__(
+        self, name: str | ReduceOp, code: int = 0, factor: float | int | None = None
+    ) -> None:
+        if isinstance(name, ReduceOp):
+            code, factor, name = name.code, name.factor, name.name
+        for field, value in (("name", name), ("code", code), ("factor", factor)):
+            object.__setattr__(self, field, value)
+
+    def __call__(self, factor: float | int) -> ReduceOp:
+        if self.name != "PREMUL_SUM":
+            raise ConfigError(f"ReduceOp.{self}: only ReduceOp.PREMUL_SUM takes a factor")
+        return premul_sum(factor)
 
     def __str__(self) -> str:
         return self.name if self.factor is None else f"{self.name}({self.factor!r})"
 
 
-for _code, _name in enumerate(("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR")):
+ReduceOp.RedOpType = ReduceOp
+for _code, _name in enumerate(
+    ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREMUL_SUM")
+):
     setattr(ReduceOp, _name, ReduceOp(_name, _code))
 
 _UFUNC = {

@@ -60,6 +60,7 @@ class _Meeting:
             self._replace(bytes(self._get(f"who/{self.rank}")).decode())
         else:
             self._set(f"who/{self.rank}", self.me)
+            self._add(f"came/{self.rank}", 1)
             if self._add("here", 1) == self.size:
                 self.end("")
         self._hear(self._verdict())
@@ -134,7 +135,7 @@ class _Meeting:
         except StoreError:
             raise
         except WaitTimeout as error:
-            missing = [r for r in range(self.size) if not self._add(f"rank/{r}", 0)]
+            missing = [r for r in range(self.size) if not self._add(f"came/{r}", 0)]
             if not self._withdraw():
                 return self._said()
             shown = ", ".join(map(str, missing[:16])) + (", ..." if len(missing) > 16 else "")
@@ -192,7 +193,7 @@ class _Meeting:
         if self.rank or old < 0:
             return
         names = ["come", "first", "here", "ended", "verdict", "told"]
-        names += [f"{kind}/{r}" for kind in ("rank", "who") for r in range(self.size)]
+        names += [f"{kind}/{r}" for kind in ("rank", "who", "came") for r in range(self.size)]
         try:
             for name in names:
                 self.store.delete_key(self._key(name, old))

@@ -7,6 +7,7 @@ arrays or memory.
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 from ..futures import Future
@@ -31,19 +32,36 @@ class Work:
             self._poll()
         return self._done
 
-    def wait(self, timeout: float | None = None) -> Any:
-        """Block until it has ended and return ``result``, or raise what it failed with.
+    def wait(self, timeout: float | timedelta | None = None) -> Any:
+        """Block until it has ended and return what it gives, or raise what it failed with.
 
-        ``timeout`` in seconds (default: the group's). Raises ``WaitTimeout``, ``PeerFailed``,
-        ``CollectiveMismatch``.
+        ``timeout`` in seconds or as a timedelta (default: the group's). Raises ``WaitTimeout``,
+        ``PeerFailed``, ``CollectiveMismatch``. A work on tensors returns True, as in PyTorch.
         """
         if not self._done:
+            if isinstance(timeout, timedelta):
+                timeout = timeout.total_seconds()
             self._block(timeout)
         if self._future is not None:
             _settle(self._future, self)
         if self._error is not None:
             raise self._error
+        return self._result if self.outputs is None else True
+
+    def synchronize(self) -> None:
+        """``wait``, where a stream of a device would only be told to."""
+        self.wait()
+
+    def is_success(self) -> bool:
+        """Has it ended well?"""
+        return self.is_completed() and self._error is None
+
+    def source_rank(self) -> int:
+        """The rank in the group from which a receive that has ended got its data."""
+        self.wait()
         return self._result
+
+    _source_rank = source_rank
 
     def get_future(self) -> Future:
         """A ``Future`` of the list of results.
@@ -55,10 +73,10 @@ class Work:
             self._future = Future(waits_for=[_Drive(self)])
         return self._future
 
-    @property
     def result(self) -> Any:
-        """The result; waits for it."""
-        return self.wait()
+        """The tensors that it was called for; waits for it."""
+        done = self.wait()
+        return done if self.outputs is None else self.outputs
 
     def exception(self) -> BaseException | None:
         """What it failed with, or None (also while it still runs)."""

@@ -4,10 +4,11 @@ What belongs to one way of training is a package of its own, loaded when it is f
 """
 
 import importlib
+from datetime import timedelta
 from typing import Any
 
-from ..comm.group import ProcessGroup
 from ..comm.reduce_ops import ReduceOp
+from ..comm.reduce_ops import premul_sum as _make_nccl_premul_sum
 from ..comm.sim import Simulation, simulate
 from ..comm.store import FileStore, HashStore, PrefixStore, Store, TCPStore
 from ..comm.work import Work
@@ -22,16 +23,18 @@ from ..errors import (
 )
 from .backend import (
     Backend,
+    BackendConfig,
     DebugLevel,
     get_debug_level,
-    get_default_backend_for_device,
-    is_backend_available,
-    is_gloo_available,
-    is_mpi_available,
-    is_nccl_available,
+    set_debug_level,
+    set_debug_level_from_env,
 )
+from .coalesced import CoalescingManager as _CoalescingManager
+from .coalesced import coalescing_manager as _coalescing_manager
 from .collectives import (
     P2POp,
+    _all_gather_base,
+    _reduce_scatter_base,
     all_gather,
     all_gather_coalesced,
     all_gather_into_tensor,
@@ -60,27 +63,56 @@ from .collectives import (
     scatter_object_list,
     send,
     send_object_list,
+    supports_complex,
 )
-from .state import (
-    GroupMember,
-    destroy_process_group,
+from .groups import (
     get_backend,
     get_backend_config,
+    get_default_backend_for_device,
     get_global_rank,
     get_group_rank,
     get_node_local_rank,
     get_process_group_ranks,
     get_rank,
     get_world_size,
+    is_backend_available,
+    is_gloo_available,
+    is_mpi_available,
+    is_nccl_available,
+    is_ucc_available,
+    is_xccl_available,
+    new_group,
+    new_subgroups,
+    new_subgroups_by_enumeration,
+    split_group,
+)
+from .process_group import (
+    AllgatherOptions,
+    AllreduceCoalescedOptions,
+    AllreduceOptions,
+    AllToAllOptions,
+    BarrierOptions,
+    BroadcastOptions,
+    GatherOptions,
+    ProcessGroup,
+    ReduceOptions,
+    ReduceScatterOptions,
+    ScatterOptions,
+)
+from .recovery import shrink
+from .state import (
+    GroupMember,
+    destroy_process_group,
+    get_pg_count,
     group,
     init_process_group,
     is_available,
     is_initialized,
     is_torchelastic_launched,
-    new_group,
-    new_subgroups,
 )
-from .stores import rendezvous
+from .stores import register_rendezvous_handler, rendezvous
+
+default_pg_timeout = timedelta(minutes=30)  # PyTorch's name and value
 
 # PyTorch's names for what goes wrong between ranks. A store that times out raises ``WaitTimeout``.
 DistError = DistBackendError = DistNetworkError = DistStoreError = CommError

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..comm.group import ProcessGroup
 from ..comm.reduce_ops import ReduceOp
 from ..core.tensor import Tensor
 from ..errors import ConfigError, ShapeError
@@ -19,6 +18,7 @@ from ..ops.functions import collectives as verbs
 from ..ops.functions.collectives import How
 from ..ops.functions.join import cat
 from .mesh import DeviceMesh
+from .process_group import ProcessGroup
 from .state import existing_groups, group_or_default
 
 _OPS = ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR")

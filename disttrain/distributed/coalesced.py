@@ -1,16 +1,20 @@
 """Many tensors from one rank to all others, in few large messages.
 
-Knows groups and tensors; no models.
+Beside it PyTorch's way to start several collectives as one. Knows groups and tensors; no models.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from ..comm.work import Work
 from ..core.tensor import Tensor
+from ..errors import ConfigError
+from .state import group_or_default
 
 CHUNK_BYTES = 250 << 20  # of one message at least, unless that was all
 
@@ -50,3 +54,36 @@ def _broadcast_batch(group: Any, kind: np.dtype, batch: list[Tensor], root: int)
         n = t.array.size
         t.array[...] = flat[start : start + n].reshape(t.array.shape)
         start += n
+
+
+class CoalescingManager:
+    """The works of the collectives that were started together."""
+
+    def __init__(self) -> None:
+        self.works: list[Work] = []
+
+    def wait(self) -> None:
+        for work in self.works:
+            work.wait()
+
+
+@contextlib.contextmanager
+def coalescing_manager(
+    group: Any = None, device: Any = None, async_ops: bool = False
+) -> Iterator[CoalescingManager]:
+    """Within it ``all_reduce``, ``all_gather_into_tensor`` and ``reduce_scatter_tensor`` on
+    ``group`` only start. They have ended when it is left, or with ``async_ops`` after ``wait()`` of
+    what it gives."""
+    g, manager = group_or_default(group), CoalescingManager()
+    if g.coalescing is not None:
+        raise ConfigError(
+            "ProcessGroup has non-empty op list at the start of coalescing: one "
+            "_coalescing_manager of a group within another one; leave the first one before"
+        )
+    g.coalescing = manager.works
+    try:
+        yield manager
+    finally:
+        g.coalescing = None
+        if not async_ops:
+            manager.wait()

@@ -6,49 +6,65 @@ compares headers and moves the bytes (``comm.group``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from ..comm.group import ProcessGroup
+from .. import context
 from ..comm.reduce_ops import ReduceOp
-from ..comm.work import Done, Work
-from ..core.tensor import Tensor, note_read
-from ..core.writes import touched
-from ..errors import ConfigError, DeviceError
+from ..comm.work import Work
+from ..core.tensor import Tensor
+from ..errors import ConfigError
 from . import objects
+from .arrays import array_of, arrays_of, handed, seconds_of
+from .process_group import ProcessGroup
 from .state import GroupMember, group_or_default
 
 
-def _array(where: str, t: Any, written: bool = True) -> np.ndarray:
-    if not isinstance(t, Tensor):
-        raise TypeError(f"{where}: a Tensor is needed, {type(t).__name__} given")
-    if t.is_meta:
-        raise DeviceError(f"{where}: a tensor on the meta device has no data to communicate")
-    note_read(t)
-    if written:
-        touched(t)
-    return t.array
+def _outsider(where: str, group: Any) -> bool:
+    """Whether this rank is not in the group that it gave; it is told, and does nothing."""
+    if group is not GroupMember.NON_GROUP_MEMBER:
+        return False
+    warnings.warn(
+        f"Running {where} on global rank {context.current().rank} which does not belong to the "
+        "given group.",
+        stacklevel=3,
+    )
+    return True
 
 
-def _arrays(where: str, tensors: Sequence[Tensor], written: bool) -> list[np.ndarray]:
-    if isinstance(tensors, Tensor) or not isinstance(tensors, (list, tuple)):
-        raise TypeError(f"{where}: a list of tensors, one per rank, is needed")
-    return [_array(where, t, written) for t in tensors]
+def _root(
+    g: ProcessGroup, what: str, rank: int | None, in_group: int | None, default: int | None = None
+) -> int:
+    """The rank in the group of what was given: a rank of the world, or one of the group."""
+    if in_group is not None:
+        if rank is not None:
+            raise ConfigError(
+                f"Can't specify both group_rank and global_rank: {what}={rank} and "
+                f"group_{what}={in_group} were given; give one"
+            )
+        return in_group
+    if rank is None:
+        if default is None:
+            raise ConfigError(
+                f"Must specify global_rank or group_rank: give {what}= (a rank of the world) or "
+                f"group_{what}= (a rank of the group)"
+            )
+        rank = default
+    return g.group_rank(rank)
 
 
-def _outsider(group: Any) -> bool:
-    return group is GroupMember.NON_GROUP_MEMBER
+def _kept(g: ProcessGroup, work: Work | None, async_op: bool, output: Tensor) -> Work | None:
+    """A work that ``_coalescing_manager`` waits for."""
+    found = handed(work, True, output)
+    assert found is not None and g.coalescing is not None
+    g.coalescing.append(found)
+    return found if async_op else None
 
 
-def _handed(work: Work | None, async_op: bool, *outputs: Any) -> Work | None:
-    """What PyTorch returns: a Work when asked for one, else None."""
-    if not async_op:
-        return None
-    work = Done() if work is None else work
-    work.outputs = list(outputs)
-    return work
+def supports_complex(reduceOp: ReduceOp) -> bool:  # noqa: N803
+    """Whether complex numbers can be reduced so, as PyTorch says it."""
+    return reduceOp.name in ("SUM", "AVG", "PREMUL_SUM")
 
 
 def all_reduce(
@@ -56,45 +72,38 @@ def all_reduce(
     async_op: bool = False,
 ) -> Work | None:  # fmt: skip
     """Reduce ``tensor`` over all ranks, in place, in one order (bitwise the same everywhere)."""
-    if _outsider(group):
+    if _outsider("all_reduce", group):
         return None
     g = group_or_default(group)
-    work = g.all_reduce(_array("all_reduce", tensor), op, async_op=async_op)
-    return _handed(work, async_op, tensor)
+    together = g.coalescing is not None
+    work = g.all_reduce(array_of("all_reduce", tensor), op, async_op=async_op or together)
+    return _kept(g, work, async_op, tensor) if together else handed(work, async_op, tensor)
 
 
 def reduce(
-    tensor: Tensor, dst: int = 0, op: ReduceOp = ReduceOp.SUM, group: ProcessGroup | None = None,
-    async_op: bool = False, group_dst: int | None = None,
+    tensor: Tensor, dst: int | None = None, op: ReduceOp = ReduceOp.SUM,
+    group: ProcessGroup | None = None, async_op: bool = False, group_dst: int | None = None,
 ) -> Work | None:  # fmt: skip
     """Reduce into ``tensor`` of rank ``dst``."""
-    if _outsider(group):
+    if _outsider("reduce", group):
         return None
     g = group_or_default(group)
-    root = _root(g, dst, group_dst)
-    array = _array("reduce", tensor, g.rank == root)
-    return _handed(g.reduce(array, root, op, async_op=async_op), async_op, tensor)
-
-
-def _root(g: ProcessGroup, global_rank: int | None, in_group: int | None) -> int:
-    return (
-        in_group
-        if in_group is not None
-        else g.group_rank(0 if global_rank is None else global_rank)
-    )
+    root = _root(g, "dst", dst, group_dst)
+    array = array_of("reduce", tensor, g.rank == root)
+    return handed(g.reduce(array, root, op, async_op=async_op), async_op, tensor)
 
 
 def broadcast(
-    tensor: Tensor, src: int = 0, group: ProcessGroup | None = None, async_op: bool = False,
-    group_src: int | None = None,
+    tensor: Tensor, src: int | None = None, group: ProcessGroup | None = None,
+    async_op: bool = False, group_src: int | None = None,
 ) -> Work | None:  # fmt: skip
     """Copy ``tensor`` of rank ``src`` to all ranks."""
-    if _outsider(group):
+    if _outsider("broadcast", group):
         return None
     g = group_or_default(group)
-    root = _root(g, src, group_src)
-    array = _array("broadcast", tensor, g.rank != root)
-    return _handed(g.broadcast(array, root, async_op=async_op), async_op, tensor)
+    root = _root(g, "src", src, group_src)
+    array = array_of("broadcast", tensor, g.rank != root)
+    return handed(g.broadcast(array, root, async_op=async_op), async_op, tensor)
 
 
 def all_gather(
@@ -102,12 +111,12 @@ def all_gather(
     async_op: bool = False,
 ) -> Work | None:  # fmt: skip
     """``tensor_list[r]`` becomes rank r's ``tensor``."""
-    if _outsider(group):
+    if _outsider("all_gather", group):
         return None
     g = group_or_default(group)
-    outs = _arrays("all_gather", tensor_list, True)
-    work = g.all_gather(outs, _array("all_gather", tensor, False), async_op=async_op)
-    return _handed(work, async_op, *tensor_list)
+    outs = arrays_of("all_gather", tensor_list, True)
+    work = g.all_gather(outs, array_of("all_gather", tensor, False), async_op=async_op)
+    return handed(work, async_op, *tensor_list)
 
 
 def all_gather_into_tensor(
@@ -115,16 +124,19 @@ def all_gather_into_tensor(
     async_op: bool = False,
 ) -> Work | None:  # fmt: skip
     """``output_tensor`` becomes all ranks' ``input_tensor`` one behind the other."""
-    if _outsider(group):
+    if _outsider("all_gather_into_tensor", group):
         return None
     g = group_or_default(group)
-    out = _array("all_gather_into_tensor", output_tensor)
-    given = _array("all_gather_into_tensor", input_tensor, False)
-    work = g.all_gather_single(out, given, async_op=async_op)
-    return _handed(work, async_op, output_tensor)
+    out = array_of("all_gather_into_tensor", output_tensor)
+    given = array_of("all_gather_into_tensor", input_tensor, False)
+    together = g.coalescing is not None
+    work = g.all_gather_single(out, given, async_op=async_op or together)
+    if together:
+        return _kept(g, work, async_op, output_tensor)
+    return handed(work, async_op, output_tensor)
 
 
-all_gather_single = all_gather_into_tensor
+all_gather_single = _all_gather_base = all_gather_into_tensor
 
 
 def reduce_scatter(
@@ -132,12 +144,12 @@ def reduce_scatter(
     group: ProcessGroup | None = None, async_op: bool = False,
 ) -> Work | None:  # fmt: skip
     """``output`` becomes the reduction of all ranks' ``input_list[rank]``."""
-    if _outsider(group):
+    if _outsider("reduce_scatter", group):
         return None
     g = group_or_default(group)
-    ins = _arrays("reduce_scatter", input_list, False)
-    work = g.reduce_scatter(_array("reduce_scatter", output), ins, op, async_op=async_op)
-    return _handed(work, async_op, output)
+    ins = arrays_of("reduce_scatter", input_list, False)
+    work = g.reduce_scatter(array_of("reduce_scatter", output), ins, op, async_op=async_op)
+    return handed(work, async_op, output)
 
 
 def reduce_scatter_tensor(
@@ -145,16 +157,17 @@ def reduce_scatter_tensor(
     async_op: bool = False,
 ) -> Work | None:  # fmt: skip
     """``output`` becomes this rank's part of the reduced ``input``."""
-    if _outsider(group):
+    if _outsider("reduce_scatter_tensor", group):
         return None
     g = group_or_default(group)
-    out = _array("reduce_scatter_tensor", output)
-    given = _array("reduce_scatter_tensor", input, False)
-    work = g.reduce_scatter_single(out, given, op, async_op=async_op)
-    return _handed(work, async_op, output)
+    out = array_of("reduce_scatter_tensor", output)
+    given = array_of("reduce_scatter_tensor", input, False)
+    together = g.coalescing is not None
+    work = g.reduce_scatter_single(out, given, op, async_op=async_op or together)
+    return _kept(g, work, async_op, output) if together else handed(work, async_op, output)
 
 
-reduce_scatter_single = reduce_scatter_tensor
+reduce_scatter_single = _reduce_scatter_base = reduce_scatter_tensor
 
 
 def all_to_all(
@@ -162,12 +175,12 @@ def all_to_all(
     group: ProcessGroup | None = None, async_op: bool = False,
 ) -> Work | None:  # fmt: skip
     """``output_tensor_list[r]`` becomes rank r's ``input_tensor_list[rank]``."""
-    if _outsider(group):
+    if _outsider("all_to_all", group):
         return None
     g = group_or_default(group)
-    outs = _arrays("all_to_all", output_tensor_list, True)
-    ins = _arrays("all_to_all", input_tensor_list, False)
-    return _handed(g.all_to_all(outs, ins, async_op=async_op), async_op)
+    outs = arrays_of("all_to_all", output_tensor_list, True)
+    ins = arrays_of("all_to_all", input_tensor_list, False)
+    return handed(g.all_to_all(outs, ins, async_op=async_op), async_op)
 
 
 def all_to_all_single(
@@ -176,55 +189,64 @@ def all_to_all_single(
     async_op: bool = False,
 ) -> Work | None:  # fmt: skip
     """Exchange pieces along dimension 0, of equal or of the given sizes."""
-    if _outsider(group):
+    if _outsider("all_to_all_single", group):
         return None
     g = group_or_default(group)
     work = g.all_to_all_single(
-        _array("all_to_all_single", output), _array("all_to_all_single", input, False),
+        array_of("all_to_all_single", output), array_of("all_to_all_single", input, False),
         output_split_sizes, input_split_sizes, async_op=async_op,
     )  # fmt: skip
-    return _handed(work, async_op, output)
+    return handed(work, async_op, output)
 
 
 def gather(
-    tensor: Tensor, gather_list: list[Tensor] | None = None, dst: int = 0,
+    tensor: Tensor, gather_list: list[Tensor] | None = None, dst: int | None = None,
     group: ProcessGroup | None = None, async_op: bool = False, group_dst: int | None = None,
 ) -> Work | None:  # fmt: skip
     """``gather_list[r]`` of rank ``dst`` becomes rank r's ``tensor``."""
-    if _outsider(group):
+    if _outsider("gather", group):
         return None
     g = group_or_default(group)
-    root = _root(g, dst, group_dst)
+    root = _root(g, "dst", dst, group_dst, 0)
     if g.rank == root and gather_list is None:
         raise ConfigError("gather: gather_list is needed on the destination rank")
-    outs = _arrays("gather", gather_list, True) if g.rank == root and gather_list else None
-    work = g.gather(_array("gather", tensor, False), outs, root, async_op=async_op)
-    return _handed(work, async_op, *(gather_list or ()))
+    outs = arrays_of("gather", gather_list, True) if g.rank == root and gather_list else None
+    work = g.gather(array_of("gather", tensor, False), outs, root, async_op=async_op)
+    return handed(work, async_op, *(gather_list or ()))
 
 
 def scatter(
-    tensor: Tensor, scatter_list: list[Tensor] | None = None, src: int = 0,
+    tensor: Tensor, scatter_list: list[Tensor] | None = None, src: int | None = None,
     group: ProcessGroup | None = None, async_op: bool = False, group_src: int | None = None,
 ) -> Work | None:  # fmt: skip
     """``tensor`` becomes ``scatter_list[rank]`` of rank ``src``."""
-    if _outsider(group):
+    if _outsider("scatter", group):
         return None
     g = group_or_default(group)
-    root = _root(g, src, group_src)
+    root = _root(g, "src", src, group_src, 0)
     if g.rank == root and scatter_list is None:
         raise ConfigError("scatter: scatter_list is needed on the source rank")
-    ins = _arrays("scatter", scatter_list, False) if g.rank == root and scatter_list else None
-    work = g.scatter(_array("scatter", tensor), ins, root, async_op=async_op)
-    return _handed(work, async_op, tensor)
+    ins = arrays_of("scatter", scatter_list, False) if g.rank == root and scatter_list else None
+    work = g.scatter(array_of("scatter", tensor), ins, root, async_op=async_op)
+    return handed(work, async_op, tensor)
 
 
 def barrier(
-    group: ProcessGroup | None = None, async_op: bool = False, device_ids: Any = None
-) -> Work | None:
-    """Wait until every rank has come."""
-    if _outsider(group):
+    group: ProcessGroup | None = None, async_op: bool = False, device_ids: Any = None,
+    timeout: Any = None,
+) -> Work | None:  # fmt: skip
+    """Wait until every rank has come, at most ``timeout`` (None: the group's)."""
+    if _outsider("barrier", group):
         return None
-    return _handed(group_or_default(group).barrier(async_op=async_op), async_op)
+    g = group_or_default(group)
+    if timeout is None:
+        return handed(g.barrier(async_op=async_op), async_op)
+    before = g.timeout
+    g.timeout = seconds_of("barrier", timeout) or before
+    try:
+        return handed(g.barrier(async_op=async_op), async_op)
+    finally:
+        g.timeout = before
 
 
 def monitored_barrier(
@@ -232,7 +254,7 @@ def monitored_barrier(
 ) -> None:
     """A barrier whose ``WaitTimeout`` names the ranks that did not come (the first one, with
     ``wait_all_ranks`` all of them). The group can be used afterwards."""
-    if not _outsider(group):
+    if not _outsider("monitored_barrier", group):
         group_or_default(group).monitored_barrier(timeout, wait_all_ranks)
 
 
@@ -241,11 +263,11 @@ def all_reduce_coalesced(
     async_op: bool = False,
 ) -> Work | None:  # fmt: skip
     """``all_reduce`` of several tensors in one operation per type."""
-    if _outsider(group):
+    if _outsider("all_reduce_coalesced", group):
         return None
-    arrays = _arrays("all_reduce_coalesced", tensors, True)
+    arrays = arrays_of("all_reduce_coalesced", tensors, True)
     work = group_or_default(group).all_reduce_coalesced(arrays, op, async_op=async_op)
-    return _handed(work, async_op, *tensors)
+    return handed(work, async_op, *tensors)
 
 
 def all_gather_coalesced(
@@ -253,15 +275,24 @@ def all_gather_coalesced(
     group: ProcessGroup | None = None, async_op: bool = False,
 ) -> Work | None:  # fmt: skip
     """``output_tensor_lists[r][i]`` becomes rank r's ``input_tensor_list[i]``."""
-    if _outsider(group):
+    if _outsider("all_gather_coalesced", group):
         return None
-    outs = [_arrays("all_gather_coalesced", row, True) for row in output_tensor_lists]
-    arrays = _arrays("all_gather_coalesced", input_tensor_list, False)
+    outs = [arrays_of("all_gather_coalesced", row, True) for row in output_tensor_lists]
+    arrays = arrays_of("all_gather_coalesced", input_tensor_list, False)
     work = group_or_default(group).all_gather_coalesced(outs, arrays, async_op=async_op)
-    return _handed(work, async_op)
+    return handed(work, async_op)
 
 
 # --- point to point ----------------------------------------------------------------------------
+
+
+def _other(g: ProcessGroup, rank: int | None, what: str) -> None:
+    """A message that one waits for comes from, or goes to, another rank."""
+    if rank == g.rank:
+        raise ConfigError(
+            f"Invalid {what} rank: {what} rank should not be the same as the rank of the current "
+            "process. Use isend and irecv for a message to oneself"
+        )
 
 
 def send(
@@ -269,8 +300,12 @@ def send(
     group_dst: int | None = None,
 ) -> None:  # fmt: skip
     """Send to global rank ``dst``."""
+    if _outsider("send", group):
+        return
     g = group_or_default(group)
-    g.send(_array("send", tensor, False), _root(g, dst, group_dst), tag)
+    to = _root(g, "dst", dst, group_dst)
+    _other(g, to, "destination")
+    g.send(array_of("send", tensor, False), to, tag)
 
 
 def recv(
@@ -278,104 +313,181 @@ def recv(
     group_src: int | None = None,
 ) -> int:  # fmt: skip
     """Receive from global rank ``src`` (None: from anyone); the source's global rank."""
+    if _outsider("recv", group):
+        return -1
     g = group_or_default(group)
-    source = None if src is None and group_src is None else _root(g, src, group_src)
-    return g.ranks[g.recv(_array("recv", tensor), source, tag)]
+    source = None if src is None and group_src is None else _root(g, "src", src, group_src)
+    return g.ranks[g.recv(array_of("recv", tensor), source, tag)]
 
 
 def isend(
     tensor: Tensor, dst: int | None = None, group: ProcessGroup | None = None, tag: int = 0,
     group_dst: int | None = None,
-) -> Work:  # fmt: skip
+) -> Work | None:  # fmt: skip
     """Start to send."""
+    if _outsider("isend", group):
+        return None
     g = group_or_default(group)
-    return g.isend(_array("isend", tensor, False), _root(g, dst, group_dst), tag)
+    to = _root(g, "dst", dst, group_dst)
+    return handed(g.isend(array_of("isend", tensor, False), to, tag), True, tensor)
 
 
 def irecv(
     tensor: Tensor, src: int | None = None, group: ProcessGroup | None = None, tag: int = 0,
     group_src: int | None = None,
-) -> Work:  # fmt: skip
+) -> Work | None:  # fmt: skip
     """Start to receive."""
+    if _outsider("irecv", group):
+        return None
     g = group_or_default(group)
-    source = None if src is None and group_src is None else _root(g, src, group_src)
-    return g.irecv(_array("irecv", tensor), source, tag)
+    source = None if src is None and group_src is None else _root(g, "src", src, group_src)
+    return handed(g.irecv(array_of("irecv", tensor), source, tag), True, tensor)
 
 
 class P2POp:
-    """One message of ``batch_isend_irecv``: ``op`` is ``isend`` or ``irecv``."""
+    """One message of ``batch_isend_irecv``: ``op`` is ``isend`` or ``irecv``. ``peer``: the other
+    rank in the world; ``group_peer``: in the group."""
 
     def __init__(
         self, op: Callable, tensor: Tensor, peer: int | None = None,
         group: ProcessGroup | None = None, tag: int = 0, group_peer: int | None = None,
     ) -> None:  # fmt: skip
         if op not in (isend, irecv):
-            raise ConfigError("P2POp: op must be distributed.isend or distributed.irecv")
-        self.op, self.tensor, self.group, self.tag = op, tensor, group, tag
-        self.peer, self.group_peer = peer, group_peer
+            raise ConfigError("Invalid ``op``: P2POp needs distributed.isend or distributed.irecv")
+        array_of("P2POp", tensor, False)
+        self.op, self.tensor, self.tag = op, tensor, tag
+        self.group = group_or_default(group)
+        self.group_peer = _root(self.group, "peer", peer, group_peer)
+        self.peer = peer if group_peer is None else self.group.ranks[group_peer]
+
+    def __repr__(self) -> str:
+        ends = [int(self.group.rank), self.group_peer]
+        source, to = ends if self.op is isend else ends[::-1]
+        return (
+            f"P2POp({self.op.__name__} pg={self.group.name}, group_src={source}, group_dst={to},  "
+            f"{self.tensor.shape}, {self.tensor.dtype})"
+        )
 
 
 def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
-    """Start several messages."""
-    return [p.op(p.tensor, p.peer, p.group, p.tag, p.group_peer) for p in p2p_op_list]
+    """Start several messages of one group."""
+    if not isinstance(p2p_op_list, list) or not all(isinstance(p, P2POp) for p in p2p_op_list):
+        raise ConfigError("Invalid ``p2p_op_list``: batch_isend_irecv needs a list of P2POp")
+    if any(p.group is not p2p_op_list[0].group for p in p2p_op_list):
+        raise ConfigError("batch_isend_irecv: All ops need to use the same group.")
+    works = []
+    for p in p2p_op_list:
+        end = {"group_dst" if p.op is isend else "group_src": p.group_peer}
+        works.append(p.op(p.tensor, group=p.group, tag=p.tag, **end))
+    return works
 
 
 # --- objects -----------------------------------------------------------------------------------
 
 
 def all_gather_object(object_list: list[Any], obj: Any, group: ProcessGroup | None = None) -> None:
-    """``object_list[r]`` becomes rank r's ``obj`` (plain data: see ``objects``)."""
-    if not _outsider(group):
-        object_list[:] = objects.all_gather(group_or_default(group), obj)
+    """``object_list[r]`` becomes rank r's ``obj`` (plain data: see ``plain``)."""
+    if not _outsider("all_gather_object", group):
+        g = group_or_default(group)
+        if len(object_list) < g.size:
+            raise ConfigError(
+                f"all_gather_object: object_list with {len(object_list)} places was given; needed "
+                f"are {g.size}, one per rank of the group"
+            )
+        object_list[: g.size] = objects.all_gather(g, obj)
 
 
 def gather_object(
-    obj: Any, object_gather_list: list[Any] | None = None, dst: int = 0,
-    group: ProcessGroup | None = None,
+    obj: Any, object_gather_list: list[Any] | None = None, dst: int | None = None,
+    group: ProcessGroup | None = None, group_dst: int | None = None,
 ) -> None:  # fmt: skip
-    """As ``all_gather_object``, on rank ``dst`` only."""
-    if _outsider(group):
+    """As ``all_gather_object``, on rank ``dst`` (None: 0) only."""
+    if _outsider("gather_object", group):
         return
     g = group_or_default(group)
-    everyone = objects.gather(g, obj, g.group_rank(dst))
+    root = _root(g, "dst", dst, group_dst, 0)
+    if g.rank == root and object_gather_list is None:
+        raise ConfigError(
+            "Argument ``gather_list`` must be specified on destination rank: gather_object needs "
+            "object_gather_list= there"
+        )
+    if g.rank != root and object_gather_list:
+        raise ConfigError(
+            "Argument ``gather_list`` must NOT be specified on non-destination ranks: "
+            "gather_object was given object_gather_list= there"
+        )
+    everyone = objects.gather(g, obj, root)
     if everyone is not None and object_gather_list is not None:
-        object_gather_list[:] = everyone
+        object_gather_list[: g.size] = everyone
 
 
 def broadcast_object_list(
-    object_list: list[Any], src: int = 0, group: ProcessGroup | None = None, device: Any = None
-) -> None:
-    """Every rank's list becomes that of rank ``src``."""
-    if not _outsider(group):
+    object_list: list[Any], src: int | None = None, group: ProcessGroup | None = None,
+    device: Any = None, group_src: int | None = None,
+) -> None:  # fmt: skip
+    """Every rank's list becomes that of rank ``src`` (None: 0)."""
+    if not _outsider("broadcast_object_list", group):
         g = group_or_default(group)
-        object_list[:] = objects.broadcast(g, list(object_list), g.group_rank(src))
+        root = _root(g, "src", src, group_src, 0)
+        found = objects.broadcast(g, list(object_list), root)
+        if g.rank != root:
+            _fill("broadcast_object_list", object_list, found)
+
+
+def _fill(where: str, given: list[Any], found: list[Any]) -> None:
+    if len(given) != len(found):
+        raise ConfigError(
+            f"{where}: object_list with {len(given)} places was given; {len(found)} objects were "
+            "sent. Give lists of one length on all ranks"
+        )
+    given[:] = found
 
 
 def scatter_object_list(
     scatter_object_output_list: list[Any], scatter_object_input_list: list[Any] | None = None,
-    src: int = 0, group: ProcessGroup | None = None,
+    src: int | None = None, group: ProcessGroup | None = None, group_src: int | None = None,
 ) -> None:  # fmt: skip
-    """The first element of the output list becomes this rank's element of rank ``src``'s list."""
-    if _outsider(group):
+    """The first element of the output list becomes this rank's element of the list of rank
+    ``src`` (None: 0)."""
+    if _outsider("scatter_object_list", group):
         return
+    if not isinstance(scatter_object_output_list, list) or not scatter_object_output_list:
+        raise ConfigError(
+            "Expected argument scatter_object_output_list to be a list of size at least 1."
+        )
     g = group_or_default(group)
-    root = g.group_rank(src)
-    scatter_object_output_list[0] = objects.scatter(g, scatter_object_input_list, root)
+    root = _root(g, "src", src, group_src, 0)
+    given = scatter_object_input_list
+    if g.rank == root and (given is None or len(given) != g.size):
+        raise ConfigError(
+            "source rank must provide non-None scatter_object_input_list, with one object for "
+            f"each of the {g.size} ranks; {'None' if given is None else len(given)} given"
+        )
+    scatter_object_output_list[0] = objects.scatter(g, given, root)
 
 
 def send_object_list(
-    object_list: list[Any], dst: int = 0, group: ProcessGroup | None = None, device: Any = None
-) -> None:
-    """Send plain data to rank ``dst``."""
+    object_list: list[Any], dst: int | None = None, group: ProcessGroup | None = None,
+    device: Any = None, group_dst: int | None = None, use_batch: bool = False,
+) -> None:  # fmt: skip
+    """Send plain data to rank ``dst``. ``use_batch`` chooses between two ways that PyTorch has."""
+    if _outsider("send_object_list", group):
+        return
     g = group_or_default(group)
-    objects.send(g, list(object_list), g.group_rank(dst))
+    to = _root(g, "dst", dst, group_dst)
+    _other(g, to, "destination")
+    objects.send(g, list(object_list), to)
 
 
 def recv_object_list(
     object_list: list[Any], src: int | None = None, group: ProcessGroup | None = None,
-    device: Any = None,
+    device: Any = None, group_src: int | None = None, use_batch: bool = False,
 ) -> int:  # fmt: skip
-    """Receive what ``send_object_list`` sent; the source's global rank."""
+    """Receive what ``send_object_list`` sent (None: from anyone); the source's global rank."""
+    if _outsider("recv_object_list", group):
+        return -1
     g = group_or_default(group)
-    object_list[:], source = objects.recv(g, None if src is None else g.group_rank(src))
-    return g.ranks[source]
+    source = None if src is None and group_src is None else _root(g, "src", src, group_src)
+    found, at = objects.recv(g, source)
+    _fill("recv_object_list", object_list, found)
+    return g.ranks[at]

@@ -19,6 +19,7 @@ from ..core.device import device
 from ..core.tensor import Size, Tensor, wrap
 from ..errors import ConfigError
 from . import state
+from .groups import divide_world, get_rank, get_world_size
 
 SLOT = "distributed.mesh"
 
@@ -85,7 +86,7 @@ class DeviceMesh:
             return
         mine = [i for i, line in enumerate(lines) if world.rank in line]
         place = list(lines[mine[0]]).index(world.rank) if mine else 0
-        made = state.split_group(
+        made = divide_world(
             mine[0] if mine else None, place, lines[mine[0]].tolist() if mine else None
         )
         if made is not None:
@@ -118,7 +119,7 @@ class DeviceMesh:
         """This process's global rank."""
         if self._rank is not None:
             return self._rank
-        return state.get_rank() if state.is_initialized() else context.current().rank
+        return get_rank() if state.is_initialized() else context.current().rank
 
     def get_coordinate(self) -> tuple[int, ...] | None:
         """Where this rank lies in the grid; None outside of it."""
@@ -284,7 +285,7 @@ class DeviceMesh:
         inside = world.rank in flat.ranks
         color = int(flat.ranks.min()) if inside else None
         place = flat.ranks.tolist().index(world.rank) if inside else 0
-        made = state.split_group(color, place, flat.ranks.tolist() if inside else None)
+        made = divide_world(color, place, flat.ranks.tolist() if inside else None)
         if made is not None:
             self._shared.groups[tuple(flat.ranks.tolist())] = made
 
@@ -451,7 +452,7 @@ def init_device_mesh(
         )
     if not state.is_initialized():
         state.init_process_group()
-    have = state.get_world_size()
+    have = get_world_size()
     if math.prod(shape) > have:
         raise ConfigError(
             f"init_device_mesh: mesh_shape={shape} needs {math.prod(shape)} ranks and there are "

@@ -1,0 +1,261 @@
+"""The group that programs hold: a group of arrays with PyTorch's methods on tensors beside.
+
+Programs for PyTorch call ``group.allreduce(tensor).wait()`` and its like on a group itself. Knows
+groups and tensors; not which group is the default one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+
+from ..comm import group as arrays
+from ..comm.reduce_ops import ReduceOp
+from ..comm.work import Done, Work
+from ..core.tensor import Tensor
+from ..errors import ConfigError
+from .arrays import array_of, arrays_of, handed, seconds_of
+
+
+class Options:
+    """What PyTorch's methods take as ``opts``: any of its attributes may be set."""
+
+    reduceOp = ReduceOp.SUM  # noqa: N815
+    rootRank = rootTensor = 0  # noqa: N815
+    timeout: Any = None
+    asyncOp = True  # noqa: N815
+    sparseIndices: Any = None  # noqa: N815
+    device_ids: Sequence[int] = ()
+    device: Any = None
+
+
+class AllreduceOptions(Options): ...
+
+
+class AllreduceCoalescedOptions(AllreduceOptions): ...
+
+
+class AllgatherOptions(Options): ...
+
+
+class AllToAllOptions(Options): ...
+
+
+class BarrierOptions(Options): ...
+
+
+class BroadcastOptions(Options): ...
+
+
+class GatherOptions(Options): ...
+
+
+class ReduceOptions(Options): ...
+
+
+class ReduceScatterOptions(Options): ...
+
+
+class ScatterOptions(Options): ...
+
+
+class Name(str):
+    """A group's name. Programs for PyTorch call it, and get the name of its backend."""
+
+    backend = ""
+
+    def __call__(self) -> str:
+        return self.backend
+
+
+class ProcessGroup(arrays.ProcessGroup):
+    """Ranks that make the same calls.
+
+    ``rank()``, ``size()``, ``name``; ``ranks``: the global rank of each member. The methods below
+    take Tensors (or lists of one, as PyTorch's do) and return a ``Work`` to wait for.
+    """
+
+    group_desc = "undefined"
+    bound_device_id: Any = None
+    coalescing: list[Work] | None = None  # what was started within ``_coalescing_manager``
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.name = Name(self.name)
+        self.name.backend = self.backend
+
+    @property
+    def group_name(self) -> str:
+        return self.name
+
+    def set_timeout(self, timeout: timedelta | float) -> None:
+        """How long the waits of this group last from now on."""
+        self.timeout = seconds_of("set_timeout", timeout) or self.timeout
+
+    _set_default_timeout = set_timeout
+
+    def _get_backend_name(self) -> str:
+        return self.backend
+
+    def allreduce(self, tensors: Any, op: Any = ReduceOp.SUM, timeout: Any = None) -> Work:
+        opts = op if isinstance(op, Options) else None
+        given = _list(tensors)
+        reduce = op if opts is None else opts.reduceOp
+        works = [self.all_reduce(array_of("allreduce", t), reduce, async_op=True) for t in given]
+        return _together(works, given)
+
+    def allreduce_coalesced(self, tensors: list[Tensor], opts: Any = Options) -> Work:
+        rows = arrays_of("allreduce_coalesced", tensors, True)
+        return _work(self.all_reduce_coalesced(rows, opts.reduceOp, async_op=True), tensors)
+
+    def broadcast(  # type: ignore[override]
+        self, tensors: Any, root: Any = 0, timeout: Any = None,
+        *, async_op: bool = False,
+    ) -> Any:  # fmt: skip
+        if tensors.__class__ is np.ndarray:
+            return super().broadcast(tensors, root, async_op=async_op)
+        given, root = _list(tensors), getattr(root, "rootRank", root)
+        written = self.rank != root
+        works = [
+            super(ProcessGroup, self).broadcast(
+                array_of("broadcast", t, written), root, async_op=True
+            )
+            for t in given
+        ]
+        return _together(works, given)
+
+    def reduce(  # type: ignore[override]
+        self, tensors: Any, root: Any = 0, op: Any = ReduceOp.SUM, timeout: Any = None,
+        *, async_op: bool = False,
+    ) -> Any:  # fmt: skip
+        if tensors.__class__ is np.ndarray:
+            return super().reduce(tensors, root, op, async_op=async_op)
+        if isinstance(root, Options):
+            root, op = root.rootRank, root.reduceOp
+        (t,) = _list(tensors)
+        array = array_of("reduce", t, self.rank == root)
+        return _work(super().reduce(array, root, op, async_op=True), [t])
+
+    def allgather(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> Work:
+        """``output_tensors``: a list of tensors, or a list of one such list."""
+        (t,) = _list(input_tensors)
+        outs = _inner(output_tensors)
+        rows = arrays_of("allgather", outs, True)
+        return _work(self.all_gather(rows, array_of("allgather", t, False), async_op=True), outs)
+
+    def _allgather_base(self, output: Tensor, input: Tensor, opts: Any = None) -> Work:
+        out = array_of("_allgather_base", output)
+        given = array_of("_allgather_base", input, False)
+        return _work(self.all_gather_single(out, given, async_op=True), [output])
+
+    def allgather_coalesced(self, output_lists: list, input_list: list, opts: Any = None) -> Work:
+        outs = [arrays_of("allgather_coalesced", row, True) for row in output_lists]
+        ins = arrays_of("allgather_coalesced", input_list, False)
+        return _work(self.all_gather_coalesced(outs, ins, async_op=True), output_lists)
+
+    def gather(  # type: ignore[override]
+        self, output_tensors: Any, input_tensors: Any, root: Any = 0, timeout: Any = None,
+        *, async_op: bool = False,
+    ) -> Any:  # fmt: skip
+        if output_tensors.__class__ is np.ndarray:
+            return super().gather(output_tensors, input_tensors, root, async_op=async_op)
+        (t,), root = _list(input_tensors), getattr(root, "rootRank", root)
+        outs = _inner(output_tensors) if self.rank == root else None
+        rows = None if outs is None else arrays_of("gather", outs, True)
+        array = array_of("gather", t, False)
+        return _work(super().gather(array, rows, root, async_op=True), outs or [])
+
+    def scatter(  # type: ignore[override]
+        self, output_tensors: Any, input_tensors: Any, root: Any = 0, timeout: Any = None,
+        *, async_op: bool = False,
+    ) -> Any:  # fmt: skip
+        if output_tensors.__class__ is np.ndarray:
+            return super().scatter(output_tensors, input_tensors, root, async_op=async_op)
+        (t,), root = _list(output_tensors), getattr(root, "rootRank", root)
+        ins = _inner(input_tensors) if self.rank == root else None
+        rows = None if ins is None else arrays_of("scatter", ins, False)
+        return _work(super().scatter(array_of("scatter", t), rows, root, async_op=True), [t])
+
+    def reduce_scatter(  # type: ignore[override]
+        self, output_tensors: Any, input_tensors: Any, op: Any = ReduceOp.SUM, timeout: Any = None,
+        *, async_op: bool = False,
+    ) -> Any:  # fmt: skip
+        if output_tensors.__class__ is np.ndarray:
+            return super().reduce_scatter(output_tensors, input_tensors, op, async_op=async_op)
+        (t,) = _list(output_tensors)
+        rows = arrays_of("reduce_scatter", _inner(input_tensors), False)
+        array, op = array_of("reduce_scatter", t), getattr(op, "reduceOp", op)
+        return _work(super().reduce_scatter(array, rows, op, async_op=True), [t])
+
+    def _reduce_scatter_base(self, output: Tensor, input: Tensor, opts: Any = Options) -> Work:
+        out = array_of("_reduce_scatter_base", output)
+        given = array_of("_reduce_scatter_base", input, False)
+        work = self.reduce_scatter_single(out, given, opts.reduceOp, async_op=True)
+        return _work(work, [output])
+
+    def alltoall(self, output_tensors: list, input_tensors: list, opts: Any = None) -> Work:
+        outs = arrays_of("alltoall", output_tensors, True)
+        ins = arrays_of("alltoall", input_tensors, False)
+        return _work(self.all_to_all(outs, ins, async_op=True), output_tensors)
+
+    def alltoall_base(
+        self, output: Tensor, input: Tensor, output_split_sizes: list, input_split_sizes: list,
+        opts: Any = None,
+    ) -> Work:  # fmt: skip
+        out, given = array_of("alltoall_base", output), array_of("alltoall_base", input, False)
+        splits = output_split_sizes or None, input_split_sizes or None
+        return _work(self.all_to_all_single(out, given, *splits, async_op=True), [output])
+
+    def send(self, tensors: Any, dst: int, tag: int = 0) -> Any:
+        if tensors.__class__ is np.ndarray:
+            return super().send(tensors, dst, tag)
+        (t,) = _list(tensors)
+        return _work(self.isend(array_of("send", t, False), dst, tag), [t])
+
+    def recv(self, tensors: Any, src: int | None = None, tag: int = 0) -> Any:
+        if tensors.__class__ is np.ndarray:
+            return super().recv(tensors, src, tag)
+        (t,) = _list(tensors)
+        return _work(self.irecv(array_of("recv", t), src, tag), [t])
+
+    def recv_anysource(self, tensors: Any, tag: int = 0) -> Work:
+        return self.recv(_list(tensors), None, tag)
+
+    def barrier(  # type: ignore[override]
+        self, opts: Any = None, timeout: Any = None,
+        *, async_op: bool = False,
+    ) -> Work:  # fmt: skip
+        """Meets the others before it returns, unless with ``async_op``."""
+        work = super().barrier(async_op=async_op)
+        return _DONE if work is None else work
+
+
+_DONE = Done()
+
+
+def _list(tensors: Any) -> list[Tensor]:
+    return list(tensors) if isinstance(tensors, (list, tuple)) else [tensors]
+
+
+def _inner(tensors: Any) -> list[Tensor]:
+    """A list of tensors, also where it is the only one of a list of lists."""
+    if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
+        return list(tensors[0])
+    if tensors and isinstance(tensors[0], (list, tuple)):
+        raise ConfigError(f"process group: {len(tensors)} lists given; this rank needs one")
+    return list(tensors)
+
+
+def _work(work: Work | None, outputs: Sequence[Any]) -> Work:
+    found = handed(work, True, *outputs)
+    assert found is not None
+    return found
+
+
+def _together(works: list[Work | None], outputs: list[Tensor]) -> Work:
+    if len(works) != 1:
+        raise ConfigError(f"process group: {len(works)} tensors given; one is needed")
+    return _work(works[0], outputs)

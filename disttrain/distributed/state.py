@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
 from .. import context
 from ..comm import engines, roll_call
-from ..comm.arguments import members as check_members
 from ..comm.control import JOB_SLOT, Segment
-from ..comm.group import ProcessGroup
 from ..comm.meeting import Meeting
 from ..comm.sim import SimWaiter
 from ..comm.sim import fabric as simulated_cluster
@@ -21,9 +19,9 @@ from ..comm.store import PrefixStore, Store, StoreLost
 from ..comm.worker_env import WorkerEnv, read_worker_env
 from ..comm.world import SLOT
 from ..errors import CommError, ConfigError, GroupError, WaitTimeout
-from .backend import Backend
+from .process_group import ProcessGroup
 from .simulated import watch_steps
-from .stores import store_for
+from .stores import store_for, told_by_url
 
 _REFUSED_SECONDS = 1.0  # as long a rank that was refused tries to tell the others
 
@@ -43,6 +41,7 @@ class _State:
     companions: list[tuple[ProcessGroup, ProcessGroup, Callable[[], None]]] = field(
         default_factory=list
     )
+    made_groups: int = 0
     numbers: dict[str, int] = field(default_factory=dict)  # of groups beside the default one
     joining: tuple[int, int] | None = None  # the process and the thread in init_process_group
 
@@ -50,7 +49,7 @@ class _State:
 class GroupMember:
     """``GroupMember.WORLD``: the default group. ``NON_GROUP_MEMBER``: what outsiders get."""
 
-    NON_GROUP_MEMBER = object()
+    NON_GROUP_MEMBER: Any = -100  # as in PyTorch
 
     @property
     def WORLD(self) -> ProcessGroup | None:  # noqa: N802
@@ -112,11 +111,13 @@ def init_process_group(
     wanted = engines.parse(backend)
     seconds = seconds_of(timeout)
     me = context.current()
+    if init_method is not None and store is None:
+        store, rank, world_size = told_by_url(init_method, rank, world_size, seconds)
     state.joining = os.getpid(), threading.get_ident()
     try:
         transport = _transport(me, wanted, init_method, store, rank, world_size, seconds)
         state.world = ProcessGroup(transport, strict=strict, backend=wanted.text)
-        state.pid = os.getpid()
+        state.pid, state.made_groups = os.getpid(), 1
     finally:
         state.joining = None
 
@@ -201,13 +202,15 @@ def _meet(backend: engines.Backend, meeting: Meeting, init_method: str | None, s
         state.store = store
         meeting.open_store = lambda: _called(store, meeting)
         return engines.connect(backend, meeting)
-    deadline = context.now() + meeting.timeout
+    deadline, lost = context.now() + meeting.timeout, None
     while True:
         made: list[Store] = []
 
         def open_store(made: list[Store] = made) -> Store:
             # The roll is called: nobody waits for the others before that.
-            made.append(store_for(init_method or "env://", place, meeting.timeout, wait=False))
+            left = max(0.05, deadline - context.now())
+            made.append(store_for(init_method or "env://", place, left, wait=False))
+            made[0].set_timeout(meeting.timeout)
             return _called(PrefixStore("default", made[0]), meeting)
 
         found = replace(meeting)
@@ -219,12 +222,13 @@ def _meet(backend: engines.Backend, meeting: Meeting, init_method: str | None, s
             if made:
                 made[0].close()
             # A store that is lost is that of an earlier group, which its rank 0 closes just now.
-            if not isinstance(error, StoreLost):
+            lost = error if isinstance(error, StoreLost) else lost
+            if lost is None or not isinstance(error, (StoreLost, WaitTimeout)):
                 raise
-            if context.now() > deadline:
+            if context.now() > deadline or error is not lost:
                 raise WaitTimeout(
                     f"init_process_group: rank {place.rank} of {place.world_size} waited "
-                    f"{meeting.timeout:g} s for all ranks to come, and then lost the {error}"
+                    f"{meeting.timeout:g} s for all ranks to come, and then lost the {lost}"
                 ) from error
             context.sleep(0.01)
             continue
@@ -276,7 +280,7 @@ def replace_world(timeout: float | None) -> list[int]:
     return before
 
 
-def beside(group: ProcessGroup, finish: Callable[[], None]) -> ProcessGroup:
+def beside(group: Any, finish: Callable[[], None]) -> ProcessGroup:
     """A group of the same ranks as ``group``, for work of another thread; made the first time that
     all of them ask. Before either is left, ``finish()`` waits for that work to end."""
     state = _state()
@@ -310,7 +314,7 @@ def _close_all(groups: list[ProcessGroup]) -> None:
         raise failed
 
 
-def group_or_default(given: ProcessGroup | None = None) -> ProcessGroup:
+def group_or_default(given: Any = None) -> ProcessGroup:
     """``given``, or the default group; a clear error when there is none."""
     if given is not None:
         if given is GroupMember.NON_GROUP_MEMBER:
@@ -349,136 +353,24 @@ def existing_groups() -> list[ProcessGroup]:
     return [g for g in found if isinstance(g, ProcessGroup)]
 
 
-def new_group(
-    ranks: list[int] | None = None,
-    timeout: timedelta | float | None = None,
-    backend: str | None = None,
-    pg_options: Any = None,
-    use_local_synchronization: bool = False,
-    group_desc: str | None = None,
-    strict: bool | None = None,
-) -> Any:
-    """A group of some ranks (None: all). Every rank of the world calls it, with the same list; with
-    ``use_local_synchronization`` only the members need to. ``strict`` as for
-    ``init_process_group`` (None: as the default group)."""
-    world = group_or_default()
-    wanted = engines.parse(world.backend if backend is None else backend)
-    members = list(range(world.size)) if ranks is None else list(ranks)
-    seconds = None if timeout is None else seconds_of(timeout)
-    if engines.is_part(wanted, world.transport):
-        made = world.new_group(
-            members, timeout=seconds, strict=strict, members_only=use_local_synchronization
-        )
-    else:
-        made = _beside_world(world, members, wanted, seconds, strict)
-    if made is None:
-        return GroupMember.NON_GROUP_MEMBER
-    made.backend = wanted.text
-    _state().groups.append(made)
-    return made
+def add_group(made: ProcessGroup) -> None:
+    """Remember a group of this rank, which is left with the default one at the latest."""
+    state = _state()
+    state.groups.append(made)
+    state.made_groups += 1
 
 
-def _beside_world(
-    world: ProcessGroup,
-    members: list[int],
-    wanted: engines.Backend,
-    seconds: float | None,
-    strict: bool | None,
-) -> ProcessGroup | None:
-    """A group that has nothing in common with the default one but ranks: they meet once more."""
-    ranks = check_members("new_group", "ranks", members, world.size)
-    if world.rank not in ranks:
-        return None
+def store_beside(ranks: list[int]) -> Store | None:
+    """Where some ranks of the default group meet once more, each time in another part of its
+    store; None where it has none."""
     state = _state()
     if state.store is None:
-        raise ConfigError(
-            f"new_group: backend={wanted.text!r}: the ranks of the default group "
-            f"({world.transport.kind}) have no store to meet through once more; give "
-            "init_process_group() an init_method= or a store="
-        )
+        return None
     name = "+".join(map(str, ranks))
     number = state.numbers[name] = state.numbers.get(name, 0) + 1
-    store = PrefixStore(f"beside/{name}/{number}", state.store)
-    limit = world.timeout if seconds is None else seconds
-    meeting = Meeting(ranks.index(int(world.rank)), len(ranks), limit, ranks=ranks)
-    meeting.place, meeting.open_store = read_worker_env(), lambda: store
-    strict = world.strict if strict is None else strict
-    return ProcessGroup(engines.connect(wanted, meeting), ranks, strict, wanted.text)
+    return PrefixStore(f"beside/{name}/{number}", state.store)
 
 
-def split_group(
-    color: int | None, place: int = 0, members: Sequence[int] | None = None
-) -> ProcessGroup | None:
-    """Divide the world: ranks of one ``color`` become a group, in the order of ``place``. Every
-    rank of the world calls it; with ``color=None`` it joins none and gets None. ``members``: as
-    for ``ProcessGroup.split``."""
-    made = group_or_default().split(color, place, members)
-    if made is not None:
-        _state().groups.append(made)
-    return made
-
-
-def new_subgroups(
-    group_size: int | None = None,
-    group: ProcessGroup | None = None,
-    timeout: timedelta | float | None = None,
-    backend: str | None = None,
-    pg_options: Any = None,
-    group_desc: str | None = None,
-) -> tuple[ProcessGroup, list[Any]]:
-    """Divide ``group`` (None: all ranks) into groups of ``group_size`` neighbouring ranks (None:
-    the ranks of a host): (this rank's, all of them). Every rank of ``group`` calls it."""
-    whole = group_or_default(group)
-    size = group_size or context.current().local_world_size
-    if size < 1 or whole.size % size:
-        raise ConfigError(
-            f"new_subgroups: group_size={size} does not divide the world of {whole.size} ranks"
-        )
-    wanted = engines.parse(whole.backend if backend is None else backend)
-    seconds = None if timeout is None else seconds_of(timeout)
-    groups: list[Any] = []
-    for i in range(0, whole.size, size):
-        made = whole.new_group(range(i, i + size), timeout=seconds)
-        if made is not None:
-            made.backend = wanted.text
-        groups.append(GroupMember.NON_GROUP_MEMBER if made is None else made)
-    mine = groups[whole.rank // size]
-    _state().groups.append(mine)
-    return mine, groups
-
-
-def get_rank(group: ProcessGroup | None = None) -> int:
-    """This rank's number in ``group`` (-1 for an outsider)."""
-    return -1 if group is GroupMember.NON_GROUP_MEMBER else int(group_or_default(group).rank)
-
-
-def get_world_size(group: ProcessGroup | None = None) -> int:
-    """The number of ranks in ``group``."""
-    return -1 if group is GroupMember.NON_GROUP_MEMBER else int(group_or_default(group).size)
-
-
-def get_backend(group: ProcessGroup | None = None) -> str:
-    """The backend that the group was made with, as the program named it, in lower case;
-    "undefined" where it named none."""
-    return Backend(group_or_default(group).backend)
-
-
-def get_backend_config(group: ProcessGroup | None = None) -> str:
-    """The backend of each device: "cpu:gloo,cuda:nccl"."""
-    return engines.parse(group_or_default(group).backend).config
-
-
-def get_node_local_rank(fallback_rank: int | None = None) -> int:
-    return context.current().local_rank
-
-
-def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
-    return group.ranks[group_rank]
-
-
-def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
-    return group.group_rank(global_rank)
-
-
-def get_process_group_ranks(group: ProcessGroup | None = None) -> list[int]:
-    return list(group_or_default(group).ranks)
+def get_pg_count() -> int:
+    """How many groups this rank has been in since it has joined the default one."""
+    return _state().made_groups

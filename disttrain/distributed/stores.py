@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
-from urllib.parse import SplitResult, parse_qs, urlsplit
+from urllib.parse import SplitResult, parse_qs, urlsplit, urlunsplit
+
+import numpy as np
 
 from .. import context
 from ..comm.store import FileStore, Store, TCPStore
@@ -18,6 +20,8 @@ from ..errors import ConfigError, StoreError, WaitTimeout
 
 _TAKEN_SECONDS = 0.5  # as long a port may be taken by a store that is being closed
 _PATIENCE = 0.1
+_SCHEMES = ("env", "tcp", "file")
+_HANDLERS = "distributed.rendezvous"  # of a rank: the ways to meet that its program has added
 _HOSTED = "distributed.stores"  # of a rank: the stores that it hosts, by port
 
 
@@ -105,18 +109,61 @@ def store_for(url: str, place: WorkerEnv, timeout: float, wait: bool = True) -> 
     return TCPStore(host, port, size, False, timeout=timeout, token=token)
 
 
+Handler = Callable[..., Iterator[tuple[Store, int, int]]]
+
+
+def register_rendezvous_handler(scheme: str, handler: Handler) -> None:
+    """Let ``handler(url, timeout=...)`` say where ranks meet whose URL begins with ``scheme://``: a
+    generator that yields (store, rank, world size)."""
+    handlers = _handlers()
+    if scheme in handlers or scheme in _SCHEMES:
+        raise StoreError(f"Rendezvous handler for {scheme}:// already registered")
+    handlers[scheme] = handler
+
+
+def _handlers() -> dict[str, Handler]:
+    return context.current().slot(_HANDLERS, dict[str, Handler])
+
+
+def told_by_url(url: str, rank: int, size: int, timeout: float) -> tuple[Store | None, int, int]:
+    """What a URL says of who this is, where the program does not: the rank and the world size of
+    its query, or all that a handler of the program's own gives."""
+    parts = urlsplit(url)
+    if parts.scheme in _handlers():
+        return next(iter(rendezvous(url, rank, size, timeout=timedelta(seconds=timeout))))
+    asked = parse_qs(parts.query)
+    rank = int(asked["rank"][0]) if rank < 0 and "rank" in asked else rank
+    size = int(asked["world_size"][0]) if size < 0 and "world_size" in asked else size
+    return None, rank, size
+
+
 def rendezvous(
-    url: str, rank: int = -1, world_size: int = -1, timeout: timedelta | float | None = None
+    url: str, rank: int = -1, world_size: int = -1, **kwargs: Any
 ) -> Iterator[tuple[Store, int, int]]:
     """Where a URL says that ranks meet: (store, rank, world size), as an iterator.
 
     "env://", "tcp://host:port" and "file:///path" take rank and size from the arguments, the query
-    ("?rank=0&world_size=2") or, for "env://", the environment. Raises ``ConfigError``.
+    ("?rank=0&world_size=2") or, for "env://", the environment. ``timeout``: of the store. Raises
+    ``ConfigError``, ``StoreError`` for a scheme that nobody handles.
     """
+    for name, value in (("rank", rank), ("world_size", world_size)):
+        if not isinstance(value, (int, np.integer)):
+            raise StoreError(f"rendezvous: `{name}` must be an integer. {value!r} given")
+    if not isinstance(url, str):
+        raise StoreError(f"rendezvous: `url` must be a string. {url!r} given")
     parts = urlsplit(url)
-    if parts.scheme not in ("env", "tcp", "file"):
-        raise StoreError(f"No rendezvous handler for {parts.scheme}://; use env, tcp or file")
-    return _meeting(url, parts, rank, world_size, timeout)
+    handler = _handlers().get(parts.scheme)
+    if handler is not None:
+        known = {"rank": rank, "world_size": world_size}
+        more = "&".join(f"{name}={value}" for name, value in known.items() if value != -1)
+        query = "&".join(filter(None, (parts.query, more)))
+        return handler(urlunsplit(parts._replace(query=query)), **kwargs)
+    if parts.scheme not in _SCHEMES:
+        raise StoreError(
+            f"No rendezvous handler for {parts.scheme}://; use env, tcp or file, or "
+            "register_rendezvous_handler"
+        )
+    return _meeting(url, parts, rank, world_size, kwargs.get("timeout"))
 
 
 def _meeting(

@@ -27,7 +27,7 @@ class Steps(Work):
 def test_polling_and_waiting():
     work = Steps(2, "x")
     assert not work.is_completed() and work.exception() is None
-    assert work.is_completed() and work.wait() == work.result == "x"
+    assert work.is_completed() and work.wait() == work.result() == "x"
     assert Steps(3, "y").wait() == "y"
     assert Done(4).wait() == 4
 

@@ -156,7 +156,7 @@ class Follower:
 
     def do(self, step: Step) -> None:
         if step.verb == "new":
-            self.groups[step.number] = dist.new_group(list(step.who))
+            self.groups[step.number] = dist.new_group(list(step.who), sort_ranks=False)
             self.members[step.number] = list(step.who)
         elif step.verb == "wait":
             self.wait()

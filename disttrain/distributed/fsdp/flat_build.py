@@ -16,8 +16,9 @@ from ...core import dtypes
 from ...errors import ConfigError
 from ...nn.parameter import is_lazy
 from ..coalesced import broadcast_coalesced
+from ..groups import divide_world, new_group
 from ..mesh import DeviceMesh
-from ..state import group_or_default, new_group, split_group
+from ..state import group_or_default
 from ..tensor import DTensor
 from .flat_unit import owner_of
 from .members import Member, Sharding
@@ -93,8 +94,8 @@ def split_by_host(world: Any, size: int) -> tuple[Any, Any]:
     """(Group of the ranks of this host, of which each has ``size``; group of this place on all
     hosts). Every rank calls it."""
     host, place = divmod(int(world.rank), size)
-    shards = split_group(host, place, range(host * size, (host + 1) * size))
-    return shards, split_group(place, host, range(place, int(world.size), size))
+    shards = divide_world(host, place, range(host * size, (host + 1) * size))
+    return shards, divide_world(place, host, range(place, int(world.size), size))
 
 
 def replicated(sharding: Sharding) -> Sharding:

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from ...comm.group import ProcessGroup
 from ...comm.reduce_ops import ReduceOp
 from ...core.tensor import Tensor, wrap
 from ...core.writes import touched
 from ...errors import ConfigError, ShapeError
 from ...ops.functions import collectives as verbs
 from ...ops.functions.collectives import How
+from ..process_group import ProcessGroup
 from ..state import group_or_default
 
 Group = ProcessGroup | None

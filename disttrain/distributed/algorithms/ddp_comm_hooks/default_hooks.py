@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from ....backends.fused.casts import scaled
-from ....comm.group import ProcessGroup
 from ....core import dtypes, no_grad
 from ....core.tensor import Tensor, wrap
 from ....core.writes import touched
 from ....futures import Future
 from ...collectives import all_reduce
 from ...ddp import GradBucket
+from ...process_group import ProcessGroup
 from ...state import group_or_default
 
 Hook = Callable[[Any, GradBucket], Future]

@@ -8,7 +8,7 @@ from typing import Any
 
 from ....comm.group import ProcessGroup
 from ....errors import ConfigError
-from ...state import new_subgroups
+from ...groups import new_subgroups
 from . import utils
 from .averagers import ModelAverager, warn_if_needless
 

@@ -34,6 +34,7 @@ from ..worker import COMPAT, format_error
 from .ambient import Ambient, Ended, Stage
 from .flags import Flags
 from .voices import Voice
+from .watch import Watch, say_aside
 
 _SHOWN = 16  # ranks that are told one by one
 
@@ -102,7 +103,7 @@ class Job:
         self.stage = Stage(self.ambients)
         self.stacks: list[str] = []
         self.texts: dict[int, str] = {}  # the tracebacks of ranks that failed
-        self.scheduler: Scheduler | None = None
+        self.watch: Watch | None = None
 
     def run(self) -> tuple[Scheduler, Fabric]:
         """Run it to its end. The process cannot be used for anything else afterwards."""
@@ -111,7 +112,11 @@ class Job:
         self.stage.open()
         voices = self._voice(1, sys.stdout), self._voice(2, sys.stderr)
         sys.stdout, sys.stderr = voices  # type: ignore[assignment]
-        scheduler, fabric = run_cluster(self._program, self.cluster, self.seed, self._set_up)
+        try:
+            scheduler, fabric = run_cluster(self._program, self.cluster, self.seed, self._set_up)
+        finally:
+            if self.watch is not None:
+                self.watch.end()
         for voice in voices:
             voice.finish()
         return scheduler, fabric
@@ -140,7 +145,7 @@ class Job:
 
         scheduler.at_deadlock = look
         scheduler.when_entered = self.stage.enter
-        self.scheduler = scheduler
+        self.watch = Watch(scheduler, say_aside)
 
     def _program(self) -> None:
         """What a rank runs; raises what it fails of."""

@@ -27,6 +27,7 @@ from .flags import Flags, words_of
 from .job import Job, make_cluster, outcome_of, say, tell_failure
 
 _PATIENCE = 120.0  # real seconds that a trial may take
+_LOADED = "disttrain.distributed"
 _HUNG = Verdict(1, ((-1, "Hung", f"it has not ended within {_PATIENCE:g} s"),))
 NO_TIME = "0"  # what programs compute, where nothing is said: all that can happen, may
 
@@ -34,8 +35,8 @@ NO_TIME = "0"  # what programs compute, where nothing is said: all that can happ
 def explore(plan: Plan, flags: Flags) -> int:
     """Try ``flags.explore`` trials; 0 where none fails, else 1 after telling the simplest one."""
     make_cluster(plan.num_ranks, flags, NO_TIME)  # refuses flags that do not fit
-    if plan.as_torch:
-        importlib.import_module(COMPAT)  # once, for all trials
+    for name in (_LOADED, *([COMPAT] if plan.as_torch else [])):
+        importlib.import_module(name)  # once, for all trials
     given = flags
     flags = dataclasses.replace(flags, explore=0, timeline="")
     plain = Trial(plan.num_ranks, flags.seed)

@@ -42,7 +42,7 @@ _LOOKS = 2  # between the two looks of a verdict
 # A rank that has dropped its groups is about to say what happened to it: its error comes first.
 _LOOKS_DROPPED = 20
 _ALWAYS = 1 << 62  # the beat of a rank that will not come back
-_GONE = (
+GONE = (
     "its process is gone, and it has not left its groups (os._exit, exec, or an end that no "
     "launcher has seen). Let every rank make the same calls, then destroy_process_group()."
 )
@@ -109,7 +109,7 @@ class Detective:
         self._final = True
         self._words[self._at[self._rank] // 8 + 2] = _ALWAYS
         rank = min(ended, key=lambda r: (self._words[self._at[r] // 8 + 2] == _ALWAYS, r))
-        raise PeerFailed(rank, _GONE, where=need.what(), ended=True)
+        raise PeerFailed(rank, GONE, where=need.what(), ended=True)
 
     def join(self, accuser: int, need: Any, waits: Callable[[], list]) -> None:
         """``accuser`` has failed. If it was of a deadlock that holds this rank too, raise that."""

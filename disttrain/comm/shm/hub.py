@@ -24,6 +24,7 @@ import atexit
 import os
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -318,6 +319,8 @@ class Hub:
     def end_program(self) -> None:
         """The program ends without having left its groups. Nobody is waited for, except where all
         have entered an operation; who is the last to end finds ranks that made other calls."""
+        if self.watches:  # no launcher tells the others
+            self._tell_error(getattr(sys, "last_value", None))
         failed = self.segment.failure() is not None or hasattr(sys, "last_type")
         if failed or self.segment.slot(self.rank).state == "failed":
             return  # it ends with an error, which says more
@@ -332,6 +335,14 @@ class Hub:
         """The program has ended, though its process has not: it waits for what has no part in
         this."""
         self.segment.slot(self.rank).state = "finished"
+
+    def _tell_error(self, error: Any) -> None:
+        """What this rank's program has ended with, where that was an exception."""
+        if isinstance(error, PeerFailed):
+            self.segment.publish_failure(error.rank, error.cause, error.traceback)
+        elif isinstance(error, BaseException):
+            text = "".join(traceback.format_exception(error))
+            self.segment.publish_failure(self.rank, f"{type(error).__name__}: {error}", text)
 
     def disown(self) -> None:
         """In a process forked from this rank: it must not speak for it."""

@@ -12,12 +12,16 @@ from collections.abc import Callable
 from .. import survivors
 from .bootstrap import Watch
 from .channel import last_word
+from .deadlock import GONE
 from .hub import Hub
 from .mailbox import Mailbox
 
 
 def leave_and_agree(hub: Hub, mailbox: Mailbox, timeout: float) -> survivors.View:
     """Leave all groups of ``hub``, and agree with the other ranks on who goes on."""
+    for rank in range(hub.size):  # so that whoever still waits hears why
+        if hub.detective.has_vanished(rank):
+            hub.segment.publish_failure(rank, GONE)
     groups, watch, owns = tuple(hub.open), hub.give_watch(), hub.owns_segment
     hub.owns_segment = False  # the next hub closes it
     hub.close(met=False)

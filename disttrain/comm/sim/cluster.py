@@ -128,7 +128,7 @@ def _add(
     def body() -> Any:
         try:
             with context.attach(place):
-                result = fn()
+                result = _to_the_end(fn)
                 place.end()
                 if JOB_SLOT in place.slots:
                     place.slots[JOB_SLOT].slot(place.rank).state = "finished"
@@ -141,6 +141,16 @@ def _add(
     place.waiter = SimWaiter(scheduler, task)
     task.place = place
     scheduler.add(task)
+
+
+def _to_the_end(fn: Callable[[], Any]) -> Any:
+    """Call it. That it exits with code 0 is an end like any other."""
+    try:
+        return fn()
+    except SystemExit as stop:
+        if stop.code not in (None, 0):
+            raise
+        return None
 
 
 def cause_of(error: BaseException) -> str:

@@ -1,0 +1,49 @@
+"""A little of the matrix of faults: every kind on simulated ranks, some on processes; and that what
+the documentation says is what is tested."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from faults import job_faults
+from faults.job_kinds import KINDS, Trial, points_of
+
+
+def test_simulated(tmp_path):
+    plans = list({t.kind: t for t in job_faults.trials("sim", 120, seed=3)}.values())
+    assert {t.kind for t in plans} == {k for k, spec in KINDS.items() if "sim" in spec.transports}
+    for trial in plans:
+        assert job_faults.run_trial("sim", trial, tmp_path)[1] == [], trial
+
+
+@pytest.mark.parametrize(
+    ("transport", "kind", "point", "recover"),
+    [
+        ("shm", "raises", "message", False),
+        ("shm", "killed", "any moment", True),
+        ("shm", "segfaults", "pair", True),
+        ("shm", "other_call", "large", True),
+        ("shm", "fewer_calls", "barrier", False),
+        ("env", "raises", "small", True),
+        ("env", "exits_3", "async", False),
+    ],
+)
+def test_on_processes(tmp_path, transport, kind, point, recover):
+    trial = Trial(kind, point, victim=1, ranks=3, seed=5, recover=recover)
+    assert job_faults.run_trial(transport, trial, tmp_path)[1] == []
+
+
+def test_the_documentation_says_what_is_tested():
+    text = job_faults.DOC.read_text()
+    table = text[text.index(job_faults.BEGIN) : text.index(job_faults.END)]
+    rows = [line.split(" | ")[:6] for line in table.splitlines() if line.startswith("| ")][1:]
+    fresh = [line.split(" | ")[:6] for line in job_faults.table({}).splitlines()][2:]
+    assert [[re.sub(r" \|$", "", c) for c in row] for row in rows] == [
+        [re.sub(r" \|$", "", c) for c in row] for row in fresh
+    ]
+
+
+def test_every_kind_has_points():
+    assert all(points_of(kind) for kind in KINDS)

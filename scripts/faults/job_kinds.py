@@ -39,38 +39,39 @@ class Kind:
     within: float
     after: str
     code: int
-    transports: tuple[str, ...] = ("shm", "env", "sim")
+    transports: tuple[str, ...] = ("shm", "env", "tcp", "sim")
     points: tuple[str, ...] = ()
 
 
 CALLS = ("small", "large", "barrier", "message", "pair", "async")
 SHRINK, SAME, AGAIN, NOTHING = "shrink()", "the same group", "init again", "as if nothing was"
-REAL = ("shm", "env")
+REAL = ("shm", "env", "tcp")
 KINDS = {
     "raises": Kind("raises", "PeerFailed", f"ValueError: {WORDS}", 0.5, SHRINK, 1),
     "exits_0": Kind(
         "ends its program early with exit code 0",
         "CollectiveMismatch|PeerFailed|Deadlock",
-        "has ended|left the group|ended already: rank {victim}|process is gone",
+        "has ended|left the group|ended already: rank {victim}|process is gone|link has ended",
         2.0, AGAIN, 1,
     ),
     "vanishes": Kind(
         "ends with exit code 0 in the middle (os._exit)",
-        "PeerFailed", "its process is gone|exit code 0", 0.5, SHRINK, 1, REAL,
+        "PeerFailed", "its process is gone|exit code 0|link has ended", 0.5, SHRINK, 1, REAL,
     ),
     "exits_3": Kind(
         "ends with exit code 3",
-        "PeerFailed", "exit code 3|SystemExit: 3|process is gone", 0.5, SHRINK, 3,
+        "PeerFailed", "exit code 3|SystemExit: 3|process is gone|link has ended", 0.5, SHRINK, 3,
     ),
     "killed": Kind(
         "is killed (SIGKILL)",
-        "PeerFailed", "SIGKILL|killed|process is gone", 0.5, SHRINK, 137,
+        "PeerFailed", "SIGKILL|killed|process is gone|link has ended", 0.5, SHRINK, 137,
     ),
     "stopped": Kind(
-        "is stopped (SIGSTOP)", "PeerFailed", r"state T \(stopped\)", 3.0, SHRINK, 147, REAL,
+        "is stopped (SIGSTOP)",
+        "PeerFailed", r"state T \(stopped\)", 3.0, SHRINK, 147, ("shm", "env"),
     ),
     "segfaults": Kind(
-        "segfaults", "PeerFailed", "SIGSEGV|process is gone", 0.5, SHRINK, 139, REAL,
+        "segfaults", "PeerFailed", "SIGSEGV|process is gone|link has ended", 0.5, SHRINK, 139, REAL,
     ),
     "no_memory": Kind(
         "runs out of memory (MemoryError)", "PeerFailed", "MemoryError", 0.5, SHRINK, 1,

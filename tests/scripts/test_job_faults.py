@@ -10,12 +10,16 @@ import pytest
 from faults import job_faults
 from faults.job_kinds import KINDS, Trial, points_of
 
+SIMULATED = {t.kind: t for t in job_faults.trials("sim", 120, seed=3)}
 
-def test_simulated(tmp_path):
-    plans = list({t.kind: t for t in job_faults.trials("sim", 120, seed=3)}.values())
-    assert {t.kind for t in plans} == {k for k, spec in KINDS.items() if "sim" in spec.transports}
-    for trial in plans:
-        assert job_faults.run_trial("sim", trial, tmp_path)[1] == [], trial
+
+def test_all_kinds_are_simulated_that_can_be():
+    assert set(SIMULATED) == {kind for kind, spec in KINDS.items() if "sim" in spec.transports}
+
+
+@pytest.mark.parametrize("kind", SIMULATED)
+def test_simulated(tmp_path, kind):
+    assert job_faults.run_trial("sim", SIMULATED[kind], tmp_path)[1] == []
 
 
 @pytest.mark.parametrize(
@@ -28,6 +32,8 @@ def test_simulated(tmp_path):
         ("shm", "fewer_calls", "barrier", False),
         ("env", "raises", "small", True),
         ("env", "exits_3", "async", False),
+        ("tcp", "raises", "large", False),
+        ("tcp", "killed", "message", False),
     ],
 )
 def test_on_processes(tmp_path, transport, kind, point, recover):

@@ -23,6 +23,7 @@ from typing import Any
 from ...errors import CollectiveMismatch
 from ..header import SIZE as FINGERPRINT
 from ..header import Call, difference, list_calls, mismatch_text, name_ranks, told_text
+from .crowd import Bell
 from .deadlock import Edge
 from .hub import CHUNK_BITS, LEAD, Flags, Hub
 
@@ -279,3 +280,37 @@ class LastMeeting:
 
     def edges(self) -> list[Edge]:
         return self._flags().edges()
+
+
+class CrowdedChannel(Channel):
+    """A channel of ranks that are more than cores: who waits on it sleeps (see ``crowd``)."""
+
+    def __init__(self, hub: Hub, ranks: Sequence[int], me: int, blocks: Sequence[int], *rest: Any):
+        super().__init__(hub, ranks, me, blocks, *rest)
+        self.bell = Bell(hub, blocks[0])
+
+    def post(self, call: Call, offset: int = 0, mode: int = NONE, sizes: int = 0) -> bytes:
+        print_ = super().post(call, offset, mode, sizes)
+        self.bell.ring(self.posted_idxs, self.value(self.seq))
+        return print_
+
+    def publish(self, field: int, seq: int, chunk: int = 0) -> None:
+        super().publish(field, seq, chunk)
+        self.bell.ring(self._idxs[field], self.value(seq, chunk))
+
+    def need(
+        self,
+        field: int,
+        seq: int,
+        chunk: int = 0,
+        members: Sequence[int] | None = None,
+        own: bool = False,
+    ) -> Flags:
+        flags = super().need(field, seq, chunk, members, own)
+        flags.bell, flags.for_all = self.bell, members is None
+        return flags
+
+
+def open_channel(hub: Hub, *args: Any) -> Channel:
+    """The channel of a group; the arguments are those of ``Channel``."""
+    return (Channel if hub.futex is None else CrowdedChannel)(hub, *args)

@@ -51,6 +51,7 @@ from .channel import (
     Channel,
     LastMeeting,
     last_word,
+    open_channel,
 )
 from .hub import Hub, Need, next_start
 from .mailbox import Mailbox
@@ -100,7 +101,8 @@ def connect(
     before = max(last_word(segment.buffer, blocks[rank]), as_view(segment).start)
     hub = Hub(segment, rank, world_size, epoch, reserved, before)
     hub.reach = Reach(hub, blocks)
-    channel = Channel(hub, range(world_size), rank, blocks, "world", hub.start)
+    hub.let_sleep()
+    channel = open_channel(hub, range(world_size), rank, blocks, "world", hub.start)
     return ShmTransport(channel, Mailbox(hub), timeout, is_world=True)
 
 
@@ -269,7 +271,7 @@ class ShmTransport(Transport):
         self, ranks: list[int], me: int, blocks: list[int], name: str, start: int
     ) -> ShmTransport:
         """The transport of a new group (see ``Channel``)."""
-        channel = Channel(self.hub, ranks, me, blocks, name, start)
+        channel = open_channel(self.hub, ranks, me, blocks, name, start)
         return ShmTransport(channel, self.mailbox, self.timeout)
 
     def _control_block(self) -> tuple[int, int]:
@@ -374,6 +376,8 @@ class ShmTransport(Transport):
             parts = self._elsewhere(seq, array)
         reduce(parts, array)
         words[channel.own[FINISHED]] = posted
+        if self.hub.futex is not None:
+            channel.publish(FINISHED, seq)
 
     def _elsewhere(self, seq: int, array: np.ndarray) -> list[np.ndarray]:
         """Some rank has made another call, which raises, or an async one: its data is not in a

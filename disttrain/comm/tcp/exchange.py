@@ -21,7 +21,7 @@ from .arithmetic import Arithmetic
 from .pipe import Garbage
 from .plans import Layout, Piece
 
-WINDOW = 16  # pieces that an agent is ahead of the results
+WINDOW = 12  # pieces that an agent is ahead of the results
 
 
 class Exchange:

@@ -13,7 +13,9 @@ the rank itself) is told to all other hosts.
 from __future__ import annotations
 
 import contextlib
+import os
 import select
+import time
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
@@ -27,8 +29,9 @@ from .pipe import Garbage, Pipe
 GRACE = 0.25  # seconds in which somebody may say why a rank's link has ended
 _BEAT_EVERY = 0.5
 _FAREWELL = 2.0  # seconds for what was sent last
-_NAP = 0.0005  # seconds that a rank sleeps which waits for others of its host, too
-_SPINS = 60
+_NAP = 0.0002  # seconds that a rank sleeps which waits for others of its host, too ...
+_EAGER, _LONG = 3, 1000  # ... after so many naps in vain without spinning, and five times as long
+_SPINS = 80
 _IN, _OUT = select.EPOLLIN, select.EPOLLIN | select.EPOLLOUT
 
 
@@ -65,7 +68,7 @@ class Net:
         self._junk = memoryview(bytearray(0))
         self._told = False
         self._next_beat = context.now() + _BEAT_EVERY
-        self._spins, self._nap = _SPINS, _NAP if mates else 1.0
+        self._mates, self._in_vain = mates, 0
         self._closed = False
         self.departures = 0  # how many pipes have ended, or are about to
 
@@ -97,11 +100,22 @@ class Net:
         if self._closed:
             return
         poll = self._epoll.poll
-        for _ in range(self._spins):
+        if self._in_vain <= _EAGER:
+            for turn in range(_SPINS):
+                self._events = poll(0)
+                if self._events or ready():
+                    self._in_vain = 0
+                    return
+                if self._mates and turn >= _SPINS // 4:
+                    os.sched_yield()
+        self._in_vain += 1
+        if self._mates:  # a poll cannot sleep for less than a millisecond
+            time.sleep(min(seconds, _NAP if self._in_vain < _LONG else 5 * _NAP))
             self._events = poll(0)
-            if self._events or ready():
-                return
-        self._events = poll(min(seconds, self._nap))
+        else:
+            self._events = poll(seconds)
+        if self._events:
+            self._in_vain = 0
 
     def _attend(self, fd: int, mask: int) -> None:
         entry = self._by_fd.get(fd)

@@ -22,8 +22,10 @@ from . import frames
 
 SILENCE = 3.5  # seconds in which the peer's host acknowledges a sign of life
 _SMALL = 32 << 10  # data up to here is put behind its head, and taken out of one buffer
-_ROOM = 256 << 10
+_ROOM = 128 << 10
+_TASTE = 16 << 10  # what is read where a head is due: the data of a large frame is not copied
 _MOST_WORDS = 64
+_SEND_BYTES = 4 << 20
 _AT_MOST = 8 << 20  # bytes that are taken in one go, so that others' come too
 
 
@@ -61,6 +63,8 @@ class Pipe:
             # Probes on an idle link are lost three times in a row where one in twenty packets is.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 0)
         pulse.silence(SILENCE)
+        # A new connection takes 16 KB at a time, and every wait for more room is a sleep.
+        link.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)
 
     # --- sending ---------------------------------------------------------------------------------
 
@@ -120,13 +124,12 @@ class Pipe:
                 if size == len(into):
                     self._taken()
             else:
-                room = _ROOM - self._end
-                size = pull(self._view[self._end :])
+                size = pull(self._view[self._end : self._end + _TASTE])
                 if not size:
                     return
                 self._end += size
                 self._parse()
-                if size < room and not self._sealed and not len(self._into):
+                if size < _TASTE and not self._sealed and not len(self._into):
                     return
             left -= size
 

@@ -33,7 +33,7 @@ from .mirror import MirroredChannel, NetHub, NetMailbox
 from .plans import Layout, Piece, layout_of, owned_pieces, shared_pieces
 from .steps import NetOperation, NetStaging, Sent, Wants, listen_for, reduce_between
 
-PIECE_BYTES = 256 << 10
+PIECE_BYTES = 512 << 10
 MIDDLE_BYTES = 64 << 10  # up to here everybody gets everybody's values and reduces them alone
 
 

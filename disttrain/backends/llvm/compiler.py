@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
+from typing import Any
 
 _lock = threading.Lock()
 
@@ -28,3 +30,19 @@ def compile_ir(text: str) -> bytes:
         module = llvm.parse_assembly(text)
         module.verify()
         return machine.emit_object(module)
+
+
+def run_ir(text: str, names: Sequence[str]) -> tuple[dict[str, int], Any]:
+    """The addresses of functions, placed in memory by LLVM itself, whatever the processor; they are
+    there as long as the second result is. Raises as ``compile_ir``."""
+    import llvmlite.binding as llvm
+
+    with _lock:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        machine = llvm.Target.from_default_triple().create_target_machine()
+        module = llvm.parse_assembly(text)
+        module.verify()
+        engine = llvm.create_mcjit_compiler(module, machine)
+        engine.finalize_object()
+        return {name: engine.get_function_address(name) for name in names}, engine

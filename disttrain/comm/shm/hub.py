@@ -10,10 +10,8 @@ flags which others have used before begins at a round number beyond all of their
 (``next_start``), so that nothing which an earlier group left, and nothing that a peer writes for a
 later one, can pass for a flag of this group: the beginning is the group's fencing token.
 
-Memory order: a rank writes data, then the flag; a peer reads the flag, then the data. x86 keeps
-stores in order and loads in order (TSO), and every access goes through a C function that the
-compiler cannot look into, so nothing else is needed. ARM would need a release barrier before the
-flag's store and an acquire barrier after its load; ``connect`` refuses machines that are not x86.
+Memory order: a rank writes data, then the flag; a peer reads the flag, then the data; see
+``fences``.
 
 Knows segments and words; no operations, no arrays.
 """
@@ -39,6 +37,7 @@ from .arena import Arena
 from .bootstrap import Watch
 from .crowd import Bell, Nap, futex, wait_a_little
 from .deadlock import Detective, Edge
+from .fences import words_of
 
 HUBS = "comm.hubs"  # the slot of a rank's context where its hubs are
 CHUNK_BITS = 20
@@ -146,13 +145,13 @@ class Hub:
         self.segment, self.rank, self.size, self.epoch = segment, rank, size, epoch
         self.view = as_view(segment)
         self.buffer = segment.buffer
-        self.words = memoryview(self.buffer).cast("Q")
         self.bytes = np.frombuffer(self.buffer, np.uint8)
+        self.address = self.bytes.__array_interface__["data"][0]
+        self.words = words_of(self.buffer, self.address)
         if rank not in segment.kept:
             start, nbytes = segment.arena(rank)
             segment.kept[rank] = Arena(self.buffer, start + reserved, nbytes - reserved)
         self.arena: Arena = segment.kept[rank]
-        self.address = self.bytes.__array_interface__["data"][0]
         self.start = next_start(last_word)
         self.pending: list[Any] = []
         self.entered = 0  # collectives of all groups, for the black box

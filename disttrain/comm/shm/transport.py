@@ -24,7 +24,6 @@ Knows arrays and flags. Groups, argument checks and global ranks are in ``group.
 
 from __future__ import annotations
 
-import platform
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
@@ -86,11 +85,6 @@ def connect(
     ``epoch`` counts restarts of the job. Ranks may connect again and again: nothing that an earlier
     group has left in the segment means anything to a later one (see ``hub``).
     """
-    if platform.machine() not in ("x86_64", "AMD64", "i686"):
-        raise CommError(
-            f"shm: this machine is {platform.machine()}; the transport relies on the order in "
-            "which x86 makes stores visible. Use another transport."
-        )
     if not 0 <= rank < world_size <= segment.num_ranks:
         raise ConfigError(
             f"shm.connect: rank={rank}, world_size={world_size} were given; needed is "

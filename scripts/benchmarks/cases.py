@@ -80,6 +80,57 @@ def all_reduce(T: Any) -> dict[str, float]:
     return out
 
 
+def _in_a_group(T: Any, rows: dict[str, Any], turns: int = 7) -> dict[str, float]:
+    """Seconds of calls that all ranks make together. ``rows``: name -> (call, how often a turn)."""
+    out = {}
+    for name, (call, inner) in rows.items():
+        T.distributed.barrier()
+        out[name] = median_time(call, turns, inner)
+    T.distributed.destroy_process_group()
+    return out
+
+
+def _all_reduces(T: Any, n: int) -> dict[str, float]:
+    dist = T.distributed
+    dist.init_process_group("gloo")
+    small, large = T.zeros(1 << 18), T.zeros(25 << 18)
+    return _in_a_group(
+        T,
+        {
+            f"all_reduce 1 MB, {n} ranks": (lambda: dist.all_reduce(small), 5),
+            f"all_reduce 25 MB, {n} ranks": (lambda: dist.all_reduce(large), 1),
+        },
+    )
+
+
+def all_reduce_4(T: Any) -> dict[str, float]:
+    """all_reduce of arrays wherever they lie, 4 ranks."""
+    return _all_reduces(T, 4)
+
+
+def all_reduce_8(T: Any) -> dict[str, float]:
+    """The same on 8 ranks."""
+    return _all_reduces(T, 8)
+
+
+def all_reduce_16(T: Any) -> dict[str, float]:
+    """The same on 16 ranks."""
+    return _all_reduces(T, 16)
+
+
+def scatter_gather(T: Any) -> dict[str, float]:
+    """reduce_scatter, then all_gather, of 25 MB on 2 ranks."""
+    dist = T.distributed
+    dist.init_process_group("gloo")
+    whole, part = T.zeros(25 << 18), T.zeros(25 << 17)
+
+    def both() -> None:
+        dist.reduce_scatter_tensor(part, whole)
+        dist.all_gather_into_tensor(whole, part)
+
+    return _in_a_group(T, {"reduce_scatter + all_gather 25 MB, 2 ranks": (both, 3)})
+
+
 def memory(T: Any) -> dict[str, float]:
     """Resident memory of a rank that has joined its group, before any model (MB)."""
     T.distributed.init_process_group("gloo")

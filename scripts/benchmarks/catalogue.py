@@ -11,6 +11,7 @@ CASES = {
         *(strategies.ddp_mlp, strategies.ddp_100mb, strategies.ddp_gpt),
         *(strategies.fsdp_mlp, strategies.fsdp_gpt),
         *(stores.fsdp_memory, stores.checkpoint),
+        *(cases.all_reduce_4, cases.all_reduce_8, cases.all_reduce_16, cases.scatter_gather),
         *(cases.all_reduce, cases.memory, cases.launch),
         *(calls.rpc_call, calls.rpc_tensor, calls.rpc_echo, calls.rpc_flight),
         *(calls.rpc_autograd, calls.rpc_memory),
@@ -18,10 +19,11 @@ CASES = {
 }
 TWO = (
     *("ddp_mlp", "ddp_100mb", "ddp_gpt", "fsdp_mlp", "fsdp_gpt", "fsdp_memory", "checkpoint"),
-    *("all_reduce", "memory"),
+    *("all_reduce", "memory", "scatter_gather"),
     *("rpc_call", "rpc_tensor", "rpc_echo", "rpc_flight", "rpc_autograd", "rpc_memory"),
 )
-RANKS = {**dict.fromkeys(TWO, 2), "launch": 4}
+MORE = {"launch": 4, "all_reduce_4": 4, "all_reduce_8": 8, "all_reduce_16": 16}
+RANKS = {**dict.fromkeys(TWO, 2), **MORE}
 WHOLE = {"launch": "launch 4 ranks, one all_reduce, exit"}  # timed from outside
 
 # How many times faster than the peer we must be, and want to be.
@@ -33,8 +35,11 @@ BARS = {
     "step: GPT under DDP, 2 ranks": (1.1, 1.25),
     "step: MLP under fully_shard, 2 ranks": (6.0, 10.0),
     "step: GPT under fully_shard, 2 ranks": (1.35, 1.6),
-    "all_reduce 4 KB, 2 ranks": (20.0, 100.0),
-    "all_reduce 25 MB, 2 ranks": (3.0, 10.0),
+    "all_reduce 4 KB, 2 ranks": (60.0, 120.0),
+    "all_reduce 64 KB, 2 ranks": (20.0, 40.0),
+    "all_reduce 25 MB, 2 ranks": (8.0, 12.0),
+    "all_reduce 25 MB, 4 ranks": (5.0, 8.0),
+    "reduce_scatter + all_gather 25 MB, 2 ranks": (8.0, 12.0),
     WHOLE["launch"]: (8.0, 20.0),
     "rpc: small call": (2.0, 8.0),
     "rpc: call with a tensor [8]": (2.0, 6.0),

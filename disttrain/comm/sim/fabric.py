@@ -18,6 +18,7 @@ from typing import Any
 from ... import context
 from ...errors import ConfigError
 from ..control import Failure
+from ..header import name_ranks
 from .exchange import Part, bytes_of, move
 from .faults import Calendar, Fault, Struck
 from .network import Link, Network, spread
@@ -69,6 +70,15 @@ class Ports:
         return start, start + seconds
 
 
+@dataclass
+class _Leaving:
+    """A default group whose ranks agree on who goes on: ``members`` once ``number`` is not 0."""
+
+    came: set[int] = field(default_factory=set)
+    members: list[int] = field(default_factory=list)
+    number: int = 0
+
+
 class Fabric:
     """One simulated cluster."""
 
@@ -88,6 +98,8 @@ class Fabric:
         self._last: dict[tuple[int, int], float] = {}
         # room -> its operations on their way, in their order: number, parts, since when
         self._moving: dict[Room, deque[tuple[int, list[Part], float]]] = {}
+        self._leaving: dict[Room, _Leaving] = {}
+        self._shrunk = 0
         self._slower = dict(cluster.stragglers)
         scheduler.slots[SLOT] = self
         scheduler.stopwatch = None if cluster.compute == 0.0 else self._lasts
@@ -162,6 +174,26 @@ class Fabric:
             self._rooms[key] = Room(name, ranks, self._ready)
         return self._rooms[key]
 
+    def survivors(self, room: Room, seat: int, timeout: float) -> tuple[list[int], int]:
+        """The ranks of a default group that live, once all of them ask, and the number of the group
+        that they go on as. Raises ``WaitTimeout`` naming who has neither come nor ended."""
+        state = self._leaving.setdefault(room, _Leaving())
+        state.came.add(seat)
+
+        def missing() -> list[int]:
+            ended = self.scheduler.ended
+            return [s for s in room.seats if s not in state.came and s not in ended]
+
+        def what() -> str:
+            return f"shrink; {name_ranks(missing())} not come"
+
+        context.wait_until(lambda: bool(state.number) or not missing(), what, timeout, _look_only)
+        if not state.number:  # the first one to see it
+            self._shrunk += 1
+            state.number, state.members = -self._shrunk, sorted(state.came, key=room.seats.index)
+            self.failure = None
+        return state.members, state.number
+
     def forget(self, room: Room) -> None:
         """All members have left."""
         self._rooms = {key: each for key, each in self._rooms.items() if each is not room}
@@ -214,6 +246,10 @@ class Fabric:
         coming = self._letters.setdefault(pair, deque())
         coming.append(letter)
         self.scheduler.later(at - now, lambda: self.posts.arrive(coming.popleft()))
+
+
+def _look_only(seconds: float) -> None:
+    """As ``block=`` of a wait: whoever comes by may ask."""
 
 
 def fabric() -> Fabric | None:

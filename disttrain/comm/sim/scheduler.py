@@ -124,13 +124,13 @@ class Scheduler:
         self._events: list[_Event] = []
         self._idle: set[Task] = set()  # who has looked in vain since anything moved
         self._rounds = 0
-        self._ended: set[int] = set()
+        self.ended: set[int] = set()  # ranks that do nothing any more
         self._threads: list[threading.Thread] = []
         self._over = threading.Event()
 
     def add(self, task: Task) -> None:
         """Let ``task`` take turns with the others from now on."""
-        task.killed = task.rank in self._ended  # begun by one that has not noticed yet
+        task.killed = task.rank in self.ended  # begun by one that has not noticed yet
         if not task.name:
             self.tasks.append(task)
         self._alive.append(task)
@@ -199,8 +199,8 @@ class Scheduler:
         for task in self._alive:
             if task.rank == rank and not task.killed:
                 task.killed, task.why = True, why
-        if rank not in self._ended:
-            self._ended.add(rank)
+        if rank not in self.ended:
+            self.ended.add(rank)
             for tell in self.when_ended:
                 tell(rank)
         self.wake(rank)

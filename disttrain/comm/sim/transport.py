@@ -54,6 +54,7 @@ class End:
         self.news = 0  # how many of them have ended and were not noticed yet
         self.open: list[SimTransport] = []
         self.awaited: list[SimWork] = []  # what its threads wait for now
+        self.given_up = False  # it has seen a failure, and asks who is left
         me.waiter.checks.append(self.check)
         me.at_end.append(self.end_program)
 
@@ -74,14 +75,30 @@ class End:
     def check(self) -> None:
         """Called while this rank waits: raises where another one has failed."""
         failure = self.fabric.failure
-        if failure is None or failure.rank == self.rank:
+        if failure is None or failure.rank == self.rank or self.given_up:
             return
+        rank = self._number(failure.rank)
         if self.awaited:
             work = self.awaited[-1]
             if work.settled or work.moving() is not None:
                 return  # it ends by itself
-            raise PeerFailed(failure.rank, failure.cause, failure.traceback, work.what())
-        raise PeerFailed(failure.rank, failure.cause, failure.traceback)
+            raise PeerFailed(rank, failure.cause, failure.traceback, work.what())
+        raise PeerFailed(rank, failure.cause, failure.traceback)
+
+    def _number(self, seat: int) -> int:
+        """What the default group calls a rank of the cluster."""
+        for transport in self.open:
+            if transport._is_world and seat in transport.room.seats:
+                return transport.room.seats.index(seat)
+        return seat
+
+    def give_up(self) -> None:
+        """All groups of this rank are over."""
+        self.given_up = True
+        for transport in self.open:
+            transport.disable("a rank has failed, and the others have gone on without it")
+        self.open.clear()
+        self.pending.clear()
 
     def wait(self, work: SimWork, timeout: float) -> None:
         """Block until ``work`` has ended; whatever else ends meanwhile is noticed."""
@@ -259,6 +276,17 @@ class SimTransport(Transport):
         return SimTransport(self.end, room, me, self._world, self.timeout)
 
     # -- leaving ------------------------------------------------------------------------------
+
+    def shrink(self, timeout: float | None) -> tuple[SimTransport, list[int]]:
+        end, fabric, seats = self.end, self.end.fabric, self.room.seats
+        end.give_up()
+        members, world = fabric.survivors(self.room, end.rank, timeout or self.timeout)
+        end.given_up = False
+        room = fabric.room(world, "world", range(len(members)))
+        room.seats = list(members)
+        me = members.index(end.rank)
+        made = SimTransport(end, room, me, world, self.timeout, is_world=True)
+        return made, [seats.index(seat) for seat in members]
 
     def close(self, call: Call | None) -> None:
         met = False

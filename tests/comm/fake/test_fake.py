@@ -89,7 +89,7 @@ TABLE: dict[str, tuple[Callable[[Any], Any], Any]] = {
         [10, 11, 12, 10, 11, 12, 10, 11, 12, 10],
     ),
     "send and recv": (_recv, (5, 0, True)),
-    "barrier": (lambda g: g.barrier(), None),
+    "barrier": (lambda g: g.barrier(async_op=True).wait(), None),
     "async": (lambda g: g.all_reduce(mine(), async_op=True).wait(), mine()),
 }  # fmt: skip
 

@@ -230,16 +230,17 @@ def _kernels() -> Iterator[Finding]:
 
 
 def _mpi() -> Iterator[Finding]:
-    enables = "communicating by MPI, once that is supported (this version uses shared memory)"
-    command = shutil.which("mpiexec") or shutil.which("mpirun")
+    enables = "ranks that MPI starts and connects (mpiexec, srun, dtrun --backend mpi)"
+    beside = os.path.join(os.path.dirname(sys.executable), "mpiexec")  # from MPICH's wheel
+    command = next(filter(None, map(shutil.which, (beside, "mpiexec", "mpirun"))), None)
     if command:
         yield _ok("Communication", "mpiexec", f"{command}: {_first_line([command, '--version'])}")
     else:
-        install = "apt install mpich    (or pip install mpich)"
+        install = "pip install 'disttrain[mpi]'    (or apt install mpich)"
         yield Finding("Communication", "mpiexec", "missing", "not found", enables, install)
     version = _version("mpi4py")
     if version is None:
-        install = "pip install mpi4py"
+        install = "pip install 'disttrain[mpi]'"
         yield Finding("Communication", "mpi4py", "missing", "not found", enables, install)
         return
     program = "from mpi4py import MPI; print('+', MPI.Get_library_version().split('\\n')[0])"

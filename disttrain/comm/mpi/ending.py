@@ -29,7 +29,8 @@ from ..control import JOB_SLOT
 from .station import SLOT, Station, existing
 
 _GRACE = 0.5  # seconds that the others have for what they are told before the job is aborted
-_ASIDE = 1.0  # ... in which ranks that have failed of one mismatch hear of each other
+# ... in which ranks that have failed of the same hear of each other: of any error, of a mismatch
+_ASIDE = (0.1, 1.0)
 _ECHO = 5.0  # ... that a rank which has failed because of another one leaves to that one
 _PACKAGE = os.path.dirname(os.path.abspath(context.__file__)) + os.sep
 
@@ -90,7 +91,7 @@ def _fail(here: Station, error: BaseException, show: Callable[[], None]) -> None
     if own:
         here.fail(cause, text)
         here.flush(_GRACE)
-    own = own and not (isinstance(error, CommError) and _left_to_another(here, error))
+    own = own and not _left_to_another(here, error, cause)
     if own:
         sys.stdout.flush()
         sys.stderr.write(f"rank {here.rank} of {here.size} failed on {os.uname().nodename}:\n")
@@ -104,13 +105,16 @@ def _fail(here: Station, error: BaseException, show: Callable[[], None]) -> None
     time.sleep(_GRACE if own else _ECHO)
 
 
-def _left_to_another(here: Station, error: BaseException) -> bool:
-    """Has a rank before this one failed of the same, or any of something else?"""
-    until = time.monotonic() + _ASIDE
+def _left_to_another(here: Station, error: BaseException, mine: str) -> bool:
+    """Has a rank before this one failed of the same, or, where this one has failed of what others
+    do, any of something else?"""
+    comm = isinstance(error, CommError)
+    until = time.monotonic() + _ASIDE[comm]
     while here.rank and time.monotonic() < until:
         here.listen()
         for rank, (cause, _) in here.board.failures.items():
-            if rank < here.rank or not cause.startswith(type(error).__name__):
+            like = cause.startswith(type(error).__name__) if comm else cause == mine
+            if (rank < here.rank and like) or (comm and not like):
                 return True
         time.sleep(0.005)
     return False

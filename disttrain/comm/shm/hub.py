@@ -326,8 +326,9 @@ class Hub:
         slots, me = self._rank_context.slots, self._rank_context
         if self.check in me.waiter.interrupts:
             me.waiter.interrupts.remove(self.check)
-        if self.end_program in me.at_end:
-            me.at_end.remove(self.end_program)
+        for look_after in (self.end_program, self.finish):
+            if look_after in me.at_end:
+                me.at_end.remove(look_after)
         if self in slots.get(HUBS, ()):
             slots[HUBS].remove(self)
         if self._watch is not None:

@@ -174,11 +174,18 @@ def _end_of_process() -> None:
 def _all_have_ended(here: Station) -> bool:
     """Wait for the ends of the other ranks; False where one has failed instead."""
     here.tell(here.notice("ended", code=here.hooks.exitcode))
-    request = here.comm.Ibarrier()
+    others = [rank for rank in range(here.size) if rank != here.rank]
+
+    def all_said_so() -> bool:  # and all that they have said before was read
+        here.listen()
+        said = here.board.said
+        return all(rank in said and said[rank].kind == "ended" for rank in others)
+
     try:
-        context.wait_until(request.Test, lambda: "the other ranks to end", float("inf"))
+        context.wait_until(all_said_so, lambda: "the other ranks to end", float("inf"))
     except CommError:
         return False
+    here.flush(_GRACE)
     return True
 
 

@@ -29,8 +29,7 @@ from ..control import JOB_SLOT
 from .station import SLOT, Station, existing
 
 _GRACE = 0.5  # seconds that the others have for what they are told before the job is aborted
-# ... in which ranks that have failed of the same hear of each other: of any error, of a mismatch
-_ASIDE = (0.1, 1.0)
+_ASIDE = 1.0  # ... in which ranks that have failed of one mismatch hear of each other
 _ECHO = 5.0  # ... that a rank which has failed because of another one leaves to that one
 _PACKAGE = os.path.dirname(os.path.abspath(context.__file__)) + os.sep
 
@@ -87,34 +86,43 @@ def _fail(here: Station, error: BaseException, show: Callable[[], None]) -> None
     ranks that fail of the same, one shows it."""
     text = "".join(traceback.format_exception(error))
     cause = f"{type(error).__name__}: {error}"
-    own = not isinstance(error, PeerFailed) or not here.board.failures
-    if own:
+    if not isinstance(error, CommError):  # shown before others can say that they end because of it
+        here.listen()
+        own = cause not in [theirs for theirs, _ in here.board.failures.values()]
+        _say(here, error, show if own else None)
         here.fail(cause, text)
         here.flush(_GRACE)
-    own = own and not _left_to_another(here, error, cause)
-    if own:
-        sys.stdout.flush()
-        sys.stderr.write(f"rank {here.rank} of {here.size} failed on {os.uname().nodename}:\n")
-        show()
     else:
-        if isinstance(error, PeerFailed):
-            cause = f"rank {error.rank} failed: {error.cause}"
-        sys.stderr.write(f"rank {here.rank} ends, too: {cause.splitlines()[0]}\n")
-    sys.stdout.flush()
-    sys.stderr.flush()
+        own = not isinstance(error, PeerFailed) or not here.board.failures
+        if own:
+            here.fail(cause, text)
+            here.flush(_GRACE)
+        own = own and not _left_to_another(here, error)
+        _say(here, error, show if own else None)
     time.sleep(_GRACE if own else _ECHO)
 
 
-def _left_to_another(here: Station, error: BaseException, mine: str) -> bool:
-    """Has a rank before this one failed of the same, or, where this one has failed of what others
-    do, any of something else?"""
-    comm = isinstance(error, CommError)
-    until = time.monotonic() + _ASIDE[comm]
+def _say(here: Station, error: BaseException, show: Callable[[], None] | None) -> None:
+    """What this rank ends with; in a line, where another one says it all."""
+    sys.stdout.flush()
+    if show is not None:
+        sys.stderr.write(f"rank {here.rank} of {here.size} failed on {os.uname().nodename}:\n")
+        show()
+    else:
+        cause = f"{type(error).__name__}: {error}"
+        if isinstance(error, PeerFailed):
+            cause = f"rank {error.rank} failed: {error.cause}"
+        sys.stderr.write(f"rank {here.rank} ends, too: {cause.splitlines()[0]}\n")
+    sys.stderr.flush()
+
+
+def _left_to_another(here: Station, error: BaseException) -> bool:
+    """Has a rank before this one failed of the same, or any of something else?"""
+    until = time.monotonic() + _ASIDE
     while here.rank and time.monotonic() < until:
         here.listen()
         for rank, (cause, _) in here.board.failures.items():
-            like = cause.startswith(type(error).__name__) if comm else cause == mine
-            if (rank < here.rank and like) or (comm and not like):
+            if rank < here.rank or not cause.startswith(type(error).__name__):
                 return True
         time.sleep(0.005)
     return False

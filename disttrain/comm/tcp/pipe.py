@@ -21,7 +21,8 @@ from ..links.link import Closed, Link
 from . import frames
 
 SILENCE = 3.5  # seconds in which the peer's host acknowledges a sign of life
-_SMALL = 32 << 10  # data up to here is put behind its head, and taken out of one buffer
+_JOINED = 72 << 10  # data up to here is put behind its head: its copy costs less than a call
+_SMALL = 32 << 10  # data up to here is taken out of one buffer
 _ROOM = 128 << 10
 _TASTE = 16 << 10  # what is read where a head is due: the data of a large frame is not copied
 _MOST_WORDS = 64
@@ -75,7 +76,7 @@ class Pipe:
         if not queue or type(queue[-1]) is not bytearray:
             queue.append(bytearray())
         queue[-1] += head
-        if len(data) <= _SMALL:
+        if len(data) <= _JOINED:
             queue[-1] += memoryview(data)
         else:
             queue.append(memoryview(data))

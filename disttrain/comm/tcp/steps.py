@@ -23,6 +23,8 @@ from .exchange import Exchange
 from .mirror import MirroredChannel, NetHub
 from .pipe import Pipe
 
+MIDDLE_BYTES = 64 << 10  # up to here everybody gets everybody's values and reduces them alone
+
 Wants = Callable[[int], tuple[int, int]]  # (host): the first and the last part that it wants, + 1
 
 
@@ -58,7 +60,7 @@ class NetOperation(Operation):
         self.staging, self.channel, self.hub = staging, channel, channel.hub
         self.me, self.call, self.mates = staging.channel.me, call, mates
         self.async_op = async_op
-        self.block = self.offset = self.sizes = 0
+        self.block = self.offset = self.sizes = self.nbytes = 0
         self.mode = NONE
         staging.sweep()
 
@@ -76,7 +78,7 @@ class NetOperation(Operation):
 
     def expose(self, parts: Sequence[np.ndarray], copy: bool = False) -> None:
         """Expose ``parts`` on this host. ``copy``: a copy, even where nobody else is on it."""
-        nbytes = sum([p.nbytes for p in parts])
+        nbytes = self.nbytes = sum([p.nbytes for p in parts])
         if not nbytes:
             return
         self.mode = STAGED
@@ -125,7 +127,7 @@ class NetOperation(Operation):
 
     def end(self) -> None:
         super().end()
-        if self.mode in (DIRECT, STAGED):
+        if self.mode == DIRECT or self.nbytes > MIDDLE_BYTES:  # somebody's memory waits for it
             self.channel.flush()
 
 

@@ -31,10 +31,9 @@ from .exchange import Exchange
 from .frames import operation_key
 from .mirror import MirroredChannel, NetHub, NetMailbox
 from .plans import Layout, Piece, layout_of, owned_pieces, shared_pieces
-from .steps import NetOperation, NetStaging, Sent, Wants, listen_for, reduce_between
+from .steps import MIDDLE_BYTES, NetOperation, NetStaging, Sent, Wants, listen_for, reduce_between
 
 PIECE_BYTES = 512 << 10
-MIDDLE_BYTES = 64 << 10  # up to here everybody gets everybody's values and reduces them alone
 
 
 class TcpTransport(ShmTransport):

@@ -2,8 +2,8 @@
 """Let one rank of a job fail in every way, at every point, on every transport, and look at what
 all others see of it and at what is left behind.
 
-    python scripts/faults/job_faults.py --simulated 1000 --real 100
-    python scripts/faults/job_faults.py --write          (the table of docs/failures.md, too)
+    PYTHONPATH=.:scripts python -m faults.job_faults --simulated 1000 --real 100
+    PYTHONPATH=.:scripts python -m faults.job_faults --real 300 --write     (docs/failures.md, too)
 
 Each trial starts a job, real or simulated, in which one rank is struck (``job_kinds``). Every other
 one must see the specified error, naming that rank, in the specified time, and be able to go on as

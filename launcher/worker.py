@@ -20,7 +20,7 @@ from typing import Any
 
 from disttrain import context
 from disttrain.comm.control import JOB_SLOT, Segment
-from disttrain.errors import DisttrainError
+from disttrain.errors import DisttrainError, PeerFailed
 from disttrain.lifetime import die_with_parent
 
 from .env import JOB_FD, worker_env
@@ -158,8 +158,11 @@ def _report(plan: Plan, segment: Segment, rank: int, restart: int, error: BaseEx
     text = format_error(error)
     cause = f"{type(error).__name__}: {error}"
     segment.slot(rank).record_error(cause, text)
-    if type(error).__name__ != "PeerFailed":
+    job = context.current().slots.get(JOB_SLOT, segment)
+    if not isinstance(error, PeerFailed):
         segment.publish_failure(rank, cause, text)
+    elif 0 <= error.rank < job.num_ranks and job.slot(error.rank).state == "vanished":
+        job.publish_failure(error.rank, error.cause)  # before others hear only of this one's end
     if plan.log_dir:
         write_error_file(plan.error_file(restart, rank), cause, text)
 

@@ -57,7 +57,7 @@ RANKS = 3
 PATIENCE = 30.0  # a job that takes longer hangs
 SLACK = 1.5  # a loaded machine may take so much longer, and
 LATE = 1.0  # so many seconds more
-FOREIGN = ("sem.mp-", "psm_", "torch_", "mpich_")  # of programs that may run beside
+FOREIGN = ("sem.", "psm_", "torch_", "mpich_")  # of programs that may run beside
 DOC = Path(__file__).parents[2] / "docs" / "failures.md"
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 

@@ -1,8 +1,8 @@
 """All links of a rank: one pipe to every rank of another host, and what is known of those ranks.
 
 Nobody has a thread for it. Whoever waits (``mirror.NetHub``) lets everything go on: takes what has
-come, sends what there is room for. Measured between two namespaces on two cores: a thread of its
-own, which competes for the interpreter, makes a small all_reduce three times as slow.
+come, sends what there is room for. So nothing competes with it for the interpreter, and what has
+come need not be handed from one thread to another.
 
 A rank whose link ends without a farewell has failed; so has one whose host acknowledges nothing for
 ``pipe.SILENCE`` seconds, though signs of life are sent while anybody here waits. That is published

@@ -60,8 +60,7 @@ class Pipe:
         self._into: memoryview = self._view[:0]  # what is missing of a large frame
         self._frame: tuple = ()
         self._sealed = sealed
-        for sock in (link.sock, pulse.sock):
-            # Probes on an idle link are lost three times in a row where one in twenty packets is.
+        for sock in (link.sock, pulse.sock):  # signs of life tell sooner, and while somebody waits
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 0)
         pulse.silence(SILENCE)
         # A new connection takes 16 KB at a time, and every wait for more room is a sleep.

@@ -217,5 +217,9 @@ class StoreError(CommError):
     """The key-value store refused a request or cannot be reached."""
 
 
+class QueueEmptyError(StoreError):
+    """``queue_pop(block=False)`` found nothing."""
+
+
 class LaunchError(DisttrainError, RuntimeError):
     """The launcher could not start a job, or a rank of it failed."""

@@ -1,22 +1,31 @@
 """The headers of a group's calls, from a cache by arguments and calling line.
 
 Building a header costs a few microseconds and a program calls from the same lines again and again,
-so it is built once per line and arguments. Knows frames and texts; no data.
+so it is built once per line and arguments.
+
+Collectives have one order on all ranks, so threads of a rank that call them on one group must take
+turns: who finds another thread in the middle of one gets an error. Its stack says so; nothing has
+to be marked and taken back around each call. Knows frames and texts; no data.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Sequence
 
 import numpy as np
 
+from ..errors import CommError
 from .header import RAGGED, STRICT, Call, Site, describe_array
 from .reduce_ops import ReduceOp, check_op
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_GROUP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "group.py")
 _MAX_CALLS = 4096
+_MESSAGES = frozenset({"send", "recv", "isend", "irecv", "batch"})  # at any time, from any thread
+_get_ident = threading.get_ident
 _ANYWHERE = ("barrier", "split", "close", "send", "recv")  # whose lines differ by their nature
 
 
@@ -30,6 +39,7 @@ class Calls:
         self._name, self._epoch, self._rank, self._ranks = name, epoch, rank, ranks
         self._strict = strict
         self._known: dict[tuple, tuple] = {}
+        self._thread, self._lock = _get_ident(), threading.Lock()
 
     def get(
         self,
@@ -45,8 +55,11 @@ class Calls:
         """The call that the innermost frame outside this package makes.
 
         ``sizes`` must agree between ranks; ``shown`` is for the reader only; with ``ragged`` the
-        size of ``array`` is too.
+        size of ``array`` is too. Raises ``CommError`` where another thread is in the middle of a
+        collective of this group.
         """
+        if self._thread != _get_ident() and verb not in _MESSAGES:
+            self._change_hands(verb)
         frame = sys._getframe(2)
         while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
             frame = frame.f_back
@@ -61,6 +74,34 @@ class Calls:
                 self._known.clear()
             self._known[key] = entry = (call, code, op)  # kept alive, so that ids stay theirs
         return entry[0]
+
+    def _change_hands(self, verb: str) -> None:
+        """From now on this thread calls, unless the one that did so before is still at it."""
+        with self._lock:
+            before, me = self._thread, _get_ident()
+            running = self._running(before)
+            if running is None:
+                self._thread = me
+                return
+        names = {t.ident: t.name for t in threading.enumerate()}
+        raise CommError(
+            f"group {self._name}: {verb} was called in thread {names.get(me, me)!r} while thread "
+            f"{names.get(before, before)!r} is in {running}. Collectives of a group need one order "
+            "on all ranks: let threads take turns with a lock, or give each thread a group of its "
+            "own (new_group)"
+        )
+
+    def _running(self, ident: int) -> str | None:
+        """The collective of this group that a thread is in the middle of."""
+        frame = sys._current_frames().get(ident)
+        while frame is not None:
+            code = frame.f_code
+            if code.co_filename == _GROUP and code.co_name not in _MESSAGES:
+                group = frame.f_locals.get("self")
+                if getattr(group, "_calls", None) is self:
+                    return code.co_name
+            frame = frame.f_back
+        return None
 
     def _make(
         self,

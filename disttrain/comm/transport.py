@@ -12,8 +12,8 @@ To add one, make a folder beside this file with a subclass of ``Transport``, and
   ``ragged=True`` verbs have sizes that differ between ranks: compare each pair's.
   A transport may keep what it has prepared for a call in ``call.plan``.
 * All ranks call the collectives of a group in the same order, sync or async; they take effect in
-  that order. Sends and receives are matched by (source, tag) in order, apart from collectives, and
-  several threads may not use one group at once.
+  that order. Sends and receives are matched by (source, tag) in order, apart from collectives and
+  from any thread; ``ProcessGroup`` sees to it that one thread at a time calls a collective.
 * With ``async_op=True`` a verb never waits for peers and returns ``Work``; arrays belong to the
   transport until that work has ended. Otherwise it returns None when it is over: inputs may be
   changed, outputs are there.

@@ -18,6 +18,7 @@ from ..errors import (
     Deadlock,
     GroupRevoked,
     PeerFailed,
+    QueueEmptyError,
     StoreError,
     WaitTimeout,
 )

@@ -24,8 +24,8 @@ from disttrain.comm.store import (
     TCPStore,
     hello,
 )
-from disttrain.comm.store.table import GET, SET, Table, decode, encode
-from disttrain.errors import StoreError, WaitTimeout
+from disttrain.comm.store.table import GET, POP, PUSH, SET, Table, decode, encode
+from disttrain.errors import QueueEmptyError, StoreError, WaitTimeout
 from support.ranks import run_ranks
 
 TOKEN = bytes(range(32))
@@ -464,3 +464,94 @@ def test_a_value_over_the_cap_is_refused_with_its_text_and_the_store_goes_on(ser
             store.set("large", b"x" * size)
         store.set("small", "y")
         assert store.get("small") == b"y" and not store.check(["large"])
+
+
+def test_queues_and_the_list_of_keys(store):
+    store.set("k", "v")
+    store.add("n", 1)
+    own = store.num_keys()
+    with pytest.raises(QueueEmptyError, match="q' is empty"):
+        store.queue_pop("q", block=False)
+    assert store.queue_len("q") == 0 and not store.check(["q"])
+    store.queue_push("q", "first")
+    store.queue_push("q", b"\x00")
+    store.wait(["q", "k"])
+    assert store.check(["q"]) and store.queue_len("q") == 2
+    assert store.num_keys() == own and store.list_keys() == ["k", "n"]
+    assert not store.delete_key("q")
+    assert [store.queue_pop("q"), store.queue_pop("q", block=False)] == [b"first", b"\x00"]
+    assert not store.check(["q"])
+    store.queue_push("k", "beside")
+    assert (store.get("k"), store.queue_pop("k")) == (b"v", b"beside")
+    store.set_timeout(0.05)
+    with pytest.raises(WaitTimeout, match="q"):
+        store.queue_pop("q")
+    with pytest.raises(WaitTimeout, match="k"):
+        store.delete_key("k")
+        store.wait(["k"])
+    assert store.clone().get("n") == b"1"
+
+
+def test_more_keys_than_one_answer_holds(store):
+    names = [f"{i:04}" for i in range(2 * Limits.keys_per_request + 1)]
+    for at in range(0, len(names), 500):
+        store.multi_set(names[at : at + 500], ["x"] * len(names[at : at + 500]))
+    assert store.list_keys() == names
+
+
+def test_each_value_of_a_queue_goes_to_one_of_many_threads(store):
+    count, takers = 60, 6
+
+    def take(i):
+        store.barrier("all", takers + 1)
+        return [store.queue_pop("jobs") for _ in range(count // takers)]
+
+    with ThreadPoolExecutor(takers) as pool:
+        taken = [pool.submit(take, i) for i in range(takers)]
+        store.barrier("all", takers + 1)
+        for i in range(count):
+            store.queue_push("jobs", str(i))
+        found = [int(v) for t in taken for v in t.result()]
+    assert sorted(found) == list(range(count)) and store.queue_len("jobs") == 0
+
+
+def test_a_queue_counts_against_the_limits():
+    table = Table(Limits(value_bytes=10, total_bytes=300))
+    with pytest.raises(StoreError, match="value_bytes"):
+        table.apply((PUSH, [b"q"], [b"x" * 11]))
+    for _ in range(3):
+        for _ in range(2):
+            table.apply((PUSH, [b"q"], [b"x"]))
+        with pytest.raises(StoreError, match="total_bytes"):
+            table.apply((PUSH, [b"q"], [b"x"]))
+        assert [table.apply((POP, [b"q"], [])) for _ in range(3)] == [[b"x"], [b"x"], []]
+    assert table.nbytes == 0
+
+
+def test_what_lies_under_parts_of_parts():
+    whole = HashStore()
+    part = PrefixStore("a", PrefixStore("b", whole))
+    part.set("k", "v")
+    part.queue_push("q", "w")
+    assert part._underlying_non_prefix_store is whole
+    assert (whole.list_keys(), part.list_keys()) == (["b/a/k"], ["k"])
+    assert whole.queue_len("b/a/q") == 1
+
+
+def test_a_queue_and_a_counter_between_processes(tmp_path):
+    path = tmp_path / "store"
+
+    def work(rank):
+        store = PrefixStore("p", FileStore(path, 3, timeout=20))
+        for i in range(20):
+            store.queue_push("q", f"{rank} {i}")
+            store.add("n", 1)
+        taken = [store.queue_pop("q").decode() for _ in range(20)]
+        store.barrier("end", 3)
+        return taken, store.queue_len("q"), store.get("n")
+
+    found = run_ranks(3, work)
+    assert sorted(v for taken, _, _ in found for v in taken) == sorted(
+        f"{r} {i}" for r in range(3) for i in range(20)
+    )
+    assert [rest for _, *rest in found] == [[0, b"60"]] * 3

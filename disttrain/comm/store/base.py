@@ -5,8 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from ...errors import StoreError
-from .table import ADD, APPEND, CHECK, COMPARE_SET, COUNT, DELETE, GET, SET, Request
+from ... import context
+from ...errors import QueueEmptyError, StoreError
+from .table import (
+    ADD,
+    APPEND,
+    CHECK,
+    COMPARE_SET,
+    COUNT,
+    DELETE,
+    FILLED,
+    GET,
+    KEYS,
+    LENGTH,
+    POP,
+    PUSH,
+    SET,
+    WAIT,
+    Request,
+)
 
 DEFAULT_TIMEOUT = 300.0
 
@@ -36,18 +53,18 @@ def as_bytes(value: str | bytes | bytearray | memoryview) -> bytes:
 
 
 class Store:
-    """A map from keys to bytes that all ranks share.
+    """A map from keys to bytes that all ranks share, with queues of bytes beside.
 
-    ``get`` and ``wait`` block until the keys are there, at most ``timeout`` seconds (else
-    ``WaitTimeout``). Every other method answers at once. ``StoreError``: the store refused, or
-    cannot be reached.
+    ``get``, ``wait`` and ``queue_pop`` block until there is something, at most ``timeout`` seconds
+    (else ``WaitTimeout``), ``barrier`` until all have come. Every other method answers at once.
+    ``StoreError``: the store refused, or cannot be reached.
     """
 
     def __init__(self, timeout: Timeout = None) -> None:
         self._timeout = seconds(timeout)
 
     def _call(self, request: Request, timeout: float) -> list[bytes]:
-        """Carry out one request; a ``GET`` blocks until its keys are there."""
+        """Carry out one request; one of ``BLOCKING`` waits until its keys are there."""
         raise NotImplementedError(
             f"Not implemented. {type(self).__name__} must define the methods that are used of it"
         )
@@ -117,8 +134,47 @@ class Store:
         self._ask(SET, keys, *map(as_bytes, values))
 
     def wait(self, keys: Sequence[str], timeout: Timeout = None) -> None:
-        """Block until all of ``keys`` have been set."""
-        self.multi_get(keys, timeout)
+        """Block until each of ``keys`` has been set, or is a queue that holds something."""
+        limit = seconds(timeout, self._timeout)
+        self._call((WAIT, [as_bytes(k) for k in keys], ()), limit)
+
+    def list_keys(self) -> list[str]:
+        """All keys, in order; what a store counts its users with is not among them."""
+        found: list[bytes] = []
+        while more := self._ask(KEYS, [found[-1] if found else b""]):
+            found += more
+        return [key.decode("utf-8", "backslashreplace") for key in found]
+
+    def queue_push(self, key: str, value: str | bytes) -> None:
+        """Put ``value`` at the end of a queue. Queues are no keys: only ``check`` and ``wait`` see
+        both."""
+        self._ask(PUSH, [key], as_bytes(value))
+
+    def queue_pop(self, key: str, block: bool = True) -> bytes:
+        """Take the first value of a queue, which goes to one caller only. Where it is empty: wait
+        for one, or without ``block`` raise ``QueueEmptyError``."""
+        deadline = context.now() + self._timeout
+        # It is taken by a request that never waits, so none is lost with a caller who gives up.
+        while not (found := self._ask(POP, [key])):
+            if not block:
+                raise QueueEmptyError(f"store: queue_pop: the queue {key!r} is empty")
+            left = max(0.0, deadline - context.now())
+            self._call((FILLED, [as_bytes(key)], ()), left)
+        return found[0]
+
+    def queue_len(self, key: str) -> int:
+        """How many values a queue holds."""
+        return int(self._ask(LENGTH, [key])[0])
+
+    def barrier(self, key: str, world_size: int, timeout: Timeout = None) -> None:
+        """Block until ``world_size`` callers have come with this ``key``, which is used once."""
+        if self.add(f"{key}/num_members", 1) == world_size:
+            self.set(f"{key}/last_members", b"1")
+        self.wait([f"{key}/last_members"], *(() if timeout is None else (timeout,)))
+
+    def clone(self) -> Store:
+        """This store: threads may share it, so it needs no second one."""
+        return self
 
     @property
     def meeting_host(self) -> str | None:
@@ -143,6 +199,13 @@ class PrefixStore(Store):
 
     def __init__(self, prefix: str, store: Store) -> None:
         self.prefix, self.underlying_store = prefix, store
+
+    @property
+    def _underlying_non_prefix_store(self) -> Store:
+        found: Store = self
+        while isinstance(found, PrefixStore):
+            found = found.underlying_store
+        return found
 
     def _key(self, key: str | bytes) -> str:
         text = key.decode() if isinstance(key, bytes) else key
@@ -214,6 +277,24 @@ class PrefixStore(Store):
     def wait(self, keys: Sequence[str], timeout: Timeout = None) -> None:
         given = () if timeout is None else (timeout,)
         self.underlying_store.wait([self._key(k) for k in keys], *given)
+
+    def list_keys(self) -> list[str]:
+        """The keys of this part, as they are named here."""
+        front = f"{self.prefix}/"
+        keys = self.underlying_store.list_keys()
+        return [key.removeprefix(front) for key in keys if key.startswith(front)]
+
+    def queue_push(self, key: str, value: str | bytes) -> None:
+        self.underlying_store.queue_push(self._key(key), as_bytes(value))
+
+    def queue_pop(self, key: str, block: bool = True) -> bytes:
+        return self.underlying_store.queue_pop(self._key(key), block)
+
+    def queue_len(self, key: str) -> int:
+        return self.underlying_store.queue_len(self._key(key))
+
+    def clone(self) -> PrefixStore:
+        return PrefixStore(self.prefix, self.underlying_store.clone())
 
 
 def keys_text(keys: Sequence[bytes]) -> str:

@@ -36,7 +36,7 @@ class HashStore(Store):
             return answer is not None
 
         def what() -> str:
-            return f"HashStore: {keys_text(self._table.missing(request[1]))} to be set"
+            return f"HashStore: {keys_text(self._table.missing(request))} to be set"
 
         context.wait_until(ready, what, timeout)
         assert answer is not None
@@ -77,7 +77,7 @@ class FileStore(Store):
             return answer is not None
 
         def what() -> str:
-            missing = keys_text(self._table.missing(request[1]))
+            missing = keys_text(self._table.missing(request))
             return f"FileStore at {self.path}: {missing} to be set"
 
         context.wait_until(ready, what, timeout)

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from ... import context
 from ...errors import StoreError
 from . import hello, ports
-from .table import CHANGES, GET, OK, REFUSED, Limits, Request, Table, decode, encode, too_long
+from .table import CHANGES, OK, REFUSED, Limits, Request, Table, decode, encode, too_long
 
 _LENGTH = struct.Struct("<I")
 _CHUNK = 256 << 10
@@ -273,7 +273,7 @@ class StoreServer:
             return
         if answer is None:
             client.waits_for = request
-            client.missing = self._table.missing(request[1])[0]
+            client.missing = self._table.missing(request)[0]
             return
         self._send_frame(client, encode(OK, (), answer))
         if request[0] in CHANGES:
@@ -284,7 +284,6 @@ class StoreServer:
         keys = set(change[1])
         for client in list(self._clients.values()):
             if client.waits_for is not None and client.missing in keys:
-                assert client.waits_for[0] == GET
                 try:
                     self._answer(client, client.waits_for)
                     self._take_requests(client)

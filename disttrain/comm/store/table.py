@@ -9,15 +9,20 @@ Nothing is ever unpickled. Knows no sockets, files or threads.
 
 from __future__ import annotations
 
+import heapq
 import struct
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...errors import StoreError
 
 SET, GET, CHECK, ADD, COMPARE_SET, DELETE, COUNT, APPEND = range(1, 9)
+# Queues have names of their own beside the keys.
+PUSH, POP, LENGTH, FILLED, KEYS, WAIT = range(9, 15)
 OK, REFUSED = 0, 1
-CHANGES = frozenset({SET, ADD, COMPARE_SET, DELETE, APPEND})
+CHANGES = frozenset({SET, ADD, COMPARE_SET, DELETE, APPEND, PUSH, POP})
+BLOCKING = frozenset({GET, WAIT, FILLED})  # what may have no answer yet
 HIDDEN = b"\0"  # keys that begin with this are the store's own and are not counted
 
 _HEAD = struct.Struct("<BHH")
@@ -34,6 +39,12 @@ _SHAPE = {
     DELETE: (1, 0),
     COUNT: (0, 0),
     APPEND: (1, 1),
+    PUSH: (1, 1),
+    POP: (1, 0),
+    LENGTH: (1, 0),
+    FILLED: (1, 0),
+    KEYS: (1, 0),
+    WAIT: (None, 0),
 }
 
 Request = tuple[int, Sequence[bytes], Sequence[bytes]]
@@ -59,10 +70,11 @@ class Table:
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = Limits() if limits is None else limits
         self.entries: dict[bytes, bytes] = {}
+        self.queues: dict[bytes, deque[bytes]] = {}  # none of them empty
         self.nbytes = 0
 
     def apply(self, request: Request) -> list[bytes] | None:
-        """The answer; None when a ``GET`` asks for a key that is not there yet.
+        """The answer; None when a request of ``BLOCKING`` asks for what is not there yet.
 
         Raises ``StoreError`` for a request without meaning or over a limit, with nothing changed.
         """
@@ -70,8 +82,12 @@ class Table:
         self._check_shape(op, keys, values)
         return _ACTIONS[op](self, keys, values)
 
-    def missing(self, keys: Sequence[bytes]) -> list[bytes]:
-        return [key for key in keys if key not in self.entries]
+    def missing(self, request: Request) -> list[bytes]:
+        """The keys, or the queues, that a request still waits for."""
+        op, keys, _ = request
+        entries = () if op == FILLED else self.entries
+        queues = () if op == GET else self.queues
+        return [key for key in keys if key not in entries and key not in queues]
 
     def _check_shape(self, op: int, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         if op not in _SHAPE:
@@ -98,20 +114,26 @@ class Table:
     def _put_all(self, new: dict[bytes, bytes]) -> None:
         total = self.nbytes
         for key, value in new.items():
-            if len(value) > self.limits.value_bytes:
-                raise StoreError(
-                    f"store: the value of {_shown(key)} has {len(value)} bytes; at most "
-                    f"{self.limits.value_bytes} (value_bytes). Send large data through a "
-                    "process group"
-                )
+            self._check_value(key, value)
             total += _cost(key, value) - self._cost_of(key)
+        self._grow_to(total, next(iter(new), b""))
+        self.entries.update(new)
+
+    def _check_value(self, key: bytes, value: bytes) -> None:
+        if len(value) > self.limits.value_bytes:
+            raise StoreError(
+                f"store: the value of {_shown(key)} has {len(value)} bytes; at most "
+                f"{self.limits.value_bytes} (value_bytes). Send large data through a "
+                "process group"
+            )
+
+    def _grow_to(self, total: int, key: bytes) -> None:
         if total > self.limits.total_bytes:
             raise StoreError(
-                f"store: setting {_shown(next(iter(new)))} would make it hold {total} bytes; at "
+                f"store: setting {_shown(key)} would make it hold {total} bytes; at "
                 f"most {self.limits.total_bytes} (total_bytes). Delete keys that are not needed"
             )
         self.nbytes = total
-        self.entries.update(new)
 
     def _cost_of(self, key: bytes) -> int:
         value = self.entries.get(key)
@@ -128,7 +150,7 @@ class Table:
             return None
 
     def _check(self, keys: Sequence[bytes], values: Sequence[bytes]) -> list[bytes]:
-        return [b"0" if self.missing(keys) else b"1"]
+        return [b"0" if self.missing((CHECK, keys, values)) else b"1"]
 
     def _add(self, keys: Sequence[bytes], values: Sequence[bytes]) -> list[bytes]:
         total = _number(keys[0], self.entries.get(keys[0], b"0")) + _number(keys[0], values[0])
@@ -156,6 +178,38 @@ class Table:
         self._put(keys[0], self.entries.get(keys[0], b"") + values[0])
         return []
 
+    def _push(self, keys: Sequence[bytes], values: Sequence[bytes]) -> list[bytes]:
+        (key,), (value,) = keys, values
+        self._check_value(key, value)
+        self._grow_to(self.nbytes + _cost(key, value), key)
+        self.queues.setdefault(key, deque()).append(value)
+        return []
+
+    def _pop(self, keys: Sequence[bytes], values: Sequence[bytes]) -> list[bytes]:
+        key = keys[0]
+        queue = self.queues.get(key)
+        if queue is None:
+            return []
+        value = queue.popleft()
+        if not queue:
+            del self.queues[key]
+        self.nbytes -= _cost(key, value)
+        return [value]
+
+    def _length(self, keys: Sequence[bytes], values: Sequence[bytes]) -> list[bytes]:
+        return [b"%d" % len(self.queues.get(keys[0], ()))]
+
+    def _keys(self, keys: Sequence[bytes], values: Sequence[bytes]) -> list[bytes]:
+        """The next keys in order behind the given one, as many as may be in one request."""
+        later = (k for k in self.entries if k > keys[0] and not k.startswith(HIDDEN))
+        return heapq.nsmallest(self.limits.keys_per_request, later)
+
+    def _filled(self, keys: Sequence[bytes], values: Sequence[bytes]) -> list[bytes] | None:
+        return [] if keys[0] in self.queues else None
+
+    def _wait(self, keys: Sequence[bytes], values: Sequence[bytes]) -> list[bytes] | None:
+        return None if self.missing((WAIT, keys, values)) else []
+
 
 _ACTIONS = {
     SET: Table._set,
@@ -166,6 +220,12 @@ _ACTIONS = {
     DELETE: Table._delete,
     COUNT: Table._count,
     APPEND: Table._append,
+    PUSH: Table._push,
+    POP: Table._pop,
+    LENGTH: Table._length,
+    FILLED: Table._filled,
+    KEYS: Table._keys,
+    WAIT: Table._wait,
 }
 
 

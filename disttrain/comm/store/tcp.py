@@ -21,7 +21,7 @@ from ...errors import ConfigError, StoreError, WaitTimeout
 from . import hello
 from .base import DEFAULT_TIMEOUT, Store, Timeout, keys_text, seconds
 from .server import StoreServer, peer_uid
-from .table import ADD, GET, HIDDEN, REFUSED, Limits, Request, decode, encode, too_long
+from .table import ADD, BLOCKING, HIDDEN, REFUSED, Limits, Request, decode, encode, too_long
 
 _LENGTH = struct.Struct("<I")
 _MAX_REQUEST = Limits.total_bytes
@@ -154,7 +154,7 @@ class TCPStore(Store):
 
     def _awaited(self, request: Request) -> str:
         where = f"store at {self.host}:{self.port}"
-        if request[0] == GET:
+        if request[0] in BLOCKING:
             return f"{where}: {keys_text(list(request[1]))} to be set"
         return f"{where}: its answer"
 

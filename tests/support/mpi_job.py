@@ -138,6 +138,7 @@ class InStep:
         mine = Outcome(self._world.rank, exitcode=0)
         if self._world.rank < n:
             self._call(fn, n, mine)
+        self._meet()
         found = self._world.allgather(_picklable(mine))[:n]
         self._forget()
         self.recorded.append(found)
@@ -157,8 +158,14 @@ class InStep:
     def _forget(self) -> None:
         """Begin the next case as if nothing had happened."""
         self._station.flush(1.0)
-        self._world.Barrier()
+        self._meet()
         self._station.begin_anew()
+
+    def _meet(self) -> None:
+        """Wait for all ranks without keeping a processor from them, as MPI's own waits do."""
+        request = self._world.Ibarrier()
+        while not request.Test():
+            time.sleep(0.0001)
 
 
 def _picklable(outcome: Outcome) -> Outcome:

@@ -6,7 +6,8 @@
   ``PeerFailed`` with its cause), and aborts the job a moment later. Who failed only because another
   rank did says so in a line, and leaves the abort to that one.
 * A rank ends early, by ``sys.exit(3)`` or by coming to its end: who waits for it is told that it
-  has ended, and fails. When it hears of that it aborts the job with its own exit code.
+  has ended, and fails. When it hears of that it aborts the job with its own exit code, a moment
+  later. ``os._exit(0)`` is an end as any other.
 * A rank is killed: mpiexec ends the others.
 
 Knows the station and the interpreter's hooks; no groups.
@@ -18,6 +19,7 @@ import atexit
 import io
 import os
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -40,7 +42,7 @@ def install(station: Station) -> None:
         return
     station.hooks = Hooks(sys.excepthook)
     sys.excepthook = _excepthook
-    sys.exit = station.hooks.exit
+    sys.exit, os._exit = station.hooks.exit, station.hooks.leave
     atexit.register(_end_of_process)
     os.register_at_fork(after_in_child=_after_fork)
     for stream in (sys.stdout, sys.stderr):
@@ -54,11 +56,19 @@ class Hooks:
     def __init__(self, excepthook: Any) -> None:
         self.excepthook = excepthook
         self.code: object = 0
+        self._leave = os._exit
 
     def exit(self, status: Any = None, /) -> NoReturn:
         """``sys.exit``, which remembers: nothing else tells an exit handler of the code."""
         self.code = status
         raise SystemExit(status)
+
+    def leave(self, status: int) -> NoReturn:
+        """``os._exit``. mpiexec ends all other ranks where one goes without a word, and calls that
+        a success if the code is 0: a program that has ended well says so first."""
+        if not status and threading.current_thread() is threading.main_thread():
+            _end_of_process()
+        self._leave(status)
 
     @property
     def exitcode(self) -> int:
@@ -99,21 +109,34 @@ def _fail(here: Station, error: BaseException, show: Callable[[], None]) -> None
             here.flush(_GRACE)
         own = own and not _left_to_another(here, error)
         _say(here, error, show if own else None)
-    time.sleep(_GRACE if own else _ECHO)
+    time.sleep(_GRACE if own and not _codes(here) else _ECHO)
 
 
 def _say(here: Station, error: BaseException, show: Callable[[], None] | None) -> None:
     """What this rank ends with; in a line, where another one says it all."""
     sys.stdout.flush()
     if show is not None:
-        sys.stderr.write(f"rank {here.rank} of {here.size} failed on {os.uname().nodename}:\n")
-        show()
+        head = f"rank {here.rank} of {here.size} failed on {os.uname().nodename}:\n"
+        _at_once(lambda: (sys.stderr.write(head), show()))
     else:
         cause = f"{type(error).__name__}: {error}"
         if isinstance(error, PeerFailed):
             cause = f"rank {error.rank} failed: {error.cause}"
         sys.stderr.write(f"rank {here.rank} ends, too: {cause.splitlines()[0]}\n")
     sys.stderr.flush()
+
+
+def _at_once(show: Callable[[], object]) -> None:
+    """What ``show`` writes to the standard error, in one piece: no other rank's line comes between,
+    and a job that is aborted meanwhile does not end with half of it."""
+    stream, text = sys.stderr, io.StringIO()
+    sys.stderr = text
+    try:
+        show()
+    finally:
+        sys.stderr = stream
+        stream.write(text.getvalue())
+        stream.flush()
 
 
 def _left_to_another(here: Station, error: BaseException) -> bool:
@@ -143,9 +166,15 @@ def _without_ours(error: BaseException) -> BaseException:
 
 def _abort(here: Station, code: int) -> None:
     """End the job, with the code of a rank that has ended its program, if that is why."""
-    ended = [said.code for said in here.board.said.values() if said.kind == "ended" and said.code]
+    ended = _codes(here)
     here.over = True
     here.MPI.COMM_WORLD.Abort(ended[0] if ended else code)
+
+
+def _codes(here: Station) -> list[int]:
+    """Those with which ranks have ended too early. They give them to the job."""
+    said = here.board.said.values()
+    return [each.code for each in said if each.kind == "ended" and each.code]
 
 
 def _end_of_process() -> None:
@@ -169,6 +198,7 @@ def _end_of_process() -> None:
         return
     code = here.hooks.exitcode
     if code:
+        time.sleep(_GRACE + _ASIDE)  # the others say why they fail
         sys.stderr.write(
             f"rank {here.rank} of {here.size} has ended its program with exit code {code}, and "
             "others have still needed it\n"

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 PROGRAM = """
-import sys
+import os, sys
 import numpy as np
 from disttrain.distributed import state
 how, rank = sys.argv[1], None
@@ -27,8 +27,11 @@ if world.rank == 0:
 if how != "well" and world.rank == 1:
     if how == "raise":
         raise ValueError("on purpose")
-    sys.exit(int(how))
+    (os._exit if how == "0" else sys.exit)(int(how))
 world.all_reduce(x)
+print("the end", flush=True)
+if world.rank == 1:
+    os._exit(0)
 """
 
 
@@ -51,7 +54,10 @@ def test_ranks_find_each_other_and_an_exception_is_the_headline(tmp_path):
 def test_an_exit_code_of_one_rank_is_that_of_the_job(tmp_path):
     done = ended(tmp_path, "3", "mpi")
     assert done.returncode == 3 and done.stdout.startswith("mpi 2 [2.0, 2.0, 2.0]"), done
-    assert "rank 1 of 2 has ended its program with exit code 3" in done.stderr
+    said = "rank 1 of 2 has ended its program with exit code 3"
+    assert said in done.stderr
+    failed, ended_too = done.stderr.index("rank 0 of 2 failed on "), done.stderr.index(said)
+    assert "CollectiveMismatch" in done.stderr[failed:ended_too], "why, in one piece, comes first"
 
 
 def test_a_rank_that_comes_to_its_end_early_fails_the_others(tmp_path):
@@ -62,3 +68,4 @@ def test_a_rank_that_comes_to_its_end_early_fails_the_others(tmp_path):
 def test_a_program_may_end_without_leaving_its_groups(tmp_path):
     done = ended(tmp_path, "well", "mpi")
     assert done.returncode == 0 and not done.stderr, done
+    assert done.stdout.count("the end") == 2, "a rank that leaves by os._exit(0) ends no other one"

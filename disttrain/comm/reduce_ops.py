@@ -11,7 +11,7 @@ Knows numpy arrays; no ranks, no transport.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -112,6 +112,7 @@ def make_reducer(op: ReduceOp, dtype: np.dtype, num_ranks: int) -> _Native | _Wi
     ``out`` may be one of ``parts``. Raises ``DTypeError`` where the operator has no meaning for
     the type. A reducer owns scratch memory: one thread at a time.
     """
+    ufunc: Callable[..., np.ndarray]
     ufunc, kinds = _UFUNC[op.name]
     kind = "f" if dtype.num in _NARROW or dtype.kind == "V" else dtype.kind
     if kind not in kinds or (kind in "iu" and (op.factor or 0) % 1):
@@ -120,10 +121,21 @@ def make_reducer(op: ReduceOp, dtype: np.dtype, num_ranks: int) -> _Native | _Wi
             f"{_needed(op)}. Convert the array or use another operator."
         )
     narrow = dtype.num in _NARROW
+    if dtype.kind == "c" and op.name == "PRODUCT":
+        ufunc = _times
     if not narrow and op.factor in (None, 1):
         return _Native(ufunc, dtype, num_ranks if op.name == "AVG" else 1, kind in "fc")
     acc = np.dtype(np.float32) if narrow else dtype
     return _Wide(ufunc, acc, num_ranks if op.name == "AVG" else 1, op.factor)
+
+
+def _times(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """The product of complex numbers. NumPy's own is rounded in another way where the result is
+    one of the factors, or memory is not aligned, which differs between ranks."""
+    real = a.real * b.real - a.imag * b.imag
+    imag = a.real * b.imag + a.imag * b.real
+    out.real, out.imag = real, imag
+    return out
 
 
 def _needed(op: ReduceOp) -> str:
@@ -182,7 +194,9 @@ def left_size(n: int) -> int:
 class _Native:
     """Accumulate in the array's own type."""
 
-    def __init__(self, ufunc: np.ufunc, dtype: np.dtype, divisor: int, quiet: bool) -> None:
+    def __init__(
+        self, ufunc: Callable[..., np.ndarray], dtype: np.dtype, divisor: int, quiet: bool
+    ) -> None:
         self.ufunc, self.divisor = ufunc, divisor
         exact = divisor & (divisor - 1) == 0 and dtype.kind in "fc"  # the same bits, and sooner
         self.factor = dtype.type(1.0 / divisor) if exact else None
@@ -251,7 +265,9 @@ def _copy(x: np.ndarray, factor: float, out: np.ndarray) -> None:
 class _Wide:
     """Accumulate in another type (float32 for narrow floats), scaling every part if asked."""
 
-    def __init__(self, ufunc: np.ufunc, acc: np.dtype, divisor: int, factor) -> None:
+    def __init__(
+        self, ufunc: Callable[..., np.ndarray], acc: np.dtype, divisor: int, factor
+    ) -> None:
         self.ufunc, self.divisor, self.factor = ufunc, divisor, factor
         self.block = BLOCK_BYTES // acc.itemsize
         self.scratch = _Scratch(self.block, acc)

@@ -109,3 +109,23 @@ def test_factors_are_numbers():
     with pytest.raises(ConfigError, match="real number"):
         premul_sum("2")
     assert str(premul_sum(np.float32(2))) == "PREMUL_SUM(2.0)"
+
+
+@pytest.mark.parametrize("dtype", ["c8", "c16"])
+def test_complex_products_have_the_same_bits_wherever_they_lie(dtype):
+    """On some transports every rank reduces all data, each with its own part as the result."""
+    rng = np.random.default_rng(0)
+    for n in (2, 3, 4):
+        for size in (1, 5, 16):
+            parts = [(rng.normal(size=size) + 1j * rng.normal(size=size)).astype(dtype)
+                     for _ in range(n)]  # fmt: skip
+            want = reduce(ReduceOp.PRODUCT, parts)
+            np.testing.assert_allclose(want, np.prod(parts, axis=0), rtol=1e-5)
+            for own in range(n):
+                mine = [part.copy() for part in parts]
+                for other in set(range(n)) - {own}:
+                    room = np.empty(parts[0].nbytes + 8, np.uint8)
+                    mine[other] = room[8:].view(dtype)
+                    mine[other][:] = parts[other]
+                reduce(ReduceOp.PRODUCT, mine, out=mine[own])
+                assert mine[own].tobytes() == want.tobytes(), (n, size, own)

@@ -16,6 +16,7 @@ Knows the station and the interpreter's hooks; no groups.
 from __future__ import annotations
 
 import atexit
+import ctypes
 import io
 import os
 import sys
@@ -67,7 +68,10 @@ class Hooks:
         """``os._exit``. mpiexec ends all other ranks where one goes without a word, and calls that
         a success if the code is 0: a program that has ended well says so first."""
         if not status and threading.current_thread() is threading.main_thread():
+            here = existing()
             _end_of_process()
+            if here is not None and here.MPI.Is_finalized():
+                ctypes.PyDLL(None).exit(0)  # MPI says in its destructors that all is well
         self._leave(status)
 
     @property

@@ -10,7 +10,7 @@ import signal
 import pytest
 
 import disttrain as dt
-from disttrain import context, nn
+from disttrain import context, liveness, nn
 from disttrain import distributed as dist
 from disttrain.comm.sim.cluster import run_tasks
 from disttrain.distributed.ddp import DistributedDataParallel
@@ -240,8 +240,9 @@ def test_a_job_ends_where_too_few_are_left():
         launch(lambda: train_and_lose(1, 2, 5), 3, min_ranks=3)
 
 
-def test_one_that_was_stopped_is_ended_before_others_go_on():
+def test_one_that_was_stopped_is_ended_before_others_go_on(monkeypatch):
     """Without a launcher: it could come back and write where the others compute."""
+    monkeypatch.setattr(liveness, "STOPPED_LIMIT", 0.5)
     port = free_port()
 
     def body(rank: int) -> list:

@@ -57,6 +57,7 @@ class Net:
         self.pipes: dict[int, Pipe] = {}
         self.sinks: dict[int, Sink] = {}
         self.gone: dict[int, tuple[float, str]] = {}  # whose link ended, when, and how
+        self.over: dict[int, float] = {}  # whose program has ended, and when that was heard
         self.dirty: dict[Any, None] = {}  # what has something to tell before anybody waits
         self._by_fd: dict[int, tuple[Pipe, bool]] = {}
         self._wants_room: set[int] = set()
@@ -189,6 +190,7 @@ class Net:
             self.departures += 1
             if index == frames.ENDED:
                 self.segment.slot(rank).state = "finished"
+                self.over.setdefault(rank, context.now())
 
     def _check_place(self, rank: int, lo: int, hi: int) -> None:
         """A rank writes into its own areas only, here as on its own host."""
@@ -223,8 +225,13 @@ class Net:
             self.gone.setdefault(pipe.rank, (context.now(), str(error)))
 
     def has_ended(self, rank: int) -> bool:
-        """Whether the link to a rank has ended without a farewell, and nobody has said why."""
-        return rank in self.gone and context.now() - self.gone[rank][0] > GRACE
+        """Whether the link to a rank has ended without a farewell, and nobody has said why; or its
+        program has, and all that it has ever sent is here. (Not so where other ranks of this host
+        take some of it: it may be on its way to one that computes.)"""
+        when = self.gone[rank][0] if rank in self.gone else self.over.get(rank)
+        if when is None or (self._mates and rank not in self.gone):
+            return False
+        return context.now() - when > GRACE
 
     def look(self) -> None:
         """Called again and again by who waits: give signs of life, and publish what has failed."""

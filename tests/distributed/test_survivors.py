@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import threading
 
 import pytest
 
@@ -157,6 +158,47 @@ def hurried(body):
     """A simulated rank asks its interrupts only once a rank has failed; real ones always do."""
     context.current().waiter.scheduler.failed = True
     return body()
+
+
+def test_threads_that_wait_in_groups_of_before_are_told():
+    def body():
+        dist.init_process_group()
+        others, told = dist.new_group([0, 1, 2]), []
+
+        def work():
+            with pytest.raises(CommError):
+                dist.all_reduce(dt.ones(3), group=others)
+            told.append(True)
+
+        if dist.get_rank() < 2:
+            context.start_thread(work, "worker")
+            context.sleep(0.1)
+        assert dist.shrink() == [0, 1, 2]
+        if dist.get_rank() < 2:
+            context.wait_until(lambda: bool(told), lambda: "the other thread", 10.0)
+        x = dt.ones(3)
+        dist.all_reduce(x)
+        return x.tolist()
+
+    tasks = run_tasks(lambda: hurried(body), 3, 5).tasks
+    assert [t.result for t in tasks[:3]] == [[3.0] * 3] * 3, [t.text for t in tasks]
+
+
+def test_a_thread_that_has_not_looked_before_the_groups_were_left_is_told():
+    def body():
+        dist.init_process_group()
+        hub, me = dist.group.WORLD.transport.hub, threading.get_ident()
+        need = hub.open[0].channel.need(0, 1 << 20, 0)
+        hub._needs[me] = need, None
+        hub.close(met=False)
+        with pytest.raises(CommError, match="was left meanwhile"):
+            for check in context.current().waiter.interrupts:
+                check()
+        del hub._needs[me]
+        hub._forget_check()
+        return hub.check in context.current().waiter.interrupts
+
+    assert [t.result for t in run_tasks(body, 2, 0).tasks] == [False] * 2
 
 
 def test_who_neither_comes_nor_ends_is_named():

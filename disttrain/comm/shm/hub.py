@@ -19,6 +19,7 @@ Knows segments and words; no operations, no arrays.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
 import threading
@@ -224,18 +225,20 @@ class Hub:
 
         if ready():
             return
-        if self.left:
-            raise CommError(f"{need.what()}: the group was left meanwhile; nothing more will come")
         thread = threading.get_ident()
         outer = self._needs.get(thread)
         self._needs[thread] = need, timeout
         try:
+            if self.left:  # asked now: who leaves later sees that this thread waits
+                self._end_left(need)
             self._until(ready, need, timeout)
         finally:
             if outer is None:
                 del self._needs[thread]
             else:  # what was waited for inside a callback
                 self._needs[thread] = outer
+            if self.left:
+                self._forget_check()
             self.detective.relax()
 
     def _until(self, ready: Callable[[], bool], need: Need, timeout: float | None) -> None:
@@ -247,6 +250,8 @@ class Hub:
 
     def check(self) -> None:
         """Called while this rank waits: raises when a peer failed or nobody can go on."""
+        if self.left:
+            return self._end_left(self._needs.get(threading.get_ident(), (None, None))[0])
         if self._watch is not None:
             self._watch()
         failure = self.segment.failure()
@@ -262,6 +267,11 @@ class Hub:
             raise GroupRevoked(f"{need.what()}: {why}" if need is not None else why)
         elif need is not None:
             self.detective.look(need, self._all_needs)
+
+    def _end_left(self, need: Need | None) -> None:
+        """Raise in a thread that waits for what cannot come: another one has left the groups."""
+        if need is not None:
+            raise CommError(f"{need.what()}: the group was left meanwhile; nothing more will come")
 
     def refuse_after_failure(self) -> None:
         """Raise where a peer has failed. (What ranks disagree on, each finds for itself.)"""
@@ -324,8 +334,7 @@ class Hub:
 
     def _detach(self) -> None:
         slots, me = self._rank_context.slots, self._rank_context
-        if self.check in me.waiter.interrupts:
-            me.waiter.interrupts.remove(self.check)
+        self._forget_check()
         for look_after in (self.end_program, self.finish):
             if look_after in me.at_end:
                 me.at_end.remove(look_after)
@@ -334,6 +343,12 @@ class Hub:
         if self._watch is not None:
             self._watch.close()
             self._watch = None
+
+    def _forget_check(self) -> None:
+        """Not while other threads wait in groups that were left: it ends their waits."""
+        if self.disowned or not self._needs:
+            with contextlib.suppress(ValueError):
+                self._rank_context.waiter.interrupts.remove(self.check)
 
     def end_program(self) -> None:
         """The program ends without having left its groups. Nobody is waited for, except where all

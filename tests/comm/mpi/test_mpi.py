@@ -31,7 +31,7 @@ class TestMpiFailures(Failures):
     pass
 
 
-@pytest.mark.parametrize("world", [3, 4])
+@pytest.mark.parametrize("world", [3])
 class TestSeveralRounds:
     """As in groups of many ranks, which meet in several rounds, and as between hosts, where MPI
     reduces."""

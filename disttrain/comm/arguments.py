@@ -44,6 +44,45 @@ def same_dtype(verb: str, what: str, array: np.ndarray, dtype: np.dtype) -> None
         )
 
 
+def apart(
+    ins: list[np.ndarray], outs: Sequence[np.ndarray], own: tuple[np.ndarray, np.ndarray]
+) -> list[np.ndarray]:
+    """``ins`` (flat), or copies where an output lies over something that is yet to be read, by this
+    rank or by a peer. ``own``: the input and the output of this rank's own part, which nobody else
+    reads or which keeps its values: those may be one piece of memory."""
+    if len(ins) > 1 and len(outs) > 1:
+        pairs = _overlapping(ins, outs)
+    else:
+        pairs = [(a, out) for a in ins for out in outs if np.may_share_memory(a, out)]
+    if not pairs:
+        return ins
+    (a, out), *others = pairs
+    in_place = a is own[0] and out is own[1] and _span(a) == _span(out)
+    return ins if in_place and not others else [a.copy() for a in ins]
+
+
+def _overlapping(
+    ins: Sequence[np.ndarray], outs: Sequence[np.ndarray]
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The pairs of an input and an output that share memory, where no two inputs do."""
+    spans = sorted((*_span(a), i, k) for k, of in enumerate((ins, outs)) for i, a in enumerate(of))
+    last: list[tuple[int, int]] = [(0, 0), (0, 0)]  # of either kind: what ends last
+    found = []
+    for start, end, i, kind in spans:
+        if start < end:
+            other_end, j = last[1 - kind]
+            if start < other_end:
+                found.append((ins[j], outs[i]) if kind else (ins[i], outs[j]))
+            last[kind] = max(last[kind], (end, i))
+    return found
+
+
+def _span(row: np.ndarray) -> tuple[int, int]:
+    """The addresses at which a flat array begins and ends."""
+    start = row.__array_interface__["data"][0]
+    return start, start + row.nbytes
+
+
 def fit(verb: str, what: str, array: np.ndarray, shape: tuple) -> None:
     """``array`` has ``shape``."""
     if array.shape != shape:
@@ -127,3 +166,9 @@ def lists_differ(group: str, table: list[list[int]]) -> bool:
                 f"{other} gave {lists[other]}; all members of a group give the same list"
             )
     return any(theirs != lists[0] for theirs in lists)
+
+
+def copy_back(pairs: list[tuple], result: Any) -> Any:
+    for array, flat in pairs:
+        array[...] = flat.reshape(array.shape)
+    return result

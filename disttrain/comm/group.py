@@ -156,6 +156,7 @@ class ProcessGroup:
             call = self._calls.get("all_gather", array)
         else:
             call = self._calls.get("all_gather", array, sizes=sizes)
+        [flat] = check.apart([flat], flats, (flat, flats[self.rank]))
         work = self.transport.all_gather(call, flats, flat, async_op=async_op)
         return self._back(work, list(zip(outs, flats, strict=True)), outs)
 
@@ -178,6 +179,8 @@ class ProcessGroup:
             )
         call = self._calls.get("all_gather", array)
         outs = [into[i * n : (i + 1) * n] for i in range(self.size)]
+        if np.may_share_memory(into, flat):
+            [flat] = check.apart([flat], outs, (flat, outs[self.rank]))
         work = self.transport.all_gather(call, outs, flat, async_op=async_op)
         return self._back(work, [(out, into)], out)
 
@@ -198,6 +201,7 @@ class ProcessGroup:
         check.fit("reduce_scatter", "out", out, ins[self.rank].shape)
         sizes = tuple([a.size for a in ins])
         call = self._calls.get("reduce_scatter", out, op=op, sizes=sizes)
+        flats = check.apart(flats, (into,), (flats[self.rank], into))
         work = self.transport.reduce_scatter(call, into, flats, op, async_op=async_op)
         return self._back(work, [(out, into)], out)
 
@@ -221,6 +225,8 @@ class ProcessGroup:
             )
         call = self._calls.get("reduce_scatter", array, op=op)
         ins = [flat[i * n : (i + 1) * n] for i in range(self.size)]
+        if np.may_share_memory(into, flat):
+            ins = check.apart(ins, (into,), (ins[self.rank], into))
         work = self.transport.reduce_scatter(call, into, ins, op, async_op=async_op)
         return self._back(work, [(out, into)], out)
 
@@ -239,6 +245,7 @@ class ProcessGroup:
             check.same_dtype("all_to_all", f"ins[{i}]", a, ins[0].dtype)
         into = check.outputs("all_to_all", outs, ins[0].dtype)
         shapes = tuple([a.shape for a in ins])
+        flats = check.apart(flats, into, (flats[self.rank], into[self.rank]))
         call = self._calls.get("all_to_all", ins[0], ragged=True, shown=shapes)
         work = self.transport.all_to_all(call, into, flats, ragged=True, async_op=async_op)
         return self._back(work, list(zip(outs, into, strict=True)), outs)
@@ -269,6 +276,8 @@ class ProcessGroup:
         else:
             check.fit(verb, "out", out, array.shape)
             call = self._calls.get("all_to_all", array)
+        if np.may_share_memory(into, flat):
+            ins = check.apart(ins, outs, (ins[self.rank], outs[self.rank]))
         work = self.transport.all_to_all(call, outs, ins, ragged=ragged, async_op=async_op)
         return self._back(work, [(out, into)], out)
 
@@ -288,6 +297,7 @@ class ProcessGroup:
         if self.rank == root:
             outs = check.per_rank("gather", "outs", outs, self.size, "on the root")
             into = check.outputs("gather", outs, array.dtype)
+            [flat] = check.apart([flat], into, (flat, into[root]))
             back = list(zip(outs, into, strict=True))
         call = self._calls.get("gather", array, root=root, ragged=True)
         ins = [flat if i == root else none for i in range(self.size)]
@@ -312,6 +322,7 @@ class ProcessGroup:
             flats = [check.flat("scatter", a) for a in ins]
             for i, a in enumerate(ins):
                 check.same_dtype("scatter", f"ins[{i}]", a, out.dtype)
+            flats = check.apart(flats, (into,), (flats[root], into))
         call = self._calls.get("scatter", out, root=root, ragged=True)
         outs = [into if i == root else none for i in range(self.size)]
         work = self.transport.all_to_all(call, outs, flats, ragged=True, async_op=async_op)
@@ -388,7 +399,7 @@ class ProcessGroup:
         work = self.transport.recv(call, flat, src, tag)
         if np.may_share_memory(flat, array):
             return work
-        return work.then(lambda source: _copy_back([(array, flat)], source))
+        return work.then(lambda source: check.copy_back([(array, flat)], source))
 
     def batch(self, messages: Sequence[Callable[[], Work]]) -> Work:
         """Start several sends and receives (``functools.partial(group.isend, ...)``) together."""
@@ -488,12 +499,6 @@ class ProcessGroup:
         """Where an output had to be copied to be flat, copy it back when the work has ended."""
         copied = [(a, f) for a, f in pairs if f is not a and not np.may_share_memory(a, f)]
         if work is None:
-            _copy_back(copied, result)
+            check.copy_back(copied, result)
             return None
-        return work.then(lambda _: _copy_back(copied, result))
-
-
-def _copy_back(pairs: list[tuple], result: Any) -> Any:
-    for array, flat in pairs:
-        array[...] = flat.reshape(array.shape)
-    return result
+        return work.then(lambda _: check.copy_back(copied, result))

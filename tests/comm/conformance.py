@@ -196,6 +196,54 @@ class Conformance:
 
         ranks.run(world, body)
 
+    @pytest.mark.parametrize("n", [13, 30_003])
+    def test_outputs_over_inputs(self, ranks, world, n):
+        """What a rank gives may lie where it receives what another one gives."""
+        give, total = lambda r: np.full(n, r + 1.0), world * (world + 1) / 2
+
+        def hold(rows, values):
+            same(np.array([[row.min(), row.max()] for row in rows]), np.array([values] * 2).T)
+
+        def body(group):
+            me, other = group.rank, (group.rank + 1) % world
+            each = [r + 1.0 for r in range(world)]
+            for async_op in (False, True, False):  # at first, memory is moved in other ways
+
+                def run(verb, *args, how=async_op):
+                    work = verb(*args, async_op=how)
+                    return work and work.wait()
+
+                outs = [np.zeros(n) for _ in range(world)]
+                outs[other][:] = give(me)
+                run(group.all_gather, outs, outs[other])
+                hold(outs, each)
+                flat = np.zeros((world, n))
+                flat[other] = give(me)
+                run(group.all_gather_single, flat.reshape(-1), flat[other])
+                hold(flat, each)
+                flat[:] = give(me)
+                run(group.reduce_scatter_single, flat[other], flat.reshape(-1))
+                hold([flat[other]], [total])
+                outs = [give(me) for _ in range(world)]
+                run(group.reduce_scatter, outs[other], outs)
+                hold([outs[other]], [total])
+                outs = [give(me) for _ in range(world)]
+                run(group.gather, outs[-1], None if me else outs, 0)
+                hold(outs if me == 0 else [give(r) for r in range(world)], each)
+                outs = [give(r) for r in range(world)] if me == 0 else None
+                into = np.zeros(n) if outs is None else outs[-1]
+                run(group.scatter, into, outs, 0)
+                hold([into], [me + 1.0])
+                flat[:] = give(me)
+                run(group.all_to_all_single, flat.reshape(-1), flat.reshape(-1))
+                hold(flat, each)
+                outs = [give(me) for _ in range(world)]
+                run(group.all_to_all, outs[::-1], outs)
+                hold(outs[::-1], each)
+            group.close()
+
+        ranks.run(world, body)
+
     def test_reduce(self, ranks, world):
         def body(group):
             for dtype, n in itertools.product(DTYPES, (*SMALL, 200_003)):

@@ -11,7 +11,8 @@ order of arithmetic, same bits.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from types import GeneratorType
+from typing import Any, cast
 
 import numpy as np
 
@@ -261,12 +262,14 @@ class Task(Work):
 
     def __init__(self, owner: Any, steps: Steps, result: Any) -> None:
         super().__init__()
-        self.owner, self.steps = owner, steps
+        self.owner, self.steps = owner, cast("GeneratorType[Need, None, None]", steps)
         self.need: Need | None = None
         self.outcome: tuple = (result, None)
 
     def advance(self) -> bool:
         """Go on until a need is not met; True when nothing is left to do."""
+        if self.steps.gi_running:
+            return False  # it has found a peer's memory gone, and waits to hear why
         while True:
             try:
                 if self.need is not None and not self.need():

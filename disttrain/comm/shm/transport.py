@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from ... import context
-from ...errors import CollectiveMismatch, CommError, ConfigError, WaitTimeout
+from ...errors import CollectiveMismatch, CommError, ConfigError, PeerFailed, WaitTimeout
 from ..header import Call, hash64
 from ..reduce_ops import ReduceOp, make_reducer
 from ..survivors import as_view
@@ -130,6 +130,7 @@ class ShmTransport(Transport):
         self._queue: deque[Task] = deque()
         self._reducers: dict[tuple, Any] = {}
         self._broken, self._left_early = "", 0
+        self._failed: PeerFailed | None = None  # what broke it, where that was a peer's end
         self._words = self.hub.words
         self._key = (hash64(channel.name) & 0xFFFFFFFF) << 32
         for field in (POSTED, FILLED, DONE, FINISHED):
@@ -431,6 +432,8 @@ class ShmTransport(Transport):
                     break
 
     def _usable(self) -> None:
+        if self._failed is not None:
+            raise self._failed.with_traceback(None)
         if self._broken:
             raise CommError(
                 f"group {self.name}: cannot be used any more, since {self._broken}. "
@@ -487,6 +490,8 @@ class ShmTransport(Transport):
             raise
 
     def _break(self, error: BaseException) -> None:
+        if isinstance(error, PeerFailed) and not self._broken:
+            self._failed = error
         self.disable(f"an operation ended in the middle ({type(error).__name__})")
 
     def _wait_all(self, field: int, seq: int) -> None:

@@ -143,3 +143,25 @@ def test_memory_that_cannot_be_read_any_more(monkeypatch):
 
     outcomes = group_outcomes(2, body)
     assert isinstance(outcomes[0].error, PeerFailed) and outcomes[0].error.rank == 1, outcomes[0]
+
+
+def test_a_peer_that_dies_while_an_async_operation_reads_its_memory():
+    def body(group):
+        far, x = group.transport.hub.reach, numbers(group.rank)
+        for _ in range(3):
+            group.all_reduce(x)
+        assert how(group) == ["remote"] * 2
+        if group.rank == 1:
+            group.all_reduce(x, async_op=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+        address = reach.address_of(far._number)
+        while far._read(1, address, np.zeros(1, np.uint8)) >= 0:
+            pass
+        work = group.all_reduce(x, async_op=True)
+        for again in (work.wait, lambda: group.all_reduce(x), group.barrier):
+            with pytest.raises(PeerFailed) as caught:
+                again()
+            assert caught.value.rank == 1
+        return True
+
+    assert group_outcomes(2, body)[0].value is True

@@ -179,8 +179,7 @@ class ProcessGroup:
             )
         call = self._calls.get("all_gather", array)
         outs = [into[i * n : (i + 1) * n] for i in range(self.size)]
-        if np.may_share_memory(into, flat):
-            [flat] = check.apart([flat], outs, (flat, outs[self.rank]))
+        [flat] = check.apart([flat], outs, (flat, outs[self.rank]))
         work = self.transport.all_gather(call, outs, flat, async_op=async_op)
         return self._back(work, [(out, into)], out)
 
@@ -199,8 +198,7 @@ class ProcessGroup:
         for i, a in enumerate(ins):
             check.same_dtype("reduce_scatter", f"ins[{i}]", a, out.dtype)
         check.fit("reduce_scatter", "out", out, ins[self.rank].shape)
-        sizes = tuple([a.size for a in ins])
-        call = self._calls.get("reduce_scatter", out, op=op, sizes=sizes)
+        call = self._calls.get("reduce_scatter", out, op=op, sizes=tuple([a.size for a in ins]))
         flats = check.apart(flats, (into,), (flats[self.rank], into))
         work = self.transport.reduce_scatter(call, into, flats, op, async_op=async_op)
         return self._back(work, [(out, into)], out)
@@ -225,8 +223,7 @@ class ProcessGroup:
             )
         call = self._calls.get("reduce_scatter", array, op=op)
         ins = [flat[i * n : (i + 1) * n] for i in range(self.size)]
-        if np.may_share_memory(into, flat):
-            ins = check.apart(ins, (into,), (ins[self.rank], into))
+        ins = check.apart(ins, (into,), (ins[self.rank], into))
         work = self.transport.reduce_scatter(call, into, ins, op, async_op=async_op)
         return self._back(work, [(out, into)], out)
 

@@ -156,11 +156,12 @@ def test_a_peer_that_dies_leaves_grad_as_it_was():
     def body():
         dist.init_process_group()
         model, context = DDP(Two()), Context()
-        backward(model(x()), context)
         if dist.get_rank() == 1:
+            backward(model(x()), context)
             raise ValueError("gone")
         with pytest.raises(PeerFailed):
-            backward(model(x()), context)
+            while True:  # it may hear of it when its own first one is about to end
+                backward(model(x()), context)
         assert grads(model) == [None, None]
 
     with pytest.raises(LaunchError, match="simulated rank 1 failed") as caught:

@@ -20,7 +20,7 @@ import threading
 from ... import context
 from ...errors import CommError
 from .opening import Keys
-from .sealing import LENGTH, MOST, OVERHEAD, Seal, record_size
+from .sealing import LENGTH, MOST, OVERHEAD, Broken, Seal, record_size
 
 PATIENCE = 0.1  # seconds that a thread waits in the kernel before it looks about
 # Seconds, seconds, and how many are lost in a row before the link has ended. Where one packet in
@@ -30,6 +30,7 @@ PROBE_AFTER, PROBE_EVERY, PROBES = 1, 1, 10
 _THIN = 16  # TCP_THIN_LINEAR_TIMEOUTS, which ``socket`` has no name for
 _AT_ONCE = int(socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 _IN_TURN = int(socket.MSG_NOSIGNAL)
+_LOOK_EVERY = 1000  # milliseconds
 _MOST_AT_ONCE = 1 << 30  # bytes that the kernel takes or gives in one call
 
 
@@ -108,7 +109,10 @@ class Link:
         if fd >= 0 and not (len(self._left) or self._end > self._start or self.closed):
             poll = select.poll()
             poll.register(fd, select.POLLIN)
-            poll.poll()
+            # Now and then it is seen whether the number is still this link's: who closes it while a
+            # thread is here does not wake that, and the number is used again.
+            while not (poll.poll(_LOOK_EVERY) or self.closed):
+                pass
 
     def _wait(self, events: int, what: str) -> None:
         fd, come = self.sock.fileno(), False
@@ -160,11 +164,16 @@ class Link:
             record = self._in[self._start : self._start + size]
             self._start += size
             inside = size - OVERHEAD
-            if inside <= len(view):
-                self._opens.open(record, view[:inside])
+            direct = inside <= len(view)
+            opened = view[:inside] if direct else self._spill[:inside]
+            try:
+                self._opens.open(record, opened)
+            except Broken:  # nothing that follows is to be believed either
+                self.shut()
+                raise
+            if direct:
                 return inside
-            self._left = self._spill[:inside]
-            self._opens.open(record, self._left)
+            self._left = opened
         size = min(len(view), len(self._left))
         view[:size] = self._left[:size]
         self._left = self._left[size:]

@@ -28,7 +28,11 @@ class Answers:
     def send(self, frame: bytes) -> None:
         """Send the one frame of an answer. Raises ``Closed``."""
         with self._lock:  # held for long only where the peer, which only notes what comes, is gone
-            self.link.send(_LENGTH.pack(len(frame)) + frame)
+            try:
+                self.link.send(_LENGTH.pack(len(frame)) + frame)
+            except BaseException:  # half an answer: what would follow could not be told from it
+                self.link.shut()
+                raise
 
 
 class IncomingAnswers:

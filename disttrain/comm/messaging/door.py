@@ -72,7 +72,9 @@ class Door:
             self._refuse(stranger, str(error))
             return
         if who is None:
-            self._pool.rearm(stranger.fd, _ONCE)
+            with self._lock:  # refused meanwhile, the number may be another's
+                if self.strangers.get(stranger.fd) is stranger:
+                    self._pool.rearm(stranger.fd, _ONCE)
         elif self._take(stranger):
             self._admit(stranger.sock, who)
         elif who.fd >= 0:

@@ -36,6 +36,8 @@ from .message import Limits, Message
 
 SEND_BUFFER = 1 << 20
 MANY = 256  # answers that nobody has read yet take a good part of what a socket holds
+LATELY = 30.0  # seconds
+_PACKET_COSTS = 1024  # bytes of a socket's, at most, beside its own
 # As plain numbers: to combine two of the socket module's flags takes longer than to send.
 _AT_ONCE = int(socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 _IF_THERE = int(socket.MSG_DONTWAIT)
@@ -76,6 +78,8 @@ class Link:
         self._view = memoryview(self._room)
         self._assembly: Assembly | None = None
         self.sent = self.got = 0  # requests sent here, answers read here
+        self._most_unread, self._longest, self._noted = MANY, 0, 0.0
+        self._holds = sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) // 2  # as the peer's
         self.closed = self._given_up = self.over = False
         self.looks = Looks()
 
@@ -167,6 +171,8 @@ class Link:
             raise Closed(f"the connection broke ({error.strerror or error})") from None
         if not size:
             raise Closed("its end of the connection was closed")
+        if size > self._longest:
+            self._note(size, max(1, min(MANY, self._holds // (size + _PACKET_COSTS))))
         try:
             message = self._parse(self._view[:size])
         except CommError:
@@ -211,6 +217,7 @@ class Link:
             if self._assembly is not None:
                 raise Garbage("a message in pieces between the pieces of another")
             self._assembly = found
+            self._note(_ROOM, 0)  # the next one may not fit either
             return None
         if self._assembly is None:
             raise Garbage("a piece of no message")
@@ -226,8 +233,18 @@ class Link:
 
     @property
     def is_full(self) -> bool:
-        """May so many answers lie unread that the peer could send no more?"""
-        return self.sent - self.got >= MANY
+        """May so many answers lie unread that the peer could send no more? As far as one can tell
+        by those that have come lately."""
+        return self.sent - self.got >= self._most_unread
+
+    def _note(self, longest: int, most_unread: int) -> None:
+        self._longest, self._most_unread = longest, most_unread
+        self._noted = time.monotonic()
+
+    def look_back(self) -> None:
+        """Called now and then: answers that were long a while ago say nothing any more."""
+        if self._longest and time.monotonic() - self._noted > LATELY:
+            self._note(0, MANY)
 
     # --- the end ---------------------------------------------------------------------------------
 
@@ -236,6 +253,13 @@ class Link:
         with self._sending:
             if not self._given_up:
                 watch()
+
+    def watch_again(self, rearm: Callable[[int, int], None], events: int) -> None:
+        """Have the descriptor watched again, unless it was given up: its number may be another's
+        by now."""
+        with self._sending:
+            if not self._given_up:
+                rearm(self.fd, events)
 
     def give_up(self, forget: Callable[[int], None]) -> None:
         """End the connection for good, once: ``forget`` the descriptor while it is no other one's,
@@ -250,10 +274,11 @@ class Link:
 
     def hang_up(self) -> None:
         """End the connection; what has come can still be read."""
-        try:
-            self.sock.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
+        with self._sending:  # it is closed with it, so the descriptor is no other one's
+            try:
+                self.sock.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
 
     def _shut(self) -> None:
         """Let nothing more through; who sends or reads here finds out at once."""

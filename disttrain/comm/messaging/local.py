@@ -114,7 +114,7 @@ class LocalEndpoint(ByPeer):
                 link,
                 self._thread,
                 deliver=lambda message: self._deliver(peer, message),
-                arm=lambda: self._pool.rearm(link.fd, _ONCE),
+                arm=lambda: link.watch_again(self._pool.rearm, _ONCE),
                 fail=lambda error: self._ended(peer, error, answers=True),
             )
             # Watched before others can send: arming what is not watched yet would be lost.
@@ -153,7 +153,7 @@ class LocalEndpoint(ByPeer):
         peer.waiters.attend()
         if mask & _ENDED and not link.closed:  # a thread that reads is about to find out
             context.sleep(0.001)
-            self._pool.rearm(link.fd, _ONCE)
+            link.watch_again(self._pool.rearm, _ONCE)
 
     def _admit(self, sock: socket.socket, who: greeting.Introduction) -> None:
         """A peer that has proved itself will send requests here."""
@@ -168,7 +168,7 @@ class LocalEndpoint(ByPeer):
             self._pool,
             self._thread,
             deliver=lambda message: self._deliver(peer, message),
-            arm=lambda: self._pool.rearm(link.fd, _ONCE),
+            arm=lambda: link.watch_again(self._pool.rearm, _ONCE),
             fail=lambda error: self._ended(peer, error, requests=True),
         )
         peer.serves = link
@@ -269,6 +269,8 @@ class LocalEndpoint(ByPeer):
         return process
 
     def _process_ended(self, process: Process) -> None:
+        if not process.is_over():  # an event of what had this descriptor's number before
+            return
         self._pool.forget(process.fd)
         with self._lock:
             self._processes.pop(process.pid, None)
@@ -278,7 +280,7 @@ class LocalEndpoint(ByPeer):
         for peer in peers:
             for link in peer.links():  # its end will be found where it is read
                 link.hang_up()
-                self._pool.rearm(link.fd, _ONCE)
+                link.watch_again(self._pool.rearm, _ONCE)
 
     def _tick(self) -> None:
         self._door.tick()

@@ -7,6 +7,7 @@ and descriptors; no peers.
 from __future__ import annotations
 
 import os
+import select
 
 _EXITING = 0x4  # PF_EXITING of a task's flags
 STOPPED_LOOKS = 3  # so many looks in a row must find a process stopped
@@ -32,6 +33,12 @@ class Process:
         """Whether it has ended, or does so now."""
         state, flags = _stat(self.pid)
         return state in "ZX" or bool(flags & _EXITING)
+
+    def is_over(self) -> bool:
+        """Whether ``fd`` says that it has ended."""
+        poll = select.poll()
+        poll.register(self.fd, select.POLLIN)
+        return bool(poll.poll(0))
 
     def is_stopped(self) -> bool:
         """Whether it was stopped (SIGSTOP) now and at the last looks. One that a debugger holds is

@@ -195,6 +195,7 @@ class Waiters:
         """Called now and then: nothing is to lie unread where answers are due and nobody reads.
         (Who said that it would wait for one may never have begun to: its deadline had passed, or
         it was interrupted. The answer may carry what must be given back.)"""
+        self._link.look_back()
         if self._link.due and not self._link.reading.locked():
             self.arm()
 

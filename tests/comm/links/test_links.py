@@ -216,6 +216,15 @@ class TestSealedLinkUnderAttack:
         with pytest.raises(Broken, match="does not fit its seal"):
             link.receive(memoryview(bytearray(4)))
 
+    @pytest.mark.parametrize("room", [1, 4])
+    def test_nothing_is_taken_after_what_was_not_sealed(self, wire, room):
+        link, attacker = wire
+        attacker.sendall(sealing.LENGTH.pack(20) + bytes(20))
+        with pytest.raises(Broken, match="does not fit its seal"):
+            link.receive(memoryview(bytearray(room)))
+        with pytest.raises(Closed):
+            link.receive(memoryview(bytearray(room)))
+
     def test_a_giant_record_is_not_waited_for(self, wire):
         link, attacker = wire
         attacker.sendall(b"\xff" * 8)

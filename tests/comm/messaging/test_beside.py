@@ -88,9 +88,10 @@ def test_large_messages_of_many_threads_keep_their_parts(both):
             thread.start()
         for thread in threads:
             thread.join()
-        there = node.endpoint._peers[peer].wires.there
-        node.meet()
-        return failed, {lane: len(links) for lane, links in there.items()}
+        wires = node.endpoint._peers[peer].wires
+        lanes = {lane: len(links) for lane, links in wires.there.items()}
+        node.meet()  # the one who is first closes its end, and so the other's
+        return failed, lanes
 
     lanes = {handshake.REQUESTS: 2, handshake.LARGE_ANSWERS: 2}
     assert both.run(2, body) == [([], lanes)] * 2
@@ -217,6 +218,14 @@ class TestSmallAnswers:
             ask()
         assert pair[1].wires(0).answers is answers is not None
 
+    def test_one_that_is_interrupted_is_the_last(self, pair, asked, monkeypatch):
+        link = asked[1].link
+        monkeypatch.setattr(link, "_put", _interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            asked[1].send(b"half of it")
+        assert link.closed
+        until(lambda: 1 in pair[0].lost)
+
     def test_without_a_way_to_the_door_they_come_on_the_stream(self, pair):
         a, b = pair
         a.endpoint._beside.close()
@@ -246,6 +255,10 @@ class TestSmallAnswers:
         asked[1].link.send(said)
         until(lambda: 1 in pair[0].lost)
         assert told in str(pair[0].lost[1])
+
+
+def _interrupt(*args):
+    raise KeyboardInterrupt
 
 
 class TestPeersThatLie:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import socket
 
+import numpy as np
 import pytest
 
-from disttrain.comm.messaging.frames import encode_small
-from disttrain.comm.messaging.link import Closed, Link
+from disttrain.comm.messaging import link as links
+from disttrain.comm.messaging.frames import STREAMED, encode, encode_small, pieces_of
+from disttrain.comm.messaging.link import MANY, Closed, Link
 from disttrain.comm.messaging.message import Limits, Message
 
 
@@ -30,6 +32,9 @@ class Socket:
 
     def setsockopt(self, *what):
         assert len(what) == 3
+
+    def getsockopt(self, *what):
+        return 1 << 18
 
     def send(self, packet, flags):
         raise AssertionError
@@ -84,6 +89,7 @@ def test_giving_up_a_second_time_forgets_no_other_one_of_the_same_number():
     try:
         link.give_up(forgotten.append)
         link.begin(lambda: forgotten.append("is watched"))
+        link.watch_again(lambda fd, events: forgotten.append("is watched again"), 1)
         assert again == link.fd and forgotten == [link.fd] and link.over
     finally:
         os.close(again)
@@ -100,3 +106,44 @@ def test_the_descriptor_of_a_link_on_which_somebody_reads_is_kept_until_he_stops
             link.read()
         link.stop_reading()
         assert link.over and theirs.recv(1) == b""
+
+
+def unread(link):
+    """So many answers may lie there until somebody has to read."""
+    link.sent = link.got
+    while not link.is_full:
+        link.sent += 1
+    return link.sent - link.got
+
+
+def test_the_longer_answers_were_lately_the_fewer_lie_unread(monkeypatch):
+    link, theirs = pair()
+    try:
+        found = [unread(link)]
+        for size in (10, 40_000, 10):
+            theirs.send(encode_small(Message(1, 7, True, payload=bytes(size)), size))
+            assert len(link.read().payload) == size
+            found.append(unread(link))
+        assert found[0] == MANY >= found[1] > found[2] == found[3] >= 1
+        assert found[2] * 40_000 <= link.sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        monkeypatch.setattr(links, "LATELY", -1.0)
+        link.look_back()
+        assert unread(link) == MANY
+    finally:
+        link.give_up(lambda fd: None)
+        theirs.close()
+
+
+def test_after_an_answer_in_pieces_none_lies_unread():
+    link, theirs = pair()
+    try:
+        answer = Message(1, 7, True, arrays=[np.arange(20_000.0)])
+        packet, pieces = encode(answer, lambda part: STREAMED)
+        for packet in (packet, *pieces_of(pieces)):
+            theirs.send(packet)
+        while (message := link.read()) is None:
+            pass
+        assert np.array_equal(message.arrays[0], answer.arrays[0]) and unread(link) == 0
+    finally:
+        link.give_up(lambda fd: None)
+        theirs.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import select
 import signal
 import threading
 import time
@@ -124,6 +125,14 @@ def test_a_killed_peer_is_lost_at_once(start):
     assert error.value.rank == 1 and caller.lost == {1: error.value}
     with pytest.raises(PeerFailed, match="has ended"):
         caller.ask()
+
+
+def test_an_event_of_what_had_the_same_descriptor_before_ends_no_process(start):
+    pid, caller = start()
+    caller.call(payload=b"x")
+    process = caller.endpoint._processes[pid]
+    caller.endpoint._pool._run(process.fd, select.EPOLLIN)
+    assert not process.ended and caller.call(payload=b"y").payload == b"y" and not caller.lost
 
 
 def test_an_idle_peer_that_is_killed_is_lost_too(start):

@@ -138,8 +138,8 @@ def test_after_an_answer_in_pieces_none_lies_unread():
     link, theirs = pair()
     try:
         answer = Message(1, 7, True, arrays=[np.arange(20_000.0)])
-        packet, pieces = encode(answer, lambda part: STREAMED)
-        for packet in (packet, *pieces_of(pieces)):
+        first, pieces = encode(answer, lambda part: STREAMED)
+        for packet in (first, *pieces_of(pieces)):
             theirs.send(packet)
         while (message := link.read()) is None:
             pass

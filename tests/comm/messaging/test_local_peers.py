@@ -340,7 +340,8 @@ def test_thousands_of_messages_leave_nothing(start):
     some(200)
     before, held = resources(), caller.endpoint._lender._arena.used_bytes()
     some(3000)
-    assert resources() == before
+    # A look at the peer's process has a file open for a moment.
+    caller.until(lambda: all(a <= b for a, b in zip(resources(), before)))
     assert caller.endpoint._lender._arena.used_bytes() <= 2 * held
 
 

@@ -88,9 +88,10 @@ def test_large_messages_of_many_threads_keep_their_parts(both):
             thread.start()
         for thread in threads:
             thread.join()
+        node.meet()  # both have answered
         wires = node.endpoint._peers[peer].wires
         lanes = {lane: len(links) for lane, links in wires.there.items()}
-        node.meet()  # the one who is first closes its end, and so the other's
+        node.meet()  # from here on, who is first closes its end and so the other's
         return failed, lanes
 
     lanes = {handshake.REQUESTS: 2, handshake.LARGE_ANSWERS: 2}

@@ -31,12 +31,11 @@ STATES = {
 
 @dataclass(frozen=True)
 class Sample:
-    """One look at a process. ``cpu``: clock ticks that it has computed for; ``rss``: pages of
-    memory that it has; ``state``: "" when there is no such process."""
+    """One look at a process. ``cpu``: clock ticks that it has computed for; ``state``: ""
+    when there is no such process."""
 
     state: str
     cpu: int = 0
-    rss: int = 0
 
 
 def sample(pid: int) -> Sample:
@@ -46,7 +45,7 @@ def sample(pid: int) -> Sample:
             fields = file.read().rpartition(")")[2].split()
     except OSError:
         return Sample("")
-    return Sample(fields[0], int(fields[11]) + int(fields[12]), int(fields[21]))
+    return Sample(fields[0], int(fields[11]) + int(fields[12]))
 
 
 @dataclass

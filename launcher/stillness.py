@@ -26,7 +26,6 @@ class Judge:
     num_ranks: int
     limit: float = STOPPED_LIMIT
     next_look: float = 0.0
-    rss: dict[int, int] = field(default_factory=dict)  # pages at the last look, for reports
     _stillness: Stillness = field(default_factory=Stillness)
     _warned: dict[int, float] = field(default_factory=dict)
 
@@ -36,7 +35,6 @@ class Judge:
         """(warnings, lost ranks with the state that they are in and for how long)."""
         self.next_look = now + LOOK_EVERY
         self._stillness.look(now, samples)
-        self.rss |= {rank: sample.rss for rank, sample in samples.items() if sample.rss}
         still = {rank: self._stillness.still(rank) for rank in samples}
         stopped = {rank for rank, (state, _) in still.items() if state == "T"}
         everybody = len(stopped) == self.num_ranks

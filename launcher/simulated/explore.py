@@ -169,7 +169,8 @@ def _run(plan: Plan, flags: Flags, trial: Trial, shown: bool, writer: int) -> No
         outcome = outcome_of(scheduler, fabric)
         sys.stdout.flush()
         sys.stderr.flush()
-        found = Verdict(outcome.code, tuple(outcome.blame), tuple(outcome.counts.items()))
+        counts = tuple(outcome.counts.items())
+        found = Verdict(outcome.code, tuple(outcome.blame), counts, tuple(outcome.named))
         with os.fdopen(writer, "wb") as file:
             pickle.dump(found, file)
         code = 0

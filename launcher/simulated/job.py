@@ -42,10 +42,12 @@ _SHOWN = 16  # ranks that are told one by one
 @dataclass
 class Outcome:
     """What came of a job. ``counts``: how often each rank called each verb; ``blame``: (rank, type
-    of error, text) of every rank that failed, the one that the others failed for first."""
+    of error, text) of every rank that failed, the one that the others failed for first; ``named``:
+    (rank, the rank that its ``PeerFailed`` names, and that one's cause)."""
 
     code: int
     blame: list[tuple[int, str, str]] = field(default_factory=list)
+    named: list[tuple[int, int, str]] = field(default_factory=list)
     counts: dict[tuple[int, str], int] = field(default_factory=dict)
     happened: list[str] = field(default_factory=list)
 
@@ -201,12 +203,16 @@ def outcome_of(scheduler: Scheduler, fabric: Fabric) -> Outcome:
     order = [] if first is None else [first, *(t for t in failed if t is not first)]
     code = 0 if first is None else _code_of(first)
     blame = [(t.rank, type(t.error).__name__, _cause_of(t)) for t in order]
-    return Outcome(code, blame, fabric.calendar.counts, fabric.happened)
+    lost = [(t.rank, t.error) for t in order if isinstance(t.error, PeerFailed)]
+    named = [(rank, error.rank, error.cause) for rank, error in lost]
+    return Outcome(code, blame, named, fabric.calendar.counts, fabric.happened)
 
 
 def _code_of(task: Task) -> int:
     if isinstance(task.error, Ended):
         return task.error.code
+    if isinstance(task.error, KeyboardInterrupt):
+        return 130
     return 137 if task.killed else 1
 
 

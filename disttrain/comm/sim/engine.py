@@ -30,4 +30,5 @@ def connect(meeting: Meeting) -> Transport:
     """Over the fabric, else as for ranks that share memory."""
     if fabric() is None:
         return shm_engine.connect(meeting)
-    return connect_to_fabric(meeting.rank, meeting.size, meeting.timeout)
+    at = meeting.at if meeting.ranks is None else f"{meeting.at} {list(meeting.ranks)}"
+    return connect_to_fabric(meeting.rank, meeting.size, meeting.timeout, at)

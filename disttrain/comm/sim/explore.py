@@ -31,22 +31,30 @@ class Trial:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of a trial. ``blame``: (rank, type of error, text) of the ranks that failed."""
+    """What came of a trial. ``blame``: (rank, type of error, text) of the ranks that failed;
+    ``named``: (rank, the rank that its ``PeerFailed`` names, and that one's cause)."""
 
     code: int
     blame: tuple[tuple[int, str, str], ...] = ()
     counts: tuple[tuple[tuple[int, str], int], ...] = ()
+    named: tuple[tuple[int, int, str], ...] = ()
 
 
 def unexpected(trial: Trial, verdict: Verdict) -> tuple[int, str, str] | None:
     """The first rank that failed in a way that the trial's faults do not explain; None where all
-    went well, or as it must. Who is killed ends; who waits for it gets ``PeerFailed``; who waits
-    for what was lost gets ``WaitTimeout``. A late message changes nothing."""
+    went well, or as it must. Who is killed ends; who waits for it gets ``PeerFailed``, which names
+    a rank that has failed (or, in a group that numbers ranks anew, its cause); who waits for what
+    was lost gets ``WaitTimeout``. A late message changes nothing."""
     killed = {fault.rank for fault in trial.faults if fault.kind == KILL}
     fine = {name for fault in trial.faults for name in _EXPECTED[fault.kind]}
+    failed = {rank for rank, _, _ in verdict.blame}
+    causes = {text for _, _, text in verdict.blame}
+    misled = {
+        rank for rank, named, cause in verdict.named if named not in failed and cause not in causes
+    }
     for rank, name, text in verdict.blame:
         struck = name == "Killed" and (rank in killed or None in killed)
-        if not struck and name not in fine:
+        if rank in misled or (not struck and name not in fine):
             return rank, name, text
     return None
 

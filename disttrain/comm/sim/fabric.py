@@ -92,7 +92,9 @@ class Fabric:
         self.failure: Failure | None = None
         self.happened: list[str] = []  # the faults that have struck
         self._rooms: dict[tuple, Room] = {}
-        self._worlds: dict[tuple[int, int], int] = {}  # (rank, size) -> default groups it has had
+        # (seat, size, place) -> default groups that it has had there; the number of each group
+        self._worlds: dict[tuple[int, int, str], int] = {}
+        self._numbers: dict[tuple[int, str, int], int] = {}
         # of a pair: messages on their way, in their order; when the last one arrives
         self._letters: dict[tuple[int, int], deque[Letter]] = {}
         self._last: dict[tuple[int, int], float] = {}
@@ -156,11 +158,14 @@ class Fabric:
 
     # -- groups -------------------------------------------------------------------------------
 
-    def world(self, seat: int, rank: int, size: int | None) -> tuple[Room, int]:
+    def world(self, seat: int, rank: int, size: int | None, at: str = "") -> tuple[Room, int]:
         """The room of the next default group of ``seat``, which is ``rank`` of ``size`` there, and
-        the group's number."""
-        size = self.cluster.num_ranks if size is None else size
-        number = self._worlds[seat, size] = self._worlds.get((seat, size), 0) + 1
+        the group's number. ``at``: groups of some ranks that meet at other places are others."""
+        everyone = self.cluster.num_ranks
+        size = everyone if size is None else size
+        at = f"of seat {seat}" if size == 1 else "" if size == everyone else at
+        nth = self._worlds[seat, size, at] = self._worlds.get((seat, size, at), 0) + 1
+        number = self._numbers.setdefault((size, at, nth), len(self._numbers) + 1)
         if size == 1:
             return Room("world", [rank], self._ready, [seat]), number
         room = self.room(number, "world", range(size))

@@ -31,15 +31,19 @@ _PATIENCE = (1.0, 5.0)  # seconds that a rank which leaves (the world) waits for
 
 
 def connect(
-    rank: int | None = None, size: int | None = None, timeout: float = context.DEFAULT_TIMEOUT
+    rank: int | None = None,
+    size: int | None = None,
+    timeout: float = context.DEFAULT_TIMEOUT,
+    at: str = "",
 ) -> SimTransport:
     """The transport of the ranks of the simulated cluster that the calling thread belongs to, or of
-    ``size`` of them, among which the caller is ``rank``. ``ConfigError`` where there is no cluster.
+    ``size`` of them, among which the caller is ``rank``, and who meet ``at`` the same place.
+    ``ConfigError`` where there is no cluster.
     Ranks may connect again and again."""
     me = context.current()
     end = me.slot(_END, lambda: End(required(), me))
     rank = end.rank if rank is None else rank
-    room, world = end.fabric.world(end.rank, rank, size)
+    room, world = end.fabric.world(end.rank, rank, size, at)
     return SimTransport(end, room, rank, world, timeout, is_world=True)
 
 

@@ -30,6 +30,9 @@ def test_what_faults_explain_is_no_failure() -> None:
     assert unexpected(Trial(4, 0), Verdict(1, (peer,))) == peer
     for wrong in ((2, "Killed", "killed"), (2, "ValueError", "bad"), (2, "Deadlock", "stuck")):
         assert unexpected(killed, Verdict(1, (dead, wrong))) == wrong
+    for named, fine in (((0, 1, "x"), True), ((0, 7, "killed"), True), ((0, 2, "x"), False)):
+        verdict = Verdict(137, (dead, peer), (), (named,))
+        assert unexpected(killed, verdict) == (None if fine else peer)
     lost = Trial(4, 0, (fault("drop", "1@all_reduce:2"),))
     late = (3, "WaitTimeout", "waited")
     assert unexpected(lost, Verdict(1, (late, peer))) is None

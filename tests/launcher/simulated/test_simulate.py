@@ -50,8 +50,8 @@ OURS = "seen = []\n"
 SETTINGS = {"env": {"PYTHONHASHSEED": "0"}, "args": ("--lr", "1")}
 
 
-@pytest.mark.parametrize("ranks", [4, 8])
-def test_results_are_bit_for_bit_those_of_processes(tmp_path: Path, ranks: int) -> None:
+def test_results_are_bit_for_bit_those_of_processes(tmp_path: Path) -> None:
+    ranks = 8
     (tmp_path / "ours.py").write_text(OURS)
     real = dtrun(tmp_path, TRAIN, "--nproc-per-node", str(ranks), **SETTINGS)
     trace = tmp_path / "trace.json"
@@ -98,6 +98,36 @@ def test_every_rank_has_a_process_of_its_own_as_far_as_it_can_see(tmp_path: Path
     )
     assert "[rank 1] no more" in ended.err and "exit code 1" in ended.err
     assert (tmp_path / "logs/attempt_0/1/stdout.log").read_text() == "mine 1 local 1!\nfarewell 1\n"
+
+
+ENDS = """
+import os, signal, sys
+from disttrain import distributed as dist
+dist.init_process_group()
+dist.barrier()
+if dist.get_rank() == 1:
+    if sys.argv[1] == "interrupt":
+        raise KeyboardInterrupt
+    {"exit": lambda: os._exit(0), "abort": os.abort,
+     "raise": lambda: signal.raise_signal(signal.SIGTERM)}[sys.argv[1]]()
+dist.barrier()
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "cause"),
+    [
+        ("exit", 1, "ended with exit code 0 in the middle of its program"),
+        ("abort", 134, "killed by SIGABRT"),
+        ("raise", 143, "killed by SIGTERM"),
+        ("interrupt", 130, "KeyboardInterrupt"),
+    ],
+)
+def test_a_rank_that_ends_itself_ends_as_its_process_would(
+    tmp_path: Path, how: str, code: int, cause: str
+) -> None:
+    ended = dtrun(tmp_path, ENDS, "--simulate", "2", args=(how,))
+    assert ended.code == code and cause in ended.err and "rank      : 1" in ended.err
 
 
 STUCK = """

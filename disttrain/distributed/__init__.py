@@ -111,6 +111,7 @@ from .state import (
     is_initialized,
     is_torchelastic_launched,
 )
+from .state import process_group_store as _get_process_group_store
 from .stores import register_rendezvous_handler, rendezvous
 
 default_pg_timeout = timedelta(minutes=30)  # PyTorch's name and value

@@ -388,6 +388,18 @@ def store_beside(ranks: list[int]) -> Store | None:
     return PrefixStore(f"beside/{name}/{number}", state.store)
 
 
+def process_group_store(pg: ProcessGroup) -> Store:
+    """The part of the store of ``pg`` where it may keep what its members tell each other. Raises
+    ``ConfigError`` where the ranks have met without a store."""
+    store = _state().store
+    if store is None:
+        raise ConfigError(
+            f"group {pg.name}: its ranks have met without a store ({pg.transport.kind}); needed is "
+            "one. Give init_process_group() an init_method= (tcp://, file://) or a store="
+        )
+    return PrefixStore(pg.name, store)
+
+
 def get_pg_count() -> int:
     """How many groups this rank has been in since it has joined the default one."""
     return _state().made_groups

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import signal
 import sys
 import threading
@@ -49,7 +50,9 @@ def test_a_rank_that_ends_without_a_word_is_named(how):
     assert "rank 2" in str(error.value).splitlines()[0]
     for rank in (0, 1):
         assert f"also rank {rank}: PeerFailed: all_reduce(" in str(error.value)
-    assert str(error.value).count("rank 2 has ended: its process is gone") == 2
+    # One has seen it, the other may have heard of it from that one.
+    told = re.findall("rank 2 (has ended|failed): its process is gone", str(error.value))
+    assert len(told) == 2 and "has ended" in told
 
 
 @pytest.mark.parametrize("how", ["a short deadline", "a message", "a thread beside"])

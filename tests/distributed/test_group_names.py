@@ -6,6 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 import disttrain as dt
+from disttrain import context
 from disttrain import distributed as dist
 from disttrain.errors import CommError, ConfigError
 from support.simulated import on_ranks
@@ -210,6 +211,7 @@ def test_backends_and_debug_levels(monkeypatch):
 
 def test_the_rank_on_this_host(monkeypatch):
     monkeypatch.delenv("LOCAL_RANK", raising=False)
+    monkeypatch.setattr(context.current(), "world_size", 1)  # whatever ran in this process before
     assert dist.get_node_local_rank(fallback_rank=3) == 3
     with pytest.raises(RuntimeError, match="fallback_rank"):
         dist.get_node_local_rank()
@@ -242,3 +244,18 @@ def test_the_url_may_say_who_this_is():
     dist.init_process_group("gloo", "tcp://127.0.0.1:1?rank=0&world_size=1")
     assert dist.get_world_size() == 1
     dist.destroy_process_group()
+
+
+def test_the_store_of_a_group_is_a_part_of_what_the_ranks_have_met_through():
+    whole = dist.HashStore()
+
+    dist.init_process_group("gloo", store=whole, rank=0, world_size=1)
+    try:
+        world, other = dist.group.WORLD, dist.new_group([0])
+        dist._get_process_group_store(world).set("k", "world")
+        store = dist._get_process_group_store(other)
+        store.set("k", "other")
+        assert dist._get_process_group_store(world).get("k") == b"world"
+        assert store._underlying_non_prefix_store is whole
+    finally:
+        dist.destroy_process_group()

@@ -10,8 +10,7 @@ at once, and the arrays belong to the operation until it has ended.
 Ranks must make the same calls: the same verb, element type, number of elements, operator and root.
 The lines they call from and the shapes may differ; a ``strict`` group wants these to be equal, too.
 
-Threads take turns with the collectives of one group (checked, see ``Calls``); messages may be sent
-and received beside them. Knows no tensors.
+Threads take turns with collectives (checked, see ``Calls``), not with messages. Knows no tensors.
 """
 
 from __future__ import annotations

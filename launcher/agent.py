@@ -232,6 +232,8 @@ class Agent:
         if self.suspended or self.policy.stopped_by or now < self.judge.next_look:
             return
         ranks = self.pids.keys() - self.lost
+        if self.shims is not None:
+            self.shims.look(self.pids.values())
         warnings, lost = self.judge.look(now, {r: sample(self.pids[r]) for r in ranks})
         for text in warnings:
             say(text)
@@ -286,6 +288,8 @@ class Agent:
             self.segment.slot(rank).state = "vanished"  # who waits for it learns of it
         event = Exit(rank, code, now, number)
         if event.failed:
+            if self.shims is not None:
+                self.shims.look(self.pids.values())
             self.segment.publish_failure(rank, cause_of(event, cause), text)
         self._perform(self.policy.exited(event))
         if event.failed and not self.policy.failed:

@@ -10,6 +10,7 @@ Knows mpiexec and sockets; no MPI.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -23,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from disttrain.errors import LaunchError
 from disttrain.lifetime import die_with_parent, end_of
@@ -32,6 +33,7 @@ from .plan import Plan
 
 START = 60.0  # seconds for mpiexec to start the shims
 _SHIM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "mpi_shim.py")
+_SHARED = "/dev/shm/mpich_"  # MPICH's memory of a job on one machine, unlinked when ranks finalize
 _HERE = ("localhost", "127.0.0.1", "::1")
 
 
@@ -141,6 +143,13 @@ class Shims:
             stdout=self._said, stderr=self._said, preexec_fn=_alone(os.getpid()),
         )  # fmt: skip
         self._end = end_of(self._process.pid)
+        self._shared: set[str] = set()
+
+    def look(self, pids: Iterable[int]) -> None:
+        """See which memory the ranks share: those that are killed leave it behind."""
+        for pid in pids:
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/maps", encoding="utf-8") as maps:
+                self._shared |= {line.split()[-1] for line in maps if _SHARED in line}
 
     def attach(self, rank: int, agent: int) -> None:
         """In a process that the agent has forked: become ``rank`` for MPI, too."""
@@ -175,7 +184,7 @@ class Shims:
         return text.strip() or "it has said nothing"
 
     def close(self) -> None:
-        """The ranks have ended: end mpiexec."""
+        """The ranks have ended: end mpiexec, and remove what they have left."""
         for door in self._doors:
             door.close()
         try:
@@ -185,6 +194,9 @@ class Shims:
         self._process.wait()
         os.close(self._end)
         self._said.close()
+        for path in self._shared:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
 
 
 def _alone(agent: int) -> Callable[[], None]:

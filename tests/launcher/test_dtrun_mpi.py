@@ -51,8 +51,10 @@ def test_ranks_are_an_mpi_job_and_a_failure_has_its_report(tmp_path):
 
 @needs_mpi
 def test_a_killed_rank_is_named_to_the_others_and_nothing_is_left(tmp_path):
+    shared = set(os.listdir("/dev/shm"))
     job = Job(tmp_path, TRAIN, "--backend", "mpi", "--nproc-per-node", "2", args=("kill",))
     ended = job.wait()
+    assert set(os.listdir("/dev/shm")) <= shared, "MPI's memory"
     assert ended.code == 137 and "killed by SIGKILL" in ended.err
     assert "rank 1 failed: killed by SIGKILL" in ended.err, "rank 0 has heard of it"
     job.all_gone()

@@ -319,6 +319,8 @@ def _first_line(command: list[str], last: bool = False) -> str:
         return f"no answer within {_CHILD_SECONDS:.0f} s"
     except OSError as error:
         return str(error)
+    if done.returncode < 0:
+        return f"ended with code {done.returncode}"
     lines = [line.strip() for line in (done.stdout or done.stderr).splitlines() if line.strip()]
     if not lines:
         return f"ended with code {done.returncode} and no word" if done.returncode else ""

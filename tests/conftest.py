@@ -1,9 +1,11 @@
 """Which tests run: with --peers (scripts/test --peers) those marked ``peer``, else all others; with
---processes (scripts/test --loaded) not those whose ranks are all simulated: how these take turns is
-drawn from a seed, whatever else the machine does."""
+--part one of the two halves that scripts/test runs at a time. The half "processes" has those that
+start processes or threads, and runs beside busy processes. Tests whose ranks are all simulated are
+not among them: how these take turns is drawn from a seed, whatever else the machine does."""
 
 from __future__ import annotations
 
+PROCESSES = ("comm", "launcher", "distributed", "compat", "data")  # the folders of that half
 SIMULATES = {
     "simulate",
     "on_ranks",
@@ -26,9 +28,9 @@ def pytest_addoption(parser):
         help="run the tests that compare with PyTorch and safetensors, and no others",
     )
     parser.addoption(
-        "--processes",
-        action="store_true",
-        help="leave out the tests all of whose ranks are simulated in one process",
+        "--part",
+        choices=("processes", "rest"),
+        help="run the tests that start processes or threads, or all others",
     )
 
 
@@ -53,11 +55,18 @@ def only_simulates(item):
     return bool(names & SIMULATES) and not names & STARTS
 
 
+def starts_processes(item):
+    """Whether the test is of the half that starts processes or threads."""
+    folder = item.path.relative_to(item.config.rootpath / "tests").parts[0]
+    return folder in PROCESSES and not only_simulates(item)
+
+
 def pytest_collection_modifyitems(config, items):
     wanted = config.getoption("--peers")
     left_out = [item for item in items if (item.get_closest_marker("peer") is None) == wanted]
-    if config.getoption("--processes"):
-        left_out += [item for item in items if only_simulates(item)]
+    part = config.getoption("--part")
+    if part is not None:
+        left_out += [item for item in items if starts_processes(item) != (part == "processes")]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in set(left_out)]

@@ -151,8 +151,9 @@ def test_interrupting_the_caller_ends_the_ranks(tmp_path):
     (tmp_path / "program.py").write_text(program)
     env = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
     process = subprocess.Popen(
-        [sys.executable, "program.py"], cwd=tmp_path, env=env, stderr=subprocess.PIPE
-    )
+        [sys.executable, "program.py"], cwd=tmp_path, env=env, stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell may ignore it
+    )  # fmt: skip
     ups = [tmp_path / "up0", tmp_path / "up1"]
     while not all(up.exists() and up.read_text() for up in ups):
         time.sleep(0.005)

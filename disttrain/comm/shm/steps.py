@@ -39,7 +39,7 @@ def slice_bytes(size: int) -> int:
 def meet(op: Operation) -> Steps:
     """Wait for all and compare the headers; nothing else."""
     yield from op.arrive()
-    op.finish()
+    op.end()
 
 
 def reduce_small(op: Operation, array: np.ndarray, reduce: Callable) -> Steps:
@@ -180,6 +180,7 @@ class _Sources:
         rings = [i for i, (_, mode, _) in enumerate(where) if mode == RING]
         self.lens, self.starts, self.rings = lens, starts, rings
         self.awaited = [i for i in rings if i != op.me and lens[i]]
+        self.of_others = any(n for i, n in enumerate(lens) if i != op.me)
         self.per_chunk = CHUNK_BYTES // dtype.itemsize
         self.piece = self.per_chunk // len(where) if spread else self.per_chunk
         self.step = self.piece if rings else max(longest, 1)
@@ -248,7 +249,10 @@ def pull(
                 yield channel.need(FILLED, seq, c, members=sources.awaited)
             sink((c - 1) * sources.step, sources.parts(c - 1))
             channel.publish(DONE, seq, c)
-    op.finish()
+    if sources.of_others:
+        op.finish()
+    else:
+        op.end()
     if mine:
         op.staging.ring_seq = seq
     if op.mode in (DIRECT, REMOTE):

@@ -3,6 +3,7 @@
 import os
 import re
 import socket
+import threading
 import time
 
 import pytest
@@ -107,6 +108,16 @@ def test_a_forked_child_does_not_keep_the_port():
 
     children = []
     run_ranks(2, body)
+
+
+def test_a_name_that_a_forked_child_still_has_for_a_moment_is_waited_for():
+    port = free_port()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as held:
+        held.bind(f"\0disttrain-store-{os.getuid()}-{port}")
+        timer = threading.Timer(0.1, held.close)
+        timer.start()
+        dist.TCPStore("127.0.0.1", port, 1, is_master=True).close()
+        timer.join()
 
 
 def test_a_port_that_another_program_has_is_named_with_its_process():

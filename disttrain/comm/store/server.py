@@ -8,6 +8,7 @@ answered when they have been set. Whoever breaks the rules is disconnected.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import selectors
@@ -27,6 +28,7 @@ _LENGTH = struct.Struct("<I")
 _CHUNK = 256 << 10
 _MAX_UNSENT = 1 << 20  # a client that does not read its answers is not heard any more
 _COMPLAIN_EVERY = 60.0
+_NAME_SECONDS = 5.0  # for a forked process to close what it has of an earlier store
 _SERVERS = "store.servers"  # of a rank: those that it hosts
 
 _log = logging.getLogger("disttrain.store")
@@ -323,15 +325,23 @@ def peer_uid(sock: socket.socket) -> int:
 
 
 def _listen_locally(name: str) -> socket.socket:
+    """Listen at an abstract name. A process that was forked from its last holder may have it for a
+    moment, until it closes what it has inherited."""
     giver = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        giver.bind("\0" + name)
-        giver.listen(1024)
-        giver.setblocking(False)
-    except OSError as error:
-        giver.close()
-        raise StoreError(f"store: cannot listen at the local name {name!r}: {error}") from None
-    return giver
+    deadline = time.monotonic() + _NAME_SECONDS
+    while True:
+        try:
+            giver.bind("\0" + name)
+            giver.listen(1024)
+            giver.setblocking(False)
+            return giver
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
+                giver.close()
+                raise StoreError(
+                    f"store: cannot listen at the local name {name!r}: {error}"
+                ) from None
+        context.sleep(0.005)
 
 
 def _after_fork_in_child() -> None:

@@ -18,6 +18,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,9 @@ def echo(tensor: Any) -> Any:
     return tensor
 
 
-def worker(variant: str, rank: int) -> dict[str, float]:
+def worker(variant: str) -> dict[str, float]:
     """One of the two workers; the first one measures."""
+    rank = int(os.environ["RANK"])
     T = importlib.import_module("disttrain" if variant in SEALS else "torch")
     rpc = importlib.import_module(f"{T.__name__}.distributed.rpc")
     if T.__name__ == "torch":
@@ -90,19 +92,21 @@ class Hosts:
         for name in self.names:
             _ip("netns", "del", name)
 
-    def run(self, variant: str, python: str, token_file: str) -> dict[str, float]:
-        """The rows of one run; empty, with a note, where it failed."""
+    def run(self, module: str, variant: str, python: str, token_file: str) -> dict[str, float]:
+        """The rows of one run of ``module --worker VARIANT`` by ``python``, a rank on each host;
+        empty, with a note, where it failed."""
         env = {
             **os.environ,
             "MASTER_ADDR": ADDRESSES[0], "MASTER_PORT": PORT, "OMP_NUM_THREADS": "1",
             "DISTTRAIN_TOKEN_FILE": token_file, "PYTHONWARNINGS": "ignore",
-            "TP_SOCKET_IFNAME": LINK, "GLOO_SOCKET_IFNAME": LINK,
+            "TP_SOCKET_IFNAME": LINK, "GLOO_SOCKET_IFNAME": LINK, "WORLD_SIZE": "2",
+            "DISTTRAIN_TLS": str(int("TLS" in variant)),
         }  # fmt: skip
         started = [
             subprocess.Popen(
-                ["ip", "netns", "exec", name, python, "-m", "benchmarks.hosts", "--worker",
-                 variant, str(rank)],
-                env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                ["ip", "netns", "exec", name, python, "-m", module, "--worker", variant],
+                env={**env, "RANK": str(rank)},
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             )
             for rank, name in enumerate(self.names)
         ]  # fmt: skip
@@ -121,18 +125,23 @@ def _ip(*arguments: str) -> None:
     subprocess.run(["ip", *arguments], check=True)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+def compare(
+    module: str, about: str, worker: Callable[[str], dict[str, float]], ours: Iterable[str],
+    peer: str, unit: str,
+) -> None:  # fmt: skip
+    """The program of a benchmark between two hosts: be one of its workers, or run the variants in
+    turn and print their medians. ``ours``: the variants of this package; ``peer``: PyTorch's."""
+    parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--peer", help="the Python with PyTorch to compare with")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--worker", nargs=2, metavar=("VARIANT", "RANK"), help=argparse.SUPPRESS)
+    parser.add_argument("--worker", metavar="VARIANT", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.worker:
-        print(json.dumps(worker(given.worker[0], int(given.worker[1]))))
+        print(json.dumps(worker(given.worker)))
         return
-    pythons = dict.fromkeys(SEALS, sys.executable)
+    pythons = dict.fromkeys(ours, sys.executable)
     if given.peer:
-        pythons["PyTorch"] = given.peer
+        pythons[peer] = given.peer
     found: dict[str, dict[str, list[float]]] = {}
     with tempfile.TemporaryDirectory() as folder, Hosts() as hosts:
         token = Path(folder) / "token"
@@ -140,13 +149,13 @@ def main() -> None:
         token.write_bytes(secrets.token_bytes(32))
         for _ in range(given.rounds):
             for variant, python in pythons.items():
-                for row, value in hosts.run(variant, python, str(token)).items():
+                for row, value in hosts.run(module, variant, python, str(token)).items():
                     found.setdefault(row, {}).setdefault(variant, []).append(value)
-    print(f"{'medians of ' + str(given.rounds) + ' rounds':40}", *(f"{v:>14}" for v in pythons))
+    print(f"{f'{unit}, medians of {given.rounds} rounds':40}", *(f"{v:>14}" for v in pythons))
     for row, by in found.items():
         middle = [statistics.median(by[v]) if v in by else float("nan") for v in pythons]
-        print(f"{row:40}", *(f"{value:14.3g}" for value in middle))
+        print(f"{row:40}", *(f"{value:14.4g}" for value in middle))
 
 
 if __name__ == "__main__":
-    main()
+    compare("benchmarks.hosts", __doc__.partition("\n")[0], worker, SEALS, "PyTorch", "calls")

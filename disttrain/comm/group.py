@@ -25,16 +25,13 @@ import numpy as np
 
 from ..errors import ConfigError, ShapeError
 from . import arguments as check
-from . import coalesced, monitored
+from . import coalesced, dividing, monitored
 from .calls import Calls
 from .count import Count
-from .header import hash64
 from .reduce_ops import ReduceOp
-from .transport import Swap, Transport
+from .transport import Transport
 from .work import Together, Work
 from .worker_env import strict_wanted
-
-_LOCAL_TAGS_AT = 1 << 30  # above the tags that programs use by habit
 
 
 class ProcessGroup:
@@ -55,8 +52,8 @@ class ProcessGroup:
         self.name = transport.name
         self.strict = strict_wanted() if strict is None else strict
         self._calls = Calls(self.name, transport.epoch, self.rank, self.ranks, self.strict)
-        self._num_groups = self._num_barriers = 0
-        self._num_local: dict[tuple, int] = {}  # of groups that their members made alone
+        self._num_barriers = 0
+        self._made = dividing.Made()
         transport.group = weakref.ref(self)
 
     def __repr__(self) -> str:
@@ -411,17 +408,7 @@ class ProcessGroup:
         Every rank calls it; with ``color=None`` a rank joins no group and gets None. ``members``:
         of this rank's new group, where the caller knows them: what a rank without peers goes by.
         """
-        mine = np.array([-1 if color is None else color, key], np.int64)
-        table = np.empty((self.size, 2), np.int64)
-        outs = [table[i] for i in range(self.size)]
-        self._num_groups += 1
-        self.transport.all_gather(self._calls.get("split", mine), outs, mine)
-        order = sorted((int(k), i) for i, (c, k) in enumerate(table) if c == mine[0])
-        found = [i for _, i in order]
-        if members is not None and not self.transport.hears:
-            found = list(members)
-        members = None if color is None else found
-        return self._subgroup(members, f"{self.name}/{self._num_groups}.{color}")
+        return dividing.by_color(self, color, key, members)
 
     def new_group(
         self,
@@ -437,52 +424,10 @@ class ProcessGroup:
         long as all members of a list give it. With ``members_only`` the others need not call.
         ``strict``: see ``__init__``; None: as this group.
         """
-        ranks = check.members("new_group", "ranks", ranks, self.size)
-        members = ranks if self.rank in ranks else None
-        if members_only:
-            group = self._group_of_members(tuple(ranks), strict) if members else None
-        else:
-            self._num_groups += 1
-            name = f"{self.name}/{self._num_groups}"
-            row = np.array([*ranks, *[-1] * (self.size - len(ranks))], np.int64)
-            table = np.empty((self.size, self.size), np.int64)
-            self.transport.all_gather(self._calls.get("split", row), list(table), row)
-            if check.lists_differ(self.name, table.tolist()):
-                name += f".{'+'.join(map(str, ranks))}"
-            group = self._subgroup(members, name, (), strict)
+        group = dividing.of_ranks(self, ranks, strict, members_only)
         if group is not None and timeout is not None:
             group.timeout = timeout
         return group
-
-    def _group_of_members(self, ranks: tuple, strict: bool | None) -> Self | None:
-        """The members find each other by messages."""
-        number = self._num_local[ranks] = self._num_local.get(ranks, 0) + 1
-        tag = _LOCAL_TAGS_AT + hash64(str(ranks)) % _LOCAL_TAGS_AT
-
-        def swap(row: np.ndarray) -> np.ndarray:
-            table = np.empty((len(ranks), row.size), np.int64)
-            works = [self.irecv(table[i], r, tag) for i, r in enumerate(ranks)]
-            works += [self.isend(row, r, tag) for r in ranks]
-            Together(works).wait()
-            return table
-
-        name = f"{self.name}/{'+'.join(map(str, ranks))}.{number}"
-        return self._subgroup(list(ranks), name, ranks, strict, swap)
-
-    def _subgroup(
-        self,
-        members: list[int] | None,
-        name: str,
-        sizes: tuple = (),
-        strict: bool | None = None,
-        swap: Swap | None = None,
-    ) -> Self | None:
-        call = self._calls.get("split", None, sizes=sizes)
-        transport = self.transport.split(call, members, name, swap)
-        if transport is None or members is None:
-            return None
-        strict = self.strict if strict is None else strict
-        return type(self)(transport, [self.ranks[i] for i in members], strict, self.backend)
 
     def close(self, abort: bool | None = None) -> None:
         """Leave the group. All ranks meet here once more, so that one which has made fewer calls

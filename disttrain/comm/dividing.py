@@ -1,0 +1,90 @@
+"""Groups of some ranks of a group: who is in them, what they are called, how their members meet.
+
+Knows the verbs of a group and its transport; ``ProcessGroup`` has these as methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from . import arguments as check
+from .header import hash64
+from .transport import Swap
+from .work import Together
+
+_LOCAL_TAGS_AT = 1 << 30  # above the tags that programs use by habit
+
+
+@dataclass
+class Made:
+    """How many groups were made of a group: by all its ranks, and by their members alone."""
+
+    by_all: int = 0
+    alone: dict[tuple, int] = field(default_factory=dict)
+
+
+def by_color(group: Any, color: int | None, key: int, members: Sequence[int] | None) -> Any:
+    """Of the ranks of one ``color``, in order of ``key``, then rank; None for ``color=None``."""
+    mine = np.array([-1 if color is None else color, key], np.int64)
+    table = np.empty((group.size, 2), np.int64)
+    group._made.by_all += 1
+    group.transport.all_gather(group._calls.get("split", mine), list(table), mine)
+    order = sorted((int(k), i) for i, (c, k) in enumerate(table) if c == mine[0])
+    found = [i for _, i in order]
+    if members is not None and not group.transport.hears:
+        found = list(members)
+    name = f"{group.name}/{group._made.by_all}.{color}"
+    return _connect(group, None if color is None else found, name)
+
+
+def of_ranks(group: Any, ranks: Sequence[int], strict: bool | None, members_only: bool) -> Any:
+    """Of the members ``ranks``, in that order; None for who is not among them."""
+    ranks = check.members("new_group", "ranks", ranks, group.size)
+    is_member = group.rank in ranks
+    if members_only:
+        return _of_members(group, tuple(ranks), strict) if is_member else None
+    group._made.by_all += 1
+    name = f"{group.name}/{group._made.by_all}"
+    row = np.array([*ranks, *[-1] * (group.size - len(ranks))], np.int64)
+    table = np.empty((group.size, group.size), np.int64)
+    group.transport.all_gather(group._calls.get("split", row), list(table), row)
+    if check.lists_differ(group.name, table.tolist()):
+        name += f".{'+'.join(map(str, ranks))}"
+    return _connect(group, ranks if is_member else None, name, (), strict)
+
+
+def _of_members(group: Any, ranks: tuple, strict: bool | None) -> Any:
+    """The members find each other by messages."""
+    alone = group._made.alone
+    number = alone[ranks] = alone.get(ranks, 0) + 1
+    tag = _LOCAL_TAGS_AT + hash64(str(ranks)) % _LOCAL_TAGS_AT
+
+    def swap(row: np.ndarray) -> np.ndarray:
+        table = np.empty((len(ranks), row.size), np.int64)
+        works = [group.irecv(table[i], r, tag) for i, r in enumerate(ranks)]
+        works += [group.isend(row, r, tag) for r in ranks]
+        Together(works).wait()
+        return table
+
+    name = f"{group.name}/{'+'.join(map(str, ranks))}.{number}"
+    return _connect(group, list(ranks), name, ranks, strict, swap)
+
+
+def _connect(
+    group: Any,
+    members: list[int] | None,
+    name: str,
+    sizes: tuple = (),
+    strict: bool | None = None,
+    swap: Swap | None = None,
+) -> Any:
+    call = group._calls.get("split", None, sizes=sizes)
+    transport = group.transport.split(call, members, name, swap)
+    if transport is None or members is None:
+        return None
+    strict = group.strict if strict is None else strict
+    return type(group)(transport, [group.ranks[i] for i in members], strict, group.backend)

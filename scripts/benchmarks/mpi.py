@@ -1,11 +1,12 @@
 """All-reduce of ranks under MPI: through us, over MPI and over shared memory, and by bare mpi4py.
 
-    PYTHONPATH=scripts .venv/bin/python -m benchmarks.mpi [--ranks N] [--rounds N]
+    PYTHONPATH=scripts .venv/bin/python -m benchmarks.mpi [--ranks N] [--rounds N] [--kb N ...]
 
 One job of mpiexec; the ways alternate in it, block by block, and the medians are printed with the
-best blocks beside them (with more ranks than idle cores a median tells of the scheduler only). Bare
-mpi4py reduces in place, as we do, and from one array into another, as most programs have it; its
-``Iallreduce`` is polled as ours is, which lets other processes run while it waits.
+best blocks beside them (with more ranks than idle cores a median tells of the scheduler only). A
+barrier is the check of headers and nothing else. Bare mpi4py reduces in place, as we do, and from
+one array into another, as most programs have it; its ``Iallreduce`` is polled as ours is, which
+lets other processes run while it waits.
 """
 
 from __future__ import annotations
@@ -21,13 +22,16 @@ from typing import Any
 
 import numpy as np
 
+import disttrain as dt
+import disttrain.distributed as dist
 from disttrain.comm import shm
-from disttrain.comm.group import ProcessGroup
 from disttrain.comm.mpi.connect import connect
 from disttrain.comm.mpi.engine import Told
 from disttrain.comm.mpi.station import station
+from disttrain.distributed import ProcessGroup
 
-SIZES = {4 << 10: 100, 64 << 10: 50, 1 << 20: 10, 25 << 20: 1, 64 << 20: 1}  # bytes: calls a block
+SIZES = {4 << 10: 100, 16 << 10: 100, 64 << 10: 50, 256 << 10: 20, 1 << 20: 10,
+         25 << 20: 1, 64 << 20: 1}  # bytes: calls a block  # fmt: skip
 BLOCKS = 15
 
 
@@ -42,8 +46,11 @@ def ways(nbytes: int) -> dict[str, Callable[[], Any]]:
             os.sched_yield()
 
     over_mpi, over_memory = GROUPS
+    tensor = dt.from_numpy(x)
     return {
         "ours, mpi": lambda: over_mpi.all_reduce(x),
+        "dist.all_reduce, mpi": lambda: dist.all_reduce(tensor, group=over_mpi),
+        "headers alone": over_mpi.barrier,
         "ours, shm": lambda: over_memory.all_reduce(x),
         "mpi4py in place": lambda: comm.Allreduce(MPI.IN_PLACE, x),
         "mpi4py": lambda: comm.Allreduce(x, y),
@@ -54,13 +61,14 @@ def ways(nbytes: int) -> dict[str, Callable[[], Any]]:
 GROUPS: list[ProcessGroup] = []
 
 
-def measure(rounds: int) -> None:
+def measure(rounds: int, sizes: list[int]) -> None:
     """On each rank of the job: time all ways, print what rank 0 finds."""
     here = station()
     store: Any = Told(here, here.world)
     GROUPS.append(ProcessGroup(connect(here)))
     GROUPS.append(ProcessGroup(shm.connect_by_store(store, here.rank, here.size)))
-    for nbytes, calls in SIZES.items():
+    for nbytes in sizes:
+        calls = SIZES[nbytes]
         found: dict[str, list[float]] = {}
         todo = ways(nbytes)
         for way in todo.values():
@@ -84,14 +92,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=1)
+    known = [nbytes >> 10 for nbytes in SIZES]
+    parser.add_argument("--kb", type=int, nargs="+", choices=known, default=known)
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.worker:
-        measure(given.rounds)
+        measure(given.rounds, [kb << 10 for kb in given.kb])
         return
     mpiexec = os.path.join(os.path.dirname(sys.executable), "mpiexec")
     job = [mpiexec, "-n", str(given.ranks), sys.executable, "-m", "benchmarks.mpi", "--worker"]
-    subprocess.run([*job, "--rounds", str(given.rounds)], check=True)
+    sizes = ["--kb", *map(str, given.kb)]
+    subprocess.run([*job, "--rounds", str(given.rounds), *sizes], check=True)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,8 @@ from .notices import CALL, Edge, Wait
 from .rounds import RADIX, rounds
 from .station import Need, Station
 
-SMALL_BYTES = 8192  # of data in a header's message
+# Of data in a header's message, by ranks of the group, and together for all peers of a rank.
+SMALL_BYTES, _SMALL_TOGETHER = 128 << 10, 448 << 10
 # Tags: those of headers are the numbers of rounds; MPI promises 32767 of them.
 TEXTS_AT, DATA_AT, MESSAGES_AT, ENVELOPES = 1024, 2048, 12288, 40
 _NUM_TEXTS, _NUM_DATA = 1024, 8192
@@ -155,14 +156,20 @@ def _still_here(group: Group, ranks: Sequence[int], seq: int, mine: str) -> list
     return [rank for rank, at in left.items() if at is None]
 
 
+def small_bytes(size: int) -> int:
+    """How much data comes with a header in a group of ``size`` ranks that meet in one round."""
+    return min(SMALL_BYTES, _SMALL_TOGETHER // max(1, size - 1))
+
+
 class Arrivals:
-    """The meetings of one group, in order."""
+    """The meetings of one group, in order. ``small``: bytes of data that a header may bring."""
 
     def __init__(self, group: Group, radix: int = RADIX) -> None:
         self.group = group
         self.rounds = rounds(group.rank, group.size, radix)
         self.flat = group.size <= radix  # one round: data may come with headers
-        room = SIZE + (SMALL_BYTES if self.flat else 1)
+        self.small = small_bytes(group.size) if self.flat else 0
+        room = SIZE + (self.small or 1)
         comm, byte = group.comm, group.MPI.BYTE
         self.heard = [[np.zeros(room, np.uint8) for _ in each.of] for each in self.rounds]
         self._recvs = [

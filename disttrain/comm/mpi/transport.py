@@ -25,7 +25,7 @@ from ..header import SIZE, Call, hash64
 from ..reduce_ops import ReduceOp, make_reducer
 from ..transport import Swap, Transport
 from ..work import Work
-from .arrival import SMALL_BYTES, Arrivals, Entered, Group, Steps, differing
+from .arrival import Arrivals, Entered, Group, Steps, differing
 from .messages import Mailbox
 from .moves import Moves, native
 from .notices import Notice, Wait
@@ -86,7 +86,7 @@ class MpiTransport(Transport):
     def all_reduce(
         self, call: Call, array: np.ndarray, op: ReduceOp, *, async_op: bool = False
     ) -> Work | None:
-        if array.nbytes <= SMALL_BYTES and self._arrivals.flat:
+        if array.nbytes <= self._arrivals.small and self._arrivals.flat:
             return self._all_reduce_small(call, array, op, async_op)
         reduce = self._reducer(op, array.dtype)
         types = None if self.fixed_order else native(self.station.MPI, op, array.dtype)

@@ -42,7 +42,7 @@ SLOT = 4  # in the small payload that belongs to the operation's parity
 REMOTE = 5  # in the caller's own array, anywhere in its process' memory: an address (see ``reach``)
 
 WHERE = struct.Struct("<QQQ")  # mode, offset, sizes
-_SLOT_WORD = SLOT.to_bytes(8, "little")
+KNOWN = FINGERPRINT + 16  # bytes of a header which say what is called, and where the data lies
 
 
 def last_word(buffer: Any, block: int) -> int:
@@ -114,13 +114,25 @@ class Channel:
             self._make_room(seq)
         self.seq = seq
         print_ = seq.to_bytes(8, "little") + call.tail
+        self._put(seq, print_ + WHERE.pack(mode, offset, sizes) + call.told)
+        return print_
+
+    def post_again(self, rest: bytes) -> bytes:
+        """The same, of a header that is known but for its number, which is returned."""
+        seq = self.seq + 1
+        if seq > self._room:
+            self._make_room(seq)
+        self.seq = seq
+        number = seq.to_bytes(8, "little")
+        self._put(seq, number + rest)
+        return number
+
+    def _put(self, seq: int, header: bytes) -> None:
         slot = self.headers[seq % NUM_HEADERS][0]
-        header = print_ + WHERE.pack(mode, offset, sizes) + call.told
         self._buffer[slot : slot + len(header)] = header
         self._words[self.own[POSTED]] = seq << CHUNK_BITS
         self.hub.entered += 1
         self._box.progress(self.hub.entered)
-        return print_
 
     def publish(self, field: int, seq: int, chunk: int = 0) -> None:
         self._words[self.own[field]] = (seq << CHUNK_BITS) + chunk
@@ -173,12 +185,11 @@ class Channel:
                 return False
         return True
 
-    def same_in_slots(self, seq: int, fingerprint: bytes) -> bool:
-        """Do they, and is all of their data in the small payloads?"""
-        buffer, wanted = self._buffer, fingerprint + _SLOT_WORD
-        end = FINGERPRINT + 8
-        for slot in self.headers[seq % NUM_HEADERS][1]:  # noqa: SIM110  (speed)
-            if buffer[slot : slot + end] != wanted:
+    def same_and_there(self, seq: int, number: bytes, known: Sequence[bytes]) -> bool:
+        """Do they, and does each one's data lie where it is known to? ``known``: by peer."""
+        buffer = self._buffer
+        for slot, rest in zip(self.headers[seq % NUM_HEADERS][1], known, strict=True):
+            if buffer[slot : slot + KNOWN] != number + rest:
                 return False
         return True
 
@@ -289,10 +300,9 @@ class CrowdedChannel(Channel):
         super().__init__(hub, ranks, me, blocks, *rest)
         self.bell = Bell(hub, blocks[0])
 
-    def post(self, call: Call, offset: int = 0, mode: int = NONE, sizes: int = 0) -> bytes:
-        print_ = super().post(call, offset, mode, sizes)
-        self.bell.ring(self.posted_idxs, self.value(self.seq))
-        return print_
+    def _put(self, seq: int, header: bytes) -> None:
+        super()._put(seq, header)
+        self.bell.ring(self.posted_idxs, self.value(seq))
 
     def publish(self, field: int, seq: int, chunk: int = 0) -> None:
         super().publish(field, seq, chunk)

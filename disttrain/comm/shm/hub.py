@@ -185,6 +185,12 @@ class Hub:
         """Whether the ranks are more than the cores that they have."""
         return self.size > len(os.sched_getaffinity(0))
 
+    @property
+    def spins(self) -> int:
+        """How often a rank looks before it waits in earnest. (Simulated ones take turns.)"""
+        waiter = self._rank_context.waiter
+        return waiter.spins if type(waiter) is context.Waiter else 0
+
     def let_sleep(self) -> None:
         """Where ranks are more than cores, those that wait for all sleep. (Simulated ones take
         turns, and no kernel watches the words of other hosts.)"""

@@ -32,6 +32,17 @@ SMALL_BYTES = PAYLOAD_BYTES
 CHUNK_BYTES = 1 << 20  # one chunk of the ring
 NUM_CHUNKS = 4
 
+# What is reduced whole. Members read (n - 1) times as much as there is, against twice as much where
+# each reduces a slice for all; but they wait for each other once instead of twice.
+_WHOLE_BYTES = {1: 256 << 10, 2: 256 << 10, 3: 64 << 10, 4: 64 << 10}
+_WHOLE_BYTES_OF_MANY = 32 << 10
+
+
+def whole_bytes(size: int) -> int:
+    """Up to so many bytes an array is reduced whole by each of ``size`` members."""
+    return _WHOLE_BYTES.get(size, _WHOLE_BYTES_OF_MANY)
+
+
 Steps = Generator[Need, None, None]
 
 
@@ -40,7 +51,8 @@ class Staging:
 
     def __init__(self, channel: Channel) -> None:
         self.channel, self.hub = channel, channel.hub
-        self.ring = 0
+        self.ring = self._halves = 0
+        self.half_bytes = whole_bytes(len(channel.ranks))
         self.ring_seq = 0  # the last operation whose chunks peers may still be reading
         self._blocks: list[tuple[int, int]] = []  # (operation, offset), free once all finished it
         self._taken: set[int] = set()  # all blocks
@@ -61,6 +73,14 @@ class Staging:
         self._taken.add(offset)
         self._copy(parts, offset)
         return offset
+
+    def half(self, parity: int) -> int:
+        """Where what is reduced whole lies in operations of one parity, if it is too long for the
+        small payload."""
+        if not self._halves:
+            self._halves = self.hub.arena.take(2 * self.half_bytes)
+            self._taken.add(self._halves)
+        return self._halves + parity * self.half_bytes
 
     def use_ring(self) -> int:
         if not self.ring:
@@ -116,7 +136,7 @@ class Staging:
         """Give everything back; every member has left the group's last operation."""
         for offset in self._taken:
             self.hub.arena.give(offset)
-        self._blocks, self._taken = [], set()
+        self._blocks, self._taken, self._halves = [], set(), 0
         if self.ring:
             self.hub.arena.give(self.ring)
             self.ring = 0
@@ -140,16 +160,18 @@ class Operation:
         parts: Sequence[np.ndarray],
         async_op: bool,
         table: Sequence[int] = (),
+        copy: bool = False,
     ) -> None:
         """Expose ``parts`` (as if concatenated) and post the header.
 
-        ``table``: sizes that the others need to see, for ragged operations.
+        ``table``: sizes that the others need to see, for ragged operations. ``copy``: a copy, since
+        this rank will write to them before the others have read them.
         """
         self.staging, self.channel = staging, staging.channel
         self.hub, self.me = staging.hub, staging.channel.me
         staging.sweep()
         self.block = 0
-        self.offset, self.mode = self._expose(parts, async_op)
+        self.offset, self.mode = self._expose(parts, async_op, copy)
         sizes = 0
         if len(table):
             sizes = staging.block([np.array(table, np.int64)], 8 * len(table))
@@ -158,11 +180,11 @@ class Operation:
         if sizes:
             staging.retire(self.seq, sizes)
 
-    def _expose(self, parts: Sequence[np.ndarray], async_op: bool) -> tuple[int, int]:
+    def _expose(self, parts: Sequence[np.ndarray], async_op: bool, copy: bool) -> tuple[int, int]:
         nbytes = sum([p.nbytes for p in parts])
         if nbytes == 0:
             return 0, NONE
-        if nbytes > SMALL_BYTES:
+        if nbytes > SMALL_BYTES and not copy:
             start = together(parts)
             offset = self.hub.offset_at(start, nbytes)
             if offset:

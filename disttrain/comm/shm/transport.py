@@ -46,15 +46,14 @@ from .channel import (
     FINISHED,
     LEFT,
     POSTED,
-    SLOT,
     Channel,
     LastMeeting,
     last_word,
     open_channel,
 )
-from .hub import Hub, Need, next_start
+from .hub import CHUNK_BITS, Hub, Need, next_start
 from .mailbox import Mailbox
-from .operation import SMALL_BYTES, Operation, Staging, Steps
+from .operation import Operation, Staging, Steps
 from .reach import Reach, put
 from .shared import Shared, lend
 from .shrinking import leave_and_agree
@@ -69,6 +68,7 @@ from .steps import (
     reduce_small,
     reduce_to,
 )
+from .whole import Exposed, Whole
 
 _PATIENCE = (1.0, 5.0)  # seconds that a rank which leaves (the world) waits for who is elsewhere
 
@@ -132,6 +132,8 @@ class ShmTransport(Transport):
         self._broken, self._left_early = "", 0
         self._failed: PeerFailed | None = None  # what broke it, where that was a peer's end
         self._words = self.hub.words
+        self._whole_bytes = self._staging.half_bytes
+        self._spins = range(self.hub.spins)
         self._key = (hash64(channel.name) & 0xFFFFFFFF) << 32
         for field in (POSTED, FILLED, DONE, FINISHED):
             channel.publish(field, channel.start)
@@ -175,13 +177,17 @@ class ShmTransport(Transport):
     def all_reduce(
         self, call: Call, array: np.ndarray, op: ReduceOp, *, async_op: bool = False
     ) -> Work | None:
-        if array.nbytes <= SMALL_BYTES and not async_op:
-            self._all_reduce_small(call, array, op)
+        whole = array.nbytes <= self._whole_bytes
+        if whole and not async_op:
+            self._all_reduce_whole(call, array, op)
             return None
         reduce = self._reducer(op, array.dtype)
+        if whole:
+            self._usable()
+            operation = Operation(self._staging, call, (array,), True, copy=True)
+            return self._run(reduce_small(operation, array, reduce), True, array)
         operation = self._enter(call, (array,), async_op)
-        steps = reduce_small if array.nbytes <= SMALL_BYTES else reduce_large
-        return self._run(steps(operation, array, reduce), async_op, array)
+        return self._run(reduce_large(operation, array, reduce), async_op, array)
 
     def all_gather(
         self, call: Call, outs: Sequence[np.ndarray], array: np.ndarray, *, async_op: bool = False
@@ -350,53 +356,45 @@ class ShmTransport(Transport):
 
     # -- how they run -------------------------------------------------------------------------
 
-    def _all_reduce_small(self, call: Call, array: np.ndarray, op: ReduceOp) -> None:
+    def _all_reduce_whole(self, call: Call, array: np.ndarray, op: ReduceOp) -> None:
         """The shortest way: one slot, one flag, everybody reduces. Kept free of objects."""
         plan = call.plan
         if plan is None:
-            plan = call.plan = self._small_plan(array, op)
-        reduce, slots = plan
+            plan = call.plan = Whole(self._staging, call, array, self._reducer(op, array.dtype))
         self._ready_for_sync()
         channel, words = self.channel, self._words
         seq = channel.seq + 1
-        own, parts, offset = slots[seq & 1]
-        own[...] = array
-        fingerprint = channel.post(call, offset, SLOT)
-        posted = channel.value(seq)
+        exposed = plan.exposed[seq & 1]
+        exposed.own[...] = array
+        number = channel.post_again(exposed.rest)
+        posted = seq << CHUNK_BITS
         for i in channel.posted_idxs:
             if words[i] < posted:
-                self._wait_all(POSTED, seq)
-                break
-        if not channel.same_in_slots(seq, fingerprint):
-            parts = self._elsewhere(seq, array)
-        reduce(parts, array)
+                for _ in self._spins:
+                    if words[i] >= posted:
+                        break
+                else:
+                    self._wait_all(POSTED, seq)
+                    break
+        if channel.same_and_there(seq, number, exposed.known):
+            parts = exposed.parts
+        else:
+            parts = self._elsewhere(seq, plan, exposed)
+        plan.reduce(parts, array)
         words[channel.own[FINISHED]] = posted
         if self.hub.futex is not None:
             channel.publish(FINISHED, seq)
 
-    def _elsewhere(self, seq: int, array: np.ndarray) -> list[np.ndarray]:
-        """Some rank has made another call, which raises, or an async one: its data is not in a
-        small payload."""
+    def _elsewhere(self, seq: int, plan: Whole, exposed: Exposed) -> list[np.ndarray]:
+        """Some rank has made another call, which raises; or its data lies where it did not before:
+        it is an async call's, or the first one that is too long for a small payload."""
         channel = self.channel
         try:
             channel.verify(seq)
         except CollectiveMismatch:
             channel.publish(FINISHED, seq)
             raise
-        nbytes = array.nbytes
-        return [
-            self.hub.bytes[offset : offset + nbytes].view(array.dtype)
-            for offset, _, _ in channel.where(seq)
-        ]
-
-    def _small_plan(self, array: np.ndarray, op: ReduceOp) -> tuple[Any, list]:
-        """The reducer, and for each parity this rank's slot and all ranks' slots as arrays."""
-        slots = []
-        for parity in (0, 1):
-            offsets = [self.channel.payload(i, parity) for i in range(self.size)]
-            views = [self.hub.bytes[o : o + array.nbytes].view(array.dtype) for o in offsets]
-            slots.append((views[self.rank], views, offsets[self.rank]))
-        return self._reducer(op, array.dtype), slots
+        return plan.learn(exposed, channel.where(seq))
 
     def _reducer(self, op: ReduceOp, dtype: np.dtype) -> Any:
         """One reducer (and its scratch memory) per operator and type."""

@@ -24,6 +24,7 @@ from ..shm.channel import FINISHED, POSTED, SLOT, Channel
 from ..shm.operation import SMALL_BYTES, Steps
 from ..shm.steps import copy_to, pull, ragged_layout, reduce_small
 from ..shm.transport import ShmTransport
+from ..shm.whole import Whole
 from ..transport import Transport
 from ..work import Work
 from .arithmetic import Arithmetic
@@ -189,13 +190,13 @@ class TcpTransport(ShmTransport):
     def _all_reduce_small(self, call: Call, array: np.ndarray, op: ReduceOp) -> None:
         plan = call.plan
         if plan is None:
-            plan = call.plan = self._small_plan(array, op)
-        reduce, slots = plan
+            plan = call.plan = Whole(self._staging, call, array, self._reducer(op, array.dtype))
         self._ready_for_sync()
         channel, words = self.channel, self._words
         seq = channel.seq + 1
-        own, parts, offset = slots[seq & 1]
-        own[...] = array
+        exposed = plan.exposed[seq & 1]
+        exposed.own[...] = array
+        offset = channel.payload(self.rank, seq & 1)
         if array.nbytes:
             channel.copy(offset, array.nbytes)
         fingerprint = channel.post(call, offset, SLOT)
@@ -204,9 +205,10 @@ class TcpTransport(ShmTransport):
             if words[i] < posted:
                 self._wait_all(POSTED, seq)
                 break
-        if not channel.same_in_slots(seq, fingerprint):
-            parts = self._elsewhere(seq, array)
-        reduce(parts, array)
+        parts = exposed.parts
+        if not channel.same_and_there(seq, fingerprint[:8], exposed.known):
+            parts = self._elsewhere(seq, plan, exposed)
+        plan.reduce(parts, array)
         channel.publish(FINISHED, seq)
 
     def _begin(self, call: Call, async_op: bool) -> NetOperation:

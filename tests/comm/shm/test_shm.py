@@ -68,6 +68,31 @@ def test_arrays_in_shared_memory_are_not_copied():
     run_group(3, body)
 
 
+@pytest.mark.parametrize("world", [2, 3])
+def test_ways_that_differ_with_size_memory_and_rank_meet(world):
+    """Arrays below and above every size at which the way changes; some ranks' wait, others' are
+    async, some lie in shared memory, and which ones do changes from call to call."""
+
+    def body(group):
+        for n in (0, 3072, 3073, 8192, 8193, 16384, 16385, 65536, 65537, 262144, 262145, 400_000):
+            rng = np.random.default_rng(n)
+            for turn in range(5):
+                all_ = rng.standard_normal((world, n), np.float32)
+                shared = (group.rank + turn // 2) % 3 == 0
+                x = group.empty(n) if shared else np.empty(n, np.float32)
+                x[:] = all_[group.rank]
+                if (group.rank + turn) % 3 == 1:
+                    group.all_reduce(x, async_op=True).wait()
+                else:
+                    group.all_reduce(x)
+                want = (all_[0] + all_[1]) + (all_[2] if world == 3 else np.float32(0))
+                assert x.tobytes() == want.tobytes(), (n, turn)
+        group.close()
+        assert used(group) <= 400_000 * 4 + 4096, "nothing is left but the last array"
+
+    run_group(world, body)
+
+
 def test_staged_copies_come_back():
     def body(group):
         for _ in range(20):

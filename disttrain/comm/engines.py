@@ -6,8 +6,9 @@ An *engine* is a module with a transport and three names:
     missing() -> str | None      what it needs and this process does not have
     connect(meeting)             the transport of the meeting's ranks (see ``meeting``)
 
-To plug one in, add a line to ``ENGINES``. Modules are loaded when they are chosen, so that what a
-transport is made of costs nobody else anything. ``docs/transports.md`` says what each can do.
+To add one, write a line into ``ENGINES``; a program adds its own with ``plug``. Modules are loaded
+when they are chosen, so that what a transport is made of costs nobody else anything.
+``docs/transports.md`` says what each can do.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ _ELSEWHERE = {
 }
 NAMES = (BEST, *dict.fromkeys([*ENGINES, *_ELSEWHERE]))
 _DEVICES_OF_BEST = ("cpu", "cuda")
+_PLUGGED = "comm.engines"  # of a rank: the engines that its program has added, by name
+_NAME = re.compile(r"[a-z0-9_]+")
 _PAIR = re.compile(r"([a-z_][a-z0-9_]*):([a-z0-9_]+)")
 
 
@@ -61,6 +64,22 @@ class Backend:
         return ",".join(f"{device}:{name}" for device, name in self.pairs)
 
 
+def plugged() -> dict[str, Any]:
+    """The engines that this rank's program has added."""
+    return context.current().slot(_PLUGGED, dict[str, Any])
+
+
+def plug(name: str, engine: Any) -> None:
+    """Let ``backend=name`` (in lower case) choose ``engine``: an object with the names that a
+    module has (see above). Raises ``BackendError`` for a name of ``NAMES``."""
+    if name in NAMES or name == "undefined" or _NAME.fullmatch(name) is None:
+        raise BackendError(
+            f"backend {name!r} was to be added; needed is a name of lower-case letters, digits and "
+            f"_ that is none of {', '.join(NAMES)}"
+        )
+    plugged()[name] = engine
+
+
 def parse(backend: str | None) -> Backend:
     """Read ``backend=``: a name, or one for each device ("cpu:shm,cuda:nccl"). Raises
     ``BackendError`` for what is neither."""
@@ -68,7 +87,7 @@ def parse(backend: str | None) -> Backend:
     if text == "undefined":
         return Backend(text, (("cpu", BEST),))
     if ":" not in text:
-        if text not in NAMES:
+        if text not in NAMES and text not in plugged():
             raise _unknown(text, text)
         return Backend(text, tuple((device, text) for device in _devices(text)))
     pairs: dict[str, str] = {}
@@ -80,7 +99,7 @@ def parse(backend: str | None) -> Backend:
                 "backend; needed is one name, or pairs such as 'cpu:shm,cuda:nccl'"
             )
         device, name = match.groups()
-        if name not in NAMES:
+        if name not in NAMES and name not in plugged():
             raise _unknown(text, name)
         if device in pairs:
             raise BackendError(
@@ -96,13 +115,13 @@ def _devices(name: str) -> tuple[str, ...]:
         return _DEVICES_OF_BEST
     if name in ENGINES:
         return tuple(_load(name).DEVICES)
-    return ("cuda",)
+    return tuple(plugged()[name].DEVICES) if name in plugged() else ("cuda",)
 
 
 def _unknown(text: str, name: str) -> BackendError:
     return BackendError(
         f"init_process_group: backend={text!r}: there is no backend {name!r}; needed is one of "
-        f"{', '.join(NAMES)}, or one for each device, such as 'cpu:shm,cuda:nccl'"
+        f"{', '.join((*NAMES, *plugged()))}, or one for each device, such as 'cpu:shm,cuda:nccl'"
     )
 
 
@@ -110,7 +129,7 @@ def missing(name: str) -> str | None:
     """Why the backend ``name`` cannot be used in this process; None where it can."""
     if name == BEST:
         return None
-    if name in ENGINES:
+    if name in ENGINES or name in plugged():
         return _load(name).missing()
     return _ELSEWHERE.get(name, "there is no such backend")
 
@@ -150,7 +169,9 @@ def choose(wanted: str, meeting: Meeting) -> str:
 def is_part(backend: Backend, whole: Any) -> bool:
     """Whether a group of some ranks of the transport ``whole`` that wants ``backend`` can be split
     off from it."""
-    return _is_simulated() or whole.kind == "fake" or backend.cpu in (BEST, whole.kind)
+    if _is_simulated() or whole.kind == "fake":
+        return True
+    return whole.divides and backend.cpu in (BEST, whole.kind)
 
 
 def _is_simulated() -> bool:
@@ -158,4 +179,6 @@ def _is_simulated() -> bool:
 
 
 def _load(name: str) -> Any:
+    if name in plugged():
+        return plugged()[name]
     return importlib.import_module(f".{ENGINES[name]}", __package__)

@@ -50,7 +50,9 @@ class Transport(ABC):
 
     kind = "abstract"
     shares = False  # whether ``share`` gives memory
+    divides = True  # whether groups of some of its ranks can be split off from it by name
     hears = True  # whether it brings what other ranks say; one without peers does not
+    group_type: Any = None  # the class of a group on it, where that is not the usual one
     job: Any = (
         None  # after ``shrink``: what the ranks that are left have of their launcher's segment
     )

@@ -3,21 +3,68 @@
 from __future__ import annotations
 
 import enum
+import importlib
 import os
-from typing import Any
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from .. import context
 from ..comm import engines
 from ..errors import ConfigError
 
 _DEBUG = "distributed.debug_level"  # of a rank: the level that it was told
+_DEFAULTS = "distributed.default_backends"  # of a rank: those of devices that its program has added
 
 
 # What arrays of a device get where a program names nothing.
 DEFAULT_BACKENDS = {"cpu": "gloo", "cuda": "nccl", "xpu": "xccl", "mps": "gloo"}
 
 
-class Backend(str):
+class Plugin(NamedTuple):
+    """A backend of the program's own, as ``register_backend`` was told of it; an engine of
+    ``comm.engines``."""
+
+    creator_fn: Callable[..., Any]
+    extended_api: bool
+    DEVICES: tuple[str, ...]
+
+    def missing(self) -> str | None:
+        """Who adds it sees to what it needs."""
+        return None
+
+    def connect(self, meeting: Any) -> Any:
+        """The transport that carries a group's calls to what ``creator_fn`` makes."""
+        return importlib.import_module(".plugged", __package__).connect(self, meeting)
+
+
+class _Names(type):
+    """Backends as attributes of ``Backend``, those of the program's own too."""
+
+    @property
+    def backend_list(cls) -> list[str]:
+        return list(dict.fromkeys(["undefined", *engines.NAMES, *engines.plugged()]))
+
+    @property
+    def _plugins(cls) -> dict[str, Plugin]:
+        return {name.upper(): found for name, found in engines.plugged().items()}
+
+    @property
+    def default_device_backend_map(cls) -> dict[str, str]:
+        return default_backends()
+
+    @property
+    def backend_capability(cls) -> dict[str, list[str]]:
+        names = [name for name in cls.backend_list if name != "undefined"]
+        return {n: [device for device, _ in engines.parse(n).pairs] for n in names}
+
+    def __getattr__(cls, name: str) -> str:
+        if name.lower() in engines.plugged() and name.isupper():
+            return name.lower()
+        raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}")
+
+
+class Backend(str, metaclass=_Names):
     """A backend's name in lower case: ``Backend("GLOO") == "gloo"``.
 
     Raises ``ConfigError`` (a ``ValueError``) for what is no text.
@@ -25,8 +72,6 @@ class Backend(str):
 
     UNDEFINED, GLOO, NCCL, MPI, UCC, XCCL = "undefined", "gloo", "nccl", "mpi", "ucc", "xccl"
     SHM, TCP, SIM, FAKE = "shm", "tcp", "sim", "fake"
-    backend_list = list(dict.fromkeys(["undefined", *engines.NAMES]))
-    default_device_backend_map = DEFAULT_BACKENDS
 
     def __new__(cls, name: Any) -> Backend:
         if not isinstance(name, str):
@@ -35,15 +80,41 @@ class Backend(str):
 
     @classmethod
     def register_backend(
-        cls, name: str, func: Any, extended_api: bool = False, devices: Any = None
+        cls,
+        name: str,
+        func: Callable[..., Any],
+        extended_api: bool = False,
+        devices: str | Sequence[str] | None = None,
     ) -> None:
-        """PyTorch's way to plug a backend in by a function that makes groups of its own kind.
-        A transport is plugged in here as ``comm.engines`` says, and this raises ``ConfigError``."""
-        raise ConfigError(
-            f"Backend.register_backend({name!r}): groups made by a function of PyTorch's kind move "
-            "no arrays here. Write a transport and add it to disttrain.comm.engines.ENGINES "
-            "(docs/transports.md), or use one of " + ", ".join(engines.NAMES)
-        )
+        """Let ``backend=name`` mean what ``func(store, rank, world_size, timeout)`` makes: an
+        object with the methods of PyTorch's ``ProcessGroup`` (``allreduce(tensors, opts)`` ...)
+        that it needs, each of which returns a ``Work`` or None.
+
+        With ``extended_api`` it is called as ``func(options, pg_options)``; ``options`` has store,
+        group_rank, group_size, timeout, group_id and global_ranks_in_group. ``devices``: whose
+        arrays it moves (None: "cpu" and "cuda"), and for which it is the default where there was
+        none. Simulated ranks get the simulated network instead. Raises ``BackendError`` for the
+        name of a backend that is not the program's own.
+        """
+        if devices is None:
+            warnings.warn(
+                f"Device capability of {name} unspecified, assuming `cpu` and `cuda`. Please "
+                "specify it via the `devices` argument of `register_backend`.",
+                stacklevel=2,
+            )
+            places: tuple[str, ...] = ("cpu", "cuda")
+        else:
+            places = (devices,) if isinstance(devices, str) else tuple(devices)
+        engines.plug(name.lower(), Plugin(func, extended_api, places))
+        told = context.current().slot(_DEFAULTS, dict[str, str])
+        for device in () if devices is None else places:
+            if device not in DEFAULT_BACKENDS:
+                told.setdefault(device, name.lower())
+
+
+def default_backends() -> dict[str, str]:
+    """What arrays of a device get where a program names nothing."""
+    return {**DEFAULT_BACKENDS, **context.current().slot(_DEFAULTS, dict[str, str])}
 
 
 class BackendConfig:

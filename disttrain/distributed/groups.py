@@ -14,8 +14,8 @@ from ..comm.meeting import Meeting
 from ..comm.worker_env import read_worker_env
 from ..core.device import device as Device
 from ..errors import CommError, ConfigError
-from .backend import DEFAULT_BACKENDS, Backend
-from .process_group import ProcessGroup
+from .backend import Backend, default_backends
+from .process_group import ProcessGroup, group_on
 from .state import GroupMember, add_group, group_or_default, seconds_of, store_beside
 
 Timeout = timedelta | float | None
@@ -80,7 +80,7 @@ def _beside_world(
     meeting = Meeting(ranks.index(int(world.rank)), len(ranks), limit, ranks=ranks)
     meeting.place, meeting.open_store = read_worker_env(), lambda: store
     strict = world.strict if strict is None else strict
-    return ProcessGroup(engines.connect(wanted, meeting), ranks, strict, wanted.text)
+    return group_on(engines.connect(wanted, meeting), ranks, strict, wanted.text)
 
 
 def divide_world(
@@ -249,9 +249,10 @@ def get_process_group_ranks(group: ProcessGroup | None = None) -> list[int]:
 def get_default_backend_for_device(device: Any) -> str:
     """The backend that arrays of ``device`` get where a program names none."""
     kind = device.type if isinstance(device, Device) else Device(device).type
-    if kind not in DEFAULT_BACKENDS:
+    known = default_backends()
+    if kind not in known:
         raise ConfigError(f"Default backend not registered for device : {device}")
-    return DEFAULT_BACKENDS[kind]
+    return known[kind]
 
 
 def is_gloo_available() -> bool:

@@ -6,6 +6,7 @@ groups and tensors; not which group is the default one.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -13,11 +14,15 @@ from typing import Any
 import numpy as np
 
 from ..comm import group as arrays
+from ..comm.count import Count
 from ..comm.reduce_ops import ReduceOp
+from ..comm.transport import Transport
 from ..comm.work import Done, Work
 from ..core.tensor import Tensor
 from ..errors import ConfigError
 from .arrays import array_of, arrays_of, handed, seconds_of
+
+UNSET = timedelta(milliseconds=-1)  # PyTorch's time limit of a call that was given none
 
 
 class Options:
@@ -25,7 +30,7 @@ class Options:
 
     reduceOp = ReduceOp.SUM  # noqa: N815
     rootRank = rootTensor = 0  # noqa: N815
-    timeout: Any = None
+    timeout: Any = UNSET
     asyncOp = True  # noqa: N815
     sparseIndices: Any = None  # noqa: N815
     device_ids: Sequence[int] = ()
@@ -62,6 +67,12 @@ class ReduceScatterOptions(Options): ...
 class ScatterOptions(Options): ...
 
 
+class BackendType(enum.Enum):
+    """The kinds of backends that PyTorch tells apart."""
+
+    UNDEFINED, GLOO, NCCL, XCCL, UCC, MPI, CUSTOM = 0, 1, 2, 3, 4, 5, 6
+
+
 class Name(str):
     """A group's name. Programs for PyTorch call it, and get the name of its backend."""
 
@@ -76,16 +87,34 @@ class ProcessGroup(arrays.ProcessGroup):
 
     ``rank()``, ``size()``, ``name``; ``ranks``: the global rank of each member. The methods below
     take Tensors (or lists of one, as PyTorch's do) and return a ``Work`` to wait for.
+
+    ``ProcessGroup(rank, size)`` is the beginning of a program's own backend (see
+    ``Backend.register_backend``): it has a rank, a size and a name, and moves nothing by itself.
     """
 
+    BackendType = BackendType
     group_desc = "undefined"
     bound_device_id: Any = None
     coalescing: list[Work] | None = None  # what was started within ``_coalescing_manager``
 
     def __init__(self, *args: Any, **settings: Any) -> None:
+        if args and not isinstance(args[0], Transport):
+            self._alone(*args)
+            return
         super().__init__(*args, **settings)
         self.name = Name(self.name)
         self.name.backend = self.backend
+
+    def _alone(self, *given: Any) -> None:
+        """``given``: rank and size, after a store or not. What a subclass defines stays its own."""
+        *_, rank, size = given
+        own = {"rank": Count(rank), "size": Count(size), "name": Name("undefined")}
+        for name, value in own.items():
+            if not hasattr(type(self), name):
+                setattr(self, name, value)
+        told = getattr(self, "getBackendName", None)
+        if isinstance(self.name, Name):
+            self.name.backend = "undefined" if told is None else told()
 
     @property
     def group_name(self) -> str:
@@ -231,6 +260,11 @@ class ProcessGroup(arrays.ProcessGroup):
         """Meets the others before it returns, unless with ``async_op``."""
         work = super().barrier(async_op=async_op)
         return _DONE if work is None else work
+
+
+def group_on(transport: Transport, *args: Any, **settings: Any) -> ProcessGroup:
+    """A group of the kind that belongs to its transport."""
+    return (transport.group_type or ProcessGroup)(transport, *args, **settings)
 
 
 _DONE = Done()

@@ -20,7 +20,7 @@ from ..comm.store import PrefixStore, Store, StoreLost
 from ..comm.worker_env import WorkerEnv, read_worker_env
 from ..comm.world import SLOT
 from ..errors import CommError, ConfigError, GroupError, WaitTimeout
-from .process_group import ProcessGroup
+from .process_group import ProcessGroup, group_on
 from .simulated import watch_steps
 from .stores import store_for, told_by_url
 
@@ -117,7 +117,7 @@ def init_process_group(
     state.joining = os.getpid(), threading.get_ident()
     try:
         transport = _transport(me, wanted, init_method, store, rank, world_size, seconds)
-        state.world = ProcessGroup(transport, strict=strict, backend=wanted.text)
+        state.world = group_on(transport, strict=strict, backend=wanted.text)
         state.pid, state.made_groups = os.getpid(), 1
     finally:
         state.joining = None
@@ -226,7 +226,10 @@ def _meet(backend: engines.Backend, meeting: Meeting, init_method: str | None, s
         def open_store(made: list[Store] = made) -> Store:
             # The roll is called: nobody waits for the others before that.
             left = max(0.05, deadline - context.now())
-            made.append(store_for(init_method or "env://", place, left, wait=False))
+            at = place  # a launcher's own function: its environment has not been read yet
+            if meeting.segment is not None and at.master_port is None:
+                at = read_worker_env(None, meeting.rank, meeting.size)
+            made.append(store_for(init_method or "env://", at, left, wait=False))
             made[0].set_timeout(meeting.timeout)
             return _called(PrefixStore("default", made[0]), meeting)
 
@@ -293,7 +296,7 @@ def replace_world(timeout: float | None) -> list[int]:
         me.local_world_size = transport.size
     me.rank, me.world_size = transport.rank, transport.size
     state.groups, state.companions = [], []
-    state.world = ProcessGroup(transport, strict=old.strict, backend=old.backend)
+    state.world = group_on(transport, strict=old.strict, backend=old.backend)
     return before
 
 

@@ -416,7 +416,7 @@ def test_threads_find_the_group_that_another_is_about_to_have(monkeypatch):
             at_the_end.set()
             assert go_on.wait(10)
 
-    monkeypatch.setattr("disttrain.distributed.state.ProcessGroup", LateGroup)
+    monkeypatch.setattr("disttrain.distributed.process_group.ProcessGroup", LateGroup)
 
     def body():
         rank, found = context.current(), []

@@ -147,17 +147,26 @@ class CollectiveMismatch(CommError):
 class PeerFailed(CommError):
     """Another rank died or raised.
 
-    ``rank`` is its global rank, ``cause`` one line that says what happened to it (``"killed by
-    SIGKILL"``, ``"ValueError: ..."``), ``traceback`` its Python traceback where it had one.
-    ``ended``: nothing says that it failed, but its process is gone.
+    ``rank`` is its rank in the default group as that is now, ``global_rank`` the one that it had
+    when the job started: after ``shrink`` they differ. ``cause``: one line that says what happened
+    to it (``"killed by SIGKILL"``, ``"ValueError: ..."``), ``traceback``: its Python traceback
+    where it had one. ``ended``: nothing says that it failed, but its process is gone.
     """
 
     def __init__(
-        self, rank: int, cause: str, traceback: str = "", where: str = "", ended: bool = False
+        self,
+        rank: int,
+        cause: str,
+        traceback: str = "",
+        where: str = "",
+        ended: bool = False,
+        global_rank: int | None = None,
     ) -> None:
         self.rank, self.cause, self.traceback, self.where = rank, cause, traceback, where
         self.ended = ended
-        text = f"rank {rank} {'has ended' if ended else 'failed'}: {cause}"
+        self.global_rank = rank if global_rank is None else global_rank
+        once = "" if self.global_rank == rank else f" (rank {global_rank} when the job started)"
+        text = f"rank {rank}{once} {'has ended' if ended else 'failed'}: {cause}"
         super().__init__(f"{where}: {text}" if where else text)
 
     def again(self, where: str | None = None) -> PeerFailed:
@@ -165,10 +174,13 @@ class PeerFailed(CommError):
         not be raised itself: it would keep the frames that it went through, and all they refer to.
         """
         place = self.where if where is None else where
-        return PeerFailed(self.rank, self.cause, self.traceback, place, self.ended)
+        return PeerFailed(*self._fields(place))
 
     def __reduce__(self) -> tuple:
-        return (PeerFailed, (self.rank, self.cause, self.traceback, self.where, self.ended))
+        return (PeerFailed, self._fields(self.where))
+
+    def _fields(self, where: str) -> tuple:
+        return self.rank, self.cause, self.traceback, where, self.ended, self.global_rank
 
 
 class GroupRevoked(CommError):

@@ -14,6 +14,8 @@ import signal
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from .stillness import CODE
+
 GRACE = 0.3  # for the others to notice a failure and say so
 TERM_GRACE = 0.25  # from SIGTERM to SIGKILL after a failure
 REAP = 2.0  # a killed process that does not go is reported, not waited for
@@ -106,10 +108,13 @@ class Policy:
 
 
 def overcome(exits: list[Exit], members: Collection[int], min_ranks: int) -> set[int]:
-    """The ranks whose failure the others have gone on without: none of the job's last ``members``,
-    where enough of these have ended well."""
+    """The ranks whose failure is none of the job, where enough of its last ``members`` have ended
+    well: who is no member, since the others have gone on without it; and a member that was killed
+    when nobody needed it any more."""
     well = sum(e.rank in members and not e.failed for e in exits)
-    return {e.rank for e in exits} - set(members) if 0 < min_ranks <= well else set()
+    if not 0 < min_ranks <= well:
+        return set()
+    return {e.rank for e in exits if e.rank not in members or e.signal or e.code == CODE}
 
 
 def root_cause(

@@ -18,6 +18,7 @@ import fcntl
 import mmap
 import os
 import struct
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,7 @@ ARENA_BYTES = 64 << 30
 TEXT_BYTES = 512
 CAUSE_BYTES = 1024
 TRACE_BYTES = 32 << 10
+_PATIENCE = 1.0  # seconds for who publishes a failure at the same moment
 
 _HEADER = struct.Struct("<QIIQQ")  # magic, version, ranks, epoch, arena bytes
 _FAILED_AT = 64  # int32: rank + 1 of the first failure, 0 while there is none
@@ -246,15 +248,27 @@ class Segment:
         if not slot.error[0]:
             slot.record_error(cause, traceback)
         slot.lose()
-        try:
-            fcntl.lockf(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
-        except OSError:
-            return  # another process is publishing at this moment: it is first
+        if not self._lock_for_a_failure():
+            return
         try:
             if self.failure() is None:
                 self._failed[0] = rank + 1
         finally:
             fcntl.lockf(self.fd, fcntl.LOCK_UN, 1, 0)
+
+    def _lock_for_a_failure(self) -> bool:
+        """Take the lock; who holds it may publish the failure of one that is no member any more, so
+        it is waited for. Not for long: it may have been stopped."""
+        until = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                fcntl.lockf(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+            except OSError:
+                if time.monotonic() > until:
+                    return False
+                time.sleep(0.0005)
+            else:
+                return True
 
     def overcome(self, members: list[int]) -> None:
         """``members`` go on: earlier failures are over, except one of theirs."""

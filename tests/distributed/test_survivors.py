@@ -305,3 +305,44 @@ def test_one_that_was_stopped_is_ended_before_others_go_on(monkeypatch):
     outcomes = fork_ranks(3, body)
     assert outcomes[0].signal == signal.SIGKILL
     assert [o.value for o in outcomes[1:]] == [[2.0] * 3] * 2, [o.traceback for o in outcomes]
+
+
+def test_after_a_time_out_it_is_called_again():
+    """Without a launcher: whoever ends meanwhile is noticed."""
+    port = free_port()
+
+    def body(rank: int) -> list:
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+        dist.init_process_group("gloo", rank=rank, world_size=3)
+        dist.barrier()
+        if rank == 0:
+            context.sleep(0.4)
+            os.kill(os.getpid(), signal.SIGKILL)
+        with pytest.raises(WaitTimeout, match="rank 0 to call shrink"):
+            dist.shrink(timeout=0.1)
+        assert dist.shrink() == [1, 2]
+        with pytest.raises(PeerFailed, match=r"rank 1 \(rank 2 when the job started\)") as told:
+            if rank == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+            dist.barrier()
+        assert (told.value.rank, told.value.global_rank) == (1, 2)
+        assert dist.shrink() == [0] and dist.shrink() == [0]
+        x = dt.ones(3)
+        dist.all_reduce(x)
+        dist.destroy_process_group()
+        return x.tolist()
+
+    outcomes = fork_ranks(3, body)
+    assert [o.value for o in outcomes] == [None, [1.0] * 3, None], [o.traceback for o in outcomes]
+
+
+def test_one_that_is_killed_when_nobody_needs_it_any_more_is_no_failure_of_the_job():
+    def body() -> float:
+        dist.init_process_group()
+        x = dt.ones(3)
+        dist.all_reduce(x)
+        if dist.get_rank() == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return x[0].item()
+
+    assert launch(body, 3, min_ranks=2) == [3.0, None, 3.0]

@@ -80,10 +80,13 @@ def test_failures_are_borne_as_long_as_enough_ranks_are_left():
 
 
 def test_what_the_last_members_have_overcome_is_no_failure():
-    exits = [Exit(1, 137, at=1.0), Exit(0, 0, at=2.0), Exit(2, 0, at=3.0)]
+    exits = [Exit(1, 137, at=1.0, signal=9), Exit(0, 0, at=2.0), Exit(2, 0, at=3.0)]
     assert overcome(exits, members=[0, 2], min_ranks=2) == {1}
     assert overcome(exits, members=[0, 2], min_ranks=3) == set()
-    assert overcome(exits, members=[0, 1, 2], min_ranks=2) == set()  # nobody went on without it
+    assert overcome(exits, members=[0, 1, 2], min_ranks=2) == {1}  # it was killed at its end
+    raised = [Exit(1, 1, at=1.0), Exit(0, 0, at=2.0), Exit(2, 0, at=3.0)]
+    assert overcome(raised, members=[0, 1, 2], min_ranks=2) == set()  # nobody went on without it
+    assert overcome(raised, members=[0, 2], min_ranks=2) == {1}
     assert overcome(exits, members=[0, 2], min_ranks=0) == set()
 
 

@@ -30,6 +30,7 @@ from typing import Any
 from ... import context
 from ...errors import CollectiveMismatch, PeerFailed
 from ..header import name_ranks
+from ..survivors import as_view
 
 Edge = tuple[int, int, int]  # awaited rank, index of a word, value that the word must reach
 
@@ -60,6 +61,7 @@ class Detective:
         """``start``: where the default group begins."""
         self._words, self._buffer, self._rank, self._start = words, buffer, rank, start
         self._boxes = [segment.slot(r) for r in range(size)]
+        self._numbers = as_view(segment).members  # that the ranks had when the job started
         areas = [segment.comm_area(r) for r in range(size)]
         self._at = [offset + nbytes - RECORD_BYTES for offset, nbytes in areas]
         self._beat = 0
@@ -112,7 +114,8 @@ class Detective:
         self._final = True
         self._words[self._at[self._rank] // 8 + 2] = _ALWAYS
         rank = min(ended, key=lambda r: (self._words[self._at[r] // 8 + 2] == _ALWAYS, r))
-        raise PeerFailed(rank, GONE, where=need.what(), ended=True)
+        once = self._numbers[rank]
+        raise PeerFailed(rank, GONE, where=need.what(), ended=True, global_rank=once)
 
     def join(self, accuser: int, need: Any, waits: Callable[[], list]) -> None:
         """``accuser`` has failed. If it was of a deadlock that holds this rank too, raise that."""

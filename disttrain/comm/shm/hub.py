@@ -168,6 +168,8 @@ class Hub:
         # what each thread of this rank waits for now, and for how long
         self._needs: dict[int, tuple[Need, float | None]] = {}
         self._watch: Watch | None = None
+        self.watches = False  # this rank itself notices the end of others' processes
+        self.given_back: list[Any] = []  # groups that were left, whose memory may still be in use
         self._rank_context = context.current()
         self._rank_context.waiter.interrupts.append(self.check)
         hubs: list[Hub] = self._rank_context.slot(HUBS, list)
@@ -283,7 +285,12 @@ class Hub:
         """Raise where a peer has failed. (What ranks disagree on, each finds for itself.)"""
         failure = self.segment.failure()
         if failure is not None and failure.rank != self.rank and not failure.is_mismatch:
-            raise PeerFailed(failure.rank, failure.cause, failure.traceback)
+            raise self._failed(failure)
+
+    def _failed(self, failure: Any, where: str = "") -> PeerFailed:
+        rank = failure.rank
+        number = self.view.members[rank]
+        return PeerFailed(rank, failure.cause, failure.traceback, where, global_rank=number)
 
     def _all_needs(self) -> list[Need]:
         """What this rank waits for, of which anything would free it; empty where it may go on all
@@ -303,26 +310,23 @@ class Hub:
         """A rank has failed. What it died of may be an error that this rank must raise itself:
         a mismatch, whose headers are all there, or a deadlock."""
         if need is None:
-            raise PeerFailed(failure.rank, failure.cause, failure.traceback)
+            raise self._failed(failure)
         self.progress()
         if not need():
             self.detective.join(failure.rank, need, self._all_needs)
-            raise PeerFailed(failure.rank, failure.cause, failure.traceback, need.what())
+            raise self._failed(failure, need.what())
 
     def watch_processes(self) -> None:
         """No launcher does it: notice the death of peers, whose pids are in their slots."""
         self._watch = Watch(self.segment, self.rank, self.size)
         self.detective.has_ended = self._watch.has_ended
-        self.owns_segment = True
-
-    @property
-    def watches(self) -> bool:
-        """Does this rank itself notice the end of others' processes?"""
-        return self._watch is not None
+        self.owns_segment = self.watches = True
 
     def give_watch(self) -> Watch | None:
         """What notices the end of peers where no launcher does; it is the caller's to close."""
         watch, self._watch = self._watch, None
+        if watch is None and self.watches:  # it was given before
+            watch = Watch(self.segment, self.rank, self.size)
         return watch
 
     def close(self, met: bool) -> None:

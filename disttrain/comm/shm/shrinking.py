@@ -22,7 +22,8 @@ def leave_and_agree(hub: Hub, mailbox: Mailbox, timeout: float) -> survivors.Vie
     for rank in range(hub.size):  # so that whoever still waits hears why
         if hub.detective.has_vanished(rank):
             hub.segment.publish_failure(rank, GONE)
-    groups, watch, owns = tuple(hub.open), hub.give_watch(), hub.owns_segment
+    hub.given_back += hub.open
+    watch, owns = hub.give_watch(), hub.owns_segment
     hub.owns_segment = False  # the next hub closes it
     hub.close(met=False)
     agreed, view = None, hub.view
@@ -33,7 +34,7 @@ def leave_and_agree(hub: Hub, mailbox: Mailbox, timeout: float) -> survivors.Vie
         if watch is not None:
             watch.close()
     mailbox.abandon()
-    for group in groups:
+    for group in hub.given_back:
         group.abandon()
     return agreed
 

@@ -300,12 +300,12 @@ class ShmTransport(Transport):
                 self.hub.close(met)
 
     def shrink(self, timeout: float | None) -> tuple[ShmTransport, list[int]]:
-        old, watches = self.hub, self.hub.watches
+        old = self.hub
         view = leave_and_agree(old, self.mailbox, timeout or self.timeout)
         me = view.members.index(old.view.members[old.rank])
         made = connect(view, me, view.num_ranks, self.epoch, self.timeout)
         made.job, made.hub.owns_segment = view, old.owns_segment
-        if watches:
+        if old.watches:
             made.hub.watch_processes()
         return made, [old.view.members.index(r) for r in view.members]
 

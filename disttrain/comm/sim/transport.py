@@ -16,6 +16,7 @@ import numpy as np
 
 from ... import context
 from ...errors import CollectiveMismatch, CommError, PeerFailed, WaitTimeout
+from ..control import Failure
 from ..header import Call
 from ..reduce_ops import ReduceOp, make_reducer
 from ..transport import Swap, Transport
@@ -81,13 +82,16 @@ class End:
         failure = self.fabric.failure
         if failure is None or failure.rank == self.rank or self.given_up:
             return
-        rank = self._number(failure.rank)
         if self.awaited:
             work = self.awaited[-1]
             if work.settled or work.moving() is not None:
                 return  # it ends by itself
-            raise PeerFailed(rank, failure.cause, failure.traceback, work.what())
-        raise PeerFailed(rank, failure.cause, failure.traceback)
+            raise self._failed(failure, work.what())
+        raise self._failed(failure)
+
+    def _failed(self, failure: Failure, where: str = "") -> PeerFailed:
+        rank, seat = self._number(failure.rank), failure.rank
+        return PeerFailed(rank, failure.cause, failure.traceback, where, global_rank=seat)
 
     def _number(self, seat: int) -> int:
         """What the default group calls a rank of the cluster."""

@@ -38,7 +38,8 @@ _HEADER = struct.Struct("<QIIQQ")  # magic, version, ranks, epoch, arena bytes
 _FAILED_AT = 64  # int32: rank + 1 of the first failure, 0 while there is none
 _ROUNDS_AT = 72  # the last round that was decided; the last that was wanted; where its flags begin
 _PID, _STATE, _STEP, _SEQ, _JOINED, _MEMBER, _LOST = 0, 8, 16, 24, 32, 40, 48
-_TEXT_AT, _ERROR_AT = 64, 4096
+_SAID = 56
+_TEXT_AT, _ERROR_AT, _SAID_AT, SAID_BYTES = 64, 4096, 40 << 10, 12 << 10
 
 JOB_SLOT = "comm.job"  # the slot of a rank's context where its job segment is
 # "vanished": its process ended with status 0, but not at the end of its program
@@ -137,9 +138,26 @@ class Slot:
         """Has it failed, or ended before its program did?"""
         return bool(self._words[_LOST // 8]) or self.state in ("failed", "vanished", "finished")
 
-    def lose(self) -> None:
-        """It will do nothing more."""
-        self._words[_LOST // 8] = 1
+    def lose(self, lost: bool = True) -> None:
+        """It will do nothing more (or that was a mistake)."""
+        self._words[_LOST // 8] = lost
+
+    def say(self, data: bytes) -> None:
+        """Tell who shares the segment. The last thing that was said can be read while this is
+        written."""
+        count = self._words[_SAID // 8] + 1
+        at = self._at + _SAID_AT + count % 2 * SAID_BYTES
+        struct.pack_into("<I", self._buffer, at, len(data))
+        self._buffer[at + 4 : at + 4 + len(data)] = data
+        self._words[_SAID // 8] = count
+
+    @property
+    def said(self) -> bytes:
+        """The last of it; empty where nothing was said."""
+        count = self._words[_SAID // 8]
+        at = self._at + _SAID_AT + count % 2 * SAID_BYTES
+        (n,) = struct.unpack_from("<I", self._buffer, at)
+        return bytes(self._buffer[at + 4 : at + 4 + min(n, SAID_BYTES - 4)]) if count else b""
 
     def describe(self, text: str) -> None:
         """Say in one line what the rank is doing now."""

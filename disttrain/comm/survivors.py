@@ -116,7 +116,12 @@ def agree(
     def decided() -> bool:
         if base.rounds[DECIDED] >= number:
             return True
-        return not missing() and _decide(view, number, last_word)
+        return not missing() and decide(view.base, number, choose)
+
+    def choose() -> tuple[list[int], int]:
+        joined = [r for r in view.members if base.slot(r).joined == number]
+        living = [r for r in joined if not base.slot(r).lost]
+        return living, max(map(last_word, living))
 
     def what() -> str:
         names = name_ranks([view.members[r] for r in missing()])
@@ -135,20 +140,18 @@ def agree(
     return View(base, members, number, base.rounds[START])
 
 
-def _decide(view: View, number: int, last_word: Callable[[int], int]) -> bool:
-    """Decide on round ``number``, unless somebody has or does; is it decided?"""
-    base = view.base
+def decide(base: Segment, number: int, choose: Callable[[], tuple[list[int], int]]) -> bool:
+    """Decide on round ``number``, unless somebody has or does; is it decided? ``choose()``: the
+    members, and where their flags begin."""
     try:
         fcntl.lockf(base.fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 1)
     except OSError:
         return False
     try:
         if base.rounds[DECIDED] < number:
-            joined = [r for r in view.members if base.slot(r).joined == number]
-            members = [r for r in joined if not base.slot(r).lost]
+            members, base.rounds[START] = choose()
             for r in range(base.num_ranks):
                 base.slot(r).member = number if r in members else 0
-            base.rounds[START] = max(last_word(r) for r in members)
             base.rounds[DECIDED] = number
             base.overcome(members)
     finally:

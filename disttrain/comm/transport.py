@@ -31,7 +31,7 @@ This file knows numpy arrays; no shared memory, no sockets.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -150,10 +150,13 @@ class Transport(ABC):
         With ``swap`` only the members call it. ``swap(row)`` gives the rows (int64, of one length)
         of all members, in their order."""
 
-    def shrink(self, timeout: float | None) -> tuple[Transport, list[int]]:
+    def shrink(
+        self, timeout: float | None, exclude: Collection[int] = ()
+    ) -> tuple[Transport, list[int]]:
         """For a default group: agree with all ranks that live on who they are, and connect them
-        anew: (the transport of all of them, which rank each was before). Raises ``WaitTimeout``
-        naming who has neither come nor ended. All groups of before are over."""
+        anew: (the transport of all of them, which rank each was before). ``exclude``: ranks that
+        all others go on without, whether they live or not. Raises ``WaitTimeout`` naming who has
+        neither come nor ended. All groups of before are over."""
         raise CommError(
             f"shrink: the {self.kind} transport cannot go on without a rank that has failed; "
             "restart the job (dtrun --max-restarts), or use shared memory"

@@ -290,7 +290,7 @@ def replace_world(timeout: float | None) -> list[int]:
     state, me = _state(), context.current()
     old = group_or_default()
     transport, before = old.transport.shrink(timeout)
-    if JOB_SLOT in me.slots:
+    if JOB_SLOT in me.slots and transport.job is not None:
         me.slots[JOB_SLOT] = transport.job
     if me.local_world_size == me.world_size:
         me.local_world_size = transport.size

@@ -12,6 +12,7 @@ sends much keeps a link beside it on which nothing waits (``silence``), or asks 
 from __future__ import annotations
 
 import contextlib
+import errno
 import select
 import socket
 import struct
@@ -35,7 +36,16 @@ _MOST_AT_ONCE = 1 << 30  # bytes that the kernel takes or gives in one call
 
 
 class Closed(CommError):
-    """The link has ended."""
+    """The link has ended. ``by_peer``: its other end has, as its kernel says."""
+
+    def __init__(self, text: str, by_peer: bool = False) -> None:
+        super().__init__(text)
+        self.by_peer = by_peer
+
+
+def _broken(error: OSError) -> Closed:
+    by_peer = error.errno in (errno.ECONNRESET, errno.EPIPE)
+    return Closed(f"the connection broke ({error.strerror or error})", by_peer)
 
 
 class Link:
@@ -208,7 +218,7 @@ class Link:
         except BlockingIOError:
             return 0
         except OSError as error:
-            raise Closed(f"the connection broke ({error.strerror or error})") from None
+            raise _broken(error) from None
 
     def _take(self, view: memoryview, flags: int) -> int:
         if self.closed:
@@ -218,9 +228,9 @@ class Link:
         except BlockingIOError:
             return 0
         except OSError as error:
-            raise Closed(f"the connection broke ({error.strerror or error})") from None
+            raise _broken(error) from None
         if not size:
-            raise Closed("its end of the connection was closed")
+            raise Closed("its end of the connection was closed", by_peer=True)
         return size
 
     # --- the end ---------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ back.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from .. import survivors
 from .bootstrap import Watch
@@ -16,9 +16,19 @@ from .deadlock import GONE
 from .hub import Hub
 from .mailbox import Mailbox
 
+EXCLUDED = "it was excluded by shrink_group()"
 
-def leave_and_agree(hub: Hub, mailbox: Mailbox, timeout: float) -> survivors.View:
-    """Leave all groups of ``hub``, and agree with the other ranks on who goes on."""
+
+def leave_and_agree(
+    hub: Hub, mailbox: Mailbox, timeout: float, exclude: Collection[int] = ()
+) -> survivors.View:
+    """Leave all groups of ``hub``, and agree with the other ranks on who goes on. ``exclude``:
+    without whom in any case."""
+    for rank in exclude:
+        slot = hub.segment.slot(rank)
+        if not (slot.lost or slot.error[0]):
+            slot.record_error(EXCLUDED, "")
+        slot.lose()
     for rank in range(hub.size):  # so that whoever still waits hears why
         if hub.detective.has_vanished(rank):
             hub.segment.publish_failure(rank, GONE)
@@ -28,14 +38,17 @@ def leave_and_agree(hub: Hub, mailbox: Mailbox, timeout: float) -> survivors.Vie
     hub.close(met=False)
     agreed, view = None, hub.view
     try:
-        agreed = survivors.agree(view, hub.rank, _last_word_of(view), _ends(view, watch), timeout)
+        agreed = survivors.agree(
+            view, hub.rank, _last_word_of(view), certain_ends(view, watch), timeout
+        )
     finally:
         hub.owns_segment = owns and agreed is None
         if watch is not None:
             watch.close()
-    mailbox.abandon()
-    for group in hub.given_back:
-        group.abandon()
+    if not exclude:  # who lives may still write into what it was given
+        mailbox.abandon()
+        for group in hub.given_back:
+            group.abandon()
     return agreed
 
 
@@ -44,9 +57,9 @@ def _last_word_of(view: survivors.View) -> Callable[[int], int]:
     return lambda rank: last_word(base.buffer, base.comm_area(rank)[0])
 
 
-def _ends(view: survivors.View, watch: Watch | None) -> Callable[[int], bool]:
-    """Tells who is lost. One that is given up since it was stopped must have ended: it may have
-    been about to write into the memory of others."""
+def certain_ends(view: survivors.View, watch: Watch | None) -> Callable[[int], bool]:
+    """Tells who of this host is lost. One that is given up since it was stopped must have ended: it
+    may have been about to write into the memory of others."""
     if watch is None:  # the launcher ends it before it says so
         return lambda rank: view.slot(rank).lost
 

@@ -25,7 +25,7 @@ Knows arrays and flags. Groups, argument checks and global ranks are in ``group.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -299,9 +299,11 @@ class ShmTransport(Transport):
             if self._is_world:
                 self.hub.close(met)
 
-    def shrink(self, timeout: float | None) -> tuple[ShmTransport, list[int]]:
+    def shrink(
+        self, timeout: float | None, exclude: Collection[int] = ()
+    ) -> tuple[ShmTransport, list[int]]:
         old = self.hub
-        view = leave_and_agree(old, self.mailbox, timeout or self.timeout)
+        view = leave_and_agree(old, self.mailbox, timeout or self.timeout, exclude)
         me = view.members.index(old.view.members[old.rank])
         made = connect(view, me, view.num_ranks, self.epoch, self.timeout)
         made.job, made.hub.owns_segment = view, old.owns_segment

@@ -25,12 +25,10 @@ from ..messaging.message import shared_token
 from ..messaging.mixed import address_towards
 from ..shm.bootstrap import share_segment
 from ..shm.engine import connect_alone
-from ..shm.reach import Reach
-from .mirror import MirroredChannel, NetHub, NetMailbox
 from .net import Net
 from .pipe import Pipe
 from .plans import Layout, layout_of
-from .transport import TcpTransport
+from .transport import world
 
 DEVICES = ("cpu",)
 _KINDS = _FRAMES, _PULSE = b"frames", b"pulse"
@@ -54,20 +52,15 @@ def connect(meeting: Meeting) -> Any:
     mates = layout.hosts[layout.host_of[rank]]
     prefix = f"tcp/{layout.host_of[rank]}"
     segment = share_segment(store, rank, size, meeting.timeout, prefix, mates)
-    net = Net(segment, rank, len(mates) > 1)
-    net.job = meeting.segment
+    net = Net(segment, rank, layout.host_of)
+    net.job = meeting.segment if meeting.on_segment() else None
     try:
         _link(meeting, net, layout, segment.arena_bytes)
     except BaseException:
         net.abandon()
         segment.close()
         raise
-    hub = NetHub(segment, rank, layout, net, meeting.epoch)
-    hub.watch_processes()
-    blocks = [segment.comm_area(r)[0] for r in range(size)]
-    hub.reach = Reach(hub, blocks)
-    channel = MirroredChannel(hub, range(size), rank, blocks, "world", hub.start)
-    return TcpTransport(channel, NetMailbox(hub), meeting.timeout, is_world=True)
+    return world(segment, net, layout, meeting.epoch, meeting.timeout)
 
 
 def _link(meeting: Meeting, net: Net, layout: Layout, arena_bytes: int) -> None:

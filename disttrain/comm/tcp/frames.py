@@ -6,7 +6,8 @@
 A PUT writes ``size`` bytes at ``where`` of the segment and then, in their order, the words: the
 receiver's copy of what the sender has in its own memory (see ``mirror``). DATA brings piece
 ``index`` of operation ``where`` to whom it was asked from. NEWS says that a rank has failed, BYE
-that the sender will say nothing more. PULSE means nothing.
+that the sender will say nothing more, WORD_OF what it says of who goes on (see ``agreement``).
+PULSE means nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ..control import CAUSE_BYTES, TRACE_BYTES, Failure
 
 HEAD = struct.Struct("<BBHIQQ")
 WORD = struct.Struct("<QQ")
-PUT, DATA, NEWS, BYE, PULSE = range(1, 6)
+PUT, DATA, NEWS, BYE, PULSE, WORD_OF = range(1, 7)
 MOST_NEWS = 4 * (CAUSE_BYTES + TRACE_BYTES)
 DROPPED, MET, ENDED = range(3)
 PULSE_FRAME = HEAD.pack(PULSE, 0, 0, 0, 0, 0)
@@ -58,6 +59,11 @@ def bye(how: int) -> bytes:
     """The last frame: the sender has DROPPED its groups, has MET the others, or has ENDED its
     program."""
     return HEAD.pack(BYE, 0, 0, how, 0, 0)
+
+
+def word_of(body: bytes) -> bytes:
+    """The whole frame of what a rank says of who goes on."""
+    return HEAD.pack(WORD_OF, 0, 0, 0, 0, len(body)) + body
 
 
 def operation_key(group: int, seq: int) -> int:

@@ -23,8 +23,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ... import context
-from ...errors import CollectiveMismatch
-from ..control import Segment
+from ...errors import CollectiveMismatch, CommError
 from ..header import SIZE as FINGERPRINT
 from ..header import Call
 from ..shm.channel import BLOCK_BYTES, FINISHED, LEFT, NONE, NUM_HEADERS, POSTED, WHERE, Channel
@@ -43,6 +42,7 @@ from ..shm.mailbox import (
     Recv,
     Send,
 )
+from ..survivors import as_view
 from . import frames
 from .net import Net, failure_of
 from .pipe import Pipe
@@ -58,12 +58,16 @@ _OFFSET = struct.Struct("<Q")
 class NetHub(Hub):
     """A rank's end of its host's segment, and of its links. ``layout``: the hosts of all ranks."""
 
-    def __init__(self, segment: Segment, rank: int, layout: Layout, net: Net, epoch: int) -> None:
+    def __init__(
+        self, segment: Any, rank: int, layout: Layout, net: Net, epoch: int, before: int = 0
+    ) -> None:
         size = len(layout.host_of)
-        start = Mailbox.reserved(size)
-        super().__init__(segment, rank, size, epoch, start + NUM_BLOCKS * BLOCK_BYTES, 0)
+        start = Mailbox.reserved(as_view(segment).base.num_ranks)
+        super().__init__(segment, rank, size, epoch, start + NUM_BLOCKS * BLOCK_BYTES, before)
         start += segment.arena(rank)[0]
         self.arena.spare_blocks = [start + i * BLOCK_BYTES for i in range(NUM_BLOCKS)][::-1]
+        self._stays = False
+        self.leaving: Any = None  # what is known of who goes on (``shrinking``)
         self.net, self.layout, self.memory = net, layout, memoryview(self.buffer)
         mine = layout.host_of[rank]
         self.mates = [r for r in layout.hosts[mine] if r != rank]
@@ -106,17 +110,43 @@ class NetHub(Hub):
         if self.net in self.pending:
             self.pending.remove(self.net)
 
-    def close(self, met: bool) -> None:
-        error = sys.exc_info()[1]
+    def check(self) -> None:
+        if self.net.excluded and not self.left:
+            raise CommError(self.why_excluded())
+        super().check()
+
+    def why_excluded(self) -> str:
+        """For a rank without which others go on."""
+        return (
+            f"the others have gone on without this rank ({self.rank}), since it was taken for lost"
+        )
+
+    def leave_groups(self) -> None:
+        """Leave all of them; the links and the segment stay."""
+        self._stays = True
+        try:
+            self._leave_all(False)
+            self.pending.clear()
+        finally:
+            self._stays = False
+
+    def _leave_all(self, met: bool) -> None:
         for transport in tuple(self.open):
             transport.close(None)
         self.detective.leave(met)
         self.left = True
+        self._detach()
+        self.net.sinks.clear()
+
+    def close(self, met: bool) -> None:
+        error = sys.exc_info()[1]
+        self._leave_all(met)
+        if self._stays:  # it is the default group that is left here
+            return
         with self.lock:
             if error is not None and not met:
                 self._tell(error)
             self.net.leave(frames.MET if met else frames.DROPPED)
-        self._detach()
         if self.owns_segment:
             self.segment.close()
 

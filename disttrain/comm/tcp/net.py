@@ -16,14 +16,16 @@ import contextlib
 import os
 import select
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from ... import context
-from ...errors import PeerFailed
-from ..control import Failure, Segment
+from ...errors import CommError, PeerFailed
+from ..control import Failure
 from ..links.link import Closed
+from ..survivors import WANTED, View, as_view
 from . import frames
+from .agreement import Word, decode, room
 from .pipe import Garbage, Pipe
 
 GRACE = 0.25  # seconds in which somebody may say why a rank's link has ended
@@ -47,17 +49,27 @@ class Sink(Protocol):
         ...
 
 
-class Net:
-    """The links of ``rank``. ``mates``: whether other ranks are on its host. One thread at a time
-    calls anything but ``block``."""
+class _GivenAway(dict):
+    """The pipes of a net that others go on with."""
 
-    def __init__(self, segment: Segment, rank: int, mates: bool) -> None:
-        self.segment, self.rank = segment, rank
-        self.job: Segment | None = None  # the launcher's, where it has another one
+    def __missing__(self, rank: int) -> Pipe:
+        raise CommError("the group was left meanwhile; nothing more will come")
+
+
+class Net:
+    """The links of ``rank``. ``host_of``: of every rank. One thread at a time calls anything but
+    ``block``."""
+
+    def __init__(self, segment: Any, rank: int, host_of: Sequence[int]) -> None:
+        self.segment, self.rank, self.view = segment, rank, as_view(segment)
+        self.job: Any = None  # the launcher's segment, where it has another one, of the same ranks
         self.pipes: dict[int, Pipe] = {}
         self.sinks: dict[int, Sink] = {}
         self.gone: dict[int, tuple[float, str]] = {}  # whose link ended, when, and how
         self.over: dict[int, float] = {}  # whose program has ended, and when that was heard
+        self.sure: set[int] = set()  # who has ended for certain, as it or its host has said
+        self.said: dict[int, Word] = {}  # of who goes on
+        self.excluded = False  # others go on, and this rank is none of them
         self.dirty: dict[Any, None] = {}  # what has something to tell before anybody waits
         self._by_fd: dict[int, tuple[Pipe, bool]] = {}
         self._wants_room: set[int] = set()
@@ -69,7 +81,8 @@ class Net:
         self._junk = memoryview(bytearray(0))
         self._told = False
         self._next_beat = context.now() + _BEAT_EVERY
-        self._mates, self._in_vain = mates, 0
+        self.host_of = host_of
+        self._mates, self._in_vain = host_of.count(host_of[rank]) > 1, 0
         self._closed = False
         self.departures = 0  # how many pipes have ended, or are about to
 
@@ -80,8 +93,8 @@ class Net:
             self._epoll.register(link.fileno(), _IN)
 
     def is_alive(self, rank: int) -> bool:
-        pipe = self.pipes[rank]
-        return pipe.open and pipe.said_bye is None
+        pipe = self.pipes.get(rank)
+        return pipe is not None and pipe.open and pipe.said_bye is None
 
     # --- going on --------------------------------------------------------------------------------
 
@@ -165,7 +178,9 @@ class Net:
                     self._junk = memoryview(bytearray(size))
                 return self._junk[:size]
             return sink.target(rank, index, size)
-        if kind == frames.NEWS and size <= frames.MOST_NEWS:
+        if (kind == frames.NEWS and size <= frames.MOST_NEWS) or (
+            kind == frames.WORD_OF and size == room(self.view.base.num_ranks)
+        ):
             self._news = bytearray(size)
             return memoryview(self._news)
         if kind in (frames.BYE, frames.PULSE) and not size:
@@ -184,10 +199,13 @@ class Net:
             if sink is not None:
                 sink.taken(rank, index)
         elif kind == frames.NEWS:
-            self._hear_news()
+            self._hear_news(rank)
+        elif kind == frames.WORD_OF:
+            self._hear_word(rank)
         elif kind == frames.BYE:
             self.pipes[rank].said_bye = index
             self.departures += 1
+            self.sure.add(rank)
             if index == frames.ENDED:
                 self.segment.slot(rank).state = "finished"
                 self.over.setdefault(rank, context.now())
@@ -199,13 +217,27 @@ class Net:
                 return
         raise Garbage(f"bytes for {lo} to {hi} of the segment, which are not rank {rank}'s")
 
-    def _hear_news(self) -> None:
+    def _hear_word(self, rank: int) -> None:
+        view = self.view
+        try:
+            word = self.said[rank] = decode(bytes(self._news), view.base.num_ranks)
+        except ValueError as error:
+            raise Garbage(f"a word that makes no sense ({error})") from None
+        rounds, decided = view.base.rounds, word.decided
+        rounds[WANTED] = max(rounds[WANTED], word.round)
+        if decided is not None and decided.number > view.round:
+            self.excluded = view.members[self.rank] not in decided.members
+
+    def _hear_news(self, sender: int) -> None:
         try:
             failure = frames.read_news(bytes(self._news))
         except ValueError as error:
             raise Garbage(f"news that make no sense ({error})") from None
-        if 0 <= failure.rank < self.segment.num_ranks:
-            self._publish(failure)
+        if failure.rank in self.view.members:
+            rank = self.view.members.index(failure.rank)
+            self._publish(Failure(rank, failure.cause, failure.traceback))
+            if self.host_of[rank] == self.host_of[sender]:  # there it is known for certain
+                self.sure.add(rank)
 
     # --- failures --------------------------------------------------------------------------------
 
@@ -221,6 +253,8 @@ class Net:
                 self._epoll.unregister(fd)
         pipe.close()
         self.departures += 1
+        if getattr(error, "by_peer", False):
+            self.sure.add(pipe.rank)
         if pipe.said_bye is None:
             self.gone.setdefault(pipe.rank, (context.now(), str(error)))
 
@@ -246,6 +280,10 @@ class Net:
             failure = self._failure_found()
         if failure is not None:
             self.tell(failure)
+        self.beat()
+
+    def beat(self) -> None:
+        """Give signs of life, when it is time."""
         now = context.now()
         if now >= self._next_beat:
             self._next_beat = now + _BEAT_EVERY
@@ -271,13 +309,42 @@ class Net:
         """Tell all other hosts, once."""
         if not self._told:
             self._told = True
-            self._send_all(frames.news(failure))
+            number = self.view.members[failure.rank]  # views may differ for a moment
+            self._send_all(frames.news(Failure(number, failure.cause, failure.traceback)))
+
+    def tell_word(self, data: bytes) -> None:
+        """Tell all of other hosts what this rank says of who goes on."""
+        self._send_all(frames.word_of(data))
 
     def _send_all(self, frame: bytes) -> None:
         for pipe in self.pipes.values():
             if pipe.open:
                 pipe.add(frame)
                 self.go(pipe)
+
+    def hand_over(self, view: View, host_of: Sequence[int]) -> Net:
+        """What the ranks of ``view`` go on with: the links to them. The others' are closed."""
+        numbers = {self.view.members.index(r): new for new, r in enumerate(view.members)}
+        mine = numbers[self.rank]
+        made = Net(view, mine, host_of)
+        made.departures = self.departures + 1
+        for kept, left in ((made.gone, self.gone), (made.over, self.over)):
+            kept.update({numbers[r]: found for r, found in left.items() if r in numbers})
+        made.sure = {numbers[r] for r in self.sure if r in numbers}
+        made.said = {numbers[r]: word for r, word in self.said.items() if r in numbers}
+        for rank, pipe in self.pipes.items():
+            if rank not in numbers:
+                pipe.close()
+                continue
+            pipe.hand_over(numbers[rank], made)
+            made.pipes[pipe.rank] = pipe
+            if pipe.open:
+                made.add(pipe)
+                made.go(pipe)
+        self.pipes = _GivenAway()
+        self.departures += 1
+        self.abandon()
+        return made
 
     # --- the end ---------------------------------------------------------------------------------
 

@@ -66,6 +66,10 @@ class Pipe:
         # A new connection takes 16 KB at a time, and every wait for more room is a sleep.
         link.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)
 
+    def hand_over(self, rank: int, taker: Taker) -> None:
+        """It is the pipe of ``rank`` and of ``taker`` from now on."""
+        self.rank, self._taker = rank, taker
+
     # --- sending ---------------------------------------------------------------------------------
 
     def add(self, head: bytes, data: Any = b"") -> None:

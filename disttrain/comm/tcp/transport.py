@@ -13,7 +13,7 @@ The bits are those of shared memory. Knows arrays; links are in ``net``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,16 +22,18 @@ from ..header import Call, hash64
 from ..reduce_ops import ReduceOp
 from ..shm.channel import FINISHED, POSTED, SLOT, Channel
 from ..shm.operation import SMALL_BYTES, Steps
+from ..shm.reach import Reach
 from ..shm.steps import copy_to, pull, ragged_layout, reduce_small
 from ..shm.transport import ShmTransport
 from ..shm.whole import Whole
-from ..transport import Transport
 from ..work import Work
 from .arithmetic import Arithmetic
 from .exchange import Exchange
 from .frames import operation_key
 from .mirror import MirroredChannel, NetHub, NetMailbox
+from .net import Net
 from .plans import Layout, Piece, layout_of, owned_pieces, shared_pieces
+from .shrinking import leave_and_agree
 from .steps import MIDDLE_BYTES, NetOperation, NetStaging, Sent, Wants, listen_for, reduce_between
 
 PIECE_BYTES = 512 << 10
@@ -65,8 +67,10 @@ class TcpTransport(ShmTransport):
     def share(self, call: Call, nbytes: int) -> Any:
         return None
 
-    def shrink(self, timeout: float | None) -> Any:
-        return Transport.shrink(self, timeout)
+    def shrink(
+        self, timeout: float | None, exclude: Collection[int] = ()
+    ) -> tuple[ShmTransport, list[int]]:
+        return _shrink(self, timeout, exclude)
 
     def _of(self, ranks: list[int], me: int, blocks: list[int], name: str, start: int) -> Any:
         hosts = {self.hub.layout.host_of[r] for r in ranks}
@@ -295,6 +299,47 @@ class TcpTransport(ShmTransport):
         yield from steps
         pipes = [self.hub.net.pipes[r] for r in self.channel.ranks if r in self.hub.net.pipes]
         yield Sent(pipes, f"operation of group {self.name}")
+
+
+class LocalTransport(ShmTransport):
+    """A default group of several hosts, of which one is left."""
+
+    hub: NetHub
+
+    def shrink(
+        self, timeout: float | None, exclude: Collection[int] = ()
+    ) -> tuple[ShmTransport, list[int]]:
+        return _shrink(self, timeout, exclude)
+
+
+def world(
+    segment: Any, net: Net, layout: Layout, epoch: int, timeout: float, before: int = 0
+) -> ShmTransport:
+    """The transport of all ranks of ``segment``, to which the links are there. ``before``: beyond
+    which value their flags begin."""
+    rank, size = net.rank, len(layout.host_of)
+    hub = NetHub(segment, rank, layout, net, epoch, before)
+    hub.watch_processes()
+    blocks = [segment.comm_area(r)[0] for r in range(size)]
+    hub.reach = Reach(hub, blocks)
+    mailbox, rest = NetMailbox(hub), (range(size), rank, blocks, "world", hub.start)
+    if len(layout.hosts) == 1:
+        return LocalTransport(Channel(hub, *rest), mailbox, timeout, is_world=True)
+    return TcpTransport(MirroredChannel(hub, *rest), mailbox, timeout, is_world=True)
+
+
+def _shrink(
+    old: TcpTransport | LocalTransport, timeout: float | None, exclude: Collection[int]
+) -> tuple[ShmTransport, list[int]]:
+    before = old.hub.view
+    view, net, layout = leave_and_agree(old.hub, timeout or old.timeout, exclude)
+    if not exclude:  # who lives may still write into what it was given
+        old.mailbox.abandon()
+        for group in old.hub.given_back:
+            group.abandon()
+    made = world(view, net, layout, old.epoch, old.timeout, view.start)
+    made.job = net.job
+    return made, [before.members.index(r) for r in view.members]
 
 
 def _as_one(parts: Sequence[np.ndarray]) -> np.ndarray | None:

@@ -19,7 +19,7 @@ class Victim:
 
     def __init__(self):
         self.segment = Segment.create(3, 1 << 20)
-        self.net = Net(self.segment, 0, False)
+        self.net = Net(self.segment, 0, (0, 1, 2))
         (link, self.sock), (pulse, self.pulse) = _pair(), _pair()
         self.pipe = Pipe(1, Link(link, 1, b"", None), Link(pulse, 1, b"", None), self.net, False)
         self.net.add(self.pipe)

@@ -309,17 +309,18 @@ def test_one_that_was_stopped_is_ended_before_others_go_on(monkeypatch):
 
 def test_after_a_time_out_it_is_called_again():
     """Without a launcher: whoever ends meanwhile is noticed."""
-    port = free_port()
+    port, (reader, writer) = free_port(), os.pipe()
 
     def body(rank: int) -> list:
         os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
         dist.init_process_group("gloo", rank=rank, world_size=3)
         dist.barrier()
         if rank == 0:
-            context.sleep(0.4)
+            assert os.read(reader, 1) and os.read(reader, 1)
             os.kill(os.getpid(), signal.SIGKILL)
-        with pytest.raises(WaitTimeout, match="rank 0 to call shrink"):
+        with pytest.raises(WaitTimeout, match=r"rank.* 0.* to call shrink"):
             dist.shrink(timeout=0.1)
+        os.write(writer, b"1")
         assert dist.shrink() == [1, 2]
         with pytest.raises(PeerFailed, match=r"rank 1 \(rank 2 when the job started\)") as told:
             if rank == 2:
@@ -333,6 +334,8 @@ def test_after_a_time_out_it_is_called_again():
         return x.tolist()
 
     outcomes = fork_ranks(3, body)
+    os.close(reader)
+    os.close(writer)
     assert [o.value for o in outcomes] == [None, [1.0] * 3, None], [o.traceback for o in outcomes]
 
 

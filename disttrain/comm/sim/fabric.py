@@ -10,13 +10,13 @@ Knows the scheduler, the network and the faults; not how a rank waits.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from ... import context
-from ...errors import ConfigError
+from ...errors import CommError, ConfigError
 from ..control import Failure
 from ..header import name_ranks
 from .exchange import Part, bytes_of, move
@@ -75,6 +75,7 @@ class _Leaving:
     """A default group whose ranks agree on who goes on: ``members`` once ``number`` is not 0."""
 
     came: set[int] = field(default_factory=set)
+    excluded: set[int] = field(default_factory=set)
     members: list[int] = field(default_factory=list)
     number: int = 0
 
@@ -102,6 +103,7 @@ class Fabric:
         self._moving: dict[Room, deque[tuple[int, list[Part], float]]] = {}
         self._leaving: dict[Room, _Leaving] = {}
         self._shrunk = 0
+        self._without: set[int] = set()  # ranks that the others have gone on without
         self._slower = dict(cluster.stragglers)
         scheduler.slots[SLOT] = self
         scheduler.stopwatch = None if cluster.compute == 0.0 else self._lasts
@@ -152,8 +154,8 @@ class Fabric:
         self.timeline.stepped(waiter.rank, self.scheduler.clock)
 
     def fail(self, rank: int, cause: str, traceback: str = "") -> None:
-        """``rank`` has failed; the first one counts."""
-        if self.failure is None:
+        """``rank`` has failed; the first one counts, of those that the job still has."""
+        if self.failure is None and rank not in self._without:
             self.failure = Failure(rank, cause, traceback)
 
     # -- groups -------------------------------------------------------------------------------
@@ -179,14 +181,18 @@ class Fabric:
             self._rooms[key] = Room(name, ranks, self._ready)
         return self._rooms[key]
 
-    def survivors(self, room: Room, seat: int, timeout: float) -> tuple[list[int], int]:
-        """The ranks of a default group that live, once all of them ask, and the number of the group
-        that they go on as. Raises ``WaitTimeout`` naming who has neither come nor ended."""
+    def survivors(
+        self, room: Room, seat: int, timeout: float, exclude: Collection[int] = ()
+    ) -> tuple[list[int], int]:
+        """The ranks of a default group that live and are not in ``exclude``, once all of them ask,
+        and the number of the group that they go on as. Raises ``WaitTimeout`` naming who has
+        neither come nor ended, ``CommError`` in one that the others have excluded."""
         state = self._leaving.setdefault(room, _Leaving())
         state.came.add(seat)
+        state.excluded.update(exclude)
 
         def missing() -> list[int]:
-            ended = self.scheduler.ended
+            ended = self.scheduler.ended | state.excluded
             return [s for s in room.seats if s not in state.came and s not in ended]
 
         def what() -> str:
@@ -195,8 +201,12 @@ class Fabric:
         context.wait_until(lambda: bool(state.number) or not missing(), what, timeout, _look_only)
         if not state.number:  # the first one to see it
             self._shrunk += 1
-            state.number, state.members = -self._shrunk, sorted(state.came, key=room.seats.index)
+            came = state.came - state.excluded - self.scheduler.ended
+            state.number, state.members = -self._shrunk, sorted(came, key=room.seats.index)
+            self._without.update(set(room.seats) - came)
             self.failure = None
+        if seat not in state.members:
+            raise CommError("shrink: the others have gone on without this rank")
         return state.members, state.number
 
     def forget(self, room: Room) -> None:

@@ -9,7 +9,7 @@ As there, what is in flight is noticed whenever its rank comes by: in any call, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -285,10 +285,13 @@ class SimTransport(Transport):
 
     # -- leaving ------------------------------------------------------------------------------
 
-    def shrink(self, timeout: float | None) -> tuple[SimTransport, list[int]]:
+    def shrink(
+        self, timeout: float | None, exclude: Collection[int] = ()
+    ) -> tuple[SimTransport, list[int]]:
         end, fabric, seats = self.end, self.end.fabric, self.room.seats
         end.give_up()
-        members, world = fabric.survivors(self.room, end.rank, timeout or self.timeout)
+        without = {seats[rank] for rank in exclude}
+        members, world = fabric.survivors(self.room, end.rank, timeout or self.timeout, without)
         end.given_up = False
         room = fabric.room(world, "world", range(len(members)))
         room.seats = list(members)

@@ -328,8 +328,8 @@ class Net:
         mine = numbers[self.rank]
         made = Net(view, mine, host_of)
         made.departures = self.departures + 1
-        for kept, left in ((made.gone, self.gone), (made.over, self.over)):
-            kept.update({numbers[r]: found for r, found in left.items() if r in numbers})
+        made.gone = {numbers[r]: found for r, found in self.gone.items() if r in numbers}
+        made.over = {numbers[r]: found for r, found in self.over.items() if r in numbers}
         made.sure = {numbers[r] for r in self.sure if r in numbers}
         made.said = {numbers[r]: word for r, word in self.said.items() if r in numbers}
         for rank, pipe in self.pipes.items():

@@ -126,16 +126,17 @@ def _agree(hub: NetHub, timeout: float, exclude: Collection[int]) -> Decision:
         if watch is not None:
             watch.close()
     if agreement.decision is None:
-        _raise(hub, agreement)
+        raise _refusal(hub, agreement)
     return agreement.decision
 
 
-def _raise(hub: NetHub, agreement: Agreement) -> None:
+def _refusal(hub: NetHub, agreement: Agreement) -> CommError:
+    """Why this rank may not go on."""
     if agreement.excluded:
-        raise CommError(f"shrink: {hub.why_excluded()}")
+        return CommError(f"shrink: {hub.why_excluded()}")
     silent = sorted(agreement.lost - agreement.sure)
     here = [r for r in agreement.ranks if r not in agreement.lost]
-    raise CommError(
+    return CommError(
         f"shrink: {name_ranks(silent)} cannot be reached, but may live behind a network that is "
         f"cut, and go on there: so {name_ranks(here)} of {len(agreement.ranks)}, which are not "
         "most of them, must not. Restart the job, from its last checkpoint"

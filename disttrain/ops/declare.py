@@ -240,8 +240,9 @@ def _getter(name: str, args: tuple[str, ...]) -> Callable:
 
 
 def declare_apart(
-    name: str, forward: Callable, args: str, vjp: dict[str, Callable], node_class: type
-) -> Primitive:
+    name: str, forward: Callable, args: str, vjp: dict[str, Callable] | Callable,
+    node_class: type | None = None,
+) -> Primitive:  # fmt: skip
     """Declare a primitive that is no part of the vocabulary: its forward takes arrays of all kinds
     as they are, and its rules know which."""
     prim = Primitive(name, forward, tuple(args.split()))

@@ -21,9 +21,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...comm.reduce_ops import ReduceOp
-from ...core.function import Function
-from ...core.tensor import Tensor, note_read, wrap
+from ...core.gate import Primitive
+from ...core.tensor import Tensor, note_read
+from ...core.tracer import Tracer
 from ...errors import DeviceError, ShapeError
+from ..declare import declare_apart
+from ..primitives.batching import fronted
+from ..primitives.views import permute, reshape
 from .join import stack
 from .reduce import amax, amin, prod
 
@@ -35,7 +39,8 @@ _LOCAL = {"PRODUCT": prod, "MIN": amin, "MAX": amax}
 class How(NamedTuple):
     """What a collective is told beside its tensors. ``shapes``: of the results, where they differ
     from the inputs'; ``splits``: rows from and to each rank; ``keep``: who is not the root of a
-    reduce keeps its values (as the derivative sees it, it has zeros)."""
+    reduce keeps its values (as the derivative sees it, it has zeros); ``batch``: dimensions of
+    batches in front; ``into``: the arrays of the results, where these are given."""
 
     op: ReduceOp = SUM
     root: int = 0
@@ -43,6 +48,7 @@ class How(NamedTuple):
     splits: tuple = (None, None)
     tag: int = 0
     keep: bool = False
+    batch: tuple = ()
     into: Any = None
 
 
@@ -137,7 +143,7 @@ def _scatter(group: Any, how: How, *xs: np.ndarray) -> np.ndarray:
 
 def _send(group: Any, how: How, x: np.ndarray) -> np.ndarray:
     group.send(x, how.root, how.tag)
-    return np.zeros((), x.dtype)
+    return np.zeros(how.batch, x.dtype)
 
 
 def _recv(group: Any, how: How, after: np.ndarray) -> np.ndarray:
@@ -162,110 +168,150 @@ def _part(shape: tuple, n: int) -> tuple:
 # --- each with its adjoint -----------------------------------------------------------------------
 
 
-class _Verb(Function):
-    """Base of the declared collectives: ``apply(group, how, *tensors)``."""
+class _Verb:
+    """A collective on Tensors (or, where a derivative is computed, on arrays)."""
 
-    move: Callable
-    adjoint: Callable
+    def __init__(self, prim: Primitive) -> None:
+        self.prim = prim
 
-    @classmethod
-    def on(cls, group: Any, how: How, *xs: Tensor) -> Any:
+    def on(self, group: Any, how: How, *xs: Any) -> Any:
         """Run it, recorded."""
-        return cls.apply(group, how, *xs)
+        for x in xs:
+            _note(self.prim.name, x)
+        return self.prim(*xs, group=group, how=how)
 
 
-def _declare(name: str, move: Callable, adjoint: Callable) -> Any:
+def _note(name: str, x: Any) -> None:
+    while isinstance(x, Tracer):
+        x = x.inner
+    if isinstance(x, Tensor):
+        if x.is_meta:
+            raise DeviceError(f"{name}: a tensor on the meta device has no data to communicate")
+        note_read(x)
+
+
+def _declare(
+    name: str, move: Callable, adjoint: Callable, batch: Callable, several: bool = False
+) -> _Verb:
     """The collective that does ``move(group, how, *arrays)``. ``adjoint(group, how, *cotangents)``
-    gives the cotangents of the inputs, through collectives of this file."""
+    gives the cotangents of the inputs, through collectives of this file; ``batch`` is its rule
+    for a batch (see ``ops.primitives.batching``); ``several`` results come as a tuple."""
 
-    def forward(ctx: Any, group: Any, how: How, *xs: Tensor) -> Any:
-        ctx.group, ctx.how, ctx.metas = group, how, [x.meta() for x in xs]
-        result = move(group, how, *[_read(name, x) for x in xs])
-        return tuple(map(wrap, result)) if isinstance(result, tuple) else wrap(result)
+    def forward(*xs: np.ndarray, group: Any, how: How) -> Any:
+        return move(group, how, *xs)
 
-    def backward(ctx: Any, *gs: Tensor) -> tuple:
-        grads = adjoint(ctx.group, ctx.how._replace(into=None), *gs)
-        return (None, None, *(grads if isinstance(grads, tuple) else (grads,)))
+    def rule(g: Any, group: Any, how: How) -> tuple:
+        gs = g if several else (g,)
+        grads = adjoint(group, how._replace(into=None), *gs)
+        return grads if isinstance(grads, tuple) else (grads,)
 
-    def jvp(ctx: Any, _group: Any, _how: Any, *tangents: Tensor | None) -> Any:
-        metas = zip(tangents, ctx.metas, strict=True)
-        given = [wrap(np.zeros(*m)) if t is None else t for t, m in metas]
-        return verb.apply(ctx.group, ctx.how._replace(into=None), *given)
+    def jvp(primals: tuple, tangents: tuple, params: dict) -> Any:
+        pairs = zip(primals, tangents, strict=True)
+        given = [x.detach() * 0 if t is None else t for x, t in pairs]
+        return prim(*given, group=params["group"], how=params["how"]._replace(into=None))
 
-    rules = {"forward": forward, "backward": backward, "jvp": jvp}
-    verb = type(name, (_Verb,), {k: staticmethod(v) for k, v in rules.items()})
-    return verb
+    def batched(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
+        how = params["how"]._replace(into=None)
+        rows = [fronted(x, d, size) for x, d in zip(args, dims, strict=True)]
+        out, dim = batch(prim, rows, params["group"], how, size)
+        return out, (dim,) * len(out) if several else dim
 
-
-def _read(name: str, x: Tensor) -> np.ndarray:
-    if x.is_meta:
-        raise DeviceError(f"{name}: a tensor on the meta device has no data to communicate")
-    note_read(x)
-    return x.array
+    prim = declare_apart(name, forward, "", rule)
+    prim.jvp, prim.batch, prim.multi, prim.kinds = jvp, batched, several, False
+    return _Verb(prim)
 
 
-def _weighed(group: Any, op: ReduceOp, g: Tensor) -> Tensor:
+# What follows are rules for rows that have the batch in front, on every rank.
+
+
+def _alike(prim: Primitive, rows: list, group: Any, how: How, size: int) -> tuple:
+    """Results have shapes that follow from those of the inputs, whatever dimensions these have."""
+    shapes = tuple([(size, *shape) for shape in how.shapes])
+    how = how._replace(shapes=shapes, batch=(size, *how.batch))
+    return prim(*rows, group=group, how=how), 0
+
+
+def _along_rows(prim: Primitive, rows: list, group: Any, how: How, size: int) -> tuple:
+    """Dimension 0 is cut or joined: the batch goes behind it."""
+    (x,) = rows
+    shapes = tuple([(shape[0], size, *shape[1:]) for shape in how.shapes])
+    rest = tuple(range(2, len(x.shape)))
+    x = permute(x, dims=(1, 0, *rest)) if len(x.shape) > 1 else reshape(x, shape=(1, size))
+    return prim(x, group=group, how=how._replace(shapes=shapes)), 1
+
+
+def _weighed(group: Any, op: ReduceOp, g: Any) -> Any:
     """``g`` times what a linear reduction multiplies each rank's values by."""
     if op.factor is not None:
         return g * op.factor
     return g / group.size if op.name == "AVG" else g
 
 
-def _of_recv(group: Any, how: How, g: Tensor) -> Tensor:
-    return Send.on(group, how, g)
-
-
-def _of_send(group: Any, how: How, g: Tensor) -> Tensor:
-    return Recv.on(group, how, g)
-
-
-AllReduce = _declare("AllReduce", _all_reduce, lambda group, how, g: AllReduce.on(group, how, g))
+AllReduce = _declare(
+    "all_reduce", _all_reduce, lambda group, how, g: AllReduce.on(group, how, g), _alike
+)
 Reduce = _declare(
-    "Reduce",
+    "reduce_to",
     _reduce,
     lambda group, how, g: _weighed(group, how.op, Broadcast.on(group, how, g)),
+    _alike,
 )
 Broadcast = _declare(
-    "Broadcast",
+    "broadcast_from",
     _broadcast,
     lambda group, how, g: Reduce.on(group, how._replace(op=SUM, keep=False), g),
+    _alike,
 )
 AllGather = _declare(
-    "AllGather",
+    "all_gather",
     _all_gather,
     lambda group, how, *gs: ReduceScatter.on(group, how, *gs),
+    _alike,
+    several=True,
 )
 ReduceScatter = _declare(
-    "ReduceScatter",
+    "reduce_scatter",
     _reduce_scatter,
     lambda group, how, g: AllGather.on(group, how._replace(op=SUM), _weighed(group, how.op, g)),
+    _alike,
 )
 AllGatherSingle = _declare(
-    "AllGatherSingle",
+    "all_gather_single",
     _all_gather_single,
     lambda group, how, g: ReduceScatterSingle.on(group, how, g),
+    _along_rows,
 )
 ReduceScatterSingle = _declare(
-    "ReduceScatterSingle",
+    "reduce_scatter_single",
     _reduce_scatter_single,
     lambda group, how, g: AllGatherSingle.on(
         group, how._replace(op=SUM), _weighed(group, how.op, g)
     ),
+    _along_rows,
 )
 AllToAll = _declare(
-    "AllToAll",
+    "all_to_all",
     _all_to_all,
     lambda group, how, *gs: AllToAll.on(group, _turned(how, len(gs)), *gs),
+    _alike,
+    several=True,
 )
 AllToAllSingle = _declare(
-    "AllToAllSingle",
+    "all_to_all_single",
     _all_to_all_single,
     lambda group, how, g: AllToAllSingle.on(group, _turned(how, 1), g),
+    _along_rows,
 )
-Gather = _declare("Gather", _gather, lambda group, how, *gs: Scatter.on(group, how, *gs))
-Scatter = _declare("Scatter", _scatter, lambda group, how, g: Gather.on(group, how, g))
-Send = _declare("Send", _send, _of_send)
-Recv = _declare("Recv", _recv, _of_recv)
+Gather = _declare(
+    "gather_to",
+    _gather,
+    lambda group, how, *gs: Scatter.on(group, how, *gs),
+    _alike,
+    several=True,
+)
+Scatter = _declare("scatter_from", _scatter, lambda group, how, g: Gather.on(group, how, g), _alike)
+Send = _declare("send", _send, lambda group, how, g: Recv.on(group, how, g), _alike)
+Recv = _declare("recv", _recv, lambda group, how, g: Send.on(group, how, g), _alike)
 
 
 def _turned(how: How, n: int) -> How:
@@ -309,6 +355,16 @@ def reduce_scatter(
     shapes = (*[mine] * group.size, *[tuple(x.shape) for x in xs])
     parts = AllToAll.on(group, How(shapes=shapes), *xs)
     out = _LOCAL[op.name](stack(parts), 0)
-    if into is not None:
-        into[...] = out.detach().array
+    value = _value(out)
+    if into is not None and value is not None:
+        into[...] = value.detach().array
     return out
+
+
+def _value(x: Tensor) -> Tensor | None:
+    """What a value inside transforms is outside of them; None for one of a batch."""
+    while isinstance(x, Tracer):
+        if getattr(x, "bdim", None) is not None:
+            return None
+        x = x.inner
+    return x

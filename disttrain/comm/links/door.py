@@ -19,6 +19,7 @@ from ... import context
 from ...errors import CommError
 from .link import Link
 from .opening import Admit, Identity, Opened, Refused, Steps, answer, ask
+from .pace import send_at_once
 
 SECONDS, STRANGERS = 2.0, 256
 _AGAIN = 0.01  # seconds after which one who was pushed out tries again
@@ -203,6 +204,7 @@ def listen(host: str, port: int) -> socket.socket:
         kind, _, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         made = socket.socket(kind, socket.SOCK_STREAM)
         try:
+            send_at_once(made)
             if port:  # one that was used a moment ago may be used again
                 made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             made.bind(where)
@@ -242,7 +244,7 @@ def call_on(
 def _try_to_call(
     me: Identity, peer: int, where: tuple[str, int], said: bytes, deadline: float
 ) -> tuple[Link, bytes]:
-    sock = socket.create_connection(where, _until(deadline))
+    sock = connect(where, deadline)
     try:
         steps = ask(me, peer, said)
         got: bytes | None = None
@@ -265,6 +267,25 @@ def _try_to_call(
     except BaseException:
         sock.close()
         raise
+
+
+def connect(where: tuple[str, int], deadline: float) -> socket.socket:
+    """A socket that is connected with ``where``. Raises ``OSError``."""
+    error: OSError | None = None
+    for kind, _, _, _, place in socket.getaddrinfo(*where, type=socket.SOCK_STREAM):
+        sock = socket.socket(kind, socket.SOCK_STREAM)
+        try:
+            send_at_once(sock)
+            sock.settimeout(_until(deadline))
+            sock.connect(place)
+            return sock
+        except OSError as why:
+            error = why
+            sock.close()
+        except BaseException:
+            sock.close()
+            raise
+    raise error or OSError(0, "it has no address")
 
 
 def _until(deadline: float) -> float:

@@ -21,6 +21,7 @@ import threading
 from ... import context
 from ...errors import CommError
 from .opening import Keys
+from .pace import Losses
 from .sealing import LENGTH, MOST, OVERHEAD, Broken, Seal, record_size
 
 PATIENCE = 0.1  # seconds that a thread waits in the kernel before it looks about
@@ -65,6 +66,7 @@ class Link:
         self._start = self._end = 0  # what has come and is still sealed
         self._left: memoryview = memoryview(b"")  # what was opened and nobody has taken yet
         self._closing = threading.Lock()
+        self.losses = Losses(sock)
         sock.settimeout(None)
         patience = struct.pack("ll", 0, int(PATIENCE * 1e6))
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, patience)

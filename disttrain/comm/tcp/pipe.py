@@ -104,8 +104,9 @@ class Pipe:
         self._flushed = self.link.flush() if self.open else True
 
     def beat(self) -> None:
-        """Give a sign of life. Raises ``Closed``."""
+        """Give a sign of life, and see how the link fares. Raises ``Closed``."""
         if self.open:
+            self.link.losses.look()
             self.pulse.push(memoryview(frames.PULSE_FRAME))
 
     # --- receiving -------------------------------------------------------------------------------

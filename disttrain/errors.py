@@ -235,3 +235,8 @@ class QueueEmptyError(StoreError):
 
 class LaunchError(DisttrainError, RuntimeError):
     """The launcher could not start a job, or a rank of it failed."""
+
+
+class RankGone(BaseException):
+    """Ends the threads of a rank that is no more (a simulated one that was killed). A dead process
+    says nothing: who catches everything to tell others of it lets this go on."""

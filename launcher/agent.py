@@ -25,6 +25,7 @@ from disttrain.liveness import sample
 from . import mpi, stillness, worker
 from .env import JOB_FD, worker_env
 from .options import streams_of
+from .out_of_memory import Kills
 from .output import Console, Stream, consoles
 from .plan import Plan
 from .policy import REAP, Exit, Policy, Signal, overcome, root_cause
@@ -96,6 +97,7 @@ class Agent:
         self.suspended = False
         self.judge = stillness.Judge(plan.num_ranks, plan.stopped_timeout)
         self.shims = mpi.Shims(plan.num_ranks) if plan.mpi else None
+        self.kills = Kills()
         try:
             for rank in range(plan.num_ranks):
                 self._start(rank, restart)
@@ -234,6 +236,7 @@ class Agent:
         ranks = self.pids.keys() - self.lost
         if self.shims is not None:
             self.shims.look(self.pids.values())
+        self.kills.look(self.pids.values())
         warnings, lost = self.judge.look(now, {r: sample(self.pids[r]) for r in ranks})
         for text in warnings:
             say(text)
@@ -280,6 +283,9 @@ class Agent:
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
         code = 128 + number if number else os.WEXITSTATUS(status)
         cause, text = self.segment.slot(rank).error
+        by_us = rank in self.lost or rank in self.stopped
+        if number == signal.SIGKILL and not (cause or by_us) and (cause := self.kills.why(pid)):
+            self.segment.slot(rank).record_error(cause, "")
         if rank in self.lost:
             number, code = 0, stillness.CODE
         elif cause and number and rank in self.stopped:

@@ -21,10 +21,13 @@ import disttrain as dt
 from disttrain import distributed as dist
 from disttrain.comm.sim import die
 from disttrain.errors import CollectiveMismatch, CommError, Deadlock, GroupRevoked, PeerFailed
+from faults import memory_limit
 
 SMALL, LARGE = 64, 100_000
 ROUNDS = 2  # of each verb before the fault
 WORDS = "struck by the matrix"
+LIMIT = 32 << 20  # bytes that one rank may have more
+LOOKED_AT = 0.3  # seconds in which a launcher has looked at everybody
 
 
 @dataclass(frozen=True)
@@ -39,42 +42,76 @@ class Kind:
     within: float
     after: str
     code: int
-    transports: tuple[str, ...] = ("shm", "env", "tcp", "sim")
+    transports: tuple[str, ...] = ("shm", "env", "tcp", "mpi", "mpiexec", "sim", "cluster")
     points: tuple[str, ...] = ()
+    between: float | None = None
+    is_end_under_mpiexec: bool = False
+    only_ended: tuple[str, ...] = ()
+
+    def seen_on(self, transport: str) -> tuple[str, str]:
+        """The errors that others get there, and what they say."""
+        if transport in self.only_ended:
+            return f"{self.sees}|CollectiveMismatch", f"{self.cause}|has ended its program"
+        return self.sees, self.cause
+
+    def seconds(self, transport: str) -> float:
+        """Within which the others hear of it."""
+        far = transport in BETWEEN_HOSTS and self.between is not None
+        return self.between if far and self.between is not None else self.within
 
 
+BETWEEN_HOSTS = ("tcp", "net")
 CALLS = ("small", "large", "barrier", "message", "pair", "async")
 SHRINK, SAME, AGAIN, NOTHING = "shrink()", "the same group", "init again", "as if nothing was"
-REAL = ("shm", "env", "tcp")
+REAL = ("shm", "env", "tcp", "mpi", "mpiexec")
+ALL = (*REAL, "net", "sim", "cluster")
 KINDS = {
-    "raises": Kind("raises", "PeerFailed", f"ValueError: {WORDS}", 0.5, SHRINK, 1),
+    "raises": Kind("raises", "PeerFailed", f"ValueError: {WORDS}", 0.5, SHRINK, 1, ALL),
     "exits_0": Kind(
         "ends its program early with exit code 0",
         "CollectiveMismatch|PeerFailed|Deadlock",
         "has ended|left the group|ended already: rank {victim}|process is gone|link has ended",
-        2.0, AGAIN, 1,
+        2.0, AGAIN, 1, between=3.5,
     ),
     "vanishes": Kind(
         "ends with exit code 0 in the middle (os._exit)",
-        "PeerFailed", "its process is gone|exit code 0|link has ended", 0.5, SHRINK, 1, REAL,
+        "PeerFailed", "its process is gone|exit code 0|link has ended", 0.5, SHRINK, 1,
+        (*REAL, "net"), only_ended=("mpi", "mpiexec"),
     ),
     "exits_3": Kind(
         "ends with exit code 3",
         "PeerFailed", "exit code 3|SystemExit: 3|process is gone|link has ended", 0.5, SHRINK, 3,
+        ALL, between=3.5, only_ended=("net", "mpiexec"),
     ),
     "killed": Kind(
         "is killed (SIGKILL)",
-        "PeerFailed", "SIGKILL|killed|process is gone|link has ended", 0.5, SHRINK, 137,
+        "PeerFailed", "SIGKILL|killed|process is gone|link has ended", 0.5, SHRINK, 137, ALL,
+        is_end_under_mpiexec=True,
     ),
     "stopped": Kind(
         "is stopped (SIGSTOP)",
-        "PeerFailed", r"state T \(stopped\)", 3.0, SHRINK, 147, ("shm", "env"),
+        "PeerFailed", r"state T \(stopped\)", 3.0, SHRINK, 147, ("shm", "env", "mpi"),
     ),
     "segfaults": Kind(
         "segfaults", "PeerFailed", "SIGSEGV|process is gone|link has ended", 0.5, SHRINK, 139, REAL,
+        is_end_under_mpiexec=True,
     ),
     "no_memory": Kind(
         "runs out of memory (MemoryError)", "PeerFailed", "MemoryError", 0.5, SHRINK, 1,
+    ),
+    "over_limit": Kind(
+        "runs out of memory (the limit of its control group)", "PeerFailed",
+        "out of memory: .*limit 32 MiB|process is gone|link has ended", 0.5, SHRINK, 137, REAL,
+        is_end_under_mpiexec=True,
+    ),
+    "no_network": Kind(
+        "loses its network (a cut link)", "PeerFailed|Deadlock",
+        "rank {victim} failed: its link has ended|no simulated rank can go on",
+        5.0, AGAIN, 1, ("net",),
+    ),
+    "one_way": Kind(
+        "is heard by nobody, but hears (a one-way partition)", "PeerFailed",
+        "rank {victim} failed: its link has ended", 5.0, AGAIN, 1, ("net",),
     ),
     "other_call": Kind(
         "makes another call", "CollectiveMismatch", r"rank {victim}", 0.5, SAME, 1,
@@ -82,11 +119,12 @@ KINDS = {
     ),
     "fewer_calls": Kind(
         "leaves out a call", "CollectiveMismatch", r"rank {victim}", 1.0, AGAIN, 1,
-        points=("small", "large", "barrier"),
+        points=("small", "large", "barrier"), between=3.5,
     ),
     "crossed": Kind(
         "calls two groups in crossed order", "CollectiveMismatch|Deadlock",
         "wait for each other|no simulated rank can go on", 1.0, AGAIN, 1, points=("pair",),
+        between=3.5,
     ),
     "never_waits": Kind(
         "never waits for its async work", "", "", 0.0, NOTHING, 0, points=("async",),
@@ -95,7 +133,14 @@ KINDS = {
         "destroys its group with work pending", "", "", 0.0, NOTHING, 0, points=("async",),
     ),
 }  # fmt: skip
-FATAL = ("killed", "stopped", "segfaults", "vanishes")  # may strike at any moment, not in a call
+NETWORK = ("no_network", "one_way")
+FATAL = (
+    "killed",
+    "stopped",
+    "segfaults",
+    "vanishes",
+    "over_limit",
+)  # may strike at any moment, not in a call
 
 
 def points_of(kind: str) -> tuple[str, ...]:
@@ -133,6 +178,12 @@ class Trial:
     seed: int
     recover: bool
     simulated: bool = False
+    owner: int = field(default_factory=os.getpid)
+
+    @property
+    def name(self) -> str:
+        """Its own, on this machine."""
+        return f"{self.owner}-{self.seed}"
 
 
 def take_part(
@@ -146,6 +197,9 @@ def take_part(
     me = dist.get_rank()
     pair = dist.new_group([trial.victim, (trial.victim + 1) % trial.ranks])
     seen = Seen(me)
+    if trial.kind == "over_limit" and me == trial.victim:
+        memory_limit.enter(trial.name, LIMIT)
+        time.sleep(LOOKED_AT)
     try:
         for _ in range(ROUNDS):
             for point in CALLS:
@@ -231,6 +285,9 @@ def strike(trial: Trial, pair: object) -> None:
     elif trial.kind == "leaves_pending":
         dist.all_reduce(dt.ones(LARGE), async_op=True)
         dist.destroy_process_group()
+    elif trial.kind in NETWORK:
+        while True:
+            carry_on(trial, pair)
     else:
         end(trial)
 
@@ -249,6 +306,8 @@ def end(trial: Trial) -> None:
             raise MemoryError("simulated")
         resource.setrlimit(resource.RLIMIT_DATA, (64 << 20, 64 << 20))
         bytearray(1 << 40)
+    if kind == "over_limit":
+        bytearray(b"x") * (4 * LIMIT)
     if kind == "killed" and trial.simulated:
         die()
     if kind == "killed":

@@ -10,29 +10,36 @@ import pytest
 from faults import job_faults
 from faults.job_kinds import KINDS, Trial, points_of
 
-SIMULATED = {t.kind: t for t in job_faults.trials("sim", 120, seed=3)}
+SIMULATED = {
+    (name, t.kind): t for name in ("sim", "cluster") for t in job_faults.trials(name, 40, seed=3)
+}
+REAL = [
+    ("shm", "killed", "any moment", True),
+    ("shm", "segfaults", "pair", False),
+    ("shm", "over_limit", "large", False),
+    ("shm", "fewer_calls", "barrier", False),
+    ("env", "raises", "small", True),
+    ("tcp", "exits_3", "async", False),
+    ("net", "killed", "message", False),
+    ("mpi", "crossed", "pair", False),
+]
 
 
-def test_all_kinds_are_simulated_that_can_be():
-    assert set(SIMULATED) == {kind for kind, spec in KINDS.items() if "sim" in spec.transports}
+@pytest.mark.parametrize("transport", ["sim", "cluster"])
+def test_all_kinds_are_simulated_that_can_be(transport):
+    can_be = {kind for kind, spec in KINDS.items() if transport in spec.transports}
+    assert {kind for name, kind in SIMULATED if name == transport} == can_be
 
 
-@pytest.mark.parametrize("kind", SIMULATED)
-def test_simulated(tmp_path, kind):
-    assert job_faults.run_trial("sim", SIMULATED[kind], tmp_path)[1] == []
+@pytest.mark.parametrize(("transport", "kind"), SIMULATED)
+def test_simulated(tmp_path, transport, kind):
+    assert job_faults.run_trial(transport, SIMULATED[transport, kind], tmp_path)[1] == []
 
 
-@pytest.mark.parametrize(
-    ("transport", "kind", "point", "recover"),
-    [
-        ("shm", "killed", "any moment", True),
-        ("shm", "segfaults", "pair", False),
-        ("shm", "fewer_calls", "barrier", False),
-        ("env", "raises", "small", True),
-        ("tcp", "exits_3", "async", False),
-    ],
-)
+@pytest.mark.parametrize(("transport", "kind", "point", "recover"), REAL)
 def test_on_processes(tmp_path, transport, kind, point, recover):
+    if missing := job_faults.why_not(transport, kind):
+        pytest.skip(missing)
     trial = Trial(kind, point, victim=1, ranks=3, seed=5, recover=recover)
     assert job_faults.run_trial(transport, trial, tmp_path)[1] == []
 

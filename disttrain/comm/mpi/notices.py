@@ -15,7 +15,7 @@ group, or ended their program, will do nothing more in it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -47,8 +47,9 @@ class Wait(NamedTuple):
 class Notice:
     """What one rank says. ``kind``: ``waits``; ``free`` (it goes on); ``ended`` (its program has);
     ``failed`` (of ``text``, with ``detail`` as traceback); ``gone`` (it has left ``group`` without
-    meeting the others); ``accuses`` (``text`` says whom, and the reader is one of them). ``calls``
-    of each group, ``mail``: messages sent by group and rank; ``code``: with which it has ended."""
+    meeting the others); ``accuses`` (``text`` says whom, and the reader waits for one of them).
+    ``calls`` of each group, ``mail``: messages sent by group and rank; ``code``: with which it has
+    ended."""
 
     kind: str
     text: str = ""
@@ -110,19 +111,29 @@ class Board:
         return said.calls.get(group) if said is not None and said.kind == "ended" else None
 
     def stuck(self, mine: Notice) -> set[int]:
-        """All ranks that can do nothing more, where this one (which says ``mine``) is among them;
-        else none."""
+        """The ranks that can do nothing more and that this one (which says ``mine``) waits for,
+        directly or through others, where it can do nothing either; else none."""
         said = {**self.said, self.me: mine}
-        stuck = set(said)
-        while True:
-            free = {r for r in stuck if not self._in_vain(r, said, stuck)}
-            if not free:
-                return self._held(said, stuck) if self.me in stuck else set()
-            stuck -= free
+        stuck = self._all_stuck(said)
+        return self._held(self.me, said, stuck) if self.me in stuck else set()
 
-    def _held(self, said: dict[int, Notice], stuck: set[int]) -> set[int]:
-        """Those of ``stuck`` that this rank waits for, directly or through others."""
-        found, new = {self.me}, {self.me}
+    def concerned(self, mine: Notice, stuck: Collection[int]) -> set[int]:
+        """All ranks that can do nothing more since they wait for one of ``stuck``, directly or
+        through others."""
+        said = {**self.said, self.me: mine}
+        every = self._all_stuck(said)
+        return {r for r in every if not self._held(r, said, every).isdisjoint(stuck)}
+
+    def _all_stuck(self, said: dict[int, Notice]) -> set[int]:
+        """All ranks that can do nothing more."""
+        stuck = set(said)
+        while free := {r for r in stuck if not self._in_vain(r, said, stuck)}:
+            stuck -= free
+        return stuck
+
+    def _held(self, rank: int, said: dict[int, Notice], stuck: set[int]) -> set[int]:
+        """Those of ``stuck`` that ``rank`` waits for, directly or through others; itself, too."""
+        found, new = {rank}, {rank}
         while new:
             due = {e.rank for r in new for w in said[r].waits for e in w.edges}
             new = (due & stuck) - found

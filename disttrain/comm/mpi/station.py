@@ -233,9 +233,9 @@ class Station:
             self.accuse(mine, stuck)
 
     def accuse(self, mine: Notice, stuck: frozenset[int]) -> None:
-        """Raise, and have the others of ``stuck`` raise, too."""
+        """Raise, and have the others of ``stuck`` raise, too, and who waits for them."""
         text = accusation({**self.board.said, self.rank: mine}, stuck)
-        self.tell(Notice("accuses", text), stuck)
+        self.tell(Notice("accuses", text), self.board.concerned(mine, stuck))
         raise CollectiveMismatch(text)
 
     def _mine(self, need: Need) -> Notice | None:

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import context
-from ...errors import Deadlock, WaitTimeout
+from ...errors import Deadlock, RankGone, WaitTimeout
 
 # A rank with a transport also moves its share of what is in flight while it waits, piece by piece:
 # one round in which nobody's wait ends does not prove that nobody can go on, so many in a row do.
@@ -33,7 +33,7 @@ _ROUNDS_PLAIN = 3
 _MANY_THREADS = 64
 
 
-class Killed(BaseException):
+class Killed(RankGone):
     """Ends a task at once; no program catches it by accident."""
 
 

@@ -31,6 +31,7 @@ from ...errors import (
     CommError,
     MessageTooLarge,
     PeerFailed,
+    RankGone,
     RemoteError,
     WaitTimeout,
     WorkerError,
@@ -434,6 +435,8 @@ class Agent(Report):
             raise
 
     def _refuse(self, request: _Request, error: BaseException) -> None:
+        if isinstance(error, RankGone):
+            raise error
         if not request.number:
             _log.error("a message of %s could not be handled", request.caller, exc_info=error)
             self.handling.discard(request)

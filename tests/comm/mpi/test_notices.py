@@ -45,6 +45,19 @@ def test_two_ranks_in_crossed_order_are_stuck():
     assert board.stuck(mine) == set()
 
 
+def test_who_waits_for_ranks_in_crossed_order_is_concerned_and_nobody_else():
+    board = Board(0)
+    mine = waits(call(1, 1, "a"), calls={"a": 1, "b": 0})
+    board.hear(1, waits(call(0, 1, "b"), calls={"a": 0, "b": 1}))
+    board.hear(2, waits(call(1, 5), calls={"g": 5}))
+    for pair in ((3, 4), (4, 3)):  # these two are in a deadlock of their own
+        board.hear(pair[0], waits(call(pair[1], 2, "c"), calls={"c": 1 + (pair[0] == 3)}))
+    board.hear(4, waits(call(3, 1, "d"), calls={"c": 1, "d": 1}))
+    board.hear(5, waits(call(6, 1), calls={"g": 1}))  # nothing is known of rank 6
+    assert board.stuck(mine) == {0, 1}
+    assert board.concerned(mine, {0, 1}) == {0, 1, 2}
+
+
 def test_who_has_made_the_call_is_not_waited_for_in_vain():
     board = Board(0)
     mine = waits(call(1, 2), calls={"g": 2})

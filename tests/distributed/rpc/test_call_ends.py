@@ -12,9 +12,10 @@ import pytest
 
 import disttrain as dt
 from disttrain import context
+from disttrain.comm import sim
 from disttrain.distributed import rpc
 from disttrain.distributed.rpc import api
-from disttrain.errors import CommError, PeerFailed, WaitTimeout
+from disttrain.errors import CommError, LaunchError, PeerFailed, WaitTimeout
 from disttrain.futures import Future, collect_all, wait_all
 from disttrain.profiler import profile
 from support.ranks import fork_ranks
@@ -94,6 +95,21 @@ def test_a_worker_that_leaves_at_once_is_lost_to_the_others():
         return not rpc._is_current_rpc_agent_set()
 
     assert dt.distributed.simulate(body, 2).results == [True, True]
+
+
+def test_a_worker_that_is_killed_in_a_call_says_nothing_of_it(caplog):
+    def body():
+        me = context.current().rank
+        rpc.init_rpc(f"w{me}")
+        if me == 1:
+            context.sleep(10.0)
+        with pytest.raises(PeerFailed, match="rank 1 failed"):
+            rpc.rpc_sync("w1", sim.die)
+        rpc.shutdown(graceful=False)
+
+    with pytest.raises(LaunchError, match="Killed: killed"):
+        sim.simulate(body, 2)
+    assert "has failed here" not in caplog.text and "could not be handled" not in caplog.text
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -19,6 +19,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from disttrain import context
@@ -206,7 +207,12 @@ def _processes(
     trial: Trial, board: Board, begin: Callable[[int], None], struck: Callable[[], None]
 ) -> Result:
     keep = set(_children())
-    pids = [_fork(rank, trial, board, begin, struck) for rank in range(trial.ranks)]
+
+    def program(rank: int) -> None:
+        begin(rank)
+        take_part(trial, struck, board.since, board.tell)
+
+    pids = [fork_program(partial(program, rank)) for rank in range(trial.ranks)]
     deadline, left = time.monotonic() + PATIENCE, set(pids)
     while left and time.monotonic() < deadline:
         left -= {pid for pid in left if os.waitpid(pid, os.WNOHANG)[0]}
@@ -223,13 +229,8 @@ def _children() -> list[int]:
         return [int(word) for word in file.read().split()]
 
 
-def _fork(
-    rank: int,
-    trial: Trial,
-    board: Board,
-    begin: Callable[[int], None],
-    struck: Callable[[], None],
-) -> int:
+def fork_program(body: Callable[[], None]) -> int:
+    """Start a process that does what Python does with a program; its number."""
     pid = os.fork()
     if pid:
         return pid
@@ -237,8 +238,7 @@ def _fork(
     try:
         context.begin_anew()
         atexit._clear()
-        begin(rank)
-        take_part(trial, struck, board.since, board.tell)
+        body()
         code = 0
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else 0

@@ -62,7 +62,7 @@ class Future(Generic[T]):
 
     def value(self) -> T:
         """The result of a future that is done, or raises its exception."""
-        if not self._done:
+        if not (self._done or self.done()):
             raise FutureError("Future.value: it is not done yet; call wait(), which waits for it")
         if self._error is not None:
             raise self._error

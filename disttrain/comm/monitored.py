@@ -20,6 +20,8 @@ _TAGS_AT = 1 << 31  # above the tags that programs use by habit
 def barrier(group: Any, number: int, timeout: float, wait_all: bool) -> None:
     """Wait until all ranks have come, at most ``timeout`` seconds; else ``WaitTimeout`` names who
     has not: the first one, with ``wait_all`` every one. ``number``: how many there were before."""
+    if not group.transport.hears:
+        return  # nobody will come
     tag = _TAGS_AT + number % _TAGS_AT
     if group.rank == 0:
         _collect(group, tag, timeout, wait_all)

@@ -429,7 +429,8 @@ def broadcast_object_list(
     if not _outsider("broadcast_object_list", group):
         g = group_or_default(group)
         root = _root(g, "src", src, group_src, 0)
-        found = objects.broadcast(g, list(object_list), root)
+        mine = list(object_list)
+        found = objects.broadcast(g, mine, root, default=mine)
         if g.rank != root:
             _fill("broadcast_object_list", object_list, found)
 
@@ -463,7 +464,8 @@ def scatter_object_list(
             "source rank must provide non-None scatter_object_input_list, with one object for "
             f"each of the {g.size} ranks; {'None' if given is None else len(given)} given"
         )
-    scatter_object_output_list[0] = objects.scatter(g, given, root)
+    outs = scatter_object_output_list
+    outs[0] = objects.scatter(g, given, root, default=outs[0])
 
 
 def send_object_list(
@@ -488,6 +490,6 @@ def recv_object_list(
         return -1
     g = group_or_default(group)
     source = None if src is None and group_src is None else _root(g, "src", src, group_src)
-    found, at = objects.recv(g, source)
+    found, at = objects.recv(g, source, default=list(object_list))
     _fill("recv_object_list", object_list, found)
     return g.ranks[at]

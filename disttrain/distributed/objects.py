@@ -17,6 +17,7 @@ from .plain import MAX_DEPTH, decode, encode, join, take_apart
 __all__ = ["MAX_DEPTH", "all_gather", "broadcast", "decode", "encode", "gather", "recv", "scatter",
            "send"]  # fmt: skip
 
+_NOTHING = object()
 _SHARED = 1 << 20  # bytes from which on memory of the group is worth its while
 
 
@@ -64,8 +65,21 @@ def gather(group: ProcessGroup, obj: Any, root: int) -> list[Any] | None:
     return None if outs is None else _decoded(outs, mine)
 
 
-def broadcast(group: ProcessGroup, obj: Any, root: int) -> Any:
-    """The root's object, on every rank."""
+def _nobody(group: ProcessGroup, root: int | None, default: Any) -> Any:
+    """What a rank without peers gets in place of another one's object."""
+    if default is _NOTHING:
+        who = "another rank" if root is None else f"rank {group.ranks[root]}"
+        raise CommError(
+            f"group {group.name}: an object of {who} is needed here, and this rank has no peers "
+            f"(backend {group.transport.kind}). Play that rank, or run with peers"
+        )
+    return default
+
+
+def broadcast(group: ProcessGroup, obj: Any, root: int, default: Any = _NOTHING) -> Any:
+    """The root's object, on every rank. ``default``: for a rank without peers."""
+    if group.rank != root and not group.transport.hears:
+        return _nobody(group, root, default)
     payload = _encoded(group, obj) if group.rank == root else np.empty(0, np.uint8)
     size = np.array([payload.size], np.int64)
     group.broadcast(size, root)
@@ -75,8 +89,10 @@ def broadcast(group: ProcessGroup, obj: Any, root: int) -> Any:
     return obj if group.rank == root else decode(payload, give=True)
 
 
-def scatter(group: ProcessGroup, objs: list[Any] | None, root: int) -> Any:
-    """``objs[rank]`` of rank ``root``."""
+def scatter(group: ProcessGroup, objs: list[Any] | None, root: int, default: Any = _NOTHING) -> Any:
+    """``objs[rank]`` of rank ``root``. ``default``: for a rank without peers."""
+    if group.rank != root and not group.transport.hears:
+        return _nobody(group, root, default)
     size, parts, sizes = np.empty(1, np.int64), None, None
     if group.rank == root:
         parts = [_encoded(group, obj) for obj in objs or ()]
@@ -94,8 +110,13 @@ def send(group: ProcessGroup, obj: Any, to: int, tag: int = 0) -> None:
     group.send(payload, to, tag)
 
 
-def recv(group: ProcessGroup, source: int | None, tag: int = 0) -> tuple[Any, int]:
-    """The object that rank ``source`` (None: any) sent by ``send``, and that rank."""
+def recv(
+    group: ProcessGroup, source: int | None, tag: int = 0, default: Any = _NOTHING
+) -> tuple[Any, int]:
+    """The object that rank ``source`` (None: any) sent by ``send``, and that rank. ``default``: for
+    a rank without peers."""
+    if not group.transport.hears:
+        return _nobody(group, source, default), 0 if source is None else source
     size = np.empty(1, np.int64)
     source = group.recv(size, source, tag)
     payload = np.empty(int(size[0]), np.uint8)

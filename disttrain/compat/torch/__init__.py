@@ -126,10 +126,13 @@ def _distributed() -> dict[str, Shim]:
         "torch.distributed": Shim("torch.distributed")
         .take(dt.distributed)
         .take(dt.distributed, ("DeviceMesh", "GradBucket", "init_device_mesh"))
-        .give(**reducers.C10D_NAMES),
+        .give(**reducers.C10D_NAMES, _coalescing_manager=dt.distributed._coalescing_manager),
         "torch.distributed.distributed_c10d": Shim("torch.distributed.distributed_c10d")
         .take(dt.distributed)
-        .give(_get_default_group=lambda: dt.distributed.group.WORLD),
+        .give(
+            _coalescing_manager=dt.distributed._coalescing_manager,
+            _get_default_group=lambda: dt.distributed.group.WORLD,
+        ),
         elastic: Shim(elastic),
         f"{elastic}.multiprocessing": Shim(f"{elastic}.multiprocessing"),
         errors: Shim(errors).give(record=lambda fn, error_handler=None: fn),  # dtrun records all

@@ -23,9 +23,11 @@ S = TypeVar("S")
 
 
 class Together:
-    """The ranks of ``group``, or this one alone (None)."""
+    """The ranks of ``group``, or this one alone (None, or where it has no peers)."""
 
     def __init__(self, group: ProcessGroup | None, coordinator_rank: int = 0) -> None:
+        if group is not None and not group.transport.hears:
+            group, coordinator_rank = None, 0
         self.group = group
         self.rank = 0 if group is None else group.rank
         self.size = 1 if group is None else group.size

@@ -24,9 +24,10 @@ PARTS = 1024  # all of a large model is compared in so many steps
 class Drift:
     """Where the comparison has come to."""
 
-    def __init__(self, params: Sequence[Tensor], messages: Messages) -> None:
+    def __init__(self, params: Sequence[Tensor], messages: Messages, on: bool = True) -> None:
+        """``on``: whether there is anybody to compare with."""
         self.params, self.messages = params, messages
-        self.on = True
+        self.on = on
         self.report = ""  # what was found
         total = sum(p.array.nbytes for p in params)
         self.step = max(SLICE_BYTES, total // PARTS)

@@ -86,7 +86,8 @@ class Reducer(Scaled):
         self.used: np.ndarray | None = None  # how many ranks use each parameter, where known
         self.futures: list[Any] = []  # of hooks for buffers: waited for at the end of backward
         self.by_rows = {i: RowSums(group) for i in by_rows}
-        self.drift, self.stats = Drift(self.params, messages), Stats(group.size)
+        self.drift = Drift(self.params, messages, on=group.transport.hears)
+        self.stats = Stats(group.size)
         self.house = Housing(self.params, self.metas, group)
         self.order = last_first(self.metas)
         self._lay_out(self.order, first=True)

@@ -13,9 +13,10 @@ import disttrain as dt
 from disttrain import context, nn
 from disttrain import distributed as dist
 from disttrain.comm.fake import FakeStore
+from disttrain.distributed import checkpoint, objects
 from disttrain.distributed.fsdp import fully_shard
 from disttrain.distributed.tensor import Replicate, Shard, distribute_tensor
-from disttrain.errors import ConfigError, DTypeError, ShapeError
+from disttrain.errors import CommError, ConfigError, DTypeError, ShapeError
 from support.dtrun import dtrun
 
 RANK, SIZE = 3, 8
@@ -121,6 +122,45 @@ def test_groups_and_objects(group: Any) -> None:
     gathered: list[Any] = [None] * SIZE
     dist.all_gather_object(gathered, {"a": 1})
     assert gathered == [{"a": 1}] * SIZE
+
+
+def test_objects_of_others_stay_as_they_are(group: Any) -> None:
+    for verb in (dist.broadcast_object_list, dist.recv_object_list):
+        given: list[Any] = [1, "b"]
+        verb(given, 0)
+        assert given == [1, "b"]
+    out: list[Any] = ["mine"]
+    dist.scatter_object_list(out, None, src=0)
+    assert out == ["mine"]
+    dist.scatter_object_list(out, list(range(SIZE)), src=RANK)
+    assert out == [RANK]
+    with pytest.raises(CommError, match="an object of rank 0 is needed here, and this rank has no"):
+        objects.broadcast(group, None, 0)
+
+
+def test_a_barrier_waits_for_nobody(group: Any) -> None:
+    dist.monitored_barrier()
+
+
+def test_a_future_of_what_is_over_has_its_value(group: Any) -> None:
+    x = dt.ones(2)
+    assert dist.all_reduce(x, async_op=True).get_future().value()[0] is x
+
+
+def test_ddp_averages_as_if_the_others_had_zeros_and_finds_no_drift(group: Any) -> None:
+    model = dist.DistributedDataParallel(nn.Linear(2, 2), find_unused_parameters=True)
+    for _ in range(2):
+        model.zero_grad()
+        model(dt.ones(4, 2)).sum().backward()
+        assert model.module.weight.grad.tolist() == [[4 / SIZE] * 2] * 2
+
+
+def test_a_rank_loads_its_part_of_a_checkpoint(group: Any, tmp_path: Path) -> None:
+    checkpoint.save({"w": dt.arange(16.0)}, checkpoint_id=tmp_path, no_dist=True)
+    mesh = dist.init_device_mesh("cpu", (SIZE,))
+    state = {"w": distribute_tensor(dt.zeros(16), mesh, [Shard(0)])}
+    checkpoint.load(state, checkpoint_id=tmp_path)
+    assert state["w"].to_local().tolist() == [6, 7]
 
 
 def test_a_plan_of_a_large_cluster_can_be_built() -> None:

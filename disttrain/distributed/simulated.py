@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .. import context
 from ..comm.sim import fabric
-from ..optim.state import register_optimizer_step_post_hook
+from ..optim.state import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-_STEPS = "distributed.steps"  # of a rank: whether the cluster is told of its steps
+_STEPS = "distributed.steps"  # of a rank: its optimizers in the middle of a step, outermost first
 
 
 def watch_steps() -> None:
-    """Tell the cluster of the calling rank, if it is on one, of each step of an optimizer."""
+    """Tell the cluster of the calling rank, if it is on one, of each step of an optimizer. One that
+    steps inside of another one's step (that of a sharded optimizer) is part of that."""
     cluster, slots = fabric(), context.current().slots
-    if cluster is not None and _STEPS not in slots:
-        slots[_STEPS] = True
-        register_optimizer_step_post_hook(lambda *_: cluster.step())
+    if cluster is None or _STEPS in slots:
+        return
+    inside: list[Any] = slots.setdefault(_STEPS, [])
+
+    def begins(optimizer: Any, *_: Any) -> None:
+        if any(optimizer is each for each in inside):  # an exception has ended that step
+            inside.clear()
+        inside.append(optimizer)
+
+    def ends(optimizer: Any, *_: Any) -> None:
+        while inside and inside.pop() is not optimizer:
+            pass
+        if not inside:
+            cluster.step()
+
+    register_optimizer_step_pre_hook(begins)
+    register_optimizer_step_post_hook(ends)

@@ -2,8 +2,9 @@
 
 Ranks that are threads of one process take turns, and whoever goes on finds the process as it left
 it: environment, ``sys.argv``, ``sys.path``, working directory, the modules of the program (those
-that are neither Python's nor installed), the states of ``random`` and ``numpy.random``, and the
-handlers and level of the root logger. Outputs are told apart by the calling thread.
+that are neither Python's nor installed), what it has set in other modules (``overlay``), the states
+of ``random`` and ``numpy.random``, filters of warnings, and the handlers and level of the root
+logger. Outputs are told apart by the calling thread; threads that a rank starts belong to it.
 
 All the rest is shared: open files, the process's number, modules of the standard library and
 installed packages with what they keep. ``docs/simulate.md`` tells a user.
@@ -21,6 +22,9 @@ import site
 import sys
 import sysconfig
 import threading
+import time
+import traceback
+import warnings
 import zlib
 from collections.abc import Callable, Sequence
 from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder
@@ -31,6 +35,7 @@ from disttrain import context
 from disttrain.comm.sim import Killed, SimWaiter
 
 from ..report import VANISHED
+from .overlay import Overlay, Overlays
 
 _OWN = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _SHARED_FOLDERS = tuple(
@@ -42,6 +47,7 @@ _SHARED_FOLDERS = tuple(
         site.getusersitepackages(),
     }
 )
+_MOMENT = 1e-3  # seconds
 
 
 def is_of_the_program(spec: ModuleSpec | None) -> bool:
@@ -61,8 +67,7 @@ class Ambient:
 
     def __init__(self, rank: int, env: dict[str, str], argv: Sequence[str], seed: str) -> None:
         self.rank, self.seed = rank, seed
-        self.env, self.argv = env, list(argv)
-        self.path = list(sys.path)
+        self.env = env
         self.folder = os.getcwd()
         self.modules: dict[str, ModuleType] = {"__main__": sys.modules["__main__"]}
         self.names = {"__main__"}  # of the modules that are its own
@@ -72,12 +77,26 @@ class Ambient:
         self.level = logging.root.level
         self.at_exit: list[tuple[Callable[..., Any], tuple, dict]] = []
         self.signals: dict[int, Any] = {}
+        self.threads: list[threading.Thread] = []  # that the program has started
+        self.overlay = Overlay(self.names.__contains__)
+        self.overlay.give(sys, "argv", list(argv))
+        self.overlay.give(sys, "path", list(sys.path))
+        self.overlay.give(warnings, "filters", list(warnings.filters))
 
-    def run_exit_handlers(self) -> None:
-        """Call what the program has registered with ``atexit``, the last one first."""
+    def end(self, patience: float | None = None) -> None:
+        """What Python does at the end of a program: wait for its threads (so many seconds at most),
+        call what it has registered with ``atexit``, the last one first, and flush its outputs."""
+        for thread in self.threads:
+            if not thread.daemon:
+                thread.join(patience)
         while self.at_exit:
             fn, args, kwargs = self.at_exit.pop()
-            fn(*args, **kwargs)
+            try:
+                fn(*args, **kwargs)
+            except Exception:
+                traceback.print_exc()
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
 
 
 class Stage:
@@ -88,6 +107,7 @@ class Stage:
         self._now: Ambient | None = None
         self._process_thread = threading.get_ident()
         self._originals: list[tuple[Any, str, Any]] = []
+        self.overlays = Overlays(self._overlay)
 
     # -- changing places ----------------------------------------------------------------------
 
@@ -98,7 +118,9 @@ class Stage:
             return
         if before is not None:
             _leave(before)
+            self.overlays.leave(before.overlay)
         self._now = after
+        self.overlays.enter(after.overlay)
         _enter(after)
 
     # -- the process's own --------------------------------------------------------------------
@@ -113,6 +135,9 @@ class Stage:
         self._replace(os, "kill", self._kill)
         self._replace(os, "abort", self._abort)
         self._replace(signal, "raise_signal", self._raise)
+        self._replace(threading.Thread, "start", self._starter())
+        self._replace(time, "sleep", self._sleep)
+        self.overlays.adopt(list(sys.modules.values()))
 
     def _replace(self, owner: Any, name: str, new: Callable) -> None:
         self._originals.append((owner, name, getattr(owner, name)))
@@ -127,6 +152,38 @@ class Stage:
             return None
         waiter = context.current().waiter
         return self.ambients[waiter.rank] if isinstance(waiter, SimWaiter) else None
+
+    def _overlay(self) -> Overlay | None:
+        mine = self._mine()
+        return None if mine is None else mine.overlay
+
+    def _sleep(self, seconds: float) -> None:
+        """Virtual, so that others go on meanwhile; and real for a moment, since who looks out for
+        something outside of the simulation sleeps between its looks."""
+        if self._mine() is None or context.thread.task is None:
+            self._original("sleep")(seconds)
+            return
+        self._original("sleep")(min(seconds, _MOMENT))
+        context.sleep(seconds)
+
+    def _starter(self) -> Callable[[threading.Thread], None]:
+        """``Thread.start``: a thread belongs to the rank that starts it."""
+        start = threading.Thread.start
+
+        def start_for_its_rank(thread: threading.Thread) -> None:
+            mine = self._mine()
+            if mine is not None:
+                mine.threads = [t for t in mine.threads if t.is_alive()] + [thread]
+                place, run = context.current(), thread.run
+
+                def run_there() -> None:
+                    with context.attach(place):
+                        run()
+
+                thread.run = run_there  # type: ignore[method-assign]
+            start(thread)
+
+        return start_for_its_rank
 
     def _register(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[..., Any]:
         mine = self._mine()
@@ -200,7 +257,6 @@ def _end(code: int, how: str) -> None:
 def _leave(mine: Ambient) -> None:
     """Take along what is this rank's."""
     mine.env = dict(os.environ)
-    mine.argv, mine.path = sys.argv, sys.path
     mine.handlers, mine.level = list(logging.root.handlers), logging.root.level
     mine.random = random.getstate()
     if "numpy.random" in sys.modules:
@@ -222,7 +278,6 @@ def _leave(mine: Ambient) -> None:
 def _enter(mine: Ambient) -> None:
     """Put in place what is this rank's."""
     _set_env(mine.env)
-    sys.argv, sys.path = mine.argv, mine.path
     if logging.root.level != mine.level:
         logging.root.setLevel(mine.level)
     logging.root.handlers[:] = mine.handlers
@@ -265,4 +320,6 @@ class _Finder:
         spec = PathFinder.find_spec(name, path, target)
         if is_of_the_program(spec):
             mine.names.add(name)
+        elif spec is not None and not isinstance(spec.loader, ExtensionFileLoader):
+            self._stage.overlays.adopt_when_made(spec)
         return spec

@@ -30,7 +30,7 @@ from ..env import worker_env
 from ..options import streams_of
 from ..plan import Plan
 from ..report import RankReport, headline
-from ..worker import COMPAT, format_error
+from ..worker import COMPAT, FAREWELL, format_error
 from .ambient import Ambient, Ended, Stage
 from .flags import Flags
 from .voices import Voice
@@ -113,7 +113,7 @@ class Job:
             importlib.import_module(COMPAT).install()
         self.stage.open()
         voices = self._voice(1, sys.stdout), self._voice(2, sys.stderr)
-        sys.stdout, sys.stderr = voices  # type: ignore[assignment]
+        sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__ = voices  # type: ignore
         try:
             scheduler, fabric = run_cluster(self._program, self.cluster, self.seed, self._set_up)
         finally:
@@ -157,21 +157,21 @@ class Job:
         code = 0
         try:
             try:
-                self._script(mine)
+                self._script()
             except SystemExit as stop:
                 code = _exit_code(stop)
-            mine.run_exit_handlers()
         except Exception as error:
             self.texts[rank] = format_error(error)
             if not isinstance(error, (Deadlock, PeerFailed)):
                 sys.stderr.write(self.texts[rank])
+            mine.end(FAREWELL)
             raise
+        mine.end()
         if code:
             raise Ended(code, f"exit code {code}")
 
-    def _script(self, mine: Ambient) -> None:
+    def _script(self) -> None:
         name = self.plan.program[0]
-        sys.argv = mine.argv
         if self.plan.module:
             sys.path.insert(0, os.getcwd())
             runpy.run_module(name, run_name="__main__", alter_sys=True)
@@ -282,11 +282,11 @@ def run_job(plan: Plan, flags: Flags) -> int:
     """Run a program once; the exit code. Does not return before all of it has been told."""
     cluster = make_cluster(plan.num_ranks, flags, "measured")
     job = Job(plan, cluster, flags.seed)
-    out, err = sys.stdout, sys.stderr
+    streams = sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__
     start = time.monotonic()
     scheduler, fabric = job.run()
     real = time.monotonic() - start
-    sys.stdout, sys.stderr = out, err
+    sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__ = streams  # type: ignore[misc]
     outcome = outcome_of(scheduler, fabric)
     tell_failure(job, scheduler)
     for fault in outcome.happened[:_SHOWN]:

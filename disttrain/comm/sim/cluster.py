@@ -129,6 +129,8 @@ def _add(
         try:
             with context.attach(place):
                 result = _to_the_end(fn)
+                if waiter.refused is not None:  # perhaps nobody has heard of it
+                    raise waiter.refused
                 place.end()
                 if JOB_SLOT in place.slots:
                     place.slots[JOB_SLOT].slot(place.rank).state = "finished"
@@ -138,7 +140,7 @@ def _add(
             raise
 
     task = Task(rank, "", body)
-    place.waiter = SimWaiter(scheduler, task)
+    place.waiter = waiter = SimWaiter(scheduler, task)
     task.place = place
     scheduler.add(task)
 

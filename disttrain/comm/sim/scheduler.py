@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import context
-from ...errors import Deadlock, RankGone, WaitTimeout
+from ...errors import ConfigError, Deadlock, RankGone, WaitTimeout
 
 # A rank with a transport also moves its share of what is in flight while it waits, piece by piece:
 # one round in which nobody's wait ends does not prove that nobody can go on, so many in a row do.
@@ -332,6 +332,7 @@ class SimWaiter(context.Waiter):
         self.scheduler, self._program = scheduler, program
         # As ``interrupts``, of parts that move nothing while they wait.
         self.checks: list[Callable[[], None]] = []
+        self.refused: ConfigError | None = None  # what a thread of the program asked for in vain
 
     @property
     def rank(self) -> int:
@@ -340,10 +341,9 @@ class SimWaiter(context.Waiter):
 
     def charge(self, is_call: bool = False) -> None:
         """Let the clock go on by what this task has computed since it last waited."""
-        scheduler = self.scheduler
+        scheduler, task = self.scheduler, self._task()
         if scheduler.stopwatch is None:
             return
-        task = self._task()
         spent = time.thread_time() - task.stamp
         seconds = scheduler.stopwatch(task.rank, spent, is_call)
         if seconds > 0.0:
@@ -419,8 +419,16 @@ class SimWaiter(context.Waiter):
             _check(task)
 
     def _task(self) -> Task:
-        """The caller's: that of its thread; a thread of its own making counts as the program."""
-        return context.thread.task or self._program
+        """The caller's: that of its thread."""
+        task: Task | None = context.thread.task
+        if task is None:
+            self.refused = ConfigError(
+                f"rank {self.rank}: thread {threading.current_thread().name!r}, which the program "
+                "has started, calls what waits for other ranks; on a simulated cluster only the "
+                "thread that runs the program may. Call it there, or run with processes"
+            )
+            raise self.refused
+        return task
 
 
 def _moves_pieces(task: Task) -> bool:

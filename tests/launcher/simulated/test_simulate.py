@@ -130,6 +130,80 @@ def test_a_rank_that_ends_itself_ends_as_its_process_would(
     assert ended.code == code and cause in ended.err and "rank      : 1" in ended.err
 
 
+PATCHING = """
+import atexit, builtins, contextlib, io, os, sys, threading, time, unittest.mock, warnings
+import json
+from disttrain import distributed as dist
+
+dist.init_process_group()
+rank = dist.get_rank()
+found = []
+
+def keep_to_rank_1():
+    shown = builtins.print
+    def print(*args, force=False):
+        if rank == 1 or force:
+            shown(*args)
+    builtins.print = print
+
+keep_to_rank_1()
+warnings.simplefilter("error" if rank else "ignore")
+json.mine = rank
+log, flag = io.StringIO(), os.path.join(sys.argv[1], "flag")
+with contextlib.redirect_stdout(log), unittest.mock.patch("os.getpid", lambda: rank):
+    dist.barrier()
+    found.append((json.mine, os.getpid()))
+    sys.stdout.write(str(rank))
+    dist.barrier()
+if rank:
+    while not os.path.exists(flag):  # rank 0 comes later
+        time.sleep(0.1)
+else:
+    open(flag, "w").close()
+try:
+    warnings.warn("now")
+except UserWarning:
+    found.append("error")
+thread = threading.Thread(target=lambda: found.append((dist.get_rank(), os.environ["RANK"])))
+thread.start()
+thread.join()
+del json.mine
+dist.barrier()
+print("only one")
+print(found, log.getvalue(), hasattr(json, "mine"), force=True)
+atexit.register(lambda: print("bye", force=True))
+dist.destroy_process_group()
+if rank == 2:
+    raise ValueError("at the end")
+"""
+
+
+def test_what_a_rank_sets_in_shared_modules_is_its_own(tmp_path: Path) -> None:
+    ended = dtrun(tmp_path, PATCHING, "--simulate", "3", args=(str(tmp_path),))
+    assert ended.code == 1 and "ValueError: at the end" in ended.err
+    assert sorted(ended.out.splitlines()) == sorted(
+        ["[rank 0] [(0, 0), (0, '0')] 0 False", "[rank 1] only one"]
+        + [f"[rank {r}] [({r}, {r}), 'error', ({r}, '{r}')] {r} False" for r in (1, 2)]
+        + [f"[rank {r}] bye" for r in range(3)]
+    )
+
+
+THREADED = """
+import threading
+import disttrain as dt
+from disttrain import distributed as dist
+dist.init_process_group()
+thread = threading.Thread(target=dist.all_reduce, args=(dt.ones(2),), name="aside")
+thread.start()
+thread.join()
+"""
+
+
+def test_a_job_fails_whose_own_threads_communicate(tmp_path: Path) -> None:
+    ended = dtrun(tmp_path, THREADED, "--simulate", "2")
+    assert ended.code == 1 and "thread 'aside', which the program has started" in ended.err
+
+
 STUCK = """
 import disttrain as dt
 from disttrain import distributed as dist

@@ -143,7 +143,7 @@ class Job:
 
     def _set_up(self, scheduler: Scheduler, fabric: Fabric) -> None:
         def look() -> None:
-            self.stacks = standing([t for t in scheduler.tasks if not t.done])
+            self.stacks = standing(scheduler.alive)
 
         scheduler.at_deadlock = look
         scheduler.when_entered = self.stage.enter

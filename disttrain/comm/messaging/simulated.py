@@ -99,13 +99,14 @@ class Network:
         at = self.faults.breaks
         return number in (at.get((one, other)), at.get((other, one)))
 
-    def travels(self, src: int, dst: int, message: Message) -> float:
-        """How long a message takes between two ranks of a simulated cluster; nothing elsewhere."""
+    def travels(self, src: int, dst: int, message: Message, late: float) -> float:
+        """How long a message takes between two ranks of a simulated cluster, which comes so late;
+        no longer elsewhere."""
         if self.cluster is None:
-            return 0.0
+            return late
         nbytes = memoryview(message.payload).nbytes + len(message.head)
         nbytes += sum(array.nbytes for array in message.arrays)
-        return self.cluster.message_seconds(src, dst, nbytes)
+        return self.cluster.carry(src, dst, nbytes, late)
 
     def delay(self) -> float:
         """How long the next message takes."""
@@ -276,7 +277,7 @@ class SimulatedEndpoint(ByPeer):
 
     def _post(self, to: _Peer, end: _Peer, message: Message, late: float) -> None:
         net, draw = self.network, self.network.scheduler.random
-        late += net.travels(_seat(self), _seat(end.owner), message)
+        late = net.travels(_seat(self), _seat(end.owner), message, late)
         if net.counts(self.me):
             if draw.random() < 0.5:
                 end.owner._expect(end, message, late)

@@ -20,7 +20,7 @@ from ...errors import CommError, ConfigError
 from ..control import Failure
 from ..header import name_ranks
 from .exchange import Part, bytes_of, move
-from .faults import Calendar, Fault, Struck
+from .faults import RPC, Calendar, Fault, Struck
 from .network import Link, Network, spread
 from .posts import Letter, Posts
 from .rooms import Room
@@ -99,6 +99,8 @@ class Fabric:
         # of a pair: messages on their way, in their order; when the last one arrives
         self._letters: dict[tuple[int, int], deque[Letter]] = {}
         self._last: dict[tuple[int, int], float] = {}
+        # rank -> when the last message of workers to it leaves, and arrives
+        self._carried: dict[int, tuple[float, float]] = {}
         # room -> its operations on their way, in their order: number, parts, since when
         self._moving: dict[Room, deque[tuple[int, list[Part], float]]] = {}
         self._leaving: dict[Room, _Leaving] = {}
@@ -106,6 +108,7 @@ class Fabric:
         self._without: set[int] = set()  # ranks that the others have gone on without
         self._slower = dict(cluster.stragglers)
         scheduler.slots[SLOT] = self
+        scheduler.when_waited = self._waited
         scheduler.stopwatch = None if cluster.compute == 0.0 else self._lasts
 
     # -- time ---------------------------------------------------------------------------------
@@ -124,6 +127,19 @@ class Fabric:
         link = self.network.link(src, dst)
         _, end = self.ports.take(self.scheduler.clock, link.seconds(0, nbytes), (src, dst))
         return end + link.latency - self.scheduler.clock
+
+    def carry(self, src: int, dst: int, nbytes: int, late: float) -> float:
+        """A worker sends a message to another one: how long until it arrives, ``late`` included."""
+        now, seconds = self.scheduler.clock, self.message_seconds(src, dst, nbytes) + late
+        self._carried[dst] = now, now + seconds
+        self.timeline.flew((src, dst) if src != dst else (src,), RPC, now, now + seconds)
+        return seconds
+
+    def _waited(self, rank: int, what: str, start: float, end: float) -> None:
+        """The program of ``rank`` has waited for something that is no operation of a group: for an
+        answer of a worker, whose way here is communication, or for a store, a lock, a time."""
+        left, arrived = self._carried.get(rank, (end, end))
+        self.timeline.waited(rank, what, start, end, left if arrived == end else end)
 
     # -- points -------------------------------------------------------------------------------
 

@@ -117,6 +117,8 @@ class Scheduler:
         # (rank, processor seconds, is it a call of a verb) -> how long that lasts; None: no time
         self.stopwatch: Callable[[int, float, bool], float] | None = None
         self.when_entered: Callable[[int], None] | None = None  # told when another rank goes on
+        # (rank, for what, from, to): told of waits of programs that nobody wakes, if they take time
+        self.when_waited: Callable[[int, str, float, float], None] | None = None
         self.at_deadlock: Callable[[], None] | None = None
         self._entered = -1
         self._parked: dict[int, set[Task]] = {}
@@ -127,6 +129,11 @@ class Scheduler:
         self.ended: set[int] = set()  # ranks that do nothing any more
         self._threads: list[threading.Thread] = []
         self._over = threading.Event()
+
+    @property
+    def alive(self) -> list[Task]:
+        """The tasks that have not ended."""
+        return list(self._alive)
 
     def add(self, task: Task) -> None:
         """Let ``task`` take turns with the others from now on."""
@@ -360,7 +367,9 @@ class SimWaiter(context.Waiter):
 
     def sleep(self, seconds: float) -> None:
         self.charge()
-        self._sleep(self._task(), seconds)
+        task, start = self._task(), self.scheduler.clock
+        self._sleep(task, seconds)
+        self._tell(task, lambda: "sleep", start)
 
     def _sleep(self, task: Task, seconds: float) -> None:
         scheduler = self.scheduler
@@ -395,8 +404,16 @@ class SimWaiter(context.Waiter):
             self.scheduler.pass_on(task)
             _check(task)
         finally:
+            if outer is None and block is not until_woken:
+                self._tell(task, what, clock)
             task.wait = outer
             task.stamp = time.thread_time()
+
+    def _tell(self, task: Task, what: Callable[[], str], start: float) -> None:
+        """``task`` has waited since ``start``."""
+        scheduler = self.scheduler
+        if scheduler.when_waited is not None and not task.name and scheduler.clock > start:
+            scheduler.when_waited(task.rank, what(), start, scheduler.clock)
 
     def _wait(self, task: Task, wait: _Wait, ready: Callable[[], bool], start: float) -> None:
         scheduler = self.scheduler

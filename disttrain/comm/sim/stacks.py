@@ -17,13 +17,16 @@ _ABOVE = ("<frozen runpy>", "<frozen importlib._bootstrap>", os.path.join("", "r
 
 
 def standing(tasks: Sequence[Task]) -> list[str]:
-    """A block of lines for each place at which tasks stand, the most crowded one first."""
+    """A block of lines for each place at which tasks stand, the most crowded one first. Those that
+    a rank has beside its program are told where they stand in the program, too."""
     frames = sys._current_frames()
     places: dict[tuple[str, ...], list[Task]] = {}
     for task in tasks:
         ident = None if task.thread is None else task.thread.ident
         frame = None if ident is None else frames.get(ident)
         stack = () if frame is None else _own(traceback.extract_stack(frame))
+        if task.name and not stack:
+            continue
         places.setdefault(stack, []).append(task)
     blocks = []
     for stack, there in sorted(places.items(), key=lambda item: (-len(item[1]), item[1][0].rank)):

@@ -17,7 +17,8 @@ import sys
 import traceback
 from typing import Any
 
-from ...errors import CommError, DisttrainError, RemoteError
+from ...comm.sim.scheduler import Killed
+from ...errors import CommError, Deadlock, DisttrainError, RemoteError
 from .kept import TEXT, attributes, trace_of
 from .packing import Packer
 from .workers import WorkerInfo
@@ -30,7 +31,8 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 def pack_failure(worker: WorkerInfo, error: BaseException) -> bytes:
     """``error``, which ``worker`` has met, for whoever called it."""
     kind, text = type(error), _text(worker, error)
-    _log.warning("a call has failed here, as its caller is told:\n%s", text)
+    if not isinstance(error, (Killed, Deadlock)):  # of simulated ranks: it is told otherwise
+        _log.warning("a call has failed here, as its caller is told:\n%s", text)
     return pickle.dumps((kind.__module__, kind.__qualname__, text, _state(error)))
 
 

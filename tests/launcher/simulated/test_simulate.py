@@ -188,6 +188,48 @@ def test_what_a_rank_sets_in_shared_modules_is_its_own(tmp_path: Path) -> None:
     )
 
 
+CALLING = """
+import os, sys
+import disttrain as dt
+from disttrain import distributed as dist
+from disttrain.distributed import rpc
+
+def wait_for(rank):
+    dist.irecv(dt.zeros(1), rank).wait()
+
+rank = int(os.environ["RANK"])
+dist.init_process_group()
+rpc.init_rpc(f"w{rank}", rank=rank, world_size=2)
+if rank == 0:
+    answer = rpc.rpc_async("w1", wait_for, args=(0,))
+    dist.send(dt.ones(1), 1)
+    answer.wait()
+    rpc.rpc_sync("w1", wait_for, args=(0,))
+rpc.shutdown()
+"""
+
+
+def test_waits_for_other_workers_are_in_the_timeline_and_in_a_deadlocks_report(
+    tmp_path: Path,
+) -> None:
+    trace = tmp_path / "trace.json"
+    ended = dtrun(tmp_path, CALLING, "--simulate", "2", "--latency", "5ms", "--timeline",
+                  str(trace))  # fmt: skip
+    assert ended.code == 1 and "a call has failed" not in ended.err
+    for line in (
+        "rank 0: the answer of w1 to __main__.wait_for\n",
+        "rank 1 (request of worker 0): recv(float32[1], src=0",
+        "script.py:8 in wait_for: dist.irecv(dt.zeros(1), rank).wait()",
+        "rank 1: the answer of w0 to ",
+    ):
+        assert line in ended.err
+    spans = [e for e in json.loads(trace.read_text())["traceEvents"] if e["ph"] == "X"]
+    asked = [e for e in spans if e["name"] == "the answer of w1 to __main__.wait_for"]
+    assert {e["pid"] for e in asked} == {0}
+    assert sum(e["dur"] for e in asked if e["cat"] == "communication") >= 5e3
+    assert {e["pid"] for e in spans if e["name"] == "rpc" and e["tid"] == 1} == {0, 1}
+
+
 THREADED = """
 import threading
 import disttrain as dt

@@ -124,3 +124,42 @@ def test_flags_that_mean_nothing_together(flags, message, capsys):
     with pytest.raises(SystemExit) as stop:
         plan_of(*flags)
     assert stop.value.code == 2 and message in capsys.readouterr().err
+
+
+SHRINK = """
+import os, signal, sys
+import disttrain as dt
+import disttrain.distributed as dist
+dist.init_process_group(sys.argv[1])
+rank, told = dist.get_rank(), ""
+pending = dist.all_reduce(dt.ones(100000), async_op=True)
+if rank == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+try:
+    while True:
+        dist.all_reduce(dt.ones(9) * 1)
+except (dist.PeerFailed, dist.GroupRevoked) as error:
+    before = dist.shrink()
+x = dt.ones(3)
+dist.all_reduce(x)
+kind = dist.group.WORLD.transport.kind
+dist.destroy_process_group()
+dist.init_process_group(sys.argv[1])
+dist.all_reduce(x)
+print(kind, before, dist.get_rank(), x.tolist())
+"""
+
+
+@needs_mpi
+@pytest.mark.parametrize("backend", ["mpi", "gloo"])
+def test_those_who_are_left_of_an_mpi_job_go_on_without_mpi(tmp_path, backend):
+    shared = set(os.listdir("/dev/shm"))
+    flags = ("--backend", "mpi", "--nproc-per-node", "3", "--min-ranks", "2")
+    job = Job(tmp_path, SHRINK, *flags, args=(backend,))
+    ended = job.wait()
+    assert ended.code == 0, ended
+    for rank, number in ((0, 0), (2, 1)):
+        assert f"[rank {rank}] shm [0, 2] {number} [4.0, 4.0, 4.0]" in ended.out
+    assert ("the 2 ranks that are left go on over shared memory" in ended.err) == (backend == "mpi")
+    assert set(os.listdir("/dev/shm")) <= shared, "MPI's memory"
+    job.all_gone()

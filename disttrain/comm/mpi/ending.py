@@ -196,6 +196,9 @@ def _end_of_process() -> None:
         error = late
         _fail(here, error, lambda: traceback.print_exception(_without_ours(error)))
         _abort(here, 1)
+    if here.is_left:
+        here.over = True  # MPI would wait for a rank that is gone
+        return
     if _all_have_ended(here):
         here.detach()
         here.MPI.Finalize()

@@ -15,6 +15,7 @@ from ... import context
 from ...errors import ConfigError
 from .. import shm
 from ..meeting import Meeting, host_id
+from ..survivors import as_view
 from ..transport import Transport
 from ..worker_env import fixed_order_wanted
 from . import ending, library
@@ -32,10 +33,16 @@ def missing() -> str | None:
 
 def connect(meeting: Meeting) -> Transport:
     """Over MPI, or over memory that all ranks share."""
+    segment = meeting.segment
+    if segment is not None and meeting.on_segment() and as_view(segment).round:
+        # a rank has failed, so there is no MPI any more (``shrinking``)
+        return shm.connect(segment, meeting.rank, meeting.size, meeting.epoch, meeting.timeout)
     here = station()
     ending.install(here)
     comm = _members(here, meeting)
     if meeting.wanted != "mpi" and len(set(hosts(here, comm))) == 1:
+        if segment is not None and meeting.on_segment():
+            return shm.connect(segment, comm.rank, comm.size, meeting.epoch, meeting.timeout)
         store = Told(here, comm)
         transport = shm.connect_by_store(store, comm.rank, comm.size, timeout=meeting.timeout)
         context.current().at_end.append(transport.hub.finish)

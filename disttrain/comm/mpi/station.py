@@ -13,8 +13,9 @@ import threading
 from typing import Any, Protocol
 
 from ... import context
-from ...errors import CollectiveMismatch, CommError, PeerFailed
+from ...errors import CollectiveMismatch, CommError, GroupRevoked, PeerFailed
 from ..control import JOB_SLOT
+from ..survivors import DECIDED, as_view, given_up
 from ..threads import others_may_move
 from . import library
 from .notices import TEXT_BYTES, Board, Notice, Wait, accusation, decode
@@ -65,7 +66,8 @@ class Station:
         self.comm = self.world.Dup()
         self.rank, self.size = self.world.rank, self.world.size
         self.pid = os.getpid()
-        self._job = context.current().slots.get(JOB_SLOT)  # of our launcher, which sees who dies
+        job = context.current().slots.get(JOB_SLOT)  # of our launcher, which sees who dies
+        self.view = None if job is None or job.num_ranks != self.size else as_view(job)
         self.lock = threading.RLock()
         self.pending: list[Any] = []
         self.open: list[Any] = []
@@ -139,7 +141,9 @@ class Station:
         if board.verdict is not None and need is not None:
             text, board.verdict = board.verdict, None
             self._end_wait(need, CollectiveMismatch(text))
-        job = self._job.failure() if self._job is not None else None
+        job = self.view.failure() if self.view is not None else None
+        if self.view is not None and (why := given_up(self.view, self.rank)):
+            self._end_wait(need, GroupRevoked(why if need is None else f"{need.what()}: {why}"))
         if job is not None and job.rank != self.rank:
             board.failures.setdefault(job.rank, (job.cause, job.traceback))
         if board.failures:
@@ -284,6 +288,18 @@ class Station:
         self.listen()
         for transport in tuple(self.open):
             transport.compare_counts()
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the ranks have gone on without one that has failed, and without MPI."""
+        return self.view is not None and self.view.base.rounds[DECIDED] > self.view.round
+
+    def give_up(self) -> None:
+        """Use MPI for nothing any more, though it is not finalized."""
+        for transport in self.open:
+            transport.disable("a rank has failed, and the others have gone on without it")
+        self.open, self.pending = [], []
+        self.detach()
 
     def detach(self) -> None:
         """Take no part in anything any more."""

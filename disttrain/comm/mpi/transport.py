@@ -14,7 +14,7 @@ Knows arrays and MPI. Groups, argument checks and global ranks are in ``comm/gro
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from .messages import Mailbox
 from .moves import Moves, native
 from .notices import Notice, Wait
 from .rounds import RADIX
+from .shrinking import shrink
 from .station import Need
 
 _PATIENCE = (1.0, 5.0)  # seconds that a rank which leaves (the world) waits for who is elsewhere
@@ -155,6 +156,12 @@ class MpiTransport(Transport):
         comm = self.members.comm.Create_group(inside, tag)
         group = Group(self.station, comm, f"{self.key}{name[len(self.name) :]}", name)
         return MpiTransport(group, self.timeout, self.epoch, self.fixed_order, radix=self._radix)
+
+    def shrink(
+        self, timeout: float | None, exclude: Collection[int] = ()
+    ) -> tuple[Transport, list[int]]:
+        wait = timeout or self.timeout
+        return shrink(self.station, self.timeout, self.epoch, wait, exclude)
 
     def close(self, call: Call | None) -> None:
         met = False

@@ -24,11 +24,7 @@ def leave_and_agree(
 ) -> survivors.View:
     """Leave all groups of ``hub``, and agree with the other ranks on who goes on. ``exclude``:
     without whom in any case."""
-    for rank in exclude:
-        slot = hub.segment.slot(rank)
-        if not (slot.lost or slot.error[0]):
-            slot.record_error(EXCLUDED, "")
-        slot.lose()
+    exclude_ranks(hub.view, exclude)
     for rank in range(hub.size):  # so that whoever still waits hears why
         if hub.detective.has_vanished(rank):
             hub.segment.publish_failure(rank, GONE)
@@ -50,6 +46,15 @@ def leave_and_agree(
         for group in hub.given_back:
             group.abandon()
     return agreed
+
+
+def exclude_ranks(view: survivors.View, ranks: Collection[int]) -> None:
+    """Count them for lost, and let them hear why."""
+    for rank in ranks:
+        slot = view.slot(rank)
+        if not (slot.lost or slot.error[0]):
+            slot.record_error(EXCLUDED, "")
+        slot.lose()
 
 
 def _last_word_of(view: survivors.View) -> Callable[[int], int]:

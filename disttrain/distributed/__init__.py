@@ -100,7 +100,7 @@ from .process_group import (
     ReduceScatterOptions,
     ScatterOptions,
 )
-from .recovery import shrink
+from .recovery import SHRINK_ABORT, SHRINK_DEFAULT, shrink, shrink_group
 from .state import (
     GroupMember,
     destroy_process_group,
@@ -148,6 +148,9 @@ _NAMES = {  # which of them have the names that are asked for here
     "DeviceMesh": "mesh",
     "init_device_mesh": "mesh",
     "shrink": "recovery",
+    "shrink_group": "recovery",
+    "SHRINK_ABORT": "recovery",
+    "SHRINK_DEFAULT": "recovery",
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -285,11 +285,12 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
             made.close()
 
 
-def replace_world(timeout: float | None) -> list[int]:
-    """Make the default group anew, of the ranks that live: which rank each was before."""
+def replace_world(timeout: float | None, exclude: Collection[int] = ()) -> list[int]:
+    """Make the default group anew, of the ranks that live and are not in ``exclude``: which rank
+    each was before."""
     state, me = _state(), context.current()
     old = group_or_default()
-    transport, before = old.transport.shrink(timeout)
+    transport, before = old.transport.shrink(timeout, exclude)
     if JOB_SLOT in me.slots and transport.job is not None:
         me.slots[JOB_SLOT] = transport.job
     if me.local_world_size == me.world_size:
@@ -298,6 +299,14 @@ def replace_world(timeout: float | None) -> list[int]:
     state.groups, state.companions = [], []
     state.world = group_on(transport, strict=old.strict, backend=old.backend)
     return before
+
+
+def leave_at_once(group: ProcessGroup) -> None:
+    """Leave a group of some ranks without meeting its other members."""
+    state = _state()
+    state.groups = [g for g in state.groups if g is not group]
+    for each in [*_leave_companions(state, group), group]:
+        each.close(abort=True)
 
 
 def beside(group: Any, finish: Callable[[], None]) -> ProcessGroup:

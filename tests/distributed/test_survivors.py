@@ -349,3 +349,64 @@ def test_one_that_is_killed_when_nobody_needs_it_any_more_is_no_failure_of_the_j
         return x[0].item()
 
     assert launch(body, 3, min_ranks=2) == [3.0, None, 3.0]
+
+
+# -- without ranks that are named ------------------------------------------------------------------
+
+
+def shrink_by_name() -> tuple:
+    dist.init_process_group()
+    me = dist.get_rank()
+    other = dist.new_group([3, 1, 2], sort_ranks=False)
+    if me in (1, 2):
+        pair = dist.shrink_group([0], other)
+        assert [dist.get_global_rank(pair, i) for i in range(2)] == [1, 2]
+        x = dt.ones(2) * me
+        dist.all_reduce(x, group=pair)
+        assert x.tolist() == [3.0, 3.0]
+        with pytest.raises(CommError):
+            dist.all_reduce(x, group=other)
+    dist.barrier()
+    if me == 1:
+        with pytest.raises(CommError, match=r"rank 1 is excluded itself"):
+            dist.shrink_group([1])
+        with pytest.raises((CommError, PeerFailed)):
+            while True:
+                dist.all_reduce(dt.ones(3))
+        with pytest.raises(CommError, match="gone on without this rank"):
+            dist.shrink()
+        return ("excluded",)
+    made = dist.shrink_group([1], shrink_flags=dist.SHRINK_ABORT)
+    assert made is dist.group.WORLD
+    x = dt.ones(3)
+    dist.all_reduce(x)
+    dist.barrier()
+    dist.destroy_process_group()
+    return dist.is_initialized(), x.tolist()
+
+
+def test_all_but_some_go_on_simulated():
+    told = [t.result for t in run_tasks(lambda: hurried(shrink_by_name), 4, 3).tasks]
+    done = (False, [3.0] * 3)
+    assert told == [done, ("excluded",), done, done], told
+
+
+def test_all_but_some_go_on_in_processes():
+    done = (False, [3.0] * 3)
+    assert launch(shrink_by_name, 4) == [done, ("excluded",), done, done]
+
+
+def test_what_cannot_be_excluded_is_refused_before_anybody_is_asked():
+    def body() -> int:
+        dist.init_process_group()
+        wrong = [(TypeError, (1,)), (TypeError, ["a"]), (ValueError, []), (ValueError, [1, 1])]
+        wrong += [(ValueError, [2]), (ValueError, [-1]), (ValueError, [0, 1])]
+        for kind, ranks in wrong:
+            with pytest.raises(kind, match="ranks_to_exclude"):
+                dist.shrink_group(ranks)
+        with pytest.raises(ValueError, match="shrink_flags"):
+            dist.shrink_group([0], shrink_flags=7)
+        dist.barrier()
+        return len(wrong)
+
+    assert dist.simulate(body, 2).results == [7, 7]

@@ -38,9 +38,7 @@ def shrink(
     def last(rank: int) -> int:
         return last_word(view.base.buffer, view.base.comm_area(rank)[0])
 
-    agreed = survivors.agree(
-        view, station.rank, last, lambda rank: view.slot(rank).lost, wait
-    )
+    agreed = survivors.agree(view, station.rank, last, lambda rank: view.slot(rank).lost, wait)
     me = agreed.members.index(view.members[station.rank])
     if not me:
         sys.stderr.write(

@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from disttrain import context
+from disttrain.errors import PeerFailed
 
 
 @dataclass
@@ -137,7 +138,16 @@ def _collect(outcomes, pids, pipes, deadline, on_death) -> None:
                 os.close(pipes.pop(rank))
                 _settle(outcomes[rank], buffers[rank], pids.pop(rank))
                 if on_death is not None and not outcomes[rank].ok:
-                    on_death(rank, outcomes[rank].cause(), outcomes[rank].traceback)
+                    _tell(on_death, outcomes[rank])
+
+
+def _tell(on_death, outcome: Outcome) -> None:
+    """Of the rank itself, or of the one whose failure it has ended with."""
+    error = outcome.error
+    if isinstance(error, PeerFailed):
+        on_death(error.rank, error.cause, error.traceback)
+    else:
+        on_death(outcome.rank, outcome.cause(), outcome.traceback)
 
 
 def _settle(outcome: Outcome, report: bytes, pid: int) -> None:

@@ -19,12 +19,13 @@ import os
 import threading
 import weakref
 from collections import deque
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from ...errors import CommError
 from ..shm.arena import ALIGN, Arena
+from ..shm.fences import words_of
 from .frames import STREAMED, Garbage
 
 ARENA_BYTES = 64 << 30  # addresses; pages exist once they are touched
@@ -55,8 +56,8 @@ class Lender:
         self._arena: Arena | None = None
         if self._buffer is not None:
             self._arena = Arena(self._buffer, 0, len(self._buffer))
-            self._words = memoryview(self._buffer).cast("Q")
             self._bytes = np.frombuffer(self._buffer, np.uint8)
+            self._words = _words(self._bytes)
 
     def lend(self, part: np.ndarray, to: Borrower) -> int:
         """Copy ``part`` (uint8) into a block: its offset, or ``STREAMED`` where none is free."""
@@ -119,12 +120,15 @@ class Lender:
             if self._arena is None:
                 return
             self._arena = None
-            del self._bytes
-            self._words.release()
+            del self._bytes, self._words
             self._lent.clear()
             self._buffer = None
             os.close(self.fd)
             self.fd = -1
+
+
+def _words(memory: np.ndarray) -> Any:
+    return words_of(memory.data, memory.__array_interface__["data"][0])
 
 
 def _copy(target: np.ndarray, part: np.ndarray, two: bool) -> None:
@@ -176,7 +180,7 @@ class Memory:
         self.nbytes = os.fstat(fd).st_size
         buffer = mmap.mmap(fd, self.nbytes, flags=_FLAGS)
         buffer.madvise(mmap.MADV_DONTDUMP)
-        self._words = memoryview(buffer).cast("Q")
+        self._words = _words(np.frombuffer(buffer, np.uint8))
         self._bytes = memoryview(buffer)
         self._pid = os.getpid()
 

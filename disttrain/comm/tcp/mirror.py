@@ -26,6 +26,7 @@ from ... import context
 from ...errors import CollectiveMismatch, CommError
 from ..header import SIZE as FINGERPRINT
 from ..header import Call
+from ..shm.arena import ALIGN
 from ..shm.channel import BLOCK_BYTES, FINISHED, LEFT, NONE, NUM_HEADERS, POSTED, WHERE, Channel
 from ..shm.deadlock import RECORD_BYTES, Detective
 from ..shm.hub import Flags, Hub, Need
@@ -63,7 +64,12 @@ class NetHub(Hub):
     ) -> None:
         size = len(layout.host_of)
         start = Mailbox.reserved(as_view(segment).base.num_ranks)
-        super().__init__(segment, rank, size, epoch, start + NUM_BLOCKS * BLOCK_BYTES, before)
+        view = as_view(segment)
+        heard = start + NUM_BLOCKS * BLOCK_BYTES  # a byte for each rank, see ``Net.listen_with``
+        reserved = heard + -(-view.base.num_ranks // ALIGN) * ALIGN
+        super().__init__(segment, rank, size, epoch, reserved, before)
+        here = layout.hosts[layout.host_of[rank]]
+        net.listen_with({r: segment.arena(r)[0] + heard for r in here})
         start += segment.arena(rank)[0]
         self.arena.spare_blocks = [start + i * BLOCK_BYTES for i in range(NUM_BLOCKS)][::-1]
         self._stays = False
@@ -74,7 +80,7 @@ class NetHub(Hub):
         self.far = [r for r in range(size) if layout.host_of[r] != mine]
         self.detective: Detective = NetDetective(self)
         self.pending.append(net)
-        self._rank_context.waiter.interrupts.insert(0, net.look)
+        self._rank_context.waiter.interrupts.insert(0, self._look)
 
     def partners(self, ranks: Sequence[int]) -> list[Pipe]:
         """For each other host with some of ``ranks``: who takes what all of those are to see."""
@@ -96,6 +102,13 @@ class NetHub(Hub):
         values = [(i, self.words[i]) for i in words]
         pipe.add(frames.put(where, size, values), self.memory[where : where + size])
 
+    def _look(self) -> None:
+        if self.lock.acquire(False):  # else another thread is at the links, which looks itself
+            try:
+                self.net.look()
+            finally:
+                self.lock.release()
+
     def _until(self, ready: Callable[[], bool], need: Need, timeout: float | None) -> None:
         def block(seconds: float) -> None:
             self.net.block(seconds, need)
@@ -105,8 +118,8 @@ class NetHub(Hub):
     def _detach(self) -> None:
         super()._detach()
         interrupts = self._rank_context.waiter.interrupts
-        if self.net.look in interrupts:
-            interrupts.remove(self.net.look)
+        if self._look in interrupts:
+            interrupts.remove(self._look)
         if self.net in self.pending:
             self.pending.remove(self.net)
 
@@ -218,10 +231,10 @@ class MirroredChannel(Channel):
         """Tell other hosts of a flag now."""
         hub = self.hub
         with hub.lock:
+            hub.net.dirty.pop(self, None)  # before it is read: its thread may go on meanwhile
             for pipe in self.pipes():
                 hub.put(pipe, 0, 0, [self.own[FINISHED], self.own[field]])
                 hub.net.go(pipe)
-            hub.net.dirty.pop(self, None)
 
     def need(self, *args: Any, **named: Any) -> Flags:
         found = super().need(*args, **named)

@@ -15,14 +15,18 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
+
+import numpy as np
 
 from ... import context
 from ...errors import CommError, PeerFailed
 from ..control import Failure
 from ..links.link import Closed
+from ..shm.fences import words_of
 from ..survivors import WANTED, View, as_view
 from . import frames
 from .agreement import Word, decode, room
@@ -34,6 +38,7 @@ _FAREWELL = 2.0  # seconds for what was sent last
 _NAP = 0.0002  # seconds that a rank sleeps which waits for others of its host, too ...
 _EAGER, _LONG = 3, 1000  # ... after so many naps in vain without spinning, and five times as long
 _SPINS = 80
+_OVER = ("finished", "failed", "vanished")
 _IN, _OUT = select.EPOLLIN, select.EPOLLIN | select.EPOLLOUT
 
 
@@ -75,8 +80,12 @@ class Net:
         self._wants_room: set[int] = set()
         self._epoll = select.epoll()
         self._events: list = []
+        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._epoll.register(self._bell, _IN)
+        self._asleep: set[int] = set()  # threads
         self._memory = memoryview(segment.buffer)
-        self._words = self._memory.cast("Q")
+        whole = np.frombuffer(segment.buffer, np.uint8)
+        self._words = words_of(segment.buffer, whole.__array_interface__["data"][0])
         self._news = bytearray(0)
         self._junk = memoryview(bytearray(0))
         self._told = False
@@ -85,12 +94,19 @@ class Net:
         self._mates, self._in_vain = host_of.count(host_of[rank]) > 1, 0
         self._closed = False
         self.departures = 0  # how many pipes have ended, or are about to
+        self._heard: dict[int, int] = {}
 
     def add(self, pipe: Pipe) -> None:
         self.pipes[pipe.rank] = pipe
         for link, is_pulse in ((pipe.link, False), (pipe.pulse, True)):
             self._by_fd[link.fileno()] = pipe, is_pulse
             self._epoll.register(link.fileno(), _IN)
+
+    def listen_with(self, heard: dict[int, int]) -> None:
+        """``heard``: where in the segment each rank of this host, which tells the others there what
+        it hears, has a byte for every rank of the job: whether it has heard of the end of its
+        program."""
+        self._heard = heard
 
     def is_alive(self, rank: int) -> bool:
         pipe = self.pipes.get(rank)
@@ -107,6 +123,8 @@ class Net:
         events, self._events = self._events, []
         for fd, mask in events or self._epoll.poll(0):
             self._attend(fd, mask)
+            if self._asleep:  # what one of them waits for may be there now, and nothing more comes
+                os.eventfd_write(self._bell, 1)
 
     def block(self, seconds: float, ready: Callable[[], bool]) -> None:
         """Sleep until something has come or there is room again, or ``seconds`` are over. ``ready``
@@ -127,9 +145,21 @@ class Net:
             time.sleep(min(seconds, _NAP if self._in_vain < _LONG else 5 * _NAP))
             self._events = poll(0)
         else:
-            self._events = poll(seconds)
+            self._events = self._sleep(seconds, ready)
         if self._events:
             self._in_vain = 0
+
+    def _sleep(self, seconds: float, ready: Callable[[], bool]) -> list:
+        """Until something comes, or another thread has taken it."""
+        me = threading.get_ident()
+        self._asleep.add(me)
+        try:
+            return [] if ready() else self._epoll.poll(seconds)
+        finally:
+            self._asleep.discard(me)
+            if not self._asleep:
+                with contextlib.suppress(BlockingIOError):
+                    os.eventfd_read(self._bell)
 
     def _attend(self, fd: int, mask: int) -> None:
         entry = self._by_fd.get(fd)
@@ -208,6 +238,8 @@ class Net:
             self.sure.add(rank)
             if index == frames.ENDED:
                 self.segment.slot(rank).state = "finished"
+                if self._heard:
+                    self._memory[self._heard[self.rank] + self.view.members[rank]] = 1
                 self.over.setdefault(rank, context.now())
 
     def _check_place(self, rank: int, lo: int, hi: int) -> None:
@@ -260,12 +292,16 @@ class Net:
 
     def has_ended(self, rank: int) -> bool:
         """Whether the link to a rank has ended without a farewell, and nobody has said why; or its
-        program has, and all that it has ever sent is here. (Not so where other ranks of this host
-        take some of it: it may be on its way to one that computes.)"""
+        program has, and all that it has ever sent is here: the other ranks of this host, who take
+        some of it, have heard of its end, too (or their own has come)."""
         when = self.gone[rank][0] if rank in self.gone else self.over.get(rank)
-        if when is None or (self._mates and rank not in self.gone):
+        if when is None or context.now() - when <= GRACE:
             return False
-        return context.now() - when > GRACE
+        number = self.view.members[rank]
+        return rank in self.gone or all(
+            self._memory[at + number] or self.segment.slot(mate).state in _OVER
+            for mate, at in self._heard.items()
+        )
 
     def look(self) -> None:
         """Called again and again by who waits: give signs of life, and publish what has failed."""
@@ -375,7 +411,9 @@ class Net:
         for pipe in self.pipes.values():
             pipe.close()
         self._by_fd.clear()
-        self._epoll.close()
+        if not self._epoll.closed:
+            self._epoll.close()
+            os.close(self._bell)
         self.sinks.clear()
 
 

@@ -1,0 +1,80 @@
+"""Several threads of a rank at its links, and what ranks hear of one that ends."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import numpy as np
+import pytest
+from comm.tcp.test_tcp_attacks import Victim
+
+from disttrain import context
+from disttrain.comm.shm.channel import FINISHED
+from disttrain.comm.tcp import frames
+from disttrain.errors import PeerFailed
+from support.hosts import host_outcomes, run_hosts
+
+
+def test_who_sleeps_is_woken_by_the_thread_that_has_taken_what_came():
+    with Victim() as victim:
+        net, me = victim.net, threading.get_ident()
+        turns = []
+
+        def other():
+            victim.sock.sendall(frames.PULSE_FRAME)
+            while not turns:
+                turns.extend(net._epoll.poll(1))
+            net.advance()
+
+        def ready():
+            if me in net._asleep and not turns:  # between this look and the sleep
+                thread = threading.Thread(target=other)
+                thread.start()
+                thread.join()
+            return False
+
+        net._in_vain = 1000  # no spinning
+        net.block(1000, ready)
+        assert turns and not net._asleep
+        net.block(0.01, lambda: False)  # the bell rings once
+        assert net._epoll.poll(0) == []
+
+
+def test_what_is_published_while_another_thread_tells_is_told_next():
+    def body(group):
+        channel, hub = group.transport.channel, group.transport.hub
+        group.all_reduce(np.ones(3))
+        put = hub.put
+
+        def put_while_its_thread_goes_on(*args):
+            put(*args)
+            channel.publish(FINISHED, channel.seq)
+
+        hub.put = put_while_its_thread_goes_on
+        channel.flush()
+        hub.put = put
+        found = channel in hub.net.dirty
+        group.barrier()
+        return found
+
+    assert run_hosts("ab", body) == [True, True]
+
+
+@pytest.mark.parametrize("hosts", ["aab", "abab"])
+def test_a_rank_whose_program_has_ended_is_missed_at_once(hosts):
+    """Not when all have looked for long enough at a wait that nobody can end."""
+    last = len(hosts) - 1
+
+    def body(group):
+        group.transport.hub.detective.looks = 1000
+        group.all_reduce(np.ones(3))
+        if group.rank == last:
+            context.current().end()
+            os._exit(3)
+        with pytest.raises(PeerFailed) as error:
+            group.all_reduce(np.ones(3))
+        return error.value.rank
+
+    outcomes = host_outcomes(hosts, body, job=False)
+    assert [o.value for o in outcomes[:last]] == [last] * last, outcomes

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from .. import context
 from ..errors import ConfigError
+from . import slurm
 
 STRICT_SLOT = "comm.strict"  # of a rank: whether its groups are strict where nobody says
 
@@ -66,14 +67,14 @@ def read_worker_env(
         _check_half_set(env, launched)
         name, place = launched[0] if launched else ("none", (0, 1, 0, 1))
         _warn_of_others(name, place, launched)
-    port = env.get("MASTER_PORT")
+    address, port = _meeting_place(env, name)
     job = env.get("DISTTRAIN_JOB_FD")
     if launched and place[:2] != launched[0][1][:2]:
         job = None  # the program makes a world of its own
     return WorkerEnv(
         *place,
-        master_addr=env.get("MASTER_ADDR", "127.0.0.1"),
-        master_port=None if port is None else _number("MASTER_PORT", port),
+        master_addr=address,
+        master_port=port,
         job_fd=None if job is None else _number("DISTTRAIN_JOB_FD", job),
         restart_count=_number(
             "TORCHELASTIC_RESTART_COUNT", env.get("TORCHELASTIC_RESTART_COUNT", "0")
@@ -91,6 +92,18 @@ def fixed_order_wanted(env: Mapping[str, str] | None = None) -> bool | None:
     where nobody says."""
     said = (os.environ if env is None else env).get("DISTTRAIN_FIXED_ORDER", "")
     return None if said == "" else said != "0"
+
+
+def _meeting_place(env: Mapping[str, str], name: str) -> tuple[str, int | None]:
+    """The address and port of the store: as the environment says, or what follows from Slurm's
+    step, where it has started this process without MPI."""
+    address, port = env.get("MASTER_ADDR"), env.get("MASTER_PORT")
+    if port is not None:
+        return address or slurm.LOOPBACK, _number("MASTER_PORT", port)
+    found = slurm.meeting_place(env) if name == "Slurm" else None
+    if found is None:
+        return address or slurm.LOOPBACK, None
+    return address or found[0], found[1]
 
 
 def _by_mpi(env: Mapping[str, str], name: str) -> bool:
@@ -123,8 +136,11 @@ def _family(name: str, env: Mapping[str, str]) -> Place | None:
         raise ConfigError(
             f"worker environment: {rank}={r} and {size}={n}; needed is 0 <= {rank} < {size}"
         )
+    if local_rank not in env and "SLURM_LOCALID" in env:  # MPI's ranks, started by srun
+        local_rank = "SLURM_LOCALID"
     local = _number(local_rank, env[local_rank]) if local_rank in env else r
-    of = _number(local_size, env[local_size]) if local_size in env else n
+    beside = slurm.tasks_here(env) if local_rank == "SLURM_LOCALID" else None
+    of = _number(local_size, env[local_size]) if local_size in env else beside or n
     return r, n, local, of
 
 

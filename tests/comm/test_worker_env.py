@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from disttrain.comm import slurm
 from disttrain.comm.worker_env import WorkerEnv, fixed_order_wanted, read_worker_env
 from disttrain.errors import ConfigError
 
@@ -37,6 +38,37 @@ def test_mpi_is_asked_where_it_has_started_the_ranks_and_nobody_names_another_pl
 @pytest.mark.parametrize("said, meant", [("", None), ("0", False), ("1", True)])
 def test_the_order_of_sums_is_left_open_or_asked_for(said, meant):
     assert fixed_order_wanted({"DISTTRAIN_FIXED_ORDER": said}) is meant
+
+
+SLURM_STEP = {
+    **CASES["Slurm"],
+    "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "n[08-11,3],m",
+       "SLURM_STEP_NUM_NODES": "5", "SLURM_STEP_TASKS_PER_NODE": "2(x4),1", "SLURM_NODEID": "4",
+}  # fmt: skip
+
+
+def test_a_step_of_slurm_tells_where_its_tasks_meet():
+    got = read_worker_env(SLURM_STEP)
+    assert (got.master_addr, got.master_port, got.local_world_size) == ("n08", 15427, 1)
+    assert read_worker_env(SLURM_STEP | {"SLURM_NODEID": "3"}).local_world_size == 2
+    assert read_worker_env(SLURM_STEP | {"SLURM_STEP_NUM_NODES": "1"}).master_addr == "127.0.0.1"
+    other = read_worker_env(SLURM_STEP | {"SLURM_STEP_ID": "1"})
+    assert other.master_port not in (None, got.master_port), "two steps of one job"
+    said = SLURM_STEP | {"MASTER_ADDR": "a", "MASTER_PORT": "1"}
+    assert read_worker_env(said).master_addr == "a" and read_worker_env(said).master_port == 1
+    assert read_worker_env(CASES["Slurm"]).master_port is None, "a batch script, outside srun"
+
+
+@pytest.mark.parametrize(
+    "nodes, first", [("vm", "vm"), ("a1,a2", "a1"), ("n[3]", "n3"), ("r[1-2]-x,b", "r1-x")]
+)
+def test_the_first_node_of_a_list(nodes, first):
+    assert slurm.first_node(nodes) == first
+
+
+def test_ranks_of_mpi_under_srun_know_their_place_on_the_host():
+    got = read_worker_env(SLURM_STEP | {"PMI_RANK": "2", "PMI_SIZE": "4"})
+    assert (got.family, got.by_mpi, got.local_rank, got.local_world_size) == ("MPICH", True, 0, 1)
 
 
 def test_nothing_set_is_a_single_process():

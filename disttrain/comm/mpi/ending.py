@@ -5,9 +5,10 @@
 * An exception ends a rank: it prints the traceback, tells the others (those who wait in a call get
   ``PeerFailed`` with its cause), and aborts the job a moment later. Who failed only because another
   rank did says so in a line, and leaves the abort to that one.
-* A rank ends early, by ``sys.exit(3)`` or by coming to its end: who waits for it is told that it
-  has ended, and fails. When it hears of that it aborts the job with its own exit code, a moment
-  later. ``os._exit(0)`` is an end as any other.
+* A rank ends early, by ``raise SystemExit(3)`` or by coming to its end: who waits for it is told
+  that it has ended, and fails. When it hears of that it finds out with which exit code it ends
+  (``_code_of_this_end``), and aborts the job with that, a moment later. ``os._exit(0)`` is an end
+  as any other.
 * A rank is killed: mpiexec ends the others.
 
 Knows the station and the interpreter's hooks; no groups.
@@ -19,6 +20,7 @@ import atexit
 import ctypes
 import io
 import os
+import signal
 import sys
 import threading
 import time
@@ -29,6 +31,7 @@ from typing import Any, NoReturn
 from ... import context
 from ...errors import CommError, DisttrainError, PeerFailed
 from ..control import JOB_SLOT
+from .notices import NOT_KNOWN
 from .station import SLOT, Station, existing
 
 _GRACE = 0.5  # seconds that the others have for what they are told before the job is aborted
@@ -43,7 +46,7 @@ def install(station: Station) -> None:
         return
     station.hooks = Hooks(sys.excepthook)
     sys.excepthook = _excepthook
-    sys.exit, os._exit = station.hooks.exit, station.hooks.leave
+    os._exit = station.hooks.leave
     atexit.register(_end_of_process)
     os.register_at_fork(after_in_child=_after_fork)
     for stream in (sys.stdout, sys.stderr):
@@ -52,34 +55,23 @@ def install(station: Station) -> None:
 
 
 class Hooks:
-    """The interpreter's own, and the code that the program has ended with."""
+    """The interpreter's own."""
 
     def __init__(self, excepthook: Any) -> None:
         self.excepthook = excepthook
-        self.code: object = 0
         self._leave = os._exit
-
-    def exit(self, status: Any = None, /) -> NoReturn:
-        """``sys.exit``, which remembers: nothing else tells an exit handler of the code."""
-        self.code = status
-        raise SystemExit(status)
 
     def leave(self, status: int) -> NoReturn:
         """``os._exit``. mpiexec ends all other ranks where one goes without a word, and calls that
         a success if the code is 0: a program that has ended well says so first."""
+        here = existing()
         if not status and threading.current_thread() is threading.main_thread():
-            here = existing()
             _end_of_process()
             if here is not None and here.MPI.Is_finalized():
                 ctypes.PyDLL(None).exit(0)  # MPI says in its destructors that all is well
+        elif here is not None and not here.over and not here.is_launched:
+            os.write(2, f"rank {here.rank} of {here.size} leaves by os._exit({status})\n".encode())
         self._leave(status)
-
-    @property
-    def exitcode(self) -> int:
-        """0 unless the program has called ``sys.exit`` with something else."""
-        if self.code is None:
-            return 0
-        return self.code & 0xFF if isinstance(self.code, int) else 1
 
 
 def _excepthook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
@@ -113,7 +105,18 @@ def _fail(here: Station, error: BaseException, show: Callable[[], None]) -> None
             here.flush(_GRACE)
         own = own and not _left_to_another(here, error)
         _say(here, error, show if own else None)
-    time.sleep(_GRACE if own and not _codes(here) else _ECHO)
+    _rest(here, _GRACE if own else _ECHO)
+
+
+def _rest(here: Station, seconds: float) -> None:
+    """Leave the others ``seconds``, and more to a rank that has ended its program: it gives its
+    exit code to the job, once it knows it, unless that is 0."""
+    start = time.monotonic()
+    while (rested := time.monotonic() - start) < _ECHO:
+        here.listen()
+        if rested >= seconds and not any(_codes(here)):
+            return
+        time.sleep(0.005)
 
 
 def _say(here: Station, error: BaseException, show: Callable[[], None] | None) -> None:
@@ -170,15 +173,14 @@ def _without_ours(error: BaseException) -> BaseException:
 
 def _abort(here: Station, code: int) -> None:
     """End the job, with the code of a rank that has ended its program, if that is why."""
-    ended = _codes(here)
+    ended = [code for code in _codes(here) if code > 0]
     here.over = True
     here.MPI.COMM_WORLD.Abort(ended[0] if ended else code)
 
 
 def _codes(here: Station) -> list[int]:
-    """Those with which ranks have ended too early. They give them to the job."""
-    said = here.board.said.values()
-    return [each.code for each in said if each.kind == "ended" and each.code]
+    """Those with which ranks have ended too early; ``NOT_KNOWN`` where they do not know."""
+    return [each.code for each in here.board.said.values() if each.kind == "ended"]
 
 
 def _end_of_process() -> None:
@@ -203,7 +205,11 @@ def _end_of_process() -> None:
         here.detach()
         here.MPI.Finalize()
         return
-    code = here.hooks.exitcode
+    code = _code_of_this_end()
+    if code is None:
+        return
+    here.tell(here.notice("ended", code=code))
+    here.flush(_GRACE)
     if code:
         time.sleep(_GRACE + _ASIDE)  # the others say why they fail
         sys.stderr.write(
@@ -216,9 +222,34 @@ def _end_of_process() -> None:
     _abort(here, code or 1)
 
 
+def _code_of_this_end() -> int | None:
+    """The code that this process would end with, which nothing tells an exit handler of: a copy of
+    it ends in its place. None in the copy."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        copy = os.fork()
+    except (OSError, RuntimeError):
+        return 1
+    if not copy:
+        atexit._clear()
+        libc = ctypes.CDLL(None)
+        libc.on_exit(libc._exit, None)  # before what libraries do at the end of a process
+        return None
+    until = time.monotonic() + _ECHO
+    while time.monotonic() < until:
+        pid, status = os.waitpid(copy, os.WNOHANG)
+        if pid:
+            return abs(os.waitstatus_to_exitcode(status))
+        time.sleep(0.002)
+    os.kill(copy, signal.SIGKILL)
+    os.waitpid(copy, 0)
+    return 1
+
+
 def _all_have_ended(here: Station) -> bool:
     """Wait for the ends of the other ranks; False where one has failed instead."""
-    here.tell(here.notice("ended", code=here.hooks.exitcode))
+    here.tell(here.notice("ended", code=NOT_KNOWN))
     others = [rank for rank in range(here.size) if rank != here.rank]
 
     def all_said_so() -> bool:  # and all that they have said before was read

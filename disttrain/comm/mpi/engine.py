@@ -37,7 +37,7 @@ def connect(meeting: Meeting) -> Transport:
     if segment is not None and meeting.on_segment() and as_view(segment).round:
         # a rank has failed, so there is no MPI any more (``shrinking``)
         return shm.connect(segment, meeting.rank, meeting.size, meeting.epoch, meeting.timeout)
-    here = station()
+    here = station(meeting.timeout)
     ending.install(here)
     comm = _members(here, meeting)
     if meeting.wanted != "mpi" and len(set(hosts(here, comm))) == 1:

@@ -5,6 +5,7 @@ Knows mpi4py; no groups, no arrays.
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import importlib.util
 from typing import Any
@@ -28,7 +29,8 @@ def load() -> Any:
     that has failed and will never come.
     """
     try:
-        importlib.import_module("mpi4py").rc.finalize = False
+        settings = importlib.import_module("mpi4py").rc
+        settings.initialize = settings.finalize = False
         module: Any = importlib.import_module("mpi4py.MPI")
     except ImportError as error:
         why = missing() or f"mpi4py cannot load an MPI library ({error}); {INSTALL}"
@@ -39,7 +41,7 @@ def load() -> Any:
             "leave that to disttrain."
         )
     if not module.Is_initialized():
-        module.Init_thread(module.THREAD_MULTIPLE)
+        _initialize(module)
     if module.Query_thread() < module.THREAD_SERIALIZED:
         raise CommError(
             f"mpi: {module.get_vendor()[0]} was initialized for fewer threads than programs have "
@@ -47,3 +49,15 @@ def load() -> Any:
             "before mpi4py.MPI is imported."
         )
     return module
+
+
+def _initialize(module: Any) -> None:
+    """MPI_Init_thread, which waits for all ranks. mpi4py's own keeps this process's other threads
+    from running meanwhile (``starting``)."""
+    provided = ctypes.c_int()
+    init = ctypes.CDLL(module.__file__).MPI_Init_thread
+    failed = init(None, None, ctypes.c_int(module.THREAD_MULTIPLE), ctypes.byref(provided))
+    if failed:
+        raise CommError(f"mpi: MPI_Init_thread failed with error code {failed}.")
+    for comm in (module.COMM_WORLD, module.COMM_SELF):
+        comm.Set_errhandler(module.ERRORS_RETURN)  # mpi4py makes exceptions of them

@@ -23,6 +23,7 @@ from ..header import name_ranks
 
 CALL, MAIL, TAKE = "call", "mail", "take"
 TEXT_BYTES = 4000
+NOT_KNOWN = -1  # an exit code that is told later
 
 
 class Edge(NamedTuple):
@@ -49,7 +50,7 @@ class Notice:
     ``failed`` (of ``text``, with ``detail`` as traceback); ``gone`` (it has left ``group`` without
     meeting the others); ``accuses`` (``text`` says whom, and the reader waits for one of them).
     ``calls`` of each group, ``mail``: messages sent by group and rank; ``code``: with which it has
-    ended."""
+    ended, or ``NOT_KNOWN``."""
 
     kind: str
     text: str = ""

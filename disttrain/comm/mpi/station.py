@@ -17,7 +17,7 @@ from ...errors import CollectiveMismatch, CommError, GroupRevoked, PeerFailed
 from ..control import JOB_SLOT
 from ..survivors import DECIDED, as_view, given_up
 from ..threads import others_may_move
-from . import library
+from . import library, starting
 from .notices import TEXT_BYTES, Board, Notice, Wait, accusation, decode
 
 SLOT = "comm.mpi"  # of a rank's context
@@ -45,9 +45,10 @@ class Need(Protocol):
         ...
 
 
-def station() -> Station:
-    """This process's, made when it is first asked for. All ranks of the job ask together."""
-    return context.current().slot(SLOT, Station)
+def station(timeout: float = context.DEFAULT_TIMEOUT) -> Station:
+    """This process's, made when it is first asked for. All ranks of the job ask together; where
+    one does not come in ``timeout`` seconds, this process ends."""
+    return context.current().slot(SLOT, lambda: Station(timeout))
 
 
 def existing() -> Station | None:
@@ -60,8 +61,9 @@ class Station:
     """See above. ``pending`` holds what has operations in flight (objects with an ``advance()``
     that never blocks); ``open`` the transports that were not left."""
 
-    def __init__(self) -> None:
-        self.MPI = library.load()
+    def __init__(self, timeout: float) -> None:
+        with starting.watched(timeout):
+            self.MPI = library.load()
         self.world = self.MPI.COMM_WORLD
         self.comm = self.world.Dup()
         self.rank, self.size = self.world.rank, self.world.size
@@ -83,6 +85,7 @@ class Station:
         self._told: Notice | None = None
         self._looks: tuple[frozenset[int], int] = (frozenset(), 0)
         beside = self.world.Split_type(self.MPI.COMM_TYPE_SHARED)
+        starting.unlink_memory()  # all ranks have it by now
         waiter = context.current().waiter
         waiter.interrupts.append(self.check)
         if beside.size > len(os.sched_getaffinity(0)):
@@ -91,6 +94,11 @@ class Station:
         beside.Free()
 
     # -- waiting ------------------------------------------------------------------------------
+
+    @property
+    def is_launched(self) -> bool:
+        """Does our launcher see this process end, and say how?"""
+        return self.view is not None
 
     def progress(self) -> None:
         """Let everything in flight go on as far as it can."""

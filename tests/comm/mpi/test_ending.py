@@ -18,16 +18,23 @@ import os, sys
 import numpy as np
 from disttrain.distributed import state
 how, rank = sys.argv[1], None
+if how == "before" and os.environ["PMI_RANK"] == "1":
+    raise SystemExit("no data here")
 state.init_process_group(sys.argv[2] if len(sys.argv) > 2 else None)
 world = state.group.WORLD
 x = np.ones(3)
 world.all_reduce(x)
 if world.rank == 0:
     print(world.transport.kind, world.size, x.tolist())
+    with open("/proc/self/maps") as maps:
+        shared = [line for line in maps if "/dev/shm/mpich_" in line]
+    assert shared and all("(deleted)" in line for line in shared), "nothing to leave behind"
 if how != "well" and world.rank == 1:
     if how == "raise":
         raise ValueError("on purpose")
-    (os._exit if how == "0" else sys.exit)(int(how))
+    if how == "leave":
+        os._exit(3)
+    raise SystemExit(int(how))
 world.all_reduce(x)
 print("the end", flush=True)
 if world.rank == 1:
@@ -58,6 +65,18 @@ def test_an_exit_code_of_one_rank_is_that_of_the_job(tmp_path):
     assert said in done.stderr
     failed, ended_too = done.stderr.index("rank 0 of 2 failed on "), done.stderr.index(said)
     assert "CollectiveMismatch" in done.stderr[failed:ended_too], "why, in one piece, comes first"
+
+
+def test_a_rank_that_leaves_at_once_says_so(tmp_path):
+    done = ended(tmp_path, "leave", "mpi")
+    assert done.returncode == 3 and "rank 1 of 2 leaves by os._exit(3)" in done.stderr, done
+
+
+def test_nobody_waits_in_mpi_init_for_a_rank_that_has_ended(tmp_path):
+    done = ended(tmp_path, "before")
+    assert done.returncode and "no data here" in done.stderr, done
+    said = "rank 0 cannot begin: init_process_group waits in MPI_Init, and another rank of this"
+    assert said in done.stderr
 
 
 def test_a_rank_that_comes_to_its_end_early_fails_the_others(tmp_path):

@@ -40,7 +40,7 @@ class Work:
         """
         if not self._done:
             if isinstance(timeout, timedelta):
-                timeout = timeout.total_seconds()
+                timeout = timeout.total_seconds() or None  # none is how PyTorch's programs say it
             self._block(timeout)
         if self._future is not None:
             _settle(self._future, self)
@@ -173,6 +173,24 @@ class _Then(Work):
     def _block(self, timeout: float | None) -> None:
         if not self._before._done:
             self._before._block(timeout)
+
+
+class Within(Work):
+    """Another work, with a time limit of its own: ``wait`` lasts ``seconds`` at most, unless it is
+    told another limit."""
+
+    __slots__ = ("_of", "_seconds")
+
+    def __init__(self, of: Work, seconds: float) -> None:
+        super().__init__()
+        self._of, self._seconds = of, seconds
+        of.on_end(lambda ended: self._end(ended._result, ended._error))
+
+    def _poll(self) -> None:
+        self._of.is_completed()
+
+    def _block(self, timeout: float | None) -> None:
+        self._of._block(self._seconds if timeout is None else timeout)
 
 
 class Together(Work):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 from .. import context
@@ -241,12 +242,8 @@ def barrier(
     g = group_or_default(group)
     if timeout is None:
         return handed(g.barrier(async_op=async_op), async_op)
-    before = g.timeout
-    g.timeout = seconds_of("barrier", timeout) or before
-    try:
-        return handed(g.barrier(async_op=async_op), async_op)
-    finally:
-        g.timeout = before
+    limit = timedelta(seconds=seconds_of("barrier", timeout) or 0)
+    return handed(g.barrier(timeout=limit, async_op=async_op), async_op)
 
 
 def monitored_barrier(

@@ -17,7 +17,7 @@ from ..comm import group as arrays
 from ..comm.count import Count
 from ..comm.reduce_ops import ReduceOp
 from ..comm.transport import Transport
-from ..comm.work import Done, Work
+from ..comm.work import Done, Within, Work
 from ..core.tensor import Tensor
 from ..errors import ConfigError
 from .arrays import array_of, arrays_of, handed, seconds_of
@@ -134,11 +134,12 @@ class ProcessGroup(arrays.ProcessGroup):
         given = _list(tensors)
         reduce = op if opts is None else opts.reduceOp
         works = [self.all_reduce(array_of("allreduce", t), reduce, async_op=True) for t in given]
-        return _together(works, given)
+        return _together(works, given, opts, timeout)
 
     def allreduce_coalesced(self, tensors: list[Tensor], opts: Any = Options) -> Work:
         rows = arrays_of("allreduce_coalesced", tensors, True)
-        return _work(self.all_reduce_coalesced(rows, opts.reduceOp, async_op=True), tensors)
+        work = self.all_reduce_coalesced(rows, opts.reduceOp, async_op=True)
+        return _work(work, tensors, opts)
 
     def broadcast(  # type: ignore[override]
         self, tensors: Any, root: Any = 0, timeout: Any = None,
@@ -146,7 +147,7 @@ class ProcessGroup(arrays.ProcessGroup):
     ) -> Any:  # fmt: skip
         if tensors.__class__ is np.ndarray:
             return super().broadcast(tensors, root, async_op=async_op)
-        given, root = _list(tensors), getattr(root, "rootRank", root)
+        opts, given, root = root, _list(tensors), getattr(root, "rootRank", root)
         written = self.rank != root
         works = [
             super(ProcessGroup, self).broadcast(
@@ -154,7 +155,7 @@ class ProcessGroup(arrays.ProcessGroup):
             )
             for t in given
         ]
-        return _together(works, given)
+        return _together(works, given, opts, timeout)
 
     def reduce(  # type: ignore[override]
         self, tensors: Any, root: Any = 0, op: Any = ReduceOp.SUM, timeout: Any = None,
@@ -162,28 +163,32 @@ class ProcessGroup(arrays.ProcessGroup):
     ) -> Any:  # fmt: skip
         if tensors.__class__ is np.ndarray:
             return super().reduce(tensors, root, op, async_op=async_op)
+        opts = root
         if isinstance(root, Options):
             root, op = root.rootRank, root.reduceOp
         (t,) = _list(tensors)
         array = array_of("reduce", t, self.rank == root)
-        return _work(super().reduce(array, root, op, async_op=True), [t])
+        return _work(super().reduce(array, root, op, async_op=True), [t], opts, timeout)
 
-    def allgather(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> Work:
+    def allgather(
+        self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: Any = None
+    ) -> Work:
         """``output_tensors``: a list of tensors, or a list of one such list."""
         (t,) = _list(input_tensors)
         outs = _inner(output_tensors)
         rows = arrays_of("allgather", outs, True)
-        return _work(self.all_gather(rows, array_of("allgather", t, False), async_op=True), outs)
+        work = self.all_gather(rows, array_of("allgather", t, False), async_op=True)
+        return _work(work, outs, opts, timeout)
 
     def _allgather_base(self, output: Tensor, input: Tensor, opts: Any = None) -> Work:
         out = array_of("_allgather_base", output)
         given = array_of("_allgather_base", input, False)
-        return _work(self.all_gather_single(out, given, async_op=True), [output])
+        return _work(self.all_gather_single(out, given, async_op=True), [output], opts)
 
     def allgather_coalesced(self, output_lists: list, input_list: list, opts: Any = None) -> Work:
         outs = [arrays_of("allgather_coalesced", row, True) for row in output_lists]
         ins = arrays_of("allgather_coalesced", input_list, False)
-        return _work(self.all_gather_coalesced(outs, ins, async_op=True), output_lists)
+        return _work(self.all_gather_coalesced(outs, ins, async_op=True), output_lists, opts)
 
     def gather(  # type: ignore[override]
         self, output_tensors: Any, input_tensors: Any, root: Any = 0, timeout: Any = None,
@@ -191,11 +196,12 @@ class ProcessGroup(arrays.ProcessGroup):
     ) -> Any:  # fmt: skip
         if output_tensors.__class__ is np.ndarray:
             return super().gather(output_tensors, input_tensors, root, async_op=async_op)
-        (t,), root = _list(input_tensors), getattr(root, "rootRank", root)
+        opts, (t,), root = root, _list(input_tensors), getattr(root, "rootRank", root)
         outs = _inner(output_tensors) if self.rank == root else None
         rows = None if outs is None else arrays_of("gather", outs, True)
         array = array_of("gather", t, False)
-        return _work(super().gather(array, rows, root, async_op=True), outs or [])
+        work = super().gather(array, rows, root, async_op=True)
+        return _work(work, outs or [], opts, timeout)
 
     def scatter(  # type: ignore[override]
         self, output_tensors: Any, input_tensors: Any, root: Any = 0, timeout: Any = None,
@@ -203,10 +209,11 @@ class ProcessGroup(arrays.ProcessGroup):
     ) -> Any:  # fmt: skip
         if output_tensors.__class__ is np.ndarray:
             return super().scatter(output_tensors, input_tensors, root, async_op=async_op)
-        (t,), root = _list(output_tensors), getattr(root, "rootRank", root)
+        opts, (t,), root = root, _list(output_tensors), getattr(root, "rootRank", root)
         ins = _inner(input_tensors) if self.rank == root else None
         rows = None if ins is None else arrays_of("scatter", ins, False)
-        return _work(super().scatter(array_of("scatter", t), rows, root, async_op=True), [t])
+        work = super().scatter(array_of("scatter", t), rows, root, async_op=True)
+        return _work(work, [t], opts, timeout)
 
     def reduce_scatter(  # type: ignore[override]
         self, output_tensors: Any, input_tensors: Any, op: Any = ReduceOp.SUM, timeout: Any = None,
@@ -216,19 +223,19 @@ class ProcessGroup(arrays.ProcessGroup):
             return super().reduce_scatter(output_tensors, input_tensors, op, async_op=async_op)
         (t,) = _list(output_tensors)
         rows = arrays_of("reduce_scatter", _inner(input_tensors), False)
-        array, op = array_of("reduce_scatter", t), getattr(op, "reduceOp", op)
-        return _work(super().reduce_scatter(array, rows, op, async_op=True), [t])
+        opts, array, op = op, array_of("reduce_scatter", t), getattr(op, "reduceOp", op)
+        return _work(super().reduce_scatter(array, rows, op, async_op=True), [t], opts, timeout)
 
     def _reduce_scatter_base(self, output: Tensor, input: Tensor, opts: Any = Options) -> Work:
         out = array_of("_reduce_scatter_base", output)
         given = array_of("_reduce_scatter_base", input, False)
         work = self.reduce_scatter_single(out, given, opts.reduceOp, async_op=True)
-        return _work(work, [output])
+        return _work(work, [output], opts)
 
     def alltoall(self, output_tensors: list, input_tensors: list, opts: Any = None) -> Work:
         outs = arrays_of("alltoall", output_tensors, True)
         ins = arrays_of("alltoall", input_tensors, False)
-        return _work(self.all_to_all(outs, ins, async_op=True), output_tensors)
+        return _work(self.all_to_all(outs, ins, async_op=True), output_tensors, opts)
 
     def alltoall_base(
         self, output: Tensor, input: Tensor, output_split_sizes: list, input_split_sizes: list,
@@ -236,7 +243,7 @@ class ProcessGroup(arrays.ProcessGroup):
     ) -> Work:  # fmt: skip
         out, given = array_of("alltoall_base", output), array_of("alltoall_base", input, False)
         splits = output_split_sizes or None, input_split_sizes or None
-        return _work(self.all_to_all_single(out, given, *splits, async_op=True), [output])
+        return _work(self.all_to_all_single(out, given, *splits, async_op=True), [output], opts)
 
     def send(self, tensors: Any, dst: int, tag: int = 0) -> Any:
         if tensors.__class__ is np.ndarray:
@@ -258,8 +265,16 @@ class ProcessGroup(arrays.ProcessGroup):
         *, async_op: bool = False,
     ) -> Work:  # fmt: skip
         """Meets the others before it returns, unless with ``async_op``."""
-        work = super().barrier(async_op=async_op)
-        return _DONE if work is None else work
+        limit = _limit(opts, timeout)
+        if limit is None:
+            work = super().barrier(async_op=async_op)
+            return _DONE if work is None else work
+        work = super().barrier(async_op=True)
+        assert work is not None
+        if async_op:
+            return Within(work, limit)
+        work.wait(limit)
+        return work
 
 
 def group_on(transport: Transport, *args: Any, **settings: Any) -> ProcessGroup:
@@ -283,13 +298,25 @@ def _inner(tensors: Any) -> list[Tensor]:
     return list(tensors)
 
 
-def _work(work: Work | None, outputs: Sequence[Any]) -> Work:
-    found = handed(work, True, *outputs)
+def _limit(*given: Any) -> float | None:
+    """The seconds that options, or a time itself, give a call; None where it was given none."""
+    for each in given:
+        timeout = getattr(each, "timeout", each if isinstance(each, (timedelta, float)) else None)
+        seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+        if seconds is not None and seconds > 0:
+            return seconds
+    return None
+
+
+def _work(work: Work | None, outputs: Sequence[Any], *limits: Any) -> Work:
+    """``limits``: options and times, of which one may limit how long it is waited for."""
+    limit = _limit(*limits)
+    found = handed(work if work is None or limit is None else Within(work, limit), True, *outputs)
     assert found is not None
     return found
 
 
-def _together(works: list[Work | None], outputs: list[Tensor]) -> Work:
+def _together(works: list[Work | None], outputs: list[Tensor], *limits: Any) -> Work:
     if len(works) != 1:
         raise ConfigError(f"process group: {len(works)} tensors given; one is needed")
-    return _work(works[0], outputs)
+    return _work(works[0], outputs, *limits)

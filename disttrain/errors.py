@@ -229,6 +229,22 @@ class StoreError(CommError):
     """The key-value store refused a request or cannot be reached."""
 
 
+class StoreTimeout(StoreError, WaitTimeout):
+    """A key was not set in time; the message names the keys and how long was waited."""
+
+
+class NetworkError(CommError):
+    """Another process cannot be reached, or the connection to it broke."""
+
+
+class StoreLost(StoreError, NetworkError):
+    """The process that hosts the store is not there any more."""
+
+
+class StoreUnreached(NetworkError, WaitTimeout):
+    """No store was found in time where one was to be."""
+
+
 class QueueEmptyError(StoreError):
     """``queue_pop(block=False)`` found nothing."""
 

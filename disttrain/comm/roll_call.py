@@ -17,7 +17,7 @@ import time
 from typing import Any
 
 from .. import context
-from ..errors import ConfigError, StoreError, WaitTimeout
+from ..errors import ConfigError, NetworkError, StoreError, WaitTimeout
 
 _LINGER = 0.7  # seconds: as long the host of the store stays for those that are still to be told
 _RECENT = 5.0  # seconds: who comes as late to a meeting that has failed is told of it
@@ -132,18 +132,22 @@ class _Meeting:
     def _verdict(self) -> str:
         try:
             return self._said()
-        except StoreError:
-            raise
         except WaitTimeout as error:
-            missing = [r for r in range(self.size) if not self._add(f"came/{r}", 0)]
-            if not self._withdraw():
-                return self._said()
+            me = f"init_process_group: rank {self.rank} of {self.size} ({self.me})"
+            waited = f"{me} waited {self.timeout:g} s for"
+            try:
+                missing = [r for r in range(self.size) if not self._add(f"came/{r}", 0)]
+                if not self._withdraw():
+                    return self._said()
+            except (StoreError, NetworkError) as gone:  # its host waited as long
+                raise WaitTimeout(f"{waited} all ranks to come, and then lost the store") from gone
             shown = ", ".join(map(str, missing[:16])) + (", ..." if len(missing) > 16 else "")
             raise WaitTimeout(
-                f"init_process_group: rank {self.rank} of {self.size} ({self.me}) waited "
-                f"{self.timeout:g} s for rank{'s' if len(missing) > 1 else ''} {shown} to come. "
+                f"{waited} rank{'s' if len(missing) > 1 else ''} {shown} to come. "
                 "See why they did not start, or raise timeout= if they need longer"
             ) from error
+        except StoreError:
+            raise
         except BaseException:
             self._withdraw()
             raise

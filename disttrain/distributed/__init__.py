@@ -17,6 +17,7 @@ from ..errors import (
     CommError,
     Deadlock,
     GroupRevoked,
+    NetworkError,
     PeerFailed,
     QueueEmptyError,
     StoreError,
@@ -116,8 +117,10 @@ from .stores import register_rendezvous_handler, rendezvous
 
 default_pg_timeout = timedelta(minutes=30)  # PyTorch's name and value
 
-# PyTorch's names for what goes wrong between ranks. A store that times out raises ``WaitTimeout``.
-DistError = DistBackendError = DistNetworkError = DistStoreError = CommError
+# PyTorch's names for what goes wrong between ranks.
+DistError = DistBackendError = CommError
+DistNetworkError, DistStoreError = NetworkError, StoreError
+_Work, reduce_op, GroupName = Work, ReduceOp, str
 
 _PACKAGES = (
     "_composable",
@@ -127,6 +130,7 @@ _PACKAGES = (
     "calls",
     "checkpoint",
     "ddp",
+    "distributed_c10d",
     "fsdp",
     "invariant",
     "join",

@@ -67,15 +67,9 @@ def _beside_world(
 ) -> ProcessGroup | None:
     """A group that has nothing in common with the default one but ranks: they meet once more."""
     ranks = check_members("new_group", "ranks", members, world.size)
+    store = store_beside(ranks)
     if world.rank not in ranks:
         return None
-    store = store_beside(ranks)
-    if store is None:
-        raise ConfigError(
-            f"new_group: backend={wanted.text!r}: the ranks of the default group "
-            f"({world.transport.kind}) have no store to meet through once more; give "
-            "init_process_group() an init_method= or a store="
-        )
     limit = world.timeout if seconds is None else seconds
     meeting = Meeting(ranks.index(int(world.rank)), len(ranks), limit, ranks=ranks)
     meeting.place, meeting.open_store = read_worker_env(), lambda: store

@@ -16,10 +16,10 @@ from ..comm.control import JOB_SLOT, Segment
 from ..comm.meeting import Meeting
 from ..comm.sim import SimWaiter
 from ..comm.sim import fabric as simulated_cluster
-from ..comm.store import PrefixStore, Store, StoreLost
+from ..comm.store import HashStore, PrefixStore, Store
 from ..comm.worker_env import WorkerEnv, read_worker_env
 from ..comm.world import SLOT
-from ..errors import CommError, ConfigError, GroupError, WaitTimeout
+from ..errors import CommError, ConfigError, GroupError, StoreLost, WaitTimeout
 from .process_group import ProcessGroup, group_on
 from .simulated import watch_steps
 from .stores import store_for, told_by_url
@@ -389,27 +389,45 @@ def add_group(made: ProcessGroup) -> None:
     state.made_groups += 1
 
 
-def store_beside(ranks: list[int]) -> Store | None:
+def store_beside(ranks: list[int]) -> Store:
     """Where some ranks of the default group meet once more, each time in another part of its
-    store; None where it has none."""
-    state = _state()
-    if state.store is None:
-        return None
+    store. All ranks call it."""
+    state, store = _state(), default_store()
     name = "+".join(map(str, ranks))
     number = state.numbers[name] = state.numbers.get(name, 0) + 1
-    return PrefixStore(f"beside/{name}/{number}", state.store)
+    return PrefixStore(f"beside/{name}/{number}", store)
+
+
+def default_store() -> Store:
+    """The store of the default group. Where its ranks have met without one, they open one when
+    they first ask: rank 0 hosts it, and the others wait for that."""
+    world, state = group_or_default(), _state()
+    if state.store is None:
+        state.made = _open_late(world)
+        state.store = PrefixStore("default", state.made)
+    return state.store
+
+
+def _open_late(world: ProcessGroup) -> Store:
+    waiter = context.current().waiter
+    if isinstance(waiter, SimWaiter):
+        return waiter.scheduler.slots.setdefault("distributed.store", HashStore())
+    if world.size == 1:
+        return HashStore()
+    place = read_worker_env(None, world.rank, world.size)
+    if place.master_port is None:
+        raise ConfigError(
+            f"group {world.name}: its ranks have met without a store ({world.transport.kind}); "
+            "needed is one. Set MASTER_ADDR and MASTER_PORT on every rank, or give "
+            "init_process_group() an init_method= (tcp://, file://) or a store="
+        )
+    return store_for("env://", place, world.timeout, wait=False)
 
 
 def process_group_store(pg: ProcessGroup) -> Store:
     """The part of the store of ``pg`` where it may keep what its members tell each other. Raises
-    ``ConfigError`` where the ranks have met without a store."""
-    store = _state().store
-    if store is None:
-        raise ConfigError(
-            f"group {pg.name}: its ranks have met without a store ({pg.transport.kind}); needed is "
-            "one. Give init_process_group() an init_method= (tcp://, file://) or a store="
-        )
-    return PrefixStore(pg.name, store)
+    ``ConfigError`` where the ranks have met without a store and know of no place for one."""
+    return PrefixStore(pg.name, default_store())
 
 
 def get_pg_count() -> int:

@@ -8,7 +8,7 @@ from .base import PrefixStore, Store
 from .local import FileStore, HashStore
 from .server import StoreServer
 from .table import Limits
-from .tcp import StoreLost, TCPStore
+from .tcp import TCPStore
 
 __all__ = [
     "FileStore",
@@ -16,7 +16,6 @@ __all__ = [
     "Limits",
     "PrefixStore",
     "Store",
-    "StoreLost",
     "StoreServer",
     "TCPStore",
 ]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from ... import context
-from ...errors import QueueEmptyError, StoreError
+from ...errors import QueueEmptyError, StoreError, StoreTimeout, WaitTimeout
 from .table import (
     ADD,
     APPEND,
+    BLOCKING,
     CHECK,
     COMPARE_SET,
     COUNT,
@@ -295,6 +296,21 @@ class PrefixStore(Store):
 
     def clone(self) -> PrefixStore:
         return PrefixStore(self.prefix, self.underlying_store.clone())
+
+
+def wait_for(
+    request: Request, ready: Callable[[], bool], what: Callable[[], str], timeout: float
+) -> None:
+    """``context.wait_until`` for the answer to a request. One that blocks until its keys are there
+    raises ``StoreTimeout``, in whose text PyTorch's programs find PyTorch's words."""
+    try:
+        context.wait_until(ready, what, timeout)
+    except WaitTimeout as error:
+        if request[0] not in BLOCKING:
+            raise
+        keys = ", ".join("/" + key.decode("utf-8", "replace") for key in request[1][:4])
+        text = f"wait timeout after {timeout * 1e3:.0f}ms, keys: {keys}"
+        raise StoreTimeout(f"store: {text} ({error})") from None
 
 
 def keys_text(keys: Sequence[bytes]) -> str:

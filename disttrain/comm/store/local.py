@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from ... import context
 from ...errors import StoreError
-from .base import Store, Timeout, keys_text
+from .base import Store, Timeout, keys_text, wait_for
 from .table import ADD, CHANGES, HIDDEN, Limits, Request, Table, decode, encode
 
 _LENGTH = struct.Struct("<I")
@@ -38,7 +38,7 @@ class HashStore(Store):
         def what() -> str:
             return f"HashStore: {keys_text(self._table.missing(request))} to be set"
 
-        context.wait_until(ready, what, timeout)
+        wait_for(request, ready, what, timeout)
         assert answer is not None
         return answer
 
@@ -80,7 +80,7 @@ class FileStore(Store):
             missing = keys_text(self._table.missing(request))
             return f"FileStore at {self.path}: {missing} to be set"
 
-        context.wait_until(ready, what, timeout)
+        wait_for(request, ready, what, timeout)
         assert answer is not None
         return answer
 

@@ -17,9 +17,9 @@ import threading
 import time
 
 from ... import context
-from ...errors import ConfigError, StoreError, WaitTimeout
+from ...errors import ConfigError, StoreError, StoreLost, StoreUnreached, WaitTimeout
 from . import hello
-from .base import DEFAULT_TIMEOUT, Store, Timeout, keys_text, seconds
+from .base import DEFAULT_TIMEOUT, Store, Timeout, keys_text, seconds, wait_for
 from .server import StoreServer, peer_uid
 from .table import ADD, BLOCKING, HIDDEN, REFUSED, Limits, Request, decode, encode, too_long
 
@@ -28,10 +28,6 @@ _MAX_REQUEST = Limits.total_bytes
 _MAX_ANSWER = 128 << 20
 _JOINED = HIDDEN + b"joined"
 _CONNECT_EVERY = 0.02
-
-
-class StoreLost(StoreError):
-    """The process that hosts the store is not there any more."""
 
 
 class TCPStore(Store):
@@ -140,8 +136,8 @@ class TCPStore(Store):
         inbox = bytearray()
         try:
             _send(link, _LENGTH.pack(len(body)) + body, timeout)
-            context.wait_until(
-                lambda: _receive(link, inbox), lambda: self._awaited(request), timeout
+            wait_for(
+                request, lambda: _receive(link, inbox), lambda: self._awaited(request), timeout
             )
         except WaitTimeout:
             raise
@@ -198,7 +194,10 @@ class TCPStore(Store):
         def what() -> str:
             return f"the store at {self.host}:{self.port} to accept us (last try: {trouble})"
 
-        context.wait_until(connected, what, timeout)
+        try:
+            context.wait_until(connected, what, timeout)
+        except WaitTimeout as error:
+            raise StoreUnreached(str(error)) from None
         assert link is not None
         return link
 

@@ -119,19 +119,28 @@ def _utils() -> dict[str, Shim]:
     }
 
 
+# What is not public by its kind (see ``shim.public``): errors, values, names of other modules' own.
+_OF_DISTRIBUTED = (
+    "DistError", "DistBackendError", "DistNetworkError", "DistStoreError", "QueueEmptyError",
+    "GroupName", "default_pg_timeout", "reduce_op", "_Work", "_coalescing_manager",
+    "_CoalescingManager", "_all_gather_base", "_reduce_scatter_base", "_get_process_group_store",
+    "_make_nccl_premul_sum",
+)  # fmt: skip
+
+
 def _distributed() -> dict[str, Shim]:
-    elastic = "torch.distributed.elastic"
+    whole, elastic = "torch.distributed", "torch.distributed.elastic"
     errors = f"{elastic}.multiprocessing.errors"
     return {
         "torch.distributed": Shim("torch.distributed")
         .take(dt.distributed)
         .take(dt.distributed, ("DeviceMesh", "GradBucket", "init_device_mesh"))
-        .give(**reducers.C10D_NAMES, _coalescing_manager=dt.distributed._coalescing_manager),
-        "torch.distributed.distributed_c10d": Shim("torch.distributed.distributed_c10d")
-        .take(dt.distributed)
-        .give(
-            _coalescing_manager=dt.distributed._coalescing_manager,
-            _get_default_group=lambda: dt.distributed.group.WORLD,
+        .take(dt.distributed, _OF_DISTRIBUTED)
+        .give(**reducers.C10D_NAMES),
+        f"{whole}.distributed_c10d": sharding.Same(
+            f"{whole}.distributed_c10d",
+            "disttrain.distributed",
+            "disttrain.distributed.distributed_c10d",
         ),
         elastic: Shim(elastic),
         f"{elastic}.multiprocessing": Shim(f"{elastic}.multiprocessing"),

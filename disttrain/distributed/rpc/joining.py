@@ -74,7 +74,9 @@ def meet(name: str, place: WorkerEnv, options: RpcBackendOptions) -> Agent:
         try:
             store = open_store(options.init_method, place)
             return join(store, name, place.rank, place.world_size, options)
-        except StoreError:  # perhaps the store of an earlier group, which its host now closes
+        except StoreError as error:  # perhaps of an earlier group, which its host now closes
+            if isinstance(error, WaitTimeout):
+                raise
             is_host = place.rank == 0 or options.init_method.startswith("file:")
             if is_host or context.now() > deadline:
                 raise

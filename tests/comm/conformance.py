@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import threading
 
 import ml_dtypes
 import numpy as np
@@ -999,6 +1000,36 @@ class Failures:
 
         outcomes = ranks.outcomes(3, body)
         assert all(o.error is None for o in outcomes if o.rank != 1), outcomes
+
+    def test_a_thread_in_the_middle_of_anothers_collective_is_told(self, ranks):
+        """The other's call goes on; then threads may take turns."""
+
+        def body(group):
+            x = np.ones(4)
+            if group.rank:
+                group.recv(np.zeros(1), 0)
+                group.all_reduce(x)
+                return x.tolist(), None
+            told, first, calls = [], threading.get_ident(), group._calls
+
+            def second():
+                context.wait_until(
+                    lambda: calls._running(first) is not None, lambda: "the call of the first"
+                )
+                try:
+                    group.broadcast(np.ones(1), 0)
+                except CommError as error:
+                    told.append(str(error))
+                group.send(np.zeros(1), 1)  # lets the peer come
+
+            context.current().waiter.start_thread(second, "second")
+            group.all_reduce(x)
+            context.wait_until(lambda: told, lambda: "what the second was told", 20)
+            return x.tolist(), told[0]
+
+        (one, told), (other, _) = ranks.run(2, body)
+        assert one == other == [2.0] * 4
+        assert "broadcast was called in thread 'second'" in told and "is in all_reduce" in told
 
     def test_work_can_be_waited_for_again_after_a_deadline(self, ranks):
         def body(group):

@@ -105,13 +105,12 @@ KINDS = {
         is_end_under_mpiexec=True,
     ),
     "no_network": Kind(
-        "loses its network (a cut link)", "PeerFailed|Deadlock",
-        "rank {victim} failed: its link has ended|no simulated rank can go on",
-        5.0, AGAIN, 1, ("net",),
+        "loses its network (a cut link)", "PeerFailed",
+        "rank {victim} failed: its link has ended", 5.0, SHRINK, 1, ("net", "cluster"),
     ),
     "one_way": Kind(
         "is heard by nobody, but hears (a one-way partition)", "PeerFailed",
-        "rank {victim} failed: its link has ended", 5.0, AGAIN, 1, ("net",),
+        "rank {victim} failed: its link has ended", 5.0, SHRINK, 1, ("net",),
     ),
     "other_call": Kind(
         "makes another call", "CollectiveMismatch", r"rank {victim}", 0.5, SAME, 1,

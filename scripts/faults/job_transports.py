@@ -26,7 +26,6 @@ from disttrain import context
 from disttrain import distributed as dist
 from disttrain.comm.sim.cluster import run_cluster, run_tasks
 from disttrain.comm.sim.fabric import Cluster, required
-from disttrain.comm.sim.faults import DROP, Fault
 from disttrain.comm.sim.scheduler import Scheduler
 from faults.job_kinds import KINDS, NETWORK, SAME, Seen, Trial, take_part
 from launcher.api import SIGNALS, run_in_agent
@@ -267,7 +266,7 @@ def on_cluster(trial: Trial, folder: Path) -> Result:
 
     def cut() -> None:
         if trial.kind in NETWORK:
-            required().calendar.faults = (Fault(DROP, trial.victim, None, None),)
+            required().cut(trial.victim)
 
     return _simulated(trial, lambda body: run_cluster(body, cluster, trial.seed)[0], cut)
 
@@ -308,8 +307,8 @@ class Way:
 TRANSPORTS: dict[str, Way] = {
     "shm": Way(under_launcher, "shm"),
     "env": Way(by_environment, "env"),
-    "tcp": Way(over_sockets, "tcp", shrinks=False),
-    "net": Way(between_hosts, "net", shrinks=False),
+    "tcp": Way(over_sockets, "tcp"),
+    "net": Way(between_hosts, "net"),
     "mpi": Way(by_mpi_launcher, "mpi", shrinks=False),
     "mpiexec": Way(by_mpiexec, "mpiexec", shrinks=False),
     "sim": Way(simulated, "sim", real=False),

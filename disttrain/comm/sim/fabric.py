@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from ...errors import CommError, ConfigError
 from ..control import Failure
 from ..header import name_ranks
 from .exchange import Part, bytes_of, move
-from .faults import RPC, Calendar, Fault, Struck
+from .faults import DROP, RPC, Calendar, Fault, Struck
 from .network import Link, Network, spread
 from .posts import Letter, Posts
 from .rooms import Room
@@ -28,6 +28,7 @@ from .scheduler import Killed, Scheduler, SimWaiter
 from .timeline import Timeline
 
 SLOT = "comm.sim.fabric"  # of the scheduler
+SILENCE = 3.5  # seconds after which links to a rank without a network count as ended
 LOCAL, REMOTE = Link(1e-6, 10e9), Link(20e-6, 10e9)  # of a cluster of which nothing is said
 
 
@@ -50,6 +51,9 @@ class Cluster:
     def network(self) -> Network:
         hosts = spread(self.num_ranks, self.num_hosts)
         return Network(hosts, self.local, self.remote, self.algorithm)
+
+
+_CUT = Fault(DROP, None, None, None)
 
 
 @dataclass
@@ -92,6 +96,7 @@ class Fabric:
         self.posts = Posts()
         self.failure: Failure | None = None
         self.happened: list[str] = []  # the faults that have struck
+        self.unreachable: set[int] = set()  # ranks without a network
         self._rooms: dict[tuple, Room] = {}
         # (seat, size, place) -> default groups that it has had there; the number of each group
         self._worlds: dict[tuple[int, int, str], int] = {}
@@ -158,9 +163,25 @@ class Fabric:
             why = f"killed (--kill {point})"
             self.scheduler.end_rank(rank, why)
             raise Killed(why)
+        if rank in self.unreachable:
+            struck = replace(struck, drop=_CUT)
         if struck.drop is not None:
             self.scheduler.lost = True
         return struck
+
+    def cut(self, rank: int) -> None:
+        """``rank`` has no network any more: of what it sends, and of what is sent to it from now
+        on, nothing arrives. Both sides find that out by their links' silence."""
+        self.unreachable.add(rank)
+
+        def found() -> None:
+            self.fail(
+                rank, f"its link has ended: its host has acknowledged nothing for {SILENCE} s"
+            )
+            self.scheduler.failed = True
+            self.scheduler.wake_all()
+
+        self.scheduler.later(SILENCE, found)
 
     def step(self) -> None:
         """The calling rank has ended a step of its training."""
@@ -203,6 +224,8 @@ class Fabric:
         """The ranks of a default group that live and are not in ``exclude``, once all of them ask,
         and the number of the group that they go on as. Raises ``WaitTimeout`` naming who has
         neither come nor ended, ``CommError`` in one that the others have excluded."""
+        if seat in self.unreachable:
+            raise CommError("shrink: this rank has no network, and the others go on without it")
         state = self._leaving.setdefault(room, _Leaving())
         state.came.add(seat)
         state.excluded.update(exclude)
@@ -274,6 +297,8 @@ class Fabric:
         at = max(now + takes + delay, self._last.get(pair, 0.0))
         self._last[pair] = at
         self.timeline.flew(pair if pair[0] != pair[1] else pair[:1], "send", now, at)
+        if letter.dst in self.unreachable:
+            return
         coming = self._letters.setdefault(pair, deque())
         coming.append(letter)
         self.scheduler.later(at - now, lambda: self.posts.arrive(coming.popleft()))

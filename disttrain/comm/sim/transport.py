@@ -79,8 +79,8 @@ class End:
 
     def check(self) -> None:
         """Called while this rank waits: raises where another one has failed."""
-        failure = self.fabric.failure
-        if failure is None or failure.rank == self.rank or self.given_up:
+        failure = self._failure()
+        if failure is None or self.given_up:
             return
         if self.awaited:
             work = self.awaited[-1]
@@ -88,6 +88,16 @@ class End:
                 return  # it ends by itself
             raise self._failed(failure, work.what())
         raise self._failed(failure)
+
+    def _failure(self) -> Failure | None:
+        """The failure that this rank hears of: not its own, except that all others are gone for one
+        that has no network."""
+        failure = self.fabric.failure
+        if failure is None or failure.rank != self.rank:
+            return failure
+        if self.rank not in self.fabric.unreachable:
+            return None
+        return Failure(int(self.rank == 0), failure.cause, "")
 
     def _failed(self, failure: Failure, where: str = "") -> PeerFailed:
         rank, seat = self._number(failure.rank), failure.rank

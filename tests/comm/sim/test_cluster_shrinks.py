@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 import disttrain as dt
+from disttrain import context
 from disttrain import distributed as dist
 from disttrain.comm.sim import Cluster, Killed, run_cluster
+from disttrain.comm.sim.fabric import SILENCE, required
 from disttrain.comm.sim.faults import parse_fault
-from disttrain.errors import PeerFailed
+from disttrain.errors import CommError, PeerFailed
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -35,3 +37,28 @@ def test_survivors_agree_and_go_on_again_and_again(seed: int) -> None:
     assert all(isinstance(tasks[rank].error, Killed) for rank in (1, 3))
     told = [(1, [0, 2, 3, 4]), (2, [0, 1, 3])]
     assert [tasks[rank].result for rank in (0, 2, 4)] == [(i, 3, told, 3.0) for i in range(3)]
+
+
+@pytest.mark.parametrize("hosts", [1, 3])
+def test_a_rank_without_a_network_is_alone_and_the_others_go_on(hosts: int) -> None:
+    def body() -> object:
+        dist.init_process_group()
+        me = dist.get_rank()
+        if me == 0:
+            required().cut(0)
+        began = context.now()
+        with pytest.raises(PeerFailed, match="its link has ended") as told:
+            while True:
+                dist.all_reduce(dt.ones(3)) if me else dist.recv(dt.ones(3), 2)
+        assert context.now() - began == pytest.approx(SILENCE, abs=0.1)
+        if me == 0:
+            with pytest.raises(CommError, match="has no network"):
+                dist.shrink()
+            return told.value.rank
+        assert dist.shrink() == [1, 2]
+        x = dt.ones(3)
+        dist.all_reduce(x)
+        return told.value.rank, x.tolist()
+
+    tasks = run_cluster(body, Cluster(3, hosts), seed=hosts)[0].tasks
+    assert [task.result for task in tasks] == [1, (0, [2.0] * 3), (0, [2.0] * 3)], tasks[0].text

@@ -113,6 +113,8 @@ def judge(transport: str, trial: Trial, seen: list[Seen]) -> list[str]:
     sees, cause = kind.seen_on(transport)
     others = {r for r in range(trial.ranks) if r != trial.victim}
     wrong = [f"rank {r} said nothing" for r in sorted(others - {s.rank for s in seen})]
+    if all(s.error == "GroupRevoked" for s in seen if s.rank in others):
+        wrong.append("nobody has heard of the failure itself")
     for s in seen:
         if s.rank == trial.victim and kind.sees not in ("", "CollectiveMismatch"):
             continue

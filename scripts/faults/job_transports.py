@@ -309,7 +309,7 @@ TRANSPORTS: dict[str, Way] = {
     "env": Way(by_environment, "env"),
     "tcp": Way(over_sockets, "tcp"),
     "net": Way(between_hosts, "net"),
-    "mpi": Way(by_mpi_launcher, "mpi", shrinks=False),
+    "mpi": Way(by_mpi_launcher, "mpi"),
     "mpiexec": Way(by_mpiexec, "mpiexec", shrinks=False),
     "sim": Way(simulated, "sim", real=False),
     "cluster": Way(on_cluster, "cluster", real=False),

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from disttrain.backends.llvm import cache, native, objfile
+from disttrain.backends import cache
+from disttrain.backends.llvm import native, objfile
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """

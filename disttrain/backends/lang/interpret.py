@@ -81,11 +81,10 @@ _FOLDS = {
 
 
 class Evaluator:
-    """Values of expressions, given those of the names; ``loads`` are the arrays of ``load``."""
+    """Values of expressions, given those of the names."""
 
     def __init__(self, types: Types, names: Mapping[str, Any], columns: int) -> None:
         self.types, self.names, self.columns = types, dict(names), columns
-        self.loads: Mapping[str, np.ndarray] = names
 
     def __call__(self, expr: Expr) -> np.ndarray:
         done: dict[Expr, Any] = {}
@@ -103,7 +102,7 @@ class Evaluator:
         if op == "index":
             return np.arange(self.columns)
         if op == "load":
-            return self._load(self.loads[node.attr], args[0])
+            return self._load(self.names[node.attr], args[0])
         if op == "cast":
             return args[0].astype(storage(node.attr)).astype(COMPUTE[node.attr])
         kind = self.types.operands(node)
@@ -122,6 +121,7 @@ class Evaluator:
     def _load(self, array: np.ndarray, at: np.ndarray) -> np.ndarray:
         rows = np.broadcast_shapes(array.shape[:-1], at.shape[:-1])
         array = np.broadcast_to(array, (*rows, self.columns))
+        at = np.broadcast_to(at, (*rows, *(at.shape[-1:] or (1,))))
         inside = (at >= 0) & (at < self.columns)
         found = np.take_along_axis(array, np.where(inside, at, 0).astype(np.int64), -1)
         if found.dtype.kind == "f":

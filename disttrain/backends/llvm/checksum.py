@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import host
-from . import cache
+from .. import cache, host
 from .compiler import compile_ir
 from .objfile import ObjectError, load
 

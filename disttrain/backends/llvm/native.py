@@ -25,10 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import host
+from .. import cache, host
 from ..lang.interpret import storage
 from ..lang.kernel import Kernel
-from . import cache
 from .compiler import compile_ir
 from .emit import EXTERNAL, Target
 from .ir import module

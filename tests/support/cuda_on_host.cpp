@@ -1,0 +1,120 @@
+// CUDA's built-in names for a host compiler, so that generated kernels run without a GPU: blocks one
+// after the other, the threads of a block as contexts that take turns at barriers and shuffles. Ends
+// the process where threads of a block or of a warp wait at a barrier that others never reach.
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __launch_bounds__(n)
+#define __grid_constant__
+#define __shared__ static
+#define DT_FN static inline
+
+struct dt_dim { unsigned x; };
+static dt_dim threadIdx, blockIdx, gridDim;
+
+static inline float __uint_as_float(unsigned x) { float y; memcpy(&y, &x, 4); return y; }
+static inline double __longlong_as_double(long long x) { double y; memcpy(&y, &x, 8); return y; }
+static inline unsigned __umulhi(unsigned a, unsigned b) { return ((uint64_t)a * b) >> 32; }
+static inline float dt_from_float16(unsigned short x) { _Float16 h; memcpy(&h, &x, 2); return h; }
+static inline unsigned short dt_to_float16(float x) {
+  _Float16 h = (_Float16)x;
+  unsigned short y;
+  memcpy(&y, &h, 2);
+  return y;
+}
+static inline unsigned short dt_to_bfloat16(float x) {
+  unsigned b;
+  memcpy(&b, &x, 4);
+  return x != x ? (b >> 16) | 0x40 : (b + 0x7fff + ((b >> 16) & 1)) >> 16;
+}
+
+constexpr int MOST = 1024, STACK = 1 << 16;
+struct dt_meeting { int here, turn; };
+static ucontext_t home, threads[MOST];
+static char* stacks;
+static bool over[MOST];
+static int count, now, moved;
+static dt_meeting block_meeting, warp_meeting[MOST / 32];
+static uint64_t slots[MOST];
+
+static void meet(dt_meeting& m, int all) {
+  const int turn = m.turn;
+  moved = 1;
+  if (++m.here == all) {
+    m.here = 0;
+    ++m.turn;
+  }
+  while (m.turn == turn) {
+    const int me = now;
+    swapcontext(&threads[me], &home);
+  }
+}
+static void __syncthreads() { meet(block_meeting, count); }
+static void __syncwarp() { meet(warp_meeting[now / 32], 32); }
+template <class T> static T exchange(T x, int from) {
+  const int me = now;
+  memcpy(&slots[me], &x, sizeof(T));
+  meet(warp_meeting[me / 32], 32);
+  T y;
+  memcpy(&y, &slots[me / 32 * 32 + from], sizeof(T));
+  meet(warp_meeting[me / 32], 32);
+  return y;
+}
+template <class T> static T __shfl_xor_sync(unsigned, T x, int m) { return exchange(x, (now & 31) ^ m); }
+template <class T> static T __shfl_sync(unsigned, T x, int from) { return exchange(x, from); }
+
+static void (*entry)(const void*);
+static const void* argument;
+static void start() {
+  entry(argument);
+  over[now] = true;
+  moved = 1;
+  setcontext(&home);
+}
+static void run_block(int n) {
+  if (!stacks) stacks = (char*)malloc((size_t)MOST * STACK);
+  count = n;
+  for (int t = 0; t < n; ++t) {
+    over[t] = false;
+    getcontext(&threads[t]);
+    threads[t].uc_stack = {stacks + (size_t)t * STACK, 0, STACK};
+    threads[t].uc_link = &home;
+    makecontext(&threads[t], start, 0);
+  }
+  for (int left = n; left;) {
+    left = moved = 0;
+    for (int t = 0; t < n; ++t) {
+      if (over[t]) continue;
+      now = threadIdx.x = t;
+      swapcontext(&home, &threads[t]);
+      left += !over[t];
+    }
+    if (left && !moved) {
+      fprintf(stderr, "threads wait at a barrier that others never reach\n");
+      abort();
+    }
+  }
+}
+static void launch(void (*f)(const void*), const void* a, unsigned grid, unsigned block, bool meets) {
+  entry = f;
+  argument = a;
+  gridDim.x = grid;
+  for (unsigned b = 0; b < grid; ++b) {
+    blockIdx.x = b;
+    if (meets) {
+      run_block(block);
+      continue;
+    }
+    for (unsigned t = 0; t < block; ++t) {
+      threadIdx.x = t;
+      f(a);
+    }
+  }
+}

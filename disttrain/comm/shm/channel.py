@@ -80,6 +80,7 @@ class Channel:
             for field in (POSTED, FILLED, DONE, FINISHED, LEFT)
         }
         self.posted_idxs = self._idxs[POSTED]
+        self.filled_idxs = self._idxs[FILLED]
         self.finished_idxs = self._idxs[FINISHED]
         self.own = {field: (blocks[me] + field) // 8 for field in self._idxs}
         self.headers = [

@@ -27,6 +27,7 @@ from .channel import (
 )
 from .hub import Need
 from .reach import Far, address_of
+from .rings import Rings, rings_bytes
 
 SMALL_BYTES = PAYLOAD_BYTES
 CHUNK_BYTES = 1 << 20  # one chunk of the ring
@@ -53,10 +54,12 @@ class Staging:
         self.channel, self.hub = channel, channel.hub
         self.ring = self._halves = 0
         self.half_bytes = whole_bytes(len(channel.ranks))
+        self.spins = range(self.hub.spins)
         self.ring_seq = 0  # the last operation whose chunks peers may still be reading
         self._blocks: list[tuple[int, int]] = []  # (operation, offset), free once all finished it
         self._taken: set[int] = set()  # all blocks
         self._near: dict[int, np.ndarray] = {}
+        self._rings: dict[int, tuple[list[int], Rings]] = {}
         self._looked = 0  # the operation in which members found out whose memory they can read
         self._is_open: bool | None = None
 
@@ -86,6 +89,15 @@ class Staging:
         if not self.ring:
             self.ring = self.hub.arena.take(CHUNK_BYTES * NUM_CHUNKS)
         return self.ring
+
+    def rings(self, offsets: list[int], dtype: np.dtype) -> Rings:
+        """The rings of all members, which lie at ``offsets``, for elements of a type."""
+        known = self._rings.get(dtype.num)
+        if known is None or known[0] != offsets:
+            nbytes = rings_bytes(len(offsets))
+            views = [self.hub.bytes[at : at + nbytes].view(dtype) for at in offsets]
+            known = self._rings[dtype.num] = offsets, Rings(views, self.channel.me)
+        return known[1]
 
     def is_open(self) -> bool:
         """Whether all members can read each other's memory, for the next operation. They answer
@@ -136,7 +148,7 @@ class Staging:
         """Give everything back; every member has left the group's last operation."""
         for offset in self._taken:
             self.hub.arena.give(offset)
-        self._blocks, self._taken, self._halves = [], set(), 0
+        self._blocks, self._taken, self._halves, self._rings = [], set(), 0, {}
         if self.ring:
             self.hub.arena.give(self.ring)
             self.ring = 0
@@ -161,11 +173,13 @@ class Operation:
         async_op: bool,
         table: Sequence[int] = (),
         copy: bool = False,
+        ring: bool = False,
     ) -> None:
         """Expose ``parts`` (as if concatenated) and post the header.
 
         ``table``: sizes that the others need to see, for ragged operations. ``copy``: a copy, since
-        this rank will write to them before the others have read them.
+        this rank will write to them before the others have read them. ``ring``: rather in a ring
+        than far away, if all are in rings; the header then says both.
         """
         self.staging, self.channel = staging, staging.channel
         self.hub, self.me = staging.hub, staging.channel.me
@@ -173,11 +187,13 @@ class Operation:
         self.block = 0
         self.offset, self.mode = self._expose(parts, async_op, copy)
         sizes = 0
+        if ring and self.mode == REMOTE:
+            self.offset, self.mode, sizes = staging.use_ring(), RING, self.offset
         if len(table):
             sizes = staging.block([np.array(table, np.int64)], 8 * len(table))
         self.print_ = self.channel.post(call, self.offset, self.mode, sizes)
         self.seq = self.channel.seq
-        if sizes:
+        if len(table):
             staging.retire(self.seq, sizes)
 
     def _expose(self, parts: Sequence[np.ndarray], async_op: bool, copy: bool) -> tuple[int, int]:
@@ -224,6 +240,16 @@ class Operation:
         if self.block:
             self.staging.retire(self.seq, self.block)
             self.block = 0
+
+    def where(self) -> list[tuple[int, int, int]]:
+        """(offset, mode, sizes) of every member's data. All have arrived. Where not all are in
+        rings, those that may as well be far away are."""
+        where = self.channel.where(self.seq)
+        if all(mode == RING for _, mode, _ in where):
+            return where
+        where = [(s, REMOTE, 0) if mode == RING and s else (at, mode, s) for at, mode, s in where]
+        self.offset, self.mode, _ = where[self.me]
+        return where
 
     def view(self, offset: int, count: int, dtype: np.dtype) -> np.ndarray:
         return self.hub.bytes[offset : offset + count * dtype.itemsize].view(dtype)

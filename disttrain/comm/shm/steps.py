@@ -22,6 +22,7 @@ from .deadlock import Edge
 from .hub import Need
 from .operation import CHUNK_BYTES, NUM_CHUNKS, SMALL_BYTES, Operation, Staging, Steps
 from .reach import Far, put
+from .rings import reduce_in_rounds
 
 SLICE_BYTES = 256 << 10  # what one rank reduces in one go ...
 CACHE_BYTES = 1 << 20  # ... of all members together: what stays in a core's own cache meanwhile
@@ -67,9 +68,10 @@ class _Slices:
 class _Reduction:
     """A large all_reduce after all have arrived: what lies where, and the three stages."""
 
-    def __init__(self, op: Operation, array: np.ndarray, reduce: Callable) -> None:
+    def __init__(
+        self, op: Operation, where: Sequence[tuple], array: np.ndarray, reduce: Callable
+    ) -> None:
         dtype = array.dtype
-        where = op.channel.where(op.seq)
         op.staging.look(where, op.seq)
         self.me, self.reduce, self.near = op.me, reduce, op.staging.near
         self.rings = {i for i, (_, mode, _) in enumerate(where) if mode == RING}
@@ -131,8 +133,12 @@ def reduce_large(op: Operation, array: np.ndarray, reduce: Callable) -> Steps:
     A ring slot is free for chunk c when chunk c-4 was copied out, two rounds earlier.
     """
     yield from op.arrive()
+    where = op.where()
+    if all(mode == RING for _, mode, _ in where):
+        yield from _reduce_in_rings(op, [at for at, _, _ in where], array, reduce)
+        return
+    work = _Reduction(op, where, array, reduce)
     channel, seq, mine = op.channel, op.seq, op.mode == RING
-    work = _Reduction(op, array, reduce)
     total = work.slices.total
     awaited = sorted(work.rings - {op.me})
     if mine and op.staging.ring_seq:
@@ -157,6 +163,37 @@ def reduce_large(op: Operation, array: np.ndarray, reduce: Callable) -> Steps:
     op.finish()
     if work.far and op.mode != STAGED:
         yield channel.need(FINISHED, seq)  # some have read the result in this member's array
+
+
+def _reduce_in_rings(
+    op: Operation, offsets: list[int], array: np.ndarray, reduce: Callable
+) -> Steps:
+    """All members wait, and their data is in rings: it goes through them in rounds. Who has arrived
+    has finished what came before, so that all rings are free."""
+    channel, seq, spins = op.channel, op.seq, op.staging.spins
+    words, ended, start = op.hub.words, channel.filled_idxs, channel.value(op.seq)
+
+    def publish(rounds: int) -> None:
+        channel.publish(FILLED, seq, rounds)
+
+    rings = op.staging.rings(offsets, array.dtype)
+    for rounds in reduce_in_rounds(rings, array, reduce, publish):
+        if not _soon(words, ended, start + rounds, spins):
+            yield channel.need(FILLED, seq, rounds)
+    op.staging.ring_seq = seq
+    op.finish()
+
+
+def _soon(words: Any, idxs: Sequence[int], value: int, spins: range) -> bool:
+    """Whether all have reached ``value``, now or a moment later."""
+    for i in idxs:
+        if words[i] < value:
+            for _ in spins:
+                if words[i] >= value:
+                    break
+            else:
+                return False
+    return True
 
 
 Layout = tuple[Sequence[int], Sequence[int], int]

@@ -7,9 +7,9 @@ elsewhere), so that what is copied, reduced and copied back stays in the process
 
 * Small operations: everybody exposes, everybody waits until all have arrived, compares headers,
   and reads what it needs, reducing all ranks' data itself in one order. One flag, no second
-  barrier: the slots alternate.
+  barrier: the slots alternate (``whole``).
 * A large all_reduce: each rank reduces its slice of every chunk from all exposures, in one order,
-  and writes the result into all of them. Two flags.
+  and writes the result into all of them: in rounds, where all go through rings (``rings``).
 * The rest pull: each rank copies (or reduces) from the exposures what is meant for it.
 
 Async operations post header and data when they are called. What is left is done in order, without
@@ -133,7 +133,7 @@ class ShmTransport(Transport):
         self._failed: PeerFailed | None = None  # what broke it, where that was a peer's end
         self._words = self.hub.words
         self._whole_bytes = self._staging.half_bytes
-        self._spins = range(self.hub.spins)
+        self._spins = self._staging.spins
         self._key = (hash64(channel.name) & 0xFFFFFFFF) << 32
         for field in (POSTED, FILLED, DONE, FINISHED):
             channel.publish(field, channel.start)
@@ -186,7 +186,8 @@ class ShmTransport(Transport):
             self._usable()
             operation = Operation(self._staging, call, (array,), True, copy=True)
             return self._run(reduce_small(operation, array, reduce), True, array)
-        operation = self._enter(call, (array,), async_op)
+        (self._usable if async_op else self._ready_for_sync)()
+        operation = Operation(self._staging, call, (array,), async_op, ring=not async_op)
         return self._run(reduce_large(operation, array, reduce), async_op, array)
 
     def all_gather(

@@ -109,6 +109,11 @@ class NetHub(Hub):
             finally:
                 self.lock.release()
 
+    def _end_wait(self, need: Need | None, failure: Any) -> None:
+        with self.lock:  # found just now: this rank may end of it before it looks again
+            self.net.tell(failure)
+        super()._end_wait(need, failure)
+
     def _until(self, ready: Callable[[], bool], need: Need, timeout: float | None) -> None:
         def block(seconds: float) -> None:
             self.net.block(seconds, need)

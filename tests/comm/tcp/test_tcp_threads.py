@@ -61,6 +61,34 @@ def test_what_is_published_while_another_thread_tells_is_told_next():
     assert run_hosts("ab", body) == [True, True]
 
 
+def test_who_has_found_a_failure_tells_other_hosts_before_it_ends_of_it():
+    """Else they would take it for the one that has failed."""
+    read, write = os.pipe()
+
+    def body(group):
+        group.all_reduce(np.ones(3))
+        if group.rank == 2:
+            os.read(read, 1)
+            return None
+        if group.rank == 1:
+            group.transport.hub.segment.publish_failure(2, "it is stopped")
+        try:
+            group.all_reduce(np.ones(3))
+        except PeerFailed as error:
+            if group.rank == 1:
+                os._exit(1)
+            os.write(write, b"x")
+            return error.rank, error.cause
+        raise AssertionError("nobody has failed")
+
+    try:
+        outcomes = host_outcomes("abb", body, job=False)
+        assert outcomes[0].value == (2, "it is stopped"), outcomes
+    finally:
+        os.close(read)
+        os.close(write)
+
+
 @pytest.mark.parametrize("hosts", ["aab", "abab"])
 def test_a_rank_whose_program_has_ended_is_missed_at_once(hosts):
     """Not when all have looked for long enough at a wait that nobody can end."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import enum
 import struct
+from array import array
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -125,8 +126,9 @@ class _Writer:
         """The elements of a container; numbers all alike, or texts, at once."""
         self.out += kind + _SIZE.pack(len(values))
         only = set(map(type, values)) if len(values) >= _MANY else set()
-        if only == {int} and -(1 << 63) <= min(values) and max(values) < 1 << 63:
-            self.row(b"i", np.array(values, np.int64))
+        words = _words(values) if only == {int} else None
+        if words is not None:
+            self.row(b"i", words)
         elif only == {float}:
             self.row(b"f", np.array(values, np.float64))
         elif only == {str}:
@@ -200,6 +202,15 @@ class _Writer:
                 "found by this name. Define it at the top of a module, or send its parts"
             )
         self.sized(tag, name.encode())
+
+
+def _words(values: Any) -> np.ndarray | None:
+    """Whole numbers as 64 bits each; None where one does not fit. An ``array.array`` takes them
+    in half the time that numpy needs, and says what is too large."""
+    try:
+        return np.frombuffer(array("q", values), np.int64)
+    except OverflowError:
+        return None
 
 
 def _in_order(values: Any) -> list:

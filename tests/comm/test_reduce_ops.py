@@ -129,3 +129,13 @@ def test_complex_products_have_the_same_bits_wherever_they_lie(dtype):
                     mine[other][:] = parts[other]
                 reduce(ReduceOp.PRODUCT, mine, out=mine[own])
                 assert mine[own].tobytes() == want.tobytes(), (n, size, own)
+
+
+def test_a_reducer_ignores_what_numpy_would_warn_of_and_nobody_else_does():
+    reduce = make_reducer(ReduceOp.SUM, np.dtype(np.float32), 2)
+    parts = [np.array([np.inf, 3e38], np.float32), np.array([-np.inf, 3e38], np.float32)]
+    out = np.empty(2, np.float32)
+    with np.errstate(all="raise"):
+        reduce(parts, out)
+        assert set(np.geterr().values()) == {"raise"}
+    assert np.isnan(out[0]) and np.isinf(out[1])

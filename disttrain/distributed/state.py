@@ -17,14 +17,15 @@ from ..comm.meeting import Meeting
 from ..comm.sim import SimWaiter
 from ..comm.sim import fabric as simulated_cluster
 from ..comm.store import HashStore, PrefixStore, Store
-from ..comm.worker_env import WorkerEnv, read_worker_env
+from ..comm.worker_env import read_worker_env
 from ..comm.world import SLOT
 from ..errors import CommError, ConfigError, GroupError, StoreLost, WaitTimeout
 from .process_group import ProcessGroup, group_on
 from .simulated import watch_steps
 from .stores import store_for, told_by_url
 
-_REFUSED_SECONDS = 1.0  # as long a rank that was refused tries to tell the others
+_WHERE = ("MASTER_ADDR", "MASTER_PORT", "DISTTRAIN_TOKEN_FILE")  # a store is
+_REFUSED_SECONDS = 2.0  # as long a rank that was refused tries to tell the others
 
 
 @dataclass
@@ -161,12 +162,19 @@ def _transport(
 def _tell_others(init_method: str | None, store: Any, rank: int, size: int, problem: str) -> None:
     """The others wait for a rank that was refused: say so where they meet, if that can be reached
     soon."""
-    if store is None and not (init_method or "").startswith(("tcp:", "file:")):
+    url, made = init_method or "env://", None
+    if store is None and not url.startswith(("tcp:", "file:", "env:")):
         return
-    made = None
     try:
         if store is None:
-            made = store_for(str(init_method), WorkerEnv(rank, size), _REFUSED_SECONDS)
+            env = {name: os.environ[name] for name in _WHERE if name in os.environ}
+            place = read_worker_env(env, 1, 2)  # which rank this is was told wrongly
+            if url.startswith("env:"):
+                if place.master_port is None:
+                    return
+                rank, size = _number_of("RANK", rank), _number_of("WORLD_SIZE", size)
+            place = replace(place, rank=rank, world_size=size)
+            made = store_for(url, place, _REFUSED_SECONDS)
             store = PrefixStore("default", made)
         roll_call.refuse(store, rank, size, problem.removeprefix("init_process_group: "))
     except (CommError, ConfigError):
@@ -174,6 +182,12 @@ def _tell_others(init_method: str | None, store: Any, rank: int, size: int, prob
     finally:
         if made is not None:
             made.close()
+
+
+def _number_of(name: str, given: int) -> int:
+    """What the environment says where the program gives nothing; -1 for what is no number."""
+    said = os.environ.get(name, "")
+    return given if given >= 0 else int(said) if said.removeprefix("-").isdigit() else -1
 
 
 def _inherits(

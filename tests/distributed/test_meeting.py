@@ -51,6 +51,23 @@ def test_others_are_told_of_a_rank_that_is_out_of_range():
     assert all(said[2][2] in text for text, _, _ in said[:2])
 
 
+def test_others_are_told_of_a_rank_whose_environment_is_wrong(monkeypatch):
+    port = free_port()
+
+    def body(i):
+        rank, size = [("0", "3"), ("1", "3"), ("-2", "3"), ("2", "three")][i]
+        told = {"RANK": rank, "WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1"}
+        for name, value in {**told, "MASTER_PORT": str(port)}.items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(ConfigError) as error:
+            dist.init_process_group(timeout=30)
+        return str(error.value)
+
+    said = run_ranks(4, body)
+    wrong = ("RANK=-2 and WORLD_SIZE=3", "WORLD_SIZE='three'")
+    assert all(any(text in told for text in wrong) for told in said), said
+
+
 def test_who_does_not_come_is_named():
     port = free_port()
 

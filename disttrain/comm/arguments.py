@@ -157,15 +157,18 @@ def pieces(
 def lists_differ(group: str, table: list[list[int]]) -> bool:
     """Whether the ranks that every rank gave to ``new_group`` (filled up with -1) mean several
     groups. Raises ``CollectiveMismatch`` unless all members of a list gave that list."""
-    lists = [[r for r in row if r >= 0] for row in table]
+    kinds: dict[tuple[int, ...], int] = {}
+    kind = [kinds.setdefault(tuple(row), len(kinds)) for row in table]
+    several = len(kinds) > 1
+    lists = [[r for r in row if r >= 0] for row in table] if several else []
     for rank, theirs in enumerate(lists):
-        other = next((r for r in theirs if lists[r] != theirs), None)
+        other = next((r for r in theirs if kind[r] != kind[rank]), None)
         if rank in theirs and other is not None:
             raise CollectiveMismatch(
                 f"group {group}: new_group: rank {rank} gave the ranks {theirs}, but its member "
                 f"{other} gave {lists[other]}; all members of a group give the same list"
             )
-    return any(theirs != lists[0] for theirs in lists)
+    return several
 
 
 def copy_back(pairs: list[tuple], result: Any) -> Any:

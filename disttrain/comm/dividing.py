@@ -49,12 +49,26 @@ def of_ranks(group: Any, ranks: Sequence[int], strict: bool | None, members_only
         return _of_members(group, tuple(ranks), strict) if is_member else None
     group._made.by_all += 1
     name = f"{group.name}/{group._made.by_all}"
-    row = np.array([*ranks, *[-1] * (group.size - len(ranks))], np.int64)
-    table = np.empty((group.size, group.size), np.int64)
-    group.transport.all_gather(group._calls.get("split", row), list(table), row)
-    if check.lists_differ(group.name, table.tolist()):
+    if _give_different_lists(group, ranks):
         name += f".{'+'.join(map(str, ranks))}"
     return _connect(group, ranks if is_member else None, name, (), strict)
+
+
+def _give_different_lists(group: Any, ranks: Sequence[int]) -> bool:
+    """Whether the ranks mean several groups. Their lists themselves go round only where these
+    differ: in a large group they are large."""
+    mine = np.array([hash64(str(ranks))], np.uint64).view(np.int64)
+    hashes = _everyones(group, mine)
+    if (hashes == mine).all():
+        return False
+    row = np.array([*ranks, *[-1] * (group.size - len(ranks))], np.int64)
+    return check.lists_differ(group.name, _everyones(group, row).tolist())
+
+
+def _everyones(group: Any, row: np.ndarray) -> np.ndarray:
+    table = np.empty((group.size, row.size), np.int64)
+    group.transport.all_gather(group._calls.get("split", row), list(table), row)
+    return table
 
 
 def _of_members(group: Any, ranks: tuple, strict: bool | None) -> Any:

@@ -67,7 +67,7 @@ class Ambient:
 
     def __init__(self, rank: int, env: dict[str, str], argv: Sequence[str], seed: str) -> None:
         self.rank, self.seed = rank, seed
-        self.env = env
+        self.env = {os.fsencode(name): os.fsencode(value) for name, value in env.items()}
         self.folder = os.getcwd()
         self.modules: dict[str, ModuleType] = {"__main__": sys.modules["__main__"]}
         self.names = {"__main__"}  # of the modules that are its own
@@ -256,7 +256,7 @@ def _end(code: int, how: str) -> None:
 
 def _leave(mine: Ambient) -> None:
     """Take along what is this rank's."""
-    mine.env = dict(os.environ)
+    mine.env = dict(os.environ._data)  # type: ignore[attr-defined]
     mine.handlers, mine.level = list(logging.root.handlers), logging.root.level
     mine.random = random.getstate()
     if "numpy.random" in sys.modules:
@@ -295,14 +295,16 @@ def _enter(mine: Ambient) -> None:
     sys.modules.update(mine.modules)
 
 
-def _set_env(wanted: dict[str, str]) -> None:
-    """Change what differs only: a write goes to the C library, too."""
-    have = os.environ
-    for name in [name for name in have if name not in wanted]:
+def _set_env(wanted: dict[bytes, bytes]) -> None:
+    """Change what differs only: a write goes to the C library, too. (All ranks do this at every
+    turn, so it is done on what ``os.environ`` holds, as bytes.)"""
+    have: dict[bytes, bytes] = os.environ._data  # type: ignore[attr-defined]
+    for name in have.keys() - wanted.keys():
+        os.unsetenv(name)
         del have[name]
-    for name, value in wanted.items():
-        if have.get(name) != value:
-            have[name] = value
+    for name, value in wanted.items() - have.items():
+        os.putenv(name, value)
+        have[name] = value
 
 
 class _Finder:

@@ -121,8 +121,9 @@ class Scheduler:
         self.when_waited: Callable[[int, str, float, float], None] | None = None
         self.at_deadlock: Callable[[], None] | None = None
         self._entered = -1
-        self._parked: dict[int, set[Task]] = {}
+        self._parked: dict[int, dict[Task, None]] = {}
         self._alive: list[Task] = []
+        self._up: dict[Task, None] = {}  # those of them that are not parked, in an order
         self._events: list[_Event] = []
         self._idle: set[Task] = set()  # who has looked in vain since anything moved
         self._rounds = 0
@@ -141,6 +142,7 @@ class Scheduler:
         if not task.name:
             self.tasks.append(task)
         self._alive.append(task)
+        self._up[task] = None
         if len(self._threads) > _MANY_THREADS:
             self._threads = [t for t in self._threads if t.is_alive()]
         name = task.name or f"rank-{task.rank}"
@@ -184,13 +186,15 @@ class Scheduler:
     def park(self, task: Task) -> None:
         """``task`` waits for ``wake``, its deadline, or a failure."""
         task.parked = True
-        self._parked.setdefault(task.rank, set()).add(task)
+        self._up.pop(task, None)
+        self._parked.setdefault(task.rank, {})[task] = None
         self.pass_on(task)
 
     def wake(self, rank: int) -> None:
         """Let the tasks of ``rank`` look again."""
         for task in self._parked.pop(rank, ()):
             task.parked = False
+            self._up[task] = None
 
     def wake_all(self) -> None:
         for rank in list(self._parked):
@@ -232,6 +236,7 @@ class Scheduler:
         """``task`` has ended: the baton goes on for good."""
         task.done = True
         self._alive.remove(task)
+        self._up.pop(task, None)
         if not task.name:
             if task.error is not None or task.killed:
                 self.failed = True
@@ -248,11 +253,7 @@ class Scheduler:
         self.running = None
         while True:
             clock = self.clock
-            awake = [
-                t
-                for t in self._alive
-                if not t.parked and (t.killed or t.wake_at is None or t.wake_at <= clock)
-            ]
+            awake = [t for t in self._up if t.killed or t.wake_at is None or t.wake_at <= clock]
             due = [event for event in self._events if event.at <= clock]
             chosen = self._draw([t for t in awake if t not in self._idle], due)
             if isinstance(chosen, Task):

@@ -32,6 +32,7 @@ from disttrain.lifetime import die_with_parent, end_of
 from .plan import Plan
 
 START = 60.0  # seconds for mpiexec to start the shims
+_END = 2.0  # ... to end
 _SHIM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "mpi_shim.py")
 _SHARED = "/dev/shm/mpich_"  # MPICH's memory of a job on one machine, unlinked when ranks finalize
 _HERE = ("localhost", "127.0.0.1", "::1")
@@ -77,9 +78,27 @@ def is_here(host: str) -> bool:
     return host in _HERE or host in names or host in [name.partition(".")[0] for name in names]
 
 
+def is_open_mpi(mpiexec: str) -> bool:
+    """Whose mpiexec is it? (MPICH's and Intel's are alike.)"""
+    try:
+        asked = subprocess.run(
+            [mpiexec, "--version"], capture_output=True, text=True, timeout=START, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise LaunchError(f"{mpiexec} --version has not answered: {error}") from None
+    return any(name in asked.stdout for name in ("Open MPI", "OpenRTE"))
+
+
+def _told_open_mpi() -> list[str]:
+    """What Open MPI must be told, that others do of themselves: ranks may be more than processors,
+    and root may start them."""
+    return ["--map-by", ":OVERSUBSCRIBE", *(["--allow-run-as-root"] if os.getuid() == 0 else [])]
+
+
 def command(mpiexec: str, num_ranks: int, name: str) -> list[str]:
     """That starts the shims of ranks that wait at ``name``."""
-    return [mpiexec, "-n", str(num_ranks), sys.executable, "-I", "-S", _SHIM, name]
+    told = _told_open_mpi() if is_open_mpi(mpiexec) else []
+    return [mpiexec, *told, "-n", str(num_ranks), sys.executable, "-I", "-S", _SHIM, name]
 
 
 def command_between_hosts(mpiexec: str, plan: Plan) -> list[str]:
@@ -89,7 +108,11 @@ def command_between_hosts(mpiexec: str, plan: Plan) -> list[str]:
     if not plan.no_python:
         program = [sys.executable, *(["-m"] if plan.module else []), *program]
     total = sum(n for _, n in plan.mpi_hosts)
-    return [mpiexec, "-hosts", hosts, "-n", str(total), "-prepend-rank", *program]
+    if is_open_mpi(mpiexec):
+        told = [*_told_open_mpi(), "--host", hosts, "-n", str(total), "--tag-output"]
+    else:
+        told = ["-hosts", hosts, "-n", str(total), "-prepend-rank"]
+    return [mpiexec, *told, *program]
 
 
 def with_hosts(plan: Plan, hostfile: str | None) -> Plan:
@@ -187,11 +210,11 @@ class Shims:
         """The ranks have ended: end mpiexec, and remove what they have left."""
         for door in self._doors:
             door.close()
-        try:
-            self._process.send_signal(signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        self._process.wait()
+        for number in (signal.SIGTERM, signal.SIGKILL):  # Open MPI's removes its files at the first
+            self._process.send_signal(number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_END)
+                break
         os.close(self._end)
         self._said.close()
         for path in self._shared:

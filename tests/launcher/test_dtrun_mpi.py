@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 
 import pytest
@@ -100,10 +101,25 @@ def test_hosts_give_the_ranks_and_whether_the_agent_can_keep_them(tmp_path, monk
     file.write_text("localhost slots=3\nelsewhere.example\n")
     spread = mpi.with_hosts(plan, str(file))
     assert spread.num_ranks == 5
+    monkeypatch.setattr(mpi, "is_open_mpi", lambda mpiexec: False)
     command = mpi.command_between_hosts("mpiexec", spread)
     assert command[:6] == ["mpiexec", "-hosts", "localhost:3,elsewhere.example:2", "-n", "5",
                            "-prepend-rank"]  # fmt: skip
     assert command[-1] == "script.py"
+
+
+def test_open_mpi_is_known_and_told_what_it_wants(tmp_path, monkeypatch):
+    fake = tmp_path / "mpiexec"
+    fake.write_text("#!/bin/sh\necho 'mpirun (Open MPI) 5.0.11'\n")
+    fake.chmod(0o700)
+    monkeypatch.setattr(os, "getuid", lambda: 0)
+    told = ["--map-by", ":OVERSUBSCRIBE", "--allow-run-as-root"]
+    assert mpi.command(str(fake), 2, "name")[:6] == [str(fake), *told, "-n", "2"]
+    plan = dataclasses.replace(plan_of("--backend", "mpi"), mpi_hosts=(("a", 2), ("b", 1)))
+    command = mpi.command_between_hosts(str(fake), plan)
+    assert command[4:9] == ["--host", "a:2,b:1", "-n", "3", "--tag-output"]
+    fake.write_text("#!/bin/sh\necho 'HYDRA build details:'\n")
+    assert mpi.command(str(fake), 2, "name")[:2] == [str(fake), "-n"]
 
 
 def test_without_mpiexec_it_says_what_to_install(monkeypatch):

@@ -42,7 +42,9 @@ GROUP_TIMEOUT = 20.0
 
 def mpi_env() -> dict[str, str]:
     """The environment of a job: without what this process was told of a job of its own."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("PMI", "OMPI", "MPI_LOCAL"))}
+    env = {
+        k: v for k, v in os.environ.items() if not k.startswith(("PMI", "OMPI_COMM", "MPI_LOCAL"))
+    }
     env["PYTHONPATH"] = os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "tests/comm/mpi")))
     env["OMP_NUM_THREADS"] = "1"
     return env

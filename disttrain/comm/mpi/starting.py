@@ -13,10 +13,13 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+
+from .. import slurm
 
 _LOOK_EVERY = 0.2
-_STARTERS = {"hydra_pmi_proxy": "MPI_LOCALNRANKS"}  # what they tell of the ranks of this host
+_HYDRA, _SLURM = "hydra_pmi_proxy", "slurmstepd"
+_OPEN_MPI = ("prterun", "prted", "orterun", "orted", "mpirun", "mpiexec")
 _LOOKS = 5  # as often a rank must be missing: the others are started in a moment
 _SHARED = "/dev/shm/mpich_"
 
@@ -57,11 +60,20 @@ def lost() -> Callable[[], bool]:
     """Says whether a rank of this host has ended. Never where that cannot be known: what starts
     the ranks must be the parent of all of them, and say how many there are."""
     parent = os.getppid()
-    told = _STARTERS.get(_name(parent), "")
-    count = os.environ.get(told, "")
-    if not count.isdigit():
+    count = _ranks_here(_name(parent), os.environ)
+    if count is None:
         return lambda: False
-    return lambda: os.getppid() == parent and len(_living(parent)) < int(count)
+    return lambda: os.getppid() == parent and len(_living(parent)) < count
+
+
+def _ranks_here(starter: str, env: Mapping[str, str]) -> int | None:
+    """How many ranks ``starter`` has started on this host, where it is known to be their parent and
+    tells."""
+    if starter == _SLURM:
+        return slurm.tasks_here(env)
+    told = {_HYDRA: "MPI_LOCALNRANKS", **dict.fromkeys(_OPEN_MPI, "OMPI_COMM_WORLD_LOCAL_SIZE")}
+    count = env.get(told.get(starter, ""), "")
+    return int(count) if count.isdigit() else None
 
 
 def _name(pid: int) -> str:

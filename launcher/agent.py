@@ -34,6 +34,7 @@ from .report import VANISHED, RankReport, cause_of, headline, write_report
 
 LISTEN = 30.0  # seconds for a slow reader to take the last outputs of a job
 LISTEN_FAILED = 0.5  # ... that has failed, and whose end must not wait
+LATER = 0.5  # seconds after ``worker.FAREWELL`` that a failed rank is ended from outside
 
 Body = Callable[[int], bytes]  # runs in a rank; what it returns goes to the result pipe
 
@@ -94,6 +95,7 @@ class Agent:
         self.result_fds: dict[int, int] = {}
         self.stopped: set[int] = set()
         self.lost: set[int] = set()
+        self.failing: dict[int, float] = {}  # ranks that said they have failed, and since when
         self.suspended = False
         self.judge = stillness.Judge(plan.num_ranks, plan.stopped_timeout)
         self.shims = mpi.Shims(plan.num_ranks) if plan.mpi else None
@@ -233,6 +235,7 @@ class Agent:
         """Find ranks that were stopped, which nothing else would show."""
         if self.suspended or self.policy.stopped_by or now < self.judge.next_look:
             return
+        self._end_failed(now)
         ranks = self.pids.keys() - self.lost
         if self.shims is not None:
             self.shims.look(self.pids.values())
@@ -246,6 +249,18 @@ class Agent:
                 cause = stillness.cause(self.pids[rank], state, seconds)
                 self.segment.slot(rank).record_error(cause, "")
             self._perform(self.policy.lost(rank))
+
+    def _end_failed(self, now: float) -> None:
+        """End ranks that have failed and do not end by themselves, which who has no memory left may
+        be unable to do."""
+        for rank in list(self.pids):
+            if self.segment.slot(rank).state != "failed":
+                continue
+            if now - self.failing.setdefault(rank, now) > worker.FAREWELL + LATER:
+                if rank not in self.stopped:
+                    say(f"rank {rank} has failed and does not end; it is killed")
+                self.stopped.add(rank)
+                self._perform([Signal(signal.SIGKILL, rank)])
 
     def _tend_outputs(self) -> None:
         """Go on with what consoles and streams hold back."""

@@ -39,7 +39,7 @@ from launcher.processes import kill_descendants
 
 FREEZER = Path("/sys/fs/cgroup/freezer")
 HELD = 30  # seconds for which an interpreter lock is held
-TOLD_WITHIN = 3.0
+PATIENCE = 10.0  # seconds for the others to be told of the last stop, which should be 3
 _ROWS = struct.Struct("<d")
 _PHASE, _LONGEST, _STRUCK, _TOLD, _PIDS = 0, 1, 2, 3, 8
 
@@ -219,8 +219,10 @@ def run(transport: str, ranks: int, folder: Path) -> list[str]:
                 program(rank, table)
 
             pids = [fork_program(lambda rank=rank: alone(rank)) for rank in range(ranks)]
-            for pid in pids[:-1]:
-                os.waitpid(pid, 0)
+            left = set(pids[:-1])
+            while left and not (table[_STRUCK] and time.monotonic() > table[_STRUCK] + PATIENCE):
+                left -= {pid for pid in left if os.waitpid(pid, os.WNOHANG)[0]}
+                time.sleep(0.05)
             kill_descendants(set(), 2.0)
     after = table[_TOLD] - table[_STRUCK]
     told = f"told after {after:.2f} s" if table[_TOLD] and table[_STRUCK] else "nobody was told"

@@ -34,10 +34,10 @@ from disttrain.lifetime import adopt_orphans
 from faults import memory_limit
 from faults.job_kinds import (
     AGAIN,
-    BETWEEN_HOSTS,
     KINDS,
     NOTHING,
     SHRINK,
+    TOLD_LATER,
     Kind,
     Seen,
     Trial,
@@ -119,7 +119,7 @@ def judge(transport: str, trial: Trial, seen: list[Seen]) -> list[str]:
         if s.rank == trial.victim and kind.sees not in ("", "CollectiveMismatch"):
             continue
         # another rank has found it first, and asks all to go on
-        first = transport in BETWEEN_HOSTS or "CollectiveMismatch" in kind.sees
+        first = transport in TOLD_LATER or "CollectiveMismatch" in kind.sees
         if s.error == "GroupRevoked" and first and trial.recover and s.usable:
             continue
         if sees != s.error and s.error not in sees.split("|"):

@@ -61,6 +61,7 @@ class Kind:
 
 
 BETWEEN_HOSTS = ("tcp", "net")
+TOLD_LATER = (*BETWEEN_HOSTS, "mpi")  # others than the first may hear of its shrink() instead
 CALLS = ("small", "large", "barrier", "message", "pair", "async")
 SHRINK, SAME, AGAIN, NOTHING = "shrink()", "the same group", "init again", "as if nothing was"
 REAL = ("shm", "env", "tcp", "mpi", "mpiexec")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 
 from disttrain.errors import LaunchError
-from launcher import launch
+from launcher import launch, worker
 
 
 def test_results_come_back_by_rank():
@@ -28,6 +29,20 @@ def test_results_come_back_by_rank():
 def test_large_results_come_back_whole():
     got = launch(lambda: np.full(1_000_000, int(os.environ["RANK"])), 2)
     assert [int(a.sum()) for a in got] == [0, 1_000_000]
+
+
+def test_a_rank_that_has_failed_and_cannot_end_is_ended(monkeypatch, capfd):
+    monkeypatch.setattr(worker, "FAREWELL", 0.1)
+    monkeypatch.setattr(worker, "_end_within", lambda *args: None)  # no memory for a thread
+
+    def body():
+        if os.environ["RANK"] == "1":
+            atexit.register(time.sleep, 60)
+            raise MemoryError("nothing is left")
+
+    with pytest.raises(LaunchError, match="rank 1 failed: MemoryError: nothing is left"):
+        launch(body, 2, min_ranks=1)
+    assert "rank 1 has failed and does not end; it is killed" in capfd.readouterr().err
 
 
 def test_an_exception_is_told_with_its_traceback():

@@ -10,10 +10,53 @@ from __future__ import annotations
 from ..lang.expr import Expr, walk
 from ..lang.kernel import COMPUTE, Array, Kernel, Let, Loop, Put, Reduce
 from .forms import C_STORED, C_TYPES, MOST, THREADS, Field, Form
-from .loops import Body, axis_fields, fold_type, identity, offsets
+from .loops import Body, axis_fields, fold_type, identity, nan, offsets
 
 
-class Flat(Body):
+class _Elements(Body):
+    """Where the elements of a flat kernel's arrays are."""
+
+    def _arguments(self) -> list[Field]:
+        """The arrays and how far they go."""
+        fields = [Field(f"p{i}", "u64") for i in range(len(self.arrays))]
+        for i, a in enumerate(self.kernel.arrays):
+            self.say(
+                f"{C_STORED[a.dtype]}* const p{i} = ({C_STORED[a.dtype]}*)a.p{i};  // {a.name}"
+            )
+        self.say(f"const {self.index_type} n = ({self.index_type})a.n;")
+        fields += [Field("n", "u64"), *axis_fields(self.form, [i for i, _ in self.full_arrays()])]
+        return fields
+
+    def moving(self, array: Array) -> bool:
+        return array.space == "full"
+
+    def full_arrays(self) -> list[tuple[int, Array]]:
+        return [(i, a) for i, a in self.arrays.values() if a.space == "full"]
+
+    def locate(self, names: list[str]) -> list[str]:
+        numbered = [self.arrays[n] for n in names]
+        lines = offsets(numbered, self.form.dims, self.form, "at + j")
+        return lines + [f"char* const e{i} = (char*)p{i} + o{i};" for i, _ in numbered]
+
+    def loaded(self, node: Expr) -> str:
+        i, array = self.arrays[node.attr]
+        at = self.value(node.args[0], "int64")[0]
+        kind = COMPUTE[array.dtype]
+        inside = self.fresh("bool", f"(dt_u64){at} < (dt_u64)n")
+        outside = nan(kind)
+        if self.form.dims:
+            self.count += 1
+            name = f"l{self.count}"
+            self.say(f"const char* {name} = 0;", f"if ({inside}) {{")
+            self.say(*offsets([(i, array)], self.form.dims, self.form, f"({self.index_type}){at}"))
+            self.say(f"{name} = (const char*)p{i} + o{i};", "}")
+            element = f"*(const {C_STORED[array.dtype]}*){name}"
+        else:
+            element = f"p{i}[{at}]"
+        return f"{inside} ? dt_from_{array.dtype}({element}) : {outside}"
+
+
+class Flat(_Elements):
     """Forms ``flat`` and ``many``."""
 
     def write(self) -> list[Field]:
@@ -34,15 +77,9 @@ class Flat(Body):
         return fields
 
     def _one(self) -> list[Field]:
-        fields = [Field(f"p{i}", "u64") for i in range(len(self.arrays))]
-        for i, a in enumerate(self.kernel.arrays):
-            self.say(
-                f"{C_STORED[a.dtype]}* const p{i} = ({C_STORED[a.dtype]}*)a.p{i};  // {a.name}"
-            )
-        self.say(f"const {self.index_type} n = ({self.index_type})a.n;")
-        fields += [Field("n", "u64"), *axis_fields(self.form, [i for i, _ in self._full()])]
+        fields = self._arguments()
         if not self.form.dims:
-            self._whole([f"a.p{i}" for i, _ in self._full()])
+            self._whole([f"a.p{i}" for i, _ in self.full_arrays()])
         return fields
 
     def _many(self) -> list[Field]:
@@ -65,9 +102,6 @@ class Flat(Body):
 
     def _whole(self, pointers: list[str]) -> None:
         self.say(f"const bool whole = (({' | '.join(pointers)}) & 15) == 0;")
-
-    def _full(self) -> list[tuple[int, Array]]:
-        return [(i, a) for i, a in self.arrays.values() if a.space == "full"]
 
     def _row_values(self, step: Loop) -> list[Field]:
         """Take the row values that the loop needs from scratch memory."""
@@ -93,37 +127,8 @@ class Flat(Body):
         self.elements(step)
         self.say("}")
 
-    def moving(self, array: Array) -> bool:
-        return array.space == "full"
-
     def place(self, array: str) -> str:
         return f"p{self.arrays[array][0]} + at"
-
-    def locate(self, names: list[str]) -> list[str]:
-        numbered = [self.arrays[n] for n in names]
-        lines = offsets(numbered, self.form.dims, self.form, "at + j")
-        return lines + [f"char* const e{i} = (char*)p{i} + o{i};" for i, _ in numbered]
-
-    def loaded(self, node: Expr) -> str:
-        i, array = self.arrays[node.attr]
-        at = self.value(node.args[0], "int64")[0]
-        kind = COMPUTE[array.dtype]
-        inside = self.fresh("bool", f"(dt_u64){at} < (dt_u64)n")
-        outside = (
-            "0"
-            if "int" in kind or kind == "bool"
-            else f"({C_TYPES[kind]})__longlong_as_double(0x7ff8000000000000ll)"
-        )
-        if self.form.dims:
-            self.count += 1
-            name = f"l{self.count}"
-            self.say(f"const char* {name} = 0;", f"if ({inside}) {{")
-            self.say(*offsets([(i, array)], self.form.dims, self.form, f"({self.index_type}){at}"))
-            self.say(f"{name} = (const char*)p{i} + o{i};", "}")
-            element = f"*(const {C_STORED[array.dtype]}*){name}"
-        else:
-            element = f"p{i}[{at}]"
-        return f"{inside} ? dt_from_{array.dtype}({element}) : {outside}"
 
     def _leave_parts(self, folds: list[tuple[Reduce, str]]) -> None:
         warps = THREADS // 32
@@ -137,17 +142,12 @@ class Flat(Body):
         self.say("}")
 
 
-class Finish(Body):
+class Finish(_Elements):
     """Form ``finish``: the steps from ``form.step`` on, up to the next loop."""
 
     def write(self) -> list[Field]:
-        arrays = list(self.arrays.values())
-        fields = [Field(f"p{i}", "u64") for i, _ in arrays]
-        for i, a in arrays:
-            self.say(
-                f"{C_STORED[a.dtype]}* const p{i} = ({C_STORED[a.dtype]}*)a.p{i};  // {a.name}"
-            )
-        fields += [
+        fields = [
+            *self._arguments(),
             *self.scalars(),
             Field("vals", "u64"),
             Field("part", "u64"),
@@ -224,9 +224,6 @@ class Finish(Body):
         self.say("__syncthreads();", f"if (threadIdx.x == 0) *p{i} = dt_to_{array.dtype}({new});")
         self.forget(s.array)
         self.row[Expr("var", (), s.array)] = new
-
-    def moving(self, array: Array) -> bool:
-        return array.space == "full"
 
 
 def fold_rows(kernel: Kernel, form: Form) -> tuple[list[str], list[Field]]:

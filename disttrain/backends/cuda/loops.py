@@ -42,6 +42,11 @@ def identity(op: str, kind: str) -> str:
     return literal(2**bits - 1 if op == "min" else -(2**bits), kind)
 
 
+def nan(kind: str) -> str:
+    """What ``load`` gives where there is no element; 0 where the type has no nan."""
+    return literal(float("nan") if kind in FLOATS else 0, kind)
+
+
 class Body(Values):
     """One function's code. Subclasses say how threads go over elements and where these are."""
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -165,8 +165,9 @@ def _stages(kernel: Kernel, form: Form, grid: int, values: dict[str, Value]) -> 
     part = -(-slots * SLOT // 256) * 256
     most = 0
     values = {**values, "vals": Pointer(-1, 0), "part": Pointer(-1, part)}
+    between = Form("finish", 1, form.dims, form.wide)
     if not isinstance(steps[0], Loop):
-        launches.append(Launch(Form("finish"), 1, {**values, "parts": 0}))
+        launches.append(Launch(between, 1, {**values, "parts": 0}))
     for k, step in enumerate(steps):
         if not isinstance(step, Loop):
             continue
@@ -175,7 +176,7 @@ def _stages(kernel: Kernel, form: Form, grid: int, values: dict[str, Value]) -> 
         folds = sum(isinstance(s, Reduce) for s in step.body)
         most = max(most, folds)
         if folds or (k + 1 < len(steps) and not isinstance(steps[k + 1], Loop)):
-            launches.append(Launch(Form("finish", step=k + 1), 1, {**values, "parts": grid}))
+            launches.append(Launch(replace(between, step=k + 1), 1, {**values, "parts": grid}))
     needed = len(launches) > 1
     return Plan(tuple(launches), part + most * grid * SLOT if needed else 0)
 

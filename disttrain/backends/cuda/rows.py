@@ -15,7 +15,7 @@ from __future__ import annotations
 from ..lang.expr import Expr, walk
 from ..lang.kernel import COMPUTE, Array, Kernel, Let, Loop, Put, Reduce, Store
 from .forms import C_STORED, C_TYPES, Field, Form
-from .loops import Body, axis_fields, offsets
+from .loops import Body, axis_fields, nan, offsets
 
 
 def kept_arrays(kernel: Kernel) -> list[str]:
@@ -181,9 +181,7 @@ class Rows(Body):
         element = f"p{i}[{at}]"
         if self.form.dims:
             element = f"*(const {C_STORED[array.dtype]}*)((const char*)p{i} + {at} * a.c{i})"
-        nan = f"({C_TYPES[kind]})__longlong_as_double(0x7ff8000000000000ll)"
-        outside = nan if "float" in kind else "0"
-        return f"{inside} ? dt_from_{array.dtype}({element}) : {outside}"
+        return f"{inside} ? dt_from_{array.dtype}({element}) : {nan(kind)}"
 
     # -- row values and sums over rows -------------------------------------------------------------
 

@@ -177,6 +177,19 @@ def _view(kernel: Kernel, p: Array, array: np.ndarray) -> np.ndarray:
     return array.reshape(1) if p.space == "one" else array
 
 
+def _summed(
+    name: str, value: np.ndarray, views: dict[str, np.ndarray], kernel: Kernel
+) -> np.ndarray:
+    """What is added to an array: where it has no rows, the sum over them, each of which adds."""
+    target = views[name]
+    space = next(p.space for p in kernel.arrays if p.name == name)
+    if space in ("full", "row") or kernel.flat:
+        return np.broadcast_to(value, target.shape)
+    full = next(v for p, v in zip(kernel.arrays, views.values()) if p.space == "full")
+    value = np.broadcast_to(value, (*full.shape[:-1], *target.shape))
+    return value.reshape(-1, *target.shape).sum(0, dtype=np.result_type(value, target))
+
+
 def _perform(
     s: Any, value: np.ndarray, state: Evaluator, views: dict[str, np.ndarray], kernel: Kernel
 ) -> None:
@@ -190,8 +203,6 @@ def _perform(
         return
     target = views[s.array]
     if s.add:
-        value = np.broadcast_to(value, np.broadcast_shapes(value.shape, target.shape))
-        rows = tuple(range(value.ndim - target.ndim))
-        value = target + value.sum(axis=rows, dtype=target.dtype).reshape(-1, *target.shape).sum(0)
+        value = target + _summed(s.array, value, views, kernel).astype(target.dtype, copy=False)
     target[...] = value.astype(target.dtype)
     state.names[s.array] = _computing(target, target.dtype.name)

@@ -1,5 +1,7 @@
 """Generated CUDA C against the kernels' meaning by numpy: run by a host compiler, without a GPU."""
 
+import os
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -21,6 +23,7 @@ from disttrain.backends.lang.kernel import (
 )
 from support import cuda_on_host as host
 from support.kernel_catalogue import fused_kernels, primitive_kernels
+from support.random_kernels import Draw
 
 pytestmark = pytest.mark.skipif(host.COMPILER is None, reason="there is no C++ compiler here")
 
@@ -81,14 +84,18 @@ class Run:
 
 def _interpret(kernel, args):
     """Run by numpy; where elements have positions in the whole, on arrays of one row."""
-    shapes = {a.shape for p, a in zip(kernel.params, args) if isinstance(p, Array)} - {(1,)}
-    if not kernel.flat or len(shapes) != 1:
+    if not kernel.flat:
         interpret.run(kernel, tuple(args))
         return
-    rows = [a.reshape(-1) if isinstance(a, np.ndarray) else a for a in args]
+    full = [a.shape for p, a in zip(kernel.params, args) if getattr(p, "space", "") == "full"]
+    shape = np.broadcast_shapes(*full)
+    rows = [
+        np.array(np.broadcast_to(a, shape)).reshape(-1) if getattr(p, "space", "") == "full" else a
+        for p, a in zip(kernel.params, args)
+    ]
     interpret.run(kernel, tuple(rows))
-    for a, row in zip(args, rows):
-        if isinstance(a, np.ndarray):
+    for p, a, row in zip(kernel.params, args, rows):
+        if isinstance(p, Array) and p.writes:
             a[...] = row.reshape(a.shape)
 
 
@@ -320,6 +327,16 @@ def test_reductions_treat_nan_as_they_say(tmp_path):
         kernel = Kernel(op, params, (Loop((Reduce("r", op, var("x")),)), Put("out", var("r"))))
         run.add(kernel, [x, np.zeros(30, np.float32)], op)
     run.check(tmp_path, exact=True)
+
+
+def test_random_kernels_on_random_layouts(tmp_path):
+    run = Run()
+    shapes = [(1, 1), (3, 7), (4, 130), (2, 3, 40), (70, 5), (2, 700)]
+    for seed in range(18 * int(os.environ.get("KERNELS", "1"))):
+        draw = Draw(seed)
+        shape = shapes[seed % len(shapes)]
+        run.add(draw.kernel, draw.arguments(shape), f"{shape}\n{draw.kernel}\n")
+    run.check(tmp_path)
 
 
 def test_many_arrays_in_one_launch(tmp_path):

@@ -95,6 +95,7 @@ class Net:
         self._closed = False
         self.departures = 0  # how many pipes have ended, or are about to
         self._heard: dict[int, int] = {}
+        self._areas: dict[int, tuple[int, int, int, int]] = {}  # where a rank's own memory is
 
     def add(self, pipe: Pipe) -> None:
         self.pipes[pipe.rank] = pipe
@@ -244,10 +245,12 @@ class Net:
 
     def _check_place(self, rank: int, lo: int, hi: int) -> None:
         """A rank writes into its own areas only, here as on its own host."""
-        for start, size in (self.segment.comm_area(rank), self.segment.arena(rank)):
-            if start <= lo and hi <= start + size:
-                return
-        raise Garbage(f"bytes for {lo} to {hi} of the segment, which are not rank {rank}'s")
+        areas = self._areas.get(rank)
+        if areas is None:
+            (comm, size), (arena, room) = self.segment.comm_area(rank), self.segment.arena(rank)
+            areas = self._areas[rank] = comm, comm + size, arena, arena + room
+        if not ((areas[0] <= lo and hi <= areas[1]) or (areas[2] <= lo and hi <= areas[3])):
+            raise Garbage(f"bytes for {lo} to {hi} of the segment, which are not rank {rank}'s")
 
     def _hear_word(self, rank: int) -> None:
         view = self.view

@@ -45,7 +45,7 @@ from ..shm.mailbox import (
 )
 from ..survivors import as_view
 from . import frames
-from .net import Net, failure_of
+from .net import GRACE, Net, failure_of
 from .pipe import Pipe
 from .plans import Layout, partner
 
@@ -73,6 +73,7 @@ class NetHub(Hub):
         start += segment.arena(rank)[0]
         self.arena.spare_blocks = [start + i * BLOCK_BYTES for i in range(NUM_BLOCKS)][::-1]
         self._stays = False
+        self._mismatch_at = 0.0  # when it was first heard that ranks disagree
         self.leaving: Any = None  # what is known of who goes on (``shrinking``)
         self.net, self.layout, self.memory = net, layout, memoryview(self.buffer)
         mine = layout.host_of[rank]
@@ -112,6 +113,10 @@ class NetHub(Hub):
     def _end_wait(self, need: Need | None, failure: Any) -> None:
         with self.lock:  # found just now: this rank may end of it before it looks again
             self.net.tell(failure)
+        if failure.is_mismatch and need is not None:
+            self._mismatch_at = self._mismatch_at or context.now()
+            if context.now() - self._mismatch_at < GRACE:
+                return  # the headers, from which this rank finds it too, may be on their way
         super()._end_wait(need, failure)
 
     def _until(self, ready: Callable[[], bool], need: Need, timeout: float | None) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from ..errors import DTypeError, ShapeError
 from .lang.expr import walk
 from .lang.interpret import run, storage
-from .lang.kernel import Array, Kernel, Loop, Reduce, check
+from .lang.kernel import Array, Kernel, Loop, Put, Reduce, check
 from .llvm.ir import default_access
 from .llvm.native import Built, Unavailable, build
 from .llvm.wrap import DESC_ARRAY, DESC_HEAD, MAX_DIMS
@@ -165,7 +165,8 @@ class Program:
 def _needs_one_row(kernel: Kernel) -> bool:
     """Whether a flat kernel sees its arrays as a whole, not element by element."""
     statements = [s for step in kernel.steps if isinstance(step, Loop) for s in step.body]
-    folds = any(isinstance(s, Reduce) for s in statements)
+    once = any(isinstance(step, Put) for step in kernel.steps)
+    folds = once or any(isinstance(s, Reduce) for s in statements)
     return folds or any(n.op in ("index", "load") for s in statements for n in walk(s.value))
 
 

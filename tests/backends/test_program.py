@@ -26,6 +26,7 @@ from disttrain.backends.lang.kernel import (
 )
 from disttrain.backends.program import Program
 from disttrain.errors import DTypeError, ShapeError
+from support.random_kernels import Draw
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 INTS = ("int8", "int16", "int32", "int64", "uint8")
@@ -179,6 +180,7 @@ def test_nan_goes_through_max_and_relu():
     np.testing.assert_array_equal(out, [np.nan, 1, 0, 0])
 
 
+PUTS = (("out", "full"), ("all", "one"))
 STATISTICS = Kernel(
     "statistics",
     (
@@ -251,6 +253,51 @@ def test_flat_reduction_of_strided_memory():
     out = np.zeros(1, np.int64)
     Program(kernel)(x, out)
     assert out[0] == x.sum()
+
+
+def test_a_flat_kernel_puts_once_however_its_arrays_lie():
+    params = (Array("x", "float32"), *(Array(n, "float32", s, writes=True) for n, s in PUTS))
+    steps = (Loop((Store("out", var("x") + 1),)), Put("all", E.const(3.0), add=True))
+    kernel = Kernel("once", params, steps, flat=True)
+    x = np.ones((3, 4, 10), np.float32)[..., ::2]
+    args = [x, np.zeros((3, 4, 5), np.float32), np.ones(1, np.float32)]
+    (out, total), _ = both(kernel, args, [1, 2])
+    assert (out == 2).all() and total == 4
+
+
+def test_every_row_adds_to_a_sum_and_half_types_are_summed_in_float32():
+    params = (
+        Array("x", "float16"),
+        Array("out", "float16", writes=True),
+        Array("all", "float64", "one", writes=True),
+    )
+    third = E.const(0.3333333)
+    steps = (Loop((Store("out", var("x") * third, add=True),)), Put("all", third, add=True))
+    x = np.arange(12, dtype=np.float16).reshape(3, 4)
+    args = [x, np.ones((3, 4), np.float16), np.zeros(1)]
+    got, want = both(Kernel("thirds", params, steps), args, [1, 2])
+    np.testing.assert_array_equal(got[0], want[0])
+    assert abs(got[1] - 1) < 1e-6 and abs(want[1] - 1) < 1e-6
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_kernels_agree_with_numpy(seed):
+    draw = Draw(seed)
+    shape = [(3, 7), (2, 3, 40), (2, 700)][seed % 3]
+    args = draw.arguments(shape)
+    if draw.flat:
+        args = [
+            np.array(np.broadcast_to(a, shape)).reshape(-1) if _full(p) else a
+            for p, a in zip(draw.kernel.params, args)
+        ]
+    outs = [k for k, p in enumerate(draw.kernel.params) if isinstance(p, Array) and p.writes]
+    with np.errstate(all="ignore"):
+        got, want = both(draw.kernel, args, outs)
+    close(got, want, tolerance=4e-3)
+
+
+def _full(p):
+    return isinstance(p, Array) and p.space == "full"
 
 
 def test_empty_arrays_change_nothing():

@@ -203,6 +203,7 @@ def _perform(
         return
     target = views[s.array]
     if s.add:
-        value = target + _summed(s.array, value, views, kernel).astype(target.dtype, copy=False)
+        added = _computing(_summed(s.array, value, views, kernel), target.dtype.name)
+        value = _computing(target, target.dtype.name) + added
     target[...] = value.astype(target.dtype)
     state.names[s.array] = _computing(target, target.dtype.name)

@@ -22,7 +22,9 @@ from .. import context
 from ..errors import BackendError
 from .meeting import Meeting
 from .sim.scheduler import SimWaiter
+from .store import Store
 from .transport import Transport
+from .worker_env import WorkerEnv
 
 ENGINES = {  # backend -> its module in this package
     "shm": "shm.engine",
@@ -142,12 +144,37 @@ def connect(backend: Backend, meeting: Meeting) -> Transport:
     meeting.wanted = backend.cpu
     name = choose(backend.cpu, meeting)
     why = missing(name)
+    if why is not None and backend.cpu == BEST:  # what we have chosen ourselves
+        raise BackendError(_without_mpi("init_process_group", meeting.place, why, backend.text))
     if why is not None:
         raise BackendError(
             f"init_process_group: backend={backend.text!r}: {name} cannot be used here: {why}. "
             f"Use backend={BEST!r}, which takes the best way that there is between CPUs"
         )
     return _load(name).connect(meeting)
+
+
+def store_by_mpi(where: str, place: WorkerEnv, timeout: float) -> Store:
+    """A store for all ranks that MPI has started, which hear of it over MPI. All of them call it.
+
+    ``where``: the function that needs it, for messages. Raises ``BackendError`` where this process
+    has no MPI, ``ConfigError`` where the world is not MPI's.
+    """
+    why = missing("mpi")
+    if why is not None:
+        raise BackendError(_without_mpi(where, place, why))
+    store: Store = _load("mpi").open_store(where, place, timeout)
+    return store
+
+
+def _without_mpi(where: str, place: WorkerEnv, why: str, given: str = "undefined") -> str:
+    """What to say where ranks that MPI has started cannot meet through it."""
+    said = "" if given == "undefined" else f"backend={given!r}: "
+    return (
+        f"{where}: {said}MPI has started this process as rank {place.rank} of {place.world_size}, "
+        f"no MASTER_PORT is set, so the ranks meet through MPI, but {why}. "
+        "Or set MASTER_ADDR and MASTER_PORT on every rank, where they then meet without MPI"
+    )
 
 
 def choose(wanted: str, meeting: Meeting) -> str:

@@ -67,10 +67,12 @@ def read_worker_env(
         _check_half_set(env, launched)
         name, place = launched[0] if launched else ("none", (0, 1, 0, 1))
         _warn_of_others(name, place, launched)
-    address, port = _meeting_place(env, name)
-    job = env.get("DISTTRAIN_JOB_FD")
-    if launched and place[:2] != launched[0][1][:2]:
+    job, launcher = env.get("DISTTRAIN_JOB_FD"), name
+    if launched and place[:2] == launched[0][1][:2]:
+        launcher = launched[0][0]  # the program gives what it was told
+    elif launched:
         job = None  # the program makes a world of its own
+    address, port = _meeting_place(env, launcher)
     return WorkerEnv(
         *place,
         master_addr=address,
@@ -81,7 +83,7 @@ def read_worker_env(
         ),
         family=name,
         token_file=env.get("DISTTRAIN_TOKEN_FILE") or None,
-        by_mpi=_by_mpi(env, name),
+        by_mpi=_by_mpi(env, launcher),
         tls=env.get("DISTTRAIN_TLS", "0") not in ("", "0"),
         fake=env.get("DISTTRAIN_FAKE", "0") not in ("", "0"),
     )

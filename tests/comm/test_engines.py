@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 import pytest
 
 import disttrain as dt
+from disttrain import context
 from disttrain import distributed as dist
 from disttrain.comm import engines, meeting
 from disttrain.comm.meeting import Meeting, host_id
@@ -142,3 +144,26 @@ def test_a_group_on_another_transport_than_the_default_one(tmp_path, monkeypatch
         [2.0, -1, 2.0, -1, 10.0],
         [4.0, 0, 4.0, 0, 10.0],
     ]
+
+
+@pytest.mark.parametrize("given", [None, "gloo"])
+def test_ranks_of_mpi_are_told_what_they_need_to_meet(monkeypatch, given):
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    for name in ("MASTER_PORT", "MASTER_ADDR", "RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PMI_RANK", "1")
+    monkeypatch.setenv("PMI_SIZE", "2")
+    here = context.current()
+    before = here.rank, here.world_size, here.local_rank, here.local_world_size
+    needed = (
+        r"MPI has started this process as rank 1 of 2, no MASTER_PORT is set, so the ranks meet "
+        r"through MPI, but mpi4py is not installed; .*pip install 'disttrain\[mpi\]'"
+    )
+    try:
+        with pytest.raises(BackendError, match="init_process_group: .*" + needed) as error:
+            dist.init_process_group(given)
+        assert "undefined" not in str(error.value) and "Use backend=" not in str(error.value)
+        with pytest.raises(BackendError, match="init_rpc: " + needed):
+            dist.rpc.init_rpc("worker1")
+    finally:
+        here.rank, here.world_size, here.local_rank, here.local_world_size = before

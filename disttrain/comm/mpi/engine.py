@@ -7,23 +7,27 @@ Where nobody says which, ranks of one host get shared memory; MPI only brings th
 from __future__ import annotations
 
 import hashlib
+import json
+import os
 from typing import Any
 
 import numpy as np
 
 from ... import context
 from ...errors import ConfigError
-from .. import shm
+from .. import shm, slurm
 from ..meeting import Meeting, host_id
+from ..store import Store, TCPStore
+from ..store.token_file import read_token_file
 from ..survivors import as_view
 from ..transport import Transport
-from ..worker_env import fixed_order_wanted
+from ..worker_env import WorkerEnv, fixed_order_wanted
 from . import ending, library
 from .connect import connect as connect_comm
 from .station import Station, station
 
 DEVICES = ("cpu",)
-_TAG = 2
+_TAG, _STORE_TAG = 2, 3
 
 
 def missing() -> str | None:
@@ -51,6 +55,33 @@ def connect(meeting: Meeting) -> Transport:
     if fixed is None:
         fixed = len(set(hosts(here, comm))) == 1
     return connect_comm(here, comm, timeout=meeting.timeout, epoch=meeting.epoch, fixed_order=fixed)
+
+
+def open_store(where: str, place: WorkerEnv, timeout: float) -> Store:
+    """A store in the process of rank 0, for all ranks of the job: each of them calls it. Between
+    hosts it needs the token file, as every listener that others than this host can reach."""
+    here = station(timeout)
+    ending.install(here)
+    if (place.rank, place.world_size) != (here.rank, here.size):
+        raise ConfigError(
+            f"{where}: rank={place.rank} and world_size={place.world_size} given, but for MPI this "
+            f"is rank {here.rank} of {here.size}. Give neither; or set MASTER_ADDR and MASTER_PORT "
+            "on every rank, where some of them may meet, too"
+        )
+    token = None if place.token_file is None else read_token_file(place.token_file)
+    if token is None and len(set(hosts(here, here.world))) > 1:
+        raise ConfigError(
+            f"{where}: the ranks are on several hosts, and DISTTRAIN_TOKEN_FILE is not set; needed "
+            "is a file with the job's token on each of them (docs/hosts.md)"
+        )
+    told, key = Told(here, here.world, _STORE_TAG), "where the store is"
+    if here.rank:
+        host, port = json.loads(told.get(key))
+        return TCPStore(host, port, None, False, timeout, token=token)
+    host = slurm.LOOPBACK if token is None else os.uname().nodename
+    store = TCPStore(host, 0, None, True, timeout, False, token=token)
+    told.set(key, json.dumps([host, store.port]).encode())
+    return store
 
 
 def _members(here: Station, meeting: Meeting) -> Any:
@@ -85,13 +116,13 @@ def hosts(here: Station, comm: Any) -> list[bytes]:
 class Told:
     """As much of a store as ranks need that find shared memory: rank 0 tells all others."""
 
-    def __init__(self, here: Station, comm: Any) -> None:
-        self._here, self._comm = here, comm
+    def __init__(self, here: Station, comm: Any, tag: int = _TAG) -> None:
+        self._here, self._comm, self._tag = here, comm, tag
         self._sending: list[Any] = []
 
     def set(self, key: str, value: bytes) -> None:
         byte = self._here.MPI.BYTE
-        sends = [self._comm.Isend([value, byte], r, _TAG) for r in range(1, self._comm.size)]
+        sends = [self._comm.Isend([value, byte], r, self._tag) for r in range(1, self._comm.size)]
         done = self._here.MPI.Request.Testall
         context.wait_until(lambda: done(sends), lambda: f"{key} to be read")
 
@@ -100,7 +131,7 @@ class Told:
 
         def came() -> bool:
             status = MPI.Status()
-            message = self._comm.Improbe(0, _TAG, status)
+            message = self._comm.Improbe(0, self._tag, status)
             if message is not None:
                 found.extend(bytes(status.Get_count(MPI.BYTE)))
                 message.Recv([found, MPI.BYTE])

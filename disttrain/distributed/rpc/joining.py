@@ -12,6 +12,7 @@ import json
 from typing import Any
 
 from ... import context
+from ...comm import engines
 from ...comm.messaging.message import shared_token
 from ...comm.sim.scheduler import SimWaiter
 from ...comm.store import HashStore, PrefixStore, Store
@@ -62,7 +63,15 @@ def open_store(init_method: str, place: WorkerEnv) -> Store:
         return store
     if place.world_size == 1:
         return HashStore()
+    if _meet_by_mpi(init_method, place):
+        return engines.store_by_mpi("init_rpc", place, MEETING_SECONDS)
     return store_for(init_method, place, MEETING_SECONDS, wait=False)
+
+
+def _meet_by_mpi(init_method: str, place: WorkerEnv) -> bool:
+    """Has MPI started the workers, all of them, and no other place been named where they meet?"""
+    named = place.master_port is not None or init_method not in ("", "env://")
+    return place.by_mpi and place.world_size > 0 and not named
 
 
 def meet(name: str, place: WorkerEnv, options: RpcBackendOptions) -> Agent:
@@ -78,7 +87,8 @@ def meet(name: str, place: WorkerEnv, options: RpcBackendOptions) -> Agent:
             if isinstance(error, WaitTimeout):
                 raise
             is_host = place.rank == 0 or options.init_method.startswith("file:")
-            if is_host or context.now() > deadline:
+            made_now = is_host or _meet_by_mpi(options.init_method, place)
+            if made_now or context.now() > deadline:
                 raise
             context.sleep(0.01)
         finally:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from comm.conformance import Conformance, Failures
 
+from disttrain import context
+from disttrain.distributed import rpc
 from support.mpi_job import MPIEXEC, Job
 
 pytestmark = pytest.mark.skipif(
@@ -54,3 +56,30 @@ class TestSeveralRoundsFailures:
     test_a_mismatch_leaves_the_group_usable = Failures.test_a_mismatch_leaves_the_group_usable
     test_another_number_of_calls = Failures.test_another_number_of_calls_is_found_at_the_end
     test_a_failed_rank_ends_every_wait = Failures.test_a_failed_rank_ends_every_wait
+
+
+class TestRemoteCalls:
+    """Without a place named where workers meet, MPI tells them."""
+
+    @pytest.mark.parametrize("given", [False, True])
+    def test_workers_meet_through_mpi(self, ranks, given):
+        def body(group):
+            place = {"rank": group.rank, "world_size": group.size} if given else {}
+            me = context.current()
+            before = me.rank, me.world_size, me.local_rank, me.local_world_size
+            rpc.init_rpc(f"worker{group.rank}", **place)
+            try:
+                return rpc.rpc_sync(f"worker{(group.rank + 1) % group.size}", pow, (group.rank, 2))
+            finally:
+                rpc.shutdown()
+                me.rank, me.world_size, me.local_rank, me.local_world_size = before
+
+        assert ranks.run(4, body) == [0, 1, 4, 9]
+
+    def test_a_part_of_them_needs_a_place(self, ranks):
+        def body(group):
+            if group.rank < 2:
+                rpc.init_rpc(f"worker{group.rank}", rank=group.rank, world_size=2)
+
+        for outcome in ranks.outcomes(2, body):
+            assert "MASTER_PORT" in outcome.cause()

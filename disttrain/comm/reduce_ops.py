@@ -209,6 +209,8 @@ class _Native:
         self.ufunc, self.divisor = ufunc, divisor
         exact = divisor & (divisor - 1) == 0 and dtype.kind in "fc"  # the same bits, and sooner
         self.factor = dtype.type(1.0 / divisor) if exact else None
+        # Results are sums times this, where nothing else has to be done.
+        self.scale = (1.0 / divisor if exact else None) if ufunc is np.add else None
         self.block = BLOCK_BYTES // dtype.itemsize
         self.scratch = _Scratch(self.block, dtype)
         self.acc = dtype
@@ -273,6 +275,8 @@ def _copy(x: np.ndarray, factor: float, out: np.ndarray) -> None:
 
 class _Wide:
     """Accumulate in another type (float32 for narrow floats), scaling every part if asked."""
+
+    scale = None
 
     def __init__(
         self, ufunc: Callable[..., np.ndarray], acc: np.dtype, divisor: int, factor

@@ -23,7 +23,7 @@ from typing import Any
 from ...errors import CollectiveMismatch
 from ..header import SIZE as FINGERPRINT
 from ..header import Call, difference, list_calls, mismatch_text, name_ranks, told_text
-from .crowd import Bell
+from .crowd import FOR_ALL_AT, FOR_ANY_AT, Bell
 from .deadlock import Edge
 from .hub import CHUNK_BITS, LEAD, Flags, Hub
 
@@ -137,6 +137,17 @@ class Channel:
 
     def publish(self, field: int, seq: int, chunk: int = 0) -> None:
         self._words[self.own[field]] = (seq << CHUNK_BITS) + chunk
+
+    def ring(self, field: int, seq: int, chunk: int) -> None:
+        """Wake who sleeps until this rank has come to ``(seq, chunk)``, where ranks sleep."""
+
+    def flags(self, field: int) -> list[int]:
+        """The addresses of all members' words."""
+        return [self.hub.address + block + field for block in self.blocks]
+
+    def sleepers(self) -> tuple[int, int]:
+        """The addresses of the words that say whether somebody sleeps; 0 where nobody does."""
+        return 0, 0
 
     def _make_room(self, seq: int) -> None:
         """A header slot is free again when every member has finished what it was used for."""
@@ -308,6 +319,13 @@ class CrowdedChannel(Channel):
     def publish(self, field: int, seq: int, chunk: int = 0) -> None:
         super().publish(field, seq, chunk)
         self.bell.ring(self._idxs[field], self.value(seq, chunk))
+
+    def ring(self, field: int, seq: int, chunk: int) -> None:
+        self.bell.ring(self._idxs[field], self.value(seq, chunk))
+
+    def sleepers(self) -> tuple[int, int]:
+        first = self.hub.address + self.blocks[0]
+        return first + FOR_ALL_AT, first + FOR_ANY_AT
 
     def need(
         self,

@@ -12,10 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.llvm.reduction import reduction
 from ...errors import CollectiveMismatch
 from ..header import Call
+from ..reduce_ops import tree
 from .channel import (
     DIRECT,
+    FILLED,
     FINISHED,
     NONE,
     PAYLOAD_BYTES,
@@ -27,11 +30,12 @@ from .channel import (
 )
 from .hub import Need
 from .reach import Far, address_of
-from .rings import Rings, rings_bytes
+from .rings import NativeRounds, Rings, rings_bytes
 
 SMALL_BYTES = PAYLOAD_BYTES
 CHUNK_BYTES = 1 << 20  # one chunk of the ring
 NUM_CHUNKS = 4
+NATIVE_SPINS = 10  # looks at a flag by machine code for each one by Python
 
 # What is reduced whole. Members read (n - 1) times as much as there is, against twice as much where
 # each reduces a slice for all; but they wait for each other once instead of twice.
@@ -60,6 +64,7 @@ class Staging:
         self._taken: set[int] = set()  # all blocks
         self._near: dict[int, np.ndarray] = {}
         self._rings: dict[int, tuple[list[int], Rings]] = {}
+        self._native: dict[int, tuple[list[int], NativeRounds | None]] = {}
         self._looked = 0  # the operation in which members found out whose memory they can read
         self._is_open: bool | None = None
 
@@ -97,6 +102,21 @@ class Staging:
             nbytes = rings_bytes(len(offsets))
             views = [self.hub.bytes[at : at + nbytes].view(dtype) for at in offsets]
             known = self._rings[dtype.num] = offsets, Rings(views, self.channel.me)
+        return known[1]
+
+    def native(self, offsets: list[int], dtype: np.dtype) -> NativeRounds | None:
+        """The rounds through rings at ``offsets`` in machine code, for sums of elements of a type;
+        None where there is none."""
+        known = self._native.get(dtype.num)
+        if known is None or known[0] != offsets:
+            made, channel, size = None, self.channel, len(offsets)
+            code = reduction(dtype.name, size, tree(size, None)) if size > 1 else None
+            if code is not None:
+                nbytes, flags = rings_bytes(size), channel.flags(FILLED)
+                views = [self.hub.bytes[at : at + nbytes] for at in offsets]
+                spins = NATIVE_SPINS * len(self.spins)
+                made = NativeRounds(code, views, channel.me, flags, channel.sleepers(), spins)
+            known = self._native[dtype.num] = offsets, made
         return known[1]
 
     def is_open(self) -> bool:
@@ -148,7 +168,8 @@ class Staging:
         """Give everything back; every member has left the group's last operation."""
         for offset in self._taken:
             self.hub.arena.give(offset)
-        self._blocks, self._taken, self._halves, self._rings = [], set(), 0, {}
+        self._blocks, self._taken, self._halves = [], set(), 0
+        self._rings, self._native = {}, {}
         if self.ring:
             self.hub.arena.give(self.ring)
             self.ring = 0

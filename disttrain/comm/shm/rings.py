@@ -10,7 +10,8 @@ read and written once. (Results that stay in the ring of who has made them, for 
 would be written once instead of size - 1 times. But memory that goes to and fro between two caches
 in turns goes faster: 25 MB on 2 ranks take 4.2 ms this way, and 5.5 that way.)
 
-Knows arrays; ``steps.py`` reduces arrays that lie in different ways.
+Sums of plain floats take the same rounds in machine code (``NativeRounds``), which some members may
+do while others do not. Knows arrays; ``steps.py`` reduces arrays that lie in different ways.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from typing import Any
 
 import numpy as np
 
-NUM_SLOTS = 3
+from ...backends.llvm import reduction
+from ...backends.llvm.reduction import LINE, NUM_SLOTS
+from .reach import address_of
+
 _CHUNK_BYTES = {1: 256 << 10, 2: 256 << 10, 3: 512 << 10, 4: 512 << 10}
 _CHUNK_BYTES_OF_MANY = 1 << 20  # rounds cost more, and slices are smaller
-_LINE = 64  # slices begin at multiples of so many elements
 
 
 def rings_bytes(size: int) -> int:
@@ -33,7 +36,7 @@ def rings_bytes(size: int) -> int:
 
 def cut(count: int, size: int, member: int) -> tuple[int, int]:
     """Where the slice of one of ``size`` members begins and ends in a chunk of ``count``."""
-    per = -(-count // (size * _LINE)) * _LINE
+    per = -(-count // (size * LINE)) * LINE
     return min(member * per, count), min((member + 1) * per, count)
 
 
@@ -110,3 +113,44 @@ def reduce_in_rounds(
                 firsts[c - 2][...] = first
             if last.size:
                 lasts[c - 2][...] = last
+
+
+class NativeRounds:
+    """The rounds of one member for arrays of one type, in machine code."""
+
+    def __init__(
+        self,
+        code: reduction.Code,
+        rings: Sequence[np.ndarray],
+        me: int,
+        flags: Sequence[int],
+        sleepers: tuple[int, int],
+        spins: int,
+    ) -> None:
+        """``rings``: of each member. ``flags``: the addresses of the words that say how many rounds
+        each member has ended; ``sleepers``: of those that say whether one sleeps (0: none does);
+        ``spins``: how often to look at a flag."""
+        words = np.zeros(reduction.TABLE + 2 * len(rings), np.uint64)
+        others = [flag for i, flag in enumerate(flags) if i != me]
+        table = [*(address_of(ring) for ring in rings), *others]
+        words[reduction.TABLE : reduction.TABLE + len(table)] = table
+        words[reduction.ME], words[reduction.FLAG], words[reduction.SPINS] = me, flags[me], spins
+        words[reduction.FOR_ALL], words[reduction.FOR_ANY] = sleepers
+        words[reduction.STEP] = self._step = rings[0].nbytes // NUM_SLOTS
+        self._words, self._at, self._code = words, address_of(words), code.rounds
+
+    def __call__(
+        self, array: np.ndarray, start: int, scale: float, ring: Callable[[int], None]
+    ) -> Generator[int, None, None]:
+        """As ``reduce_in_rounds``; the flags count from ``start``, and the sum is multiplied by
+        ``scale``. ``ring(n)``: somebody may sleep until this member has ended ``n`` rounds."""
+        words = self._words
+        words[reduction.ARRAY], words[reduction.NBYTES] = address_of(array), array.nbytes
+        words[reduction.TOTAL], words[reduction.START] = -(-array.nbytes // self._step), start
+        words[reduction.ROUND] = words[reduction.STAGE] = 0
+        while why := self._code(self._at, scale):
+            rounds = int(words[reduction.ROUND])
+            if why == reduction.RING:
+                ring(rounds + 1)
+            else:
+                yield rounds

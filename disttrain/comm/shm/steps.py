@@ -10,6 +10,7 @@ order of arithmetic, same bits.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from types import GeneratorType
 from typing import Any, cast
@@ -165,21 +166,22 @@ def reduce_large(op: Operation, array: np.ndarray, reduce: Callable) -> Steps:
         yield channel.need(FINISHED, seq)  # some have read the result in this member's array
 
 
-def _reduce_in_rings(
-    op: Operation, offsets: list[int], array: np.ndarray, reduce: Callable
-) -> Steps:
+def _reduce_in_rings(op: Operation, offsets: list[int], array: np.ndarray, reduce: Any) -> Steps:
     """All members wait, and their data is in rings: it goes through them in rounds. Who has arrived
     has finished what came before, so that all rings are free."""
     channel, seq, spins = op.channel, op.seq, op.staging.spins
     words, ended, start = op.hub.words, channel.filled_idxs, channel.value(op.seq)
 
-    def publish(rounds: int) -> None:
-        channel.publish(FILLED, seq, rounds)
-
-    rings = op.staging.rings(offsets, array.dtype)
-    for rounds in reduce_in_rounds(rings, array, reduce, publish):
-        if not _soon(words, ended, start + rounds, spins):
+    native = op.staging.native(offsets, array.dtype) if reduce.scale is not None else None
+    if native is not None:
+        for rounds in native(array, start, reduce.scale, lambda n: channel.ring(FILLED, seq, n)):
             yield channel.need(FILLED, seq, rounds)
+    else:
+        rings = op.staging.rings(offsets, array.dtype)
+        publish = functools.partial(channel.publish, FILLED, seq)
+        for rounds in reduce_in_rounds(rings, array, reduce, publish):
+            if not _soon(words, ended, start + rounds, spins):
+                yield channel.need(FILLED, seq, rounds)
     op.staging.ring_seq = seq
     op.finish()
 

@@ -70,6 +70,8 @@ class Calls:
         if entry is None:
             site = Site(code, frame.f_lineno)
             call = self._make(verb, what, op, root, sizes, ragged, shown, site)
+            if op is not None and op.factor is not None:
+                return call  # ever new factors, and what is prepared for each takes memory
             if len(self._known) > _MAX_CALLS:
                 self._known.clear()
             self._known[key] = entry = (call, code, op)  # kept alive, so that ids stay theirs

@@ -68,7 +68,7 @@ from .steps import (
     reduce_small,
     reduce_to,
 )
-from .whole import Exposed, Whole
+from .whole import Whole
 
 _PATIENCE = (1.0, 5.0)  # seconds that a rank which leaves (the world) waits for who is elsewhere
 
@@ -369,35 +369,31 @@ class ShmTransport(Transport):
         seq = channel.seq + 1
         exposed = plan.exposed[seq & 1]
         exposed.own[...] = array
-        number = channel.post_again(exposed.rest)
-        posted = seq << CHUNK_BITS
-        for i in channel.posted_idxs:
-            if words[i] < posted:
-                for _ in self._spins:
-                    if words[i] >= posted:
+        try:
+            number = channel.post_again(exposed.rest)
+            posted = seq << CHUNK_BITS
+            for i in channel.posted_idxs:
+                if words[i] < posted:
+                    for _ in self._spins:
+                        if words[i] >= posted:
+                            break
+                    else:
+                        self._wait_all(POSTED, seq)
                         break
-                else:
-                    self._wait_all(POSTED, seq)
-                    break
-        if channel.same_and_there(seq, number, exposed.known):
-            parts = exposed.parts
-        else:
-            parts = self._elsewhere(seq, plan, exposed)
-        plan.reduce(parts, array)
-        words[channel.own[FINISHED]] = posted
+            if channel.same_and_there(seq, number, exposed.known):
+                parts = exposed.parts
+            else:
+                parts = plan.elsewhere(seq, exposed)
+            plan.reduce(parts, array)
+            words[channel.own[FINISHED]] = posted
+        except CollectiveMismatch:
+            raise  # as in ``_run``
+        except BaseException as error:
+            if channel.seq == seq:  # it was entered
+                self._break(error)
+            raise
         if self.hub.futex is not None:
             channel.publish(FINISHED, seq)
-
-    def _elsewhere(self, seq: int, plan: Whole, exposed: Exposed) -> list[np.ndarray]:
-        """Some rank has made another call, which raises; or its data lies where it did not before:
-        it is an async call's, or the first one that is too long for a small payload."""
-        channel = self.channel
-        try:
-            channel.verify(seq)
-        except CollectiveMismatch:
-            channel.publish(FINISHED, seq)
-            raise
-        return plan.learn(exposed, channel.where(seq))
 
     def _reducer(self, op: ReduceOp, dtype: np.dtype) -> Any:
         """One reducer (and its scratch memory) per operator and type."""

@@ -13,8 +13,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ...errors import CollectiveMismatch
 from ..header import Call
-from .channel import PAYLOAD_BYTES, SLOT, WHERE
+from .channel import FINISHED, PAYLOAD_BYTES, SLOT, WHERE
 from .operation import Staging
 
 
@@ -50,6 +51,18 @@ class Whole:
             members = range(len(channel.ranks))
             self.learn(made, [(channel.payload(i, parity), SLOT, 0) for i in members])
         return made
+
+    def elsewhere(self, seq: int, exposed: Exposed) -> list[np.ndarray]:
+        """Everybody's data in operation ``seq``, where some rank has made another call, which
+        raises; or its data lies where it did not before: it is an async call's, or the first one
+        that is too long for a small payload."""
+        channel = self._staging.channel
+        try:
+            channel.verify(seq)
+        except CollectiveMismatch:
+            channel.publish(FINISHED, seq)
+            raise
+        return self.learn(exposed, channel.where(seq))
 
     def learn(self, exposed: Exposed, where: list[tuple[int, int, int]]) -> list[np.ndarray]:
         """Everybody's data in an operation in which it lies at ``where`` (see ``Channel.where``),

@@ -211,7 +211,7 @@ class TcpTransport(ShmTransport):
                 break
         parts = exposed.parts
         if not channel.same_and_there(seq, fingerprint[:8], exposed.known):
-            parts = self._elsewhere(seq, plan, exposed)
+            parts = plan.elsewhere(seq, exposed)
         plan.reduce(parts, array)
         channel.publish(FINISHED, seq)
 

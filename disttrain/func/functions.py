@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 from typing import Any, NamedTuple
 
+from ..context import thread
 from ..core.algebra import Algebra
 from ..core.function import Function, FunctionCtx, run
 from ..core.gate import Tracer
@@ -24,20 +25,17 @@ class VmapInfo(NamedTuple):
 
 def push_function(level: Any, cls: Any, args: tuple, kwargs: dict) -> Any:
     """``cls`` on dual values: its forward on the primals, its ``jvp`` on the tangents."""
+    if thread.grad_enabled and _is_recorded(level, args):
+        return run(_Recorded, FunctionCtx(), (push_function, level, cls, kwargs, *args), {})
     primals = tuple([a.inner if level.owns(a) else a for a in args])
     tangents = tuple([_tangent(level, a) for a in args])
     before = [0 if t is None else t._version for t in tangents]
-    if any(isinstance(p, Tracer) for p in primals):
-        raise CaptureError(
-            f"{cls.__name__}.apply: a custom Function inside jvp inside another transform; write "
-            "it with tensor operations, or take the jvp outermost"
-        )
     ctx = FunctionCtx()
     dirty: list = []
     ctx.mark_dirty = lambda *inputs: (  # type: ignore[method-assign]
         dirty.extend(inputs), FunctionCtx.mark_dirty(ctx, *inputs)
     )  # fmt: skip
-    result = run(cls, ctx, primals, kwargs)
+    result = _forward(cls, ctx, primals, kwargs)
     moved: Any = (None,)
     if any(level.owns(a) and a.tangent is not None for a in args):
         ctx._pushing = True
@@ -59,9 +57,33 @@ def push_function(level: Any, cls: Any, args: tuple, kwargs: dict) -> Any:
     return duals if several else duals[0]
 
 
+def _is_recorded(level: Any, args: tuple) -> bool:
+    """Whether the tape follows any argument inside the level."""
+    return any(level.owns(a) and a.graph_node() is not None for a in args)
+
+
+def _forward(cls: Any, ctx: FunctionCtx, primals: tuple, kwargs: dict) -> Any:
+    """``cls`` on the primals, which fills ``ctx`` for its ``jvp``. Where they are values of another
+    transform, that one applies ``cls`` as it does elsewhere."""
+    if not any(isinstance(p, Tracer) for p in primals):
+        return run(cls, ctx, primals, kwargs)
+    if cls.setup_context is Function.setup_context:
+        raise CaptureError(
+            f"{cls.__name__}.apply: a custom Function inside jvp inside another transform, whose "
+            "forward takes ctx; needed are forward(*args) and setup_context(ctx, inputs, output)"
+        )
+    result = cls.apply(*primals, **kwargs)
+    ctx.needs_input_grad = tuple(
+        [isinstance(p, Tensor) and p.graph_node() is not None for p in primals]
+    )
+    with no_grad():
+        cls.setup_context(ctx, primals, result)
+    return result
+
+
 def _tangent(level: Any, value: Any) -> Tensor | None:
     """What ``jvp`` gets for an argument: zeros where a tensor has no tangent."""
-    if level.owns(value):
+    if level.owns(value) and value.tangent is not None:
         return value.tangent
     if not isinstance(value, Tensor) or value.meta()[1].kind not in "fcV":
         return None
@@ -96,8 +118,8 @@ def batch_function(level: Any, cls: Any, args: tuple, kwargs: dict) -> Any:
         raise AutogradError(
             f"{cls.__name__}: defines vmap and sets generate_vmap_rule=True; keep one of the two"
         )
-    if any(level.owns(a) and a.graph_node() is not None for a in args):
-        return run(_Recorded, FunctionCtx(), (level, cls, kwargs, *args), {})
+    if _is_recorded(level, args):
+        return run(_Recorded, FunctionCtx(), (batch_function, level, cls, kwargs, *args), {})
     inners = tuple([a.inner if level.owns(a) else a for a in args])
     dims = tuple([a.bdim if level.owns(a) else None for a in args])
     if own:
@@ -106,9 +128,10 @@ def batch_function(level: Any, cls: Any, args: tuple, kwargs: dict) -> Any:
         return _wrapped(level, out, out_dims)
     if not cls.generate_vmap_rule:
         return cls.vmap(None, dims, *args)
+    batched = _Batched if cls.setup_context is Function.setup_context else _BatchedInParts
+    batch = _Batch(type(level), cls, level.size, level.randomness, dims, kwargs)
     with level.below():
-        out = _Batched.apply(_Batch(type(level), cls, level.size, level.randomness, dims, kwargs),
-                             *inners)  # fmt: skip
+        out = batched.apply(batch, *inners)
     return _wrapped(level, out, 0)
 
 
@@ -141,30 +164,12 @@ class _Batched(Function):
         level = batch.level(batch.size, batch.randomness)
         inner = FunctionCtx()
         inner.needs_input_grad = ctx.needs_input_grad[1:]
-        cls = batch.cls
         with level.running():
             given = [batch.lift(level, x, d) for x, d in zip(inners, batch.dims, strict=True)]
-            if cls.setup_context is Function.setup_context:
-                result = cls.forward(inner, *given, **batch.kwargs)
-            else:
-                result = cls.forward(*given)
-                cls.setup_context(inner, tuple(given), result)
+            result = batch.cls.forward(inner, *given, **batch.kwargs)
             outs = result if isinstance(result, tuple) else (result,)
             left = tuple([level.leave(o, 0) if isinstance(o, Tensor) else o for o in outs])
-            silent = inner._non_differentiable
-            kept = [(t.inner, t.bdim) if level.owns(t) else (t, None) for t in inner._to_save]
-        if inner._dirty:
-            raise AutogradError(
-                f"{cls.__name__}: changes its inputs in place, which generate_vmap_rule cannot "
-                "follow; define a static method vmap"
-            )
-        ctx.mark_non_differentiable(
-            *[new for new, o in zip(left, outs, strict=True) if any(o is t for t in silent)]
-        )
-        ctx.set_materialize_grads(inner._materialize)
-        ctx.save_for_backward(*[t for t, _ in kept])
-        inner._to_save = ()
-        ctx.batch, ctx.inner, ctx.kept_dims = batch, inner, [d for _, d in kept]
+            _keep(ctx, batch, inner, level, outs, left)
         return left if isinstance(result, tuple) else left[0]
 
     @staticmethod
@@ -185,16 +190,106 @@ class _Batched(Function):
         return (None, *left)
 
 
-class _Recorded(Function):
-    """Another Function on batched values that require grad inside the batch: its node is recorded
-    there, and on the way its forward is recorded below."""
+class _BatchedInParts(_Batched):
+    """The same of a Function with a ``setup_context``, which other transforms may follow, too."""
+
+    generate_vmap_rule = True
 
     @staticmethod
-    def forward(ctx: Any, level: Any, cls: Any, kwargs: dict, *args: Any) -> Any:
+    def forward(batch: _Batch, *inners: Any) -> Any:  # type: ignore[override]
+        level = batch.level(batch.size, batch.randomness)
+        with level.running():
+            given = [batch.lift(level, x, d) for x, d in zip(inners, batch.dims, strict=True)]
+            result = batch.cls.forward(*given)
+            outs = result if isinstance(result, tuple) else (result,)
+            left = tuple([level.leave(o, 0) if isinstance(o, Tensor) else o for o in outs])
+        return left if isinstance(result, tuple) else left[0]
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
+        batch, *inners = inputs
+        level = batch.level(batch.size, batch.randomness)
+        inner = FunctionCtx()
+        inner.needs_input_grad = ctx.needs_input_grad[1:]
+        left = output if isinstance(output, tuple) else (output,)
+        with level.running():
+            given = [batch.lift(level, x, d) for x, d in zip(inners, batch.dims, strict=True)]
+            outs = tuple([level.wrap(o, 0) if isinstance(o, Tensor) else o for o in left])
+            several = isinstance(output, tuple)
+            batch.cls.setup_context(inner, tuple(given), outs if several else outs[0])
+            _keep(ctx, batch, inner, level, outs, left)
+
+    @staticmethod
+    def jvp(ctx: Any, _: None, *tangents: Any) -> Any:
+        batch = ctx.batch
+        level = batch.level(batch.size, batch.randomness)
+        inner = copy.copy(ctx.inner)
+        with level.running():
+            inner._for_forward = tuple(
+                [batch.lift(level, t, d)
+                 for t, d in zip(ctx.saved_tensors, ctx.forward_dims, strict=True)]
+            )  # fmt: skip
+            inner._pushing = True
+            given = [
+                t if t is None else batch.lift(level, t, d)
+                for t, d in zip(tangents, batch.dims, strict=True)
+            ]
+            result = batch.cls.jvp(inner, *given)
+            rows = result if isinstance(result, tuple) else (result,)
+            left = tuple([None if r is None else level.leave(r, 0) for r in rows])
+        return left if isinstance(result, tuple) else left[0]
+
+
+def _keep(
+    ctx: Any, batch: _Batch, inner: FunctionCtx, level: Any, outs: tuple, left: tuple
+) -> None:
+    """Take over what a Function has told its ``inner`` context inside the batch, whose results
+    ``outs`` stand for ``left`` outside."""
+    if inner._dirty:
+        raise AutogradError(
+            f"{batch.cls.__name__}: changes its inputs in place, which generate_vmap_rule cannot "
+            "follow; define a static method vmap"
+        )
+    silent = inner._non_differentiable
+    ctx.mark_non_differentiable(
+        *[new for new, o in zip(left, outs, strict=True) if any(o is t for t in silent)]
+    )
+    ctx.set_materialize_grads(inner._materialize)
+
+    def outside(tensors: tuple) -> list:
+        results = {id(o): (new, 0) for o, new in zip(outs, left, strict=True)}
+        own = [(t.inner, t.bdim) if level.owns(t) else (t, None) for t in tensors]
+        return [results.get(id(t), pair) for t, pair in zip(tensors, own, strict=True)]
+
+    kept, forward = outside(inner._to_save), outside(inner._for_forward or ())
+    ctx.save_for_backward(*[t for t, _ in kept])
+    ctx.save_for_forward(*[t for t, _ in forward])
+    inner._to_save, inner._for_forward = (), None
+    ctx.batch, ctx.inner = batch, inner
+    ctx.kept_dims, ctx.forward_dims = [d for _, d in kept], [d for _, d in forward]
+
+
+class _Recorded(Function):
+    """Another Function on values of a level that the tape follows there: its node is recorded
+    there, and on the way its forward is recorded below. ``how``: the level's way to apply it."""
+
+    @staticmethod
+    def forward(ctx: Any, how: Any, level: Any, cls: Any, kwargs: dict, *args: Any) -> Any:
         plain = tuple([a.alias() if level.owns(a) else a for a in args])
         with enable_grad():
-            result = batch_function(level, cls, plain, kwargs)
+            result = how(level, cls, plain, kwargs)
         outs = result if isinstance(result, tuple) else (result,)
+        written = [
+            (a, p) for a, p in zip(args, plain, strict=True)
+            if p is not a and any(o is p for o in outs)
+        ]  # fmt: skip
+        for a, p in written:
+            a.tangent = p.tangent
+        if written:
+            ctx.mark_dirty(*[a for a, _ in written])
+            own = {id(p): a for a, p in written}
+            outs = tuple([own.get(id(o), o) for o in outs])
+            result = outs if isinstance(result, tuple) else outs[0]
         everything = (*args, *outs)
         ctx.save_for_backward(*[v for v in everything if isinstance(v, Tensor)])
         ctx.rest = [None if isinstance(v, Tensor) else (v,) for v in everything]
@@ -205,7 +300,7 @@ class _Recorded(Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         cls, inner = ctx.cls, FunctionCtx()
-        inner.needs_input_grad = ctx.needs_input_grad[3:]
+        inner.needs_input_grad = ctx.needs_input_grad[4:]
         saved = iter(ctx.saved_tensors)
         values = [next(saved) if rest is None else rest[0] for rest in ctx.rest]
         args, outs = tuple(values[: ctx.count]), tuple(values[ctx.count :])
@@ -215,7 +310,7 @@ class _Recorded(Function):
         else:
             cls.setup_context(inner, args, outs if ctx.several else outs[0])
         result = cls._rule()(inner, *grads)
-        return (None, None, None, *(result if isinstance(result, tuple) else (result,)))
+        return (None, None, None, None, *(result if isinstance(result, tuple) else (result,)))
 
 
 def _gradient(level: Any, r: Any, dim: int | None) -> Any:

@@ -30,8 +30,11 @@ from .worker import COMPAT
 
 def run(options: Options) -> int:
     """Run a job; the exit code for the shell."""
-    holder = reserve_port()  # stays open as long as the job runs
-    plan = make_plan(options, options.master_port or holder.getsockname()[1])
+    with reserve_port() as holder:
+        return _run(options, make_plan(options, options.master_port or holder.getsockname()[1]))
+
+
+def _run(options: Options, plan: Plan) -> int:
     if options.mpi:
         try:
             plan = mpi.with_hosts(plan, options.hostfile)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 
 import pytest
 
@@ -18,7 +19,12 @@ needs_mpi = pytest.mark.skipif(
     not MPIEXEC.exists(), reason="MPICH's wheel is not installed (pip install 'disttrain[mpi]')"
 )
 
-TRAIN = """
+SAY_WHAT_IS_SHARED = """
+with open("/proc/self/maps") as maps:
+    print("shares", *{word for line in maps for word in line.split() if "/dev/shm/" in word})
+"""
+
+TRAIN = f"""
 import os, signal, sys
 import disttrain as dt
 import disttrain.distributed as dist
@@ -27,12 +33,19 @@ rank = dist.get_rank()
 x = dt.ones(3) * (rank + 1)
 dist.all_reduce(x)
 print(dist.group.WORLD.transport.kind, dist.get_world_size(), x.tolist())
+{SAY_WHAT_IS_SHARED}
 if rank == 1 and sys.argv[1] == "raise":
     raise ValueError("on purpose")
 if rank == 1 and sys.argv[1] == "kill":
     os.kill(os.getpid(), signal.SIGKILL)
 dist.all_reduce(x)
 """
+
+
+def left_of(out):
+    """What the ranks have said that they shared, and what of it is still there."""
+    paths = set(re.findall(r"/dev/shm/\S+", out))
+    return paths, {path for path in paths if os.path.exists(path)}
 
 
 def plan_of(*flags):
@@ -52,10 +65,10 @@ def test_ranks_are_an_mpi_job_and_a_failure_has_its_report(tmp_path):
 
 @needs_mpi
 def test_a_killed_rank_is_named_to_the_others_and_nothing_is_left(tmp_path):
-    shared = set(os.listdir("/dev/shm"))
     job = Job(tmp_path, TRAIN, "--backend", "mpi", "--nproc-per-node", "2", args=("kill",))
     ended = job.wait()
-    assert set(os.listdir("/dev/shm")) <= shared, "MPI's memory"
+    shared, left = left_of(ended.out)
+    assert shared and not left, "MPI's memory"
     assert ended.code == 137 and "killed by SIGKILL" in ended.err
     assert "rank 1 failed: killed by SIGKILL" in ended.err, "rank 0 has heard of it"
     job.all_gone()
@@ -142,12 +155,13 @@ def test_flags_that_mean_nothing_together(flags, message, capsys):
     assert stop.value.code == 2 and message in capsys.readouterr().err
 
 
-SHRINK = """
+SHRINK = f"""
 import os, signal, sys
 import disttrain as dt
 import disttrain.distributed as dist
 dist.init_process_group(sys.argv[1])
 rank, told = dist.get_rank(), ""
+{SAY_WHAT_IS_SHARED}
 pending = dist.all_reduce(dt.ones(100000), async_op=True)
 if rank == 1:
     os.kill(os.getpid(), signal.SIGKILL)
@@ -169,7 +183,6 @@ print(kind, before, dist.get_rank(), x.tolist())
 @needs_mpi
 @pytest.mark.parametrize("backend", ["mpi", "gloo"])
 def test_those_who_are_left_of_an_mpi_job_go_on_without_mpi(tmp_path, backend):
-    shared = set(os.listdir("/dev/shm"))
     flags = ("--backend", "mpi", "--nproc-per-node", "3", "--min-ranks", "2")
     job = Job(tmp_path, SHRINK, *flags, args=(backend,))
     ended = job.wait()
@@ -177,5 +190,6 @@ def test_those_who_are_left_of_an_mpi_job_go_on_without_mpi(tmp_path, backend):
     for rank, number in ((0, 0), (2, 1)):
         assert f"[rank {rank}] shm [0, 2] {number} [4.0, 4.0, 4.0]" in ended.out
     assert ("the 2 ranks that are left go on over shared memory" in ended.err) == (backend == "mpi")
-    assert set(os.listdir("/dev/shm")) <= shared, "MPI's memory"
+    shared, left = left_of(ended.out)
+    assert bool(shared) == (backend == "mpi") and not left, "MPI's memory"
     job.all_gone()

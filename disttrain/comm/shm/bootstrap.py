@@ -19,6 +19,7 @@ import select
 import signal
 import socket
 import struct
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -120,7 +121,8 @@ def _fetch(told: dict, rank: int, timeout: float) -> Segment:
 
 
 class Watch:
-    """Notices peers whose processes have ended or were stopped; called while this rank waits."""
+    """Notices peers whose processes have ended or were stopped; called while this rank waits, by
+    whichever of its threads do."""
 
     def __init__(self, segment: Segment, rank: int, size: int) -> None:
         self._segment = segment
@@ -130,6 +132,8 @@ class Watch:
         self._poll = select.poll()
         self._next = self._next_look = 0.0
         self._stillness = Stillness()
+        self._turn = threading.Lock()
+        self._closed = False
 
     def has_ended(self, rank: int) -> bool:
         """Has the process of ``rank`` ended, as far as was noticed?"""
@@ -142,15 +146,23 @@ class Watch:
 
     def end_stopped(self) -> None:
         """Kill peers that count as failed since they were stopped: they must not come back."""
-        for fd, rank in self._fds.items():
-            if self.was_stopped(rank):
-                with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
-                    signal.pidfd_send_signal(fd, signal.SIGKILL)
+        with self._turn:
+            for fd, rank in self._fds.items():
+                if self.was_stopped(rank):
+                    with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+                        signal.pidfd_send_signal(fd, signal.SIGKILL)
 
     def __call__(self) -> None:
         now = context.now()
-        if now < self._next:
+        if now < self._next or not self._turn.acquire(False):  # or another thread is at it
             return
+        try:
+            if not self._closed:
+                self._look_around(now)
+        finally:
+            self._turn.release()
+
+    def _look_around(self, now: float) -> None:
         self._next = now + _WATCH_EVERY
         for rank in self._peers - self._ended - set(self._fds.values()):
             self._open(rank)
@@ -184,6 +196,13 @@ class Watch:
         self._poll.register(fd, select.POLLIN)
 
     def close(self) -> None:
-        for fd in self._fds:
-            os.close(fd)
-        self._fds.clear()
+        with self._turn:
+            self._closed = True
+            for fd in self._fds:
+                os.close(fd)
+            self._fds.clear()
+
+    def disown(self) -> None:
+        """In a process forked from this rank, a thread of which may have been at it."""
+        self._turn = threading.Lock()
+        self.close()

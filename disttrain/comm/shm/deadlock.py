@@ -24,6 +24,7 @@ Knows words and texts; no operations.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -70,6 +71,7 @@ class Detective:
         self._published: tuple = ()
         self._before: dict[int, tuple[int, int]] = {}
         self._final = False
+        self._writing = threading.Lock()  # threads of this rank
         self.has_ended: Callable[[int], bool] = lambda rank: False  # is its process gone?
         self.under_way: Callable[[], list] = list  # what operations wait for that nobody waits for
         self._write(IDLE, [], "")
@@ -130,30 +132,37 @@ class Detective:
         """``need``: the wait of this thread, for the black box."""
         edges = _edges_of(needs, self.under_way() if needs else [])
         key = (edges, [id(n) for n in needs], id(need))
-        if key != self._published and not self._final:
-            self._published = key
-            texts = dict.fromkeys([need.what(), *[n.what() for n in needs]])
-            self._write(WAITING if edges else IDLE, edges, "\n    and in ".join(texts))
-            self._boxes[self._rank].describe(f"waits in {next(iter(texts))}")
+        if key == self._published:
+            return
+        texts = dict.fromkeys([need.what(), *[n.what() for n in needs]])
+        with self._writing:
+            if not self._final:
+                self._published = key
+                self._write(WAITING if edges else IDLE, edges, "\n    and in ".join(texts))
+                self._boxes[self._rank].describe(f"waits in {next(iter(texts))}")
 
     def relax(self) -> None:
         """A wait is over."""
         if self._since is not None:
             self._since, self._before = None, {}
-            if self._published and not self._final:
-                self._published = ()
-                self._write(IDLE, [], "")
-                self._boxes[self._rank].describe("")
+            with self._writing:
+                if self._published and not self._final:
+                    self._published = ()
+                    self._write(IDLE, [], "")
+                    self._boxes[self._rank].describe("")
 
     def leave(self, met: bool) -> None:
         """This rank will take part in nothing more: who waits for it is stuck. ``met``: it has met
         the others a last time."""
-        if not self._final:
+        with self._writing:
+            if self._final:
+                return
             self._final = True
             self._write(LEFT if met else DROPPED, [], "closed the group", _ALWAYS)
 
     def mute(self) -> None:
         """In a process forked from this rank: write nothing more."""
+        self._writing = threading.Lock()
         self._final = True
 
     def _write(self, state: int, edges: list, text: str, beat: int = 0) -> None:

@@ -260,8 +260,9 @@ class Hub:
         """Called while this rank waits: raises when a peer failed or nobody can go on."""
         if self.left:
             return self._end_left(self._needs.get(threading.get_ident(), (None, None))[0])
-        if self._watch is not None:
-            self._watch()
+        watch = self._watch  # another thread may take it away
+        if watch is not None:
+            watch()
         failure = self.segment.failure()
         need, _ = self._needs.get(threading.get_ident(), (None, None))
         if failure is not None and failure.rank != self.rank:
@@ -350,9 +351,9 @@ class Hub:
                 me.at_end.remove(look_after)
         if self in slots.get(HUBS, ()):
             slots[HUBS].remove(self)
-        if self._watch is not None:
-            self._watch.close()
-            self._watch = None
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.close()
 
     def _forget_check(self) -> None:
         """Not while other threads wait in groups that were left: it ends their waits."""
@@ -395,6 +396,9 @@ class Hub:
             transport.disable("it belongs to the process that this one was forked from")
         self.detective.mute()
         self._needs.clear()
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.disown()
         self._detach()
 
 

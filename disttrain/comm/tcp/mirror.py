@@ -192,7 +192,7 @@ class NetHub(Hub):
 
     def disown(self) -> None:
         super().disown()
-        self.net.abandon()
+        self.net.disown()
 
     def watch_processes(self) -> None:
         super().watch_processes()

@@ -82,6 +82,7 @@ class Net:
         self._events: list = []
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._epoll.register(self._bell, _IN)
+        self._bells = [self._bell]  # while it is open
         self._asleep: set[int] = set()  # threads
         self._memory = memoryview(segment.buffer)
         whole = np.frombuffer(segment.buffer, np.uint8)
@@ -132,35 +133,48 @@ class Net:
         is asked while that costs nothing: what others of this host do rings no bell."""
         if self._closed:
             return
-        poll = self._epoll.poll
-        if self._in_vain <= _EAGER:
-            for turn in range(_SPINS):
+        try:
+            poll = self._epoll.poll
+            if self._in_vain <= _EAGER:
+                for turn in range(_SPINS):
+                    self._events = poll(0)
+                    if self._events or ready():
+                        self._in_vain = 0
+                        return
+                    if self._mates and turn >= _SPINS // 4:
+                        os.sched_yield()
+            self._in_vain += 1
+            if self._mates:  # a poll cannot sleep for less than a millisecond
+                time.sleep(min(seconds, _NAP if self._in_vain < _LONG else 5 * _NAP))
                 self._events = poll(0)
-                if self._events or ready():
-                    self._in_vain = 0
-                    return
-                if self._mates and turn >= _SPINS // 4:
-                    os.sched_yield()
-        self._in_vain += 1
-        if self._mates:  # a poll cannot sleep for less than a millisecond
-            time.sleep(min(seconds, _NAP if self._in_vain < _LONG else 5 * _NAP))
-            self._events = poll(0)
-        else:
-            self._events = self._sleep(seconds, ready)
-        if self._events:
-            self._in_vain = 0
+            else:
+                self._events = self._sleep(seconds, ready)
+            if self._events:
+                self._in_vain = 0
+        except (ValueError, OSError):  # another thread has closed the poll
+            if not self._closed:
+                raise
+            self._events = []
 
     def _sleep(self, seconds: float, ready: Callable[[], bool]) -> list:
         """Until something comes, or another thread has taken it."""
         me = threading.get_ident()
         self._asleep.add(me)
         try:
-            return [] if ready() else self._epoll.poll(seconds)
+            return [] if self._closed or ready() else self._epoll.poll(seconds)
         finally:
-            self._asleep.discard(me)
-            if not self._asleep:
+            if len(self._asleep) == 1:
                 with contextlib.suppress(BlockingIOError):
                     os.eventfd_read(self._bell)
+            self._asleep.discard(me)
+            if self._closed:
+                self._close_bell()
+
+    def _close_bell(self) -> None:
+        """Once nobody is asleep: its number may be another descriptor's at once."""
+        if not self._asleep:
+            with contextlib.suppress(IndexError):
+                os.close(self._bells.pop())
 
     def _attend(self, fd: int, mask: int) -> None:
         entry = self._by_fd.get(fd)
@@ -415,9 +429,16 @@ class Net:
             pipe.close()
         self._by_fd.clear()
         if not self._epoll.closed:
+            if self._asleep:
+                os.eventfd_write(self._bell, 1)
             self._epoll.close()
-            os.close(self._bell)
+            self._close_bell()
         self.sinks.clear()
+
+    def disown(self) -> None:
+        """In a process forked from this rank, which has none of its other threads."""
+        self._asleep.clear()
+        self.abandon()
 
 
 def failure_of(rank: int, error: BaseException, text: str) -> Failure:

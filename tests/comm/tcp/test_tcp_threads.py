@@ -41,6 +41,28 @@ def test_who_sleeps_is_woken_by_the_thread_that_has_taken_what_came():
         assert net._epoll.poll(0) == []
 
 
+@pytest.mark.parametrize("has_mates", [False, True])
+def test_who_waits_at_links_that_are_given_up_goes_on(has_mates):
+    """Its next look says that the group was left."""
+    with Victim() as victim:
+        net = victim.net
+        net._mates, net._in_vain = has_mates, 0 if has_mates else 1000
+        bell = net._bell
+
+        def ready():
+            thread = threading.Thread(target=net.abandon)
+            thread.start()
+            thread.join()
+            if not has_mates:
+                os.fstat(bell)  # not given back while it is asleep
+            return False
+
+        net.block(30, ready)
+        assert net._events == []
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(bell)
+
+
 def test_what_is_published_while_another_thread_tells_is_told_next():
     def body(group):
         channel, hub = group.transport.channel, group.transport.hub

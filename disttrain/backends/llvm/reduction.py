@@ -30,12 +30,14 @@ MOST = 16  # arrays; for more there is no code
 DONE, WAIT, RING = range(3)  # why ``rounds`` returns: nothing is left, a peer is late, one sleeps
 
 # The words of what ``rounds`` is told and keeps: the round, whether its flag is set already, ...
-ROUND, STAGE, TOTAL, ARRAY, NBYTES, STEP, ME, FLAG, START, SPINS, FOR_ALL, FOR_ANY = range(12)
-TABLE = 12  # ... the addresses of all members' rings, then those of the others' flags
+ROUND, STAGE, TOTAL, ARRAY, NBYTES, STEP, ME, FLAG, START, SPINS, YIELDS = range(11)
+FOR_ALL, FOR_ANY, TABLE = range(
+    11, 14
+)  # ... the addresses of all members' rings, then those of the others' flags
 
 _FIELDS = {
     name: globals()[name]
-    for name in "ROUND STAGE TOTAL ARRAY NBYTES STEP ME FLAG START SPINS FOR_ALL FOR_ANY".split()
+    for name in "ROUND STAGE TOTAL ARRAY NBYTES STEP ME FLAG START SPINS YIELDS FOR_ALL FOR_ANY".split()
 }
 _NUMBERS = {**_FIELDS, "TABLE": TABLE, "SLOTS": NUM_SLOTS, "DONE": DONE, "WAIT": WAIT, "RING": RING}
 _KINDS = {"float32": ("float", 4), "float64": ("double", 8)}
@@ -78,6 +80,7 @@ _ROUNDS = """
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare i64 @llvm.umin.i64(i64, i64)
 declare void @llvm.x86.sse2.pause()
+declare i32 @sched_yield()
 
 define internal i64 @cut(i64 %n, i64 %member) alwaysinline {{
   %up = add i64 %n, {line_less}
@@ -168,6 +171,7 @@ entry:
   {fields}
   %flags = getelementptr i64, ptr %d, i64 {flags}
   %last = add i64 %TOTAL, 2
+  %limit = add i64 %SPINS, %YIELDS
   %again = icmp ne i64 %STAGE, 0
   br i1 %again, label %after, label %meet
 meet:
@@ -191,8 +195,14 @@ look:
   br i1 %there, label %come, label %wait
 wait:
   %tries.next = add i64 %tries, 1
-  %patient = icmp ult i64 %tries, %SPINS
-  br i1 %patient, label %pause, label %late
+  %spins = icmp ult i64 %tries, %SPINS
+  br i1 %spins, label %pause, label %give
+give:
+  %patient = icmp ult i64 %tries, %limit
+  br i1 %patient, label %yield, label %late
+yield:
+  %ignored = call i32 @sched_yield()
+  br label %pause
 pause:
   call void @llvm.x86.sse2.pause()
   br label %look
@@ -301,7 +311,17 @@ def _joined(name: str, n: int, steps: Steps, at: str, factor: str, itemsize: int
 
 def _rounds(kind: str, n: int) -> str:
     fields, fill = [], []
-    for name in ("ROUND", "STAGE", "TOTAL", "FLAG", "START", "SPINS", "FOR_ALL", "FOR_ANY"):
+    for name in (
+        "ROUND",
+        "STAGE",
+        "TOTAL",
+        "FLAG",
+        "START",
+        "SPINS",
+        "YIELDS",
+        "FOR_ALL",
+        "FOR_ANY",
+    ):
         fields.append(f"%{name}.at = getelementptr i64, ptr %d, i64 {_FIELDS[name]}")
         fields.append(f"%{name} = load i64, ptr %{name}.at")
     for k in range(n):

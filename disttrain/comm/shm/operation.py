@@ -28,6 +28,7 @@ from .channel import (
     STAGED,
     Channel,
 )
+from .crowd import YIELDS
 from .hub import Need
 from .reach import Far, address_of
 from .rings import NativeRounds, Rings, rings_bytes
@@ -114,8 +115,8 @@ class Staging:
             if code is not None:
                 nbytes, flags = rings_bytes(size), channel.flags(FILLED)
                 views = [self.hub.bytes[at : at + nbytes] for at in offsets]
-                spins = NATIVE_SPINS * len(self.spins)
-                made = NativeRounds(code, views, channel.me, flags, channel.sleepers(), spins)
+                waits = NATIVE_SPINS * len(self.spins), YIELDS if self.hub.futex else 0
+                made = NativeRounds(code, views, channel.me, flags, channel.sleepers(), *waits)
             known = self._native[dtype.num] = offsets, made
         return known[1]
 

@@ -126,15 +126,17 @@ class NativeRounds:
         flags: Sequence[int],
         sleepers: tuple[int, int],
         spins: int,
+        yields: int,
     ) -> None:
         """``rings``: of each member. ``flags``: the addresses of the words that say how many rounds
         each member has ended; ``sleepers``: of those that say whether one sleeps (0: none does);
-        ``spins``: how often to look at a flag."""
+        ``spins``: how often to look at a flag; ``yields``: then, letting others go first."""
         words = np.zeros(reduction.TABLE + 2 * len(rings), np.uint64)
         others = [flag for i, flag in enumerate(flags) if i != me]
         table = [*(address_of(ring) for ring in rings), *others]
         words[reduction.TABLE : reduction.TABLE + len(table)] = table
         words[reduction.ME], words[reduction.FLAG], words[reduction.SPINS] = me, flags[me], spins
+        words[reduction.YIELDS] = yields
         words[reduction.FOR_ALL], words[reduction.FOR_ANY] = sleepers
         words[reduction.STEP] = self._step = rings[0].nbytes // NUM_SLOTS
         self._words, self._at, self._code = words, address_of(words), code.rounds

@@ -88,7 +88,7 @@ def test_machine_code_and_numpy_take_the_same_rounds(size, dtype):
                 turn = functools.partial(publish, i)
                 members[i] = reduce_in_rounds(Rings(memory, i), array, reduce, turn)
             else:
-                rounds = NativeRounds(code, memory, i, ends, heard if i else (0, 0), 0)
+                rounds = NativeRounds(code, memory, i, ends, heard if i else (0, 0), 0, i)
                 members[i] = rounds(array, 0, reduce.scale, woken.append)
         awaited = dict.fromkeys(members, 0)
         while members:

@@ -29,18 +29,16 @@ LINE = 64  # elements; slices begin at multiples of so many
 MOST = 16  # arrays; for more there is no code
 DONE, WAIT, RING = range(3)  # why ``rounds`` returns: nothing is left, a peer is late, one sleeps
 
-# The words of what ``rounds`` is told and keeps: the round, whether its flag is set already, ...
-ROUND, STAGE, TOTAL, ARRAY, NBYTES, STEP, ME, FLAG, START, SPINS, YIELDS = range(11)
-FOR_ALL, FOR_ANY, TABLE = range(
-    11, 14
-)  # ... the addresses of all members' rings, then those of the others' flags
-
-_FIELDS = {
-    name: globals()[name]
-    for name in "ROUND STAGE TOTAL ARRAY NBYTES STEP ME FLAG START SPINS YIELDS FOR_ALL FOR_ANY".split()
-}
-_NUMBERS = {**_FIELDS, "TABLE": TABLE, "SLOTS": NUM_SLOTS, "DONE": DONE, "WAIT": WAIT, "RING": RING}
-_KINDS = {"float32": ("float", 4), "float64": ("double", 8)}
+# The words of what ``rounds`` is told and keeps. At ``TABLE`` are the addresses of all members'
+# rings, then those of the others' flags; ``STAGE`` says whether the round's flag is set already.
+_FIELDS = (
+    *("ROUND", "STAGE", "TOTAL", "ARRAY", "NBYTES", "STEP", "ME", "FLAG", "START"),
+    *("SPINS", "YIELDS", "FOR_ALL", "FOR_ANY", "TABLE"),
+)
+ROUND, STAGE, TOTAL, ARRAY, NBYTES, STEP, ME, FLAG, START = range(9)
+SPINS, YIELDS, FOR_ALL, FOR_ANY, TABLE = range(9, 14)
+_NUMBERS = {name: k for k, name in enumerate(_FIELDS)}
+KINDS = {"float32": ("float", 4), "float64": ("double", 8)}
 _UNROLLED = 2  # vectors of each array that are added in one go
 
 Steps = tuple[tuple[int, int, int], ...]
@@ -269,7 +267,7 @@ def _text(kind: str, n: int, steps: Steps, bits: int) -> str:
 
 
 def _sum(kind: str, n: int, steps: Steps, bits: int) -> str:
-    name, itemsize = _KINDS[kind]
+    name, itemsize = KINDS[kind]
     width, lanes = bits // 8, bits // 8 // itemsize
     vector, pointers, body = f"<{lanes} x {name}>", [], []
     for k in range(n):
@@ -311,18 +309,8 @@ def _joined(name: str, n: int, steps: Steps, at: str, factor: str, itemsize: int
 
 def _rounds(kind: str, n: int) -> str:
     fields, fill = [], []
-    for name in (
-        "ROUND",
-        "STAGE",
-        "TOTAL",
-        "FLAG",
-        "START",
-        "SPINS",
-        "YIELDS",
-        "FOR_ALL",
-        "FOR_ANY",
-    ):
-        fields.append(f"%{name}.at = getelementptr i64, ptr %d, i64 {_FIELDS[name]}")
+    for name in (*_FIELDS[:3], *_FIELDS[7:-1]):
+        fields.append(f"%{name}.at = getelementptr i64, ptr %d, i64 {_NUMBERS[name]}")
         fields.append(f"%{name} = load i64, ptr %{name}.at")
     for k in range(n):
         fill += [
@@ -332,9 +320,13 @@ def _rounds(kind: str, n: int) -> str:
             f"%t{k} = getelementptr ptr, ptr %table, i64 {k}",
             f"store ptr %s{k}, ptr %t{k}",
         ]
-    line = LINE * _KINDS[kind][1]
+    line = LINE * KINDS[kind][1]
     return _ROUNDS.format(
         **_NUMBERS,
+        SLOTS=NUM_SLOTS,
+        DONE=DONE,
+        WAIT=WAIT,
+        RING=RING,
         line=n * line,
         line_less=n * line - 1,
         own_line=line,
@@ -360,7 +352,7 @@ def reduction(kind: str, n: int, steps: Steps) -> Code | None:
     where there is none. Takes a few milliseconds where it is in the cache of kernels, 200 else.
     """
     here = (platform.system(), platform.machine()) == ("Linux", "x86_64")
-    if kind not in _KINDS or not 2 <= n <= MOST or not here:
+    if kind not in KINDS or not 2 <= n <= MOST or not here:
         return None
     text = _text(kind, n, steps, host.vector_bits(host.cpu().features))
     key = hashlib.sha256(f"{text}\n{host.cpu().model}".encode()).hexdigest()

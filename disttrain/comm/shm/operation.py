@@ -36,7 +36,7 @@ from .rings import NativeRounds, Rings, rings_bytes
 SMALL_BYTES = PAYLOAD_BYTES
 CHUNK_BYTES = 1 << 20  # one chunk of the ring
 NUM_CHUNKS = 4
-NATIVE_SPINS = 10  # looks at a flag by machine code for each one by Python
+NATIVE_SPINS, NATIVE_YIELDS = 10, 5  # by machine code for each one by Python
 
 # What is reduced whole. Members read (n - 1) times as much as there is, against twice as much where
 # each reduces a slice for all; but they wait for each other once instead of twice.
@@ -100,7 +100,7 @@ class Staging:
         """The rings of all members, which lie at ``offsets``, for elements of a type."""
         known = self._rings.get(dtype.num)
         if known is None or known[0] != offsets:
-            nbytes = rings_bytes(len(offsets))
+            nbytes = rings_bytes(len(offsets), dtype)
             views = [self.hub.bytes[at : at + nbytes].view(dtype) for at in offsets]
             known = self._rings[dtype.num] = offsets, Rings(views, self.channel.me)
         return known[1]
@@ -113,9 +113,12 @@ class Staging:
             made, channel, size = None, self.channel, len(offsets)
             code = reduction(dtype.name, size, tree(size, None)) if size > 1 else None
             if code is not None:
-                nbytes, flags = rings_bytes(size), channel.flags(FILLED)
+                nbytes, flags = rings_bytes(size, dtype), channel.flags(FILLED)
                 views = [self.hub.bytes[at : at + nbytes] for at in offsets]
-                waits = NATIVE_SPINS * len(self.spins), YIELDS if self.hub.futex else 0
+                waits = (
+                    NATIVE_SPINS * len(self.spins),
+                    NATIVE_YIELDS * YIELDS if self.hub.futex else 0,
+                )
                 made = NativeRounds(code, views, channel.me, flags, channel.sleepers(), *waits)
             known = self._native[dtype.num] = offsets, made
         return known[1]

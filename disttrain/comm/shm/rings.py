@@ -25,13 +25,17 @@ from ...backends.llvm import reduction
 from ...backends.llvm.reduction import LINE, NUM_SLOTS
 from .reach import address_of
 
-_CHUNK_BYTES = {1: 256 << 10, 2: 256 << 10, 3: 512 << 10, 4: 512 << 10}
-_CHUNK_BYTES_OF_MANY = 1 << 20  # rounds cost more, and slices are smaller
+_CHUNK_BYTES = 256 << 10
+_CHUNK_BYTES_OF_FEW, _CHUNK_BYTES_OF_MANY = 512 << 10, 1 << 20  # by Python, whose rounds cost more
 
 
-def rings_bytes(size: int) -> int:
-    """The bytes of the ring of each of ``size`` members."""
-    return NUM_SLOTS * _CHUNK_BYTES.get(size, _CHUNK_BYTES_OF_MANY)
+def rings_bytes(size: int, dtype: np.dtype) -> int:
+    """The bytes of the ring of each of ``size`` members, which must agree: for a type that may be
+    summed in machine code they are fit for that."""
+    chunk = _CHUNK_BYTES
+    if size > 2 and (dtype.name not in reduction.KINDS or size > reduction.MOST):
+        chunk = _CHUNK_BYTES_OF_FEW if size <= 4 else _CHUNK_BYTES_OF_MANY
+    return NUM_SLOTS * chunk
 
 
 def cut(count: int, size: int, member: int) -> tuple[int, int]:

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from ... import context
 from ...errors import CollectiveMismatch, CommError, GroupRevoked, PeerFailed
+from .. import progress
 from ..control import JOB_SLOT
 from ..survivors import DECIDED, as_view, given_up
 from ..threads import others_may_move
@@ -31,14 +33,8 @@ _LAST_WORDS = (0.05, 1.0)
 _LOOKS = 3  # as many looks must agree before anybody is accused
 
 
-class Need(Protocol):
-    """Something to wait for. Calling it says whether it is there."""
-
-    def __call__(self) -> bool: ...
-
-    def what(self) -> str:
-        """The wait described for people."""
-        ...
+class Need(progress.Need, Protocol):
+    """As everywhere, and it can say who is missing."""
 
     def waits(self) -> Wait | None:
         """What is still missing; None when that cannot be said."""
@@ -57,11 +53,11 @@ def existing() -> Station | None:
     return found if found is not None and found.pid == os.getpid() else None
 
 
-class Station:
-    """See above. ``pending`` holds what has operations in flight (objects with an ``advance()``
-    that never blocks); ``open`` the transports that were not left."""
+class Station(progress.Progress[Need]):
+    """See above. ``open`` holds the transports that were not left."""
 
     def __init__(self, timeout: float) -> None:
+        super().__init__()
         with starting.watched(timeout):
             self.MPI = library.load()
         self.world = self.MPI.COMM_WORLD
@@ -70,15 +66,12 @@ class Station:
         self.pid = os.getpid()
         job = context.current().slots.get(JOB_SLOT)  # of our launcher, which sees who dies
         self.view = None if job is None or job.num_ranks != self.size else as_view(job)
-        self.lock = threading.RLock()
-        self.pending: list[Any] = []
         self.open: list[Any] = []
         self.torn: list[Any] = []  # whose memory MPI may still write to
         self.board = Board(self.rank)
         self.hooks: Any = None  # of the interpreter (``ending``)
         self.over = False  # MPI is finalized, or this is a process that the rank has forked
         self._sending: list[Any] = []
-        self._needs: dict[int, tuple[Need, float | None]] = {}  # of each thread that waits
         self._since: float | None = None
         self._failed_at: float | None = None  # when this rank heard of the first failure
         self._next_listen = self._next_look = 0.0
@@ -100,42 +93,11 @@ class Station:
         """Does our launcher see this process end, and say how?"""
         return self.view is not None
 
-    def progress(self) -> None:
-        """Let everything in flight go on as far as it can."""
-        if self.lock.acquire(False):
-            try:
-                for owner in tuple(self.pending):
-                    owner.advance()
-            finally:
-                self.lock.release()
-
-    def wait(self, need: Need, timeout: float | None) -> None:
-        """Block until ``need()``; meanwhile operations in flight go on."""
-        pending = self.pending
-
-        def ready() -> bool:
-            if need():
-                return True
-            if pending:
-                self.progress()
-                return need()
-            return False
-
-        if ready():
-            return
-        thread = threading.get_ident()
-        outer = self._needs.get(thread)
-        self._needs[thread] = need, timeout
+    def _until(self, ready: Callable[[], bool], need: Need, timeout: float | None) -> None:
         try:
             context.wait_until(ready, need.what, timeout)
         except self.MPI.Exception as error:
             raise CommError(f"{need.what()}: MPI says: {error}") from None
-        finally:
-            if outer is None:
-                del self._needs[thread]
-            else:
-                self._needs[thread] = outer
-            self._relax()
 
     def check(self) -> None:
         """Called while this rank waits: raises when a peer failed or nobody can go on."""

@@ -32,6 +32,7 @@ import numpy as np
 from ... import context
 from ...errors import CommError, GroupRevoked, PeerFailed
 from ...liveness import STOPPED
+from .. import progress
 from ..survivors import as_view, given_up
 from ..threads import others_may_move
 from .arena import Arena
@@ -47,14 +48,8 @@ LEAD = 1 << 20  # no peer is that many operations ahead: such a word belongs to 
 _LEAD_WORD = LEAD << CHUNK_BITS
 
 
-class Need(Protocol):
-    """Something to wait for. Calling it says whether it is there."""
-
-    def __call__(self) -> bool: ...
-
-    def what(self) -> str:
-        """The wait described for people."""
-        ...
+class Need(progress.Need, Protocol):
+    """As everywhere, and it can say which flags are missing."""
 
     def edges(self) -> list[Edge]:
         """The flags that are still missing; empty when that cannot be said."""
@@ -126,12 +121,12 @@ class Flags:
         ]
 
 
-class Hub:
+class Hub(progress.Progress[Need]):
     """What all transports of one rank on one segment share.
 
     ``words`` and ``bytes`` view the whole segment as 64-bit words and as bytes; ``arena`` is this
-    rank's own memory; ``pending`` holds whatever has operations in flight (objects with an
-    ``advance()`` that never blocks, and ``head_need()``: what their next step waits for).
+    rank's own memory. What is in ``pending`` also has a ``head_need()``: what its next step waits
+    for.
     """
 
     def __init__(
@@ -143,6 +138,7 @@ class Hub:
         What the allocator has given out outlives the groups that it was made for, so it belongs to
         the segment.
         """
+        super().__init__()
         self.segment, self.rank, self.size, self.epoch = segment, rank, size, epoch
         self.view = as_view(segment)
         self.buffer = segment.buffer
@@ -154,19 +150,16 @@ class Hub:
             segment.kept[rank] = Arena(self.buffer, start + reserved, nbytes - reserved)
         self.arena: Arena = segment.kept[rank]
         self.start = next_start(last_word)
-        self.pending: list[Any] = []
         self.entered = 0  # collectives of all groups, for the black box
-        self.lock = threading.RLock()
         self.detective = Detective(self.words, self.buffer, segment, rank, size, self.start)
         self.detective.under_way = self._under_way
+        self._relax = self.detective.relax
         self.open: list[Any] = []  # the transports of all groups that were not left
         self.left = False  # all its groups are over: nothing more will come
         self.futex: Callable[..., int] | None = None  # where ranks are more than cores (``crowd``)
         self.reach: Any = None  # the memory of other ranks' processes, see ``reach``
         self.disowned = False  # this is a process that the rank has forked
         self.owns_segment = False  # nobody else in this process uses it
-        # what each thread of this rank waits for now, and for how long
-        self._needs: dict[int, tuple[Need, float | None]] = {}
         self._watch: Watch | None = None
         self.watches = False  # this rank itself notices the end of others' processes
         self.given_back: list[Any] = []  # groups that were left, whose memory may still be in use
@@ -210,46 +203,9 @@ class Hub:
             return offset
         return 0
 
-    def progress(self) -> None:
-        """Let everything in flight go on as far as it can."""
-        if self.lock.acquire(False):
-            try:
-                for owner in tuple(self.pending):
-                    owner.advance()
-            finally:
-                self.lock.release()
-
-    def wait(self, need: Need, timeout: float | None) -> None:
-        """Block until ``need()``; meanwhile operations in flight go on."""
-        pending = self.pending
-
-        def ready() -> bool:
-            if need():
-                return True
-            if pending:
-                self.progress()
-                return need()
-            return False
-
-        if ready():
-            return
-        thread = threading.get_ident()
-        outer = self._needs.get(thread)
-        self._needs[thread] = need, timeout
-        try:
-            if self.left:  # asked now: who leaves later sees that this thread waits
-                self._end_left(need)
-            self._until(ready, need, timeout)
-        finally:
-            if outer is None:
-                del self._needs[thread]
-            else:  # what was waited for inside a callback
-                self._needs[thread] = outer
-            if self.left:
-                self._forget_check()
-            self.detective.relax()
-
     def _until(self, ready: Callable[[], bool], need: Need, timeout: float | None) -> None:
+        if self.left:  # asked now: who leaves later sees that this thread waits
+            self._end_left(need)
         bell = None if self.futex is None or self.pending else getattr(need, "bell", None)
         if bell is None:
             context.wait_until(ready, need.what, timeout)
@@ -338,6 +294,7 @@ class Hub:
         for transport in tuple(self.open):
             transport.close(None)
         self.detective.leave(met)
+        self._relax = self._leave_wait
         self.left = True
         self._detach()
         if self.owns_segment:
@@ -354,6 +311,11 @@ class Hub:
         watch, self._watch = self._watch, None
         if watch is not None:
             watch.close()
+
+    def _leave_wait(self) -> None:
+        """A wait is over in groups that were left."""
+        self._forget_check()
+        self.detective.relax()
 
     def _forget_check(self) -> None:
         """Not while other threads wait in groups that were left: it ends their waits."""

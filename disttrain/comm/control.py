@@ -1,7 +1,7 @@
 """The job segment: one sparse memfd that the launcher makes and every rank maps.
 
-    page 0        header: magic, version, number of ranks, epoch, first failure; which ranks have
-                  agreed to go on without others, and how often (``survivors``)
+    page 0        header: magic, version, number of ranks, epoch, cores; first failure; which ranks
+                  have agreed to go on without others, and how often (``survivors``)
     then, per rank, a slot of 64 KiB: pid, state, step, operation number, what the rank is doing
                   (the black box, readable after SIGKILL), whether it is lost, and the error that it
                   died of
@@ -34,7 +34,7 @@ CAUSE_BYTES = 1024
 TRACE_BYTES = 32 << 10
 _PATIENCE = 1.0  # seconds for who publishes a failure at the same moment
 
-_HEADER = struct.Struct("<QIIQQ")  # magic, version, ranks, epoch, arena bytes
+_HEADER = struct.Struct("<QIIQQQ")  # magic, version, ranks, epoch, arena bytes, cores
 _FAILED_AT = 64  # int32: rank + 1 of the first failure, 0 while there is none
 _ROUNDS_AT = 72  # the last round that was decided; the last that was wanted; where its flags begin
 _PID, _STATE, _STEP, _SEQ, _JOINED, _MEMBER, _LOST = 0, 8, 16, 24, 32, 40, 48
@@ -191,13 +191,14 @@ class Segment:
         flags = mmap.MAP_SHARED | getattr(mmap, "MAP_NORESERVE", 0x4000)
         self.buffer = mmap.mmap(fd, nbytes, flags=flags)
         self.buffer.madvise(mmap.MADV_DONTDUMP)  # a core file of a rank is large enough without
-        magic, version, ranks, epoch, arena = _HEADER.unpack_from(self.buffer, 0)
+        magic, version, ranks, epoch, arena, cores = _HEADER.unpack_from(self.buffer, 0)
         if magic != MAGIC or version != 1:
             raise CommError(
                 f"job segment: file descriptor {fd} is not a job segment of this version; start "
                 "the ranks with the dtrun of the disttrain that they import"
             )
         self.num_ranks, self.epoch, self.arena_bytes = ranks, epoch, arena
+        self.cores = cores  # that its maker may use: each rank may be bound to some of them
         self._slots = [Slot(self.buffer, PAGE + r * SLOT_BYTES) for r in range(ranks)]
         self._failed = memoryview(self.buffer)[_FAILED_AT : _FAILED_AT + 4].cast("i")
         self.rounds = memoryview(self.buffer)[_ROUNDS_AT : _ROUNDS_AT + 24].cast("q")
@@ -213,7 +214,8 @@ class Segment:
             try:
                 total = _arenas_at(num_ranks) + num_ranks * arena_bytes
                 os.ftruncate(fd, total)
-                os.pwrite(fd, _HEADER.pack(MAGIC, 1, num_ranks, epoch, arena_bytes), 0)
+                cores = len(os.sched_getaffinity(0))
+                os.pwrite(fd, _HEADER.pack(MAGIC, 1, num_ranks, epoch, arena_bytes, cores), 0)
                 return cls(fd, total)
             except (OSError, OverflowError, ValueError) as error:
                 os.close(fd)

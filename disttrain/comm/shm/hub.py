@@ -177,8 +177,9 @@ class Hub(progress.Progress[Need]):
 
     @property
     def is_crowded(self) -> bool:
-        """Whether the ranks are more than the cores that they have."""
-        return self.size > len(os.sched_getaffinity(0))
+        """Whether the ranks are more than the cores that they have. All find the same, wherever
+        each one is bound to: who sleeps is woken by those who know that others may sleep."""
+        return self.size > self.view.base.cores
 
     @property
     def spins(self) -> int:

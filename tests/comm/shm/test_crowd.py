@@ -10,8 +10,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from disttrain.comm.control import Segment
 from disttrain.comm.shm import crowd
 from disttrain.comm.shm.crowd import Bell, Nap
+from disttrain.comm.shm.hub import Hub
+from disttrain.comm.survivors import as_view
 from support.groups import run_group
 
 pytestmark = pytest.mark.skipif(crowd.futex() is None, reason="the system has no futex here")
@@ -118,3 +121,18 @@ def test_ranks_sleep_where_they_are_more_than_cores(monkeypatch):
     found = run_group(3, body)
     assert {op for naps, _ in found for op in naps} == {crowd._WAIT, crowd._WAKE}
     assert [seen for _, seen in found] == [[[3.0 * k + 3.0] * 2 for k in range(6)]] * 3
+
+
+def test_ranks_that_are_bound_to_cores_agree_on_whether_they_are_crowded(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+    segment = Segment.create(3)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})  # as each rank's may be
+    there = Segment.attach(os.dup(segment.fd))
+    try:
+        crowded = [
+            Hub.is_crowded.fget(SimpleNamespace(size=size, view=as_view(there))) for size in (2, 3)
+        ]
+        assert there.cores == 2 and crowded == [False, True]
+    finally:
+        there.close()
+        segment.close()

@@ -46,6 +46,13 @@ _NAMES = {
 _MAKERS = ("split", "new_group")
 
 
+class _NamedComm(threading.local):
+    name: str | None = None
+
+
+named_comm = _NamedComm()  # what a thread's collectives are called (``distributed.record_comm``)
+
+
 @dataclass
 class Event:
     """One operation. Times are in microseconds; ``start`` counts from the block's begin.
@@ -161,9 +168,10 @@ class profile:  # noqa: N801  (PyTorch's name)
             self._stack.callback(group.__dict__.pop, verb, None)
 
     def _timed(self, verb: str, call: Callable) -> Callable:
-        name = f"gloo:{_NAMES.get(verb, verb)}"
+        own = f"gloo:{_NAMES.get(verb, verb)}"
 
         def timed(*args: Any, **kwargs: Any) -> Any:
+            name = named_comm.name or own
             since, shapes = perf_counter_ns(), _shapes(verb, args)
             work = call(*args, **kwargs)
             if hasattr(work, "on_end"):

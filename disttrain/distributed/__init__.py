@@ -151,6 +151,7 @@ _NAMES = {  # which of them have the names that are asked for here
     "Joinable": "join",
     "DeviceMesh": "mesh",
     "init_device_mesh": "mesh",
+    "record_comm": "debugging",
     "shrink": "recovery",
     "shrink_group": "recovery",
     "SHRINK_ABORT": "recovery",

@@ -108,3 +108,24 @@ def test_collectives_are_events():
             ("gloo:all_gather", [(6,)]),
             ("gloo:barrier", []),
         ]
+
+
+def test_collectives_have_the_names_that_a_program_gives_them():
+    def body():
+        dist.init_process_group()
+        x = dt.ones(2)
+        with profiler.profile() as prof:
+            with dist.record_comm("outer"):
+                dist.all_reduce(x)
+                with pytest.raises(ConfigError), dist.record_comm("inner"):
+                    dist.barrier()
+                    raise ConfigError("of the program")
+                dist.broadcast(x, 0)
+            dist.barrier()
+        dist.destroy_process_group()
+        return names(prof)
+
+    for found in dist.simulate(body, 2).results:
+        assert [n for n in found if n in ("outer", "inner") or n.startswith("gloo:")] == [
+            *("outer", "inner", "outer", "gloo:barrier")
+        ]

@@ -36,7 +36,8 @@ from .rings import NativeRounds, Rings, rings_bytes
 SMALL_BYTES = PAYLOAD_BYTES
 CHUNK_BYTES = 1 << 20  # one chunk of the ring
 NUM_CHUNKS = 4
-NATIVE_SPINS, NATIVE_YIELDS = 10, 5  # by machine code for each one by Python
+# By machine code for each by Python. Who spins long keeps off a peer that has no other core.
+NATIVE_SPINS, NATIVE_YIELDS = 2, 5
 
 # What is reduced whole. Members read (n - 1) times as much as there is, against twice as much where
 # each reduces a slice for all; but they wait for each other once instead of twice.

@@ -15,7 +15,7 @@ from disttrain import distributed as dist
 from disttrain import nn
 from disttrain.comm.group import ProcessGroup
 from disttrain.distributed.ddp import DistributedDataParallel
-from disttrain.errors import CommError, GroupRevoked, PeerFailed
+from disttrain.errors import CommError, GroupRevoked, PeerFailed, WaitTimeout
 from support.hosts import host_outcomes
 from support.namespaces import Wire, outcomes_on, why_not
 
@@ -101,13 +101,23 @@ def lost(hosts: str, victims: set[int], **settings) -> None:
     assert all(outcomes[r].signal == signal.SIGKILL for r in victims)
 
 
-@pytest.mark.parametrize("job", [True, False], ids=["launcher", "alone"])
 @pytest.mark.parametrize(
-    ("hosts", "victims"),
-    [("aabb", {1}), ("aabb", {0, 1}), ("aabb", {2, 3}), ("abc", {0, 2}), ("aab", {0})],
-    ids=["one", "host of the store", "other host", "two of three", "a mate"],
+    ("hosts", "victims", "job"),
+    [
+        ("aabb", {1}, True),
+        ("aabb", {0, 1}, False),
+        ("aabb", {2, 3}, True),
+        ("abc", {0, 2}, True),
+        ("abc", {0, 2}, False),
+        ("aab", {0}, False),
+    ],
+    ids=[
+        *("one", "host of the store", "other host"),
+        *("two of three", "two of three, alone", "a mate"),
+    ],
 )
 def test_those_who_are_left_go_on(hosts, victims, job):
+    """``job``: a launcher tells of the deaths."""
     lost(hosts, victims, job=job)
 
 
@@ -125,6 +135,9 @@ def test_a_rank_that_was_excluded_and_comes_back_hears_of_it():
             with pytest.raises(CommError, match="gone on without this rank"):
                 group.transport.shrink(5.0)
             return type(told.value).__name__
+        group.timeout = 0.3
+        with pytest.raises((WaitTimeout, GroupRevoked), match="rank 2 has not arrived"):
+            group.all_reduce(np.ones(LARGE))  # revoked by who has got its time-out first
         made, before = shrunk(group, exclude=(2,))
         assert before == [0, 1]
         if made.rank == 0:

@@ -120,6 +120,9 @@ class NetHub(Hub):
         super()._end_wait(need, failure)
 
     def _until(self, ready: Callable[[], bool], need: Need, timeout: float | None) -> None:
+        if self.left:
+            self._end_left(need)
+
         def block(seconds: float) -> None:
             self.net.block(seconds, need)
 

@@ -68,6 +68,11 @@ def server_hello(key: bytes, hello: bytes) -> bytes:
     return _SERVER.pack(_MAGIC, nonce, _proof(key, b"server", hello, nonce))
 
 
+def is_server(answer: bytes) -> bool:
+    """Whether these 64 bytes are a server's hello, whatever it knows."""
+    return answer.startswith(_MAGIC)
+
+
 def client_proof(key: bytes, hello: bytes, answer: bytes) -> bytes | None:
     """The client's proof; None when the server's answer proves nothing."""
     magic, nonce, proof = _SERVER.unpack(answer)

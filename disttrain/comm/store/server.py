@@ -232,6 +232,8 @@ class StoreServer:
         room = hello.SIZE if not client.greeting else hello.PROOF_BYTES
         data = client.sock.recv(_CHUNK if client.known else room - len(client.inbox))
         if not data:
+            if client.answer and not client.known:
+                self._complain(client.peer, "left before it proved that it knows the job's token")
             return False
         client.inbox += data
         if not client.known:

@@ -20,7 +20,8 @@ from ... import context
 from ...errors import ConfigError, StoreError, StoreLost, StoreUnreached, WaitTimeout
 from . import hello
 from .base import DEFAULT_TIMEOUT, Store, Timeout, keys_text, seconds, wait_for
-from .server import StoreServer, peer_uid
+from .connecting import Attempt, WrongStore, local_name
+from .server import StoreServer
 from .table import ADD, BLOCKING, HIDDEN, REFUSED, Limits, Request, decode, encode, too_long
 
 _LENGTH = struct.Struct("<I")
@@ -28,6 +29,7 @@ _MAX_REQUEST = Limits.total_bytes
 _MAX_ANSWER = 128 << 20
 _JOINED = HIDDEN + b"joined"
 _CONNECT_EVERY = 0.02
+_WRONG_SECONDS = 0.5  # as long a store of another job is taken for one that closes just now
 
 
 class TCPStore(Store):
@@ -65,7 +67,7 @@ class TCPStore(Store):
         self._idle: list[tuple[socket.socket, int]] = []  # connections, with who opened them
         self._lock, self._closed = threading.Lock(), False
         if is_master:
-            shared = None if token is not None else _local_name
+            shared = None if token is not None else local_name
             self._token = token if token is not None else secrets.token_bytes(hello.TOKEN_BYTES)
             self._server = StoreServer(
                 self._token, self.host, port, job_id=job_id, epoch=epoch, share_token_as=shared
@@ -177,47 +179,46 @@ class TCPStore(Store):
         link.close()
 
     def _connect(self, timeout: float) -> socket.socket:
-        """Connect and shake hands, again and again until the deadline: the master may be late."""
+        """Connect and shake hands, again and again until the deadline: the master may be late. Who
+        finds a store of another job is told soon: it may only be one that closes just now."""
         link: socket.socket | None = None
-        trouble, next_try = "not tried yet", 0.0
+        attempt: Attempt | None = None
+        trouble, next_try = "", 0.0
+        wrong_since: float | None = None
 
         def connected() -> bool:
-            nonlocal link, trouble, next_try
-            if time.monotonic() < next_try:
-                return False
+            nonlocal link, attempt, trouble, next_try, wrong_since
+            if attempt is None:
+                if time.monotonic() < next_try:
+                    return False
+                attempt = Attempt(self.host, self.port, self._token, self._job, self.epoch)
             try:
-                link = self._try_connect()
+                link = attempt.step()
+                return link is not None
             except (OSError, StoreError) as error:
-                trouble, next_try = str(error), time.monotonic() + _CONNECT_EVERY
-            return link is not None
+                now = time.monotonic()
+                attempt, trouble, next_try = None, str(error), now + _CONNECT_EVERY
+                if not isinstance(error, WrongStore):
+                    wrong_since = None
+                    return False
+                wrong_since = now if wrong_since is None else wrong_since
+                if now - wrong_since > _WRONG_SECONDS:
+                    raise StoreUnreached(f"store at {self.host}:{self.port}: {trouble}") from None
+                return False
 
         def what() -> str:
-            return f"the store at {self.host}:{self.port} to accept us (last try: {trouble})"
+            last = trouble if attempt is None else attempt.found or trouble or attempt.doing
+            return f"the store at {self.host}:{self.port} to accept us (last try: {last})"
 
         try:
             context.wait_until(connected, what, timeout)
         except WaitTimeout as error:
             raise StoreUnreached(str(error)) from None
+        finally:
+            if attempt is not None:
+                attempt.close()
         assert link is not None
         return link
-
-    def _try_connect(self) -> socket.socket:
-        token = self._token if self._token is not None else _ask_token(self.port)
-        link = socket.create_connection((self.host, self.port), timeout=5.0)
-        try:
-            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            mine = hello.client_hello(self._job, self.epoch)
-            link.sendall(mine)
-            answer = _read_exactly(link, hello.SIZE)
-            proof = hello.client_proof(hello.derive_key(token, "store"), mine, answer)
-            if proof is None:
-                raise StoreError("the other side does not know this job's token")
-            link.sendall(proof)
-            link.setblocking(False)
-            return link
-        except BaseException:
-            link.close()
-            raise
 
 
 def _check_arguments(
@@ -236,35 +237,6 @@ def _check_arguments(
         raise StoreError(f"TCPStore: world_size={world_size} given; at least 1 is needed")
     if token is not None and len(token) < 16:
         raise StoreError(f"TCPStore: a token of {len(token)} bytes; 16 secret bytes or more")
-
-
-def _local_name(port: int) -> str:
-    return f"disttrain-store-{os.getuid()}-{port}"
-
-
-def _ask_token(port: int) -> bytes:
-    """The token of the store that a process of this user hosts on ``port``."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
-        s.settimeout(5.0)
-        try:
-            s.connect("\0" + _local_name(port))
-        except OSError as error:
-            raise StoreError(
-                f"no store of this user is on port {port} of this machine ({error})"
-            ) from None
-        if peer_uid(s) != os.getuid():
-            raise StoreError(f"another user holds the local name of the store on port {port}")
-        return _read_exactly(s, hello.TOKEN_BYTES)
-
-
-def _read_exactly(sock: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        more = sock.recv(size - len(data))
-        if not more:
-            raise StoreError("the other side closed the connection during the handshake")
-        data += more
-    return data
 
 
 def _send(link: socket.socket, data: bytes, timeout: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import faulthandler
+import gc
 import importlib
 import io
 import json
@@ -29,6 +30,17 @@ from .plan import Plan
 COMPAT = "disttrain.compat.torch"
 AS_EVER = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD,
            signal.SIGTSTP, signal.SIGCONT)  # fmt: skip
+# What is done about files left open, in this order: text goes into what packs it, whose end is
+# written when it is closed, and that into buffers.
+_LEFT_OPEN = (
+    ("flush", "io", "TextIOWrapper"),
+    ("close", "zipfile", "ZipFile"),
+    ("close", "gzip", "GzipFile"),
+    ("close", "bz2", "BZ2File"),
+    ("close", "lzma", "LZMAFile"),
+    ("flush", "io", "BufferedWriter"),
+    ("flush", "io", "BufferedRandom"),
+)
 FAREWELL = 3.0  # seconds that a failed rank has for its threads and exit handlers
 
 
@@ -122,12 +134,30 @@ def _finish(code: int) -> tuple[int, BaseException | None]:
     except BaseException as error:
         traceback.print_exc()
         late, code = error, code or 1
+    _write_open_files()
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except (OSError, ValueError):
             code = code or 1
     return code, late
+
+
+def _write_open_files() -> None:
+    """Write what is still in the buffers of files that the program has left open: a rank ends
+    without the last collection, in which Python closes them. As there, an error is only said."""
+    order: dict[type, int] = {}
+    for place, (_, module, name) in enumerate(_LEFT_OPEN):
+        if module in sys.modules:
+            order[getattr(sys.modules[module], name)] = place
+    held = [o for o in gc.get_objects() if type(o) in order]
+    for file in sorted(held, key=lambda one: order[type(one)]):
+        try:
+            if not getattr(file, "closed", False):
+                getattr(file, _LEFT_OPEN[order[type(file)]][0])()
+        except Exception as error:
+            name = getattr(file, "name", repr(file))
+            sys.stderr.write(f"dtrun: {name} was left open, and not all of it written: {error}\n")
 
 
 def _end_within(seconds: float, code: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import signal
@@ -441,3 +442,26 @@ def test_programs_that_are_not_there(tmp_path):
     assert ended.code == 2 and "absent.py: no such file" in ended.err
     ended = Job(tmp_path, "", *TWO, "-m", "absent_module").wait()
     assert ended.code == 1 and "No module named absent_module" in ended.err
+
+
+LEAVES_FILES_OPEN = """import gzip, sys
+
+class Log:
+    def __init__(self, where):
+        self.me = self
+        self.text, self.data = open(where + ".txt", "w"), open(where + ".bin", "wb")
+        self.packed = gzip.open(where + ".gz", "wt")
+
+log = Log(sys.argv[1])
+log.text.write("text")
+log.data.write(b"data")
+log.packed.write("packed")
+"""
+
+
+def test_what_was_written_to_files_that_are_left_open_is_in_them(tmp_path):
+    ended = dtrun(tmp_path, LEAVES_FILES_OPEN, args=(str(tmp_path / "left"),))
+    assert ended.code == 0, ended.err
+    assert (tmp_path / "left.txt").read_text() == "text"
+    assert (tmp_path / "left.bin").read_bytes() == b"data"
+    assert gzip.decompress((tmp_path / "left.gz").read_bytes()) == b"packed"

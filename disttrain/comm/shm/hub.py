@@ -46,6 +46,7 @@ CHUNK_BITS = 20
 CELL = 1 << 24  # groups begin at multiples of so many operations
 LEAD = 1 << 20  # no peer is that many operations ahead: such a word belongs to a later group
 _LEAD_WORD = LEAD << CHUNK_BITS
+_ON_ITS_WAY = 0.1  # seconds for what others had done before they gave the group up
 
 
 class Need(progress.Need, Protocol):
@@ -161,6 +162,9 @@ class Hub(progress.Progress[Need]):
         self.disowned = False  # this is a process that the rank has forked
         self.owns_segment = False  # nobody else in this process uses it
         self._watch: Watch | None = None
+        self._last_look_at: float | None = (
+            None  # when who waits in groups given up has waited enough
+        )
         self.watches = False  # this rank itself notices the end of others' processes
         self.given_back: list[Any] = []  # groups that were left, whose memory may still be in use
         self._rank_context = context.current()
@@ -208,10 +212,15 @@ class Hub(progress.Progress[Need]):
         if self.left:  # asked now: who leaves later sees that this thread waits
             self._end_left(need)
         bell = None if self.futex is None or self.pending else getattr(need, "bell", None)
-        if bell is None:
-            context.wait_until(ready, need.what, timeout)
-        elif not wait_a_little(ready):
-            context.wait_until(ready, need.what, timeout, Nap(bell, need))
+        try:
+            if bell is None:
+                context.wait_until(ready, need.what, timeout)
+            elif not wait_a_little(ready):
+                context.wait_until(ready, need.what, timeout, Nap(bell, need))
+        except CommError as error:  # a peer is in a later group: was this one given up for that?
+            if (why := given_up(self.view, self.rank)) and type(error) is CommError:
+                raise GroupRevoked(f"{need.what()}: {why}") from None
+            raise
 
     def check(self) -> None:
         """Called while this rank waits: raises when a peer failed or nobody can go on."""
@@ -230,9 +239,23 @@ class Hub(progress.Progress[Need]):
                 f"{failure.cause}"
             )
         elif why := given_up(self.view, self.rank):
-            raise GroupRevoked(f"{need.what()}: {why}" if need is not None else why)
+            self._end_given_up(need, why)
         elif need is not None:
             self.detective.look(need, self._all_needs)
+
+    def _end_given_up(self, need: Need | None, why: str) -> None:
+        """Another rank has given the group up. What it and others did before may be on its way: a
+        rank that still waits in a call which the others have ended ends it, too. (To simulated
+        ranks nothing is on its way.)"""
+        if need is None:
+            raise GroupRevoked(why)
+        now = context.now()
+        if self._last_look_at is None:
+            real = type(self._rank_context.waiter) is context.Waiter
+            self._last_look_at = now + (_ON_ITS_WAY if real else 0)
+        self.progress()
+        if not need() and now >= self._last_look_at:
+            raise GroupRevoked(f"{need.what()}: {why}")
 
     def _end_left(self, need: Need | None) -> None:
         """Raise in a thread that waits for what cannot come: another one has left the groups."""

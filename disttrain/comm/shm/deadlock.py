@@ -24,6 +24,7 @@ Knows words and texts; no operations.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Collection
 from typing import Any
@@ -43,12 +44,21 @@ LOOK_EVERY = 0.05
 _LOOKS = 2  # between the two looks of a verdict
 # A rank that has dropped its groups is about to say what happened to it: its error comes first.
 _LOOKS_DROPPED = 20
+_VERDICT = "ranks wait for each other in calls that do not belong together"
 _ALWAYS = 1 << 62  # the beat of a rank that will not come back
 GONE = (
     "its process is gone, and it has not left its groups (os._exit, exec, or an end that no "
     "launcher has seen). Let every rank make the same calls, then destroy_process_group()."
 )
 _WAIT_SHIFT, _ANY = 16, 1 << 40  # in the first word of an edge, above the rank
+
+
+def ranks_of(verdict: str) -> set[int]:
+    """The ranks that a deadlock holds by the text of who has found it."""
+    if _VERDICT not in verdict:
+        return set()
+    lists = re.findall(r"^  ranks? ([\d, ]+):", verdict, re.MULTILINE)
+    return {int(number) for some in lists for number in re.findall(r"\d+", some)}
 
 
 class Detective:
@@ -259,7 +269,7 @@ class Detective:
             texts.setdefault(text, []).append(r)
         lines = [f"  {name_ranks(ranks)}: {text}" for text, ranks in texts.items()]
         raise CollectiveMismatch(
-            "ranks wait for each other in calls that do not belong together, and none can go on:\n"
+            f"{_VERDICT}, and none can go on:\n"
             + "\n".join(lines)
             + "\nEvery rank of a group must make the same calls in one order, on the same groups."
         )

@@ -30,7 +30,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ... import context
-from ...errors import CommError, GroupRevoked, PeerFailed
+from ...errors import CollectiveMismatch, CommError, GroupRevoked, PeerFailed
 from ...liveness import STOPPED
 from .. import progress
 from ..survivors import as_view, given_up
@@ -38,7 +38,7 @@ from ..threads import others_may_move
 from .arena import Arena
 from .bootstrap import Watch
 from .crowd import Bell, Nap, futex, wait_a_little
-from .deadlock import Detective, Edge
+from .deadlock import Detective, Edge, ranks_of
 from .fences import words_of
 
 HUBS = "comm.hubs"  # the slot of a rank's context where its hubs are
@@ -295,6 +295,8 @@ class Hub(progress.Progress[Need]):
         self.progress()
         if not need():
             self.detective.join(failure.rank, need, self._all_needs)
+            if failure.is_mismatch and self.rank in ranks_of(failure.cause):
+                raise CollectiveMismatch(failure.cause.partition(": ")[2])
             raise self._failed(failure, need.what())
 
     def watch_processes(self) -> None:

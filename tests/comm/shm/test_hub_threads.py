@@ -48,3 +48,13 @@ def test_a_thread_that_waits_does_not_write_over_the_word_that_its_rank_has_left
         return deadlock.LEFT
 
     assert run_group(2, body) == [deadlock.LEFT] * 2
+
+
+def test_the_ranks_of_a_deadlock_are_read_from_its_text():
+    told = (
+        "CollectiveMismatch: ranks wait for each other in calls that do not belong together, and "
+        "none can go on:\n  ranks 0, 12: barrier() at a.py:3 in f\n    and in ranks 5: x\n"
+        "  rank 3: all_reduce() at a.py:4 in f"
+    )
+    assert deadlock.ranks_of(told) == {0, 3, 12}
+    assert deadlock.ranks_of("CollectiveMismatch: all_reduce:\n  rank 1: another") == set()

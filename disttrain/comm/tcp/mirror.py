@@ -45,9 +45,11 @@ from ..shm.mailbox import (
 )
 from ..survivors import as_view
 from . import frames
-from .net import GRACE, Net, failure_of
+from .net import Net, failure_of
 from .pipe import Pipe
 from .plans import Layout, partner
+
+_HEADERS_COME = 0.5  # seconds for the headers of a disagreement that others have found
 
 # Looks at ranks that wait for each other, from the first to the verdict: what one of them has said
 # to another may be on its way for as long as lost packets take to be sent again.
@@ -115,7 +117,7 @@ class NetHub(Hub):
             self.net.tell(failure)
         if failure.is_mismatch and need is not None:
             self._mismatch_at = self._mismatch_at or context.now()
-            if context.now() - self._mismatch_at < GRACE:
+            if context.now() - self._mismatch_at < _HEADERS_COME:
                 return  # the headers, from which this rank finds it too, may be on their way
         super()._end_wait(need, failure)
 

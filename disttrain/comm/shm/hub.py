@@ -162,9 +162,7 @@ class Hub(progress.Progress[Need]):
         self.disowned = False  # this is a process that the rank has forked
         self.owns_segment = False  # nobody else in this process uses it
         self._watch: Watch | None = None
-        self._last_look_at: float | None = (
-            None  # when who waits in groups given up has waited enough
-        )
+        self._last_look_at: float | None = None  # when a wait in groups given up ends
         self.watches = False  # this rank itself notices the end of others' processes
         self.given_back: list[Any] = []  # groups that were left, whose memory may still be in use
         self._rank_context = context.current()

@@ -369,7 +369,8 @@ def test_a_client_refuses_a_server_that_knows_no_token():
         with pytest.raises(WaitTimeout, match="does not know this job's token"):
             TCPStore("127.0.0.1", impostor.getsockname()[1], token=TOKEN, timeout=0.03)
         socket.create_connection(impostor.getsockname()).close()
-        thread.join(1)
+        thread.join(30)
+        assert not thread.is_alive()
 
 
 def test_announced_gigabytes_and_malformed_requests_end_the_connection(server):

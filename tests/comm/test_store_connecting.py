@@ -59,7 +59,7 @@ def test_another_program_at_the_port_is_named_soon(listener):
     with pytest.raises(StoreUnreached, match="another program answers there"):
         join(listener.getsockname()[1], 60)
     socket.create_connection(listener.getsockname()).close()
-    thread.join(1)
+    thread.join(30)
 
 
 def test_a_wrong_token_is_told_to_both_sides_soon(caplog):

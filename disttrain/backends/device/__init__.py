@@ -1,0 +1,1 @@
+"""Arrays in the memory of an accelerator, and what one kind of accelerator gives."""

@@ -1,0 +1,215 @@
+"""What one kind of accelerator gives: an array module, transfers, streams, kernels, memory.
+
+``backends/cuda/platform.py`` is the one over CuPy; the tests have one that keeps its memory on the
+host and refuses what a device could not do. A raw array is one of the platform's ``array_type``: it
+has ``shape``, ``dtype``, ``strides``, ``size`` and answers numpy's protocols. Knows no Tensor.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+
+from ...errors import DeviceError
+
+
+class Event(ABC):
+    """A point in the work of a stream."""
+
+    @abstractmethod
+    def record(self, stream: Stream) -> None:
+        """Be the point after all that ``stream`` was given so far."""
+
+    @abstractmethod
+    def query(self) -> bool:
+        """Whether that point is reached; True where nothing was recorded."""
+
+    @abstractmethod
+    def synchronize(self) -> None:
+        """Wait, on the host, until it is."""
+
+    @abstractmethod
+    def elapsed_time(self, end: Event) -> float:
+        """Milliseconds from this point to ``end``; both were made with ``timing``."""
+
+
+class Stream(ABC):
+    """Work that a device does in order. ``index``: of the device."""
+
+    index: int
+    priority: int
+
+    @property
+    @abstractmethod
+    def handle(self) -> int:
+        """The driver's ``CUstream``, as a number."""
+
+    @abstractmethod
+    def wait_event(self, event: Event) -> None:
+        """What comes later in this stream waits for ``event``; the host does not."""
+
+    @abstractmethod
+    def query(self) -> bool:
+        """Whether all that it was given is done."""
+
+    @abstractmethod
+    def synchronize(self) -> None:
+        """Wait, on the host, until it is."""
+
+
+class Platform(ABC):
+    """One kind of accelerator. All methods work on the calling thread's current device unless an
+    index is given, and on its current stream."""
+
+    kind: str
+    xp: Any  # the array module: numpy's names
+    array_type: type
+
+    # -- devices ------------------------------------------------------------------------------
+
+    @abstractmethod
+    def count(self) -> int:
+        """How many devices there are."""
+
+    @abstractmethod
+    def current(self) -> int:
+        """The calling thread's device."""
+
+    @abstractmethod
+    def use(self, index: int) -> None:
+        """Make this the calling thread's device."""
+
+    @abstractmethod
+    def index_of(self, array: Any) -> int:
+        """The device that a raw array lies on."""
+
+    @abstractmethod
+    def properties(self, index: int) -> Any:
+        """``name``, ``major``, ``minor``, ``total_memory``, ``multi_processor_count`` ..., by
+        PyTorch's names."""
+
+    # -- memory and transfers -----------------------------------------------------------------
+
+    @abstractmethod
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """A raw array that holds anything."""
+
+    @abstractmethod
+    def upload(self, host: np.ndarray, index: int, non_blocking: bool = False) -> Any:
+        """A raw array on device ``index`` of the values of ``host``. With ``non_blocking`` and
+        pinned memory the host does not wait."""
+
+    @abstractmethod
+    def download(
+        self, array: Any, out: np.ndarray | None = None, non_blocking: bool = False
+    ) -> Any:
+        """The values as numpy's array (``out``, where given)."""
+
+    @abstractmethod
+    def move(self, array: Any, index: int) -> Any:
+        """The values on another device."""
+
+    @abstractmethod
+    def pinned(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        """numpy's array in page-locked memory."""
+
+    @abstractmethod
+    def is_pinned(self, host: np.ndarray) -> bool:
+        """Whether it lies in such memory."""
+
+    @abstractmethod
+    def memory_stats(self, index: int) -> dict[str, int]:
+        """Bytes: "allocated", "reserved", "peak_allocated", "peak_reserved", "free", "total"; and
+        "allocations", a count."""
+
+    @abstractmethod
+    def reset_peak(self, index: int) -> None:
+        """Let the peaks be what is there now."""
+
+    @abstractmethod
+    def empty_cache(self) -> None:
+        """Give memory that nothing uses back to the device."""
+
+    # -- work ---------------------------------------------------------------------------------
+
+    @abstractmethod
+    def launch(self, kernel: Any, args: tuple) -> None:
+        """Run a kernel of the kernel language on raw arrays and numbers, as ``Program.slow`` does
+        on numpy's."""
+
+    @abstractmethod
+    def run_code(self, code: Any, args: tuple) -> None:
+        """Run a kernel that is written for devices (``backends/device/codes.py``): counted random
+        numbers, gathering, attention ..."""
+
+    @abstractmethod
+    def stream(self, index: int, priority: int = 0) -> Stream:
+        """A new stream."""
+
+    @abstractmethod
+    def current_stream(self, index: int | None = None) -> Stream:
+        """The calling thread's stream on a device."""
+
+    @abstractmethod
+    def default_stream(self, index: int) -> Stream:
+        """The one that work goes to unless told otherwise."""
+
+    @abstractmethod
+    def on(self, stream: Stream) -> AbstractContextManager[None]:
+        """Inside the block, the thread's work goes to ``stream``, on its device."""
+
+    @abstractmethod
+    def event(self, timing: bool = False) -> Event:
+        """A new event."""
+
+    @abstractmethod
+    def record_use(self, array: Any, stream: Stream) -> None:
+        """The memory of ``array`` is not given out again before what ``stream`` was given so far is
+        done (PyTorch's ``record_stream``)."""
+
+    @abstractmethod
+    def synchronize(self, index: int | None = None) -> None:
+        """Wait until a device is done with everything."""
+
+
+_lock = threading.Lock()
+_makers: dict[str, Callable[[], Platform]] = {}
+_made: dict[str, Platform] = {}
+_by_type: dict[type, Platform] = {}
+
+
+def offer(kind: str, make: Callable[[], Platform] | None) -> None:
+    """From now on devices of ``kind`` are made by ``make`` (None: there are none)."""
+    with _lock:
+        old = _made.pop(kind, None)
+        if old is not None:
+            del _by_type[old.array_type]
+        _makers.pop(kind, None)
+        if make is not None:
+            _makers[kind] = make
+
+
+def platform(kind: str) -> Platform:
+    """The platform of ``kind``. Raises ``DeviceError``, which says what is missing."""
+    found = _made.get(kind)
+    if found is None:
+        with _lock:
+            found = _made.get(kind)
+            if found is None:
+                make = _makers.get(kind)
+                if make is None:
+                    raise DeviceError(f"device {kind!r}: there is none of that name")
+                found = make()
+                _by_type[found.array_type] = found
+                _made[kind] = found
+    return found
+
+
+def platform_of(array: Any) -> Platform | None:
+    """The platform whose raw array this is; None for numpy's and all others."""
+    return _by_type.get(array.__class__)

@@ -5,7 +5,9 @@
     p.fast(x, out) is None and p.slow(x, out)      # the same, without a Python frame in between
 
 ``fast`` does nothing and returns None unless every array is a contiguous ndarray of the declared
-type and every scalar a Python float. ``slow`` takes the same arguments in any layout.
+type and every scalar a Python float. ``slow`` takes the same arguments in any layout, and the raw
+arrays of an accelerator, whose platform then runs the kernel. Machine code is made when the first
+arrays of the host's come.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DTypeError, ShapeError
+from .device.platform import Platform, platform_of
 from .lang.expr import walk
 from .lang.interpret import run, storage
 from .lang.kernel import Array, Kernel, Loop, Put, Reduce, check
@@ -34,17 +37,36 @@ class Program:
         self.access = default_access(kernel)
         self.whole = kernel.flat and _needs_one_row(kernel)
         self.variants: dict[str, Built] = {}
-        self.why_not = "" if native else "numpy was asked for"
-        self.fast: Callable[..., Any] = _refuse
-        if native:
-            try:
-                self.fast = self._variant(self.access).fast
-            except Unavailable as e:
-                self.why_not = str(e)
+        self.at = next(k for k, p in enumerate(kernel.params) if isinstance(p, Array))
+        self._why_not: str | None = None if native else "numpy was asked for"
+        self.fast: Callable[..., Any] = self._first if native else _refuse
 
     @property
     def native(self) -> bool:
         return not self.why_not
+
+    @property
+    def why_not(self) -> str:
+        """Why it does not run as generated code; empty where it does."""
+        return self._build() if self._why_not is None else self._why_not
+
+    def _build(self) -> str:
+        why_not = ""
+        try:
+            self.fast = self._variant(self.access).fast
+        except Unavailable as e:
+            self.fast, why_not = _refuse, str(e)
+        self._why_not = why_not
+        return why_not
+
+    def _first(self, *args: Any) -> Any:
+        """``fast`` until arrays of the host's come."""
+        where = _platform(args)
+        if where is not None:
+            where.launch(self.kernel, args)
+            return True
+        self._build()
+        return self.fast(*args)
 
     def _variant(self, access: dict[str, str]) -> Built:
         key = "".join(access.values())
@@ -58,6 +80,11 @@ class Program:
 
     def slow(self, *args: Any) -> None:
         """Run with arrays of any strides, and broadcasting in a flat kernel."""
+        if args[self.at].__class__ is not np.ndarray:
+            where = _platform(args)
+            if where is not None:
+                where.launch(self.kernel, args)
+                return
         args = tuple(np.asarray(a) if isinstance(a, np.generic) else a for a in args)
         views = self._views(args)
         if any(0 in v.shape for v in views):
@@ -168,6 +195,15 @@ def _needs_one_row(kernel: Kernel) -> bool:
     once = any(isinstance(step, Put) for step in kernel.steps)
     folds = once or any(isinstance(s, Reduce) for s in statements)
     return folds or any(n.op in ("index", "load") for s in statements for n in walk(s.value))
+
+
+def _platform(args: tuple) -> Platform | None:
+    """Where the arguments lie, if on an accelerator."""
+    for a in args:
+        found = platform_of(a)
+        if found is not None:
+            return found
+    return None
 
 
 def _refuse(*args: Any) -> None:

@@ -13,12 +13,13 @@ Those functions use plain operators only, so they work on numbers and on Tensors
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from ..backends.device.platform import platform_of
 from ..backends.fused import updates as fused
 from ..core import Primitive
 from ..ops.declare import primitive
@@ -73,6 +74,51 @@ def prepared(prim: Primitive, hyper: dict[str, Any]) -> Callable[..., Any]:
     if rule is None:
         return functools.partial(prim.forward, **hyper)
     return (_moving if rule.moving else _counted if rule.counted else _plain)(rule, hyper)
+
+
+def together(prim: Primitive, hyper: dict[str, Any]) -> Callable[[Sequence[Sequence[Any]]], None]:
+    """As ``prepared``, for (p, g, *state) of many parameters on accelerators, in few launches: one
+    for those on one device that share a type and numbers. Counts and single numbers are numpy's."""
+    rule = BEHIND.get(prim)
+    if rule is None:
+        return functools.partial(_one_by_one, functools.partial(prim.forward, **hyper))
+    programs = rule.update.programs
+
+    def run(sets: Sequence[Sequence[Any]]) -> None:
+        alike: dict[tuple, list[tuple]] = {}
+        for p, g, *state in sets:
+            arrays, values = _given(rule, hyper, state)
+            arguments = (*map(_real, (p, g, *arrays)), *values)
+            platform = platform_of(p)
+            assert platform is not None
+            key = (platform, platform.index_of(p), arguments[0].dtype, values)
+            alike.setdefault(key, []).append(arguments)
+        for (platform, _, dtype, _), same in alike.items():
+            platform.launch_many(programs[dtype].kernel, same)
+
+    return run
+
+
+def _one_by_one(each: Callable[..., Any], sets: Sequence[Sequence[Any]]) -> None:
+    for one in sets:
+        each(*one)
+
+
+def _given(rule: Rule, hyper: dict[str, Any], state: list[Any]) -> tuple[list[Any], tuple]:
+    """The arrays and the numbers of one more step; the counts in ``state`` go on."""
+    if not rule.counted:
+        return state, tuple(rule.numbers(0, **hyper))
+    *arrays, step = state
+    t = int(step.item()) + 1
+    step[...] = t
+    if not rule.moving:
+        return arrays, tuple(rule.numbers(t, **hyper))
+    at = len(arrays) - len(rule.moving)
+    arrays, singles = arrays[:at], arrays[at:]
+    values, after = rule.numbers(t, [s[()] for s in singles], **hyper)
+    for single, value in zip(singles, after):
+        single[...] = value
+    return arrays, tuple(map(float, values))
 
 
 def _plain(rule: Rule, hyper: dict[str, Any]) -> Callable[..., None]:
@@ -130,6 +176,10 @@ def _real(a: np.ndarray) -> np.ndarray:
     """Complex numbers as pairs of reals (..., 2), over the same memory."""
     if a.dtype.kind != "c":
         return a
+    platform = platform_of(a)
+    if platform is not None:
+        strided = platform.xp.lib.stride_tricks.as_strided
+        return strided(a.real, (*a.shape, 2), (*a.strides, a.itemsize // 2))
     return as_strided(a.real, (*a.shape, 2), (*a.strides, a.itemsize // 2))
 
 

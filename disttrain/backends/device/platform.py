@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -140,7 +140,14 @@ class Platform(ABC):
     @abstractmethod
     def launch(self, kernel: Any, args: tuple) -> None:
         """Run a kernel of the kernel language on raw arrays and numbers, as ``Program.slow`` does
-        on numpy's."""
+        on numpy's. A number may stand for an array that is read element by element, and an array of
+        one element for a number, so that the host need not wait for it."""
+
+    def launch_many(self, kernel: Any, sets: Sequence[tuple]) -> None:
+        """Run a flat kernel on many sets of arguments with the same numbers, in as few launches as
+        there can be."""
+        for args in sets:
+            self.launch(kernel, args)
 
     @abstractmethod
     def run_code(self, code: Any, args: tuple) -> None:

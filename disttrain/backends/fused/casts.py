@@ -30,7 +30,8 @@ _INTO = {name: Family(partial(_kernel, name)) for name in TYPES}
 
 def scaled(x: np.ndarray, factor: float, out: np.ndarray) -> np.ndarray:
     """``out = x * factor``, each in whatever type it has; returns ``out``."""
-    if x.size > SHORT and x.dtype.name in TYPES and out.dtype.name in TYPES:
+    pays = x.size > SHORT or x.__class__ is not np.ndarray
+    if pays and x.dtype.name in TYPES and out.dtype.name in TYPES:
         _INTO[out.dtype.name][x.dtype](x, float(factor), out)
         return out
     wide = np.result_type(x.dtype, np.float32) if x.dtype.kind == "f" else np.dtype(np.float32)

@@ -6,12 +6,15 @@
                            label_smoothing=0.0) -> dlogits
 
 Arrays are float32, float64, float16 or bfloat16 of any layout; the last two are computed in
-float32. Every row is read from memory once: it stays in the cache for the later passes.
+float32. Every row is read from memory once: it stays in the cache for the later passes. On an
+accelerator the host waits for nothing: sums are arrays of no axes, and a target out of range makes
+the loss nan instead of an error.
 """
 
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +22,7 @@ from ...errors import DimError
 from ..family import Family
 from ..lang.expr import eq, exp, index, load, log, ne, var, where
 from ..lang.kernel import Array, Kernel, Let, Loop, Put, Reduce, Scalar, Store, wide_type
+from .places import empty, platform_of, zeros
 
 _X, _G, _MAX = var("x"), var("g"), var("max")
 
@@ -100,7 +104,7 @@ def cross_entropy(
     weight: np.ndarray | None = None,
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
-) -> tuple[np.ndarray, np.ndarray, float, float]:
+) -> tuple[np.ndarray, np.ndarray, Any, Any]:
     """Losses per row of (N, C) logits for (N,) int64 targets.
 
     Returns the N losses (0 where ignored), the N log-sum-exps that the backward function needs,
@@ -110,11 +114,13 @@ def cross_entropy(
     smooth = label_smoothing != 0.0
     n, c = logits.shape
     wide = np.float64 if logits.dtype == np.float64 else np.float32
-    losses, lse = np.empty((2, n), wide)
-    sums = np.zeros((2, 1))
+    losses, lse = empty(logits, (n,), wide), empty(logits, (n,), wide)
+    sums = zeros(logits, (2, 1), np.float64)
     args = [logits, target, *(() if weight is None else (weight,)), float(ignore_index)]
     args += [float(label_smoothing), 1.0 / max(c, 1)] if smooth else []
     _CROSS_ENTROPY[weight is not None, smooth][logits.dtype](*args, losses, lse, sums[0], sums[1])
+    if platform_of(logits) is not None:
+        return losses, lse, sums[0].reshape(()), sums[1].reshape(())
     total, count = float(sums[0, 0]), float(sums[1, 0])
     if total != total or count != count:
         _check_targets(target, ignore_index, c)
@@ -142,12 +148,17 @@ def cross_entropy_backward(
     """The gradient of the logits. ``g`` is the gradient of each loss: N values, or one number for
     all (for the mean loss: its gradient divided by the count that ``cross_entropy`` returned)."""
     smooth, c = label_smoothing != 0.0, logits.shape[-1]
-    each = isinstance(g, np.ndarray) and g.ndim > 0
-    out = np.empty(logits.shape, logits.dtype)
+    scale: Any = g
+    if platform_of(g) is not None:  # a number that the host does not know serves all rows
+        scale = np.broadcast_to(scale.astype(lse.dtype, copy=False), lse.shape)
+    each = getattr(scale, "ndim", 0) > 0
+    out = empty(logits, logits.shape, logits.dtype)
     args = [logits, target, lse, *(() if weight is None else (weight,)), float(ignore_index)]
     if smooth:
-        weights = c if weight is None else weight.sum(dtype=np.float64)
-        args += [float(label_smoothing), 1.0 / max(c, 1), float(weights)]
+        weights: Any = float(c) if weight is None else weight.sum(dtype=np.float64)
+        there = platform_of(weights) is not None
+        weights = weights.astype(lse.dtype) if there else float(weights)
+        args += [float(label_smoothing), 1.0 / max(c, 1), weights]
     program = _CROSS_ENTROPY_BACKWARD[weight is not None, smooth, each][logits.dtype]
-    program(g if each else float(g), *args, out)
+    program(scale if each else float(scale), *args, out)
     return out

@@ -22,12 +22,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
+from numpy import ndarray
 
 from ...errors import ConfigError, ShapeError
 from ..family import Family
 from ..lang import expr as E
 from ..lang.expr import Expr, cast, exp, sigmoid, var, where
 from ..lang.kernel import COMPUTE, Array, Kernel, Loop, Put, Reduce, Scalar, Store, elementwise
+from .places import empty, lead, zeros
 
 _MAX_TERMS = 8  # arrays that one kernel adds
 
@@ -122,7 +124,8 @@ def fused(name: str, fn: Callable[..., Expr]) -> Callable[..., np.ndarray]:
 
     def of_one(x: np.ndarray, *, out: np.ndarray | None = None) -> np.ndarray:
         if out is None:
-            out = np.empty(x.shape, x.dtype)
+            there = x.__class__ is ndarray
+            out = np.empty(x.shape, x.dtype) if there else empty(x, x.shape, x.dtype)
         program = family[x.dtype]
         program.fast(x, out) is None and program.slow(x, out)
         return out
@@ -130,7 +133,9 @@ def fused(name: str, fn: Callable[..., Expr]) -> Callable[..., np.ndarray]:
     def of_several(*arrays: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         first = arrays[0]
         program = family[first.dtype]
-        if out is None:
+        if out is None and first.__class__ is not ndarray:
+            out = empty(lead(arrays), _common_shape(name, arrays), first.dtype)
+        elif out is None:
             shape = first.shape
             out = np.empty(shape, first.dtype)
             # The fast form compares sizes alone: (3, 4) and (3, 1, 4) must not reach it.
@@ -196,7 +201,7 @@ def dropout(
     x: np.ndarray, mask: np.ndarray, scale: float, out: np.ndarray | None = None
 ) -> np.ndarray:
     """x * scale where ``mask`` (bool) holds, else 0. Applied to a gradient it is the gradient."""
-    out = np.empty(x.shape, x.dtype) if out is None else out
+    out = empty(x, x.shape, x.dtype) if out is None else out
     _DROPOUT[x.dtype](x, mask, float(scale), out)
     return out
 
@@ -219,7 +224,7 @@ def sum_arrays(arrays: Sequence[np.ndarray], out: np.ndarray | None = None) -> n
         shapes = ", ".join(str(a.shape) for a in arrays)
         raise ShapeError(f"sum_arrays: shapes {shapes} differ; they must be the same")
     if out is None:
-        out = np.empty(first.shape, first.dtype)
+        out = empty(first, first.shape, first.dtype)
     elif any(np.may_share_memory(out, a) for a in arrays[_MAX_TERMS:]):
         arrays[_MAX_TERMS:] = [a.copy() for a in arrays[_MAX_TERMS:]]
     if first.dtype.name not in COMPUTE:
@@ -242,7 +247,7 @@ def _sum_by_numpy(arrays: list[np.ndarray], out: np.ndarray) -> np.ndarray:
 
 def norm_squared(x: np.ndarray) -> float:
     """The sum of squares of all elements, added up in float64."""
-    total = np.zeros(1)
+    total = zeros(x, (1,), np.float64)
     p = _NORM_SQUARED[x.dtype]
     p.fast(x, total) is None and p.slow(x, total)
     return total.item()

@@ -19,6 +19,7 @@ import numpy as np
 from ..family import Family
 from ..lang.expr import Expr, rsqrt, var
 from ..lang.kernel import Array, Kernel, Let, Loop, Put, Reduce, Scalar, Store, wide_type
+from .places import empty, platform_of, zeros
 
 _X, _G = var("x"), var("g")
 _BLOCK = 512  # rows whose parameter gradients are added up before they join the total
@@ -141,7 +142,7 @@ _RMS_NORM_BACKWARD = {w: Family(partial(_rms_norm_backward, weight=w)) for w in 
 
 
 def _statistics(x: np.ndarray) -> np.ndarray:
-    return np.empty(x.shape[:-1], np.float64 if x.dtype == np.float64 else np.float32)
+    return empty(x, x.shape[:-1], np.float64 if x.dtype == np.float64 else np.float32)
 
 
 def layer_norm(
@@ -152,7 +153,7 @@ def layer_norm(
     ``weight`` and ``bias`` have the type of ``x`` and one element per column. ``rstd`` is
     1 / sqrt(variance + eps); the variance divides by the number of columns, in two passes.
     """
-    out, mean, rstd = np.empty(x.shape, x.dtype), _statistics(x), _statistics(x)
+    out, mean, rstd = empty(x, x.shape, x.dtype), _statistics(x), _statistics(x)
     args: list = [x, *(a for a in (weight, bias) if a is not None)]
     args += [float(eps), 1.0 / max(x.shape[-1], 1), out, mean, rstd]
     _LAYER_NORM[weight is not None, bias is not None][x.dtype](*args)
@@ -164,25 +165,25 @@ def layer_norm_backward(
 ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
     """Gradients of ``x``, ``weight`` and ``bias`` (the latter None without a weight)."""
     program, share = _LAYER_NORM_BACKWARD[weight is not None][x.dtype], 1.0 / max(x.shape[-1], 1)
-    dx = np.empty(x.shape, x.dtype)
+    dx = empty(x, x.shape, x.dtype)
     if weight is None:
         program(g, x, mean, rstd, share, dx)
         return dx, None, None
     rows = _rows(g, x, dx)
-    n = max(-(-len(rows[0]) // _BLOCK), 1)
-    sums = np.zeros((2, n, x.shape[-1]), mean.dtype)
+    n, block = _blocks(x)
+    sums = zeros(x, (2, n, x.shape[-1]), mean.dtype)
     mean, rstd = mean.reshape(-1), rstd.reshape(-1)
     for k in range(n):
-        part = slice(k * _BLOCK, (k + 1) * _BLOCK)
+        part = slice(k * block, (k + 1) * block)
         gk, xk, dxk = (a[part] for a in rows)
         program(gk, xk, mean[part], rstd[part], weight, share, dxk, sums[0, k], sums[1, k])
-    dweight, dbias = sums.sum(axis=1).astype(weight.dtype, copy=False)
-    return dx, dweight, dbias
+    sums = sums.sum(axis=1).astype(weight.dtype, copy=False)
+    return dx, sums[0], sums[1]
 
 
 def rms_norm(x: np.ndarray, weight: np.ndarray | None, eps: float) -> tuple[np.ndarray, np.ndarray]:
     """x * rstd * weight over the last axis, rstd = 1 / sqrt(mean(x**2) + eps); returns both."""
-    out, rstd = np.empty(x.shape, x.dtype), _statistics(x)
+    out, rstd = empty(x, x.shape, x.dtype), _statistics(x)
     args = [x, *(() if weight is None else (weight,))]
     _RMS_NORM[weight is not None][x.dtype](*args, float(eps), 1.0 / max(x.shape[-1], 1), out, rstd)
     return out, rstd
@@ -193,18 +194,26 @@ def rms_norm_backward(
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Gradients of ``x`` and ``weight``."""
     program, share = _RMS_NORM_BACKWARD[weight is not None][x.dtype], 1.0 / max(x.shape[-1], 1)
-    dx = np.empty(x.shape, x.dtype)
+    dx = empty(x, x.shape, x.dtype)
     if weight is None:
         program(g, x, rstd, share, dx)
         return dx, None
     rows = _rows(g, x, dx)
-    n = max(-(-len(rows[0]) // _BLOCK), 1)
-    sums, rstd = np.zeros((n, x.shape[-1]), rstd.dtype), rstd.reshape(-1)
+    n, block = _blocks(x)
+    sums, rstd = zeros(x, (n, x.shape[-1]), rstd.dtype), rstd.reshape(-1)
     for k in range(n):
-        part = slice(k * _BLOCK, (k + 1) * _BLOCK)
+        part = slice(k * block, (k + 1) * block)
         gk, xk, dxk = (a[part] for a in rows)
         program(gk, xk, rstd[part], weight, share, dxk, sums[k])
     return dx, sums.sum(axis=0).astype(weight.dtype, copy=False)
+
+
+def _blocks(x: np.ndarray) -> tuple[int, int]:
+    """How many blocks of how many rows: one on an accelerator, whose kernels sum rows in parts."""
+    rows = math.prod(x.shape[:-1])
+    if platform_of(x) is not None:
+        return 1, max(rows, 1)
+    return max(-(-rows // _BLOCK), 1), _BLOCK
 
 
 def _rows(*arrays: np.ndarray) -> list[np.ndarray]:

@@ -14,6 +14,7 @@ import numpy as np
 from ..family import Family
 from ..lang.expr import exp, log, var
 from ..lang.kernel import Array, Kernel, Let, Loop, Reduce, Store, wide_type
+from .places import empty
 
 _X, _G, _OUT, _MAX = var("x"), var("g"), var("out"), var("max")
 
@@ -72,7 +73,7 @@ _LOG_SOFTMAX_BACKWARD = Family(_log_softmax_backward)
 
 def softmax(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """exp(x) / sum(exp(x)) over the last axis."""
-    out = np.empty(x.shape, x.dtype) if out is None else out
+    out = empty(x, x.shape, x.dtype) if out is None else out
     p = _SOFTMAX[x.dtype]
     p.fast(x, out) is None and p.slow(x, out)
     return out
@@ -80,7 +81,7 @@ def softmax(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
 
 def softmax_backward(g: np.ndarray, y: np.ndarray, into: np.ndarray | None = None) -> np.ndarray:
     """The gradient of the input of ``y = softmax(x)``, from the gradient of ``y``."""
-    into = np.empty(y.shape, y.dtype) if into is None else into
+    into = empty(y, y.shape, y.dtype) if into is None else into
     p = _SOFTMAX_BACKWARD[y.dtype]
     p.fast(g, y, into) is None and p.slow(g, y, into)
     return into
@@ -88,7 +89,7 @@ def softmax_backward(g: np.ndarray, y: np.ndarray, into: np.ndarray | None = Non
 
 def log_softmax(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """log(softmax(x)) over the last axis."""
-    out = np.empty(x.shape, x.dtype) if out is None else out
+    out = empty(x, x.shape, x.dtype) if out is None else out
     p = _LOG_SOFTMAX[x.dtype]
     p.fast(x, out) is None and p.slow(x, out)
     return out
@@ -98,7 +99,7 @@ def log_softmax_backward(
     g: np.ndarray, y: np.ndarray, into: np.ndarray | None = None
 ) -> np.ndarray:
     """The gradient of the input of ``y = log_softmax(x)``."""
-    into = np.empty(y.shape, y.dtype) if into is None else into
+    into = empty(y, y.shape, y.dtype) if into is None else into
     p = _LOG_SOFTMAX_BACKWARD[y.dtype]
     p.fast(g, y, into) is None and p.slow(g, y, into)
     return into

@@ -188,6 +188,13 @@ _lock = threading.Lock()
 _makers: dict[str, Callable[[], Platform]] = {}
 _made: dict[str, Platform] = {}
 _by_type: dict[type, Platform] = {}
+_first: list[Callable[[], object]] = []
+
+
+def before_first(load: Callable[[], object]) -> None:
+    """Call ``load`` once, before the first platform is used: what knows the operations gives them
+    their ways on devices then, and programs without a device do not pay for it."""
+    _first.append(load)
 
 
 def offer(kind: str, make: Callable[[], Platform] | None) -> None:
@@ -212,6 +219,8 @@ def platform(kind: str) -> Platform:
                 if make is None:
                     raise DeviceError(f"device {kind!r}: there is none of that name")
                 found = make()
+                while _first:
+                    _first.pop()()
                 _by_type[found.array_type] = found
                 _made[kind] = found
     return found

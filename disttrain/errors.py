@@ -5,6 +5,7 @@
       |- DTypeError (RuntimeError, TypeError)       element types that do not fit
       |- NumberError (RuntimeError, ArithmeticError) numbers with no result: integers over zero
       |- DeviceError (RuntimeError)                 devices that do not fit, or are absent
+      |    `- OutOfMemoryError                      a device has no room for an array
       |- PlacementError (RuntimeError)              sharded tensors that do not fit
       |- AutogradError (RuntimeError)               misuse of the graph: backward twice ...
       |    `- AnomalyError                          nan found while anomaly detection is on
@@ -66,6 +67,10 @@ class NumberError(DisttrainError, RuntimeError, ZeroDivisionError):
 
 class DeviceError(DisttrainError, RuntimeError):
     """Tensors on devices that do not fit, or a device that this machine lacks."""
+
+
+class OutOfMemoryError(DeviceError):
+    """A device's memory has no room for what was asked."""
 
 
 class PlacementError(DisttrainError, RuntimeError):

@@ -62,6 +62,36 @@ class Stream(ABC):
         """Wait, on the host, until it is."""
 
 
+class GraphPool:
+    """Memory of graphs: what they made while they were recorded stays where it is."""
+
+
+class Graph(ABC):
+    """Work that was recorded, and can be repeated on the same memory by one call."""
+
+    pool: GraphPool
+
+    @abstractmethod
+    def begin(self) -> None:
+        """From now on what the thread gives to its stream is recorded, not done."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """Recording is over."""
+
+    @abstractmethod
+    def replay(self) -> None:
+        """Do it all, on the calling thread's current stream."""
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Forget it, and let its memory go."""
+
+    @abstractmethod
+    def dot(self) -> str:
+        """What was recorded, in the language of Graphviz."""
+
+
 class Platform(ABC):
     """One kind of accelerator. All methods work on the calling thread's current device unless an
     index is given, and on its current stream."""
@@ -171,8 +201,11 @@ class Platform(ABC):
         """Inside the block, the thread's work goes to ``stream``, on its device."""
 
     @abstractmethod
-    def event(self, timing: bool = False) -> Event:
-        """A new event."""
+    def event(
+        self, timing: bool = False, blocking: bool = False, interprocess: bool = False
+    ) -> Event:
+        """A new event. ``blocking``: who waits for it sleeps; ``interprocess``: other processes may
+        wait for it, too."""
 
     @abstractmethod
     def record_use(self, array: Any, stream: Stream) -> None:
@@ -183,9 +216,49 @@ class Platform(ABC):
     def synchronize(self, index: int | None = None) -> None:
         """Wait until a device is done with everything."""
 
+    # -- what not every accelerator has ---------------------------------------------------------
+
+    def external_stream(self, handle: int, index: int) -> Stream:
+        """A stream that other code has made, by its number."""
+        raise self.without("streams of other code")
+
+    def can_access(self, index: int, other: int) -> bool:
+        """Whether device ``index`` reads the memory of ``other`` directly."""
+        return False
+
+    def limit_memory(self, index: int, fraction: float) -> None:
+        """Let this process use at most this part of a device's memory."""
+        raise self.without("limits of memory")
+
+    def graph(self, pool: GraphPool | None = None, stream: Stream | None = None) -> Graph:
+        """What ``begin`` to ``end`` is recorded in: in ``stream`` (None: one of its own), with
+        memory of ``pool`` (None: of its own), which other graphs may share."""
+        raise self.without("graphs")
+
+    def graph_pool(self) -> GraphPool:
+        """Memory for several graphs that are never replayed at once."""
+        raise self.without("graphs")
+
+    def capturing(self) -> bool:
+        """Whether the calling thread's current stream is being recorded."""
+        return False
+
+    def note(self, text: str | None) -> None:
+        """For a profiler's time line: a range of this name begins (None: the thread's last one
+        ends)."""
+        return None
+
+    def versions(self) -> dict[str, str]:
+        """Of the libraries beneath: "runtime", "driver", ..."""
+        return {}
+
+    def without(self, what: str) -> DeviceError:
+        return DeviceError(f"{self.kind}: this accelerator has no {what}")
+
 
 _lock = threading.Lock()
 _makers: dict[str, Callable[[], Platform]] = {}
+_lookers: dict[str, Callable[[], tuple[int, str] | None]] = {}
 _made: dict[str, Platform] = {}
 _by_type: dict[type, Platform] = {}
 _first: list[Callable[[], object]] = []
@@ -197,15 +270,44 @@ def before_first(load: Callable[[], object]) -> None:
     _first.append(load)
 
 
-def offer(kind: str, make: Callable[[], Platform] | None) -> None:
-    """From now on devices of ``kind`` are made by ``make`` (None: there are none)."""
+def offer(
+    kind: str,
+    make: Callable[[], Platform] | None,
+    look: Callable[[], tuple[int, str] | None] | None = None,
+) -> None:
+    """From now on devices of ``kind`` are made by ``make`` (None: there are none). ``look`` says
+    how many there are, and why there are none, without starting anything; None: it cannot tell."""
     with _lock:
         old = _made.pop(kind, None)
         if old is not None:
             del _by_type[old.array_type]
         _makers.pop(kind, None)
+        _lookers.pop(kind, None)
         if make is not None:
             _makers[kind] = make
+            if look is not None:
+                _lookers[kind] = look
+
+
+def made(kind: str) -> Platform | None:
+    """The platform of ``kind``, if something has used it before."""
+    return _made.get(kind)
+
+
+def present(kind: str) -> tuple[int, str]:
+    """How many devices of ``kind`` can be used here, and if there are none, why. Starts nothing
+    where that can be found out so."""
+    found = _made.get(kind)
+    if found is not None:
+        return found.count(), ""
+    look = _lookers.get(kind)
+    seen = None if look is None else look()
+    if seen is not None:
+        return seen
+    try:
+        return platform(kind).count(), ""
+    except DeviceError as error:
+        return 0, str(error)
 
 
 def platform(kind: str) -> Platform:

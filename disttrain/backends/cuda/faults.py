@@ -1,0 +1,52 @@
+"""What CUDA's error codes mean to somebody who reads them: a sentence each, and what to do."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ...errors import DeviceError
+from .presence import no_device, old_driver
+
+FORKED = (
+    "Cannot re-initialize CUDA in forked subprocess: the parent had used CUDA before it forked. "
+    "Use CUDA only after forking, or the start method 'spawn' (multiprocessing), or dtrun, whose "
+    "ranks are forked before"
+)
+_INSUFFICIENT, _NO_DEVICE, _NOT_INITIALIZED = 35, 100, 3
+_ADVICE = {
+    2: "the device's memory is used up; see nvidia-smi for who uses it",
+    46: "other processes use the devices exclusively (compute mode); see nvidia-smi",
+    98: "a kernel was not compiled for this device",
+    700: "a kernel read or wrote outside its memory; run with CUDA_LAUNCH_BLOCKING=1 to see which",
+    719: "a kernel failed; run with CUDA_LAUNCH_BLOCKING=1 to see which",
+    710: "a kernel asserted something that does not hold, such as an index outside its range; run "
+    "with CUDA_LAUNCH_BLOCKING=1 to see which",
+    802: "the devices' fabric is not ready; see whether nvidia-fabricmanager runs",
+    803: "the driver's library and its kernel module are of different versions; reboot",
+    804: "the compatibility package of CUDA does not serve this device",
+}
+
+
+def at_start(error: Any, runtime: Any) -> DeviceError:
+    """Why there is no device, where the first question to the runtime failed with ``error``."""
+    status = error.status
+    if status == _INSUFFICIENT:
+        driver = runtime.driverGetVersion()
+        if not driver:
+            why = "there is no NVIDIA driver here; install one"
+        else:
+            why = old_driver(driver, runtime.runtimeGetVersion())
+    elif status == _NO_DEVICE:
+        why = no_device(0, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    else:
+        return explained(error)
+    return DeviceError(f"cuda: {why}")
+
+
+def explained(error: Any) -> DeviceError:
+    """An error of the runtime, met while the host waited for a device or asked it something."""
+    if error.status == _NOT_INITIALIZED:
+        return DeviceError(f"cuda: {error}. {FORKED}")
+    advice = _ADVICE.get(error.status)
+    return DeviceError(f"cuda: {error}" + (f"; {advice}" if advice else ""))

@@ -19,10 +19,11 @@ import time
 from collections.abc import Callable, Iterable
 
 from disttrain.comm.control import Segment
+from disttrain.errors import LaunchError
 from disttrain.lifetime import adopt_orphans, die_with_parent
 from disttrain.liveness import sample
 
-from . import mpi, stillness, worker
+from . import binding, devices, mpi, stillness, worker
 from .env import JOB_FD, worker_env
 from .options import streams_of
 from .out_of_memory import Kills
@@ -32,6 +33,11 @@ from .policy import REAP, Exit, Policy, Signal, overcome, root_cause
 from .processes import held_back, kill_descendants, reap
 from .report import VANISHED, RankReport, cause_of, headline, write_report
 
+FORKED_TOO_LATE = (
+    "CUDA is initialised in the process that ranks are forked from (by a .pth file, sitecustomize "
+    "or a module that they import); it would work in no rank. Use --start-method spawn, or import "
+    "that module in the script"
+)
 LISTEN = 30.0  # seconds for a slow reader to take the last outputs of a job
 LISTEN_FAILED = 0.5  # ... that has failed, and whose end must not wait
 LATER = 0.5  # seconds after ``worker.FAREWELL`` that a failed rank is ended from outside
@@ -71,6 +77,8 @@ class Agent:
         if not self.plan.spawn:
             for package in WARM:
                 importlib.import_module(package)
+        if self.body is None and not self.plan.spawn and devices.cuda_is_initialised():
+            raise LaunchError(FORKED_TOO_LATE)
         self._listen_for_signals()
         for restart in range(self.plan.max_restarts + 1):
             attempt = self._attempt(restart)
@@ -155,6 +163,8 @@ class Agent:
     def _child(self, rank: int, restart: int, agent: int, result: int) -> int:
         if self.shims is not None:
             self.shims.attach(rank, agent)
+        if self.plan.cores:
+            binding.bind(self.plan.cores[rank])
         if self.plan.spawn:
             self._execute(rank, restart, agent)
         worker.become_rank(self.plan, self.segment, rank, restart, agent)

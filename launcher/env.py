@@ -27,6 +27,8 @@ def worker_env(plan: Plan, rank: int, restart: int) -> dict[str, str]:
         "TORCHELASTIC_RUN_ID": plan.run_id,
         "TORCHELASTIC_USE_AGENT_STORE": "False",
     }
+    if plan.devices:
+        values |= {"LOCAL_RANK": 0, "CUDA_VISIBLE_DEVICES": plan.devices[rank]}
     if plan.log_dir:
         values["TORCHELASTIC_ERROR_FILE"] = plan.error_file(restart, rank)
     return {name: str(value) for name, value in values.items()}

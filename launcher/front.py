@@ -15,10 +15,11 @@ import tempfile
 import traceback
 from typing import Any
 
+from disttrain import gpus
 from disttrain.errors import LaunchError
 from disttrain.lifetime import adopt_orphans
 
-from . import mpi
+from . import binding, mpi
 from .agent import Agent, say, tell
 from .env import worker_env
 from .fake import play
@@ -31,16 +32,17 @@ from .worker import COMPAT
 def run(options: Options) -> int:
     """Run a job; the exit code for the shell."""
     with reserve_port() as holder:
-        return _run(options, make_plan(options, options.master_port or holder.getsockname()[1]))
+        plan = make_plan(options, options.master_port or holder.getsockname()[1])
+        try:
+            return _run(options, placed(plan, options))
+        except LaunchError as error:
+            say(str(error))
+            return 2
 
 
 def _run(options: Options, plan: Plan) -> int:
     if options.mpi:
-        try:
-            plan = mpi.with_hosts(plan, options.hostfile)
-        except LaunchError as error:
-            say(str(error))
-            return 2
+        plan = mpi.with_hosts(plan, options.hostfile)
     if options.dry_run:
         print(describe(plan, worker_env))
         return 0
@@ -65,6 +67,29 @@ def _run(options: Options, plan: Plan) -> int:
         os.close(reader)
         _forward(plan.signals, agent)
     return _wait(agent)
+
+
+def placed(plan: Plan, options: Options) -> Plan:
+    """The plan with each rank's device and cores, where these are asked for: rank r has the
+    visible device r modulo their number, as a script chooses by LOCAL_RANK."""
+    if options.binding == "none" and not options.virtual_local_rank:
+        return plan
+    machine, given = gpus.ask(), os.environ.get("CUDA_VISIBLE_DEVICES")
+    seen = gpus.visible(machine.cards, given, each_alone=options.virtual_local_rank)
+    ranks: list[gpus.Seen | None] = [
+        seen[rank % len(seen)] if seen else None for rank in range(plan.num_ranks)
+    ]
+    if options.virtual_local_rank:
+        if not seen:
+            why = gpus.count(machine, given, True)["why"]
+            raise LaunchError(f"--virtual-local-rank: no device is visible here ({why})")
+        plan = dataclasses.replace(plan, devices=tuple(r.word for r in ranks if r))
+    if options.binding == "none":
+        return plan
+    buses = [r.card.bus if r else None for r in ranks]
+    host = binding.read_host([b for b in buses if b], os.sched_getaffinity(0))
+    cores = binding.cores_of_ranks(options.binding, host, [b or None for b in buses])
+    return dataclasses.replace(plan, cores=tuple(cores))
 
 
 def _cannot_start(plan: Plan) -> str:

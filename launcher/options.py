@@ -12,11 +12,10 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from . import devices
 from .simulated.flags import Flags, add_flags, flags_of
 
 UNSUPPORTED = {
-    "numa_binding": "binding to NUMA nodes",
-    "virtual_local_rank": "virtual local ranks",
     "logs_specs": "custom log specifications",
     "event_log_handler": "event log handlers",
     "duplicate_stdout_filters": "filters of duplicated outputs",
@@ -50,6 +49,8 @@ class Options:
     mpi: bool = False
     hostfile: str | None = None
     dry_run: bool = False
+    binding: str = "none"
+    virtual_local_rank: bool = False
     simulated: Flags | None = None
     fake: tuple[int, int] | None = None  # one process plays that rank of so many
 
@@ -136,6 +137,7 @@ def parser() -> argparse.ArgumentParser:
 def parse(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Options:
     """The options of a command line; a usage error exits with code 2 and says what is needed."""
     p = parser()
+    devices.add_flags(p)
     _take_defaults(p, os.environ if env is None else env)
     given = p.parse_args(list(argv))
     for name, what in UNSUPPORTED.items():
@@ -148,7 +150,7 @@ def parse(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Options:
     simulated = _simulated(p, given)
     return Options(
         program=tuple(program),
-        nproc_per_node=given.simulate if simulated else _ranks(p, given.nproc_per_node),
+        nproc_per_node=given.simulate if simulated else _ranks(p, given),
         simulated=simulated,
         fake=_fake(p, given),
         module=given.module,
@@ -171,6 +173,8 @@ def parse(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Options:
         hostfile=given.hostfile,
         min_ranks=_at_least(p, "--min-ranks", given.min_ranks, 0),
         dry_run=given.dry_run,
+        binding=_binding(p, given),
+        virtual_local_rank=given.virtual_local_rank,
     )
 
 
@@ -224,18 +228,20 @@ def _fake(p: argparse.ArgumentParser, given: argparse.Namespace) -> tuple[int, i
     return given.fake_rank, given.fake
 
 
-def _ranks(p: argparse.ArgumentParser, text: str) -> int:
-    if text in ("auto", "cpu"):
-        return len(os.sched_getaffinity(0))
-    if text == "gpu":
-        p.error("--nproc-per-node gpu: this version has no GPU backend; give a number, or cpu")
+def _ranks(p: argparse.ArgumentParser, given: argparse.Namespace) -> int:
     try:
-        n = int(text)
-    except ValueError:
-        p.error(f"--nproc-per-node {text}: a number, auto, cpu or gpu is needed")
-    if n < 1:
-        p.error(f"--nproc-per-node {n}: at least one rank is needed")
-    return n
+        return devices.num_ranks(given.nproc_per_node, given.virtual_local_rank)
+    except ValueError as error:
+        p.error(f"--nproc-per-node {error}")
+
+
+def _binding(p: argparse.ArgumentParser, given: argparse.Namespace) -> str:
+    if given.numa_binding not in devices.BINDINGS:  # from the environment
+        modes = ", ".join(devices.BINDINGS)
+        p.error(f"--numa-binding {given.numa_binding}: one of {modes} is needed")
+    if given.numa_binding != "none" and (given.simulate or given.fake or given.hostfile):
+        p.error(f"--numa-binding {given.numa_binding}: it binds processes that dtrun starts here")
+    return given.numa_binding
 
 
 def _check_nodes(p: argparse.ArgumentParser, given: argparse.Namespace) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from disttrain.liveness import STOPPED_LIMIT
 
+from .binding import as_ranges
 from .options import Options, streams_of
 
 
@@ -37,6 +38,8 @@ class Plan:
     stopped_timeout: float = STOPPED_LIMIT
     min_ranks: int = 0  # 0: all
     mpi: bool = False
+    cores: tuple[tuple[int, ...], ...] = ()  # of each rank; none: any
+    devices: tuple[str, ...] = ()  # what each rank sees alone (CUDA_VISIBLE_DEVICES); none: all
     mpi_hosts: tuple[tuple[str, int], ...] = ()  # (host, ranks), where some are elsewhere
 
     @property
@@ -109,5 +112,7 @@ def describe(plan: Plan, env_of: Callable[[Plan, int, int], dict[str, str]]) -> 
     ]
     for rank in range(plan.num_ranks):
         lines.append(f"rank {rank}:")
+        if plan.cores:
+            lines.append(f"  on cores {as_ranges(plan.cores[rank])}")
         lines += [f"  {k}={v}" for k, v in env_of(plan, rank, 0).items()]
     return "\n".join(lines)

@@ -250,8 +250,9 @@ def main(argv: list[str]) -> int:
     """``python -m launcher.worker RANK RESTART PLAN-JSON``: a rank that was executed."""
     rank, restart = int(argv[0]), int(argv[1])
     fields = json.loads(argv[2])
-    for name in ("program", "signals"):
-        fields[name] = tuple(fields[name])
+    for name, value in fields.items():
+        if isinstance(value, list):
+            fields[name] = tuple(value)
     plan = Plan(**fields)
     segment = Segment.attach(int(os.environ[JOB_FD]))
     os.set_inheritable(segment.fd, False)

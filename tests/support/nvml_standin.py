@@ -1,0 +1,24 @@
+"""Builds ``nvml_standin.c`` as ``libnvidia-ml.so.1``, so that NVML is asked through real ctypes."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import tempfile
+from pathlib import Path
+
+_SOURCE = Path(__file__).with_suffix(".c")
+
+
+@functools.cache
+def folder() -> tempfile.TemporaryDirectory:
+    """A folder with the library, for LD_LIBRARY_PATH; ``.name`` is its path."""
+    made = tempfile.TemporaryDirectory(prefix="nvml-standin-")
+    command = ["cc", "-shared", "-fPIC", "-o", f"{made.name}/libnvidia-ml.so.1", str(_SOURCE)]
+    subprocess.run(command, check=True, timeout=60)
+    return made
+
+
+def environment(machine: str) -> dict[str, str]:
+    """What makes a child process find the library, and that machine in it."""
+    return {"LD_LIBRARY_PATH": folder().name, "NVML_MACHINE": machine}

@@ -21,6 +21,14 @@ static dt_dim threadIdx, blockIdx, gridDim;
 
 static inline float __uint_as_float(unsigned x) { float y; memcpy(&y, &x, 4); return y; }
 static inline double __longlong_as_double(long long x) { double y; memcpy(&y, &x, 8); return y; }
+static inline float __int_as_float(int x) { float y; memcpy(&y, &x, 4); return y; }
+static inline unsigned __float_as_uint(float x) { unsigned y; memcpy(&y, &x, 4); return y; }
+static inline float sinpif(float x) { return (float)sin(M_PI * (double)x); }
+static inline float cospif(float x) { return (float)cos(M_PI * (double)x); }
+static inline double sinpi(double x) { return sin(M_PI * x); }
+static inline double cospi(double x) { return cos(M_PI * x); }
+static inline uint64_t __umul64hi(uint64_t a, uint64_t b) { return (unsigned __int128)a * b >> 64; }
+alignas(16) static unsigned char dt_shared[232448];
 static inline unsigned __umulhi(unsigned a, unsigned b) { return ((uint64_t)a * b) >> 32; }
 static inline float dt_from_float16(unsigned short x) { _Float16 h; memcpy(&h, &x, 2); return h; }
 static inline unsigned short dt_to_float16(float x) {

@@ -14,6 +14,7 @@ import numpy as np
 
 from disttrain.backends.cuda.emit import function, symbol, unit
 from disttrain.backends.cuda.plan import Operand, make_plan, pack, plan_many
+from disttrain.backends.device.structs import packed
 from disttrain.backends.lang.kernel import Array
 
 COMPILER = shutil.which("g++") or shutil.which("clang++")
@@ -44,12 +45,33 @@ class Case:
         return f"{symbol(self.kernel, launch.form)}_{own}"
 
 
+class CodeCase:
+    """A hand-written code (``backends/device/codes.py``) with all its arguments."""
+
+    def __init__(self, code, *args):
+        self.code, self.args = code, args
+        given, self.numbers = code.split(args)
+        self.plan = code.plan([Operand.of(a) for a in given])
+        self.given = [given]
+
+    def functions(self):
+        for step in self.plan.launches:
+            yield step.name, step.text()
+
+    def name(self, step):
+        return step.name
+
+
 def compiled(cases, folder):
     """A library with the functions of all ``cases``."""
-    texts = dict(pair for case in cases for pair in case.functions())
-    parts = [unit([], _SHIM.read_text()), *texts.values()]
+    found = [pair for case in cases for pair in case.functions()]
+    codes = [case for case in cases if isinstance(case, CodeCase)]
+    helpers = dict.fromkeys(h for c in codes for step in c.plan.launches for h in step.helpers)
+    texts = dict(found)
+    parts = [unit([], _SHIM.read_text()), *helpers, *texts.values()]
     for name, text in texts.items():
-        meets = str(any(word in text for word in ("__sync", "dt_warp", "dt_leave"))).lower()
+        words = ("__sync", "dt_warp", "dt_leave", "dt_team", "dt_mma")
+        meets = str(any(word in text for word in words)).lower()
         parts.append(
             f"static void call_{name}(const void* a) {{ {name}(*(const {name}_args*)a); }}\n"
             f'extern "C" void run_{name}(const void* a, unsigned grid, unsigned block) '
@@ -70,7 +92,10 @@ def run(library, case):
     address = -(-scratch.ctypes.data // 256) * 256
     pointers = [a.__array_interface__["data"][0] for one in case.given for a in one]
     for launch in case.plan.launches:
-        data = pack(case.kernel, launch, pointers, case.scalars, address)
+        if isinstance(case, CodeCase):
+            data = packed(launch.fields, launch.values, pointers, case.numbers, address)
+        else:
+            data = pack(case.kernel, launch, pointers, case.scalars, address)
         getattr(library, f"run_{case.name(launch)}")(
             ctypes.create_string_buffer(data, len(data)), launch.grid, launch.block
         )

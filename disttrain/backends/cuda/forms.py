@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
+from ..device.structs import C_STORED, C_TYPES, Field, record, struct
 
 THREADS = 256  # of a block, except where a longer row wants more
 MOST = 48  # sets of arrays that one launch of form "many" takes: its struct stays under 4 KB
@@ -56,56 +56,14 @@ class Form:
         return "_".join([*words, self.array] if self.array else words)
 
 
-C_TYPES = {
-    "bool": "bool",
-    "int32": "int",
-    "int64": "dt_i64",
-    "float32": "float",
-    "float64": "double",
-}
-C_STORED = {
-    **C_TYPES,
-    "bool": "unsigned char",
-    "int8": "signed char",
-    "uint8": "unsigned char",
-    "int16": "short",
-    "float16": "unsigned short",
-    "bfloat16": "unsigned short",
-}
-_FIELD = {
-    "u64": ("dt_u64", np.uint64),
-    "u32": ("unsigned", np.uint32),
-    "i64": ("dt_i64", np.int64),
-    "i32": ("int", np.int32),
-    "int32": ("int", np.int32),
-    "int64": ("dt_i64", np.int64),
-    "float32": ("float", np.float32),
-    "float64": ("double", np.float64),
-    "bool": ("unsigned char", np.uint8),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A member of a function's struct; ``count`` of them in a row where it is not 0."""
-
-    name: str
-    kind: str
-    count: int = 0
-
-
-def struct(name: str, fields: list[Field]) -> str:
-    """The struct as C text."""
-    lines = [f"struct {name} {{"]
-    for f in fields:
-        lines.append(f"  {_FIELD[f.kind][0]} {f.name}{f'[{f.count}]' if f.count else ''};")
-    return "\n".join([*lines, "};"])
-
-
-def record(fields: list[Field]) -> np.dtype:
-    """The same as a numpy type, laid out as a C compiler lays it out."""
-    parts = []
-    for f in fields:
-        kind = np.dtype(_FIELD[f.kind][1])
-        parts.append((f.name, kind, (f.count,)) if f.count else (f.name, kind))
-    return np.dtype(parts, align=True)
+__all__ = [
+    "C_STORED",
+    "C_TYPES",
+    "MOST",
+    "SLOT",
+    "THREADS",
+    "Field",
+    "Form",
+    "record",
+    "struct",
+]

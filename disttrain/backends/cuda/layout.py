@@ -9,27 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...errors import DTypeError, ShapeError
+from ..device.structs import Operand, dense
 from ..lang.kernel import ITEMSIZE, Array, Kernel
 
 NARROW = 1 << 30  # elements, and bytes of distance, that are counted in 32 bits
-
-
-@dataclass(frozen=True, slots=True)
-class Operand:
-    """An array as a plan sees it: ``strides`` in bytes, as numpy's."""
-
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: str
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    @staticmethod
-    def of(array: np.ndarray) -> Operand:
-        """That of an array of numpy, or of one that has numpy's attributes."""
-        return Operand(tuple(array.shape), tuple(array.strides), array.dtype.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +21,6 @@ class Axes:
 
     sizes: tuple[int, ...]
     strides: tuple[tuple[int, ...], ...]
-
-
-def dense(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
-    """Strides of a contiguous array in C order."""
-    steps, step = [], itemsize
-    for n in reversed(shape):
-        steps.append(step)
-        step *= max(n, 1)
-    return tuple(reversed(steps))
 
 
 def common_shape(kernel: Kernel, operands: Sequence[Operand]) -> tuple[int, ...]:
@@ -137,3 +111,17 @@ def divider(d: int) -> tuple[int, int]:
     below 2**31 (Granlund and Montgomery 1994)."""
     shift = (d - 1).bit_length()
     return ((1 << 32) * ((1 << shift) - d)) // d + 1, shift
+
+
+__all__ = [
+    "NARROW",
+    "Axes",
+    "Operand",
+    "common_shape",
+    "dense",
+    "divider",
+    "memory_order",
+    "merge",
+    "reach",
+    "spread",
+]

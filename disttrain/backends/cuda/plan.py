@@ -15,13 +15,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from ...errors import ShapeError
+from ..device.structs import Number, Pointer, Value, packed
 from ..lang.expr import walk
 from ..lang.kernel import COMPUTE, ITEMSIZE, Array, Kernel, Loop, Reduce, check
 from .emit import function
-from .forms import MOST, SLOT, THREADS, Form, record
+from .forms import MOST, SLOT, THREADS, Form
 from .layout import (
     NARROW,
     Axes,
@@ -46,17 +45,6 @@ _REGISTERS = (
 )
 _MOST_KEPT = 24  # elements of an array that a thread keeps: beyond, predicates are spilled
 _TEAMS = 4  # rows at a time in a block whose rows belong to warps
-
-
-@dataclass(frozen=True, slots=True)
-class Pointer:
-    """An address: ``offset`` bytes into an array (by its number), or into scratch memory (-1)."""
-
-    array: int
-    offset: int = 0
-
-
-Value = int | Pointer | tuple[int | Pointer, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,21 +327,13 @@ def pack(
 ) -> bytes:
     """The struct that ``launch`` takes: ``pointers`` are the arrays' addresses, ``scratch`` that of
     the plan's scratch memory."""
-
-    def address(value: int | Pointer) -> int:
-        if isinstance(value, Pointer):
-            return value.offset + (scratch if value.array < 0 else pointers[value.array])
-        return value
-
     fields = function(kernel, launch.form)[1]
-    out = np.zeros((), record(fields))
-    for f in fields:
-        if f.name[0] == "s" and f.name[1:].isdigit():
-            out[f.name] = np.asarray(scalars[int(f.name[1:])]).astype(out.dtype[f.name])
-            continue
-        value = launch.values[f.name]
-        out[f.name] = [address(v) for v in value] if isinstance(value, tuple) else address(value)
-    return out.tobytes()
+    return packed(fields, with_scalars(kernel, launch), pointers, scalars, scratch)
+
+
+def with_scalars(kernel: Kernel, launch: Launch) -> dict[str, Value]:
+    """The members of the struct, the scalars too: ``s0``, ``s1`` ..."""
+    return {**launch.values, **{f"s{k}": Number(k) for k in range(len(kernel.scalars))}}
 
 
 __all__ = ["Launch", "Operand", "Plan", "Pointer", "dense", "make_plan", "pack", "plan_many"]

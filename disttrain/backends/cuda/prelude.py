@@ -14,6 +14,7 @@ from __future__ import annotations
 # What a host compiler has no instruction for; the tests put their own in its place.
 NATIVE = """
 #define DT_FN static __device__ __forceinline__
+extern __shared__ __align__(16) unsigned char dt_shared[];
 DT_FN float dt_from_float16(unsigned short x) {
   float y;
   asm("{cvt.f32.f16 %0, %1;}" : "=f"(y) : "h"(x));

@@ -5,7 +5,8 @@
       |- DTypeError (RuntimeError, TypeError)       element types that do not fit
       |- NumberError (RuntimeError, ArithmeticError) numbers with no result: integers over zero
       |- DeviceError (RuntimeError)                 devices that do not fit, or are absent
-      |    `- OutOfMemoryError                      a device has no room for an array
+      |    |- OutOfMemoryError                      a device has no room for an array
+      |    `- HostError (TypeError)                 one used as numbers of the host
       |- PlacementError (RuntimeError)              sharded tensors that do not fit
       |- AutogradError (RuntimeError)               misuse of the graph: backward twice ...
       |    `- AnomalyError                          nan found while anomaly detection is on
@@ -71,6 +72,10 @@ class DeviceError(DisttrainError, RuntimeError):
 
 class OutOfMemoryError(DeviceError):
     """A device's memory has no room for what was asked."""
+
+
+class HostError(DeviceError, TypeError):
+    """A tensor on a device was used where only one of the host can be."""
 
 
 class PlacementError(DisttrainError, RuntimeError):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 
 class ArrayKind:
     """Has ``shape``, ``dtype``, ``ndim``, ``size``, ``itemsize`` and ``nbytes``, as numpy's have.
@@ -22,6 +24,8 @@ class ArrayKind:
     tensor_class: Any = None
     weight = 0
     has_data = True
+    rules_on_tensors = False  # nodes of such results are ``TensorNode``s
+    place: tuple[str, int | None] = ("cpu", None)  # kind and number of the device
     shape: tuple[int, ...]
     dtype: Any
 
@@ -43,6 +47,10 @@ class ArrayKind:
         """An array like this one, full of zeros."""
         raise NotImplementedError
 
+    def blank(self, shape: tuple, dtype: Any) -> Any:
+        """Zeros of another shape and type that meet this array in operations."""
+        return self.beside(np.zeros(shape, dtype))
+
     def copy(self, order: str = "K") -> Any:
         """Another array of the same values."""
         raise NotImplementedError
@@ -52,7 +60,7 @@ class ArrayKind:
         raise NotImplementedError
 
     def together(self, others: Any) -> list | None:
-        """numpy's arrays of the parts that lie here of this array and of ``others``, where they lie
+        """Raw arrays of the parts that lie here of this array and of ``others``, where they lie
         alike, so that what is done element by element can be done on them; None where it cannot.
         Arrays of one element and no kind go along as they are."""
         return None
@@ -93,6 +101,11 @@ class ArrayKind:
     def as_gradient(self, g: Any) -> Any:
         """``g``, the gradient of a leaf that holds this array, as it shall lie in ``.grad``."""
         return g
+
+    def owned(self, alone: bool) -> Any:
+        """This array, which ``as_gradient`` made, in memory that may be written to. ``alone``:
+        nobody else has it."""
+        return self
 
     def placed(self, t: Any) -> Any:
         """``as_gradient`` for a Tensor, recorded."""

@@ -16,6 +16,7 @@ class NullArray(ArrayKind):
 
     __slots__ = ("dtype", "shape")
     has_data = False
+    place = ("meta", None)
 
     def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
         self.shape = tuple(shape)

@@ -14,5 +14,6 @@ class Algebra:
     zeros: Callable
     ones_like: Callable
     clone: Callable
+    to_host: Callable
     move_graph: Callable
     into: Callable

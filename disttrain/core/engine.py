@@ -348,7 +348,7 @@ class Walk:
     def _materialize(self, node: Any, slots: list) -> tuple:
         if node.wants_none:
             return tuple(slots)
-        zeros = Algebra.zeros if self.tensors else _zeros_array
+        zeros = _zeros_beside(next(g for g in slots if g is not None), self.tensors)
         return tuple(
             zeros(*node.shapes[i]) if g is None and node.shapes[i][1].kind in "fcV" else g
             for i, g in enumerate(slots)
@@ -373,8 +373,14 @@ def on_finish(callback: Callable[[], None], broken: Callable[[], None] | None = 
         thread.walk.broken.append(broken)
 
 
-def _zeros_array(shape: tuple, kind: Any) -> Any:
-    return np.zeros(shape, kind)
+def _zeros_beside(g: Any, tensors: bool) -> Callable[[tuple, Any], Any]:
+    """What makes zeros that meet the gradient ``g``."""
+    array = g.__dict__.get("array") if tensors else g
+    if not isinstance(array, ArrayKind):
+        return Algebra.zeros if tensors else np.zeros
+    if tensors:
+        return lambda shape, kind: wrap(array.blank(shape, kind))
+    return array.blank
 
 
 def _needed(order: list, targets: set) -> dict[Any, bool]:
@@ -391,6 +397,8 @@ def _needed(order: list, targets: set) -> dict[Any, bool]:
 def _fit_array(node: Any, g: Any, shape: tuple, kind: Any) -> Any:
     if g.__class__ is not ndarray:
         if isinstance(g, ArrayKind):
+            if g.shape == shape and g.dtype == kind:
+                return g
             return _fit_tensor(node, wrap(g), shape, kind).array
         g = np.asarray(g)
     if g.shape != shape:

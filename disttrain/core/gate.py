@@ -37,6 +37,7 @@ from ..trace import call_site
 from .node import NOTHING, Node, Output, next_seq
 from .saved import pack_node
 from .tensor import Storage, Tensor, wrap
+from .tensor_node import TensorNode
 from .tracer import Tracer
 from .writes import touched
 
@@ -312,6 +313,8 @@ def attach(prim: Primitive, edges: tuple, bits: int, args: tuple, params: dict, 
             # Statistics for the rule, where there are any, and not what the program goes on with.
             keep = prim.nondiff_outputs or range(len(out))
             node.out = tuple(o.alias() if i in keep else None for i, o in enumerate(out))
+        if make is Node and out and out[0].__dict__.get("array").__class__ is not ndarray:
+            _by_tensors(node, out[0], args)
     else:
         shape, kind = out.meta()
         if kind.kind not in "fcV":
@@ -320,6 +323,8 @@ def attach(prim: Primitive, edges: tuple, bits: int, args: tuple, params: dict, 
         out._node = node = make(prim, edges, tuple(saved), params, shape, kind)
         if bits & prim.out_bits:
             node.out = out.alias()
+        if make is Node and out.__dict__.get("array").__class__ is not ndarray:
+            _by_tensors(node, out, args)
     if versions is not None:
         node.versions = tuple(versions)
     if thread.mode == SLOW:
@@ -327,6 +332,16 @@ def attach(prim: Primitive, edges: tuple, bits: int, args: tuple, params: dict, 
             pack_node(node, out)
         if thread.anomaly:
             node.site = call_site()
+
+
+def _by_tensors(node: Node, out: Tensor, args: tuple) -> None:
+    """Let the rules of ``node`` run on Tensors, where ``out`` is of a kind that wants it."""
+    if getattr(out.__dict__.get("array"), "rules_on_tensors", False):
+        node.__class__ = TensorNode
+        node.on_host = tuple(  # type: ignore[attr-defined]
+            i for i, e in enumerate(node.edges)
+            if e is not None and args[i].__dict__.get("array").__class__ is ndarray
+        )  # fmt: skip
 
 
 def _slow(prim: Primitive, args: tuple, params: dict) -> Any:

@@ -41,8 +41,11 @@ def store_grad(leaf: Any, g: Any) -> None:
     tensors = isinstance(g, Tensor)
     if g.__class__ is not ndarray:
         array = g.__dict__.get("array") if tensors else g
-        if isinstance(array, ArrayKind) and _store_kind(leaf, g, array):
-            return
+        if isinstance(array, ArrayKind):
+            # Held as it is below, and by the variable above.
+            alone = not tensors and sys.getrefcount(array) <= 5
+            if _store_kind(leaf, g, array, alone):
+                return
     old = leaf._grad
     if old is None:
         if tensors:
@@ -68,9 +71,9 @@ def store_grad(leaf: Any, g: Any) -> None:
             old._st.version += 1
 
 
-def _store_kind(leaf: Any, g: Any, array: Any) -> bool:
+def _store_kind(leaf: Any, g: Any, array: Any, alone: bool) -> bool:
     """``store_grad`` for a gradient over an array of another kind than numpy's, which says itself
-    how it is to lie; whether that was all."""
+    how it is to lie; whether that was all. ``alone``: nobody else has it."""
     if g is not array and g._node is not None and isinstance(leaf.array, ArrayKind):
         g = leaf.array.placed(g)  # recorded, so it is not copied
         leaf._grad = g if leaf._grad is None else Algebra.add(leaf._grad, g)
@@ -78,7 +81,7 @@ def _store_kind(leaf: Any, g: Any, array: Any) -> bool:
     own = leaf.array.as_gradient(array) if isinstance(leaf.array, ArrayKind) else array
     old = leaf._grad
     if old is None:
-        leaf._grad = wrap(own)
+        leaf._grad = wrap(own.owned(alone and own is array))
     elif isinstance(old.array, ArrayKind) and own.has_data:
         old.array.add_in_place(own)
         old.storage_cell().version += 1

@@ -22,11 +22,11 @@ import numpy as np
 
 from .. import context
 from ..backends.null import NullArray
-from ..errors import AutogradError, DeviceError, DTypeError, ShapeError
+from ..errors import AutogradError, DeviceError, DTypeError, HostError, ShapeError
 from . import dtypes
 from .attributes import give_attributes, own_attributes
 from .classes import class_for, plain_class
-from .device import CPU, META, device
+from .device import CPU, HOST, at, device
 from .hooks import HookHandle
 from .node import AccumulateGrad, Node, Output
 
@@ -104,7 +104,8 @@ class Tensor:
 
     @property
     def device(self) -> device:
-        return META if self.array.__class__ is NullArray else CPU
+        array = self.array
+        return CPU if array.__class__ is ndarray else at(*array.place)
 
     @property
     def is_meta(self) -> bool:
@@ -112,7 +113,7 @@ class Tensor:
 
     @property
     def is_cuda(self) -> bool:
-        return False
+        return self.device.type == "cuda"
 
     is_cpu = property(lambda self: self.device.type == "cpu")
 
@@ -366,17 +367,30 @@ class Tensor:
         return before
 
     def data_ptr(self) -> int:
-        return self.array.__array_interface__["data"][0]
+        array = self.array
+        if array.__class__ is ndarray:
+            return array.__array_interface__["data"][0]
+        return array.address
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
-        """The tensor's memory as a numpy array, shared. ``force`` detaches first."""
+        """The tensor's memory as a numpy array, shared. ``force`` detaches first, and copies what
+        is on a device to the host."""
         if self.requires_grad and not force and context.thread.grad_enabled:
             raise AutogradError(
                 "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() "
                 "instead. (numpy would not record what it does.)"
             )
         note_read(self)
-        return np.asarray(self.array)
+        array = self.array
+        if array.__class__ is not ndarray and array.place[0] not in HOST:
+            if not force:
+                raise HostError(
+                    f"numpy: can't convert {self.device} device type tensor to numpy. Use "
+                    f"Tensor.cpu() to copy the tensor (shape {list(self.shape)}) to host memory "
+                    "first."
+                )
+            return array.whole()
+        return np.asarray(array)
 
     def __deepcopy__(self, memo: dict) -> Tensor:
         if not self.is_leaf:

@@ -65,7 +65,7 @@ class Convert:
 
         The element type changes floating-point and complex tensors only.
         """
-        where, kind = _parse_to(type(self).__name__, args, kwargs)
+        where, kind, non_blocking = _parse_to(type(self).__name__, args, kwargs)
 
         def convert(t: Tensor) -> Tensor:
             if t.is_meta and where is not None and where.type != "meta":
@@ -76,7 +76,7 @@ class Convert:
                 )
             wanted = kind if kind is not None and _inexact(t) else None
             if where is not None and where != t.device:
-                t = t.to(where)
+                t = t.to(where, non_blocking=non_blocking)
             return t if wanted is None or t.dtype is wanted else t.to(wanted)
 
         return self._apply(convert)
@@ -126,8 +126,8 @@ class Convert:
         return self.to("cpu")
 
     def cuda(self, device: Any = None) -> Any:
-        """Move all parameters and buffers to a GPU."""
-        return self.to("cuda" if device is None else f"cuda:{device}")
+        """Move all parameters and buffers to a GPU (None: the current one)."""
+        return self._apply(lambda t: t.cuda(device))
 
     def requires_grad_(self, requires_grad: bool = True) -> Any:
         """Freeze (False) or unfreeze all parameters; returns the module."""
@@ -166,8 +166,9 @@ def _inexact(t: Tensor) -> bool:
     return kind.is_floating_point or kind.is_complex
 
 
-def _parse_to(where: str, args: tuple, kwargs: dict) -> tuple[Any, Any]:
-    """The device and the element type asked for by the arguments of ``to``."""
+def _parse_to(where: str, args: tuple, kwargs: dict) -> tuple[Any, Any, bool]:
+    """The device and the element type asked for by the arguments of ``to``, and whether the host
+    shall not wait."""
     known = {"device", "dtype", "non_blocking", "memory_format", "copy", "tensor"}
     if unknown := set(kwargs) - known:
         raise TypeError(
@@ -177,7 +178,7 @@ def _parse_to(where: str, args: tuple, kwargs: dict) -> tuple[Any, Any]:
     for arg in (*args, kwargs.get("tensor")):
         if isinstance(arg, Tensor):
             device, kind = arg.device, arg.dtype
-        elif isinstance(arg, (str, device_type)):
+        elif isinstance(arg, (str, device_type)) or arg.__class__ is int:
             device = arg
         elif isinstance(arg, (dtypes.dtype, type)):
             kind = arg
@@ -190,4 +191,6 @@ def _parse_to(where: str, args: tuple, kwargs: dict) -> tuple[Any, Any]:
                 f"{where}.to: {kind!r} given; a module can only be converted to floating-point or "
                 "complex types; .type(dtype) converts every tensor regardless"
             )
-    return (None if device is None else usable(device)), kind
+    given = next((arg for arg in args if arg.__class__ is bool), False)
+    non_blocking = bool(kwargs.get("non_blocking", given))
+    return (None if device is None else usable(device)), kind, non_blocking

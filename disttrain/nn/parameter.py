@@ -12,16 +12,20 @@ import numpy as np
 from ..backends.null import NullArray
 from ..core import Tensor, dtypes, no_grad, wrap
 from ..core.classes import class_for
-from ..core.device import usable
+from ..core.device import CPU, located, usable
 from ..errors import UninitializedError
 
 
 def empty(shape: tuple, dtype: Any = None, device: Any = None) -> Tensor:
     """A new tensor with memory (none on the meta device) and no values yet."""
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
-    if usable(device).type == "meta":
+    where = usable(device)
+    if where is CPU:
+        return wrap(np.empty(shape, kind.np))
+    there = located(where)
+    if there is None:
         return wrap(NullArray(shape, kind.np))
-    return wrap(np.empty(shape, kind.np))
+    return wrap(there.make(lambda xp: xp.empty(shape, kind.np)))
 
 
 def _share(cls: type, data: Any) -> Any:

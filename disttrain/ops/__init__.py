@@ -1,12 +1,14 @@
 """The vocabulary: every primitive with all its rules, and the public functions over them."""
 
 from ..core import Algebra
+from ..core.device import CPU
 from . import api, methods, names
 from .api import *
 from .declare import REGISTRY, primitive
 from .functions import create, inplace, outs
 from .functions.random import dropout
 from .primitives import elementwise, reduce, views
+from .primitives.moving import moved
 
 
 def _sum_to(g, shape):
@@ -22,8 +24,9 @@ def _sum_to(g, shape):
 Algebra.add = elementwise.add
 Algebra.sum_to = _sum_to
 Algebra.cast = lambda g, kind: elementwise.cast(g, dtype=kind)
-Algebra.zeros = lambda shape, kind: create.zeros(*shape, dtype=kind)
+Algebra.zeros = lambda shape, kind: create.zeros(*shape, dtype=kind, device=CPU)
 Algebra.ones_like = lambda t: t.detach() * 0 + 1
 Algebra.clone = elementwise.copy
+Algebra.to_host = lambda t: moved(t, CPU)
 Algebra.move_graph = inplace.move_graph
 Algebra.into = outs.into

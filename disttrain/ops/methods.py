@@ -9,19 +9,18 @@ from typing import Any
 import numpy as np
 
 from .. import core
-from ..backends.null import NullArray
 from ..core import dtypes, sharing
 from ..core.classes import values_of
-from ..core.device import device, usable
 from ..core.gate import Tracer
 from ..core.tensor import Tensor, note_read, wrap
-from ..errors import AutogradError, DeviceError, ShapeError
+from ..errors import AutogradError, ShapeError
 from . import api
-from .functions import aliases, comparing, create, storage
+from .functions import aliases, comparing, create, moving, storage
 from .functions import elementwise as math
 from .functions import linalg as products
 from .functions import subscript as indexing
 from .functions import views as shape
+from .functions.moving import to
 from .inplace_methods import install
 from .primitives import elementwise as el
 from .printing import text
@@ -183,42 +182,8 @@ Tensor.__init__ = _old_constructor
 # --- conversion --------------------------------------------------------------------------------
 
 
-def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """``to(dtype)``, ``to(device)``, ``to(device, dtype)``, ``to(other)``; self when nothing
-    changes and ``copy`` is not asked for."""
-    kind, where = kwargs.get("dtype"), kwargs.get("device")
-    for a in args:
-        if isinstance(a, Tensor):
-            kind, where = a.dtype, a.device
-        elif isinstance(a, dtypes.dtype) or a in (float, int, bool):
-            kind = a
-        elif isinstance(a, (str, device)):
-            where = a
-    out = self
-    if kind is not None:
-        kind = dtypes.as_dtype(kind)
-        if kind.np != self.meta()[1]:
-            out = el.cast(out, dtype=kind.np)
-    if where is not None:
-        out = _move(out, usable(where))
-    if out is self and kwargs.get("copy"):
-        return shape.clone(self)
-    return out
-
-
-def _move(self: Tensor, where: device) -> Tensor:
-    if where.type == self.device.type:
-        return self
-    if where.type == "meta":
-        return wrap(NullArray(*self.meta()))
-    raise DeviceError(
-        f"to('{where}'): a tensor of shape {list(self.shape)} on the meta device has no data to "
-        "copy; use empty_like(t, device='cpu') or Module.to_empty(device='cpu') and load values"
-    )
-
-
 def _caster(kind: dtypes.dtype) -> Callable:
-    return lambda self, memory_format=None: to(self, kind)
+    return lambda self, memory_format=None: to(self, kind, memory_format=memory_format)
 
 
 _CASTS = {"float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16",
@@ -245,11 +210,6 @@ _LEGACY = {"float32": "FloatTensor", "float64": "DoubleTensor", "int64": "LongTe
            "int32": "IntTensor", "uint8": "ByteTensor", "bool": "BoolTensor",
            "int16": "ShortTensor", "int8": "CharTensor", "float16": "HalfTensor",
            "bfloat16": "BFloat16Tensor"}  # fmt: skip
-
-
-def cuda(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """Move to a CUDA device; this version has none."""
-    return _move(self, usable("cuda"))
 
 
 def size(self: Tensor, dim: int | None = None) -> Any:
@@ -288,8 +248,9 @@ def _write_part(part: Tensor, value: Any) -> None:
     part[...] = value
 
 
-Tensor.to, Tensor.type, Tensor.cuda, Tensor.size = to, type_, cuda, size
-Tensor.cpu = lambda self, *a, **k: to(self, "cpu")
+Tensor.to, Tensor.type, Tensor.cuda, Tensor.size = to, type_, moving.cuda, size
+Tensor.cpu, Tensor.get_device = moving.cpu, moving.get_device
+Tensor.pin_memory, Tensor.is_pinned = moving.pin_memory, moving.is_pinned
 Tensor.type_as = type_as
 Tensor.set_, Tensor.resize_, Tensor.unfold = storage.set_, storage.resize_, aliases.windows
 Tensor.detach_ = detach_
@@ -306,10 +267,7 @@ Tensor.numel = Tensor.nelement = lambda self: self.shape.numel()
 Tensor.element_size = lambda self: self.meta()[1].itemsize
 Tensor.is_floating_point = comparing.is_floating_point
 Tensor.is_complex, Tensor.is_nonzero = comparing.is_complex, comparing.is_nonzero
-Tensor.get_device = lambda self: -1
-Tensor.is_pinned = lambda self: False
 Tensor.is_inference = lambda self: False
-Tensor.pin_memory = lambda self: self
 Tensor.share_memory_, Tensor.is_shared = share_memory_, sharing.is_shared
 Tensor.storage_offset, Tensor.untyped_storage = aliases.storage_offset, aliases.untyped_storage
 Tensor.storage = storage.storage

@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import context
 from ..core import dtypes
+from ..core.classes import values_of
 from ..core.node import AccumulateGrad
 from ..core.tensor import Tensor
 
@@ -42,7 +43,9 @@ def text(self: Tensor, *, tensor_contents: object = None) -> str:
     if self.is_meta:
         parts.append("device='meta'")
         parts.append(f"size={tuple(self.shape)}")
-    elif self.shape.numel() == 0 and self.ndim > 1:
+    elif self.device.index is not None:
+        parts.append(f"device='{self.device}'")
+    if self.shape.numel() == 0 and self.ndim > 1 and not self.is_meta:
         parts.append(f"size={tuple(self.shape)}")
     if kind not in usual:
         parts.append(f"dtype={kind!r}")
@@ -59,7 +62,7 @@ def _values(self: Tensor) -> str:
     if self.is_meta:
         return "..."
     options = context.current().slot("ops.printing", lambda: dict(_DEFAULTS))
-    array = self.array
+    array = values_of(self) if self.device.index is not None else self.array
     if array.dtype.kind == "V" or array.dtype == np.float16:
         array = array.astype(np.float32)
     if array.size == 0:

@@ -23,7 +23,16 @@ def test_devices_by_name():
     assert repr(second) == "device(type='cuda', index=1)" and cpu != 3
 
 
-@pytest.mark.parametrize(("given", "text"), [("cpu:x", "a number"), (3, "needed a name")])
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ("cpu:x", "a number"),
+        (3.5, "needed a name"),
+        ("foo", "Expected one of"),
+        ("cuda:01", "a number"),
+        (3, "Cannot access accelerator"),
+    ],
+)
 def test_what_is_no_device(given, text):
     with pytest.raises(DeviceError, match=text):
         dt.device(given)

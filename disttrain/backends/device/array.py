@@ -6,13 +6,53 @@ By default a primitive's own forward runs on the raw arrays, whose module answer
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ...errors import DeviceError
+from ...trace import call_site
 from ..kinds import ArrayKind
 from .platform import Platform
+
+
+class Located:
+    """A device of a platform. In a ``with`` block it is the thread's current one."""
+
+    __slots__ = ("_before", "index", "platform")
+
+    def __init__(self, platform: Platform, index: int) -> None:
+        self.platform, self.index = platform, index
+
+    def __enter__(self) -> Located:
+        self._before = self.platform.current()
+        if self._before != self.index:
+            self.platform.use(self.index)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._before != self.index:
+            self.platform.use(self._before)
+
+    def make(self, fn: Callable[[Any], Any]) -> DeviceArray:
+        """The array that ``fn``, given the array module, makes here."""
+        with self:
+            return DeviceArray(fn(self.platform.xp), self.platform, self.index)
+
+    def take(self, array: Any, non_blocking: bool = False) -> DeviceArray:
+        """The values of numpy's array, or of one on any device, here; laid out alike."""
+        order = _memory_order(array)
+        if isinstance(array, DeviceArray):
+            raw = array.data if order is None else array.data.transpose(order)
+            moved = _over(array, raw, self, non_blocking)
+        else:
+            raw = array if order is None else array.transpose(order)
+            moved = self.platform.upload(raw, self.index, non_blocking)
+        if order is not None:
+            moved = moved.transpose(np.argsort(order).tolist())
+        return DeviceArray(moved, self.platform, self.index)
 
 
 class DeviceArray(ArrayKind):
@@ -20,6 +60,7 @@ class DeviceArray(ArrayKind):
 
     __slots__ = ("data", "index", "platform")
     weight = 1
+    rules_on_tensors = True
 
     def __init__(self, data: Any, platform: Platform, index: int) -> None:
         self.data, self.platform, self.index = data, platform, index
@@ -48,40 +89,137 @@ class DeviceArray(ArrayKind):
     def strides(self) -> tuple[int, ...]:
         return self.data.strides
 
+    @property
+    def place(self) -> tuple[str, int | None]:  # type: ignore[override]
+        return self.platform.kind, self.index
+
+    @property
+    def address(self) -> int:
+        """Where it lies in the device's memory."""
+        return self.platform.address(self.data)
+
+    def here(self) -> Located:
+        """The device that it lies on."""
+        return Located(self.platform, self.index)
+
     def like(self, data: Any) -> DeviceArray:
         """``data``, a raw array of the same device, as an array of this kind."""
         return DeviceArray(data, self.platform, self.index)
 
     def run(self, prim: Any, arrays: Any, params: dict) -> Any:
-        raws = [self._raw(prim, arrays, i) for i in range(len(arrays))]
-        forward = prim.on_device
-        if forward is not None:
-            result = forward(self.platform, *raws, **params)
-        else:
-            result = prim.forward(*raws, **params)
+        if prim.kinds:
+            return prim.forward(*arrays, **params)
+        platform = self.platform
+        raws = [
+            a.data if a.__class__ is DeviceArray and a.index == self.index
+            and a.platform is platform else self._raw(prim, arrays, i)
+            for i, a in enumerate(arrays)
+        ]  # fmt: skip
+        before = platform.current()
+        if before != self.index:
+            platform.use(self.index)
+        try:
+            forward = prim.on_device
+            if forward is not None:
+                result = forward(platform, *raws, **params)
+            else:
+                result = prim.forward(*raws, **params)
+        finally:
+            if before != self.index:
+                platform.use(before)
+        if prim.mutates:
+            return result
         if prim.multi:
-            return tuple([self.like(r) for r in result])
-        return self.like(result)
+            return tuple([self._result(prim, r) for r in result])
+        return self._result(prim, result)
+
+    def _result(self, prim: Any, result: Any) -> DeviceArray:
+        if result.__class__ is not self.platform.array_type:
+            raise DeviceError(
+                f"{prim.name.strip('_')}: has no form for arrays on {self.platform.kind}: it gave "
+                f"{type(result).__name__}; move its arguments with .cpu()"
+            )
+        return DeviceArray(result, self.platform, self.index)
 
     def _raw(self, prim: Any, arrays: Any, i: int) -> Any:
+        """What stands for argument ``i``, which is no array of this device."""
         a = arrays[i]
-        if a.__class__ is DeviceArray:
-            if a.index == self.index and a.platform is self.platform:
-                return a.data
-        elif not isinstance(a, np.ndarray):
+        if isinstance(a, np.ndarray):
+            if a.ndim == 0:  # goes along as a number; counters of an update are written to
+                return a if i in prim.mutates else a[()]
+        elif not isinstance(a, ArrayKind):
             return a
-        elif a.ndim == 0:
-            return a[()]
         raise DeviceError(_mixed(prim, arrays, i, self))
 
     def ones(self) -> DeviceArray:
-        return self.like(self.platform.xp.ones(self.shape, self.dtype))
+        return self.here().make(lambda xp: xp.ones(self.shape, self.dtype))
 
     def zeros(self) -> DeviceArray:
-        return self.like(self.platform.xp.zeros(self.shape, self.dtype))
+        return self.here().make(lambda xp: xp.zeros(self.shape, self.dtype))
+
+    def blank(self, shape: tuple, dtype: Any) -> DeviceArray:
+        return self.here().make(lambda xp: xp.zeros(shape, dtype))
 
     def copy(self, order: str = "K") -> DeviceArray:
-        return self.like(self.data.copy(order=order))
+        with self.here():
+            return self.like(self.data.copy(order=order))
+
+    def whole(self) -> np.ndarray:
+        """The values on the host."""
+        return self.to_host()
+
+    def to_host(self, non_blocking: bool = False) -> np.ndarray:
+        """The values as numpy's array, laid out alike. With ``non_blocking`` in pinned memory,
+        where they are once the device's stream has come there."""
+        order = _memory_order(self)
+        raw = self.data if order is None else self.data.transpose(order)
+        with self.here() as there:
+            if non_blocking:
+                host = there.platform.pinned(raw.shape, raw.dtype)
+                there.platform.download(raw, host, True)
+            else:
+                host = there.platform.download(raw)
+        return host if order is None else host.transpose(np.argsort(order))
+
+    def item(self) -> Any:
+        """The number of an array of one element."""
+        return self.to_host().item()
+
+    def beside(self, array: Any) -> Any:
+        return self.here().take(array) if isinstance(array, np.ndarray) else array
+
+    def together(self, others: Any) -> list | None:
+        raws = [self.data]
+        for other in others:
+            if other.__class__ is DeviceArray:
+                if other.index != self.index or other.platform is not self.platform:
+                    return None
+                other = other.data
+            elif other.size != 1:
+                return None
+            raws.append(other)
+        return raws
+
+    def taken_in(self, t: Any) -> Any:
+        return t
+
+    def owned(self, alone: bool) -> DeviceArray:
+        data = self.data
+        own = alone and data.base is None and data.flags.c_contiguous
+        return self if own and sys.getrefcount(data) <= 3 else self.copy("C")
+
+    def placed(self, t: Any) -> Any:
+        return t
+
+    def shares_with(self, other: Any) -> bool:
+        if other.__class__ is not DeviceArray:
+            return False
+        a, b = self.data, other.data
+        return a is b or (a if a.base is None else a.base) is (b if b.base is None else b.base)
+
+    def add_in_place(self, g: Any) -> None:
+        with self.here() as there:
+            there.platform.xp.add(self.data, g.data, out=self.data)
 
     def __repr__(self) -> str:
         return f"DeviceArray({self.shape}, {self.dtype}, {self.platform.kind}:{self.index})"
@@ -96,14 +234,41 @@ class DeviceArray(ArrayKind):
     __setitem__ = tobytes = _stays
 
 
+def _over(array: DeviceArray, raw: Any, to: Located, non_blocking: bool) -> Any:
+    """The values of ``raw``, a raw array of ``array``'s device, on ``to``."""
+    if array.platform is to.platform:
+        if array.index != to.index:
+            return to.platform.move(raw, to.index)
+        with to:
+            return raw.copy()
+    host = array.platform.download(raw)
+    return to.platform.upload(host, to.index, non_blocking)
+
+
+def _memory_order(array: Any) -> list[int] | None:
+    """The axes as they follow each other in memory, where the array lies dense but not in the
+    usual order; None otherwise."""
+    shape, strides = array.shape, array.strides
+    order = sorted(range(len(shape)), key=lambda i: (-strides[i], shape[i] != 1, i))
+    if order == list(range(len(shape))):
+        return None
+    step = array.itemsize
+    for i in reversed(order):
+        if shape[i] != 1 and strides[i] != step:
+            return None
+        step *= shape[i]
+    return order
+
+
 def _mixed(prim: Any, arrays: Any, i: int, first: DeviceArray) -> str:
     def place(a: Any) -> str:
-        return f"{a.platform.kind}:{a.index}" if isinstance(a, DeviceArray) else "cpu"
+        kind, index = a.place if isinstance(a, ArrayKind) else ("cpu", None)
+        return kind if index is None else f"{kind}:{index}"
 
     names = prim.args or [f"argument {k}" for k in range(len(arrays))]
     at = next(k for k, a in enumerate(arrays) if a is first)
     return (
-        f"{prim.name.strip('_')}: all tensors must be on one device: {names[at]} (shape "
-        f"{list(first.shape)}) is on {place(first)}, {names[i]} (shape {list(arrays[i].shape)}) on "
-        f"{place(arrays[i])}; move one with .to()"
+        f"{prim.name.strip('_')}: Expected all tensors to be on the same device: {names[at]} "
+        f"(shape {list(first.shape)}) is on {place(first)}, {names[i]} (shape "
+        f"{list(arrays[i].shape)}) on {place(arrays[i])}, at {call_site()}; move one with .to()"
     )

@@ -152,6 +152,10 @@ class Platform(ABC):
     def is_pinned(self, host: np.ndarray) -> bool:
         """Whether it lies in such memory."""
 
+    def address(self, array: Any) -> int:
+        """Where a raw array begins in its device's memory."""
+        return array.data.ptr
+
     @abstractmethod
     def memory_stats(self, index: int) -> dict[str, int]:
         """Bytes: "allocated", "reserved", "peak_allocated", "peak_reserved", "free", "total"; and
@@ -310,6 +314,11 @@ def present(kind: str) -> tuple[int, str]:
         return 0, str(error)
 
 
+def offered() -> tuple[str, ...]:
+    """The kinds of devices that this process knows how to make, whether or not they are there."""
+    return tuple(_makers)
+
+
 def platform(kind: str) -> Platform:
     """The platform of ``kind``. Raises ``DeviceError``, which says what is missing."""
     found = _made.get(kind)
@@ -326,6 +335,11 @@ def platform(kind: str) -> Platform:
                 _by_type[found.array_type] = found
                 _made[kind] = found
     return found
+
+
+def made(kind: str) -> Platform | None:
+    """The platform of ``kind`` if something has used it already."""
+    return _made.get(kind)
 
 
 def platform_of(array: Any) -> Platform | None:

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.device.array import DeviceArray
 from ...backends.kinds import ArrayKind
 from ...backends.null import NullArray
 from ...core import dtypes
-from ...core.device import usable
+from ...core.classes import values_of
+from ...core.device import CPU, META, located, usable
 from ...core.gate import Tracer
 from ...core.tensor import Size, Tensor, note_read, wrap
 from ...core.tensor import layout as layout_of
@@ -21,35 +23,78 @@ from ..primitives import views
 from ..primitives.aliases import view_as_complex
 from ..promotion import fitted, refuse
 from .args import size as as_size
+from .moving import pin_memory, to
 from .sparse import no_places
 
 
-def _place(array: np.ndarray, device: Any, requires_grad: bool) -> Tensor:
+def _place(array: Any, device: Any, requires_grad: bool, pinned: bool = False) -> Tensor:
     where = usable(device)
-    out = wrap(NullArray(array.shape, array.dtype) if where.type == "meta" else array)
+    if where is CPU or isinstance(array, DeviceArray):
+        out = wrap(array)
+    elif where is META:
+        out = wrap(NullArray(array.shape, array.dtype))
+    else:
+        out = wrap(located(where).take(array))  # type: ignore[union-attr]
+    out = pin_memory(out) if pinned else out
     return out.requires_grad_() if requires_grad else out
 
 
-def _filled(make: Any, shape: tuple, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
+def _filled(
+    make: Any, shape: tuple, dtype: Any, device: Any, requires_grad: bool, pinned: bool = False
+) -> Tensor:
+    """``make(shape, dtype)`` as a tensor; elsewhere, what the array module there has of its name,
+    or what ``make.on(xp, shape, dtype)`` gives."""
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
-    if usable(device).type == "meta":
+    where = usable(device)
+    if where is META:
         out = wrap(NullArray(shape, kind.np))
     else:
         if any(n < 0 for n in shape):
             raise ShapeError(f"shape {list(shape)} given; sizes cannot be negative")
-        out = wrap(make(shape, kind.np))
+        out = wrap(make(shape, kind.np) if where is CPU else _made(make, where, shape, kind.np))
+    out = pin_memory(out) if pinned else out
     return out.requires_grad_() if requires_grad else out
+
+
+def _made(make: Any, where: Any, shape: tuple, kind: np.dtype) -> Any:
+    own = getattr(make, "on", None)
+    return located(where).make(  # type: ignore[union-attr]
+        lambda xp: getattr(xp, make.__name__)(shape, kind) if own is None else own(xp, shape, kind)
+    )
+
+
+class _Full:
+    """What makes arrays full of ``value``."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __call__(self, shape: tuple, kind: np.dtype) -> np.ndarray:
+        return np.full(shape, self.value, kind)
+
+    def on(self, xp: Any, shape: tuple, kind: np.dtype) -> Any:
+        return xp.full(shape, self.value, kind)
 
 
 def tensor(
     data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """A new tensor with a copy of ``data`` (numbers, nested sequences, arrays, tensors).
+    """A new tensor with a copy of ``data`` (numbers, nested sequences, arrays, tensors), where
+    ``data`` is, or on ``device``.
 
-    Python floats become the default type, integers int64. ``pin_memory`` has no effect on CPU.
+    Python floats become the default type, integers int64. ``pin_memory``: in page-locked memory.
     """
-    return _place(_array_of(data, dtype, copy=True), device, requires_grad)
+    if isinstance(data, Tensor) and _apart(data, device):
+        note_read(data)
+        out = to(data.detach(), data.device if device is None else device, dtype, copy=True)
+        return out.requires_grad_() if requires_grad else out
+    return _place(_array_of(data, dtype, copy=True), device, requires_grad, pin_memory)
+
+
+def _apart(data: Tensor, device: Any) -> bool:
+    """Whether ``data`` lies on an accelerator, or is to."""
+    return not isinstance(data, Tracer) and located(data.device) is not None
 
 
 def _array_of(data: Any, dtype: Any, copy: bool) -> np.ndarray:
@@ -117,7 +162,7 @@ def _plain(data: Any) -> Any:
     """Nested sequences with tensors inside as nested lists."""
     if isinstance(data, Tensor):
         note_read(data)
-        return data.array if data.ndim else data.array[()]
+        return values_of(data)[()]
     if isinstance(data, (list, tuple, range)):
         return [_plain(x) for x in data]
     return data
@@ -135,7 +180,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """``data`` as a tensor, sharing memory with arrays and tensors where the type allows."""
     if isinstance(data, Tensor):
         kind = data.dtype if dtype is None else dtypes.as_dtype(dtype)
-        return data if kind is data.dtype and device is None else data.to(device=device, dtype=kind)
+        return data if kind is data.dtype and device is None else to(data, device, kind)
     return _place(_array_of(data, dtype, copy=False), device, False)
 
 
@@ -162,20 +207,22 @@ def frombuffer(
 
 def zeros(
     *sizes: Any, size: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
-    requires_grad: bool = False,
+    requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Zeros of this shape; ``layout`` sparse_coo: a sparse tensor without any place."""
     if layout == "sparse_coo":
         return no_places(as_size(sizes, "zeros", size), dtype)
-    return _filled(np.zeros, as_size(sizes, "zeros", size), dtype, device, requires_grad)
+    shape = as_size(sizes, "zeros", size)
+    return _filled(np.zeros, shape, dtype, device, requires_grad, pin_memory)
 
 
 def ones(
     *sizes: Any, size: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
-    requires_grad: bool = False,
+    requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Ones of this shape."""
-    return _filled(np.ones, as_size(sizes, "ones", size), dtype, device, requires_grad)
+    shape = as_size(sizes, "ones", size)
+    return _filled(np.ones, shape, dtype, device, requires_grad, pin_memory)
 
 
 def empty(
@@ -183,12 +230,13 @@ def empty(
     requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
     """Memory of this shape that holds anything."""
-    return _filled(np.empty, as_size(sizes, "empty", size), dtype, device, requires_grad)
+    shape = as_size(sizes, "empty", size)
+    return _filled(np.empty, shape, dtype, device, requires_grad, pin_memory)
 
 
 def full(
     size: Any, fill_value: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
-    requires_grad: bool = False,
+    requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """This shape filled with one value, whose type decides when ``dtype`` is None."""
     if isinstance(fill_value, Tensor):
@@ -196,7 +244,7 @@ def full(
     kind = _number_type(fill_value) if dtype is None else dtypes.as_dtype(dtype)
     value = fitted("full", fill_value, kind)
     shape = as_size((size,), "full")
-    return _filled(lambda s, k: np.full(s, value, k), shape, kind, device, requires_grad)
+    return _filled(_Full(value), shape, kind, device, requires_grad, pin_memory)
 
 
 def _number_type(*values: Any) -> dtypes.dtype:
@@ -258,7 +306,7 @@ def full_like(
     if isinstance(fill_value, Tensor):
         fill_value = fill_value.item()
     value = fitted("full_like", fill_value, kind)
-    return _like(lambda s, k: np.full(s, value, k), input, kind, device, requires_grad)
+    return _like(_Full(value), input, kind, device, requires_grad)
 
 
 def arange(
@@ -288,8 +336,13 @@ def arange(
         if not step:
             raise ConfigError(f"arange: a step below 1 given for {kind!r}; it must not be zero")
     n = -(-(end - start) // step) if kind.np.kind in "iu" else math.ceil((end - start) / step)
-    array = start + np.arange(int(n)) * step
-    return _place(array.astype(kind.np), device, requires_grad)
+    where, n = usable(device), int(n)
+    there = located(where)
+    if there is None:
+        array: Any = (start + np.arange(n) * step).astype(kind.np)
+    else:
+        array = there.make(lambda xp: (start + xp.arange(n) * step).astype(kind.np))
+    return _place(array, where, requires_grad)
 
 
 def linspace(
@@ -331,7 +384,14 @@ def eye(
 ) -> Tensor:  # fmt: skip
     """Ones on the diagonal."""
     columns = n if m is None else m
-    return _filled(lambda s, k: np.eye(*s, dtype=k), (n, columns), dtype, device, requires_grad)
+    return _filled(_eye, (n, columns), dtype, device, requires_grad)
+
+
+def _eye(shape: tuple, kind: np.dtype) -> np.ndarray:
+    return np.eye(*shape, dtype=kind)
+
+
+_eye.on = lambda xp, shape, kind: xp.eye(*shape, dtype=kind)  # type: ignore[attr-defined]
 
 
 def complex(real: Tensor, imag: Tensor) -> Tensor:  # noqa: A001

@@ -25,6 +25,7 @@ from ...core.tensor import Tensor, layout, wrap
 from ...core.writes import check_inplace, touched
 from ...errors import CaptureError, DTypeError, ShapeError
 from ..primitives import elementwise as el
+from ..primitives.moving import moved
 from ..primitives.views import expand
 from ..primitives.write import OVERLAP, assign, ndarray, overlaps_itself, unlock, view_write
 from ..promotion import fitted
@@ -333,8 +334,10 @@ def _attach_write(base: Tensor, old: Any, value: Tensor, chain: tuple) -> None:
 
 
 # --- copies and constants ----------------------------------------------------------------------
-def _copy_value(self: Tensor, src: Tensor) -> Tensor:
+def _copy_value(self: Tensor, src: Tensor, non_blocking: bool) -> Tensor:
     shape, kind = self.meta()
+    if src.device != self.device:
+        src = moved(src, self.device, non_blocking)
     if src.meta()[1] != kind:
         src = el.cast(src, dtype=kind)
     return src if src.meta()[0] == shape else expand(src, shape=shape)
@@ -350,7 +353,7 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     if src.meta()[0] == self.meta()[0]:
         check_overlap("copy_", self, src)
     try:
-        value = _copy_value(self, src)
+        value = _copy_value(self, src, non_blocking)
     except ValueError:
         raise ShapeError(
             f"copy_: shape {list(src.shape)} cannot be broadcast to {list(self.shape)}"

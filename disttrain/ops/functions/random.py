@@ -15,13 +15,14 @@ from ...backends.null import NullArray
 from ...context import SLOW, thread
 from ...core import dtypes
 from ...core.classes import values_of
-from ...core.device import usable
+from ...core.device import CPU, META, located, usable
 from ...core.gate import gate
 from ...core.random import Generator, default_generator
 from ...core.tensor import Tensor, wrap
 from ...core.writes import touched
 from ...errors import ConfigError, DTypeError, ShapeError
 from ..primitives import elementwise as el
+from ..primitives.moving import moved
 from ..primitives.random import (
     draw_bernoulli,
     draw_exponential,
@@ -70,12 +71,18 @@ def _new(
     kind = (dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)).np
     if any(n < 0 for n in shape):
         raise ShapeError(f"{prim.name}: shape {list(shape)} given; sizes cannot be negative")
-    if usable(device).type == "meta":
+    where = usable(device)
+    if where is META:
         out = wrap(NullArray(shape, kind))
     else:
         params = {"shape": shape, "dtype": kind, "generator": _source(generator), **params}
-        out = gate(prim, (), params)
+        out = gate(prim, (), params) if where is CPU else _drawn_on(where, prim, params)
     return out.requires_grad_() if requires_grad else out
+
+
+def _drawn_on(where: Any, prim: Any, params: dict) -> Tensor:
+    """The draws of ``prim`` on the accelerator ``where``."""
+    return moved(gate(prim, (), params), where)
 
 
 def _needs_float(where: str, dtype: Any) -> None:
@@ -281,8 +288,9 @@ def _fill(name: str, self: Tensor, prim: Any, generator: Any, then: Any = None, 
         value = wrap(self.array.drawn(prim, params, then))
         write(name, self, el.cast(value, dtype=self.meta()[1]), recording, whole=True)
         return self
-    if thread.mode == SLOW or recording:
-        value = gate(prim, (), params)
+    apart = self.device
+    if thread.mode == SLOW or recording or located(apart) is not None:
+        value = gate(prim, (), params) if located(apart) is None else _drawn_on(apart, prim, params)
         value = value if then is None else then(value)
         write(name, self, el.cast(value, dtype=self.meta()[1]), recording, whole=True)
         return self

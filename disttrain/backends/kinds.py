@@ -65,6 +65,11 @@ class ArrayKind:
         Arrays of one element and no kind go along as they are."""
         return None
 
+    def here(self) -> Any:
+        """The accelerator's device (``Located``) that what ``together`` gives lies on; None: the
+        host."""
+        return None
+
     def over_parts(self, values: Any, how: str) -> Any:
         """Numbers that were computed from the part that lies here, as they are for the whole:
         their "sum", "max" or "min" over the parts."""

@@ -9,8 +9,9 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from .. import context
+from ..backends.cuda import offered as cuda_is  # noqa: F401  (now ``device("cuda")`` means it)
 from ..backends.device.array import Located
-from ..backends.device.platform import Platform, offered, platform
+from ..backends.device.platform import offered, platform, present
 from ..errors import DeviceError
 
 HOST = ("cpu", "meta")  # what needs no platform
@@ -33,7 +34,7 @@ class device:  # noqa: N801  (the field's spelling)
             self.type, self.index = type.type, type.index if index is None else index
             return
         if type.__class__ is int:
-            self.type, self.index = accelerator().kind, _number(type)
+            self.type, self.index = accelerator(), _number(type)
             return
         if not isinstance(type, str):
             raise DeviceError(
@@ -109,15 +110,17 @@ def at(kind: str, index: int | None) -> device:
     return device(kind, index)
 
 
-def accelerator() -> Platform:
-    """The platform of what numbers alone name. Raises ``DeviceError`` where there is none."""
-    kinds = offered()
-    if not kinds:
-        raise DeviceError(
-            "device: Cannot access accelerator device when none is available; use 'cpu', or ask "
-            "`disttrain doctor` what this machine has"
-        )
-    return platform(kinds[0])
+def accelerator() -> str:
+    """The kind of device that numbers alone name. Raises ``DeviceError`` where there is none."""
+    why = ""
+    for kind in offered():
+        count, why = present(kind)
+        if count:
+            return kind
+    raise DeviceError(
+        "device: Cannot access accelerator device when none is available"
+        f"{f' ({why})' if why else ''}; use 'cpu', or ask `disttrain doctor` what this machine has"
+    )
 
 
 def usable(where: str | int | device | None) -> device:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.device.array import Located
 from ..backends.kinds import ArrayKind
 from ..backends.null import NullArray
 from ..context import SLOW, thread
@@ -26,7 +27,7 @@ from ..core.writes import touched
 from ..errors import ConfigError, DeviceError, DTypeError
 from .differentiable import differentiable_update
 from .groups import as_groups, required
-from .rules import prepared
+from .rules import prepared, together
 from .state import (
     EVERYWHERE,
     STEP_POST,
@@ -175,6 +176,7 @@ class Optimizer(State):
         rule, names, numbers = self.plan(group)
         direct, run = thread.mode != SLOW, prepared(rule, numbers)
         states: Any = self.state
+        away: dict[tuple, list] = {}  # on accelerators: all at once, in few launches
         for p in group["params"]:
             grad = p._grad
             if grad is None:
@@ -197,11 +199,18 @@ class Optimizer(State):
             ):  # the parts of it that lie here
                 parts = own.together([grad.array, *[t.array for t in tensors]])
                 if parts is not None:
-                    run(*parts)
+                    there = own.here()
+                    if there is None:
+                        run(*parts)
+                    else:
+                        away.setdefault((there.platform, there.index), []).append(parts)
                     touched(p)
                     continue
             self._refuse_fused(p, group)
             rule(p, grad, *tensors, **numbers)
+        for (platform, index), sets in away.items():
+            with Located(platform, index):
+                together(rule, numbers)(sets)
 
     def _refuse_fused(self, p: Tensor, group: dict[str, Any]) -> None:
         if group.get("fused") and p.is_meta:

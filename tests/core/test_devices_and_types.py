@@ -40,7 +40,7 @@ def test_what_is_no_device(given, text):
 
 def test_absent_devices_are_named():
     with pytest.raises(DeviceError, match="not available here"):
-        dt.ones(1, device="cuda")
+        dt.ones(1, device="xpu")
 
 
 def test_default_devices():

@@ -337,11 +337,6 @@ def platform(kind: str) -> Platform:
     return found
 
 
-def made(kind: str) -> Platform | None:
-    """The platform of ``kind`` if something has used it already."""
-    return _made.get(kind)
-
-
 def platform_of(array: Any) -> Platform | None:
     """The platform whose raw array this is; None for numpy's and all others."""
     return _by_type.get(array.__class__)

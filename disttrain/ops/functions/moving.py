@@ -125,7 +125,7 @@ def pin_memory(self: Tensor, device: Any = None) -> Tensor:
     if is_pinned(self, device):
         return self
     try:
-        where = accelerator() if device is None else platform(_named(device))
+        where = platform(accelerator() if device is None else _named(device))
     except DeviceError:
         return self
     note_read(self)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...backends.device.array import DeviceArray
-from ...core.device import device, located
+from ...core.device import CPU, device, located
 from ...errors import DeviceError
 from ..declare import primitive
 
@@ -29,8 +29,9 @@ move = primitive(
     "to_copy", _move, "a",
     vjp={"a": lambda g, to, back, non_blocking=False: move(g, to=back, back=to)},
     jvp="linear", shape=lambda a, to, back, non_blocking=False: (a.shape, a.dtype),
-    batch=_batch,
+    batch=_batch, samples=lambda rng: [((rng.normal(size=(3, 4)),), {"to": CPU, "back": CPU})],
 )  # fmt: skip
+move.elementwise = True
 move.kinds = True  # its forward takes arrays of all kinds as they are
 
 

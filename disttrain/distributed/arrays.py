@@ -11,14 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.device.memory import memory_of
 from ..comm.work import Done, Work
 from ..core.tensor import Tensor, note_read
 from ..core.writes import touched
 from ..errors import ConfigError, DeviceError
 
 
-def array_of(where: str, t: Any, written: bool = True) -> np.ndarray:
-    """The array of one tensor; ``written``: the collective writes to it."""
+def array_of(where: str, t: Any, written: bool = True) -> Any:
+    """The raw array of one tensor, on the host or a device; ``written``: the collective writes to
+    it."""
     if not isinstance(t, Tensor):
         raise TypeError(
             f"Invalid function argument. {where}: a Tensor is needed, {type(t).__name__} given"
@@ -28,10 +30,11 @@ def array_of(where: str, t: Any, written: bool = True) -> np.ndarray:
     note_read(t)
     if written:
         touched(t)
-    return t.array
+    array = t.array
+    return array if array.__class__ is np.ndarray else memory_of(array).raw(array)
 
 
-def arrays_of(where: str, tensors: Sequence[Tensor], written: bool) -> list[np.ndarray]:
+def arrays_of(where: str, tensors: Sequence[Tensor], written: bool) -> list[Any]:
     """The arrays of a list of tensors."""
     if isinstance(tensors, Tensor) or not isinstance(tensors, (list, tuple)):
         raise TypeError(

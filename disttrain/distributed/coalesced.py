@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.device.memory import Memory, memory_of
 from ..comm.work import Work
 from ..core.tensor import Tensor
 from ..errors import ConfigError
@@ -28,32 +29,33 @@ def broadcast_coalesced(
     """
     if group.size == 1:
         return
-    by_type: dict[np.dtype, list[Tensor]] = {}
+    by_type: dict[tuple[np.dtype, Memory], list[Tensor]] = {}
     for t in tensors:
-        by_type.setdefault(t.array.dtype, []).append(t)
-    for kind, members in by_type.items():
+        by_type.setdefault((t.array.dtype, memory_of(t.array)), []).append(t)
+    for (_, memory), members in by_type.items():
         batch: list[Tensor] = []
         size = 0
         for t in members:
             batch.append(t)
             size += t.array.nbytes
             if size >= chunk_bytes:
-                _broadcast_batch(group, kind, batch, root)
+                _broadcast_batch(group, memory, batch, root)
                 batch, size = [], 0
         if batch:
-            _broadcast_batch(group, kind, batch, root)
+            _broadcast_batch(group, memory, batch, root)
 
 
-def _broadcast_batch(group: Any, kind: np.dtype, batch: list[Tensor], root: int) -> None:
-    flat = np.concatenate([t.array.reshape(-1) for t in batch])
-    group.broadcast(flat, root)
-    if group.rank == root:
-        return
-    start = 0
-    for t in batch:
-        n = t.array.size
-        t.array[...] = flat[start : start + n].reshape(t.array.shape)
-        start += n
+def _broadcast_batch(group: Any, memory: Memory, batch: list[Tensor], root: int) -> None:
+    arrays = [memory.raw(t.array) for t in batch]
+    with memory.here():
+        flat = np.concatenate([a.reshape(-1) for a in arrays])
+        group.broadcast(flat, root)
+        if group.rank == root:
+            return
+        start = 0
+        for a in arrays:
+            a[...] = flat[start : start + a.size].reshape(a.shape)
+            start += a.size
 
 
 class CoalescingManager:

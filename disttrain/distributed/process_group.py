@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.device.platform import platform_of
 from ..comm import group as arrays
 from ..comm.count import Count
 from ..comm.reduce_ops import ReduceOp
@@ -145,7 +146,7 @@ class ProcessGroup(arrays.ProcessGroup):
         self, tensors: Any, root: Any = 0, timeout: Any = None,
         *, async_op: bool = False,
     ) -> Any:  # fmt: skip
-        if tensors.__class__ is np.ndarray:
+        if _is_raw(tensors):
             return super().broadcast(tensors, root, async_op=async_op)
         opts, given, root = root, _list(tensors), getattr(root, "rootRank", root)
         written = self.rank != root
@@ -161,7 +162,7 @@ class ProcessGroup(arrays.ProcessGroup):
         self, tensors: Any, root: Any = 0, op: Any = ReduceOp.SUM, timeout: Any = None,
         *, async_op: bool = False,
     ) -> Any:  # fmt: skip
-        if tensors.__class__ is np.ndarray:
+        if _is_raw(tensors):
             return super().reduce(tensors, root, op, async_op=async_op)
         opts = root
         if isinstance(root, Options):
@@ -194,7 +195,7 @@ class ProcessGroup(arrays.ProcessGroup):
         self, output_tensors: Any, input_tensors: Any, root: Any = 0, timeout: Any = None,
         *, async_op: bool = False,
     ) -> Any:  # fmt: skip
-        if output_tensors.__class__ is np.ndarray:
+        if _is_raw(output_tensors):
             return super().gather(output_tensors, input_tensors, root, async_op=async_op)
         opts, (t,), root = root, _list(input_tensors), getattr(root, "rootRank", root)
         outs = _inner(output_tensors) if self.rank == root else None
@@ -207,7 +208,7 @@ class ProcessGroup(arrays.ProcessGroup):
         self, output_tensors: Any, input_tensors: Any, root: Any = 0, timeout: Any = None,
         *, async_op: bool = False,
     ) -> Any:  # fmt: skip
-        if output_tensors.__class__ is np.ndarray:
+        if _is_raw(output_tensors):
             return super().scatter(output_tensors, input_tensors, root, async_op=async_op)
         opts, (t,), root = root, _list(output_tensors), getattr(root, "rootRank", root)
         ins = _inner(input_tensors) if self.rank == root else None
@@ -219,7 +220,7 @@ class ProcessGroup(arrays.ProcessGroup):
         self, output_tensors: Any, input_tensors: Any, op: Any = ReduceOp.SUM, timeout: Any = None,
         *, async_op: bool = False,
     ) -> Any:  # fmt: skip
-        if output_tensors.__class__ is np.ndarray:
+        if _is_raw(output_tensors):
             return super().reduce_scatter(output_tensors, input_tensors, op, async_op=async_op)
         (t,) = _list(output_tensors)
         rows = arrays_of("reduce_scatter", _inner(input_tensors), False)
@@ -246,13 +247,13 @@ class ProcessGroup(arrays.ProcessGroup):
         return _work(self.all_to_all_single(out, given, *splits, async_op=True), [output], opts)
 
     def send(self, tensors: Any, dst: int, tag: int = 0) -> Any:
-        if tensors.__class__ is np.ndarray:
+        if _is_raw(tensors):
             return super().send(tensors, dst, tag)
         (t,) = _list(tensors)
         return _work(self.isend(array_of("send", t, False), dst, tag), [t])
 
     def recv(self, tensors: Any, src: int | None = None, tag: int = 0) -> Any:
-        if tensors.__class__ is np.ndarray:
+        if _is_raw(tensors):
             return super().recv(tensors, src, tag)
         (t,) = _list(tensors)
         return _work(self.irecv(array_of("recv", t), src, tag), [t])
@@ -283,6 +284,11 @@ def group_on(transport: Transport, *args: Any, **settings: Any) -> ProcessGroup:
 
 
 _DONE = Done()
+
+
+def _is_raw(given: Any) -> bool:
+    """Whether it is an array, of the host or a device, as the groups of ``comm`` take them."""
+    return given.__class__ is np.ndarray or platform_of(given) is not None
 
 
 def _list(tensors: Any) -> list[Tensor]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.device.memory import memory_of
 from ...core.engine import on_finish
 from ...core.tensor import Tensor, wrap
 
@@ -22,30 +23,33 @@ class Delayed:
         sync_wanted: Callable[[], bool],
     ) -> None:  # fmt: skip
         self.params, self.group, self.sync_wanted = list(params), group, sync_wanted
-        self.flats: list[np.ndarray] = []
+        self.memory = memory_of(self.params[0].array)
+        self.flats: list[Any] = []
         self.views: list[Tensor] = []
         self.works: list[Any] = []
         for kind in dict.fromkeys(p.array.dtype for p in self.params):
             members = [p for p in self.params if p.array.dtype == kind]
-            flat = group.empty(sum(p.array.size for p in members), kind)
+            flat = self.memory.flat(group, sum(p.array.size for p in members), kind)
             flat.fill(0)
             self.flats.append(flat)
         room = {flat.dtype: flat for flat in self.flats}
         for p in self.params:
             flat = room[p.array.dtype]
-            self.views.append(wrap(flat[: p.array.size].reshape(p.array.shape)))
+            slot = flat[: p.array.size].reshape(p.array.shape)
+            self.views.append(wrap(self.memory.held(slot)))
             room[p.array.dtype] = flat[p.array.size :]
         self.clear()
         self.handle = trigger.register_hook(self._reduce)
 
     def clear(self) -> None:
         """Before a backward: gradients that were dropped are zeros in their place again."""
+        raw = self.memory.raw
         for p, view in zip(self.params, self.views, strict=True):
             if p._grad is None:
-                view.array.fill(0)
+                raw(view.array).fill(0)
                 p._grad = view
             elif p._grad is not view:
-                view.array[...] = p._grad.array
+                raw(view.array)[...] = raw(p._grad.array)
                 p._grad = view
 
     def _reduce(self, grad: Tensor) -> None:
@@ -53,7 +57,7 @@ class Delayed:
         if not self.sync_wanted():
             return
         for flat in self.flats:
-            np.multiply(flat, np.array(1 / self.group.size).astype(flat.dtype), out=flat)
+            np.multiply(flat, self.memory.full((), 1 / self.group.size, flat.dtype), out=flat)
             self.works.append(self.group.all_reduce(flat, async_op=True))
         on_finish(self._wait)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.device.memory import memory_of
 from ...core.tensor import Tensor, wrap
 from ...errors import DTypeError, ShapeError
 from ...futures import Future
@@ -17,7 +18,7 @@ class GradBucket:
     """Gradients that are reduced together, one behind the other in one flat tensor."""
 
     def __init__(
-        self, plan: Bucket, index: int, last: bool, flat: np.ndarray, params: Sequence[Tensor]
+        self, plan: Bucket, index: int, last: bool, flat: Any, params: Sequence[Tensor]
     ) -> None:
         self._plan, self._index, self._last = plan, index, last
         self._flat = flat
@@ -53,7 +54,9 @@ class GradBucket:
         """Let ``tensor``, of as many elements, be the buffer; its type may be another one. The
         gradients are views of it from now on. What DDP takes is the result of the hook."""
         check(self._flat, tensor, "GradBucket.set_buffer")
-        self._buffer = tensor if tensor.array.ndim == 1 else wrap(tensor.array.reshape(-1))
+        memory = memory_of(tensor.array)
+        flat = memory.held(memory.raw(tensor.array).reshape(-1))
+        self._buffer = tensor if tensor.array.ndim == 1 else wrap(flat)
 
 
 def result_of(future: Any, seconds: float, what: str) -> Any:
@@ -63,14 +66,16 @@ def result_of(future: Any, seconds: float, what: str) -> Any:
     return answer[0] if isinstance(answer, (list, tuple)) and len(answer) == 1 else answer
 
 
-def fill(flat: np.ndarray, tensor: Tensor, where: str) -> None:
-    """``flat`` gets the values of ``tensor``, which may be ``flat`` itself."""
+def fill(flat: Any, tensor: Tensor, where: str) -> None:
+    """``flat``, what a bucket holds, gets the values of ``tensor``, which may be it itself."""
     check(flat, tensor, where)
-    if tensor.array is not flat:
-        np.copyto(flat, tensor.array.reshape(-1), casting="unsafe")
+    memory = memory_of(flat)
+    target, source = memory.raw(flat), memory.raw(tensor.array)
+    if source is not target:
+        np.copyto(target, source.reshape(-1), casting="unsafe")
 
 
-def check(flat: np.ndarray, tensor: Tensor, where: str) -> None:
+def check(flat: Any, tensor: Tensor, where: str) -> None:
     """``tensor`` can hold the gradients of ``flat``."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{where}: a Tensor is needed, {type(tensor).__name__} was given")

@@ -1,6 +1,6 @@
 """Where gradients lie: the buckets' memory, and for each parameter its place in it.
 
-Knows tensors and a group's memory; nothing of iterations.
+Knows tensors, where the parameters lie, and a group's memory; nothing of iterations.
 """
 
 from __future__ import annotations
@@ -8,27 +8,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
+from ...backends.device.memory import Memory
 from ...core.tensor import Tensor, wrap
 from .buckets import Bucket, ParamMeta
-from .rows import Rows, extra
+from .rows import Rows, extra, rows_in
 
 
 class Housing:
     """The memory of a plan's buckets, with each parameter's view of its slot.
 
-    ``views`` and ``slots`` (the same as arrays) keep their identity when buckets change.
+    ``views`` and ``slots`` (the same as raw arrays) keep their identity when buckets change.
     """
 
-    def __init__(self, params: Sequence[Tensor], metas: Sequence[ParamMeta], group: Any) -> None:
-        self.params, self.metas, self.group = params, metas, group
+    def __init__(
+        self, params: Sequence[Tensor], metas: Sequence[ParamMeta], group: Any, memory: Memory
+    ) -> None:
+        self.params, self.metas, self.group, self.memory = params, metas, group, memory
         count = len(params)
         self.views: list[Tensor] = [None] * count  # type: ignore[list-item]
-        self.slots: list[np.ndarray] = [None] * count  # type: ignore[list-item]
+        self.slots: list[Any] = [None] * count
         self.place = [0] * count
         self.buckets: tuple[Bucket, ...] = ()
-        self.flats: list[np.ndarray] = []
+        self.flats: list[Any] = []
         self.rows: Rows | None = None
 
     def lay_out(self, buckets: Sequence[Bucket], counted: bool) -> None:
@@ -41,43 +42,43 @@ class Housing:
         for b in range(len(self.buckets)):
             self._house(b)
 
-    def take(self, b: int, counted: bool) -> np.ndarray:
+    def take(self, b: int, counted: bool) -> Any:
         """Fresh memory for bucket ``b``, all zeros."""
         bucket, more = self.buckets[b], 0
         if b == len(self.buckets) - 1:
-            more = extra(self.group.size, len(self.params) if counted else 0)
-        flat = self.group.empty(bucket.numel + more, bucket.dtype)
+            more = extra(self.group.size, len(self.params) if counted else 0, self.memory)
+        flat = self.memory.flat(self.group, bucket.numel + more, bucket.dtype)
         flat.fill(0)
         return flat
 
-    def gradients(self, b: int) -> np.ndarray:
+    def gradients(self, b: int) -> Any:
         """Bucket ``b`` without what is behind its gradients."""
         return self.flats[b][: self.buckets[b].numel]
 
     def _house(self, b: int) -> None:
         """Let the gradients of bucket ``b`` be views of its memory. Those that are views of another
         one move along; tensors that somebody else has kept, do not."""
-        flat = self.flats[b]
+        flat, held = self.flats[b], self.memory.held
         for s in self.buckets[b].slots:
             i = s.param
             slot = flat[s.offset : s.offset + s.numel].reshape(self.metas[i].shape)
             view = self.views[i]
             if view is not None and self.params[i]._grad is view:
-                slot[...] = view.array
-                view.array = slot
+                slot[...] = self.memory.raw(view.array)
+                view.array = held(slot)
                 view._st = None
             else:
-                self.views[i] = wrap(slot)
+                self.views[i] = wrap(held(slot))
             self.slots[i] = slot
             self.place[i] = b
         if b == len(self.buckets) - 1:
             tail = flat[self.buckets[b].numel :]
-            self.rows = Rows(tail, self.group.rank, self.group.size)
+            self.rows = rows_in(tail, self.group.rank, self.group.size, self.memory)
 
     def let_go(self, i: int) -> None:
         """Somebody has kept the last gradient of parameter ``i``: leave its memory to them."""
         b = self.place[i]
         old = self.flats[b]
-        flat = self.flats[b] = self.group.empty(old.size, old.dtype)
+        flat = self.flats[b] = self.memory.flat(self.group, old.size, old.dtype)
         flat[...] = old
         self._house(b)

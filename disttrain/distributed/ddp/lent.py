@@ -62,7 +62,7 @@ def _give_back(r: Any, home: Home, own: list[Any]) -> None:
         if grad is None:
             continue
         lies_here = grad is r.house.views[i]
-        home.put(p, wrap(grad.array.copy()) if lies_here else grad)
+        home.put(p, wrap(grad.array.copy("C")) if lies_here else grad)
     _restore(r, own)
 
 

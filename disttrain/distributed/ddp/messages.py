@@ -146,6 +146,14 @@ class Messages:
         rest = f"; rank{'s' * (len(fine) > 1)} {', '.join(fine)} received all" if fine else ""
         return AutogradError(f"DistributedDataParallel: {'; '.join(parts)}{rest}. {self._advice()}")
 
+    def missing_elsewhere(self, ranks: Sequence[int]) -> AutogradError:
+        """Ranks have told that they miss gradients, in a step that is over."""
+        listing = ", ".join(str(self.group.ranks[r]) for r in ranks)
+        return AutogradError(
+            f"DistributedDataParallel: an earlier backward ended without some gradients on rank "
+            f"{listing}, whose own error names them. {self._advice()}"
+        )
+
     def _told(self, missing: Sequence[int]) -> str:
         names = [self.names[i] for i in sorted(missing)]
         modules = silent_modules(self.module, names, self.names)

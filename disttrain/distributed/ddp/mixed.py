@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.device.memory import memory_of
 from ...context import thread
 from ...core.engine import on_finish
 from ...core.tensor import Tensor, wrap
@@ -43,7 +44,8 @@ def cast_buffers(buffers: Iterable[Tensor], kind: np.dtype | None) -> None:
     """Give floating buffers another type, for good."""
     for b in buffers:
         if kind is not None and is_floating(b):
-            b.array = b.array.astype(kind)
+            memory = memory_of(b.array)
+            b.array = memory.held(memory.raw(b.array).astype(kind))
 
 
 class LowPrecision:
@@ -52,7 +54,7 @@ class LowPrecision:
     def __init__(self, params: Sequence[Tensor], kind: np.dtype | None) -> None:
         self.params = [p for p in params if kind is not None and is_floating(p)]
         self.kind = kind
-        self.full: list[np.ndarray] = []
+        self.full: list[Any] = []
         self.walk: Any = None  # the backward at whose end they are raised
 
     def lower(self) -> None:
@@ -61,7 +63,8 @@ class LowPrecision:
             return
         self.full = [p.array for p in self.params]
         for p, full in zip(self.params, self.full, strict=True):
-            self._put(p, full.astype(self.kind))
+            memory = memory_of(full)
+            self._put(p, memory.held(memory.raw(full).astype(self.kind)))
 
     def back_later(self) -> None:
         """At the end of the backward that is running."""
@@ -75,7 +78,7 @@ class LowPrecision:
         for p, array in zip(self.params, full, strict=False):
             self._put(p, array)
 
-    def _put(self, p: Tensor, array: np.ndarray) -> None:
+    def _put(self, p: Tensor, array: Any) -> None:
         p.array = array
         if p._node is not None:
             p._node.dtype = array.dtype
@@ -91,9 +94,10 @@ def make_cast_store(r: Any, i: int) -> Callable[[Tensor, Any], None]:
     slots, place = r.house.slots, r.house.place
     scales = r.scales_of(r.metas[i].dtype)
     full = r.full_types[i]
+    memory = r.house.memory
 
     def store(leaf: Tensor, g: Any) -> None:
-        array = getattr(g, "array", g) if not isinstance(g, np.ndarray) else g
+        array = g if isinstance(g, np.ndarray) else memory.raw(getattr(g, "array", g))
         syncing = r.phase == SYNCING or r.begin()
         if r.phase == VOID or (r.weight is not None and not r.weight[0]):
             array = np.zeros_like(array)
@@ -103,14 +107,16 @@ def make_cast_store(r: Any, i: int) -> Callable[[Tensor, Any], None]:
             r.low.back_later()
             r.accumulated.add(i)
             local = array.astype(full) if r.weight is None else array.astype(full) * r.weight[1]
-            leaf._grad = wrap(local if leaf._grad is None else leaf._grad.array + local)
+            if leaf._grad is not None:
+                local = memory.raw(leaf._grad.array) + local
+            leaf._grad = wrap(memory.held(local))
             return
         if r.fired[i]:
             r.again(i, array)
             return
         r.fired[i] = 1
         if leaf._grad is not None:  # (old + g * local) * common, as one gradient
-            old = leaf._grad.array.astype(full)
+            old = memory.raw(leaf._grad.array).astype(full)
             array = (old / scales.local.astype(full) if r.weight is not None else old) + array
         slots[i][...] = array.astype(full) * scales.fresh.astype(full)
         if r.arrivals is not None:

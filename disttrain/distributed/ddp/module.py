@@ -25,6 +25,7 @@ from .aside import Aside, BufferCommHookLocation
 from .buckets import ParamMeta, last_first, plan_buckets
 from .caps import BucketCaps
 from .delayed import Delayed
+from .devices import input_device, mover
 from .joining import ACTIVE, BUFFERS, SYNC, announce, source
 from .messages import Messages
 from .mixed import LowPrecision, MixedPrecision, cast_buffers, is_floating
@@ -57,9 +58,10 @@ class DistributedDataParallel(Aside, nn.Module, Joinable):
     ``bucket_cap_mb_list``: a limit for each bucket. ``delay_all_reduce_named_params``: (name,
     parameter) pairs whose gradients are averaged in one go, when ``param_to_hook_all_reduce`` gets
     its own. ``mixed_precision``: a ``mixed.MixedPrecision``. ``device_mesh``: a mesh of one axis,
-    in place of a group. ``device_ids`` and ``output_device`` are accepted for modules on one
-    device. ``dim``, ``check_reduction``, ``batched_grad_copy`` and
-    ``skip_all_reduce_unused_params`` change no result in PyTorch, and nothing here.
+    in place of a group. ``device_ids``: the device of the module, to which inputs are moved before
+    each forward (None: they stay where they are). ``dim``, ``check_reduction``,
+    ``batched_grad_copy`` and ``skip_all_reduce_unused_params`` change no result in PyTorch, and
+    nothing here.
 
     ``deterministic="global"``: bitwise the same weights on any number of ranks that divides
     ``virtual_shards``. The program runs forward and backward ``shards.each`` times per step, with
@@ -111,9 +113,9 @@ class DistributedDataParallel(Aside, nn.Module, Joinable):
                 f"DistributedDataParallel: {type(module).__name__} was given; needed is a module"
             )
         _check_arguments(
-            device_ids, (delay_all_reduce_named_params, param_to_hook_all_reduce),
-            (process_group, device_mesh),
-        )  # fmt: skip
+            (delay_all_reduce_named_params, param_to_hook_all_reduce), (process_group, device_mesh)
+        )
+        self._inputs_to = input_device(list(module.parameters()), device_ids, output_device)
         self.module = module
         self.dim, self.device_ids, self.output_device = dim, device_ids, output_device
         older = broadcast_buffers is None or broadcast_buffers
@@ -327,6 +329,8 @@ class DistributedDataParallel(Aside, nn.Module, Joinable):
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         reducer = self.reducer
+        if self._inputs_to is not None:
+            inputs, kwargs = mover(self._inputs_to)((inputs, kwargs))
         recording = context.thread.grad_enabled
         if recording and reducer.phase >= SYNCING and reducer.broken_off:
             raise reducer.messages.broken_off(reducer.next, len(reducer.buckets))
@@ -441,13 +445,8 @@ class InvariantDataParallel(DistributedDataParallel):
         self.invariant.detach()
 
 
-def _check_arguments(device_ids: Sequence[Any] | None, late: tuple, where: tuple) -> None:
+def _check_arguments(late: tuple, where: tuple) -> None:
     """What contradicts itself among the arguments of the wrapper."""
-    if device_ids is not None and len(device_ids) > 1:
-        raise ConfigError(
-            f"DistributedDataParallel: device_ids={list(device_ids)} was given; needed is at "
-            "most one device; start one rank for each"
-        )
     if (late[0] is None) != (late[1] is None):
         raise ConfigError(
             "DistributedDataParallel: delay_all_reduce_named_params and param_to_hook_all_reduce "

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.device.memory import HOST, memory_of
 from ...context import thread
 from ...core.engine import on_finish
 from ...core.tensor import Tensor, wrap
@@ -33,10 +34,10 @@ from .mixed import LowPrecision, make_cast_store
 from .parts import Part, taking_parts
 from .row_sums import RowSums
 from .rows import JOINED, MISSING, WEIGHTED, Row
-from .scaling import Scaled
 from .stats import Stats
 from .stores import ARMED, IDLE, SYNCING, VOID, make_place, make_store
 from .tables import Tables
+from .unused import Unused
 
 Hook = Callable[[Any, GradBucket], Any]
 
@@ -50,7 +51,7 @@ class Settings:
     views: bool = False
 
 
-class Reducer(Scaled):
+class Reducer(Unused):
     """Averages the gradients of ``params`` over ``group`` during backward."""
 
     def __init__(
@@ -69,6 +70,7 @@ class Reducer(Scaled):
         """``metas`` have the types in which gradients travel. ``low``: the parameters in mixed
         precision, whose gradients are not views of the buckets. ``by_rows``: matrices whose
         gradients may touch few rows. ``sparse``: tables whose gradients are to be sparse."""
+        memory = self.memory = memory_of(params[0].array) if params else HOST
         super().__init__(group.size)
         self.params, self.metas = list(params), list(metas)
         self.group, self.settings, self.static = group, settings, static
@@ -85,16 +87,18 @@ class Reducer(Scaled):
         self.missing: tuple[int, ...] = ()
         self.used: np.ndarray | None = None  # how many ranks use each parameter, where known
         self.futures: list[Any] = []  # of hooks for buffers: waited for at the end of backward
-        self.by_rows = {i: RowSums(group) for i in by_rows}
-        self.drift = Drift(self.params, messages, on=group.transport.hears)
+        self.by_rows = {i: RowSums(group) for i in by_rows if memory.on_host}
+        self.drift = Drift(self.params, messages, on=group.transport.hears and memory.on_host)
         self.stats = Stats(group.size)
-        self.house = Housing(self.params, self.metas, group)
+        self.house = Housing(self.params, self.metas, group, memory)
         self.order = last_first(self.metas)
         self._lay_out(self.order, first=True)
         self.low, self.full_types = low, [p.array.dtype for p in self.params]
         make = make_store if low is None else make_cast_store
-        self.stores = [taking_parts(p, make(self, i)) for i, p in enumerate(self.params)]
-        plain = [low is None and not isinstance(p, Part) for p in self.params]
+        self.stores = [
+            taking_parts(p, memory.guarded(make(self, i))) for i, p in enumerate(self.params)
+        ]
+        plain = [low is None and memory.on_host and not isinstance(p, Part) for p in self.params]
         self.places = [make_place(self, i) if fits else None for i, fits in enumerate(plain)]
         self._rescale()
         self.tables = Tables(self, sparse)
@@ -120,7 +124,7 @@ class Reducer(Scaled):
         return self.house.buckets
 
     @property
-    def flats(self) -> list[np.ndarray]:
+    def flats(self) -> list[Any]:
         return self.house.flats
 
     def _lay_out(self, order: Sequence[int], first: bool = False) -> None:
@@ -182,7 +186,8 @@ class Reducer(Scaled):
         has made itself comes back with the result, unless gradients are to be views."""
         view = self.house.views[i]
         if old is not view:
-            if not (self.settings.views or old.array is view.array) and old.array.flags.writeable:
+            mine, theirs = self.house.slots[i], self.memory.raw(old.array)
+            if not (self.settings.views or theirs is mine) and self.memory.writeable(theirs):
                 self.foreign[i] = old
             leaf._grad = view
         return view
@@ -200,7 +205,7 @@ class Reducer(Scaled):
         self.fired = [0] * len(self.params)
         self.works: list[Any] = []
         self.unused: list[int] = []
-        self.kept: dict[int, np.ndarray] = {}  # gradients as they were before
+        self.kept: dict[int, Any] = {}  # gradients as they were before
         self.foreign: dict[int, Tensor] = {}  # gradients that the program has made itself
         if self.static and self.expected is None:
             self.next = -1  # nothing, before it is known what will come
@@ -213,6 +218,8 @@ class Reducer(Scaled):
             self.attach()  # another wrapper of the same parameters was at work
         if self.low is None and nodes and self.params[0].array.dtype != self.metas[0].dtype:
             raise self.messages.retyped(0, self.metas[0].dtype, self.params[0].array.dtype)
+        if not self.memory.on_host:
+            self._hear_late()
         if self.phase == ARMED:
             self.older = [r for r in [*self.older, *self.roots] if r() is not None]
         self._reset()
@@ -232,7 +239,7 @@ class Reducer(Scaled):
             return False
         if self.phase == IDLE:
             self._reset()
-        on_finish(self.finish)
+        on_finish(self.memory.guarded(self.finish))
         self.stats.backward_at = self.stats.now()
         self.phase = VOID if self.weight is not None and not self.weight[0] else SYNCING
         if self.expected is not None:
@@ -250,24 +257,6 @@ class Reducer(Scaled):
         if reached(self.roots):
             raise self.messages.misused()
         return False  # that forward has had no backward; this one is of another
-
-    def _fill_unused(self, indices: Sequence[int]) -> None:
-        """Parameters without gradients here still take part: with zeros, or with what they have."""
-        for i in indices:
-            slot = self.house.slots[i]
-            old = self.params[i]._grad
-            if old is None:
-                slot.fill(0)
-            elif self.total is not None and i not in self.accumulated:
-                self.kept[i] = self.carried[i] = old.array.copy()
-                slot.fill(0)
-            else:
-                self.kept[i] = old.array.copy()
-                common = self.scales_of(slot.dtype).common.astype(old.array.dtype)
-                np.copyto(slot, old.array * common, casting="unsafe")
-            self.unused.append(i)
-            self.fired[i] = 1
-            self.ready(i)
 
     def again(self, i: int, array: Any) -> None:
         """Another gradient of one parameter in one backward (re-entrant checkpointing)."""
@@ -308,7 +297,7 @@ class Reducer(Scaled):
             if group.size > 1:
                 self._reduce(b, flats[b])
 
-    def _reduce(self, b: int, flat: np.ndarray) -> None:
+    def _reduce(self, b: int, flat: Any) -> None:
         """Start to sum bucket ``b``, which lies in ``flat``."""
         if b not in self.rows_of:
             self.works.append(self.group.all_reduce(flat, async_op=True))
@@ -325,7 +314,8 @@ class Reducer(Scaled):
         bucket = self.buckets[b]
         params = [self.params[s.param] for s in bucket.slots]
         last = b == len(self.buckets) - 1
-        future = hook(state, GradBucket(bucket, b, last, self.house.gradients(b), params))
+        flat = self.memory.held(self.house.gradients(b))
+        future = hook(state, GradBucket(bucket, b, last, flat, params))
         if not hasattr(future, "wait"):
             raise self.messages.no_future(hook, future)
         return future
@@ -339,12 +329,7 @@ class Reducer(Scaled):
         assert rows is not None
         rows.write(Row(flags, self.drift.digest(), self.stats.last[3], self.total or 0.0))
         if self.asks_use:
-            rows.used.fill(1)
-            rows.used[self._idle()] = 0
-
-    def _idle(self) -> list[int]:
-        """The parameters that this rank has not used since the last synchronised backward."""
-        return [i for i in self.unused if i not in self.accumulated]
+            rows.count(self._idle())
 
     # --- its end --------------------------------------------------------------------------------
 
@@ -375,7 +360,7 @@ class Reducer(Scaled):
         if self.low is not None:
             self._raise_precision()
         for i, own in self.foreign.items():
-            np.copyto(own.array, self.house.slots[i])
+            np.copyto(self.memory.raw(own.array), self.house.slots[i])
             self.params[i]._grad = own
             if own._st is not None:
                 own._st.version += 1
@@ -409,7 +394,8 @@ class Reducer(Scaled):
             return
         for b, future in enumerate(self.works):
             answer = result_of(future, self.group.timeout, self.messages.hook_result(b))
-            fill(self.house.gradients(b), answer, "the result of a communication hook")
+            flat = self.memory.held(self.house.gradients(b))
+            fill(flat, answer, "the result of a communication hook")
 
     def _listen(self) -> None:
         """See what the ranks say, and finish the average where it is weighted."""
@@ -428,37 +414,13 @@ class Reducer(Scaled):
         digests = [row.digest for row in rows if not row.flags & JOINED]
         self.drift.compare(digests, self.steps)
 
-    def _count_used(self, idle: Collection[int]) -> None:
-        """Learn what the ranks have used: from the last bucket, or by asking, where hooks reduce
-        the buckets. ``idle``: what this one has not."""
-        if self.hook is None:
-            self.used = self.house.rows.used  # type: ignore[union-attr]
-        else:
-            self.used = np.ones(len(self.params), np.int32)
-            self.used[list(idle)] = 0
-            self.group.all_reduce(self.used)
-        if not self.settings.find_unused:
-            self.used = self.used.copy()  # for all steps
-
-    def _settle_unused(self) -> None:
-        """Parameters unused here get the average, unless no rank has used them."""
-        house, used = self.house, self.used
-        for i in self.unused:
-            p = self.params[i]
-            if used is None or used[i]:
-                p._grad = house.views[i]
-                continue
-            self.carried.pop(i, None)
-            if self.low is None and i in self.kept and p._grad is house.views[i]:
-                house.slots[i][...] = self.kept[i]
-
     def _raise_precision(self) -> None:
         """Mixed precision: parameters hold their full values again, and so do gradients."""
         self.low.back()  # type: ignore[union-attr]
         left_alone = {i for i in self.unused if self.params[i]._grad is not self.house.views[i]}
         for i, p in enumerate(self.params):
             if i not in left_alone:
-                p._grad = wrap(self.house.slots[i].astype(self.full_types[i]))
+                p._grad = wrap(self.memory.held(self.house.slots[i].astype(self.full_types[i])))
 
     # --- for a rank that has no more input --------------------------------------------------------
 
@@ -468,7 +430,7 @@ class Reducer(Scaled):
         own, rows = house.flats, house.rows
         find = self.asks_use
         try:
-            if self.hook is not None:
+            if self.asks_weights:
                 self.group.all_reduce(np.zeros(1))
             house.flats = [house.take(b, find) for b in range(len(house.buckets))]
             self.works = []

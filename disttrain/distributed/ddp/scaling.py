@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.device.memory import Memory
 from ...context import thread
 from ...core.tensor import Tensor
 from .messages import Messages
@@ -27,6 +28,7 @@ class Scaled:
     accumulated: set[int]
     params: list[Tensor]
     house: Any
+    memory: Memory
     phase: int
     lent: Any = None  # the walk whose gradients are not those in .grad
 
@@ -36,26 +38,35 @@ class Scaled:
         self.weight: tuple[float, float] | None = None  # of the backward to come: (weight, factor)
         self.total: float | None = None  # weight of the backwards since the last synchronised one
         self.counted: Any = None
-        self.carried: dict[int, np.ndarray] = {}  # means of earlier steps, which no weight divides
+        self.carried: dict[int, Any] = {}  # means of earlier steps, which no weight divides
         self.scales: dict[np.dtype, Scales] = {}
 
     def scales_of(self, kind: np.dtype) -> Scales:
         """The factors of gradients of type ``kind``."""
         if kind not in self.scales:
-            self.scales[kind] = Scales(kind)
+            with self.memory.here():
+                self.scales[kind] = Scales(kind, self.memory)
         return self.scales[kind]
 
     def _rescale(self, total: float | None = None) -> None:
         """``total``: the weight of all ranks, where it is known before they are reduced."""
         local = 1.0 if self.weight is None else self.weight[1]
         if total is not None:
-            common = self.group.size / total if total else 0.0
+            summed = self.group.size if self.hook is not None else 1  # hooks divide by it
+            common = summed / total if total else 0.0
         elif self.hook is not None or self.weight is not None:
             common = 1.0
         else:
             common = 1 / self.divisor
-        for scales in self.scales.values():
-            scales.set(local, common)
+        with self.memory.here():
+            for scales in self.scales.values():
+                scales.set(local, common)
+
+    @property
+    def asks_weights(self) -> bool:
+        """Whether ranks add up their weights before their gradients: what hooks reduce tells none,
+        and on a device nobody waits for what is told."""
+        return self.hook is not None or not self.memory.on_host
 
     def count_active(self, told: Sequence[int]) -> None:
         """Inside a join block: how many ranks have input in this iteration."""
@@ -77,9 +88,10 @@ class Scaled:
         old = leaf._grad
         if old is None or i in self.accumulated or i in self.carried:
             return old
-        self.carried[i] = old.array.copy()
-        if old.array.flags.writeable:
-            old.array[...] = 0
+        raw = self.memory.raw(old.array)
+        self.carried[i] = raw.copy()
+        if self.memory.writeable(raw):
+            raw[...] = 0
         else:
             leaf._grad = None
         return leaf._grad
@@ -116,7 +128,7 @@ class Scaled:
             raise self.messages.weights_mixed()
         if self.weight is not None:
             self.total = (self.total or 0.0) + self.weight[0]
-        if syncing and self.hook is not None and (self.weight is not None or self.in_join):
+        if syncing and self.asks_weights and (self.weight is not None or self.in_join):
             total = np.array([self.total or 0.0])
             self.group.all_reduce(total)
             if self.weight is not None:

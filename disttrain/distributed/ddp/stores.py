@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.device.memory import Memory
 from ...context import thread
 from ...core.tensor import Tensor, wrap
 
@@ -27,11 +28,11 @@ def make_store(r: Any, i: int) -> Callable[[Tensor, Any], None]:
     views, slots, place = house.views, house.slots, house.place
     scales = r.scales_of(r.metas[i].dtype)
     fresh = scales.fresh
-    multiply, add = np.multiply, np.add
+    multiply, add, raw = np.multiply, np.add, house.memory.raw
     keep = make_keep(r, i)
 
     def store(leaf: Tensor, g: Any) -> None:
-        array = g if g.__class__ is ndarray else getattr(g, "array", g)
+        array = g if g.__class__ is ndarray else raw(getattr(g, "array", g))
         if r.phase != SYNCING:
             if not r.begin():
                 keep(leaf, array)
@@ -54,7 +55,7 @@ def make_store(r: Any, i: int) -> Callable[[Tensor, Any], None]:
         else:
             view = r.take_over(i, leaf, old)
             slot = slots[i]
-            add(old.array, array if r.weight is None else array * scales.local, out=slot)
+            add(raw(old.array), array if r.weight is None else array * scales.local, out=slot)
             multiply(slot, scales.common, out=slot)
         if view._st is not None:
             view._st.version += 1
@@ -73,7 +74,7 @@ def make_store(r: Any, i: int) -> Callable[[Tensor, Any], None]:
 def make_keep(r: Any, i: int) -> Callable[[Tensor, Any], None]:
     """What ``store`` does in a backward that is not synchronised: the gradient adds up."""
     views, slots = r.house.views, r.house.slots
-    scales = r.scales_of(r.metas[i].dtype)
+    scales, memory = r.scales_of(r.metas[i].dtype), r.house.memory
 
     def keep(leaf: Tensor, array: Any) -> None:
         old = leaf._grad
@@ -89,9 +90,10 @@ def make_keep(r: Any, i: int) -> Callable[[Tensor, Any], None]:
             slots[i][...] = array
         else:
             try:
-                np.add(old.array, array, out=old.array)
+                target = memory.raw(old.array)
+                np.add(target, array, out=target)
             except ValueError:  # an expanded view, of a backward that was recorded
-                leaf._grad = wrap(old.array + array)
+                leaf._grad = wrap(memory.held(target + array))
         if old._st is not None:
             old._st.version += 1
 
@@ -122,12 +124,15 @@ def make_place(r: Any, i: int) -> Callable[[], Any]:
 
 class Scales:
     """The factors of gradients of one type, as arrays without dimensions: ``local`` is this rank's
-    own (its weight), ``common`` what all divide by, ``fresh`` their product."""
+    own (its weight), ``common`` what all divide by, ``fresh`` their product. They lie where the
+    gradients do."""
 
-    def __init__(self, kind: np.dtype) -> None:
-        self.local, self.common, self.fresh = (np.ones((), kind) for _ in range(3))
+    def __init__(self, kind: np.dtype, memory: Memory) -> None:
+        self.local, self.common, self.fresh = (memory.full((), 1, kind) for _ in range(3))
         self.exact = True  # whether ``fresh`` is a power of two
 
     def set(self, local: float, common: float) -> None:
-        self.local[...], self.common[...], self.fresh[...] = local, common, local * common
+        self.local.fill(local)
+        self.common.fill(common)
+        self.fresh.fill(local * common)
         self.exact = math.frexp(local * common)[0] == 0.5

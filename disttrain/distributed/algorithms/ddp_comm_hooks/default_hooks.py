@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
+from ....backends.device.memory import memory_of
 from ....backends.fused.casts import scaled
 from ....core import dtypes, no_grad
 from ....core.tensor import Tensor, wrap
@@ -48,13 +47,14 @@ def _cast_hook(kind: Any, process_group: ProcessGroup | None, bucket: GradBucket
     Sums are formed in float32 and rounded once."""
     group = group_or_default(process_group)
     buffer: Any = bucket.buffer()
-    given = buffer.array
-    sent = group.empty(given.shape, kind.np)
+    memory = memory_of(buffer.array)
+    given = memory.raw(buffer.array)
+    sent = memory.flat(group, given.size, kind.np)
     scaled(given, 1.0 / group.size, sent)
-    future = started(wrap(sent), group).get_future()
+    future = started(wrap(memory.held(sent)), group).get_future()
 
     def cast_back(future: Future) -> Tensor:
-        scaled(first(future).array, 1.0, given)
+        scaled(memory.raw(first(future).array), 1.0, given)
         touched(buffer)
         return buffer
 
@@ -76,12 +76,14 @@ def bf16_compress_hook(process_group: ProcessGroup | None, bucket: GradBucket) -
 def _cast_wrapper(kind: Any, hook: Hook, name: str) -> Hook:
     def wrapped(hook_state: Any, bucket: GradBucket) -> Future[Tensor]:
         wide: Any = bucket.buffer()
-        given = wide.array
-        bucket.set_buffer(wrap(scaled(given, 1.0, np.empty(given.shape, kind.np))))
+        memory = memory_of(wide.array)
+        given = memory.raw(wide.array)
+        narrow = scaled(given, 1.0, memory.empty(given.shape, kind.np))
+        bucket.set_buffer(wrap(memory.held(narrow)))
         future = hook(hook_state, bucket)
 
         def cast_back(future: Future) -> Tensor:
-            scaled(future.value().array.reshape(-1), 1.0, given)
+            scaled(memory.raw(future.value().array).reshape(-1), 1.0, given)
             touched(wide)
             bucket.set_buffer(wide)
             return wide

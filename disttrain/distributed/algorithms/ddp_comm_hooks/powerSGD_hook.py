@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ....backends.device.memory import memory_of
 from ....comm.world import default_group
 from ....core import no_grad
 from ....core.random import Generator
@@ -146,7 +147,9 @@ class PowerSGDState:
             return None
         error: Any = self.error_dict.get(index)
         if error is None:
-            error = self.error_dict[index] = wrap(np.zeros_like(values.array))
+            memory = memory_of(values.array)
+            zeros = memory.zeros(values.array.shape, values.array.dtype)
+            error = self.error_dict[index] = wrap(memory.held(zeros))
         else:
             _check_size("error_dict", index, error, values.array.size)
             values.add_(error)
@@ -168,9 +171,9 @@ class PowerSGDState:
             return False
         p = sum(len(f.places) * f.rows * f.rank for f in families)
         q = sum(len(f.places) * f.cols * f.rank for f in families)
-        kind = like.array.dtype
-        self.p_memory_dict[index] = wrap(group.empty(p, kind))
-        self.q_memory_dict[index] = wrap(group.empty(q, kind))
+        kind, place = like.array.dtype, memory_of(like.array)
+        self.p_memory_dict[index] = wrap(place.held(place.flat(group, p, kind)))
+        self.q_memory_dict[index] = wrap(place.held(place.flat(group, q, kind)))
         return True
 
 
@@ -214,7 +217,9 @@ class _Round:
         self.sent: Any = None
         if self.plain:
             total = sum(g.array.size for g in self.plain)
-            self.flat: Any = wrap(group.empty(total, buffer.array.dtype))
+            memory = memory_of(buffer.array)
+            flat = memory.flat(group, total, buffer.array.dtype)
+            self.flat: Any = wrap(memory.held(flat))
             for g, place in self._plain_places():
                 place.copy_(g)
             self.sent = started(self.flat, group)
@@ -236,7 +241,8 @@ class _Round:
         if self.fresh:
             generator = Generator().manual_seed(int(self.state.rng.randint(_SEEDS)))
             for q in self.qs:
-                q.copy_(randn(tuple(q.shape), generator=generator, dtype=q.dtype))
+                fresh: Any = randn(tuple(q.shape), generator=generator, dtype=q.dtype)
+                q.copy_(fresh.to(q.device))
         for m, p, q in zip(self.matrices, self.ps, self.qs, strict=True):
             orthogonalize(q, epsilon)
             p.copy_(matmul(m, q))
@@ -303,7 +309,8 @@ def batched_powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Te
     rank = min(state.matrix_approximation_rank, side)
     state.count(bucket, total, 2 * side * rank)
     with no_grad():
-        square: Any = wrap(np.zeros(side * side, buffer.array.dtype))
+        memory = memory_of(buffer.array)
+        square: Any = wrap(memory.held(memory.zeros(side * side, buffer.array.dtype)))
         square[:total].copy_(buffer)
         chosen = Approximation((Family((0,), side, side, rank),), (), total, 2 * side * rank)
         started = _Round(state, bucket, square, [square], chosen)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ....backends.device.memory import memory_of
 from ....comm.group import ProcessGroup
 from ....core.tensor import Tensor, wrap
 from ....futures import Future
@@ -43,7 +44,7 @@ def quantize(rows: np.ndarray, scales: np.ndarray) -> np.ndarray:
 
 def dequantized_mean(numbers: np.ndarray, scales: np.ndarray) -> np.ndarray:
     """The mean over ranks of what their ``numbers`` (rank, row, column) stand for."""
-    total = np.zeros(numbers.shape[1:], np.float32)
+    total = np.zeros_like(numbers[0], np.float32)
     for theirs, (scale, zero) in zip(numbers, scales[:, :, :, None], strict=True):
         values = theirs.astype(np.float32)
         values -= zero
@@ -58,7 +59,8 @@ def _in_rows(values: np.ndarray, width: int) -> np.ndarray:
     n = values.size
     if n == width and values.dtype == np.float32:
         return values.reshape(1, n)
-    rows = np.zeros((max(math.ceil(n / max(width, 1)), 1), max(width, 1)), np.float32)
+    shape = (max(math.ceil(n / max(width, 1)), 1), max(width, 1))
+    rows = np.zeros_like(values, np.float32, shape=shape)
     rows.reshape(-1)[:n] = values
     return rows
 
@@ -69,21 +71,26 @@ def _quantized(
     """Rows of ``width`` elements have a scale each."""
     group = group_or_default(process_group)
     buffer = bucket.buffer()
-    n = buffer.array.size
-    rows = _in_rows(buffer.array, width)
+    memory = memory_of(buffer.array)
+    given, held = memory.raw(buffer.array), memory.held
+    n = given.size
+    rows = _in_rows(given, width)
     mine = ranges(rows)
-    scales = np.empty((group.size, *mine.shape), np.float32)
-    numbers = group.empty((group.size, *rows.shape), np.uint8)
-    told: Any = all_gather_into_tensor(wrap(scales), wrap(mine), group=group, async_op=True)
+    scales = memory.empty((group.size, *mine.shape), np.float32)
+    numbers = memory.flat(group, group.size * rows.size, np.uint8)
+    numbers = numbers.reshape(group.size, *rows.shape)
+    told: Any = all_gather_into_tensor(
+        wrap(held(scales)), wrap(held(mine)), group=group, async_op=True
+    )
     sent: Any = all_gather_into_tensor(
-        wrap(numbers), wrap(quantize(rows, mine)), group=group, async_op=True
+        wrap(held(numbers)), wrap(held(quantize(rows, mine))), group=group, async_op=True
     )
 
     def mean(future: Future) -> Tensor:
         future.value()
         told.wait()
         total = dequantized_mean(numbers, scales)
-        np.copyto(buffer.array, total.reshape(-1)[:n], casting="unsafe")
+        np.copyto(given, total.reshape(-1)[:n], casting="unsafe")
         return buffer
 
     return sent.get_future().then(mean)

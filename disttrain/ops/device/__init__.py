@@ -7,6 +7,6 @@ programs without a device never load it. What stands nowhere here runs by its ow
 calls of numpy's functions the raw arrays answer.
 """
 
-from . import elementwise
+from . import elementwise, reduce
 
-__all__ = ["elementwise"]
+__all__ = ["elementwise", "reduce"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from disttrain.backends.device.platform import Platform
 from disttrain.backends.program import Program
 
 
@@ -23,3 +24,5 @@ class NumpyPlatform:
         if kernel not in self.programs:
             self.programs[kernel] = Program(kernel, native=False)
         self.programs[kernel](*args)
+
+    matmul = Platform.matmul

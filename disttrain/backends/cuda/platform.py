@@ -17,6 +17,7 @@ import numpy as np
 
 from ...errors import DeviceError
 from ..device.platform import Event, Graph, GraphPool, Platform, Stream
+from .blas import Blas
 from .faults import FORKED, at_start
 from .graphs import CudaGraph, CudaPool
 from .pool import Memory
@@ -120,6 +121,16 @@ class CudaPlatform(Platform):
 
     # -- work ---------------------------------------------------------------------------------
 
+    @functools.cached_property
+    def blas(self) -> Blas:
+        return Blas(self.xp)
+
+    def matmul(self, a: Any, b: Any, out: Any = None, add: bool = False) -> Any:
+        return self.blas.matmul(a, b, out, add)
+
+    def special(self, name: str) -> Any:
+        return getattr(importlib.import_module("cupyx.scipy.special"), name)
+
     def stream(self, index: int, priority: int = 0) -> CudaStream:
         return self.streams.new(index, priority)
 
@@ -182,7 +193,7 @@ class _After(CudaPlatform):
     current = use = properties = can_access = empty = upload = download = move = _refuse
     pinned = memory_stats = reset_peak = empty_cache = limit_memory = launch = run_code = _refuse
     stream = external_stream = current_stream = on = event = synchronize = graph = _refuse
-    default_stream = record_use = graph_pool = capturing = note = versions = _refuse
+    default_stream = record_use = graph_pool = capturing = note = versions = matmul = _refuse
 
     def is_pinned(self, host: np.ndarray) -> bool:
         return False

@@ -188,6 +188,25 @@ class Platform(ABC):
         """Run a kernel that is written for devices (``backends/device/codes.py``): counted random
         numbers, gathering, attention ..."""
 
+    def matmul(self, a: Any, b: Any, out: Any = None, add: bool = False) -> Any:
+        """``a (..., m, k) @ b (..., k, n)`` of raw arrays of one type, into ``out`` where given
+        (with ``add``: added to what is there). Half types are added up in float32."""
+        kind = a.dtype
+        if kind.itemsize <= 2 and kind.kind in "fV":
+            product = self.xp.matmul(a.astype(np.float32), b.astype(np.float32))
+        else:
+            product = self.xp.matmul(a, b)
+        if out is None:
+            return product.astype(kind, copy=False)
+        if add:
+            product = product + out.astype(product.dtype, copy=False)
+        out[...] = product.astype(kind, copy=False)
+        return out
+
+    def special(self, name: str) -> Callable[..., Any]:
+        """The function of that name of ``scipy.special``, on raw arrays."""
+        raise DeviceError(f"{self.kind}: there is no {name} on this device; use .cpu() first")
+
     @abstractmethod
     def stream(self, index: int, priority: int = 0) -> Stream:
         """A new stream."""

@@ -1,0 +1,188 @@
+"""Products of matrices as cuBLAS is asked for them: every layout of the operands, held against
+numpy by a stand-in of the two calls that reads memory as cuBLAS would; types and settings."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from types import SimpleNamespace
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from disttrain.backends.cuda.blas import COMPUTE_32F, COMPUTE_32F_FAST_TF32, Blas
+from disttrain.backends.cuda.gemm import Copies, Gemm, batch_stride, gemm, lies
+from disttrain.backends.device import precision
+from disttrain.errors import ConfigError, ShapeError
+
+KINDS = {2: np.float16, 14: ml_dtypes.bfloat16, 0: np.float32, 1: np.float64, 4: np.complex64}
+
+
+class Raw(np.ndarray):
+    """numpy's array with an address where CuPy's have it."""
+
+    @property
+    def data(self):
+        return SimpleNamespace(ptr=self.__array_interface__["data"][0])
+
+
+def raw(a):
+    return a.view(Raw)
+
+
+class Calls:
+    """cuBLAS's two calls (signatures of CuPy's bindings), on the host's memory, by columns."""
+
+    def __init__(self):
+        self.seen = []
+
+    def gemmEx(self, handle, transa, transb, m, n, k, alpha, A, Atype, lda, B, Btype, ldb, beta, C,
+               Ctype, ldc, computeType, algo):  # noqa: N802, N803  # fmt: skip
+        self.gemmStridedBatchedEx(
+            handle, transa, transb, m, n, k, alpha, A, Atype, lda, 0, B, Btype, ldb, 0, beta, C,
+            Ctype, ldc, 0, 1, computeType, algo,
+        )  # fmt: skip
+
+    def gemmStridedBatchedEx(self, handle, transa, transb, m, n, k, alpha, A, Atype, lda, strideA,
+                             B, Btype, ldb, strideB, beta, C, Ctype, ldc, strideC, batchCount,
+                             computeType, algo):  # noqa: N802, N803  # fmt: skip
+        self.seen.append((computeType, batchCount))
+        assert lda >= max(1, k if transa else m) and ldb >= max(1, n if transb else k) and ldc >= m
+        kind = np.dtype(KINDS[Atype])
+        factor = np.float32 if kind.itemsize == 2 else kind
+        one, add = _memory(alpha, 1, factor)[0], _memory(beta, 1, factor)[0]
+        assert one == 1
+        for i in range(batchCount):
+            a = _columns(A + i * strideA * kind.itemsize, k if transa else m, m if transa else k,
+                         lda, kind)  # fmt: skip
+            b = _columns(B + i * strideB * kind.itemsize, n if transb else k, k if transb else n,
+                         ldb, kind)  # fmt: skip
+            c = _columns(C + i * strideC * kind.itemsize, m, n, ldc, kind)
+            a, b = a.T if transa else a, b.T if transb else b
+            wide = np.result_type(kind, np.float32) if kind.kind != "V" else np.float32
+            product = a.astype(wide) @ b.astype(wide)
+            c[...] = (product + c.astype(wide) if add else product).astype(kind)
+
+    def setMathMode(self, handle, mode):  # noqa: N802
+        self.seen.append(("math", mode))
+
+
+def _memory(address, count, kind):
+    kind = np.dtype(kind)
+    cells = (ctypes.c_uint8 * (count * kind.itemsize)).from_address(address)
+    return np.frombuffer(cells, np.uint8).view(kind)
+
+
+def _columns(address, rows, columns, ld, kind):
+    cells = _memory(address, (columns - 1) * ld + rows, kind)
+    return np.lib.stride_tricks.as_strided(
+        cells, (rows, columns), (kind.itemsize, ld * kind.itemsize)
+    )
+
+
+@pytest.fixture
+def blas():
+    cupy = SimpleNamespace(
+        cuda=SimpleNamespace(device=SimpleNamespace(get_cublas_handle=lambda: 7)),
+        ndarray=lambda shape, dtype: raw(np.full(shape, 7, dtype)),
+        broadcast_to=lambda x, shape: np.broadcast_to(x, shape, subok=True),
+        ascontiguousarray=lambda x: raw(np.array(x, order="C")),
+        matmul=np.matmul,
+    )
+    return Blas(cupy, Calls())
+
+
+def layouts(rng, shape, kind):
+    """Arrays of one shape: contiguous, transposed, with gaps, of several orders, repeated."""
+
+    def fresh(s):
+        return rng.normal(size=s).astype(kind)
+
+    yield fresh(shape)
+    yield fresh((*shape[:-2], shape[-1], shape[-2])).swapaxes(-1, -2)
+    yield fresh((*shape[:-1], shape[-1] + 3))[..., :-3]
+    yield fresh((*shape[:-1], shape[-1] * 2))[..., ::2]
+    yield np.broadcast_to(fresh((*shape[:-1], 1)), shape)
+    if len(shape) > 2:
+        yield fresh((shape[-2], *shape[:-2], shape[-1])).transpose(
+            *range(1, len(shape) - 1), 0, len(shape) - 1
+        )
+        yield np.broadcast_to(fresh((1, *shape[1:])), shape)
+
+
+@pytest.mark.parametrize("kind", ["f4", "f2", ml_dtypes.bfloat16, "f8", "c8"], ids=str)
+def test_every_layout(blas, kind):
+    rng = np.random.default_rng(2)
+    pairs = [((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((2, 3, 4), (2, 4, 5)), ((1, 4), (4, 1)),
+             ((2, 1, 3, 4), (3, 4, 2)), ((2, 3, 3, 4), (1, 3, 4, 2)), ((5, 1), (1, 5))]  # fmt: skip
+    tol = 2e-2 if np.dtype(kind).itemsize == 2 else 1e-5
+    for (sa, sb), flags in itertools.product(pairs, (True, False)):
+        for a, b in itertools.product(layouts(rng, sa, kind), layouts(rng, sb, kind)):
+            wide = np.result_type(a, np.float32) if a.dtype.kind != "V" else np.float32
+            want = a.astype(wide) @ b.astype(wide)
+            if flags:
+                got = blas.matmul(raw(a), raw(b))
+            else:
+                out = raw(np.ones(want.shape, kind))
+                got, want = blas.matmul(raw(a), raw(b), out, add=True), want + 1
+                assert got is out
+            assert got.dtype == a.dtype and got.shape == want.shape
+            np.testing.assert_allclose(np.asarray(got).astype(wide), want, rtol=tol, atol=tol)
+
+
+def test_results_that_do_not_fit(blas):
+    """Into a view with gaps, or another type, by way of an array of its own."""
+    a, b = np.arange(6.0).reshape(2, 3), np.arange(6.0).reshape(3, 2)
+    out = raw(np.ones((2, 4)))[:, ::2]
+    blas.matmul(raw(a), raw(b), out, add=True)
+    np.testing.assert_array_equal(out, a @ b + 1)
+    whole = blas.matmul(raw(a.astype("i8")), raw(b.astype("i8")))
+    np.testing.assert_array_equal(whole, (a @ b).astype("i8"))
+
+
+def test_empty_products(blas):
+    assert blas.matmul(raw(np.ones((0, 3))), raw(np.ones((3, 2)))).shape == (0, 2)
+    np.testing.assert_array_equal(
+        blas.matmul(raw(np.ones((2, 0))), raw(np.ones((0, 3)))), np.zeros((2, 3))
+    )
+    kept = raw(np.ones((2, 3)))
+    np.testing.assert_array_equal(
+        blas.matmul(raw(np.ones((2, 0))), raw(np.ones((0, 3))), kept, add=True), np.ones((2, 3))
+    )
+
+
+def test_settings(blas):
+    a = raw(np.ones((2, 2), "f4"))
+    blas.matmul(a, a)
+    precision.set_matmul_precision("high")
+    try:
+        blas.matmul(a, a)
+    finally:
+        precision.set_matmul_precision("highest")
+    assert blas.cublas.seen == [(COMPUTE_32F, 1), (COMPUTE_32F_FAST_TF32, 1)]
+    with pytest.raises(ConfigError, match="highest, high, medium"):
+        precision.set_matmul_precision("exact")
+    h = raw(np.ones((2, 2), "f2"))
+    precision.set_reduced_reduction("float16", False)
+    try:
+        blas.matmul(h, h)
+        blas.matmul(h, h)
+    finally:
+        precision.set_reduced_reduction("float16", True)
+    blas.matmul(h, h)
+    modes = [s for s in blas.cublas.seen if s[0] == "math"]
+    assert modes == [("math", 16), ("math", 0)]
+
+
+def test_plans():
+    assert lies((3, 4), (4, 1)) == (False, 4) and lies((3, 4), (1, 3)) == (True, 3)
+    assert lies((3, 4), (8, 2)) is None and lies((1, 4), (99, 1)) == (False, 4)
+    assert lies((3, 4), (0, 1)) is None
+    assert batch_stride((2, 3), (12, 4)) == 4 and batch_stride((2, 3), (0, 0)) == 0
+    assert batch_stride((2, 3), (4, 8)) is None
+    one = gemm((8, 16, 4), (256, 16, 4), (4, 5), (4, 16), 4)
+    assert isinstance(one, Gemm) and (one.m, one.batch, one.b.flipped) == (128, 1, True)
+    assert gemm((2, 3, 4), (4, 8, 64), (2, 4, 5), (80, 20, 4), 4) == Copies(True, False, (2,))
+    with pytest.raises(ShapeError, match="do not broadcast"):
+        gemm((2, 3, 4), (48, 16, 4), (3, 4, 5), (80, 20, 4), 4)

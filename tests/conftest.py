@@ -5,6 +5,8 @@ not among them: how these take turns is drawn from a seed, whatever else the mac
 
 from __future__ import annotations
 
+import pytest
+
 PROCESSES = ("comm", "launcher", "distributed", "compat", "data")  # the folders of that half
 SIMULATES = {
     "simulate",
@@ -70,3 +72,15 @@ def pytest_collection_modifyitems(config, items):
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in set(left_out)]
+
+
+@pytest.fixture
+def double():
+    """A platform of two devices that are not there, offered as "cuda" (support/device_double)."""
+    from disttrain.backends.device import platform as devices
+    from support.device_double.double import DoublePlatform
+
+    made = DoublePlatform(2)
+    before = devices.offer("cuda", lambda: made)
+    yield made
+    devices.offer("cuda", *before)

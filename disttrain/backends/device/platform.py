@@ -297,19 +297,20 @@ def offer(
     kind: str,
     make: Callable[[], Platform] | None,
     look: Callable[[], tuple[int, str] | None] | None = None,
-) -> None:
+) -> tuple[Callable[[], Platform] | None, Callable[[], tuple[int, str] | None] | None]:
     """From now on devices of ``kind`` are made by ``make`` (None: there are none). ``look`` says
-    how many there are, and why there are none, without starting anything; None: it cannot tell."""
+    how many there are, and why there are none, without starting anything; None: it cannot tell.
+    Returns what was offered before: ``offer(kind, *before)`` offers it again."""
     with _lock:
         old = _made.pop(kind, None)
         if old is not None:
             del _by_type[old.array_type]
-        _makers.pop(kind, None)
-        _lookers.pop(kind, None)
+        before = _makers.pop(kind, None), _lookers.pop(kind, None)
         if make is not None:
             _makers[kind] = make
             if look is not None:
                 _lookers[kind] = look
+    return before
 
 
 def made(kind: str) -> Platform | None:

@@ -1,0 +1,156 @@
+"""The double's array module: CuPy's functions by CuPy's parameters, computed by numpy's on hidden
+memory. What CuPy does otherwise than numpy is said here, function by function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .indexing import as_strided, put_along_axis, take
+from .signatures import Unsupported, bind, dtype_of, table
+from .ufuncs import Ufunc
+from .work import HostUse, Work
+
+# Answered without a look at the numbers.
+ABOUT = {
+    *("shape", "ndim", "size", "result_type", "can_cast", "may_share_memory", "isscalar"),
+    *("iscomplexobj", "isrealobj", "broadcast_shapes", "common_type", "min_scalar_type"),
+    *("promote_types",),
+}
+# Make views where they can; these use no memory then.
+VIEWS = {
+    *("reshape", "ravel", "transpose", "moveaxis", "rollaxis", "swapaxes", "broadcast_to"),
+    *("broadcast_arrays", "squeeze", "expand_dims", "split", "array_split", "hsplit", "vsplit"),
+    *("dsplit", "flip", "flipud", "fliplr", "rot90", "diagonal", "real", "imag", "atleast_1d"),
+    *("atleast_2d", "atleast_3d", "permute_dims", "matrix_transpose", "linalg.matrix_transpose"),
+    *("diag", "lib.stride_tricks.as_strided"),
+}
+# Keep the order of memory of what they are given.
+KEEPS_ORDER = {"copy", "empty_like", "zeros_like", "ones_like", "full_like"}
+# The host waits inside them, for the size of the result or for an error.
+WAITS = {
+    *("nonzero", "flatnonzero", "argwhere", "unique", "unique_values", "unique_counts"),
+    *("unique_inverse", "unique_all", "extract", "compress", "bincount", "histogram", "trim_zeros"),
+    *("array_equal_", "in1d", "isin_", "setdiff1d", "intersect1d", "union1d", "setxor1d", "roots"),
+    *("percentile", "quantile", "choose", "linalg.matrix_rank", "linalg.lstsq", "linalg.pinv_"),
+    *("linalg.eigvals", "linalg.eig", "delete", "place", "cov_", "corrcoef_", "histogramdd"),
+    *("histogram2d", "digitize_", "packbits_", "union1d"),
+}
+WRITES = {"copyto": "dst", "put": "a", "fill_diagonal": "a", "putmask": "a", "place": "arr"}
+MAKES = {"array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "require"}
+OWN: dict[str, Callable[..., Any]] = {
+    "lib.stride_tricks.as_strided": as_strided,
+    "put_along_axis": put_along_axis,
+    "take": take,
+}
+REFUSED = {
+    "asnumpy": "use Platform.download",
+    "vectorize": "", "apply_along_axis": "", "apply_over_axes": "", "piecewise": "",
+    "save": "", "savez": "", "load": "", "loadtxt": "", "genfromtxt": "", "savetxt": "",
+    "frombuffer": "", "fromfile": "", "fromfunction": "", "fromiter": "", "fromstring": "",
+    "array2string": "", "array_repr": "", "array_str": "", "format_float_positional": "",
+    "shares_memory": "it computes on the device, and waits",
+}  # fmt: skip
+
+
+class Function:
+    """``xp.name``."""
+
+    def __init__(self, platform: Any, name: str) -> None:
+        self.platform, self.name = platform, name
+        self.__name__ = name.rpartition(".")[2]
+        where: Any = np
+        for part in name.split("."):
+            where = getattr(where, part, None)
+        self.numpy = where
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        name = self.name
+        if name in REFUSED:
+            raise HostUse(f"cupy.{name} is not for work on a device {REFUSED[name]}".rstrip())
+        if name in ABOUT:
+            return self.numpy(*[_described(a) for a in args], **kwargs)
+        bound = bind("functions", name, args, kwargs)
+        if self.numpy is None:
+            raise Unsupported(f"cupy.{name}: numpy has none, and the double knows no better")
+        work = Work(self.platform, name)
+        if name in WAITS:
+            self.platform.synchronized(f"cupy.{name}")
+        if name in OWN:
+            return OWN[name](work, **bound)
+        if name in MAKES:
+            return self._make(work, bound)
+        return self._run(work, args, kwargs, bound)
+
+    def _run(self, work: Work, args: tuple, kwargs: dict, bound: dict) -> Any:
+        written = WRITES.get(self.name, "out")
+        target = bound.get(written)
+        if "dtype" in bound and bound["dtype"] is not None:
+            dtype_of(bound["dtype"])
+        if target is not None:
+            work.target(target)
+        plain = [work.hidden(a) for a in args]
+        named = {k: work.hidden(v) for k, v in kwargs.items()}
+        order = "K" if self.name in KEEPS_ORDER else "C"
+        found = work.run(lambda: self.numpy(*plain, **named), self.name in VIEWS, order)
+        return target if target is not None and written == "out" else found
+
+    def _make(self, work: Work, bound: dict) -> Any:
+        source = bound.pop("object", bound.pop("a", None))
+        if source.__class__ is not self.platform.array_type:
+            raise HostUse(
+                f"cupy.{self.name} of {type(source).__name__} would copy from the host; use "
+                "Platform.upload, or full()"
+            )
+        copy, dtype = bound.pop("copy", self.name == "array"), bound.pop("dtype", None)
+        if not self.name.startswith("asc"):
+            order = bound.pop("order", None) or "K"
+        else:
+            order = "C"
+        if order == "C" and not source.flags.c_contiguous:
+            copy = True
+        if dtype is None or dtype_of(dtype) == source.dtype:
+            return source.copy(order=order) if copy else source
+        return source.astype(dtype, order=order)
+
+
+def _described(value: Any) -> Any:
+    hidden = getattr(value, "_hidden", None)
+    return value if hidden is None else hidden
+
+
+class ArrayModule:
+    """``platform.xp``, or a module in it."""
+
+    def __init__(self, platform: Any, room: str = "") -> None:
+        self._platform, self._room = platform, room
+        self._found: dict[str, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        full = f"{self._room}.{name}" if self._room else name
+        record = table()
+        if full in ("linalg", "fft", "lib", "lib.stride_tricks"):
+            found: Any = ArrayModule(self._platform, full)
+        elif full in record["ufuncs"] or full == "matmul":
+            found = Ufunc(self._platform, name)
+        elif full in record["functions"]:
+            found = Function(self._platform, full)
+        elif full == "ndarray":
+            found = self._platform.array_type
+        elif full in record["types"] or full in ("pi", "e", "inf", "nan", "newaxis"):
+            found = getattr(np, name)
+        else:
+            raise AttributeError(f"module 'cupy{self._room and '.'}{self._room}' has no {name}")
+        setattr(self, name, found)
+        return found
+
+    def function(self, name: str) -> Function:
+        """The function, where a ufunc has its name."""
+        found = self._found.get(name)
+        if found is None:
+            found = self._found[name] = Function(self._platform, name)
+        return found

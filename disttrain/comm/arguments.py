@@ -10,19 +10,32 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.device.platform import platform_of
 from ..errors import CollectiveMismatch, ConfigError, DTypeError, ShapeError
+from .placing import is_device_array
 
 
-def flat(verb: str, array: np.ndarray, write: bool = False) -> np.ndarray:
+def flat(verb: str, array: Any, write: bool = False) -> Any:
     """``array`` as one contiguous row: a view if it can be, else a copy."""
     if not isinstance(array, np.ndarray):
-        raise ConfigError(f"{verb}: {type(array).__name__} was given; needed is a numpy array.")
+        return _flat_on_device(verb, array)
     flags = array.flags
     if write and not flags.writeable:
         raise ConfigError(
             f"{verb}: a read-only array was given; needed is one that can receive. Copy it."
         )
     if array.ndim == 1 and flags.c_contiguous:
+        return array
+    return array.ravel()
+
+
+def _flat_on_device(verb: str, array: Any) -> Any:
+    """As ``flat``, of a raw array of a platform."""
+    if not is_device_array(array):
+        raise ConfigError(
+            f"{verb}: {type(array).__name__} was given; needed is a numpy array or one of a device."
+        )
+    if array.ndim == 1 and array.flags.c_contiguous:
         return array
     return array.ravel()
 
@@ -50,7 +63,7 @@ def apart(
     """``ins`` (flat), or copies where an output lies over something that is yet to be read, by this
     rank or by a peer. ``own``: the input and the output of this rank's own part, which nobody else
     reads or which keeps its values: those may be one piece of memory."""
-    if len(ins) > 1 and len(outs) > 1:
+    if ins[0].__class__ is not np.ndarray or (len(ins) > 1 and len(outs) > 1):
         pairs = _overlapping(ins, outs)
     else:
         pairs = [(a, out) for a in ins for out in outs if np.may_share_memory(a, out)]
@@ -77,9 +90,14 @@ def _overlapping(
     return found
 
 
-def _span(row: np.ndarray) -> tuple[int, int]:
+def _span(row: Any) -> tuple[int, int]:
     """The addresses at which a flat array begins and ends."""
-    start = row.__array_interface__["data"][0]
+    if row.__class__ is np.ndarray:
+        start = row.__array_interface__["data"][0]
+    else:
+        platform = platform_of(row)
+        assert platform is not None
+        start = platform.address(row)
     return start, start + row.nbytes
 
 

@@ -101,4 +101,5 @@ def _connect(
     if transport is None or members is None:
         return None
     strict = group.strict if strict is None else strict
+    transport.between = group.transport.between
     return type(group)(transport, [group.ranks[i] for i in members], strict, group.backend)

@@ -19,9 +19,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import context
+from ..backends.device.platform import Platform
 from ..errors import BackendError
 from .meeting import Meeting
 from .sim.scheduler import SimWaiter
+from .staged import Staged
 from .store import Store
 from .transport import Transport
 from .worker_env import WorkerEnv
@@ -37,11 +39,13 @@ BEST = "gloo"  # as PyTorch's programs say: whatever is best between the CPUs th
 # What PyTorch's programs may name, and why it is not here.
 _ELSEWHERE = {
     "nccl": "it moves arrays between GPUs, and this version has arrays of CPUs only",
-    "xccl": "it moves arrays between GPUs, and this version has arrays of CPUs only",
+    "xccl": "it moves arrays between GPUs of Intel's, which this version has no arrays of",
     "ucc": "this version does not have it",
 }
 NAMES = (BEST, *dict.fromkeys([*ENGINES, *_ELSEWHERE]))
 _DEVICES_OF_BEST = ("cpu", "cuda")
+DEVICE_ONLY = ("nccl",)  # they have the CPU's beside them
+_DEFAULT_OF = {"cuda": "nccl"}
 _PLUGGED = "comm.engines"  # of a rank: the engines that its program has added, by name
 _NAME = re.compile(r"[a-z0-9_]+")
 _PAIR = re.compile(r"([a-z_][a-z0-9_]*):([a-z0-9_]+)")
@@ -57,8 +61,19 @@ class Backend:
 
     @property
     def cpu(self) -> str:
-        """The backend for arrays of the CPU; where none is named, the first one."""
-        return dict(reversed(self.pairs)).get("cpu", self.pairs[0][1])
+        """The backend for arrays of the CPU; where none is named, the first one that has them, or
+        the best."""
+        named = dict(reversed(self.pairs)).get("cpu")
+        if named is not None:
+            return named
+        return next((name for _, name in self.pairs if name not in DEVICE_ONLY), BEST)
+
+    def of(self, device: str) -> str | None:
+        """The backend for arrays of ``device``, where the program names one; what PyTorch takes
+        where it names none at all."""
+        if self.text == "undefined":
+            return _DEFAULT_OF.get(device)
+        return dict(self.pairs).get(device)
 
     @property
     def config(self) -> str:
@@ -143,7 +158,9 @@ def connect(backend: Backend, meeting: Meeting) -> Transport:
     """
     meeting.wanted = backend.cpu
     name = choose(backend.cpu, meeting)
-    why = missing(name)
+    if name not in ("sim", "fake"):
+        _check_devices(backend)
+    why = "it moves arrays of devices only" if name in DEVICE_ONLY else missing(name)
     if why is not None and backend.cpu == BEST:  # what we have chosen ourselves
         raise BackendError(_without_mpi("init_process_group", meeting.place, why, backend.text))
     if why is not None:
@@ -151,7 +168,30 @@ def connect(backend: Backend, meeting: Meeting) -> Transport:
             f"init_process_group: backend={backend.text!r}: {name} cannot be used here: {why}. "
             f"Use backend={BEST!r}, which takes the best way that there is between CPUs"
         )
-    return _load(name).connect(meeting)
+    transport: Transport = _load(name).connect(meeting)
+    transport.between = between
+    return transport
+
+
+def _check_devices(backend: Backend) -> None:
+    """Where a program names a backend of devices and nothing else, that can be used here."""
+    for device, name in backend.pairs:
+        why = missing(name) if name in DEVICE_ONLY and device != "cpu" else None
+        if why is not None and len(backend.pairs) == 1:
+            raise BackendError(
+                f"init_process_group: backend={backend.text!r}: {name} cannot be used here: {why}. "
+                f"Use backend={BEST!r}, which moves arrays of {device} by way of the host"
+            )
+
+
+def between(backend: str, cpu: Transport, platform: Platform) -> Transport:
+    """What moves a group's arrays of ``platform``, beside ``cpu``, which moves those of the host.
+    ``backend``: what the program called the group's. Nobody is waited for."""
+    name = parse(backend).of(platform.kind)
+    together = not _is_simulated() or platform.ranks_in_threads
+    if name in DEVICE_ONLY and together and (backend != "undefined" or missing(name) is None):
+        return _load(name).over(cpu, platform)
+    return Staged(cpu, platform)
 
 
 def store_by_mpi(where: str, place: WorkerEnv, timeout: float) -> Store:

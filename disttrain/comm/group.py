@@ -28,6 +28,7 @@ from . import arguments as check
 from . import coalesced, dividing, monitored
 from .calls import Calls
 from .count import Count
+from .placing import joined
 from .reduce_ops import ReduceOp
 from .transport import Transport
 from .work import Together, Work
@@ -46,7 +47,7 @@ class ProcessGroup:
     ) -> None:
         """``strict`` (alike on all members): lines and shapes must agree, too. None: what the
         environment or the simulation says. ``backend``: what the program called it."""
-        self.transport, self.backend = transport, backend
+        self.backend = backend
         self.ranks = list(range(transport.size)) if ranks is None else list(ranks)
         self.rank, self.size = Count(transport.rank), Count(transport.size)
         self.name = transport.name
@@ -55,6 +56,7 @@ class ProcessGroup:
         self._num_barriers = 0
         self._made = dividing.Made()
         transport.group = weakref.ref(self)
+        self.transport: Transport = joined(self, transport)
 
     def __repr__(self) -> str:
         return f"ProcessGroup({self.name!r}, rank {self.rank} of {self.size})"

@@ -25,6 +25,11 @@ To add one, make a folder beside this file with a subclass of ``Transport``, and
   cannot be used any more, and further calls say so.
 * A group of one runs through the same code.
 
+A transport of devices (``nccl``) gets raw arrays of one platform in place of numpy's, as flat and
+as contiguous, and differs in what "over" means: a verb only enqueues work on the device, and what
+comes later in the caller's current stream waits for it, as in PyTorch. ``placed`` chooses between a
+group's transports by where an array lies.
+
 This file knows numpy arrays; no shared memory, no sockets.
 """
 
@@ -32,6 +37,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -52,6 +58,10 @@ class Transport(ABC):
     shares = False  # whether ``share`` gives memory
     divides = True  # whether groups of some of its ranks can be split off from it by name
     hears = True  # whether it brings what other ranks say; one without peers does not
+    leads = False  # of devices: whether barriers of the group are its affair
+    # (the backend's name, the CPU's transport, a platform) -> what moves the platform's arrays
+    # beside it; None: they go by way of the host
+    between: Callable[[str, Transport, Any], Transport] | None = None
     group_type: Any = None  # the class of a group on it, where that is not the usual one
     job: Any = (
         None  # after ``shrink``: what the ranks that are left have of their launcher's segment
@@ -161,6 +171,17 @@ class Transport(ABC):
             f"shrink: the {self.kind} transport cannot go on without a rank that has failed; "
             "restart the job (dtrun --max-restarts), or use shared memory"
         )
+
+    def together(self, array: Any) -> AbstractContextManager[None]:
+        """Within it operations on arrays like ``array`` are only collected, where that is faster;
+        they are started together at its end."""
+        return nullcontext()
+
+    def divide(  # noqa: B027
+        self, cpu: Transport | None, members: Sequence[int] | None, name: str
+    ) -> None:
+        """Of devices: groups of some ranks were split off; ``cpu`` is the CPU's transport of this
+        rank's. All ranks come here."""
 
     @abstractmethod
     def close(self, call: Call | None) -> None:

@@ -305,6 +305,7 @@ def replace_world(timeout: float | None, exclude: Collection[int] = ()) -> list[
     state, me = _state(), context.current()
     old = group_or_default()
     transport, before = old.transport.shrink(timeout, exclude)
+    transport.between = old.transport.between
     if JOB_SLOT in me.slots and transport.job is not None:
         me.slots[JOB_SLOT] = transport.job
     if me.local_world_size == me.world_size:

@@ -24,7 +24,7 @@ from support.ranks import run_ranks
         (None, "undefined", "gloo", "cpu:gloo"),
         ("GLOO", "gloo", "gloo", "cpu:gloo,cuda:gloo"),
         ("shm", "shm", "shm", "cpu:shm"),
-        ("nccl", "nccl", "nccl", "cuda:nccl"),
+        ("nccl", "nccl", "gloo", "cuda:nccl"),
         ("cpu:shm,cuda:nccl", "cpu:shm,cuda:nccl", "shm", "cpu:shm,cuda:nccl"),
         ("cuda:nccl,cpu:gloo", "cuda:nccl,cpu:gloo", "gloo", "cuda:nccl,cpu:gloo"),
         ("xpu:gloo", "xpu:gloo", "gloo", "xpu:gloo"),

@@ -97,6 +97,7 @@ class Platform(ABC):
     index is given, and on its current stream."""
 
     kind: str
+    ranks_in_threads = False  # whether ranks that are threads of one process may each have devices
     xp: Any  # the array module: numpy's names
     array_type: type
 
@@ -168,6 +169,16 @@ class Platform(ABC):
     @abstractmethod
     def empty_cache(self) -> None:
         """Give memory that nothing uses back to the device."""
+
+    def collectives(self) -> Any:
+        """The binding of the library that moves arrays between such devices, by the names of
+        nccl4py: ``core`` (its ``nccl.core``) and ``raw`` (``nccl.bindings.nccl``). Raises
+        ``DeviceError``, which says what is missing."""
+        raise DeviceError(f"device {self.kind!r}: no library moves arrays between such devices")
+
+    def capturing(self) -> bool:
+        """Whether the calling thread's stream is recording a graph, where nothing runs."""
+        return False
 
     # -- work ---------------------------------------------------------------------------------
 

@@ -174,11 +174,7 @@ class Platform(ABC):
         """The binding of the library that moves arrays between such devices, by the names of
         nccl4py: ``core`` (its ``nccl.core``) and ``raw`` (``nccl.bindings.nccl``). Raises
         ``DeviceError``, which says what is missing."""
-        raise DeviceError(f"device {self.kind!r}: no library moves arrays between such devices")
-
-    def capturing(self) -> bool:
-        """Whether the calling thread's stream is recording a graph, where nothing runs."""
-        return False
+        raise self.without("library that moves arrays between devices")
 
     # -- work ---------------------------------------------------------------------------------
 

@@ -157,9 +157,9 @@ def connect(backend: Backend, meeting: Meeting) -> Transport:
     Raises ``BackendError`` where it cannot be used here, before anybody is waited for.
     """
     meeting.wanted = backend.cpu
-    name = choose(backend.cpu, meeting)
-    if name not in ("sim", "fake"):
+    if not _is_simulated() and not meeting.place.fake:
         _check_devices(backend)
+    name = choose(backend.cpu, meeting)
     why = "it moves arrays of devices only" if name in DEVICE_ONLY else missing(name)
     if why is not None and backend.cpu == BEST:  # what we have chosen ourselves
         raise BackendError(_without_mpi("init_process_group", meeting.place, why, backend.text))

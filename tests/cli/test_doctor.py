@@ -11,6 +11,8 @@ import pytest
 
 from disttrain import doctor
 from disttrain.cli import main
+from disttrain.doctor import finding
+from disttrain.doctor.finding import Finding, guarded
 
 
 def test_report_names_everything(capsys):
@@ -44,8 +46,8 @@ def test_json_says_the_same(capsys):
 
 def test_absent_library_is_explained():
     findings = [
-        doctor.Finding("GPU", "driver", "ok", "R"),
-        doctor.Finding("GPU", "cupy", "missing", "not found", "training on GPUs", "pip install x"),
+        Finding("GPU", "driver", "ok", "R"),
+        Finding("GPU", "cupy", "missing", "not found", "training on GPUs", "pip install x"),
     ]
     assert doctor.report(findings).splitlines() == [
         "GPU",
@@ -61,21 +63,21 @@ def test_a_probe_that_breaks_is_a_finding():
         raise OSError("the driver is confused")
         yield
 
-    (finding,) = doctor._guarded(_broken_thing)
-    assert (finding.state, finding.name) == ("problem", "broken thing")
-    assert "the driver is confused" in finding.value
+    (found,) = guarded(_broken_thing)
+    assert (found.state, found.name) == ("problem", "broken thing")
+    assert "the driver is confused" in found.value
 
 
 def test_hanging_and_crashing_children_are_reported(monkeypatch):
-    monkeypatch.setattr(doctor, "_CHILD_SECONDS", 0.2)
-    assert "no answer within" in doctor._child("import time; time.sleep(60)")
-    monkeypatch.setattr(doctor, "_CHILD_SECONDS", 20.0)
-    assert "ended with code" in doctor._child("import os; os.abort()")
-    assert doctor._child("raise ImportError('nope')") == "ImportError: nope"
+    monkeypatch.setattr(finding, "CHILD_SECONDS", 0.2)
+    assert "no answer within" in finding.child("import time; time.sleep(60)")
+    monkeypatch.setattr(finding, "CHILD_SECONDS", 20.0)
+    assert "ended with code" in finding.child("import os; os.abort()")
+    assert finding.child("raise ImportError('nope')") == "ImportError: nope"
 
 
 def test_sizes_are_readable():
-    assert [doctor._size(n) for n in (5, 2048, 3 << 20, 5 << 30)] == [
+    assert [finding.size(n) for n in (5, 2048, 3 << 20, 5 << 30)] == [
         "5 B",
         "2 KiB",
         "3 MiB",

@@ -18,8 +18,8 @@ from disttrain.backends.device.structs import packed
 from disttrain.backends.lang.kernel import Array
 
 COMPILER = shutil.which("g++") or shutil.which("clang++")
-_SHIM = Path(__file__).with_suffix(".cpp")
-_FLAGS = "-std=c++17 -O0 -w -shared -fPIC -ffp-contract=off -fno-strict-aliasing".split()
+SHIM = Path(__file__).with_suffix(".cpp")
+FLAGS = "-std=c++17 -O0 -w -shared -fPIC -ffp-contract=off -fno-strict-aliasing".split()
 
 
 class Case:
@@ -68,7 +68,7 @@ def compiled(cases, folder):
     codes = [case for case in cases if isinstance(case, CodeCase)]
     helpers = dict.fromkeys(h for c in codes for step in c.plan.launches for h in step.helpers)
     texts = dict(found)
-    parts = [unit([], _SHIM.read_text()), *helpers, *texts.values()]
+    parts = [unit([], SHIM.read_text()), *helpers, *texts.values()]
     for name, text in texts.items():
         words = ("__sync", "dt_warp", "dt_leave", "dt_team", "dt_mma")
         meets = str(any(word in text for word in words)).lower()
@@ -80,7 +80,7 @@ def compiled(cases, folder):
     source, library = folder / "kernels.cpp", folder / "kernels.so"
     source.write_text("\n".join(parts))
     done = subprocess.run(
-        [COMPILER, *_FLAGS, "-o", str(library), str(source)], capture_output=True, text=True
+        [COMPILER, *FLAGS, "-o", str(library), str(source)], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr[:4000]
     return ctypes.CDLL(str(library))

@@ -50,3 +50,19 @@ def explained(error: Any) -> DeviceError:
         return DeviceError(f"cuda: {error}. {FORKED}")
     advice = _ADVICE.get(error.status)
     return DeviceError(f"cuda: {error}" + (f"; {advice}" if advice else ""))
+
+
+_LOST = (700, 702, 710, 714, 715, 716, 717, 718, 719)  # the process cannot use the device any more
+
+
+def launch_advice(status: int) -> str:
+    """What to do about an error that the driver gives to a launch; empty where there is no more to
+    say."""
+    advice = _ADVICE.get(status, "")
+    if status not in _LOST:
+        return advice
+    lost = (
+        "it may be of any kernel launched before, and everything that this process asks of the "
+        "device fails from now on: end it"
+    )
+    return f"{advice}; {lost}" if advice else lost

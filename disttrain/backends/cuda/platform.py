@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import os
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -20,6 +21,7 @@ from ..device.platform import Event, Graph, GraphPool, Platform, Stream
 from .blas import Blas
 from .faults import FORKED, at_start
 from .graphs import CudaGraph, CudaPool
+from .launch import CupyAround, Launcher
 from .pool import Memory
 from .presence import look, missing_package
 from .properties import Properties
@@ -36,7 +38,7 @@ def start() -> Platform:
         cupy = importlib.import_module("cupy")
     except ImportError as error:
         raise DeviceError(f"cuda: {missing_package()}. (Importing it: {error})") from error
-    return CudaPlatform(cupy)  # type: ignore[abstract]
+    return CudaPlatform(cupy)
 
 
 class CudaPlatform(Platform):
@@ -55,6 +57,7 @@ class CudaPlatform(Platform):
         self.memory = Memory(cuda, self._count)
         self.streams = Streams(cuda)
         self.transfers = Transfers(cupy, self.streams)
+        self.launcher = Launcher(CupyAround(cupy))
         cuda.set_allocator(self.memory.malloc)
         os.register_at_fork(after_in_child=functools.partial(_forked, self))
 
@@ -131,6 +134,15 @@ class CudaPlatform(Platform):
     def special(self, name: str) -> Any:
         return getattr(importlib.import_module("cupyx.scipy.special"), name)
 
+    def launch(self, kernel: Any, args: tuple) -> None:
+        self.launcher.launch(kernel, args)
+
+    def launch_many(self, kernel: Any, sets: Sequence[tuple]) -> None:
+        self.launcher.launch_many(kernel, sets)
+
+    def run_code(self, code: Any, args: tuple) -> None:
+        self.launcher.run_code(code, args)
+
     def stream(self, index: int, priority: int = 0) -> CudaStream:
         return self.streams.new(index, priority)
 
@@ -191,7 +203,9 @@ class _After(CudaPlatform):
         raise DeviceError(f"cuda: {FORKED}")
 
     current = use = properties = can_access = empty = upload = download = move = _refuse
-    pinned = memory_stats = reset_peak = empty_cache = limit_memory = launch = run_code = _refuse
+    pinned = memory_stats = reset_peak = empty_cache = limit_memory = launch = launch_many = (
+        run_code
+    ) = _refuse
     stream = external_stream = current_stream = on = event = synchronize = graph = _refuse
     default_stream = record_use = graph_pool = capturing = note = versions = matmul = _refuse
 

@@ -177,8 +177,9 @@ def layer_norm_backward(
         part = slice(k * block, (k + 1) * block)
         gk, xk, dxk = (a[part] for a in rows)
         program(gk, xk, mean[part], rstd[part], weight, share, dxk, sums[0, k], sums[1, k])
-    sums = sums.sum(axis=1).astype(weight.dtype, copy=False)
-    return dx, sums[0], sums[1]
+    total = sums[:, 0] if n == 1 else sums.sum(axis=1)
+    total = total.astype(weight.dtype, copy=False)
+    return dx, total[0], total[1]
 
 
 def rms_norm(x: np.ndarray, weight: np.ndarray | None, eps: float) -> tuple[np.ndarray, np.ndarray]:
@@ -205,7 +206,8 @@ def rms_norm_backward(
         part = slice(k * block, (k + 1) * block)
         gk, xk, dxk = (a[part] for a in rows)
         program(gk, xk, rstd[part], weight, share, dxk, sums[k])
-    return dx, sums.sum(axis=0).astype(weight.dtype, copy=False)
+    total = sums[0] if n == 1 else sums.sum(axis=0)
+    return dx, total.astype(weight.dtype, copy=False)
 
 
 def _blocks(x: np.ndarray) -> tuple[int, int]:

@@ -41,7 +41,7 @@ class Generated:
 
     def __call__(self, platform: Platform, *args: Any) -> Any:
         array = platform.array_type
-        key = tuple([getattr(a, "dtype", a.__class__) for a in args])
+        key = tuple([a.dtype if a.__class__ is array else a.__class__ for a in args])
         found = self.known.get(key)
         if found is None:
             found = self.known[key] = self._make(args, array)

@@ -1,0 +1,225 @@
+"""Views of device memory, and what rearranges it. Views are the array module's own, with strides;
+nothing is copied that the host would not copy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...backends.device.platform import Platform
+from ..primitives import aliases
+from ..primitives import elementwise as el
+from ..primitives import views as prim
+from .table import cast, on_device
+
+
+def strided(platform: Platform, a: Any, shape: tuple, strides: tuple) -> Any:
+    """A view of ``a`` with these strides, in bytes."""
+    return platform.xp.lib.stride_tricks.as_strided(a, shape, strides)
+
+
+def same_memory(a: Any, b: Any) -> bool:
+    """Whether two raw arrays are views of one, or one of the other."""
+    return (a if a.base is None else a.base) is (b if b.base is None else b.base)
+
+
+def overlaps_itself(a: Any) -> bool:
+    """Whether several elements of ``a`` are one."""
+    return any(s == 0 and n > 1 for s, n in zip(a.strides, a.shape, strict=True))
+
+
+# --- the same elements -------------------------------------------------------------------------
+@on_device("expand")
+def _expand(platform: Platform, a: Any, shape: tuple) -> Any:
+    return platform.xp.broadcast_to(a, shape)
+
+
+@on_device("diagonal")
+def _diagonal(platform: Platform, a: Any, offset: int, dim1: int, dim2: int) -> Any:
+    return a.diagonal(offset, dim1, dim2)
+
+
+@on_device("unfold")
+def _unfold(platform: Platform, a: Any, dim: int, size: int, step: int) -> Any:
+    if not a.ndim:
+        return a.reshape(1)[:size]
+    count = (a.shape[dim] - size) // step + 1
+    shape = (*a.shape[:dim], count, *a.shape[dim + 1 :], size)
+    along = a.strides[dim]
+    return strided(
+        platform, a, shape, (*a.strides[:dim], along * step, *a.strides[dim + 1 :], along)
+    )
+
+
+@on_device("view_as_real")
+def _view_as_real(platform: Platform, a: Any) -> Any:
+    part = a.real
+    return strided(platform, part, (*a.shape, 2), (*a.strides, part.dtype.itemsize))
+
+
+@on_device("view_as_complex")
+def _view_as_complex(platform: Platform, a: Any) -> Any:
+    if a.dtype.kind != "f" or a.dtype.itemsize < 4:
+        raise TypeError(f"pairs of float32 or float64 are needed, not {a.dtype}")
+    item = a.dtype.itemsize
+    if a.strides[-1] != item or any(s % (2 * item) for s in a.strides[:-1]):
+        a = platform.xp.ascontiguousarray(a)
+    return a.view(np.dtype(f"c{item * 2}"))[..., 0]
+
+
+@on_device("imag")
+def _imag(platform: Platform, a: Any) -> Any:
+    return a.imag if a.dtype.kind == "c" else platform.xp.zeros(a.shape, a.dtype)
+
+
+# --- strides of a storage ----------------------------------------------------------------------
+def layout_of(platform: Platform, a: Any) -> aliases.Layout:
+    """How ``a`` lies in the array that owns its memory."""
+    owner, item = _owner(a), a.dtype.itemsize
+    first = platform.address(a) - platform.address(owner)
+    total = owner.size * owner.dtype.itemsize // item
+    return aliases.Layout(first // item, tuple(s // item for s in a.strides), total)
+
+
+def _owner(a: Any) -> Any:
+    return a if a.base is None else a.base
+
+
+def _whole(platform: Platform, a: Any) -> Any:
+    """All the memory of the owner of ``a``, as a row of elements of its type."""
+    owner = _owner(a)
+    flat = strided(platform, owner, (owner.size,), (owner.dtype.itemsize,))
+    return flat if owner.dtype == a.dtype else flat.view(a.dtype)
+
+
+def _placed(platform: Platform, cells: Any, size: tuple, stride: tuple, offset: int) -> Any:
+    item = cells.dtype.itemsize
+    if 0 in size:
+        return platform.empty(size, cells.dtype)
+    return strided(platform, cells[offset:], size, tuple(s * item for s in stride))
+
+
+def _cells(platform: Platform, a: Any, layout: aliases.Layout) -> Any:
+    if layout_of(platform, a) == layout:
+        return _whole(platform, a)[: layout.total]
+    cells = platform.xp.zeros(layout.total, a.dtype)
+    _placed(platform, cells, a.shape, layout.stride, layout.first)[...] = a
+    return cells
+
+
+@on_device("as_strided")
+def _as_strided(
+    platform: Platform, a: Any, size: tuple, stride: tuple, offset: int, layout: aliases.Layout
+) -> Any:
+    return _placed(platform, _cells(platform, a, layout), size, stride, offset)
+
+
+@on_device("unstride")
+def _unstride(
+    platform: Platform, g: Any, size: tuple, stride: tuple, offset: int, layout: aliases.Layout,
+    shape: tuple,
+) -> Any:  # fmt: skip
+    """Where elements fall is known on the host, and so is how many fall on one place."""
+    places = aliases._strided(np.arange(layout.total), size, stride, offset).reshape(-1)
+    cells = platform.xp.zeros(layout.total, g.dtype)
+    values = g.reshape(-1)
+    for now in _rounds(places):  # no place twice in one round, so the order is fixed
+        at = _known(platform, places[now])
+        chosen = values if len(now) == len(places) else values[_known(platform, now)]
+        cells[at] = cells[at] + chosen
+    own = aliases._strided(np.arange(layout.total), shape, layout.stride, layout.first)
+    out = _placed(platform, cells, shape, layout.stride, layout.first).copy()
+    if any(s == 0 and n > 1 for s, n in zip(layout.stride, shape, strict=True)):
+        shared = np.bincount(own.reshape(-1), minlength=layout.total)[own]
+        out = el.div.on_device(platform, out, cast(platform, _known(platform, shared), g.dtype))
+    return out
+
+
+def _rounds(places: np.ndarray) -> list[np.ndarray]:
+    """Positions in ``places``, parted so that no place stands twice in a part; in order."""
+    order = np.argsort(places, kind="stable")
+    at = places[order]
+    first = np.maximum.accumulate(np.where(np.diff(at, prepend=-1) != 0, np.arange(len(at)), 0))
+    turn = np.empty(len(at), np.int64)
+    turn[order] = np.arange(len(at)) - first
+    return [np.flatnonzero(turn == t) for t in range(int(turn.max(initial=-1)) + 1)]
+
+
+def _known(platform: Platform, host: np.ndarray) -> Any:
+    """Numbers that shapes decide, on the device."""
+    return platform.upload(np.ascontiguousarray(host), platform.current())
+
+
+# --- new memory --------------------------------------------------------------------------------
+@on_device("embed")
+def _embed(platform: Platform, a: Any, index: tuple, shape: tuple) -> Any:
+    out = platform.xp.zeros(shape, a.dtype)
+    out[index] = a
+    return out
+
+
+@on_device("diagonal_embed")
+def _diagonal_embed(
+    platform: Platform, a: Any, offset: int, dim1: int, dim2: int, shape: tuple
+) -> Any:
+    out = platform.xp.zeros(shape, a.dtype)
+    out.diagonal(offset, dim1, dim2)[...] = a
+    return out
+
+
+@on_device("fold_windows")
+def _fold_windows(platform: Platform, g: Any, dim: int, size: int, step: int, shape: tuple) -> Any:
+    """One kernel position after the other: a fixed order."""
+    if not shape:
+        return g.sum().reshape(())
+    out = platform.xp.zeros(shape, g.dtype)
+    ahead = (slice(None),) * dim
+    for i in range(size):
+        region = out[(*ahead, slice(i, i + (g.shape[dim] - 1) * step + 1, step))]
+        region += g[..., i]
+    return out
+
+
+@on_device("flip")
+def _flip(platform: Platform, a: Any, dims: tuple) -> Any:
+    turned = tuple(slice(None, None, -1) if d in dims else slice(None) for d in range(a.ndim))
+    return platform.xp.ascontiguousarray(a[turned]) if dims else a.copy()
+
+
+@on_device("roll")
+def _roll(platform: Platform, a: Any, shifts: tuple, dims: tuple) -> Any:
+    """Dimension by dimension in two parts."""
+    for shift, dim in zip(shifts, dims, strict=True):
+        n = a.shape[dim]
+        k = shift % n if n else 0
+        if k:
+            ahead = (slice(None),) * dim
+            a = platform.xp.concatenate(
+                (a[(*ahead, slice(n - k, n))], a[(*ahead, slice(0, n - k))]), dim
+            )
+    return a.copy() if not any(shifts) or not a.size else a
+
+
+@on_device("tri")
+def _tri(platform: Platform, a: Any, k: int, upper: bool) -> Any:
+    rows, columns = a.shape[-2:]
+    lower = platform.xp.tri(rows, columns, k - 1 if upper else k, bool)
+    if a.dtype.kind == "V" or a.dtype.kind == "f":
+        pair = (0.0, a) if upper else (a, 0.0)
+        return el.where.on_device(platform, lower, *pair)
+    zero = a.dtype.type(0)
+    return platform.xp.where(lower, *((zero, a) if upper else (a, zero)))
+
+
+@on_device("pad_constant")
+def _pad(platform: Platform, a: Any, widths: tuple, value: Any = 0.0) -> Any:
+    shape = tuple(n + lo + hi for n, (lo, hi) in zip(a.shape, widths, strict=True))
+    out = platform.xp.full(shape, value, a.dtype)
+    out[prim._inside(widths, shape)] = a
+    return out
+
+
+@on_device("cat")
+def _cat(platform: Platform, *arrays: Any, dim: int, sizes: tuple) -> Any:
+    return platform.xp.concatenate(arrays, dim)

@@ -133,3 +133,9 @@ def number(x: Any) -> float:
 
 
 Expression = Callable[..., Expr]
+
+__all__ = [
+    "BOOL", "F32", "F64", "FLOATS", "INT64", "MOST_AXES", "NAME_OF", "cast", "converted", "is_half",
+    "kernel_of", "made_like", "number", "on_device", "run", "through_float32", "type_named",
+    "widened",
+]  # fmt: skip

@@ -9,28 +9,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import disttrain.ops.device  # noqa: F401
-from disttrain.ops.declare import REGISTRY
 from disttrain.ops.device.folding import folds, split_rows
 from disttrain.ops.device.reduce import _all, _columns, _logsumexp_rows, _place_rows, _rows
 from support.cuda_on_host import COMPILER, Case, compiled, run
-from support.numpy_platform import NumpyPlatform
+from support.on_device import agree
 
-PLATFORM = NumpyPlatform()
+pytestmark = pytest.mark.usefixtures("double")
 KINDS = ["f8", "f4", "f2", ml_dtypes.bfloat16, "i4", "u1", "?", "i8", "u2", "c16"]
-
-
-def on_both(name, a, **params):
-    prim = REGISTRY[name]
-    with np.errstate(all="ignore"):
-        return prim.on_device(PLATFORM, a, **params), np.asarray(prim.forward(a, **params))
-
-
-def close(got, want, tol):
-    got = np.asarray(got)
-    assert got.shape == want.shape and got.dtype == want.dtype
-    wide = np.complex128 if want.dtype.kind in "cV" else want.dtype
-    np.testing.assert_allclose(got.astype(wide), want.astype(wide), rtol=tol, atol=tol)
 
 
 def layouts(rng, shape, kind):
@@ -50,15 +35,15 @@ def test_sums_over_any_dimensions(kind):
         for a in layouts(rng, shape, kind):
             for k in range(len(shape) + 1):
                 for dims in itertools.combinations(range(len(shape)), k):
-                    close(*on_both("sum", a, dims=dims, keepdim=k % 2 == 0), tol)
+                    agree("sum", a, dims=dims, keepdim=k % 2 == 0, tol=tol)
                     if np.dtype(kind).kind in "fV":
-                        close(*on_both("mean", a, dims=dims, keepdim=False), tol)
+                        agree("mean", a, dims=dims, keepdim=False, tol=tol)
 
 
 @pytest.mark.parametrize("name", ["sum", "mean", "logsumexp"])
 def test_nothing_to_reduce(name):
     for shape, dims in (((0, 3), (0,)), ((3, 0), (0,)), ((0,), (0,)), ((2, 0, 3), (0, 1, 2))):
-        close(*on_both(name, np.empty(shape, "f4"), dims=dims, keepdim=False), 0)
+        agree(name, np.empty(shape, "f4"), dims=dims, keepdim=False, tol=0)
 
 
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
@@ -68,21 +53,21 @@ def test_the_first_place_also_of_nan(name):
         for shape in ((5,), (3, 7), (2, 3, 4)):
             a = rng.integers(0, 2, shape).astype(kind)
             for dim in (None, *range(len(shape))):
-                close(*on_both(name, a, dim=dim, keepdim=dim == 0), 0)
+                agree(name, a, dim=dim, keepdim=dim == 0, tol=0)
     a = np.array([[1, np.nan, 3, np.nan], [np.inf, 1, 2, np.inf], [-np.inf] * 4], "f4")
     for dim in (0, 1):
-        close(*on_both(name, a, dim=dim, keepdim=False), 0)
+        agree(name, a, dim=dim, keepdim=False, tol=0)
 
 
 def test_logsumexp_of_infinities():
     a = np.array([[-np.inf, -np.inf], [np.inf, 0], [np.nan, 1], [1e4, 1e4]], "f4")
     for dims in ((0,), (1,), (0, 1)):
-        close(*on_both("logsumexp", a, dims=dims, keepdim=True), 1e-6)
+        agree("logsumexp", a, dims=dims, keepdim=True, tol=1e-6)
 
 
 def test_running_sums_of_one_number():
     for name in ("cumsum", "cumprod"):
-        close(*on_both(name, np.array(3, "i4"), dim=0), 0)
+        agree(name, np.array(3, "i4"), dim=0, tol=0)
 
 
 def test_plans():

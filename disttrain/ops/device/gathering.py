@@ -1,0 +1,139 @@
+"""Reading and writing by indices on devices. Where several values fall on one place, sums are added
+up in a fixed order (``segments.py``), and of values that replace each other the last one stays.
+
+Indices are valid and not negative. (The array module would wrap others, and not raise.)
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...backends.device.platform import Platform
+from ...core.wide import is_half
+from ..primitives import elementwise as el
+from ..primitives.gathering import _cut, _neutral
+from .segments import add_rows, combined, largest, winners
+from .table import F32, cast, converted, on_device
+
+
+@on_device("take")
+def _take(platform: Platform, a: Any, index: Any, dim: int, skip: int | None = None) -> Any:
+    return platform.xp.take(a, index, axis=dim)
+
+
+@on_device("spread")
+def _spread(
+    platform: Platform, g: Any, index: Any, dim: int, shape: tuple, skip: int | None = None
+) -> Any:
+    xp, k = platform.xp, index.ndim
+    if dim:
+        g = xp.moveaxis(g, tuple(range(dim, dim + k)), tuple(range(k)))
+    rest = g.shape[k:]
+    rows, flat = g.reshape(index.size, math.prod(rest)), index.reshape(-1)
+    if skip is not None:
+        keep = (flat != skip).reshape(-1, 1)
+        rows = el.where.on_device(platform, keep, rows, rows.dtype.type(0))
+    out = add_rows(platform, rows, flat, shape[dim]).reshape(shape[dim], *rest)
+    return xp.ascontiguousarray(xp.moveaxis(out, 0, dim)) if dim else out
+
+
+def places(platform: Platform, index: Any, dim: int, shape: tuple) -> Any:
+    """The places of a flattened array of ``shape`` that ``index`` means along ``dim``."""
+    steps = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
+    at = index * steps[dim]
+    for i, (n, step) in enumerate(zip(index.shape, steps, strict=True)):
+        if i != dim:
+            along = platform.xp.arange(n) * step
+            at = at + along.reshape(-1, *(1,) * (len(shape) - 1 - i))
+    return at.reshape(-1)
+
+
+@on_device("gather")
+def _gather(platform: Platform, a: Any, index: Any, dim: int) -> Any:
+    if not a.ndim:
+        return a.reshape(1)[index.reshape(-1)].reshape(index.shape)
+    if not index.size:
+        return platform.empty(index.shape, a.dtype)
+    return platform.xp.take_along_axis(_cut(a, index, dim), index, dim)
+
+
+@on_device("put_along")
+def _put_along(platform: Platform, g: Any, index: Any, dim: int, shape: tuple) -> Any:
+    if index.ndim and index.shape[dim] == 1:  # no place is written twice
+        out = platform.xp.zeros(math.prod(shape), g.dtype)
+        out[places(platform, index, dim, shape)] = g.reshape(-1)
+        return out.reshape(shape)
+    at = places(platform, index, dim, shape)
+    return add_rows(platform, g.reshape(-1, 1), at, math.prod(shape)).reshape(shape)
+
+
+def _replaced(platform: Platform, a: Any, at: Any, values: Any) -> Any:
+    """A copy of ``a`` with ``values`` (a number, or an array) at the flat places ``at``."""
+    out = a.copy(order="C")
+    flat = out.reshape(-1)
+    if not at.size:
+        return out
+    if not isinstance(values, platform.array_type):
+        flat[at] = values
+        return out
+    xp = platform.xp
+    last = winners(platform, at, flat.size)
+    chosen = converted(platform, values, a.dtype).reshape(-1)[xp.maximum(last, 0)]
+    return el.where.on_device(platform, last >= 0, chosen, flat).reshape(a.shape)
+
+
+@on_device("scatter")
+def _scatter(platform: Platform, a: Any, index: Any, src: Any, dim: int) -> Any:
+    at = places(platform, index, dim, a.shape) if a.ndim else index.reshape(-1)
+    if isinstance(src, platform.array_type):
+        src = platform.xp.broadcast_to(src, index.shape)
+    return _replaced(platform, a, at, src)
+
+
+@on_device("put")
+def _put(platform: Platform, a: Any, index: Any, values: Any, accumulate: bool) -> Any:
+    given = isinstance(values, platform.array_type)
+    if given:
+        values = platform.xp.broadcast_to(values, index.shape)
+    if not accumulate:
+        return _replaced(platform, a, index.reshape(-1), values)
+    if not given:
+        values = platform.xp.full(index.shape, values, a.dtype)
+    values = converted(platform, values, a.dtype).reshape(-1, 1)
+    added = add_rows(platform, values, index.reshape(-1), a.size)
+    return el.add.on_device(platform, a, added.reshape(a.shape))
+
+
+# --- other reductions of what falls on one place -----------------------------------------------
+@on_device("scatter_reduce")
+def _scatter_reduce(
+    platform: Platform, a: Any, index: Any, src: Any, dim: int, reduce: str, include_self: bool
+) -> Any:
+    kind = a.dtype
+    if is_half(kind):
+        wide = [cast(platform, x, F32) for x in (a, src)]
+        out = _scatter_reduce(platform, wide[0], index, wide[1], dim, reduce, include_self)
+        return cast(platform, out, kind)
+    at = places(platform, index, dim, a.shape) if a.ndim else index.reshape(-1)
+    out = a.copy(order="C").reshape(-1)
+    if not at.size:
+        return out.reshape(a.shape)
+    src = platform.xp.broadcast_to(src, index.shape).reshape(-1)
+    if reduce == "prod":
+        product, there = combined(platform, src.reshape(-1, 1), at, out.size, True)
+        product, there = product.reshape(-1), there.reshape(-1)
+        whole = out * product
+        return platform.xp.where(there, whole if include_self else product, out).reshape(a.shape)
+    turned = reduce == "amin"
+    if not include_self:
+        out[at] = _neutral(reduce, kind)
+    if turned:  # the smallest is the largest of what is turned round
+        out, src = _turned(out), _turned(src)
+    largest(platform, out, at, src)
+    return (_turned(out) if turned else out).reshape(a.shape)
+
+
+def _turned(a: Any) -> Any:
+    """Numbers in the opposite order, in the same type."""
+    return -a if a.dtype.kind == "f" else ~a

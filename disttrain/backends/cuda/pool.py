@@ -26,7 +26,8 @@ class Book:
     """
 
     def __init__(self) -> None:
-        self.allocated = self.peak_allocated = self.allocations = self.frees = 0
+        self.allocated = self.peak_allocated = self.ever_allocated = 0
+        self.allocations = self.frees = 0
         self.peak_reserved = self.segments = self.retries = self.failures = 0
 
 
@@ -70,6 +71,7 @@ class Memory:
         raw = pointer.mem
         book = self.books[raw.device_id]
         book.allocations += 1
+        book.ever_allocated += raw.size
         book.allocated += raw.size
         if book.allocated > book.peak_allocated:
             book.peak_allocated = book.allocated
@@ -167,6 +169,7 @@ class Memory:
             "peak_reserved": book.peak_reserved,
             "free": free,
             "total": total,
+            "ever_allocated": book.ever_allocated,
             "allocations": book.allocations,
             "frees": book.frees,
             "segments": book.segments,

@@ -8,10 +8,13 @@ driver is managed. Knows no array.
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib.metadata
 import os
 from dataclasses import dataclass
 from importlib.util import find_spec
+
+from ...gpus import Machine, survey, visible
 
 _WHEELS = {"cupy-cuda12x": 12, "cupy-cuda13x": 13}
 
@@ -24,32 +27,6 @@ class Presence:
     count: int
     why: str = ""
     sure: bool = True
-
-
-def visible(text: str | None, uuids: list[str]) -> int:
-    """How many of the machine's devices, whose UUIDs are given in order, a process sees under
-    ``CUDA_VISIBLE_DEVICES=text`` (None: not set). As the CUDA Programming Guide says, numbers and
-    beginnings of UUIDs count up to the first that names no device, and nothing twice."""
-    if text is None:
-        return len(uuids)
-    seen: list[str] = []
-    for name in text.split(","):
-        found = _named(name.strip(), uuids)
-        if found is None:
-            break
-        if found in seen:
-            return 0
-        seen.append(found)
-    return len(seen)
-
-
-def _named(name: str, uuids: list[str]) -> str | None:
-    if name.startswith("MIG-"):
-        return name
-    if name.startswith("GPU-"):
-        hits = [u for u in uuids if u.startswith(name)]
-        return hits[0] if len(hits) == 1 else None
-    return uuids[int(name)] if name.isdigit() and int(name) < len(uuids) else None
 
 
 def look() -> Presence:
@@ -65,16 +42,15 @@ def look() -> Presence:
         )
     if find_spec("cupy") is None:
         return Presence(0, missing_package())
-    asked = _nvml()
-    if asked is None:
+    machine = _machine()
+    if not machine.cuda:  # not from NVML: /proc may show more than CUDA can use
         return Presence(0, sure=False)
-    uuids, driver = asked
     built = built_for()
-    if built and driver // 1000 < built:
-        return Presence(0, old_driver(driver, built * 1000))
+    if built and machine.cuda // 1000 < built:
+        return Presence(0, old_driver(machine.cuda, built * 1000))
     text = os.environ.get("CUDA_VISIBLE_DEVICES")
-    count = visible(text, uuids)
-    return Presence(count) if count else Presence(0, no_device(len(uuids), text))
+    count = len(visible(machine.cards, text))
+    return Presence(count) if count else Presence(0, no_device(len(machine.cards), text))
 
 
 def missing_package() -> str:
@@ -114,28 +90,7 @@ def built_for() -> int | None:
     return None
 
 
-def _nvml() -> tuple[list[str], int] | None:
-    """UUIDs of all devices and the driver's version of CUDA; None where NVML does not say."""
-    try:
-        lib = ctypes.CDLL("libnvidia-ml.so.1")
-    except OSError:
-        return None
-    if lib.nvmlInit_v2() != 0:
-        return None
-    try:
-        count, driver = ctypes.c_uint(), ctypes.c_int()
-        if lib.nvmlDeviceGetCount_v2(ctypes.byref(count)):
-            return None
-        if lib.nvmlSystemGetCudaDriverVersion_v2(ctypes.byref(driver)):
-            return None
-        uuids = []
-        for i in range(count.value):
-            device, text = ctypes.c_void_p(), ctypes.create_string_buffer(96)
-            if lib.nvmlDeviceGetHandleByIndex_v2(i, ctypes.byref(device)):
-                return None
-            if lib.nvmlDeviceGetUUID(device, text, 96):
-                return None
-            uuids.append(text.value.decode())
-        return uuids, driver.value
-    finally:
-        lib.nvmlShutdown()
+@functools.cache
+def _machine() -> Machine:
+    """Asked once: it takes the library that manages the driver some milliseconds."""
+    return survey()

@@ -1,29 +1,16 @@
 """Whether there are devices: found out without starting CUDA, and said in a sentence if not."""
 
-import pytest
-
 from disttrain.backends.cuda import presence
-from disttrain.backends.cuda.presence import Presence, visible
+from disttrain.backends.cuda.presence import Presence
 from disttrain.backends.device import platform as platforms
 from disttrain.errors import DeviceError
+from disttrain.gpus import Card, Machine
 
-UUIDS = ["GPU-aa11", "GPU-ab22", "GPU-cc33"]
-
-
-@pytest.mark.parametrize(
-    ("text", "count"),
-    [
-        (None, 3), ("", 0), ("0", 1), ("2,0", 2), ("0,1,2", 3), (" 1 , 2 ", 2), ("-1", 0),
-        ("0,-1,1", 1), ("0,7,1", 1), ("1,1", 0), ("GPU-aa", 1), ("GPU-a", 0), ("GPU-cc33,0", 2),
-        ("0,GPU-aa11", 0), ("MIG-x/1,MIG-x/2", 2), ("nonsense", 0),
-    ],
-)  # fmt: skip
-def test_visible_devices(text, count):
-    assert visible(text, UUIDS) == count
+CARDS = tuple(Card(i, uuid=f"GPU-{i}") for i in range(3))
 
 
 def test_what_is_missing_is_said(monkeypatch):
-    answers = {"driver": True, "cupy": True, "nvml": (UUIDS, 13000), "built": 13}
+    answers = {"driver": True, "cupy": True, "nvml": Machine("nvml", CARDS, cuda=13000), "built": 13}
 
     def library(name):
         if not answers["driver"]:
@@ -31,7 +18,7 @@ def test_what_is_missing_is_said(monkeypatch):
 
     monkeypatch.setattr(presence.ctypes, "CDLL", library)
     monkeypatch.setattr(presence, "find_spec", lambda name: answers["cupy"] or None)
-    monkeypatch.setattr(presence, "_nvml", lambda: answers["nvml"])
+    monkeypatch.setattr(presence, "_machine", lambda: answers["nvml"])
     monkeypatch.setattr(presence, "built_for", lambda: answers["built"])
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert presence.look() == Presence(3)
@@ -39,9 +26,9 @@ def test_what_is_missing_is_said(monkeypatch):
     assert presence.look() == Presence(1)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert "CUDA_VISIBLE_DEVICES='' hides all of the 3" in presence.look().why
-    answers["nvml"] = (UUIDS, 12080)
+    answers["nvml"] = Machine("nvml", CARDS, cuda=12080)
     assert "driver here is for CUDA 12.8, and the CuPy" in presence.look().why
-    answers["nvml"] = None
+    answers["nvml"] = Machine("files", CARDS)
     assert presence.look() == Presence(0, sure=False)
     answers["cupy"] = False
     assert "pip install 'disttrain[cuda13]'" in presence.look().why

@@ -22,7 +22,7 @@ from ..errors import AutogradError
 from .autograd import backward_into
 from .function import Function
 from .grad_mode import enable_grad
-from .random import get_rng_state, set_rng_state
+from .random import States
 from .saved import Complete, Packed, saving
 from .sink import accumulate
 from .tensor import Tensor
@@ -35,14 +35,14 @@ class CheckpointError(AutogradError):
 @contextmanager
 def _random_numbers(state: Any) -> Iterator[None]:
     """The block draws the numbers that follow ``state`` (None: it goes on with today's)."""
-    now = None if state is None else get_rng_state()
+    now = None if state is None else States()
     if state is not None:
-        set_rng_state(state)
+        state.restore()
     try:
         yield
     finally:
         if now is not None:
-            set_rng_state(now)
+            now.restore()
 
 
 class _Input:
@@ -67,7 +67,7 @@ class _Frame:
         check: bool,
     ) -> None:  # fmt: skip
         self.function, self.around, self.check = function, around, check
-        self.state = get_rng_state() if preserve else None
+        self.state = States() if preserve else None
         self.early_stop = thread.checkpoint_early_stop
         leaves, self.rebuild = tree.flatten((args, kwargs))
         self.inputs = [_Input(x) if isinstance(x, Tensor) else x for x in leaves]
@@ -128,7 +128,7 @@ class _Again(Function):
     @staticmethod
     def forward(ctx: Any, fn: Callable, preserve: bool, *args: Any) -> Any:
         ctx.fn = fn
-        ctx.rng = get_rng_state() if preserve else None
+        ctx.rng = States() if preserve else None
         ctx.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.args = [None if isinstance(a, Tensor) else a for a in args]
         ctx.save_for_backward(*[args[i] for i in ctx.places])

@@ -15,14 +15,13 @@ from ...backends.null import NullArray
 from ...context import SLOW, thread
 from ...core import dtypes
 from ...core.classes import values_of
-from ...core.device import CPU, META, located, usable
+from ...core.device import CPU, META, usable
 from ...core.gate import gate
-from ...core.random import Generator, default_generator
+from ...core.random import Generator, default_generator, generator_of
 from ...core.tensor import Tensor, wrap
 from ...core.writes import touched
-from ...errors import ConfigError, DTypeError, ShapeError
+from ...errors import ConfigError, DeviceError, DTypeError, ShapeError
 from ..primitives import elementwise as el
-from ..primitives.moving import moved
 from ..primitives.random import (
     draw_bernoulli,
     draw_exponential,
@@ -51,16 +50,22 @@ def dropout(
     if not training or p == 0:
         return input
     kinds("dropout", "fV", input)
-    mask = gate(dropout_mask, (input,), {"p": float(p), "generator": _source(generator)})
+    mask = gate(dropout_mask, (input,), {"p": float(p), "generator": _source(generator, input.device)})
     return masked_scale(input, mask, scale=1.0 / (1.0 - p) if p < 1 else 0.0)
 
 
 # --- new tensors -------------------------------------------------------------------------------
-def _source(generator: Generator | None) -> Generator:
+def _source(generator: Generator | None, where: Any) -> Generator:
+    """What draws numbers on the device ``where``."""
     if generator is None:
-        return default_generator
+        return default_generator if where is CPU else generator_of(where)
     if not isinstance(generator, Generator):
         raise TypeError(f"generator: a Generator is needed, {type(generator).__name__} given")
+    if generator.device != where and where.type != "meta":
+        raise DeviceError(
+            f"Expected a '{where}' device type for generator but found '{generator.device}': a "
+            f"generator draws on its own device; make one by Generator(device='{where}')"
+        )
     return generator
 
 
@@ -75,14 +80,9 @@ def _new(
     if where is META:
         out = wrap(NullArray(shape, kind))
     else:
-        params = {"shape": shape, "dtype": kind, "generator": _source(generator), **params}
-        out = gate(prim, (), params) if where is CPU else _drawn_on(where, prim, params)
+        source = _source(generator, where)
+        out = gate(prim, (), {"shape": shape, "dtype": kind, "generator": source, **params})
     return out.requires_grad_() if requires_grad else out
-
-
-def _drawn_on(where: Any, prim: Any, params: dict) -> Tensor:
-    """The draws of ``prim`` on the accelerator ``where``."""
-    return moved(gate(prim, (), params), where)
 
 
 def _needs_float(where: str, dtype: Any) -> None:
@@ -186,7 +186,7 @@ def _like(input: Tensor, options: dict) -> dict:
 def _drawn_like(input: Tensor, prim: Any, options: dict, **more: Any) -> Tensor:
     o = _like(input, options)
     params = {"shape": tuple(input.shape), "dtype": dtypes.as_dtype(o["dtype"]).np,
-              "generator": _source(o["generator"]), **more}  # fmt: skip
+              "generator": _source(o["generator"], input.device), **more}  # fmt: skip
     return wrap(input.array.drawn(prim, params)).requires_grad_(o["requires_grad"])
 
 
@@ -240,13 +240,15 @@ def bernoulli(
     probabilities = input if p is None else input.detach() * 0 + float(p)
     if not probabilities.dtype.is_floating_point:
         raise DTypeError(f"bernoulli: {input.dtype!r} given; probabilities are floating-point")
-    return gate(draw_bernoulli, (probabilities.detach(),), {"generator": _source(generator)})
+    source = _source(generator, input.device)
+    return gate(draw_bernoulli, (probabilities.detach(),), {"generator": source})
 
 
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Poisson counts with the rates that ``input`` says."""
     kinds("poisson", "fV", as_input(input, "poisson"))
-    return gate(draw_poisson, (input.detach(),), {"generator": _source(generator)})
+    source = _source(generator, input.device)
+    return gate(draw_poisson, (input.detach(),), {"generator": source})
 
 
 def multinomial(
@@ -268,15 +270,17 @@ def multinomial(
             "replacement; pass replacement=True"
         )
     params = {"num_samples": int(num_samples), "replacement": bool(replacement)}
-    return gate(draw_multinomial, (input.detach(),), {**params, "generator": _source(generator)})
+    source = _source(generator, input.device)
+    return gate(draw_multinomial, (input.detach(),), {**params, "generator": source})
 
 
 # --- in place ----------------------------------------------------------------------------------
 def _fill(name: str, self: Tensor, prim: Any, generator: Any, then: Any = None, **params: Any):
     """Write fresh draws, changed by ``then``, into ``self``. Nothing happens on the meta device."""
-    source = _source(generator)
     if self.is_meta:
         return self
+    apart = self.device
+    source = _source(generator, apart)
     recording = records(self)
     if recording:
         begin(name, self)
@@ -288,9 +292,8 @@ def _fill(name: str, self: Tensor, prim: Any, generator: Any, then: Any = None, 
         value = wrap(self.array.drawn(prim, params, then))
         write(name, self, el.cast(value, dtype=self.meta()[1]), recording, whole=True)
         return self
-    apart = self.device
-    if thread.mode == SLOW or recording or located(apart) is not None:
-        value = gate(prim, (), params) if located(apart) is None else _drawn_on(apart, prim, params)
+    if thread.mode == SLOW or recording or apart is not CPU:
+        value = gate(prim, (), params)
         value = value if then is None else then(value)
         write(name, self, el.cast(value, dtype=self.meta()[1]), recording, whole=True)
         return self

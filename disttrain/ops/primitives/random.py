@@ -4,6 +4,7 @@ program draws anew each time it runs."""
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -61,11 +62,21 @@ def _permutation(shape: tuple, dtype: np.dtype, generator: Generator) -> np.ndar
     return generator.rng.permutation(shape[0]).astype(dtype, copy=False)
 
 
-draw_uniform = primitive("rand", _uniform, "", random=True, shape=_shape_rule)
-draw_normal = primitive("randn", _normal, "", random=True, shape=_shape_rule)
-draw_exponential = primitive("rand_exponential", _exponential, "", random=True, shape=_shape_rule)
-draw_integers = primitive("randint", _integers, "", random=True, shape=_shape_rule)
-draw_permutation = primitive("randperm", _permutation, "", random=True, shape=_shape_rule)
+def _source(name: str, forward: Callable[..., Any]) -> Any:
+    """A primitive that draws from its generator alone, which knows where that is done."""
+
+    def draw(**params: Any) -> Any:
+        return params["generator"].draw(prim, forward, params)
+
+    prim = primitive(name, draw, "", random=True, shape=_shape_rule)
+    return prim
+
+
+draw_uniform = _source("rand", _uniform)
+draw_normal = _source("randn", _normal)
+draw_exponential = _source("rand_exponential", _exponential)
+draw_integers = _source("randint", _integers)
+draw_permutation = _source("randperm", _permutation)
 
 
 def _bernoulli(a: Any, generator: Generator) -> Any:

@@ -97,7 +97,9 @@ class _Counter:
     def draw(self, prim: Any, forward: Callable[..., Any], params: dict) -> Any:
         there = Located(platform(self.where.type), self.where.index or 0)
         with there:
-            return DeviceArray(prim.on_device(there.platform, **params), there.platform, there.index)
+            return DeviceArray(
+                prim.on_device(there.platform, **params), there.platform, there.index
+            )
 
 
 def fresh_seed() -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 from .. import tree
 from ..core.gate import Primitive, Tracer, gate
-from ..core.random import default_generator
+from ..core.random import States
 from ..core.tensor import Tensor
 from ..errors import CaptureError, ConfigError, ShapeError
 from ..ops.functions import join, split
@@ -289,10 +289,10 @@ def _in_chunks(
     randomness: str, kwargs: dict, chunk: int,
 ) -> Any:  # fmt: skip
     parts = []
-    state = default_generator.get_state() if randomness == "same" else None
+    state = States() if randomness == "same" else None
     for start in range(0, size, chunk):
         if state is not None:  # the same draws in all chunks
-            default_generator.set_state(state)
+            state.restore()
         n = min(chunk, size - start)
         piece = [
             x if d is None else split.narrow(x, d, start, n)

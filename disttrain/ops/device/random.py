@@ -18,7 +18,12 @@ _MOST_TABLE = 1 << 22  # elements of a comparison of all samples with all classe
 
 
 def _drawn(
-    platform: Platform, code: Any, shape: tuple, dtype: np.dtype, generator: Generator, *numbers: Any
+    platform: Platform,
+    code: Any,
+    shape: tuple,
+    dtype: np.dtype,
+    generator: Generator,
+    *numbers: Any,
 ) -> Any:
     """What ``code`` draws, in the nearest type that it knows."""
     if dtype.kind == "c":
@@ -68,9 +73,7 @@ def _bernoulli(platform: Platform, a: Any, generator: Generator) -> Any:
     have to wait."""
     p = a if a.dtype in (F32, F64) else cast(platform, a, F32)
     out = platform.empty(a.shape, a.dtype)
-    platform.run_code(
-        codes.BERNOULLI, (platform.xp.ascontiguousarray(p), out, *generator.take())
-    )
+    platform.run_code(codes.BERNOULLI, (platform.xp.ascontiguousarray(p), out, *generator.take()))
     return out
 
 

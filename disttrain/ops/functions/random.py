@@ -50,7 +50,9 @@ def dropout(
     if not training or p == 0:
         return input
     kinds("dropout", "fV", input)
-    mask = gate(dropout_mask, (input,), {"p": float(p), "generator": _source(generator, input.device)})
+    mask = gate(
+        dropout_mask, (input,), {"p": float(p), "generator": _source(generator, input.device)}
+    )
     return masked_scale(input, mask, scale=1.0 / (1.0 - p) if p < 1 else 0.0)
 
 

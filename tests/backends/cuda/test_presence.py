@@ -10,7 +10,12 @@ CARDS = tuple(Card(i, uuid=f"GPU-{i}") for i in range(3))
 
 
 def test_what_is_missing_is_said(monkeypatch):
-    answers = {"driver": True, "cupy": True, "nvml": Machine("nvml", CARDS, cuda=13000), "built": 13}
+    answers = {
+        "driver": True,
+        "cupy": True,
+        "nvml": Machine("nvml", CARDS, cuda=13000),
+        "built": 13,
+    }
 
     def library(name):
         if not answers["driver"]:

@@ -67,7 +67,8 @@ def get(array: Any, index: Any) -> Any:
     hidden = work.hidden(array)
     at = key(work, index, array.shape)
     if is_basic(at):
-        return work.run(lambda: np.asarray(hidden[(*at, ...)]), views=True)
+        view = at if any(i is ... for i in at) else (*at, ...)  # so that no number comes of it
+        return work.run(lambda: np.asarray(hidden[view]), views=True)
     return work.run(lambda: hidden[at])
 
 

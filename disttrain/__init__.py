@@ -70,8 +70,8 @@ from .ops.printing import set_printoptions
 
 __version__ = "0.1.0"
 
-_PACKAGES = ("autograd", "compile", "data", "distributed", "distributions", "func", "futures",
-             "linalg", "metrics", "nn", "optim", "profiler", "serialize")  # fmt: skip
+_PACKAGES = ("autograd", "compile", "cuda", "data", "distributed", "distributions", "func",
+             "futures", "linalg", "metrics", "nn", "optim", "profiler", "serialize")  # fmt: skip
 _ELSEWHERE = {"load": "serialize", "save": "serialize"}
 
 

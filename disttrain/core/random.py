@@ -1,10 +1,11 @@
 """Random generators: one per rank by default and one for each of its accelerators, or made by the
 user. Knows no distribution.
 
-On the host the bit stream is SFC64 (Doty-Humphrey's Small Fast Chaotic generator) through numpy, seeded by
-numpy's ``SeedSequence``: the same seed gives the same numbers on every machine. A rank starts from
-a seed of the operating system until ``manual_seed`` is called. A forked process goes on where its
-parent was, also where that has drawn nothing yet; ranks that the launcher forks do not.
+On the host the bit stream is SFC64 (Doty-Humphrey's Small Fast Chaotic generator) through numpy,
+seeded by numpy's ``SeedSequence``: the same seed gives the same numbers on every machine. On an
+accelerator it is Philox 4x32-10, by counter. A rank starts from a seed of the operating system
+until ``manual_seed`` is called. A forked process goes on where its parent was, also where that has
+drawn nothing yet; ranks that the launcher forks do not.
 """
 
 from __future__ import annotations

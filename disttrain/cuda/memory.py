@@ -1,16 +1,15 @@
 """What a device's memory is used for, under PyTorch's names. Sizes are in bytes.
 
-"Allocated" is what arrays have; "reserved" what this process has of the device, with what is kept for
-later. Before CUDA has been used there is nothing to count, and nothing is started to say so.
+"Allocated" is what arrays have; "reserved" what this process has of the device, with what is kept
+for later. Before CUDA has been used there is nothing to count, and nothing is started to say so.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..core.tensor import Tensor
 from ..errors import OutOfMemoryError
-from .which import here, index_of, raw_of, started
+from .which import here, index_of, started
 
 _FIELDS = ("current", "peak", "allocated", "freed")
 
@@ -83,11 +82,10 @@ def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
         rule,
         f"|{f'CUDA memory summary, device {index}':^75}|",
         line,
-        f"|{f'CUDA OOMs: {stats["num_ooms"]}':^37}|"
-        f"{f'cudaMalloc retries: {stats["num_alloc_retries"]}':^37}|",
-        f"|{f'free: {_size(free)}':^37}|{f'total: {_size(total)}':^37}|",
+        _halves(f"CUDA OOMs: {stats['num_ooms']}", f"retries: {stats['num_alloc_retries']}"),
+        _halves(f"free: {_size(free)}", f"total: {_size(total)}"),
         rule,
-        f"|{'Metric':^23}|{'Cur Usage':^12}|{'Peak Usage':^12}|{'Tot Alloc':^12}|{'Tot Freed':^12}|",
+        f"| {'Metric':<22}|" + "".join(f"{title:^12}|" for title in _TITLES),
     ]
     for key, title, show in (
         ("allocated_bytes", "Allocated memory", _size),
@@ -97,6 +95,13 @@ def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
         cells = "|".join(f"{show(stats[f'{key}.all.{f}']):>11} " for f in _FIELDS)
         rows += [line, f"| {title:<22}|{cells}|"]
     return "\n".join([*rows, rule]) + "\n"
+
+
+_TITLES = ("Cur Usage", "Peak Usage", "Tot Alloc", "Tot Freed")
+
+
+def _halves(left: str, right: str) -> str:
+    return f"|{left:^37}|{right:^37}|"
 
 
 def _size(n: int) -> str:
@@ -151,14 +156,6 @@ def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None
 
 def ipc_collect() -> None:
     """Nothing to do: no memory of a device is shared between processes by handles."""
-
-
-def record_stream(self: Tensor, stream: Any) -> None:
-    """``Tensor.record_stream``: the memory is not given out again before what ``stream`` has at
-    that time is done. For tensors that another stream than their own works on."""
-    raw = raw_of(self)
-    if raw is not None:
-        here().record_use(raw, stream._line)
 
 
 def get_allocator_backend() -> str:

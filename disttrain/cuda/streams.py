@@ -24,13 +24,13 @@ class Event:
 
     def record(self, stream: Stream | None = None) -> None:
         """Be the point after all that ``stream`` (None: the current one) was given so far."""
-        line = here().current_stream() if stream is None else stream._line
+        line = here().current_stream() if stream is None else stream.line
         self._point.record(line)
         self._index = line.index
 
     def wait(self, stream: Stream | None = None) -> None:
         """What comes later in ``stream`` (None: the current one) waits for this point."""
-        line = here().current_stream() if stream is None else stream._line
+        line = here().current_stream() if stream is None else stream.line
         line.wait_event(self._point)
 
     def query(self) -> bool:
@@ -68,35 +68,35 @@ class Stream:
     """Work that a device does in order, beside that of other streams. ``device`` None: the current
     one; a lower ``priority`` goes first."""
 
-    _line: Line
+    line: Line
 
     def __init__(self, device: Any = None, priority: int = 0, **kwargs: Any) -> None:
-        self._line = here().stream(index_of(device), priority)
+        self.line = here().stream(index_of(device), priority)
         self._outer: list[Any] = []
 
     @classmethod
     def over(cls, line: Line) -> Stream:
         """The stream that a platform calls ``line``."""
         self = Stream.__new__(cls)
-        self._line, self._outer = line, []
+        self.line, self._outer = line, []
         return self
 
     @property
     def device(self) -> Device:
-        return Device("cuda", self._line.index)
+        return Device("cuda", self.line.index)
 
     @property
     def device_index(self) -> int:
-        return self._line.index
+        return self.line.index
 
     @property
     def priority(self) -> int:
-        return self._line.priority
+        return self.line.priority
 
     @property
     def cuda_stream(self) -> int:
         """The driver's number of it."""
-        return self._line.handle
+        return self.line.handle
 
     stream_id = native_handle = cuda_stream
 
@@ -116,14 +116,14 @@ class Stream:
 
     def query(self) -> bool:
         """Whether all that it was given is done."""
-        return self._line.query()
+        return self.line.query()
 
     def synchronize(self) -> None:
         """Wait until it is."""
-        self._line.synchronize()
+        self.line.synchronize()
 
     def __enter__(self) -> Stream:
-        block = here().on(self._line)
+        block = here().on(self.line)
         block.__enter__()
         self._outer.append(block)
         return self
@@ -133,13 +133,13 @@ class Stream:
 
     def __cuda_stream__(self) -> tuple[int, int]:
         """For libraries that take each other's streams (CUDA's stream protocol, version 0)."""
-        return 0, self._line.handle
+        return 0, self.line.handle
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Stream) and self._line == other._line
+        return isinstance(other, Stream) and self.line == other.line
 
     def __hash__(self) -> int:
-        return hash(self._line)
+        return hash(self.line)
 
     def __repr__(self) -> str:
         return f"<torch.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
@@ -149,7 +149,7 @@ class ExternalStream(Stream):
     """A stream that other code has made, and keeps, by its number."""
 
     def __init__(self, stream_ptr: int, device: Any = None, **kwargs: Any) -> None:
-        self._line = here().external_stream(stream_ptr, index_of(device))
+        self.line = here().external_stream(stream_ptr, index_of(device))
         self._outer = []
 
 
@@ -176,7 +176,7 @@ def stream(stream: Stream | None) -> StreamContext:
 def set_stream(stream: Stream | None) -> None:
     """From now on the thread's work goes to ``stream``, on its device. Better ``with``."""
     if stream is not None:
-        here().on(stream._line).__enter__()
+        here().go_on(stream.line)
 
 
 def current_stream(device: Any = None) -> Stream:

@@ -6,7 +6,6 @@ from typing import Any
 
 from ..backends.device.platform import Platform, made, platform, present
 from ..core.device import device
-from ..core.tensor import Tensor
 from ..errors import DeviceError
 
 KIND = "cuda"
@@ -65,9 +64,3 @@ def index_of(where: Any, optional: bool = True) -> int:
             "numbers begin at 0 (see CUDA_VISIBLE_DEVICES)"
         )
     return where
-
-
-def raw_of(t: Tensor) -> Any:
-    """The platform's array behind a tensor on a CUDA device; None where it is elsewhere."""
-    array = t.array
-    return array.data if getattr(array, "platform", None) is not None else None

@@ -251,6 +251,7 @@ def _write_part(part: Tensor, value: Any) -> None:
 Tensor.to, Tensor.type, Tensor.cuda, Tensor.size = to, type_, moving.cuda, size
 Tensor.cpu, Tensor.get_device = moving.cpu, moving.get_device
 Tensor.pin_memory, Tensor.is_pinned = moving.pin_memory, moving.is_pinned
+Tensor.record_stream = moving.record_stream
 Tensor.type_as = type_as
 Tensor.set_, Tensor.resize_, Tensor.unfold = storage.set_, storage.resize_, aliases.windows
 Tensor.detach_ = detach_

@@ -1,4 +1,4 @@
-"""Random numbers on devices: counted, one stream per device and rank, the same for the same seed."""
+"""Random numbers on devices: counted, one stream per device and rank; a seed names them."""
 
 import pickle
 

@@ -158,6 +158,10 @@ class CudaPlatform(Platform):
     def on(self, stream: Stream) -> AbstractContextManager[None]:
         return On(self.cuda, stream)  # type: ignore[return-value]
 
+    def go_on(self, stream: Stream) -> None:
+        self.runtime.setDevice(stream.index)
+        stream.raw.use()  # type: ignore[attr-defined]
+
     def event(
         self, timing: bool = False, blocking: bool = False, interprocess: bool = False
     ) -> Event:
@@ -203,10 +207,9 @@ class _After(CudaPlatform):
         raise DeviceError(f"cuda: {FORKED}")
 
     current = use = properties = can_access = empty = upload = download = move = _refuse
-    pinned = memory_stats = reset_peak = empty_cache = limit_memory = launch = launch_many = (
-        run_code
-    ) = _refuse
-    stream = external_stream = current_stream = on = event = synchronize = graph = _refuse
+    pinned = memory_stats = reset_peak = empty_cache = limit_memory = launch = launch_many = _refuse
+    stream = external_stream = current_stream = on = go_on = event = synchronize = graph = _refuse
+    run_code = _refuse
     default_stream = record_use = graph_pool = capturing = note = versions = matmul = _refuse
 
     def is_pinned(self, host: np.ndarray) -> bool:

@@ -231,6 +231,10 @@ class Platform(ABC):
         """Inside the block, the thread's work goes to ``stream``, on its device."""
 
     @abstractmethod
+    def go_on(self, stream: Stream) -> None:
+        """From now on the thread's work goes to ``stream``, on its device."""
+
+    @abstractmethod
     def event(
         self, timing: bool = False, blocking: bool = False, interprocess: bool = False
     ) -> Event:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.device.array import DeviceArray
 from ...backends.device.platform import made, offered, platform
 from ...backends.null import NullArray
 from ...core import dtypes
@@ -114,6 +115,14 @@ def get_device(self: Tensor) -> int:
     return -1 if index is None else index
 
 
+def record_stream(self: Tensor, stream: Any) -> None:
+    """The memory is not given out again before what ``stream`` (of ``dt.cuda``) has at the time
+    when it would be is done: for a tensor that another stream than its own works on."""
+    array = self.array
+    if isinstance(array, DeviceArray):
+        array.platform.record_use(array.data, stream.line)
+
+
 def pin_memory(self: Tensor, device: Any = None) -> Tensor:
     """A copy in page-locked memory, which an accelerator reads by itself; self where it is there,
     or where there is no accelerator."""
@@ -147,4 +156,4 @@ def is_pinned(self: Tensor, device: Any = None) -> bool:
     return any(p is not None and p.is_pinned(self.array) for p in found)
 
 
-__all__ = ["cpu", "cuda", "get_device", "is_pinned", "pin_memory", "to"]
+__all__ = ["cpu", "cuda", "get_device", "is_pinned", "pin_memory", "record_stream", "to"]

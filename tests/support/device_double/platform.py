@@ -333,6 +333,11 @@ class DoublePlatform(Platform):
                 if before is not None:
                     self._here.streams[stream.index] = before
 
+    def go_on(self, stream: Stream) -> None:
+        assert isinstance(stream, DoubleStream)
+        self._here.index = stream.index
+        self._here.streams[stream.index] = stream
+
     @contextlib.contextmanager
     def _using(self, index: int) -> Iterator[None]:
         before = self._here.index

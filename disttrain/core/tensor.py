@@ -26,7 +26,7 @@ from ..errors import AutogradError, DeviceError, DTypeError, HostError, ShapeErr
 from . import dtypes
 from .attributes import give_attributes, own_attributes
 from .classes import class_for, plain_class
-from .device import CPU, HOST, at, device
+from .device import CPU, HOST, at, device, located
 from .hooks import HookHandle
 from .node import AccumulateGrad, Node, Output
 
@@ -472,8 +472,11 @@ def wrap(array: Any) -> Tensor:
 def beside(t: Any, array: Any) -> Tensor:
     """A Tensor over ``array``, made from numbers that every rank knows, to be used with ``t``."""
     given = t.__dict__.get("array") if isinstance(t, Tensor) else None
-    if given is None or given.__class__ is ndarray:
+    if given.__class__ is ndarray or not isinstance(t, Tensor):
         return wrap(array)
+    if given is None:  # inside a transform
+        there = located(t.device)
+        return wrap(array if there is None else there.take(np.asarray(array)))
     return wrap(given.beside(np.asarray(array)))
 
 

@@ -18,14 +18,14 @@ from .vmap import vmap
 def _basis(x: Tensor) -> Tensor:
     """All unit tensors of the shape of ``x``: [numel, *shape]."""
     n = x.shape.numel()
-    return reshape(create.eye(n, dtype=x.dtype), shape=(n, *x.meta()[0]))
+    return reshape(create.eye(n, dtype=x.dtype, device=x.device), shape=(n, *x.meta()[0]))
 
 
 def _directions(leaves: list, at: int) -> list:
     """Unit tensors for leaf ``at``, zeros for the others; each with the batch in front."""
     n = leaves[at].shape.numel()
     return [
-        _basis(x) if i == at else create.zeros(n, *x.shape, dtype=x.dtype)
+        _basis(x) if i == at else create.zeros(n, *x.shape, dtype=x.dtype, device=x.device)
         for i, x in enumerate(leaves)
     ]
 

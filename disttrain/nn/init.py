@@ -13,6 +13,8 @@ import numpy as np
 
 from .. import ops
 from ..core import Tensor, no_grad, wrap
+from ..core.classes import values_of
+from ..core.tensor import beside
 from ..errors import ConfigError, ShapeError
 from .parameter import is_lazy
 
@@ -217,8 +219,9 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Ten
         return tensor
     rows = tensor.shape[0]
     cols = tensor.numel() // rows
-    drawn = ops.randn(max(rows, cols), min(rows, cols), generator=generator)
-    q, r = np.linalg.qr(drawn.array.astype(np.float64))
+    where = tensor.device if generator is None else generator.device
+    drawn = ops.randn(max(rows, cols), min(rows, cols), generator=generator, device=where)
+    q, r = np.linalg.qr(values_of(drawn).astype(np.float64))
     q *= np.where(np.diag(r) < 0, -1.0, 1.0)  # makes the distribution uniform (Haar)
     q = q.T if rows < cols else q
     return _copy(tensor, (gain * q).reshape(tensor.shape))
@@ -232,8 +235,10 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
     if not _has_values(tensor):
         return tensor
     rows, cols = tensor.shape
-    ranks = ops.rand(rows, cols, generator=generator).array.argsort(axis=0).argsort(axis=0)
-    keep = wrap(ranks >= math.ceil(sparsity * rows)).to(tensor.dtype)
+    where = tensor.device if generator is None else generator.device
+    drawn = ops.rand(rows, cols, generator=generator, device=where)
+    ranks = values_of(drawn).argsort(axis=0).argsort(axis=0)
+    keep = beside(tensor, ranks >= math.ceil(sparsity * rows)).to(tensor.dtype)
     with no_grad():
         tensor.mul_(keep)
     return tensor

@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import ops
 from ..core import Tensor, dtypes, wrap
+from ..core.tensor import beside
 from ..errors import ConfigError, ShapeError
 
 _HOW = (
@@ -188,7 +189,9 @@ def pad_packed_sequence(
     data = sequence.data
     padding = data.new_full((1, *data.shape[1:]), padding_value)
     at = at.T if batch_first else at
-    out = ops.cat([data, padding]).index_select(0, wrap(np.ascontiguousarray(at.reshape(-1))))
+    out = ops.cat([data, padding]).index_select(
+        0, beside(data, np.ascontiguousarray(at.reshape(-1)))
+    )
     return out.reshape(*at.shape, *data.shape[1:]), wrap(lengths.astype(np.int64))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.device.array import DeviceArray
 from ..core import Primitive, Tensor, wrap
 from ..errors import ConfigError
 from . import rules, sparse_adam
@@ -20,6 +21,9 @@ def _full(zeros: Tensor, number: float) -> Tensor:
     """A new state with a number everywhere; sharded where ``zeros`` is."""
     array: Any = zeros.array
     value = complex(number, number) if array.dtype.kind == "c" else number
+    if isinstance(array, DeviceArray):
+        array.fill(value)
+        return zeros
     if not isinstance(array, np.ndarray):
         return wrap(array.filled(value))
     array[...] = value

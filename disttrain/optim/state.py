@@ -14,7 +14,9 @@ import numpy as np
 
 from ..context import thread
 from ..core import HookHandle, Tensor, dtypes, wrap
+from ..core.device import CPU
 from ..errors import ConfigError
+from ..ops.primitives.moving import moved
 from .groups import Groups
 
 STEP_PRE, STEP_POST = "step_pre", "step_post"
@@ -172,8 +174,10 @@ def _copied(value: Any, p: Tensor, keep: bool = False) -> Any:
         kind = p.meta()[1]
         kind = array.dtype if keep or kind.kind not in "fcV" else kind
         if isinstance(array, np.ndarray):
-            return wrap(np.array(array, kind))
-        return wrap(array).to(dtypes.of(kind), copy=True)  # type: ignore[attr-defined]
+            out = wrap(np.array(array, kind))
+            return out if keep else moved(out, p.device)
+        where = CPU if keep else p.device
+        return wrap(array).to(where, dtypes.of(kind), copy=True)  # type: ignore[attr-defined]
     if isinstance(value, dict):
         return {k: _copied(v, p) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

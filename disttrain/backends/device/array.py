@@ -168,6 +168,11 @@ class DeviceArray(ArrayKind):
         """The values on the host."""
         return self.to_host()
 
+    def fill(self, value: Any) -> None:
+        """Write one number everywhere."""
+        with self.here():
+            self.data.fill(value)
+
     def to_host(self, non_blocking: bool = False) -> np.ndarray:
         """The values as numpy's array, laid out alike. With ``non_blocking`` in pinned memory,
         where they are once the device's stream has come there."""

@@ -66,10 +66,10 @@ def _bags(input: Tensor, offsets: Tensor | None, ended: bool) -> tuple[Tensor, i
     """The bag of each number, and how many bags there are."""
     if input.ndim == 2:
         count, size = input.shape
-        return ops.repeat_interleave(ops.arange(count), size), count
+        return ops.repeat_interleave(ops.arange(count, device=input.device), size), count
     assert offsets is not None
     starts = offsets[:-1] if ended else offsets
-    places = ops.arange(input.shape[0]).to(starts.dtype)
+    places = ops.arange(input.shape[0], device=starts.device).to(starts.dtype)
     return ops.searchsorted(starts.contiguous(), places, right=True) - 1, starts.shape[0]
 
 
@@ -77,14 +77,14 @@ def _largest(rows: Tensor, bags: Tensor, count: int) -> Tensor:
     """The maxima of each bag; of equal ones the first gets the gradient."""
     n, width = rows.shape
     if not n:
-        return ops.zeros(count, width, dtype=rows.dtype) + rows.sum()
+        return ops.zeros(count, width, dtype=rows.dtype, device=rows.device) + rows.sum()
     with no_grad():
         where = bags.unsqueeze(1).expand(n, width)
-        most = ops.full((count, width), -float("inf"), dtype=rows.dtype)
+        most = rows.new_full((count, width), -float("inf"))
         most = most.scatter_reduce(0, where, rows.detach(), "amax")
-        places = ops.arange(n).unsqueeze(1).expand(n, width)
+        places = ops.arange(n, device=rows.device).unsqueeze(1).expand(n, width)
         places = ops.where(rows.detach() == most[bags], places, n)
-        first = ops.full((count, width), n, dtype=places.dtype)
+        first = places.new_full((count, width), n)
         first = first.scatter_reduce(0, where, places, "amin")
         empty = first == n
         first = first.masked_fill(empty, 0)

@@ -8,6 +8,7 @@ import numpy as np
 
 from ... import ops
 from ...core import Tensor, wrap
+from ...core.tensor import beside
 from ...errors import ConfigError, ShapeError
 from ...ops.functions.args import in_float32, kinds
 from .common import need_dims
@@ -41,7 +42,7 @@ def along(x: Tensor, matrix: np.ndarray, dim: int) -> Tensor:
 
 @in_float32
 def _along(x: Tensor, matrix: np.ndarray, dim: int) -> Tensor:
-    weights = wrap(np.ascontiguousarray(matrix.T.astype(x.meta()[1])))
+    weights = beside(x, np.ascontiguousarray(matrix.T.astype(x.meta()[1])))
     if dim == -1:
         return ops.matmul(x, weights)
     return ops.matmul(x.transpose(dim, -1), weights).transpose(dim, -1)

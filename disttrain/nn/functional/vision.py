@@ -9,6 +9,7 @@ import numpy as np
 
 from ... import ops
 from ...core import Tensor, dtypes, wrap
+from ...core.tensor import beside
 from ...errors import ConfigError, ShapeError
 from ...ops.functions.args import kinds
 from .common import need_dims
@@ -175,7 +176,7 @@ def _nearest(input: Tensor, sizes: list[int], scales: list, shift: float) -> Ten
         size = x.shape[2 + i]
         step = size / out if f is None else 1.0 / f
         places = np.floor((np.arange(out) + shift) * np.float32(step)).astype(np.int64)
-        x = x.index_select(2 + i, wrap(np.minimum(places, size - 1)))
+        x = x.index_select(2 + i, beside(x, np.minimum(places, size - 1)))
     return x
 
 

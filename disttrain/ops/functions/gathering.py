@@ -138,7 +138,7 @@ def scatter(
     if reduce is None:
         return prim.scatter(input, index, src, dim=d)
     if not isinstance(src, Tensor):
-        src = wrap(np.full(tuple(index.shape), src, input.meta()[1]))
+        src = beside(input, np.full(tuple(index.shape), src, input.meta()[1]))
     if reduce == "add":
         return input + prim.put_along(src, index, dim=d, shape=tuple(input.shape))
     if reduce == "multiply":
@@ -329,7 +329,9 @@ def searchsorted(
     kinds("searchsorted", "biufV", *(t for t in (sorted_sequence, input) if isinstance(t, Tensor)))
     if isinstance(input, Tensor) and sorted_sequence.dtype is input.dtype:
         kinds("searchsorted", "iufV", input)
-    values = input if isinstance(input, Tensor) else wrap(np.asarray(input))
+    values = input
+    if not isinstance(values, Tensor):
+        values = beside(sorted_sequence, np.asarray(input))
     kind = np.dtype(np.int32 if out_int32 else np.int64)
     return gate(_search, (sorted_sequence, values, sorter), {"side": side, "kind": kind})
 

@@ -12,16 +12,18 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.device.array import DeviceArray
 from ...backends.null import NullArray
 from ...context import SLOW, thread
 from ...core import dtypes
 from ...core.classes import values_of
 from ...core.gate import Primitive, Tracer, gate
 from ...core.tensor import Tensor, beside, wrap
-from ...errors import DimError, DTypeError, ShapeError
+from ...errors import DeviceError, DimError, DTypeError, ShapeError
 from ..primitives import elementwise as el
 from ..primitives import gathering as prim
 from ..primitives import views
+from ..primitives.moving import moved
 from ..promotion import fitted
 
 _ALL = slice(None)
@@ -193,6 +195,7 @@ def index_get(a: Tensor, items: tuple) -> Tensor:
         a = views.getitem(a, index=basic)
     if not arrays:
         return a
+    arrays = [(p, near(a, t)) for p, t in arrays]
     if len(arrays) == 1:
         return prim.take(a, arrays[0][1], dim=arrays[0][0])
     places = [p for p, _ in arrays]
@@ -229,18 +232,53 @@ def _is_mask(item: Any) -> bool:
 
 def masked(a: Tensor, mask: Any) -> Tensor:
     """``a[mask]``: the elements (or slices) where the mask holds, in order."""
-    array = values_of(mask) if isinstance(mask, Tensor) else mask
-    shape, given = tuple(a.meta()[0]), tuple(array.shape)
+    shape, given = tuple(a.meta()[0]), tuple(mask.shape)
     if given != shape[: len(given)]:
         raise DimError(
             f"index: the shape of the mask {list(given)} at index 0 does not match the shape of "
             f"the indexed tensor {list(shape)} at that place"
         )
-    if array.__class__ is NullArray:
+    own = mask.__dict__.get("array") if isinstance(mask, Tensor) else mask
+    if own.__class__ is NullArray:
         raise DimError("index: a mask on the meta device has no data, so no result shape")
     if len(given) > 1:
         a = views.reshape(a, shape=(math.prod(given), *shape[len(given) :]))
-    return prim.take(a, beside(a, np.flatnonzero(array)), dim=0)
+    return prim.take(a, _places_of(a, mask), dim=0)
+
+
+def _places_of(a: Tensor, mask: Any) -> Tensor:
+    """Where ``mask`` holds, as one index of all its dimensions, for ``a``."""
+    own = mask.__dict__.get("array") if isinstance(mask, Tensor) else mask
+    if own.__class__ is DeviceArray:
+        return near(a, wrap(own.here().make(lambda xp: xp.flatnonzero(own.data))))
+    return beside(a, np.flatnonzero(values_of(mask) if isinstance(mask, Tensor) else mask))
+
+
+def _numbered(a: Tensor) -> Tensor:
+    """The places of ``a``, one after the other, in its shape."""
+    shape = tuple(a.meta()[0])
+    own, n = a.__dict__.get("array"), math.prod(shape)
+    if own.__class__ is DeviceArray:
+        return wrap(own.here().make(lambda xp: xp.arange(n).reshape(shape)))
+    if own is None:
+        return beside(a, np.arange(n).reshape(shape))
+    return wrap(np.arange(n).reshape(shape))
+
+
+def near(a: Tensor, t: Tensor) -> Tensor:
+    """``t``, an index or a value for ``a``, where ``a`` lies: those on the host may be anywhere."""
+    own, given = a.__dict__.get("array"), t.__dict__.get("array")
+    if own.__class__ is np.ndarray and given.__class__ is np.ndarray:
+        return t
+    where, have = a.device, t.device
+    if where == have or where.type == "meta" or have.type == "meta":
+        return t
+    if have.type != "cpu":
+        raise DeviceError(
+            f"index: indices should be either on cpu or on the same device as the indexed tensor "
+            f"({where}); one of shape {list(t.shape)} is on {have}; move it with .to()"
+        )
+    return moved(t, where)
 
 
 def _converts(items: tuple, values: Tensor) -> bool:
@@ -260,7 +298,7 @@ def index_put(a: Tensor, items: tuple, values: Any, accumulate: bool = False) ->
     shape, kind = a.meta()
     if isinstance(values, Tensor) and values.meta()[1] != kind and not _converts(items, values):
         numbers = np.arange(math.prod(shape)).reshape(shape)
-        _fitted(values, index_get(wrap(numbers), items))  # which may have more to complain of
+        _fitted(values, index_get(beside(a, numbers), items))  # which may have more to complain of
         raise DTypeError(
             f"index_put: values of {values.dtype!r} given for a tensor of {a.dtype!r}; both need "
             "the same type: convert the values with .to(x.dtype)"
@@ -268,13 +306,13 @@ def index_put(a: Tensor, items: tuple, values: Any, accumulate: bool = False) ->
     values = as_values(values, kind)
     mask = items[0] if len(items) == 1 else None
     if _is_mask(mask) and not accumulate and len(values.shape) == 0:
-        mask = mask if isinstance(mask, Tensor) else wrap(mask)
+        mask = near(a, mask if isinstance(mask, Tensor) else wrap(mask))
         covered = tuple(mask.shape)
         if covered == tuple(shape[: len(covered)]):
             mask = views.reshape(mask, shape=(*covered, *(1,) * (len(shape) - len(covered))))
             return el.where(mask, values, a)
-    numbers = np.arange(math.prod(shape)).reshape(shape)
-    places = index_get(wrap(numbers), items)
+    values = near(a, values) if not values.ndim else values
+    places = index_get(_numbered(a), items)
     return prim.put(a, places, _fitted(values, places), accumulate=bool(accumulate))
 
 

@@ -16,12 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.device.array import DeviceArray
 from ...backends.kinds import ArrayKind
 from ...context import SLOW, thread
 from ...core.gate import Tracer, attach, gate
 from ...core.grad_mode import no_grad
 from ...core.node import Node, Output, next_seq
-from ...core.tensor import Tensor, layout, wrap
+from ...core.tensor import Tensor, beside, layout, wrap
 from ...core.writes import check_inplace, touched
 from ...errors import CaptureError, DTypeError, ShapeError
 from ..primitives import elementwise as el
@@ -378,7 +379,13 @@ def fill_(self: Tensor, value: Any) -> Tensor:
     if recording:
         begin("fill_", self)
     if thread.mode == SLOW or recording or self.array.__class__ is not ndarray:
-        constant = wrap(np.asarray(value, dtype=self.meta()[1]))
+        if not (thread.mode == SLOW or recording) and self.array.__class__ is DeviceArray:
+            check_writeable("fill_", self)
+            self.array.fill(value)
+            touched(self)
+            return self
+        kind = self.meta()[1]
+        constant = beside(self, np.asarray(value, dtype=kind))
         everywhere = expand(constant, shape=self.meta()[0])
         write("fill_", self, everywhere, recording, whole=True)
         return self

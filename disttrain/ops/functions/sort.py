@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...core.classes import values_of
-from ...core.tensor import Tensor, beside, wrap
+from ...core.tensor import Tensor, beside
 from ...core.wide import is_half
 from ...errors import ConfigError, DTypeError, ShapeError
 from ..primitives import elementwise as el
@@ -135,7 +135,8 @@ def _shared(flat: Tensor, value: Tensor) -> Tensor:
 def _of_nothing(flat: Tensor) -> Tensor:
     """nan, and for integers the smallest one, which PyTorch takes for nan."""
     if flat.meta()[1].kind in "iu":
-        return wrap(np.asarray(np.iinfo(flat.meta()[1]).min, flat.meta()[1]))
+        least = np.asarray(np.iinfo(flat.meta()[1]).min, flat.meta()[1])
+        return beside(flat, least)
     return reduce.sum_(flat, dims=(0,), keepdim=False) * nan
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...core import dtypes
-from ...core.tensor import Tensor, wrap
+from ...core.tensor import Tensor, beside, wrap
 from ...errors import ConfigError, DTypeError, ShapeError
 from ..primitives import aliases, views
 from ..primitives import elementwise as el
@@ -284,8 +284,8 @@ def filled_diagonal(input: Tensor, fill_value: float, wrap_around: bool = False)
     places = np.arange(count) * sum(steps)
     if wrap_around and len(shape) == 2 and shape[0] > shape[1]:
         places = np.arange(0, _math.prod(shape), shape[1] + 1)
-    value = wrap(np.full(places.shape, fill_value, input.meta()[1]))
-    return put_prims.put(input, wrap(places), value, accumulate=False)
+    value = beside(input, np.full(places.shape, fill_value, input.meta()[1]))
+    return put_prims.put(input, beside(input, places), value, accumulate=False)
 
 
 __all__ = [

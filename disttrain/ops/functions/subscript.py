@@ -9,7 +9,7 @@ import numpy as np
 
 from ...context import SLOW, thread
 from ...core.fast import viewed
-from ...core.tensor import Tensor, wrap
+from ...core.tensor import Tensor, beside
 from ...core.writes import touched
 from ...errors import DimError
 from ..primitives import views
@@ -179,7 +179,7 @@ def _squeezed(value: Tensor, ndim: int) -> Tensor:
 
 
 def _as_tensor(value: Any, like: Tensor) -> Tensor:
-    return wrap(np.asarray(value, dtype=like.meta()[1]))
+    return beside(like, np.asarray(value, dtype=like.meta()[1]))
 
 
 def iterate(self: Tensor) -> Any:

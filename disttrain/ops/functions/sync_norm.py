@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...core.grad_mode import no_grad
-from ...core.tensor import Tensor, wrap
+from ...core.tensor import Tensor, beside
 from ...core.wide import is_half
 from ...errors import ShapeError
 from ..primitives import elementwise as el
@@ -79,11 +79,11 @@ def _joined(group: Any, own: Tensor, apart: Tensor, count: int) -> tuple[int, Te
 
     ``own``: the mean of this rank's ``count`` values per channel; ``apart``: their distances."""
     spread = sum_(square(apart), dims=(0, 2), keepdim=False)
-    mine = cat([own, el.cast(spread, dtype=_WIDE), wrap(np.array([count], _WIDE))])
+    mine = cat([own, el.cast(spread, dtype=_WIDE), beside(own, np.array([count], _WIDE))])
     everyone = reshape(AllGatherSingle.on(group, How(), mine), shape=(group.size, -1))
     c = own.shape[0]
     counts = everyone[:, -1:].detach()
-    total = int(counts.array.sum())
+    total = int(counts.sum().item())
     centres, spreads = everyone[:, :c], everyone[:, c : 2 * c]
     centre = (centres * counts).sum(0) / max(total, 1)
     spread = (spreads + square(centres - centre) * counts).sum(0)

@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from ..backends.device.array import DeviceArray
 from ..context import thread
 from ..errors import AutogradError
 from ..trace import call_site
@@ -73,17 +74,26 @@ def _only_tensors(where: str, values: tuple) -> tuple:
     return values
 
 
+def _place_of(result: Any) -> Any:
+    array = result.__dict__.get("array") if isinstance(result, Tensor) else None
+    return array.here() if isinstance(array, DeviceArray) else None
+
+
 class FunctionNode(GraphNode):
     """One recorded run of a Function."""
 
     function: type  # set by Function.__init_subclass__, which makes a kind of node per Function
     wants_none = True
     freed = False
+    places: tuple | None = None  # of results on accelerators
 
     def __init__(self, ctx: FunctionCtx, inputs: tuple, edges: tuple, outputs: tuple) -> None:
         self.ctx, self.edges = ctx, edges
         self.given = tuple([isinstance(a, Tensor) for a in inputs])
         self.shapes = tuple([o.meta() if isinstance(o, Tensor) else None for o in outputs])
+        found = [o.__dict__.get("array") for o in outputs if isinstance(o, Tensor)]
+        if any(a.__class__ is DeviceArray for a in found):
+            self.places = tuple([_place_of(o) for o in outputs])
         self.silent = {i for i, o in enumerate(outputs) if _among(o, ctx._non_differentiable)}
         self.seq = next_seq()
         self.kept: tuple = ()
@@ -150,6 +160,9 @@ class FunctionNode(GraphNode):
                 return None
             if i in self.silent and not ctx._materialize_non_diff_grads:
                 return None
+            there = None if self.places is None else self.places[i]
+            if there is not None:
+                return wrap(there.make(lambda xp: xp.zeros(*meta)))
             return Algebra.zeros(*meta)
         return g if tensors else wrap(g)
 

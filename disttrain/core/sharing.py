@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.device.array import DeviceArray
 from ..backends.memory import Block, make_memory, place_of
-from ..backends.null import NullArray
 from ..errors import AutogradError
 from . import dtypes
 from .attributes import give_attributes, own_attributes
+from .device import located, usable
 from .tensor import Tensor, note_read, rebuild
 
 _ALIGN = 64
@@ -29,8 +30,12 @@ _REDUCTION = "multiprocessing.reduction"
 
 
 def is_shared(t: Tensor) -> bool:
-    """Whether the data lies in memory that other processes can see."""
-    return not t.is_meta and place_of(t.array) is not None
+    """Whether the data lies in memory that other processes can see; as in PyTorch, that of an
+    accelerator counts as such."""
+    array = t.array
+    if array.__class__ is not np.ndarray:
+        return array.__class__ is DeviceArray
+    return place_of(array) is not None
 
 
 def share(tensors: Sequence[Tensor]) -> None:
@@ -118,11 +123,18 @@ class Carried:
 
     def __reduce__(self) -> tuple:
         array = self.tensor.array
+        if array.__class__ is DeviceArray:
+            return _at, (array.to_host(), str(self.tensor.device))
         return _itself, (array if self.tensor.is_meta else np.ascontiguousarray(array),)
 
 
 def _itself(array: Any) -> Any:
     return array
+
+
+def _at(array: np.ndarray, where: str) -> Any:
+    there = located(usable(where))
+    return array if there is None else there.take(array)
 
 
 def reduce(self: Tensor, protocol: int) -> tuple:
@@ -158,7 +170,7 @@ def _by_place(carried: Carried) -> tuple:
             "sending a tensor to another process: this one requires_grad and is no leaf (it was "
             f"made by {t.grad_fn.name()}), and no graph goes to another process; send t.detach()"
         )
-    if isinstance(t.array, NullArray) or not t.nbytes:
+    if t.array.__class__ is not np.ndarray or not t.nbytes:
         return carried.__reduce__()
     share([t])
     block, start, size = place_of(t.array)

@@ -9,6 +9,7 @@ unpickled.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import io
 import json
 import os
@@ -20,11 +21,12 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.device.array import DeviceArray, Located
 from ..backends.llvm.checksum import BLOCK, crc32c_blocks
 from ..backends.null import NullArray
 from ..core import Tensor, device, wrap
-from ..core.device import usable
-from ..errors import ConfigError, SerializationError
+from ..core.device import located, usable
+from ..errors import ConfigError, DeviceError, SerializationError
 from . import line
 from .decoding import decode
 from .files import Mapped, Stream, total, write_file, write_stream
@@ -174,24 +176,38 @@ def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
     return sorted({n.replace(":", ".") for n in names_in(tree) if n not in known})
 
 
-Place = Callable[[Tensor], Tensor]
+Place = Callable[[Tensor, str], Any]  # (on the host, where it was saved) -> a device, or a Tensor
 
 
 def _placement(map_location: Any) -> Place:
     """How to bring a tensor to where ``map_location`` says: a device, a dict, or a function."""
+    if map_location is None:
+        return _as_saved
     if callable(map_location) and not isinstance(map_location, (str, device)):
-        return lambda t: _called(map_location, t)
+        return lambda t, location: _called(map_location, t, location)
     if isinstance(map_location, dict):
-        map_location = map_location.get("cpu", "cpu")
-    if usable("cpu" if map_location is None else map_location).type == "meta":
-        return lambda t: wrap(NullArray(t.array.shape, t.array.dtype))
-    return lambda t: t
+        names = {str(k): v for k, v in map_location.items()}
+        return lambda t, location: (
+            usable(names[location]) if location in names else _as_saved(t, location)
+        )
+    where = usable(map_location)
+    return lambda t, location: where
 
 
-def _called(function: Callable, tensor: Tensor) -> Tensor:
-    """PyTorch's form: ``function(storage, location)``; None leaves the tensor where it is."""
-    moved = function(tensor, "cpu")
-    return moved if isinstance(moved, Tensor) else tensor
+def _as_saved(t: Tensor, location: str) -> device:
+    try:
+        return usable(location)
+    except DeviceError as error:
+        raise DeviceError(
+            f"load: Attempting to deserialize a tensor of shape {list(t.shape)} on {location}, "
+            f"which cannot be used here: {error}. Pass map_location='cpu' to have it on the host"
+        ) from None
+
+
+def _called(function: Callable, tensor: Tensor, location: str) -> Any:
+    """PyTorch's form: ``function(storage, location)``; None leaves the tensor where it was."""
+    moved = function(tensor, location)
+    return moved if isinstance(moved, Tensor) else _as_saved(tensor, location)
 
 
 class _File:
@@ -208,14 +224,15 @@ class _File:
         self.raw: dict[str, np.ndarray] = {}
         self.made: dict[tuple[str, str], Any] = {}
         self.views: dict[str, View] = {}
+        self.uploaded: dict[tuple, DeviceArray] = {}  # those on accelerators
         self.owners: set[str] = set()  # stored tensors that views lie in
 
     def value(self, place: Place, known: Known) -> Any:
         """The saved value."""
         tree = self.tree()
         if tree is None and _STRUCTURE not in self.header.metadata:
-            return {name: place(wrap(self._array(name))) for name in self.header.entries}
-        return decode(tree, lambda kind, name: self._give(kind, name, place), self.where, known)
+            return {name: self._tensor(place, name, "cpu") for name in self.header.entries}
+        return decode(tree, functools.partial(self._give, place), self.where, known)
 
     def tree(self) -> Any:
         """The description of the value; None for a file of another writer. The bytes of all
@@ -314,24 +331,47 @@ class _File:
             raise SerializationError(f"view {name!r:.60}: truth values other than 0 and 1")
         return np.ndarray(view.shape, kind, raw, view.offset, view.strides)
 
-    def _give(self, kind: str, name: str, place: Place) -> Any:
+    def _give(self, place: Place, kind: str, name: str, location: str = "cpu") -> Any:
         """The array or tensor ``name``; the same object each time, so what was one stays one."""
         if (kind, name) not in self.made:
-            array = self._array(name)
-            self.made[kind, name] = array if kind == "array" else self._tensor(name, array, place)
+            plain = kind == "array"
+            self.made[kind, name] = (
+                self._array(name) if plain else self._tensor(place, name, location)
+            )
             if kind == "leaf":
                 self.made[kind, name].requires_grad_()
         return self.made[kind, name]
 
-    def _tensor(self, name: str, array: np.ndarray, place: Place) -> Tensor:
-        """A tensor; those over one stored piece share their version count, too."""
+    def _tensor(self, place: Place, name: str, location: str) -> Tensor:
+        """A tensor; those over one stored piece share memory and their version count."""
+        array = self._array(name)
+        where = place(wrap(array), location)
+        if isinstance(where, Tensor):
+            return where
+        there = located(where)
+        if there is None:
+            out = wrap(array if where.type == "cpu" else NullArray(array.shape, array.dtype))
+        else:
+            out = wrap(self._moved(name, array, there))
         view = self.views.get(name)
-        out = wrap(array)
         if view is not None or name in self.owners:
-            base = self.made.setdefault(("", name if view is None else view.of), wrap(array))
+            base = self.made.setdefault((str(where), name if view is None else view.of), out)
             out._st = base.storage_cell()
             out._gen = out._st.gen
-        return place(out)
+        return out
+
+    def _moved(self, name: str, array: np.ndarray, there: Located) -> DeviceArray:
+        """A stored tensor on an accelerator; the piece that several lie in travels once."""
+        view = self.views.get(name)
+        owner = name if view is None else view.of
+        if owner not in self.owners or not array.size:
+            return there.take(array)
+        key = owner, there.index
+        if key not in self.uploaded:
+            self.uploaded[key] = there.take(np.ascontiguousarray(self.raw[owner]))
+        return self.uploaded[key].reseen(
+            array.shape, array.dtype, 0 if view is None else view.offset, array.strides
+        )
 
 
 def _dict(value: Any, where: str) -> dict:

@@ -23,9 +23,10 @@ from .objects import Known, begin, finish
 from .structure import DEPTH, FACTORIES
 
 
-def decode(tree: Any, give: Callable[[str, str], Any], where: str, known: Known) -> Any:
-    """Build what ``structure.encode`` took apart. ``give(kind, name)`` returns the named tensor or
-    array; ``kind`` is ``"tensor"``, ``"leaf"`` (a tensor that requires grad) or ``"array"``.
+def decode(tree: Any, give: Callable[..., Any], where: str, known: Known) -> Any:
+    """Build what ``structure.encode`` took apart. ``give(kind, name, location)`` returns the named
+    tensor or array; ``kind`` is ``"tensor"``, ``"leaf"`` (a tensor that requires grad) or
+    ``"array"``, ``location`` is not given for those of the host.
     ``known`` finds classes."""
     try:
         known.check(tree)
@@ -41,7 +42,7 @@ def decode(tree: Any, give: Callable[[str, str], Any], where: str, known: Known)
 
 
 class _Decoder:
-    def __init__(self, give: Callable[[str, str], Any], known: Known) -> None:
+    def __init__(self, give: Callable[..., Any], known: Known) -> None:
         self.give, self.known = give, known
         self.made: dict[int, Any] = {}  # by number: objects, and containers that are met again
         self.classed: dict[int, Tensor] = {}  # by id of the plain ones that ``give`` gave
@@ -60,7 +61,7 @@ class _Decoder:
         if type(tag) is not str:
             raise SerializationError(f"a tag is needed, {tag!r:.60} found")
         if tag in ("tensor", "leaf", "array"):
-            return self.give(tag, _text(*rest))
+            return self.give(tag, *map(_text, rest))
         if tag in _BUILD:
             return _BUILD[tag](self, rest, depth + 1)
         raise SerializationError(f"unknown tag {tag!r:.60}; written by a newer version?")

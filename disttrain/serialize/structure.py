@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.device.array import DeviceArray, Hosted
 from ..backends.kinds import ArrayKind
 from ..core import Size, Tensor, device, dtypes
 from ..core.attributes import own_attributes
@@ -71,6 +72,7 @@ class _Encoder:
         self.names: dict[int, str] = {}  # by id of tensors and arrays that have been met
         self.numbers: dict[int, int] = {}  # by id of objects and containers that have been met
         self.again: set[int] = set()  # ids of containers that have been met more than once
+        self.hosted = Hosted()
         self.alive: list[Any] = []  # keeps those ids from being used again
 
     def value(self, obj: Any, path: tuple, depth: int) -> Any:
@@ -152,7 +154,8 @@ class _Encoder:
     def plain(self, obj: Tensor, path: tuple) -> list:
         """The numbers of a tensor; of one on the meta device, its type and shape."""
         if not obj.is_meta:
-            return ["leaf" if obj.requires_grad else "tensor", self.array(obj, path)]
+            place = [] if obj.array.__class__ is np.ndarray else [str(obj.device)]
+            return ["leaf" if obj.requires_grad else "tensor", self.array(obj, path), *place]
         if id(obj) in self.numbers:
             return ["ref", self.numbers[id(obj)]]
         return ["meta", self.note(obj), obj.dtype.name, obj.requires_grad, *map(int, obj.shape)]
@@ -168,7 +171,7 @@ class _Encoder:
         if id(obj) in self.names:
             return self.names[id(obj)]
         array = obj.array if isinstance(obj, Tensor) else obj
-        array = np.asarray(array)
+        array = self.hosted.view(array) if isinstance(array, DeviceArray) else np.asarray(array)
         native = array.dtype.newbyteorder("<") if array.dtype.kind in "iufc" else array.dtype
         if native not in KIND_NAMES:
             raise SerializationError(

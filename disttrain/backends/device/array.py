@@ -186,6 +186,20 @@ class DeviceArray(ArrayKind):
                 host = there.platform.download(raw)
         return host if order is None else host.transpose(np.argsort(order))
 
+    def reseen(self, shape: tuple, dtype: Any, offset: int, strides: tuple) -> DeviceArray:
+        """Other elements over this memory, which is a row of bytes; ``offset`` and ``strides`` in
+        bytes."""
+        item = np.dtype(dtype).itemsize
+        with self.here() as there:
+            cells = self.data[offset : offset + (self.size - offset) // item * item].view(dtype)
+            seen = there.platform.xp.lib.stride_tricks.as_strided(cells, shape, strides)
+        return self.like(seen)
+
+    def root(self) -> DeviceArray:
+        """The array that owns the memory."""
+        base = self.data.base
+        return self if base is None else self.like(base)
+
     def item(self) -> Any:
         """The number of an array of one element."""
         return self.to_host().item()
@@ -237,6 +251,25 @@ class DeviceArray(ArrayKind):
 
     __array__ = __bool__ = __float__ = __int__ = __index__ = __iter__ = __getitem__ = _stays
     __setitem__ = tobytes = _stays
+
+
+class Hosted:
+    """Arrays of devices as numpy's; those that share memory do so here, too."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, tuple[Any, np.ndarray]] = {}  # by id of the owner: it, its bytes
+
+    def view(self, array: DeviceArray) -> np.ndarray:
+        """The values of ``array``."""
+        root = array.root()
+        if id(root.data) not in self.known:
+            with root.here() as there:
+                row = root.data.ravel(order="K")
+                raw = np.ascontiguousarray(there.platform.download(row)).view(np.uint8)
+            self.known[id(root.data)] = root.data, raw
+        raw = self.known[id(root.data)][1]
+        offset = array.address - root.address if array.size else 0
+        return np.ndarray(array.shape, array.dtype, raw, offset, array.strides)
 
 
 def _over(array: DeviceArray, raw: Any, to: Located, non_blocking: bool) -> Any:

@@ -233,8 +233,9 @@ class DeviceArray(ArrayKind):
     def shares_with(self, other: Any) -> bool:
         if other.__class__ is not DeviceArray:
             return False
-        a, b = self.data, other.data
-        return a is b or (a if a.base is None else a.base) is (b if b.base is None else b.base)
+        if self.data is other.data:
+            return True
+        return self.size > 0 and other.size > 0 and self.root().address == other.root().address
 
     def add_in_place(self, g: Any) -> None:
         with self.here() as there:
@@ -257,18 +258,20 @@ class Hosted:
     """Arrays of devices as numpy's; those that share memory do so here, too."""
 
     def __init__(self) -> None:
-        self.known: dict[int, tuple[Any, np.ndarray]] = {}  # by id of the owner: it, its bytes
+        self.known: dict[tuple, tuple[Any, np.ndarray]] = {}  # by place: the owner, its bytes
 
     def view(self, array: DeviceArray) -> np.ndarray:
         """The values of ``array``."""
+        if not array.size:
+            return np.empty(array.shape, array.dtype)
         root = array.root()
-        if id(root.data) not in self.known:
+        key = *root.place, root.address
+        if key not in self.known:
             with root.here() as there:
                 row = root.data.ravel(order="K")
                 raw = np.ascontiguousarray(there.platform.download(row)).view(np.uint8)
-            self.known[id(root.data)] = root.data, raw
-        raw = self.known[id(root.data)][1]
-        offset = array.address - root.address if array.size else 0
+            self.known[key] = root.data, raw
+        raw, offset = self.known[key][1], array.address - root.address
         return np.ndarray(array.shape, array.dtype, raw, offset, array.strides)
 
 

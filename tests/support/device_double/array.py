@@ -183,6 +183,14 @@ class StrictArray:
         hidden = work.target(self)
         work.run(lambda: hidden.sort(axis=axis, kind=kind))
 
+    def flatten(self, order: str = "C") -> StrictArray:
+        return self.copy(order).reshape(-1, order=order)
+
+    def conj(self) -> StrictArray:
+        return self._memory.platform.xp.conj(self) if self.dtype.kind == "c" else self
+
+    conjugate = conj
+
     def dot(self, b: Any, out: Any = None) -> Any:
         return self._memory.platform.xp.dot(self, b, out)
 
@@ -193,31 +201,29 @@ class StrictArray:
         return self._memory.platform.xp.nonzero(self)
 
 
-VIEWING = {"reshape", "ravel", "transpose", "swapaxes", "squeeze", "diagonal"}
-
-
 def _method(name: str) -> Any:
+    """The method of that name: what CuPy's function of the name does, with a method's arguments."""
+
     def call(self: StrictArray, *args: Any, **kwargs: Any) -> Any:
         bound = bind("methods", name, args, kwargs)
-        work = Work(self._memory.platform, name)
-        hidden = work.hidden(self)
-        out = bound.get("out")
-        if out is not None:
-            work.target(out)
-        plain = [work.hidden(a) for a in args]
-        named = {k: work.hidden(v) for k, v in kwargs.items()}
-        compute = getattr(hidden, name)
-        order = "K" if name == "copy" else "C"
-        found = work.run(lambda: compute(*plain, **named), name in VIEWING, order)
-        return found if out is None else out
+        function = self._memory.platform.xp.function(name)
+        if name == "reshape":
+            shape = args[0] if len(args) == 1 and not isinstance(args[0], int) else args
+            return function(self, shape, **kwargs)
+        if name == "transpose":
+            axes = args[0] if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
+            return function(self, tuple(axes) or None)
+        if name == "clip":
+            return function(self, bound.get("min"), bound.get("max"), out=bound.get("out"))
+        return function(self, **bound)
 
     call.__name__ = name
     return call
 
 
 for _name in (
-    *("all", "any", "argmax", "argmin", "argpartition", "argsort", "clip", "conj", "conjugate"),
-    *("copy", "cumprod", "cumsum", "diagonal", "flatten", "max", "mean", "min", "prod", "ptp"),
+    *("all", "any", "argmax", "argmin", "argpartition", "argsort", "clip", "copy", "cumprod"),
+    *("cumsum", "diagonal", "max", "mean", "min", "prod", "ptp"),
     *("ravel", "repeat", "reshape", "round", "searchsorted", "squeeze", "std", "sum", "swapaxes"),
     *("trace", "transpose", "var"),
 ):

@@ -3,13 +3,14 @@ memory. What CuPy does otherwise than numpy is said here, function by function."
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from .indexing import as_strided, put_along_axis, take
-from .signatures import Unsupported, bind, dtype_of, table
+from .signatures import BFLOAT16, Unsupported, bind, choose, dtype_of, loops, table
 from .ufuncs import Ufunc
 from .work import HostUse, Work
 
@@ -37,6 +38,18 @@ WAITS = {
     *("percentile", "quantile", "choose", "linalg.matrix_rank", "linalg.lstsq", "linalg.pinv_"),
     *("linalg.eigvals", "linalg.eig", "delete", "place", "cov_", "corrcoef_", "histogramdd"),
     *("histogram2d", "digitize_", "packbits_", "union1d"),
+}
+# The first parameter of these names takes an array, or arrays; CuPy asks it for its attributes.
+ARRAYS = {
+    *("a", "x", "array", "arr", "condition", "m", "x1", "ar", "ary", "tup", "arrays", "seq"),
+    *("prototype", "v", "xi", "input", "arrs", "c", "b"),
+}
+HALF_SUMS = {"sum", "mean", "prod", "var", "std", "nansum", "nanmean", "nanprod"}  # in float32
+# Not for bfloat16: the libraries that do it (thrust, CUB's scans) have no such type.
+NO_BFLOAT16 = {
+    *("sort", "argsort", "lexsort", "partition", "argpartition", "unique", "searchsorted", "msort"),
+    *("cumsum", "cumprod", "median", "percentile", "quantile", "bincount", "histogram", "digitize"),
+    *("interp", "var", "std", "nanvar", "nanstd", "diff", "convolve", "corrcoef", "cov"),
 }
 WRITES = {"copyto": "dst", "put": "a", "fill_diagonal": "a", "putmask": "a", "place": "arr"}
 MAKES = {"array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "require"}
@@ -75,6 +88,7 @@ class Function:
         bound = bind("functions", name, args, kwargs)
         if self.numpy is None:
             raise Unsupported(f"cupy.{name}: numpy has none, and the double knows no better")
+        self._check_first(bound)
         work = Work(self.platform, name)
         if name in WAITS:
             self.platform.synchronized(f"cupy.{name}")
@@ -83,6 +97,15 @@ class Function:
         if name in MAKES:
             return self._make(work, bound)
         return self._run(work, args, kwargs, bound)
+
+    def _check_first(self, bound: dict) -> None:
+        first = next(iter(bound.items()), None)
+        if first is None or first[0] not in ARRAYS or self.name in MAKES:
+            return
+        given = first[1] if isinstance(first[1], (list, tuple)) else [first[1]]
+        for value in given:
+            if value.__class__ is not self.platform.array_type:
+                raise HostUse(f"cupy.{self.name}: {first[0]} is {type(value).__name__}, no array")
 
     def _run(self, work: Work, args: tuple, kwargs: dict, bound: dict) -> Any:
         written = WRITES.get(self.name, "out")
@@ -93,9 +116,44 @@ class Function:
             work.target(target)
         plain = [work.hidden(a) for a in args]
         named = {k: work.hidden(v) for k, v in kwargs.items()}
+        self._check_types([*plain, *named.values()])
         order = "K" if self.name in KEEPS_ORDER else "C"
-        found = work.run(lambda: self.numpy(*plain, **named), self.name in VIEWS, order)
+        compute = functools.partial(self.numpy, *plain, **named)
+        if self.name in table()["inner"]:
+            compute = self._inner(compute, bound)
+        elif self.name in HALF_SUMS and plain[0].dtype == BFLOAT16:
+            compute = functools.partial(self._in_float32, plain, named)
+        found = work.run(compute, self.name in VIEWS, order)
         return target if target is not None and written == "out" else found
+
+    def _check_types(self, given: list) -> None:
+        kinds = {a.dtype for g in given for a in (g if isinstance(g, (list, tuple)) else [g])
+                 if isinstance(a, np.ndarray)}  # fmt: skip
+        half = BFLOAT16 in kinds or np.dtype(np.float16) in kinds
+        if self.name in NO_BFLOAT16 and BFLOAT16 in kinds:
+            raise Unsupported(f"cupy.{self.name} has no way for bfloat16")
+        if self.name.startswith(("linalg.", "fft.")) and half and self.name != "linalg.norm":
+            raise Unsupported(f"cupy.{self.name} has no way for half types")
+
+    def _inner(self, compute: Callable[[], Any], bound: dict) -> Callable[[], Any]:
+        """For a function that is a ufunc inside: results in the type of its loop."""
+        count = len(loops(self.name, "inner")[0][0])
+        values = list(bound.values())[:count]
+        if self.name == "where" and len(values) == 3:
+            values[0] = True
+        known = [v for v in values if v is not None]
+        if self.name == "clip":
+            known += [known[0]] * (count - len(known))
+        if len(known) != count:
+            return compute
+        (given,) = choose(self.name, tuple(known), what="inner")[1]
+        return lambda: np.asarray(compute()).astype(given, copy=False)
+
+    def _in_float32(self, plain: list, named: dict) -> Any:
+        """bfloat16 is added up in float32, and rounded once."""
+        kind = plain[0].dtype
+        found = self.numpy(plain[0].astype(np.float32), *plain[1:], **named)
+        return found if named.get("dtype") or named.get("out") is not None else found.astype(kind)
 
     def _make(self, work: Work, bound: dict) -> Any:
         source = bound.pop("object", bound.pop("a", None))

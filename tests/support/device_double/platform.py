@@ -14,14 +14,14 @@ import numpy as np
 
 from disttrain import context
 from disttrain.backends.device.platform import Event, Platform, Stream
-from disttrain.backends.program import Program
 
 from .array import StrictArray
+from .kernels import launch, matmul, run_code
 from .memory import Ledger, Memory, poison
 from .module import ArrayModule
 from .signatures import dtype_of
+from .special import special
 from .streams import Clock, DoubleEvent, DoubleStream, Point
-from .work import Work
 
 GIB = 1 << 30
 
@@ -66,9 +66,10 @@ class _Here(threading.local):
 
 
 class DoublePlatform(Platform):
-    """Devices that are not there."""
+    """Devices that are not there. ``binding``: what ``collectives`` gives."""
 
     kind = "cuda"
+    ranks_in_threads = True
     array_type = StrictArray
 
     def __init__(self, devices: int = 2, total: int = 8 * GIB) -> None:
@@ -82,7 +83,7 @@ class DoublePlatform(Platform):
         self._defaults = [self._new_stream(i, 0) for i in range(devices)]
         self._pending: list[_Pending] = []
         self._deferred: list[tuple[Point, Callable[[], None]]] = []
-        self._programs: dict[int, tuple[Any, Program]] = {}
+        self.binding: Any = None
         self._pinned: list[np.ndarray] = []
 
     # -- devices ------------------------------------------------------------------------------
@@ -282,27 +283,20 @@ class DoublePlatform(Platform):
 
     def launch(self, kernel: Any, args: tuple) -> None:
         self.counts.launches += 1
-        found = self._programs.get(id(kernel))
-        if found is None:
-            found = self._programs[id(kernel)] = (kernel, Program(kernel))
-        work = Work(self, f"kernel {kernel.name}")
-        written = {p.name for p in kernel.arrays if p.writes}
-        hidden = []
-        for p, a in zip(kernel.params, args, strict=True):
-            if p.name in written:
-                work.opened(a, work.writes)
-            hidden.append(work.hidden(a))
-        work.run(lambda: found[1].slow(*hidden))
+        launch(self, kernel, args)
 
     def run_code(self, code: Any, args: tuple) -> None:
         self.counts.codes += 1
-        work = Work(self, f"code {code.name}")
-        hidden = []
-        for a in args:
-            if a.__class__ is StrictArray:
-                work.opened(a, work.writes)
-            hidden.append(work.hidden(a))
-        work.run(lambda: code.reference(*hidden))
+        run_code(self, code, args)
+
+    def matmul(self, a: Any, b: Any, out: Any = None, add: bool = False) -> Any:
+        return matmul(self, a, b, out, add)
+
+    def special(self, name: str) -> Callable[..., Any]:
+        return special(self, name)
+
+    def collectives(self) -> Any:
+        return super().collectives() if self.binding is None else self.binding
 
     def _new_stream(self, index: int, priority: int) -> DoubleStream:
         made = DoubleStream(self, index, priority, len(self._streams) + 1)

@@ -10,6 +10,7 @@ alone mean what they mean in Python.
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import json
 import re
@@ -17,8 +18,15 @@ from pathlib import Path
 from typing import Any
 
 FILE = Path(__file__).with_name("cupy.json")
+# Functions that are ufuncs inside, and where.
+INNER = {
+    "where": ("cupy._sorting.search", "_where_ufunc"),
+    "clip": ("cupy._core._routines_math", "_clip"),
+    "round": ("cupy._core.core", "_round_ufunc"),
+    "nan_to_num": ("cupy._math.misc", "_nan_to_num"),
+    "isclose": ("cupy._logic.comparison", "_is_close"),
+}
 ROOMS = ("", "linalg", "fft", "lib.stride_tricks", "random")
-SCATTERS = ("add", "subtract", "maximum", "minimum", "bitwise_and", "bitwise_or", "bitwise_xor")
 
 
 def taken(parameters: Any) -> str:
@@ -68,6 +76,7 @@ def record() -> dict[str, Any]:
     import cupy
     import cupy.fft
     import cupy.lib.stride_tricks
+    import cupyx.scipy.special
 
     functions, ufuncs = {}, {}
     for room in ROOMS:
@@ -92,6 +101,15 @@ def record() -> dict[str, Any]:
         "version": cupy.__version__,
         "functions": functions,
         "ufuncs": ufuncs,
+        "inner": {
+            n: " ".join(getattr(importlib.import_module(m), u).types)
+            for n, (m, u) in INNER.items()
+        },
+        "special": {
+            n: " ".join(u.types)
+            for n, u in vars(cupyx.scipy.special).items()
+            if isinstance(u, cupy.ufunc)
+        },
         "types": types,
         "methods": methods(cupy.ndarray),
         "values": values,

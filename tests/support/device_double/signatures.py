@@ -83,9 +83,9 @@ Op = tuple[tuple[np.dtype, ...], tuple[np.dtype, ...]]
 
 
 @functools.cache
-def loops(name: str) -> tuple[Op, ...]:
-    """(types in, types out) of each loop of a ufunc."""
-    types = table()["ufuncs"].get(name)
+def loops(name: str, what: str = "ufuncs") -> tuple[Op, ...]:
+    """(types in, types out) of each loop of a ufunc. ``what``: "ufuncs" or "special"."""
+    types = table()[what].get(name)
     if types is None:
         raise Unsupported(f"CuPy has no ufunc {name}")
 
@@ -103,7 +103,7 @@ def _typed(value: Any) -> tuple[np.dtype, type | None]:
     return (np.dtype(bool) if value.__class__ is bool else value.dtype), None
 
 
-def choose(name: str, args: tuple, dtype: Any = None) -> Op:
+def choose(name: str, args: tuple, dtype: Any = None, what: str = "ufuncs") -> Op:
     """The loop that CuPy takes (``_Ops.guess_routine`` in ``cupy/_core/_kernel.pyx``)."""
     if dtype is not None:
         wanted = dtype_of(dtype)
@@ -112,16 +112,16 @@ def choose(name: str, args: tuple, dtype: Any = None) -> Op:
                 return op
         raise Unsupported(f"cupy.{name} has no loop with results of {wanted}")
     typed = [_typed(a) for a in args]
-    return _choose(name, tuple(t for t, _ in typed), tuple(w for _, w in typed))
+    return _choose(name, what, tuple(t for t, _ in typed), tuple(w for _, w in typed))
 
 
 @functools.cache
-def _choose(name: str, types: tuple, weak: tuple) -> Op:
+def _choose(name: str, what: str, types: tuple, weak: tuple) -> Op:
     strong = [_KINDS[t.kind] for t, w in zip(types, weak) if w is None]
     loose = [_KINDS[t.kind] for t, w in zip(types, weak) if w is not None]
     if not (strong and loose and max(strong) >= max(loose)):
         weak = (None,) * len(types)
-    for op in loops(name):
+    for op in loops(name, what):
         if all(_fits(t, w, o) for t, w, o in zip(types, weak, op[0])):
             return op
     raise Unsupported(f"cupy.{name} has no loop for {', '.join(map(str, types))}")

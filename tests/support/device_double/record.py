@@ -102,8 +102,7 @@ def record() -> dict[str, Any]:
         "functions": functions,
         "ufuncs": ufuncs,
         "inner": {
-            n: " ".join(getattr(importlib.import_module(m), u).types)
-            for n, (m, u) in INNER.items()
+            n: " ".join(getattr(importlib.import_module(m), u).types) for n, (m, u) in INNER.items()
         },
         "special": {
             n: " ".join(u.types)

@@ -28,6 +28,11 @@ static inline float cospif(float x) { return (float)cos(M_PI * (double)x); }
 static inline double sinpi(double x) { return sin(M_PI * x); }
 static inline double cospi(double x) { return cos(M_PI * x); }
 static inline uint64_t __umul64hi(uint64_t a, uint64_t b) { return (unsigned __int128)a * b >> 64; }
+struct uint4 { unsigned x, y, z, w; };
+static void dt_out_of_range(const char* name, long long at, long long n) {
+  fprintf(stderr, "%s: index %lld is out of range for %lld rows\n", name, at, n);
+  abort();
+}
 alignas(16) static unsigned char dt_shared[232448];
 static inline unsigned __umulhi(unsigned a, unsigned b) { return ((uint64_t)a * b) >> 32; }
 static inline float dt_from_float16(unsigned short x) { _Float16 h; memcpy(&h, &x, 2); return h; }

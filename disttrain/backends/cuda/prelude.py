@@ -25,6 +25,10 @@ DT_FN unsigned short dt_to_float16(float x) {
   asm("{cvt.rn.f16.f32 %0, %1;}" : "=h"(y) : "f"(x));
   return y;
 }
+static __device__ __noinline__ void dt_out_of_range(const char* name, long long at, long long n) {
+  printf("disttrain: %s: index %lld is out of range for %lld rows\\n", name, at, n);
+  asm("trap;");
+}
 DT_FN unsigned short dt_to_bfloat16(float x) {
 #if __CUDA_ARCH__ >= 800
   unsigned short y;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .code import Code
+from .gathering import ADD_ROWS, GATHER, TAKE
 from .randomness import (
     BERNOULLI,
     BERNOULLI_NUMBER,
@@ -15,13 +16,16 @@ from .randomness import (
 )
 
 __all__ = [
+    "ADD_ROWS",
     "BERNOULLI",
     "BERNOULLI_NUMBER",
     "DROPOUT",
     "DROPOUT_AGAIN",
     "EXPONENTIAL",
+    "GATHER",
     "INTEGERS",
     "NORMAL",
+    "TAKE",
     "UNIFORM",
     "Code",
 ]

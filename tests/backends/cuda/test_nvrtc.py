@@ -10,6 +10,8 @@ import pytest
 from disttrain.backends.cuda import nvrtc
 from disttrain.backends.cuda.emit import function, symbol, unit
 from disttrain.backends.cuda.plan import make_plan, plan_many
+from disttrain.backends.device.structs import Operand
+from support.code_cases import code_cases
 from support.kernel_catalogue import fused_kernels, operands, primitive_kernels
 
 REASON = nvrtc.why_unavailable()
@@ -77,6 +79,29 @@ def test_every_kernel_compiles_and_spills_nothing(arch, texts):
             assert used.stack == 0 or any(word in name for word in MAY_USE_STACK), (name, used)
             most = 128 if "_c_" in name else 200  # where each element has an address of its own
             assert used.registers <= most, (name, used)
+
+
+@needs_nvrtc
+def test_every_hand_written_code_compiles_and_spills_nothing():
+    """Each for one architecture after the other."""
+    archs = [f"sm_{a}" for a in (80, 90, 100) if a in nvrtc.architectures()]
+    steps = {}
+    for code, args, _ in code_cases():
+        arrays, _ = code.split(args)
+        for step in code.plan([Operand.of(a) for a in arrays]).launches:
+            steps[step.name] = step
+    for k, arch in enumerate(archs):
+        mine = [s for n, s in enumerate(steps.values()) if EVERYTHING or n % len(archs) == k]
+        helpers = dict.fromkeys(h for step in mine for h in step.helpers)
+        made = nvrtc.compile_unit(unit([*helpers, *(s.text() for s in mine)]), arch)
+        assert {s.name for s in mine} <= set(made.functions)
+        for name, used in made.functions.items():
+            if name in steps:
+                checks = any(word in name for word in ("take", "gather", "add_rows"))
+                assert used.spills == 0, (name, used)
+                assert used.stack == 0 or checks, (name, used)  # they may print
+                assert used.registers <= 255, (name, used)
+                assert used.registers * steps[name].block <= 1 << 16, (name, used)
 
 
 @needs_nvrtc

@@ -1,19 +1,16 @@
 """Hand-written device codes, run by a host compiler, against their meaning by numpy."""
 
-import ml_dtypes
 import numpy as np
 import pytest
 
 from disttrain.backends.device import codes
 from disttrain.backends.device.randomness import philox
 from disttrain.backends.device.structs import Operand
-from disttrain.errors import DTypeError, ShapeError
+from disttrain.errors import DimError, DTypeError, ShapeError
 from support import cuda_on_host as host
+from support.code_cases import FLOATS, code_cases
 
 needs_compiler = pytest.mark.skipif(host.COMPILER is None, reason="there is no C++ compiler here")
-BF16 = np.dtype(ml_dtypes.bfloat16)
-HALVES = (np.dtype(np.float16), BF16)
-SEED, OFFSET = 0x0123456789ABCDEF, 0xFEDCBA9876543210
 
 
 class Cases:
@@ -44,38 +41,11 @@ def _same(got, want, tolerance, label):
     np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance, err_msg=label)
 
 
-def rounding(dtype):
-    """What the last place of that type is worth, a few times over."""
-    return {"float64": 1e-12, "float32": 2e-6, "float16": 2e-3}.get(dtype.name, 1.6e-2)
-
-
-FLOATS = [np.dtype(np.float32), np.dtype(np.float64), *HALVES]
-
-
-def random_cases(cases):
-    rng = np.random.default_rng(0)
-    for dtype in FLOATS:
-        for code in (codes.UNIFORM, codes.NORMAL, codes.EXPONENTIAL):
-            tolerance = 0 if code is codes.UNIFORM else rounding(dtype)
-            cases.add(code, np.zeros((7, 147), dtype), SEED, OFFSET, tolerance=tolerance)
-        x = rng.normal(size=(5, 103)).astype(dtype)
-        mask = np.zeros(x.shape, bool)
-        cases.add(codes.DROPOUT, x, x * 0, mask, SEED, 3, 0.7, 1 / 0.7)
-        cases.add(codes.DROPOUT_AGAIN, x, x * 0, SEED, 3, 0.7, 1 / 0.7)
-    cases.add(codes.INTEGERS, np.zeros(1001, np.int64), SEED, 1, -5, 17)
-    cases.add(codes.INTEGERS, np.zeros(1001, np.int64), SEED, 2, -(1 << 63), (1 << 64) - 1)
-    for dtype in FLOATS[:2]:
-        p = rng.random(101).astype(dtype)
-        cases.add(codes.BERNOULLI, p, np.zeros(101, dtype), SEED, 4)
-        cases.add(codes.BERNOULLI, p, np.zeros(101, bool), SEED, 4)
-    cases.add(codes.BERNOULLI_NUMBER, np.zeros(77, bool), SEED, 5, 0.25)
-    cases.add(codes.BERNOULLI_NUMBER, np.zeros(77, BF16), SEED, 5, 0.25)
-
-
 @needs_compiler
 def test_codes_mean_what_their_references_do(tmp_path):
     cases = Cases()
-    random_cases(cases)
+    for code, args, tolerance in code_cases():
+        cases.add(code, *args, tolerance=tolerance)
     cases.check(tmp_path)
 
 
@@ -106,6 +76,18 @@ def test_draws_have_the_moments_of_their_laws():
     other = np.zeros(n, np.int64)
     codes.INTEGERS.reference(other, 1, 3, -3, 7)
     assert abs((whole == other).mean() - 1 / 7) < 0.005
+
+
+def test_rows_are_added_where_their_index_says():
+    rng = np.random.default_rng(2)
+    index, g = rng.integers(0, 6, 300), rng.normal(size=(300, 4))
+    out, want = np.zeros((6, 4)), np.zeros((6, 4))
+    order = np.argsort(index, kind="stable")
+    codes.ADD_ROWS.reference(g, order, index[order], out)
+    np.add.at(want, index, g)
+    np.testing.assert_allclose(out, want, rtol=1e-12)
+    with pytest.raises(DimError, match="take: index 7 is out of range for 4 rows"):
+        codes.TAKE.reference(np.zeros((1, 4, 2)), np.array([3, 7]), np.zeros((1, 2, 2)))
 
 
 def test_what_does_not_fit_a_code_is_said():

@@ -1,5 +1,5 @@
-"""A unit whose parameters a program has converted (``half()``, ``to(dtype)``) takes up their new
-types: its shards get new memory, its full weights and gradients follow."""
+"""A unit whose parameters a program has converted (``half()``, ``to(device)``) takes up their new
+types and devices: its shards get new memory, its full weights and gradients follow."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ def convert(unit: Any) -> None:
         kinds.setdefault(local_array(m.sharded).dtype, []).append(m)
     unit.reshard()
     unit.weights = []
+    unit.places = unit._places([local_array(m.sharded) for m in unit.members])
     for kind, members in kinds.items():
         shapes = [(m.name, m.layout.shape, m.layout.dim) for m in members]
         layout = plan_block(shapes, unit.sharding.world, kind.itemsize)
@@ -29,6 +30,8 @@ def convert(unit: Any) -> None:
             for node in (m.full._node, m.full._idle):
                 if node is not None:
                     node.dtype = used
+            if m.sharded._node is not None:
+                unit._train(m)
         weights = unit.make_weights(members, layout, kind, used)
         rank = unit.sharding.rank
         weights.shards = [NullArray(m.layout.local_shape(rank), kind) for m in members]

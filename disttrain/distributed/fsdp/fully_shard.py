@@ -56,6 +56,7 @@ def fully_shard(
     choices = Choices(reshard_after_forward=reshard_after_forward)
     if isinstance(offload_policy, DiskOffloadPolicy):
         choices.folder = offload_policy.folder
+    choices.offload = offload_policy
     unit = Unit(modules, members, sharding, mp_policy or MixedPrecisionPolicy(), choices)
     for m in modules:
         m.__dict__[SLOT] = Place(unit, m)

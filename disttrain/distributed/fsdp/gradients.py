@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.device.memory import Mark
 from ...comm.blocks import Blocks
 from ...comm.reduce_ops import ReduceOp, premul_sum
 from ...core import dtypes, wrap
-from ...core.device import CPU
+from ...core.device import device
+from .lanes import Line
 from .layout import (
     BlockLayout,
     chunks_of,
@@ -27,6 +29,7 @@ from .layout import (
 )
 from .members import Choices, Member, Sharding
 from .params import receive_gradient
+from .places import Places
 from .pool import Pool
 
 
@@ -41,23 +44,26 @@ class Gradients:
         choices: Choices,
         blocks: Blocks,
         pool: Pool,
+        places: Places,
+        line: Line,
     ) -> None:
         self.members, self.sharding, self.kind = members, sharding, kind
         self.choices, self.blocks, self.pool = choices, blocks, pool
+        self.places, self.line = places, line
         shapes = [(m.name, m.layout.shape, m.layout.dim) for m in members]
         self.layout: BlockLayout = plan_block(shapes, sharding.world, kind.itemsize)
-        self.buffer: np.ndarray | None = None
+        self.buffer: Any = None
         self.has = [False] * len(members)
-        self._targets: dict[int, tuple[np.ndarray, list[tuple]]] = {}
-        self._own: np.ndarray | None = None  # the last reduced block, used again when nobody has it
+        self._targets: dict[int, tuple[Any, list[tuple]]] = {}
+        self._own: Any = None  # the last reduced block, used again when nobody has it
         self._spans: list[tuple] | None = None  # where this rank's shards lie in its block
         self._flying: tuple | None = None
-        self.partial: np.ndarray | None = None  # summed over shards, not yet over replicas
+        self.partial: Any = None  # summed over shards, not yet over replicas
 
-    def deposit(self, i: int, array: np.ndarray) -> None:
-        """Write (or add) member ``i``'s full gradient."""
+    def deposit(self, i: int, array: Any) -> None:
+        """Write (or add) member ``i``'s full gradient, a raw array."""
         if self.buffer is None:
-            self.buffer = self.pool.take(self.sharding.group, self.size(), self.kind)
+            self.buffer = self._room()
         known = self._targets.get(id(self.buffer))
         targets = self._make_targets(self.buffer) if known is None else known[1]
         target, shape = targets[i]
@@ -73,7 +79,10 @@ class Gradients:
         """Elements of all ranks' blocks."""
         return self.layout.flagged * self.sharding.world
 
-    def _make_targets(self, buffer: np.ndarray) -> list[tuple]:
+    def _room(self) -> Any:
+        return self.pool.take(self.places.use, self.sharding.group, self.size(), self.kind)
+
+    def _make_targets(self, buffer: Any) -> list[tuple]:
         size = self.layout.flagged
         targets = [(chunks_of(buffer, p, size), whole_chunks(p)) for p in self.layout.params]
         if len(self._targets) > 3:  # the pool has got other memory since
@@ -84,7 +93,7 @@ class Gradients:
     def launch(self) -> None:
         """Begin to reduce what was deposited; members without a gradient count as zeros."""
         if self.buffer is None:
-            self.buffer = self.pool.take(self.sharding.group, self.size(), self.kind)
+            self.buffer = self._room()
         buffer, self.buffer = self.buffer, None
         known = self._targets.get(id(buffer))
         targets = self._make_targets(buffer) if known is None else known[1]
@@ -92,25 +101,44 @@ class Gradients:
             if not has:
                 targets[i][0].fill(0)
         blocks = buffer.reshape(self.sharding.world, -1)
-        blocks[:, self.layout.numel : self.layout.numel + len(self.has)] = self.has
-        self.has = [False] * len(self.members)
+        everything = self._flag(blocks, self.layout.numel)
         out = self._out()
-        if self.choices.reduce_with is None:
-            work = self.blocks.reduce(out, buffer, self._op(), async_op=True)
-        else:
-            work = self._by_program(buffer, out)
-        self._flying = (buffer, out, work)
+        self._flying = (buffer, out, self._reduce(buffer, out), self._mark(), everything)
 
-    def _by_program(self, buffer: np.ndarray, out: np.ndarray) -> Any:
+    def _flag(self, blocks: Any, at: int) -> bool:
+        """Say behind the gradients, from ``at`` on, which members have received one; whether all
+        have."""
+        has, self.has = self.has, [False] * len(self.members)
+        blocks[:, at : at + len(has)] = 1
+        for i, flag in enumerate(has):
+            if not flag:
+                blocks[:, at + i] = 0
+        return all(has)
+
+    def _reduce(self, buffer: Any, out: Any) -> Any:
+        """Begin to reduce. On a device a line beside the program's does it."""
+        if self.choices.reduce_with is not None:
+            return self._by_program(buffer, out)
+        if self.places.use.on_host:
+            return self.blocks.reduce(out, buffer, self._op(), async_op=True)
+        self.line.reduce.follow()
+        with self.line.reduce:
+            return self.blocks.reduce(out, buffer, self._op())
+
+    def _mark(self) -> Mark:
+        return self.line.reduce.mark()
+
+    def _by_program(self, buffer: Any, out: Any) -> Any:
         """Let the program's own reduce-scatter do it."""
-        comm, place = self.choices.reduce_with, {"dtype": dtypes.of(self.kind), "device": CPU}
+        comm, raw = self.choices.reduce_with, self.places.use.raw
+        place = {"dtype": dtypes.of(self.kind), "device": device(str(self.places.use))}
         given = comm.allocate((buffer.size,), **place)
         result = comm.allocate((out.size,), **place)
-        given.array[...] = buffer
+        raw(given.array)[...] = buffer
         work = comm(result, given, self.sharding.group, self._op(), True)
         if work is not None:
             work.wait()
-        out[...] = result.array
+        out[...] = raw(result.array)
         return None
 
     def _op(self) -> ReduceOp:
@@ -119,8 +147,10 @@ class Gradients:
             return ReduceOp.AVG
         return premul_sum(1.0 / (factor or self.sharding.total))
 
-    def _out(self) -> np.ndarray:
+    def _out(self) -> Any:
         """The reduced block: last time's memory where no gradient lies in it any more."""
+        if not self.places.use.on_host:
+            return self.places.use.empty(self.layout.flagged, self.kind)
         own = self._own
         if own is not None and sys.getrefcount(own) <= 3:
             return own
@@ -131,18 +161,20 @@ class Gradients:
         """Wait for the reduction, and add the shards of gradients to ``.grad``."""
         if self._flying is None:
             return
-        buffer, out, work = self._flying
+        buffer, out, work, mark, everything = self._flying
         if work is not None:
             work.wait()
+        mark.wait()
         self._flying = None
         self.pool.give(buffer)
         if self.sharding.replicas is not None and not self._over_replicas(out):
             return
         if self.choices.all_reduce_hook is not None:
-            self.choices.all_reduce_hook(wrap(out[: self.layout.numel]))
-        self._store(out)
+            held = self.places.use.held(out[: self.layout.numel])
+            self.choices.all_reduce_hook(wrap(held))
+        self._store(out, everything)
 
-    def _over_replicas(self, out: np.ndarray) -> bool:
+    def _over_replicas(self, out: Any) -> bool:
         """Sum over the replicas; False where that is to be done by a later backward."""
         if self.partial is not None:
             np.add(out, self.partial, out=out)
@@ -154,22 +186,40 @@ class Gradients:
         self.sharding.replicas.all_reduce(out, ReduceOp.AVG if plain else ReduceOp.SUM)  # type: ignore[union-attr]
         return True
 
-    def _store(self, out: np.ndarray) -> None:
+    def _used(self, out: Any, at: int, everything: bool) -> list:
+        """Which members have received a gradient on some rank. Where all have here, it is not asked
+        for: on a device that would be to wait."""
+        n = len(self.members)
+        return [True] * n if everything else self.places.use.numbers(out[at : at + n]).tolist()
+
+    def _home(self, out: Any) -> Any:
+        """``out`` where the shards lie."""
+        places = self.places
+        if not places.apart:
+            return out
+        host = places.use.pinned(out.shape, out.dtype)
+        places.use.copy_to(host, out)
+        places.use.settle()
+        return host
+
+    def _store(self, out: Any, everything: bool) -> None:
         rank, first = self.sharding.rank, self.layout.numel
-        used = out[first : first + len(self.members)].tolist()
+        used = self._used(out, first, everything)
+        out, held = self._home(out), self.places.home.held
         if self._spans is None:
             self._spans = [shard_span(p, rank) for p in self.layout.params]
         for (lo, hi, shape), member, flag in zip(self._spans, self.members, used, strict=True):
             if flag:
                 shard = out[lo:hi].reshape(shape)
                 kind = member.kind
-                receive_gradient(
-                    member.sharded, shard if shard.dtype == kind else shard.astype(kind)
-                )
+                shard = shard if shard.dtype == kind else shard.astype(kind)
+                receive_gradient(member.sharded, held(shard))
 
     def discard(self) -> None:
         """Forget everything that has not reached ``.grad``. What is under way has its memory until
         it ends; it is not waited for, since the other ranks may not have come so far."""
+        if self._flying is not None:
+            self._flying[3].wait()  # by the device, where it is one
         self._flying = None
         if self.buffer is not None:
             self.pool.give(self.buffer)

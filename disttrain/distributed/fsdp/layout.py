@@ -125,10 +125,13 @@ def assemble(blocks: np.ndarray, layout: ShardLayout, out: np.ndarray) -> None:
     if layout.dim:
         np.copyto(_apart(out, layout), blocks, casting="unsafe")
         return
-    for rank in range(layout.world):
-        lo, hi = layout.rows(rank)
-        if hi > lo:
-            np.copyto(out[lo:hi], blocks[rank, : hi - lo], casting="unsafe")
+    n, chunk = layout.shape[0], layout.chunk
+    whole = n // chunk if chunk else 0
+    if whole:
+        rows = out[: whole * chunk].reshape(whole, chunk, *layout.rest)
+        np.copyto(rows, blocks[:whole], casting="unsafe")
+    if whole < layout.world and n - whole * chunk:
+        np.copyto(out[whole * chunk :], blocks[whole, : n - whole * chunk], casting="unsafe")
 
 
 def own_part(full: np.ndarray, layout: ShardLayout, rank: int) -> np.ndarray:

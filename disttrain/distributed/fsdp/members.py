@@ -67,6 +67,7 @@ class Choices:
     unshard_in_backward: bool = True
     all_reduce_hook: Any = None
     folder: str | None = None  # where files hold the shards
+    offload: Any = None  # the policy by which shards lie apart from where they are used
     gather_with: Any = None  # the program's own all-gather and reduce-scatter
     reduce_with: Any = None
     forward_prefetch: list[Any] = field(default_factory=list)

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.device.memory import Memory
+
 BIG = 1 << 20  # bytes from which memory counts for more than waiting
 
 
@@ -21,9 +23,9 @@ class Pool:
     def __init__(self) -> None:
         self.capacity = 0
         self.land: Callable[[], None] | None = None  # waits for the reduction that is under way
-        self._free: list[np.ndarray] = []
-        self._views: dict[tuple, np.ndarray] = {}  # by (buffer, size, type): one object each
-        self._owner: dict[int, np.ndarray] = {}  # the buffer of a view, by its id
+        self._free: dict[Memory, list[Any]] = {}
+        self._views: dict[tuple, Any] = {}  # by (buffer, size, type): one object each
+        self._owner: dict[int, tuple[Memory, Any]] = {}  # the buffer of a view, by its id
 
     def reserve(self, nbytes: int) -> None:
         """Buffers must hold as much; those that do not are given up."""
@@ -32,21 +34,22 @@ class Pool:
             self._free.clear()
             self._views.clear()
 
-    def take(self, group: Any, numel: int, kind: np.dtype) -> np.ndarray:
-        """An array with any values in it, in memory that ``group`` moves best."""
+    def take(self, memory: Memory, group: Any, numel: int, kind: np.dtype) -> Any:
+        """A raw array with any values in it, where ``group`` moves it best."""
         self.reserve(numel * kind.itemsize)
-        if not self._free and self.capacity >= BIG and self.land is not None:
+        free = self._free.setdefault(memory, [])
+        if not free and self.capacity >= BIG and self.land is not None:
             self.land()
-        raw = self._free.pop() if self._free else group.empty(self.capacity, np.uint8)
+        raw = free.pop() if free else memory.flat(group, self.capacity, np.uint8)
         key = (id(raw), numel, kind)
         flat = self._views.get(key)
         if flat is None:
             flat = self._views[key] = raw[: numel * kind.itemsize].view(kind)
-        self._owner[id(flat)] = raw
+        self._owner[id(flat)] = memory, raw
         return flat
 
-    def give(self, flat: np.ndarray) -> None:
+    def give(self, flat: Any) -> None:
         """Take back what ``take`` gave."""
-        raw = self._owner.pop(id(flat))
+        memory, raw = self._owner.pop(id(flat))
         if raw.nbytes >= self.capacity:
-            self._free.append(raw)
+            self._free.setdefault(memory, []).append(raw)

@@ -20,6 +20,7 @@ from ...core.engine import on_finish
 from ...core.gate import Tracer
 from ...core.node import AccumulateGrad, GraphNode, next_seq
 from .convert import convert
+from .lanes import Lanes
 from .pool import Pool
 from .shared_weights import SharedWeights, Turns
 from .unit import State, Unit
@@ -97,7 +98,7 @@ class Root:
     def __init__(self, units: list[Unit]) -> None:
         self.units = units
         self._know_weights()
-        self.pool = Pool()
+        self.pool, self.lanes = Pool(), Lanes()
         if all(unit.sharding.replicas is None for unit in units):
             self.pool.land = self._land
         self.depth = 0
@@ -118,6 +119,7 @@ class Root:
             self._drop_stale()
             self.order = []
             self._begin_turn()
+            self.lanes.follow()
         call = None
         if thread.grad_enabled and not (thread.walking is not None and thread.saving):
             if self.depth == 0:
@@ -196,6 +198,7 @@ class Root:
         """The first thing that a backward pass does here."""
         self.walk = thread.walk
         self.turns.regain(wait=False)
+        self.lanes.follow()
         on_finish(self.finish, self.reset)
 
     def enter(self, call: Call) -> None:
@@ -298,6 +301,7 @@ class Root:
             unit.reshard()
         self.late.clear()
         self.walk, self.passes = None, []
+        self.lanes.release()
         # Who has waited for the reductions of all units knows that all ranks are through.
         self.turns.close(last and all(unit.choices.sync and unit.trains for unit in self.units))
 

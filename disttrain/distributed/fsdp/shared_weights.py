@@ -15,10 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.device.memory import HOST
 from ...comm.blocks import Blocks
 from .beside import full_array
+from .lanes import Line
 from .layout import ALIGN, BlockLayout, own_part
 from .members import Member, Sharding
+from .places import Places
 from .weights import Weights, read_only
 
 
@@ -33,7 +36,7 @@ class SharedWeights(Weights):
         kind: np.dtype,
         blocks: Blocks,
     ) -> None:
-        super().__init__(members, layout, sharding, (kind, kind), blocks)
+        super().__init__(members, layout, sharding, (kind, kind), blocks, Places(HOST, HOST))
         self.shared: Any = None
         self.fulls: list[np.ndarray] = []
         self.bases: list[np.ndarray] = []
@@ -57,7 +60,7 @@ class SharedWeights(Weights):
             self.shards.append(base.view(part.dtype).reshape(part.shape))
             self.fulls.append(read_only(full))
 
-    def start(self, async_op: bool) -> None:
+    def start(self, async_op: bool, line: Line) -> None:
         """The weights are there already; a turn's beginning has looked at the shards."""
         if not self.fulls:
             self.refresh()

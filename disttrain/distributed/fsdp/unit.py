@@ -23,9 +23,11 @@ from ...core.dtypes import numpy_type
 from ...errors import AutogradError, ConfigError
 from .beside import full_array, note_spread, original_array, own_array, shard_array
 from .gradients import Gradients
+from .lanes import Lanes
 from .layout import plan_block
 from .members import Choices, Member, Sharding
 from .params import adopt, make_full, make_sharded
+from .places import Places, places_of
 from .pool import Pool
 from .precision import MixedPrecisionPolicy
 from .shared_weights import SharedWeights, Turns, is_plain
@@ -61,7 +63,7 @@ class Unit:
         self.shown = False
         self.root: Any = None
         self.open_call: Any = None  # the call of its modules that is running
-        self.pool = Pool()
+        self.pool, self.lanes = Pool(), Lanes()
         self.param_type = numpy_type(policy.param_dtype)
         self.weights: list[Weights] = []
         self.held = False  # by the program's own unshard()
@@ -75,6 +77,7 @@ class Unit:
 
     def _shard(self) -> None:
         """Replace every parameter by its shard."""
+        self.places = self._places([original_array(m) for m in self.members])
         kinds: dict[np.dtype, list[Member]] = {}
         for m in self.members:
             note_spread(m)
@@ -98,17 +101,21 @@ class Unit:
         look = hash64(str([(m.name, m.layout.shape, m.dim, str(kind)) for m in members]))
         name = self.modules[0]._get_name()  # until the unit has one of its own
         blocks = Blocks(self.sharding.group, name, (look,))
-        plain = all(is_plain(m, kind, used) for m in members)
+        group, on_host = self.sharding.group, self.places.use.on_host
+        plain = on_host and all(is_plain(m, kind, used) for m in members)
         own_way = self.choices.gather_with
         if own_way is not None:
             plain = False
-        if plain and self.sharding.group.transport.shares and self.choices.folder is None:
+        if plain and group.transport.shares and self.choices.folder is None:
             return SharedWeights(members, layout, self.sharding, kind, blocks)
-        shares = self.sharding.group.transport.shares and self.sharding.world > 1
+        shares = on_host and group.transport.shares and self.sharding.world > 1
         found = WindowWeights if shares and own_way is None else GatheredWeights
-        weights = found(members, layout, self.sharding, (kind, used), blocks)
+        weights = found(members, layout, self.sharding, (kind, used), blocks, self.places)
         weights.folder, weights.gather_with = self.choices.folder, own_way
         return weights
+
+    def _places(self, arrays: list[Any]) -> Places:
+        return places_of(arrays, self.sharding.mesh.device_type, self.choices.offload)
 
     def used_type(self, kind: np.dtype) -> np.dtype:
         """The type in which weights of type ``kind`` are gathered."""
@@ -132,6 +139,8 @@ class Unit:
         m.full._node.store = self._store(m)
 
     def _store(self, m: Member) -> Any:
+        raw = self.places.use.raw
+
         def store(leaf: Tensor, g: Any) -> None:
             where = self._current[1].get(m)
             if where is None:
@@ -139,11 +148,11 @@ class Unit:
                 where = self._current[1][m]
             gradients, i = where
             array = g.array if isinstance(g, Tensor) else g
-            gradients.deposit(i, array if m.spread is None else own_array(m, array))
+            gradients.deposit(i, raw(array if m.spread is None else own_array(m, array)))
             if self.root is not None and self.root.walk is not thread.walk:
                 self.root.begin_backward()
 
-        return store
+        return self.places.use.guarded(store)
 
     _module_fqn = property(lambda self: self.name)  # as PyTorch's internals are called
     fsdp_params = property(lambda self: self.members)
@@ -170,8 +179,9 @@ class Unit:
     def unshard(self, async_op: bool = False) -> None:
         """Gather the full weights (with ``async_op`` only begin to)."""
         if self.state is State.SHARDED:
-            for w in self.weights:
-                w.start(async_op)
+            with self.places.use.here():
+                for w in self.weights:
+                    w.start(async_op, self.lanes.of(w.places.use))
             self.state = State.GATHERING
         if not async_op and self.state is State.GATHERING:
             self.wait()
@@ -180,8 +190,9 @@ class Unit:
         """The end of ``unshard(async_op=True)``."""
         if self.state is not State.GATHERING:
             return
-        for w in self.weights:
-            w.finish()
+        with self.places.use.here():
+            for w in self.weights:
+                w.finish()
         self.state = State.FULL
 
     def shared(self) -> list[SharedWeights]:
@@ -200,6 +211,7 @@ class Unit:
 
     def hold(self) -> None:
         """The program wants the full weights until ``reshard``."""
+        self.lanes.follow()
         if not self.held:
             self.held = True
             self.turns.begin()
@@ -209,7 +221,7 @@ class Unit:
         if self.held:
             self.turns.end()
         self.turns.regain()
-        self.pool, self.turns = pool, root.turns
+        self.pool, self.turns, self.lanes = pool, root.turns, root.lanes
         for g in self.gradients():
             pool.reserve(g.size() * g.kind.itemsize)
         if self.held:
@@ -266,6 +278,7 @@ class Unit:
                 "is used while it is sharded; use it inside the module's forward, or call "
                 "module.unshard() first"
             )
+        self.lanes.follow()
         self.unshard()
         self.root.gathered_late(self)
 
@@ -298,7 +311,10 @@ class Unit:
         for k, (kind, members) in enumerate(kinds.items()):
             label = (self.index, len(self._gradients), k)
             blocks = Blocks(self.sharding.group, f"unit {self.name}", label)
-            g = Gradients(members, self.sharding, kind, self.choices, blocks, self.pool)
+            line = self.lanes.of(self.places.use)
+            g = Gradients(
+                members, self.sharding, kind, self.choices, blocks, self.pool, self.places, line
+            )
             made.append(g)
             where |= {m: (g, i) for i, m in enumerate(members)}
         return tuple(made), where
@@ -321,8 +337,9 @@ class Unit:
     def reduce(self) -> list[Gradients]:
         """Begin to reduce the gradients; ``land()`` of what this gives adds them to ``.grad``."""
         found = list(self.gradients())
-        for g in found:
-            g.launch()
+        with self.places.use.here():
+            for g in found:
+                g.launch()
         return found
 
     def discard_gradients(self) -> None:

@@ -14,25 +14,40 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.device.memory import common, memory_of
 from ...backends.null import NullArray
 from ...comm.blocks import Blocks
 from ...core import dtypes
-from ...core.device import CPU
+from ...core.device import device
 from ...errors import ConfigError
 from .beside import full_array
+from .lanes import Line
 from .layout import BlockLayout, assemble, chunks_of, own_part, shard_of
 from .members import Member, Sharding
 from .params import local_array, put_local
+from .places import Places
 
 
-def read_only(full: np.ndarray) -> np.ndarray:
-    """``full`` as it cannot be written to, nor made so that it can."""
+def read_only(full: Any) -> Any:
+    """``full`` as it cannot be written to, nor made so that it can; on a device as it is."""
+    if not isinstance(full, np.ndarray):
+        return full
     seen = full.reshape(-1).view(np.uint8).data.toreadonly()
     return np.asarray(seen).view(full.dtype).reshape(full.shape)
 
 
+def in_use(flat: Any, places: Places, kind: np.dtype) -> Any:
+    """Shards where they are used, in the type in which they are; ``flat`` itself where that is so
+    already."""
+    if places.apart:
+        own = places.use.empty(flat.shape, flat.dtype)
+        places.use.copy_to(own, flat)
+        flat = own
+    return flat if flat.dtype == kind else flat.astype(kind)
+
+
 class Converted(Exception):
-    """A program has given a parameter another type since its unit was made."""
+    """A program has given a parameter another type, or device, since its unit was made."""
 
 
 def on_disk(folder: str, numel: int, kind: np.dtype) -> np.ndarray:
@@ -55,10 +70,11 @@ class Weights:
         sharding: Sharding,
         kinds: tuple[np.dtype, np.dtype],
         blocks: Blocks,
+        places: Places,
     ) -> None:
         self.members, self.layout, self.sharding = members, layout, sharding
         self.kind, self.used = kinds
-        self.blocks = blocks
+        self.blocks, self.places = blocks, places
         self.shards: list[Any] = []
 
     @property
@@ -73,38 +89,54 @@ class Weights:
             self.shards = [NullArray(m.layout.local_shape(rank), self.kind) for m in self.members]
             return self.shards
         self._allocate()
-        for array, view, m in zip(arrays, self.shards, self.members, strict=True):
-            view[...] = own_part(array, m.layout, rank)
+        for array, shard, m in zip(arrays, self.shards, self.members, strict=True):
+            self._write(shard, own_part(memory_of(array).raw(array), m.layout, rank))
+        self._written()
         return self.shards
+
+    def _write(self, shard: Any, values: Any) -> None:
+        """Write raw ``values``, wherever they lie, to a shard."""
+        self.places.use.copy_to(self.places.home.raw(shard), values)
+
+    def _written(self) -> None:
+        if self.places.apart:
+            self.places.use.settle()  # the host is to read them
 
     def _allocate(self) -> None:
         """Make memory for the shards."""
         raise NotImplementedError
 
-    def refresh(self) -> None:
-        """Take up shards whose memory a program has replaced (``to_empty``, ``.data = ``)."""
+    def refresh(self) -> bool:
+        """Take up shards whose memory a program has replaced (``to_empty``, ``.data = ``); whether
+        there were any."""
         for m, shard in zip(self.members, self.shards, strict=True):
             if local_array(m.sharded) is not shard or shard.__class__ is NullArray:
                 self._take_up()
-                return
+                return True
+        return False
 
     def _take_up(self) -> None:
         arrays = [local_array(m.sharded) for m in self.members]
+        now = common(arrays)
+        if now not in (self.places.home, self.places.use):
+            raise Converted(self.members[0].name)
         for array, m in zip(arrays, self.members, strict=True):
             self._check(array, m)
         if self.shards[0].__class__ is NullArray:
             self._allocate()
         for array, shard, m in zip(arrays, self.shards, self.members, strict=True):
             if array is not shard:
-                shard[...] = array
+                self._write(shard, memory_of(array).raw(array))
                 put_local(m.sharded, shard)
+        self._written()
 
     def _check(self, array: Any, m: Member) -> None:
         if array.__class__ is NullArray:
             raise RuntimeError(
                 f"fully_shard: parameter {m.name!r} is on the meta device, so it cannot be "
                 "gathered; FSDP parameters should be materialized from meta device before "
-                "training: call module.to_empty(device='cpu'), then its reset_parameters()"
+                f"training: call module.to_empty(device='{self.places.home.kind}'), then its "
+                "reset_parameters()"
             )
         needed = m.layout.local_shape(self.sharding.rank)
         if array.shape == needed and array.dtype != self.kind:
@@ -115,8 +147,8 @@ class Weights:
                 f"needed is {self.kind}{list(needed)}: write to the one that was there"
             )
 
-    def start(self, async_op: bool) -> None:
-        """Begin to gather."""
+    def start(self, async_op: bool, line: Line) -> None:
+        """Begin to gather; on a device ``line`` does it."""
         raise NotImplementedError
 
     def finish(self) -> None:
@@ -135,50 +167,63 @@ class GatheredWeights(Weights):
     folder: str | None = None  # the shards lie in a file there
     gather_with: Any = None  # the program's own all-gather
 
-    def _by_program(self, own: np.ndarray, numel: int, async_op: bool) -> tuple:
-        comm, place = self.gather_with, {"dtype": dtypes.of(self.used), "device": CPU}
+    def _by_program(self, own: Any, numel: int, async_op: bool) -> tuple:
+        comm, raw = self.gather_with, self.places.use.raw
+        place = {"dtype": dtypes.of(self.used), "device": device(str(self.places.use))}
         given, out = comm.allocate((own.size,), **place), comm.allocate((numel,), **place)
-        given.array[...] = own
-        return out.array, comm(out, given, self.sharding.group, async_op)
+        raw(given.array)[...] = own
+        return raw(out.array), comm(out, given, self.sharding.group, async_op)
 
     def _allocate(self) -> None:
         if self.folder is None:
-            self.flat = np.zeros(self.layout.numel, self.kind)
+            self.flat = self.places.shards(self.layout.numel, self.kind)
         else:
             self.flat = on_disk(self.folder, self.layout.numel, self.kind)
-        rank = self.sharding.rank
-        self.shards = [shard_of(self.flat, m.layout, rank) for m in self.members]
+        rank, held = self.sharding.rank, self.places.home.held
+        self.shards = [held(shard_of(self.flat, m.layout, rank)) for m in self.members]
 
-    def start(self, async_op: bool) -> None:
-        self.refresh()
-        own = self.flat
-        if self.used != self.kind:
-            own = own.astype(self.used)
-        if self.sharding.world == 1:
-            self._landing = (own, None)
-            return
+    def start(self, async_op: bool, line: Line) -> None:
+        if self.refresh():
+            line.follow()
+        line.release()
+        with line.gather:
+            own = in_use(self.flat, self.places, self.used)
+            if self.sharding.world == 1:
+                flat, work = own, None
+            else:
+                flat, work = self._gather(own, async_op)
+            self._landing = (flat, own, work, line.gather.mark(), line)
+
+    def _gather(self, own: Any, async_op: bool) -> tuple:
         numel = self.layout.numel * self.sharding.world
         if self.gather_with is not None:
-            self._landing = self._by_program(own, numel, async_op)
-            return
-        flat = np.empty(numel, self.used)
-        self._landing = (flat, self.blocks.gather(flat, own, async_op=async_op))
+            return self._by_program(own, numel, async_op)
+        flat = self.places.use.empty(numel, self.used)
+        async_op = async_op and self.places.use.on_host  # else the line waits, not the thread
+        return flat, self.blocks.gather(flat, own, async_op=async_op)
 
     def finish(self) -> None:
-        flat, work = self._landing  # type: ignore[misc]
+        flat, own, work, mark, line = self._landing  # type: ignore[misc]
         self._landing = None
         if work is not None:
             work.wait()
+        mark.wait()
+        use = self.places.use
         for m in self.members:
             chunks = chunks_of(flat, m.layout, self.layout.numel)
-            if self.sharding.world == 1:
+            if self.sharding.world == 1 and (own is self.flat or use.on_host):
                 full = chunks.reshape(m.layout.shape).view()
             else:
-                full = np.empty(m.layout.shape, self.used)
+                full = use.empty(m.layout.shape, self.used)
                 assemble(chunks, m.layout, full)
-            m.full.array = full_array(m, read_only(full))
+            m.full.array = full_array(m, use.held(read_only(full)))
+        line.keep(flat, own)
 
     def drop(self) -> None:
-        self._landing = None  # what is under way keeps its memory until it ends
+        if self._landing is not None:  # what is under way keeps its memory until it ends
+            flat, own, _, mark, line = self._landing
+            mark.wait()
+            line.keep(flat, own)
+            self._landing = None
         for m in self.members:
             m.full.__dict__.pop("array", None)

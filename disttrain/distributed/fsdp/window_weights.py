@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .beside import full_array
+from .lanes import Line
 from .layout import ALIGN, own_part
 from .weights import GatheredWeights, read_only
 
@@ -41,7 +42,7 @@ class WindowWeights(GatheredWeights):
             self._parts.append(own_part(full, m.layout, rank))
             self._fulls.append(read_only(full))
 
-    def start(self, async_op: bool) -> None:
+    def start(self, async_op: bool, line: Line) -> None:
         """Write this rank's part; the others' come when they do."""
         self.refresh()
         if self.shared is None:

@@ -401,6 +401,8 @@ class Reducer(Unused):
         """See what the ranks say, and finish the average where it is weighted."""
         assert self.house.rows is not None
         rows = self.house.rows.read()
+        if not rows:  # they come later
+            return
         flags = 0
         for row in rows:
             flags |= row.flags

@@ -13,6 +13,7 @@ import numpy as np
 
 from .group import ProcessGroup
 from .header import Call
+from .placing import is_device_array
 from .reduce_ops import ReduceOp
 from .work import Work
 
@@ -47,6 +48,8 @@ class Blocks:
         return self.group.transport.reduce_scatter(call, out, ins, op, async_op=async_op)
 
     def _call(self, verb: str, array: np.ndarray, op: ReduceOp | None) -> Call:
+        if array.__class__ is not np.ndarray:
+            is_device_array(array)  # from now on the group can move it
         key = (verb, array.size, array.dtype.num, op)
         call = self._known.get(key)
         if call is None:

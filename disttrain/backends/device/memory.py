@@ -222,7 +222,9 @@ class DeviceMemory(Memory):
 
     def copy_to(self, target: Any, source: Any) -> None:
         with self.here():
-            if isinstance(target, np.ndarray):
+            if isinstance(target, np.ndarray) and isinstance(source, np.ndarray):
+                np.copyto(target, source, casting="unsafe")
+            elif isinstance(target, np.ndarray):
                 kind = target.dtype
                 source = source if source.dtype == kind else source.astype(kind)
                 self.platform.download(source, target, non_blocking=True)

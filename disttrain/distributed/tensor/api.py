@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...backends.device.memory import memory_of
 from ...backends.null import NullArray
 from ...core import Algebra, dtypes, no_grad
 from ...core.attributes import give_attributes, own_attributes
 from ...core.classes import joined
-from ...core.device import CPU, META
+from ...core.device import at
 from ...core.gate import gate
 from ...core.tensor import Size, Tensor, wrap
 from ...errors import PlacementError
@@ -82,7 +83,7 @@ class DTensor(Tensor):
 
     @property
     def device(self) -> Any:
-        return CPU if self.array.has_data else META
+        return at(*self.array.place)
 
     @property
     def is_meta(self) -> bool:
@@ -128,8 +129,8 @@ class DTensor(Tensor):
         out = gate(
             _to_local, (self,), {"mesh": spread.mesh, "placements": grads, "shape": spread.shape}
         )
-        if out.array is spread.local:
-            out.array = spread.local.view() if spread.local.__class__ is np.ndarray else out.array
+        if out.array is spread.local and spread.has_data:
+            out.array = _seen(spread.local)
         if out._st is None:  # one memory: writes to either are seen by both
             out._st = st = self.storage_cell()
             out._gen = st.gen
@@ -230,7 +231,7 @@ def _redistribute_rule(g: Any, back: tuple) -> Any:
 
 def _from_local_forward(a: Any, mesh: Any, placements: tuple, shape: tuple, back: tuple) -> Any:
     out = DistArray(a, mesh, placements, shape)
-    if isinstance(a, np.ndarray) and not a.flags.c_contiguous:
+    if out.has_data and not memory_of(a).raw(a).flags.c_contiguous:
         out.steps = _steps_of(a, shape)
     return out
 
@@ -286,6 +287,7 @@ def from_local(
     if not isinstance(local, Tensor):
         raise TypeError(f"from_local: {type(local).__name__} given; a Tensor is needed")
     mesh = mesh or current_mesh()
+    local = _on_mesh(local, mesh)
     wanted = normalized(placements, local.ndim, mesh.ndim, "from_local")
     if shape is None:
         full = list(local.shape)
@@ -324,9 +326,12 @@ def _checked(local: Tensor, mesh: DeviceMesh, placements: tuple, shape: tuple) -
         if p.is_replicate():
             with no_grad():
                 same = wrap(local.array.copy(order="C"))
-            mesh.line(axis).broadcast(same.array, 0)
+            memory = memory_of(same.array)
+            raw = memory.raw(same.array)
+            mesh.line(axis).broadcast(raw, 0)
             if local.requires_grad:
-                same = Algebra.add(local, wrap(same.array - local.array))
+                change = memory.held(raw - memory.raw(local.array))
+                same = Algebra.add(local, wrap(change))
             local = same
     return local
 
@@ -366,22 +371,39 @@ def distribute_tensor(
             "`distribute_tensor` should be used to distribute leaf tensors! but found non-leaf "
             "tensor! Use DTensor.from_local(t, mesh, [Replicate()]).redistribute(...) to record it"
         )
+    given = tensor
+    with no_grad():
+        tensor = _on_mesh(tensor, mesh)
     source = tensor.array
+    memory = memory_of(source)
     if not isinstance(source, NullArray):
         if src_data_rank is not None:
             source = _from_source(source, mesh, src_data_rank)
-        elif not source.flags.c_contiguous:
-            source = np.ascontiguousarray(source)
+        elif not memory.raw(source).flags.c_contiguous:
+            source = source.copy(order="C")
     whole = DistArray(source, mesh, (Replicate(),) * mesh.ndim, tuple(tensor.shape))
     spread = movement.redistribute(whole, wanted)
     if spread.local is tensor.array and not isinstance(source, NullArray):
-        spread = spread.like(source.view())
+        spread = spread.like(_seen(source))
     if mesh.get_coordinate() is None:
-        spread = DistArray(source.ravel()[:0], mesh, wanted, tuple(tensor.shape))
+        nothing = memory.held(memory.empty(0, source.dtype))
+        spread = DistArray(nothing, mesh, wanted, tuple(tensor.shape))
     out = wrap(spread)
-    if isinstance(tensor, Parameter):
-        return Parameter(out, tensor.requires_grad)
-    return out.requires_grad_(tensor.requires_grad)
+    if isinstance(given, Parameter):
+        return Parameter(out, given.requires_grad)
+    return out.requires_grad_(given.requires_grad)
+
+
+def _seen(array: Any) -> Any:
+    """Another view of the same memory."""
+    memory = memory_of(array)
+    return memory.held(memory.raw(array).view())
+
+
+def _on_mesh(t: Any, mesh: DeviceMesh) -> Any:
+    """``t`` on the kind of device that the mesh is of, as PyTorch brings it there."""
+    kind = mesh.device_type
+    return t if t.is_meta or kind in ("meta", t.device.type) else t.to(kind)
 
 
 def _from_source(array: Any, mesh: DeviceMesh, source: int) -> Any:
@@ -391,7 +413,7 @@ def _from_source(array: Any, mesh: DeviceMesh, source: int) -> Any:
     out = array.copy(order="C")
     for axis, n in enumerate(mesh.ranks.shape):
         if n > 1:
-            mesh.line(axis).broadcast(out, min(source, n - 1))
+            mesh.line(axis).broadcast(memory_of(out).raw(out), min(source, n - 1))
     return out
 
 

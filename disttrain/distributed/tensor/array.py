@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.device.memory import memory_of
+from ...backends.kinds import ArrayKind
 from ...backends.null import NullArray
 from ...comm.reduce_ops import ReduceOp
 from ...core.node import AccumulateGrad, Node, Output
@@ -37,8 +39,9 @@ class DistArray(Spread):
 
     def filled(self, value: Any) -> DistArray:
         """An array like this one full of ``value``; whole where this one is partial."""
+        there = memory_of(self)
         return self.similar(
-            lambda s, k: np.full(s, value, k), self.shape, self.dtype, not self.has_data
+            lambda s, k: there.full(s, value, k), self.shape, self.dtype, not self.has_data
         )
 
     def similar(self, make: Any, shape: tuple, dtype: Any, meta: bool) -> DistArray:
@@ -47,7 +50,8 @@ class DistArray(Spread):
         if tuple(shape) != self.shape:
             own = (Replicate(),) * mesh.ndim
         part = local_shape(shape, mesh.ranks.shape, mesh.get_coordinate(), own)
-        local = NullArray(part, dtype) if meta else make(part, dtype)
+        there = memory_of(self)
+        local = NullArray(part, dtype) if meta else there.held(there.take(make(part, dtype)))
         return self.__class__(local, mesh, own, shape)
 
     def item(self) -> Any:
@@ -56,7 +60,7 @@ class DistArray(Spread):
 
     def together(self, others: Any) -> list | None:
         own = self.placements
-        if not isinstance(self.local, np.ndarray):
+        if not self.has_data:
             return None
         for p in own:
             if p.__class__ is Partial:
@@ -69,10 +73,12 @@ class DistArray(Spread):
                 other = other.local if same and other.shape == self.shape else None
             elif other.size != 1:
                 return None
-            if not isinstance(other, np.ndarray):
+            if other is None or isinstance(other, NullArray):
                 return None
             parts.append(other)
-        return parts
+        if isinstance(self.local, ArrayKind):
+            return self.local.together(parts[1:])
+        return parts if all(isinstance(part, np.ndarray) for part in parts) else None
 
     def over_parts(self, values: Any, how: str) -> Any:
         for axis, placement in enumerate(self.placements):
@@ -81,6 +87,8 @@ class DistArray(Spread):
         return values
 
     def everywhere(self, number: Any) -> Any:
+        there = memory_of(self)
+        number = there.held(there.take(number))
         return self.make(number, (Replicate(),) * self.mesh.ndim, number.shape)
 
     def where(self) -> Any:
@@ -91,8 +99,9 @@ class DistArray(Spread):
         if not self.has_data:
             return self.similar(np.empty, self.shape, params["dtype"], True)
         numbers = prim.forward(**{**params, "generator": in_step(self.mesh, params["generator"])})
+        there = memory_of(self)
         numbers = np.asarray(numbers if then is None else then(numbers))
-        return redistribute(self.beside(numbers), own)
+        return redistribute(self.beside(there.held(there.take(numbers))), own)
 
     def whole(self) -> Any:
         """All the numbers, on every rank."""
@@ -108,6 +117,8 @@ class DistArray(Spread):
         return self.tensor_class.from_local(t, self.mesh, whole)
 
     def beside(self, array: Any) -> DistArray:
+        if isinstance(self.local, ArrayKind):
+            array = self.local.beside(array)
         return self.__class__(array, self.mesh, (Replicate(),) * self.mesh.ndim, array.shape)
 
     def as_gradient(self, g: Any) -> Any:
@@ -115,16 +126,20 @@ class DistArray(Spread):
         if not isinstance(g, Spread):
             return g
         placed = redistribute(g, without_partial(self.placements))
-        local = placed.local
-        if isinstance(local, np.ndarray) and (placed is g or local.base is not None):
-            placed = placed.like(local.copy())
+        if placed.has_data:
+            raw = memory_of(placed).raw(placed.local)
+            if placed is g or raw.base is not None:
+                placed = placed.like(placed.local.copy("C"))
         return placed
 
     def placed(self, t: Any) -> Any:
         return t.redistribute(placements=without_partial(self.placements))
 
     def add_in_place(self, g: Any) -> None:
-        np.add(self.local, redistribute(g, self.placements).local, out=self.local)
+        there = memory_of(self)
+        mine = there.raw(self.local)
+        with there.here():
+            np.add(mine, there.raw(redistribute(g, self.placements).local), out=mine)
 
 
 def without_partial(placements: tuple) -> tuple:

@@ -61,7 +61,7 @@ def _local(a: Any, placements: tuple) -> Any:
 
 def _cut(a: Any) -> _Cut | None:
     """How the classes of ``a`` are cut; None where this file has nothing to say."""
-    if not isinstance(a, Spread) or not a.has_data or a.ndim != 2:
+    if not isinstance(a, Spread) or not isinstance(a.local, np.ndarray) or a.ndim != 2:
         return None
     mesh, place = a.mesh, a.mesh.get_coordinate()
     axes = [i for i, p in enumerate(a.placements) if type(p) is Shard and p.dim == 1]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ... import context
+from ...backends.device.memory import common, memory_of
 from ...backends.kinds import ArrayKind
 from ...errors import PlacementError
 from ...ops.layouts import Layout, Rewrite, layout_of
@@ -156,7 +157,9 @@ def _perform(prim: Any, arrays: list, params: dict, run: Run, mesh: Any) -> Any:
         if cuts and layout.outs:
             labels = zip(layout.outs[i], shape, strict=True)
             shape = full.get(i) or tuple([cuts[k].full if k in cuts else n for k, n in labels])
-        if not prim.view and isinstance(local, np.ndarray) and not local.flags.c_contiguous:
+        if not prim.view and local.__class__ is not np.ndarray:
+            local = _in_order(local)
+        elif not prim.view and not local.flags.c_contiguous:
             local = np.ascontiguousarray(local)
         out = source.__class__(local, mesh, placements, shape)
         if prim.view:
@@ -168,9 +171,18 @@ def _perform(prim: Any, arrays: list, params: dict, run: Run, mesh: Any) -> Any:
 def _of_nothing(prim: Any, pieces: list, params: dict) -> Any:
     """Where a piece is empty, results are, or are sums of nothing."""
     found = prim.shape(*pieces, **params)
+    memory = common([a for a in pieces if isinstance(a, ArrayKind)])
     if prim.multi:
-        return tuple(np.zeros(shape, kind) for shape, kind in found)
-    return np.zeros(*found)
+        return tuple(memory.held(memory.zeros(shape, kind)) for shape, kind in found)
+    return memory.held(memory.zeros(*found))
+
+
+def _in_order(local: Any) -> Any:
+    """``local``, of another kind than numpy's, with its elements in order."""
+    if not local.has_data:
+        return local
+    raw = memory_of(local).raw(local)
+    return local if raw.flags.c_contiguous else local.copy("C")
 
 
 def _outside(prim: Any, arrays: list, params: dict, choice: Choice, cls: type, mesh: Any) -> Any:

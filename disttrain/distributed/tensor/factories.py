@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.device.memory import memory_of
 from ...core import dtypes
+from ...core.device import located, usable
 from ...core.random import default_generator
 from ...core.tensor import wrap
 from ...errors import PlacementError
@@ -33,13 +35,17 @@ def _made(
         )
     kind = (dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)).np
     part = local_shape(shape, mesh.ranks.shape, mesh.get_coordinate(), wanted)
-    out = wrap(make(DistArray(np.empty(part, kind), mesh, wanted, shape)))
+    there = located(usable(mesh.device_type)) if mesh.device_type != "cpu" else None
+    local = np.empty(part, kind) if there is None else there.make(lambda xp: xp.empty(part, kind))
+    out = wrap(make(DistArray(local, mesh, wanted, shape)))
     return out.requires_grad_() if requires_grad else out
 
 
 def _filled(value: Any) -> Any:
     def make(array: DistArray) -> DistArray:
-        array.local.fill(value)
+        memory = memory_of(array)
+        with memory.here():
+            memory.raw(array.local).fill(value)
         return array
 
     return make

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...backends.device.memory import Memory, memory_of
 from ...backends.null import NullArray
 from ...comm.reduce_ops import ReduceOp
 from ...errors import PlacementError
@@ -111,17 +112,23 @@ def redistribute(array: Spread, placements: tuple) -> Any:
     if place is None:
         return array.make(array.local, placements, array.shape)
     local = array.local
-    for step in plan(array.placements, placements):
-        if isinstance(local, NullArray):
+    steps = plan(array.placements, placements)
+    if isinstance(local, NullArray):
+        for step in steps:
             after = (*step.before[: step.axis], step.target, *step.before[step.axis + 1 :])
             shape = local_shape(array.shape, mesh.ranks.shape, place, after)
             local = NullArray(shape, local.dtype)
-        else:
-            local = _perform(step, local, array, place)
-    return array.make(local, placements, array.shape)
+        return array.make(local, placements, array.shape)
+    memory = memory_of(local)
+    with memory.here():
+        raw = memory.raw(local)
+        for step in steps:
+            raw = _perform(step, raw, array, place, memory)
+    return array.make(memory.held(raw), placements, array.shape)
 
 
-def _perform(step: Step, local: Any, array: Spread, place: tuple[int, ...]) -> Any:
+def _perform(step: Step, local: Any, array: Spread, place: tuple[int, ...], memory: Memory) -> Any:
+    """``local``: a raw array, in ``memory``."""
     have, want = step.source, step.target
     n = array.mesh.ranks.shape[step.axis]
     if n == 1:
@@ -136,10 +143,10 @@ def _perform(step: Step, local: Any, array: Spread, place: tuple[int, ...]) -> A
     if isinstance(have, Shard):
         whole = _size_before(step, array, place)
         if isinstance(want, Shard):
-            return _shard_to_shard(group, local, have.dim, want.dim, whole, n, i)
-        return _gather(group, local, have.dim, whole, n)
+            return _shard_to_shard(group, local, have.dim, want.dim, whole, n, i, memory)
+        return _gather(group, local, have.dim, whole, n, memory)
     if isinstance(want, Shard):
-        return _reduce_to_shard(group, local, have, want.dim, n, i)
+        return _reduce_to_shard(group, local, have, want.dim, n, i, memory)
     return _reduce(group, local, have)
 
 
@@ -158,11 +165,11 @@ def _contiguous(a: Any) -> Any:
     return a.copy(order="C")
 
 
-def _gather(group: Any, local: Any, dim: int, whole: int, n: int) -> Any:
+def _gather(group: Any, local: Any, dim: int, whole: int, n: int, memory: Memory) -> Any:
     local = local if local.flags.c_contiguous else _contiguous(local)
     shape = (*local.shape[:dim], whole, *local.shape[dim + 1 :])
     if math.prod(shape[:dim]) == 1:  # pieces lie one behind the other
-        out = np.empty(shape, local.dtype)
+        out = memory.empty(shape, local.dtype)
         outs = []
         for r in range(n):
             length, start = piece(whole, n, r)
@@ -170,14 +177,16 @@ def _gather(group: Any, local: Any, dim: int, whole: int, n: int) -> Any:
         group.all_gather(outs, local)
         return out
     outs = [
-        np.empty((*shape[:dim], piece(whole, n, r)[0], *shape[dim + 1 :]), local.dtype)
+        memory.empty((*shape[:dim], piece(whole, n, r)[0], *shape[dim + 1 :]), local.dtype)
         for r in range(n)
     ]
     group.all_gather(outs, local)
     return np.concatenate(outs, dim)
 
 
-def _shard_to_shard(group: Any, local: Any, old: int, new: int, whole: int, n: int, i: int) -> Any:
+def _shard_to_shard(
+    group: Any, local: Any, old: int, new: int, whole: int, n: int, i: int, memory: Memory
+) -> Any:
     """From pieces of dimension ``old`` (``whole`` long) to pieces of ``new``, by one exchange."""
     ins = []
     for r in range(n):
@@ -188,7 +197,7 @@ def _shard_to_shard(group: Any, local: Any, old: int, new: int, whole: int, n: i
     for r in range(n):
         shape = list(local.shape)
         shape[old], shape[new] = piece(whole, n, r)[0], mine
-        outs.append(np.empty(shape, local.dtype))
+        outs.append(memory.empty(shape, local.dtype))
     group.all_to_all(outs, ins)
     return np.concatenate(outs, old)
 
@@ -217,14 +226,17 @@ def _reduce(group: Any, local: Any, have: Any) -> Any:
     return out
 
 
-def _reduce_to_shard(group: Any, local: Any, have: Any, dim: int, n: int, i: int) -> Any:
+def _reduce_to_shard(
+    group: Any, local: Any, have: Any, dim: int, n: int, i: int, memory: Memory
+) -> Any:
     if local.dtype.kind == "b":
-        return _reduce_to_shard(group, local.astype(np.int32), have, dim, n, i).astype(bool)
+        wide = local.astype(np.int32)
+        return _reduce_to_shard(group, wide, have, dim, n, i, memory).astype(bool)
     ins = []
     for r in range(n):
         length, start = piece(local.shape[dim], n, r)
         ins.append(_contiguous(_part(local, dim, start, length)))
-    out = np.empty(ins[i].shape, local.dtype)
+    out = memory.empty(ins[i].shape, local.dtype)
     group.reduce_scatter(out, ins, _op(local, have))
     return out
 

@@ -75,6 +75,11 @@ class Spread(ArrayKind):
         return not isinstance(self.local, NullArray)
 
     @property
+    def place(self) -> tuple[str, int | None]:  # type: ignore[override]
+        """The device of this rank's part."""
+        return self.local.place if isinstance(self.local, ArrayKind) else ("cpu", None)
+
+    @property
     def base(self) -> Any:
         return None
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...backends.device.memory import memory_of
 from .movement import redistribute
 from .placements import Replicate
 from .spread import Spread
@@ -57,8 +58,11 @@ def note_view(
 def _part_from(out: Spread, source: Spread) -> None:
     """Give ``out`` memory of its own."""
     local, given = out.local, source.local
-    if isinstance(local, np.ndarray) and np.may_share_memory(local, given):
-        out.local = local.copy()
+    if isinstance(local, np.ndarray):
+        if np.may_share_memory(local, given):
+            out.local = local.copy()
+    elif local.has_data and local.shares_with(given):
+        out.local = local.copy("C")
 
 
 def fresh(a: Spread) -> Spread:
@@ -85,19 +89,30 @@ def wrote(a: Spread) -> None:
         return
     source = fresh(source)
     step = (prim, params) if part is None else prim.part(params, part)
-    whole = redistribute(source, without_cuts(source)).local.copy()
-    region = step[0].forward(whole, **step[1])
+    whole = redistribute(source, without_cuts(source)).local.copy("C")
+    region = step[0].compute([whole], step[1])
     value = redistribute(a, without_cuts(a)).local
-    if np.may_share_memory(region, whole):
-        region.flags.writeable = True
-        region[...] = value
-    else:
-        whole = value.reshape(whole.shape)
-    back = redistribute(source.make(whole, without_cuts(source), source.shape), source.placements)
-    if source.local.size:
-        np.copyto(source.local, back.local)
+    memory = memory_of(whole)
+    with memory.here():
+        if not _shares(region, whole):
+            whole = memory.held(memory.raw(value).reshape(whole.shape))
+        elif memory.on_host:
+            region.flags.writeable = True
+            region[...] = value
+        else:
+            np.copyto(memory.raw(region), memory.raw(value))
+        back = source.make(whole, without_cuts(source), source.shape)
+        back = redistribute(back, source.placements)
+        if source.local.size:
+            np.copyto(memory.raw(source.local), memory.raw(back.local))
     wrote(source)
     a.seen = a.writes[0]
+
+
+def _shares(region: Any, whole: Any) -> bool:
+    if isinstance(region, np.ndarray):
+        return np.may_share_memory(region, whole)
+    return region.shares_with(whole)
 
 
 def without_cuts(a: Spread) -> tuple:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.device.memory import memory_of
 from ...errors import PlacementError
 from ...ops.layouts import Layout, aligned, layout_of
 from .movement import redistribute
@@ -48,7 +49,10 @@ def run_write(prim: Any, arrays: list, params: dict) -> Any:
 
 def _put_back(a: Spread, there: Any) -> None:
     if there is not a and a.has_data:
-        np.copyto(a.local, redistribute(there, a.placements).local)
+        memory = memory_of(a)
+        back = memory.raw(redistribute(there, a.placements).local)
+        with memory.here():
+            np.copyto(memory.raw(a.local), back)
     wrote(a)
 
 

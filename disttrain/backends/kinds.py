@@ -99,6 +99,10 @@ class ArrayKind:
         """``t``, a Tensor that is the same everywhere, to be used with this array; recorded."""
         return t
 
+    def each_part(self, fn: Any) -> Any:
+        """An array that lies as this one, whose part here is ``fn`` of this one's."""
+        raise NotImplementedError
+
     def beside(self, array: Any) -> Any:
         """``array``, known everywhere, as an array that meets this one in operations."""
         return array

@@ -57,6 +57,15 @@ def cast(value: Any, kind: Any) -> Any:
     return map_tensors(one, value)
 
 
+def moved(value: Any, where: Any) -> Any:
+    """``value`` with its Tensors on the device ``where``."""
+
+    def one(t: Any) -> Any:
+        return t if t.is_meta or t.device == where else t.to(where)
+
+    return map_tensors(one, value)
+
+
 def _is_record(value: Any) -> bool:
     return dataclasses.is_dataclass(value) and not isinstance(value, type)
 

@@ -5,14 +5,12 @@ Knows devices and tensors; no group.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 from ...core.device import device
 from ...core.tensor import Tensor
 from ...errors import ConfigError
-from ..nested import map_tensors
 
 
 def input_device(
@@ -59,12 +57,3 @@ def input_device(
 
 def _of(given: Any, kind: str) -> device:
     return device(kind, given) if isinstance(given, int) else device(given)
-
-
-def mover(where: device) -> Callable[[Any], Any]:
-    """Moves the tensors in nested inputs to ``where``; those that are there stay themselves."""
-
-    def one(t: Any) -> Any:
-        return t if t.device == where else t.to(where)
-
-    return partial(map_tensors, one)

@@ -18,6 +18,7 @@ from ...errors import AutogradError, ConfigError
 from ..coalesced import broadcast_coalesced
 from ..invariant.strategy import DEFAULT_COUNT, GlobalDeterminism, VirtualShards, check_mode
 from ..join import Join, Joinable
+from ..nested import moved
 from ..state import group_or_default
 from . import in_backward
 from .alike import check_alike
@@ -25,7 +26,7 @@ from .aside import Aside, BufferCommHookLocation
 from .buckets import ParamMeta, last_first, plan_buckets
 from .caps import BucketCaps
 from .delayed import Delayed
-from .devices import input_device, mover
+from .devices import input_device
 from .joining import ACTIVE, BUFFERS, SYNC, announce, source
 from .messages import Messages
 from .mixed import LowPrecision, MixedPrecision, cast_buffers, is_floating
@@ -330,7 +331,7 @@ class DistributedDataParallel(Aside, nn.Module, Joinable):
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         reducer = self.reducer
         if self._inputs_to is not None:
-            inputs, kwargs = mover(self._inputs_to)((inputs, kwargs))
+            inputs, kwargs = moved((inputs, kwargs), self._inputs_to)
         recording = context.thread.grad_enabled
         if recording and reducer.phase >= SYNCING and reducer.broken_off:
             raise reducer.messages.broken_off(reducer.next, len(reducer.buckets))

@@ -14,8 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-
-import numpy as np
+from typing import Any
 
 STEP = 16  # elements; blocks of gradients are a multiple of it
 
@@ -90,17 +89,6 @@ def plan_flat(params: Sequence[tuple[str, tuple[int, ...]]], world: int) -> Flat
     return FlatLayout(tuple(pieces), world)
 
 
-def take_chunk(
-    arrays: Sequence[np.ndarray], layout: FlatLayout, rank: int, out: np.ndarray
-) -> None:
-    """Write ``rank``'s chunk of the vector of full ``arrays`` into ``out``."""
-    for i, array in enumerate(arrays):
-        lo, hi = layout.part(i, rank)
-        a, b = layout.local(i, rank)
-        if hi > lo:
-            out[a:b] = array.reshape(-1)[lo:hi]
-
-
-def views(flat: np.ndarray, layout: FlatLayout) -> list[np.ndarray]:
+def views(flat: Any, layout: FlatLayout) -> list[Any]:
     """The parameters as views of the whole vector."""
     return [flat[p.start : p.start + p.numel].reshape(p.shape) for p in layout.pieces]

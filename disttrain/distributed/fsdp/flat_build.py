@@ -13,8 +13,9 @@ from typing import Any
 from ... import context, nn
 from ...comm.group import ProcessGroup
 from ...core import dtypes
+from ...core.device import usable
 from ...errors import ConfigError
-from ...nn.parameter import is_lazy
+from ...nn.parameter import is_lazy, replace_data
 from ..coalesced import broadcast_coalesced
 from ..groups import divide_world, new_group
 from ..mesh import DeviceMesh
@@ -244,18 +245,38 @@ def _name_in(unit: Any, p: Any) -> str:
 
 
 def materialize(
-    root: nn.Module, ignored: set, init: Callable[[Any], None] | None, wrapper: type
-) -> None:
-    """Give the parameters of this unit that are on the meta device memory and values: by
-    ``init(module)``, or else ``to_empty`` and the module's own ``reset_parameters``."""
+    root: nn.Module, ignored: set, init: Callable[[Any], None] | None, wrapper: type,
+    device_id: Any = None,
+) -> None:  # fmt: skip
+    """Bring the module to the device that was named (from the CPU), and give the parameters of this
+    unit that are on the meta device memory and values: by ``init(module)``, or else ``to_empty``
+    and the module's own ``reset_parameters``."""
     own = [m for _, m in own_modules(root, wrapper) if m not in ignored]
+    where = usable("cpu") if device_id is None else usable(device_id)
+    if where.type != "cpu":
+        _move(own, where)
     if not any(_is_meta(m) for m in own):
         return
     for m in own:
         if init is not None:
             init(m)
         elif _is_meta(m):
-            _reset(m)
+            _reset(m, where)
+
+
+def _move(modules: list[nn.Module], where: Any) -> None:
+    """Parameters and buffers that are on the CPU go to ``where``; the others must be there."""
+    for m in modules:
+        tensors = [*m._parameters.values(), *m._buffers.values()]
+        for t in tensors:
+            if t is None or t.is_meta or t.device == where:
+                continue
+            if t.device.type != "cpu":
+                raise ConfigError(
+                    f"FullyShardedDataParallel: Inconsistent compute device and `device_id`: a "
+                    f"tensor of {type(m).__name__} is on {t.device}, device_id means {where}"
+                )
+            replace_data(t, t.detach().to(where))
 
 
 def _is_meta(m: nn.Module) -> bool:
@@ -263,8 +284,8 @@ def _is_meta(m: nn.Module) -> bool:
     return any(t.is_meta for t in tensors)
 
 
-def _reset(m: Any) -> None:
-    m.to_empty(device="cpu", recurse=False)
+def _reset(m: Any, where: Any) -> None:
+    m.to_empty(device=where, recurse=False)
     reset = getattr(m, "reset_parameters", None) or getattr(m, "_reset_parameters", None)
     if reset is None:
         raise ConfigError(

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.device.memory import DONE, memory_of
 from ...backends.null import NullArray
 from ...comm.blocks import Blocks
 from ...comm.group import ProcessGroup
@@ -19,14 +20,21 @@ from ...comm.reduce_ops import ReduceOp
 from ...core import wrap
 from ...core.sink import accumulate
 from ...errors import ConfigError, ShapeError
-from .flat import FlatLayout, take_chunk, views
+from .flat import FlatLayout, views
 from .flat_param import FlatParameter
 from .gradients import Gradients, Pool
+from .lanes import Line
 from .members import Choices, Member, Sharding
-from .weights import read_only
+from .places import Places
+from .weights import in_use, read_only
 from .window_weights import GIVE_BACK
 
 _REDUCE = {"sum": ReduceOp.SUM, "max": ReduceOp.MAX, "min": ReduceOp.MIN}
+
+
+def raw_of(array: Any) -> Any:
+    """The raw array of what a Tensor holds."""
+    return memory_of(array).raw(array)
 
 
 @dataclass(frozen=True)
@@ -52,25 +60,43 @@ class FlatWeights:
         sharding: Sharding,
         kinds: tuple[np.dtype, np.dtype],
         blocks: Blocks,
+        places: Places,
     ) -> None:
         self.members, self.layout, self.sharding = members, layout, sharding
         self.kind, self.used = kinds
-        self.blocks = blocks
-        self.local = np.zeros(layout.chunk, self.kind)
+        self.blocks, self.places = blocks, places
+        self.held = places.home.held
+        self.local = places.shards(layout.chunk, self.kind)
         self.param: FlatParameter | None = None
-        self.pieces: list[np.ndarray] | None = None  # of this rank, where programs see parameters
+        self.pieces: list[Any] | None = None  # of this rank, where programs see parameters
         self._landing: tuple | None = None
+        self._gathered: tuple | None = None
 
     @property
     def nbytes(self) -> int:
         """Bytes of the full weights."""
         return self.layout.numel * self.used.itemsize
 
-    def take(self, arrays: list[np.ndarray]) -> None:
-        """Keep this rank's chunk of the full ``arrays``."""
-        take_chunk(arrays, self.layout, self.sharding.rank, self.local)
+    def take(self, arrays: list[Any]) -> None:
+        """Keep this rank's chunk of the full ``arrays``, which Tensors hold."""
+        rank = self.sharding.rank
+        for i, array in enumerate(arrays):
+            lo, hi = self.layout.part(i, rank)
+            a, b = self.layout.local(i, rank)
+            if hi > lo:
+                self.write(self.local[a:b], raw_of(array).reshape(-1)[lo:hi])
+        self.written()
 
-    def cut(self) -> list[np.ndarray]:
+    def write(self, target: Any, values: Any) -> None:
+        """Write raw ``values``, wherever they lie, to a part of ``local``."""
+        self.places.use.copy_to(target, values)
+
+    def written(self) -> None:
+        """The end of writing."""
+        if self.places.apart:
+            self.places.use.settle()  # the host is to read them
+
+    def cut(self) -> list[Any]:
         """This rank's part of every parameter, as views of the chunk."""
         rank = self.sharding.rank
         spans = [self.layout.local(i, rank) for i in range(len(self.layout.pieces))]
@@ -80,20 +106,25 @@ class FlatWeights:
             self.pieces = [p.reshape(s) for p, s in zip(self.pieces, shapes, strict=True)]
         return self.pieces
 
-    def refresh(self) -> None:
-        """Take up memory and parameters that a program has put into the place of ours."""
-        flat = self.param
+    def refresh(self) -> bool:
+        """Take up memory and parameters that a program has put into the place of ours; whether
+        there were any."""
+        flat, found = self.param, False
         assert flat is not None
-        if flat.array is not self.local:
+        if raw_of(flat.array) is not self.local:
+            found = True
             self._check(flat.array, self.local, "the flat parameter")
-            self.local[...] = flat.array
-            flat.array = self.local
+            self.write(self.local, raw_of(flat.array))
+            flat.array = self.held(self.local)
             flat.__dict__["_st"] = None
         if self.pieces is not None:
             for m, piece in zip(self.members, self.pieces, strict=True):
-                self._adopt(m, piece)
+                found = self._adopt(m, piece) or found
+        if found:
+            self.written()
+        return found
 
-    def _adopt(self, m: Member, piece: np.ndarray) -> None:
+    def _adopt(self, m: Member, piece: Any) -> bool:
         module, name = m.places[0]
         now = module._parameters.get(name)
         if now is None or now is m.full:
@@ -102,12 +133,14 @@ class FlatWeights:
             m.sharded = now
             for other, other_name in m.places:
                 other._parameters[other_name] = now
-        if now.array is not piece:
-            self._check(now.array, piece, m.name)
-            piece[...] = now.array.reshape(piece.shape)
-            now.data = wrap(piece)
+        if raw_of(now.array) is piece:
+            return False
+        self._check(now.array, piece, m.name)
+        self.write(piece, raw_of(now.array).reshape(piece.shape))
+        now.data = wrap(self.held(piece))
+        return True
 
-    def _check(self, array: Any, mine: np.ndarray, name: str) -> None:
+    def _check(self, array: Any, mine: Any, name: str) -> None:
         if array.__class__ is NullArray:
             raise ConfigError(
                 f"FullyShardedDataParallel: {name} is on the meta device; give it memory first, or "
@@ -121,29 +154,40 @@ class FlatWeights:
                 "inside summon_full_params"
             )
 
-    def start(self, async_op: bool) -> None:
-        """Begin to gather."""
-        self.refresh()
-        own = self.local if self.used == self.kind else self.local.astype(self.used)
-        if self.layout.world == 1:
-            self._landing = (own, None)
-            return
-        flat = np.empty(self.layout.padded, self.used)
-        self._landing = (flat, self.blocks.gather(flat, own, async_op=async_op))
+    def start(self, async_op: bool, line: Line) -> None:
+        """Begin to gather; on a device ``line`` does it."""
+        if self.refresh():
+            line.follow()
+        line.release()
+        use, work = self.places.use, None
+        with line.gather:
+            flat = own = in_use(self.local, self.places, self.used)
+            if self.layout.world > 1:
+                flat = use.empty(self.layout.padded, self.used)
+                work = self.blocks.gather(flat, own, async_op=async_op and use.on_host)
+            self._landing = (flat, own, work, line.gather.mark(), line)
 
     def finish(self) -> None:
         """Wait until all is gathered, and give the full weights their memory."""
-        flat, work = self._landing  # type: ignore[misc]
+        flat, own, work, mark, line = self._landing  # type: ignore[misc]
         self._landing = None
         if work is not None:
             work.wait()
+        mark.wait()
+        use = self.places.use
+        line.keep(own)
+        self._gathered = flat, line
         for m, full in zip(self.members, views(read_only(flat), self.layout), strict=True):
-            m.full.array = full
+            m.full.array = use.held(full)
 
     def drop(self) -> None:
         """The full weights are not needed any more."""
         if self._landing is not None:
             self.finish()
+        if self._gathered is not None:
+            flat, line = self._gathered
+            line.keep(flat)  # what reads it was given already
+            self._gathered = None
         for m in self.members:
             m.full.__dict__.pop("array", None)
 
@@ -164,7 +208,7 @@ class FlatWindow(FlatWeights):
         self._own = vector[at : at + layout.chunk]
         self._fulls = views(read_only(vector), layout)
 
-    def start(self, async_op: bool) -> None:
+    def start(self, async_op: bool, line: Line) -> None:
         """Write this rank's chunk; the others' come when they do."""
         self.refresh()
         if self.shared is None:
@@ -187,8 +231,8 @@ class FlatWindow(FlatWeights):
             self.shared.close(give_back=self.nbytes >= GIVE_BACK)
 
 
-def receive(param: Any, array: np.ndarray) -> None:
-    """Add a gradient to ``param.grad``; hooks of the parameter run."""
+def receive(param: Any, array: Any) -> None:
+    """Add a gradient, what a Tensor holds, to ``param.grad``; hooks of the parameter run."""
     node = param._node
     if node is None:
         return
@@ -219,23 +263,24 @@ class FlatGradients(Gradients):
         choices: Choices,
         blocks: Blocks,
         pool: Pool,
+        line: Line,
     ) -> None:
-        self.weights = weights
+        self.weights, self.places, self.line = weights, weights.places, line
         self.members, self.sharding = weights.members, weights.sharding
         self.kind, self.choices, self.blocks, self.pool = kind, choices, blocks, pool
         self.layout: Any = weights.layout
-        self.buffer: np.ndarray | None = None
+        self.buffer: Any = None
         self.has = [False] * len(self.members)
         self._targets: dict[int, Any] = {}
-        self._own: np.ndarray | None = None
+        self._own: Any = None
         self._flying: tuple | None = None
-        self.partial: np.ndarray | None = None
+        self.partial: Any = None
         self._cuts = [self.layout.cuts(i) for i in range(len(self.members))]
 
-    def deposit(self, i: int, array: np.ndarray) -> None:
-        """Write (or add) member ``i``'s full gradient."""
+    def deposit(self, i: int, array: Any) -> None:
+        """Write (or add) member ``i``'s full gradient, a raw array."""
         if self.buffer is None:
-            self.buffer = self.pool.take(self.sharding.group, self.size(), self.kind)
+            self.buffer = self._room()
         flat, size = array.reshape(-1), self.layout.flagged
         for rank, at, lo, hi in self._cuts[i]:
             target = self.buffer[rank * size + at : rank * size + at + hi - lo]
@@ -248,7 +293,7 @@ class FlatGradients(Gradients):
     def launch(self) -> None:
         """Begin to reduce what was deposited; what received no gradient counts as zeros."""
         if self.buffer is None:
-            self.buffer = self.pool.take(self.sharding.group, self.size(), self.kind)
+            self.buffer = self._room()
         buffer, self.buffer = self.buffer, None
         blocks = buffer.reshape(self.sharding.world, -1)
         for has, cuts in zip(self.has, self._cuts, strict=True):
@@ -259,17 +304,15 @@ class FlatGradients(Gradients):
         if empty:
             self._clear_padding(blocks, empty)
         blocks[:, self.layout.chunk :] = 0
-        blocks[:, self.layout.chunk : self.layout.chunk + len(self.has)] = self.has
+        everything = self._flag(blocks, self.layout.chunk)
         out = self._out()
         if self.hook is None:
-            work = self.blocks.reduce(out, buffer, self._op(), async_op=True)
+            self._flying = (buffer, out, self._reduce(buffer, out), self._mark(), everything)
         else:
-            work = None
             self._by_hook(blocks, out)
-        self.has = [False] * len(self.members)
-        self._flying = (buffer, out, work)
+            self._flying = (buffer, out, None, DONE, True)
 
-    def _clear_padding(self, blocks: np.ndarray, empty: int) -> None:
+    def _clear_padding(self, blocks: Any, empty: int) -> None:
         chunk = self.layout.chunk
         for rank in range(self.sharding.world - 1, -1, -1):
             n = min(empty, chunk)
@@ -278,36 +321,35 @@ class FlatGradients(Gradients):
             if not empty:
                 return
 
-    def _by_hook(self, blocks: np.ndarray, out: np.ndarray) -> None:
+    def _by_hook(self, blocks: Any, out: Any) -> None:
         """Let the program reduce: the vector in, this rank's chunk out."""
         state, run = self.hook  # type: ignore[misc]
-        chunk = self.layout.chunk
-        vector = wrap(np.ascontiguousarray(blocks[:, :chunk]).reshape(-1))
+        chunk, use = self.layout.chunk, self.places.use
+        result = vector = wrap(use.held(blocks[:, :chunk].copy().reshape(-1)))
         if self.sharding.world == 1:
             run(state, vector)
-            out[:chunk] = vector.array
         else:
-            result = wrap(np.empty(chunk, self.kind))
+            result = wrap(use.held(use.empty(chunk, self.kind)))
             run(state, vector, result)
-            out[:chunk] = result.array
+        out[:chunk] = use.raw(result.array)
         out[chunk:] = 1
 
-    def _over_replicas(self, out: np.ndarray) -> bool:
+    def _over_replicas(self, out: Any) -> bool:
         return True if self.hook is not None else super()._over_replicas(out)
 
-    def _store(self, out: np.ndarray) -> None:
-        w, n = self.weights, len(self.members)
-        used = out[self.layout.chunk : self.layout.chunk + n].tolist()
+    def _store(self, out: Any, everything: bool) -> None:
+        w, held = self.weights, self.weights.held
+        used = self._used(out, self.layout.chunk, everything)
         if not any(used):
             return
-        local = out[: self.layout.chunk]
+        local = self._home(out)[: self.layout.chunk]
         if not self.keep and local.dtype != w.kind:
             local = local.astype(w.kind)
         if w.pieces is None:
-            receive(w.param, local)
+            receive(w.param, held(local))
             return
         rank = self.sharding.rank
         for i, (m, flag, piece) in enumerate(zip(self.members, used, w.pieces, strict=True)):
             if flag and piece.size:
                 a, b = self.layout.local(i, rank)
-                receive(m.sharded, local[a:b].reshape(piece.shape))
+                receive(m.sharded, held(local[a:b].reshape(piece.shape)))

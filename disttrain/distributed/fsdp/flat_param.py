@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ...core import Tensor, wrap
 from ...core.tensor import Size
 from ...nn.parameter import Parameter
@@ -24,7 +22,7 @@ class FlatParameter(Parameter):
     plan: FlatLayout
     _params: list[Any] | None
     _fqns: tuple[str, ...]
-    _local: np.ndarray
+    _local: Any  # what a Tensor over this rank's chunk holds
     _uses_orig: bool
 
     @property
@@ -61,7 +59,7 @@ class FlatParameter(Parameter):
 
 
 def make_flat(
-    local: np.ndarray, layout: FlatLayout, trains: bool, fqns: tuple[str, ...], uses_orig: bool
+    local: Any, layout: FlatLayout, trains: bool, fqns: tuple[str, ...], uses_orig: bool
 ) -> FlatParameter:
     """The flat parameter over ``local``, this rank's chunk."""
     out: Any = FlatParameter(wrap(local), requires_grad=trains)

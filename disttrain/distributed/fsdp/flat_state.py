@@ -13,12 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.device.memory import memory_of
 from ...core import no_grad, wrap
 from ...errors import StateDictError
 from ...nn import hooks
 from ...nn.parameter import Parameter
 from ..tensor import DTensor, Replicate, Shard
 from .flat import views
+from .flat_moves import raw_of
 from .flat_param import FLAT_PARAM
 from .flat_unit import FlatUnit
 from .full_params import as_local, expose, gather_vector
@@ -157,15 +159,16 @@ def _values(unit: FlatUnit, kind: StateDictType) -> list[Any] | None:
         vector = vector if kind is StateDictType.FULL_STATE_DICT else vector.copy()
     parts = views(vector, w.layout)
     if kind is StateDictType.FULL_STATE_DICT:
-        return [Parameter(wrap(p), requires_grad=m.sharded.requires_grad)
+        return [Parameter(wrap(w.held(p)), requires_grad=m.sharded.requires_grad)
                 for p, m in zip(parts, unit.members, strict=True)]  # fmt: skip
-    return [as_sharded(part, unit.sharding) for part in parts]
+    return [as_sharded(w.held(part), unit.sharding) for part in parts]
 
 
-def as_sharded(whole: np.ndarray, sharding: Sharding) -> DTensor:
-    """This rank's rows of ``whole`` as a sharded tensor; a scalar is there on every rank."""
-    mesh = sharding.mesh
-    shape = tuple(whole.shape)
+def as_sharded(whole: Any, sharding: Sharding) -> DTensor:
+    """This rank's rows of ``whole``, what a Tensor holds, as a sharded tensor; a scalar is there on
+    every rank."""
+    mesh, memory = sharding.mesh, memory_of(whole)
+    shape, whole = tuple(whole.shape), memory.raw(whole)
     cut = Shard(0) if shape else Replicate()
     if shape:
         n = -(-shape[0] // sharding.group.size)
@@ -174,7 +177,7 @@ def as_sharded(whole: np.ndarray, sharding: Sharding) -> DTensor:
     placements = [Replicate()] * (mesh.ndim - 1) + [cut]
     stride = tuple(int(np.prod(shape[i + 1 :], dtype=np.int64)) for i in range(len(shape)))
     return DTensor.from_local(
-        wrap(whole), mesh, placements, run_check=False, shape=shape, stride=stride
+        wrap(memory.held(whole)), mesh, placements, run_check=False, shape=shape, stride=stride
     )
 
 
@@ -215,6 +218,7 @@ def load(fsdp: Any, state: Any, prefix: str, metadata: dict, strict: bool, *repo
             value = _find(unit, m, state, inner, missing)
             if value is not None:
                 _take(unit, i, value, clean_tensor_name(inner + m.name), errors)
+        w.written()
     if unit.use_orig:
         state.pop(local, None)
         for m in unit.members:
@@ -255,9 +259,9 @@ def _take(unit: FlatUnit, i: int, value: Any, key: str, errors: list) -> None:
     array = as_local(value)
     if tuple(array.shape) == piece.shape or array.size == 1 == piece.numel:
         if hi > lo:
-            w.local[a:b] = array.reshape(-1)[lo:hi]
+            w.write(w.local[a:b], array.reshape(-1)[lo:hi])
     elif tuple(array.shape) == (hi - lo,) and w.pieces is not None:
-        w.local[a:b] = array  # of a local state dict
+        w.write(w.local[a:b], array)  # of a local state dict
     else:
         errors.append(
             f"size mismatch for {key}: copying a param with shape {list(array.shape)} from "
@@ -279,7 +283,7 @@ def _names(unit: FlatUnit, m: Any) -> list[str]:
 
 def _take_local(unit: FlatUnit, value: Any, key: str, errors: list) -> None:
     w = unit.weights[0]
-    array = value.detach().array
+    array = raw_of(value.detach().array)
     if tuple(array.shape) != w.local.shape:
         errors.append(
             f"size mismatch for {clean_tensor_name(key)}: copying this rank's part with shape "
@@ -288,4 +292,5 @@ def _take_local(unit: FlatUnit, value: Any, key: str, errors: list) -> None:
         )
         return
     with no_grad():
-        w.local[...] = array
+        w.write(w.local, array)
+        w.written()

@@ -20,7 +20,7 @@ from ...core.dtypes import numpy_type
 from ...errors import AutogradError, ConfigError
 from ...nn.parameter import replace_data
 from .flat import FlatLayout, plan_flat
-from .flat_moves import FlatGradients, FlatWeights, FlatWindow, OverRanks
+from .flat_moves import FlatGradients, FlatWeights, FlatWindow, OverRanks, raw_of
 from .flat_param import FLAT_PARAM, FlatParameter, make_flat
 from .gradients import Gradients
 from .members import Choices, Member, Sharding
@@ -79,6 +79,7 @@ class FlatUnit(Unit):
         if not self.members:
             return
         kind = _one_kind(self.members)
+        self.places = self._places([m.sharded.array for m in self.members])
         if not self.use_orig:
             _check_uniform(self.members)
         layout = plan_flat([(m.name, tuple(m.sharded.shape)) for m in self.members],
@@ -92,7 +93,7 @@ class FlatUnit(Unit):
         _own(self, [m.sharded for m in self.members])
         trains = any(m.sharded.requires_grad for m in self.members)
         names = tuple(m.name for m in self.members)
-        w.param = make_flat(w.local, layout, trains, names, self.use_orig)
+        w.param = make_flat(w.held(w.local), layout, trains, names, self.use_orig)
         for m in self.members:
             m.layout = layout.pieces[self.members.index(m)]  # type: ignore[assignment]
             m.full = make_full(self, NullArray(tuple(m.sharded.shape), used))
@@ -107,15 +108,14 @@ class FlatUnit(Unit):
 
     def _make_vector(self, layout: FlatLayout, kinds: tuple, blocks: Blocks) -> FlatWeights:
         several = layout.world > 1 and self.sharding.group.transport.shares
-        return (FlatWindow if several else FlatWeights)(
-            self.members, layout, self.sharding, kinds, blocks
-        )
+        found = FlatWindow if several and self.places.use.on_host else FlatWeights
+        return found(self.members, layout, self.sharding, kinds, blocks, self.places)
 
     def _show_parts(self, w: FlatWeights) -> None:
         """The parameters keep their identity; their memory is this rank's part."""
         for m, piece in zip(self.members, w.cut(), strict=True):
             m.sharded.grad = None
-            replace_data(m.sharded, wrap(piece))
+            replace_data(m.sharded, wrap(w.held(piece)))
         w.param._params = [m.sharded for m in self.members]  # type: ignore[union-attr]
 
     def _show_vector(self, w: FlatWeights) -> None:
@@ -171,26 +171,32 @@ class FlatUnit(Unit):
         super().gather_late()
 
     def retype(self) -> None:
-        """The program has converted the chunk (``half()``, ``to(dtype)``): the vector follows."""
+        """The program has converted the chunk (``half()``, ``to(device)``): the vector follows."""
         if not self.weights:
             return
         old = self.weights[0]
         assert old.param is not None
         now: Any = self.members[0].sharded.array if self.use_orig else old.param.array
-        if now.dtype == old.kind:
+        places = self._places([now])
+        if now.dtype == old.kind and places.home == old.places.home:
             return
+        self.places = places
         kinds = (now.dtype, self.used_type(now.dtype))
         w = self._make_vector(old.layout, kinds, old.blocks)
         w.param = old.param
         parts = w.cut() if self.use_orig else [w.local]
         owners = [m.sharded for m in self.members] if self.use_orig else [old.param]
         for owner, part in zip(owners, parts, strict=True):
-            part[...] = owner.array
-            replace_data(owner, wrap(part))
-        old.param._local = w.local
+            w.write(part, raw_of(owner.array).reshape(part.shape))
+            replace_data(owner, wrap(w.held(part)))
+        w.written()
+        old.param._local = w.held(w.local)
         if self.use_orig:
-            replace_data(old.param, wrap(w.local))
+            replace_data(old.param, wrap(w.held(w.local)))
         self.weights = [w]
+        for m in self.members:
+            if m.full._node is not None:
+                self._train(m)
         self._gradients.clear()
         self._current = ((), {})
 
@@ -203,7 +209,8 @@ class FlatUnit(Unit):
         kind = numpy_type(self.policy.reduce_dtype) or w.kind
         label = (self.index, len(self._gradients), 0)
         blocks = Blocks(self.sharding.group, f"unit {self.name}", label)
-        g = FlatGradients(w, np.dtype(kind), self.choices, blocks, self.pool)
+        line = self.lanes.of(self.places.use)
+        g = FlatGradients(w, np.dtype(kind), self.choices, blocks, self.pool, line)
         g.hook, g.keep = self.hook, self.keep_low
         return (g,), {m: (g, i) for i, m in enumerate(self.members) if m in trained}
 

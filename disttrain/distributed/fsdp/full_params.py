@@ -14,27 +14,31 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.device.memory import memory_of
 from ...core import Tensor, wrap
 from ...errors import ShapeError
 from ...nn.parameter import Parameter, replace_data
 from .flat import views
-from .flat_moves import FlatWeights
+from .flat_moves import FlatWeights, raw_of
 from .flat_param import FLAT_PARAM
 from .flat_unit import FlatUnit
 
 
-def gather_vector(unit: FlatUnit, local: np.ndarray | None = None) -> np.ndarray:
-    """The unit's whole vector (or that of which ``local`` is this rank's chunk), with its padding.
-    A collective; with one rank in the group the chunk itself."""
+def gather_vector(unit: FlatUnit, local: Any = None) -> Any:
+    """The unit's whole vector (or that of which ``local`` is this rank's chunk), with its padding:
+    raw arrays where the unit's shards lie. A collective; with one rank in the group the chunk
+    itself."""
     w = unit.weights[0]
     if local is None:
         w.refresh()
         local = w.local
     if w.layout.world == 1:
         return local
-    out = np.empty(w.layout.padded, local.dtype)
-    unit.sharding.group.all_gather_single(out, local)
-    return out
+    use, home = w.places.use, w.places.home
+    with use.here():
+        out = use.empty(w.layout.padded, local.dtype)
+        unit.sharding.group.all_gather_single(out, use.take(local))
+        return use.numbers(out) if home.on_host else out
 
 
 @contextmanager
@@ -111,14 +115,15 @@ def _summoned(unit: FlatUnit, wanted: Summons) -> Iterator[None]:
         return
     parts = views(vector, w.layout)
     shown = vector if unit.use_orig else vector[: w.layout.numel]
-    replace_data(flat, wrap(shown))
+    held = w.held
+    replace_data(flat, wrap(held(shown)))
     if unit.use_orig:
         values, kept = _whole_originals(unit, parts, grads)
     else:
         needs = flat.requires_grad
-        values, kept = [Parameter(wrap(p), requires_grad=needs) for p in parts], []
+        values, kept = [Parameter(wrap(held(p)), requires_grad=needs) for p in parts], []
         for value, grad in zip(values, grads or [], strict=bool(grads)):
-            value.grad = None if grad is None else wrap(grad)
+            value.grad = None if grad is None else wrap(held(grad))
     latest: list[Any] = []
     try:
         with expose(unit, values):
@@ -126,37 +131,37 @@ def _summoned(unit: FlatUnit, wanted: Summons) -> Iterator[None]:
                 yield
             finally:
                 _collect(unit, values, parts)
-                latest = [None if v.grad is None else v.grad.array for v in values]
+                latest = [None if v.grad is None else raw_of(v.grad.array) for v in values]
     finally:
-        replace_data(flat, wrap(w.local))
+        replace_data(flat, wrap(held(w.local)))
         _give_back(unit, wanted.writeback, vector, kept)
         if wanted.writeback and grads is not None:
             _write_grads(unit, latest)
 
 
 def _whole_originals(
-    unit: FlatUnit, parts: list[np.ndarray], grads: list[np.ndarray | None] | None
+    unit: FlatUnit, parts: list[Any], grads: list[Any] | None
 ) -> tuple[list[Any], list[Any]]:
     """The program's own parameters, whole; and what they held before."""
-    kept = []
+    kept, held = [], unit.weights[0].held
     unit.mark_parts(False)
     for i, (m, part) in enumerate(zip(unit.members, parts, strict=True)):
         p = m.sharded
         kept.append((p, p.grad))
         p.grad = None
-        replace_data(p, wrap(part))
+        replace_data(p, wrap(held(part)))
         if grads is not None and grads[i] is not None:
-            p.grad = wrap(grads[i])
+            p.grad = wrap(held(grads[i]))
     return [m.sharded for m in unit.members], kept
 
 
-def _collect(unit: FlatUnit, values: list[Any], parts: list[np.ndarray]) -> None:
+def _collect(unit: FlatUnit, values: list[Any], parts: list[Any]) -> None:
     """Parameters that the program has replaced in the block go into the vector."""
     for m, value, part in zip(unit.members, values, parts, strict=True):
         module, name = m.places[0]
         now = module._parameters.get(name)
         now = value if now is None else now
-        if now.array is part:
+        if raw_of(now.array) is part:
             continue
         if tuple(now.array.shape) != part.shape:
             raise ShapeError(
@@ -164,10 +169,10 @@ def _collect(unit: FlatUnit, values: list[Any], parts: list[np.ndarray]) -> None
                 f"{m.name} has become {list(now.array.shape)} inside summon_full_params; needed is "
                 f"{list(part.shape)}"
             )
-        part[...] = now.array
+        unit.weights[0].write(part, raw_of(now.array))
 
 
-def _give_back(unit: FlatUnit, writeback: bool, vector: np.ndarray, kept: list[Any]) -> None:
+def _give_back(unit: FlatUnit, writeback: bool, vector: Any, kept: list[Any]) -> None:
     """The chunk takes what was written (``writeback``); programs' parameters are parts again."""
     w = unit.weights[0]
     if writeback and vector is not w.local:
@@ -175,29 +180,29 @@ def _give_back(unit: FlatUnit, writeback: bool, vector: np.ndarray, kept: list[A
         w.local[...] = vector[rank * chunk : (rank + 1) * chunk]
     unit.mark_parts(True)
     for (p, grad), piece in zip(kept, w.pieces or [], strict=bool(kept)):
-        replace_data(p, wrap(piece))
+        replace_data(p, wrap(w.held(piece)))
         p.grad = grad
 
 
-def _grad_chunk(unit: FlatUnit) -> tuple[np.ndarray | None, list[bool]]:
+def _grad_chunk(unit: FlatUnit) -> tuple[Any, list[bool]]:
     """This rank's chunk of the gradients, and which members have one here."""
     w, n = unit.weights[0], len(unit.members)
     assert w.param is not None
     if w.pieces is None:
         g = w.param.grad
-        return (None, [False] * n) if g is None else (g.array, [True] * n)
-    chunk = np.zeros(w.layout.chunk, w.kind)
+        return (None, [False] * n) if g is None else (raw_of(g.array), [True] * n)
+    chunk = w.places.home.zeros(w.layout.chunk, w.kind)
     have = [False] * n
     for i, m in enumerate(unit.members):
         g = m.sharded.grad
         if g is not None:
             a, b = w.layout.local(i, unit.sharding.rank)
-            chunk[a:b] = g.array.reshape(-1)
+            chunk[a:b] = raw_of(g.array).reshape(-1)
             have[i] = True
     return chunk, have
 
 
-def _gather_grads(unit: FlatUnit) -> list[np.ndarray | None]:
+def _gather_grads(unit: FlatUnit) -> list[Any]:
     """Whole gradients; None for members that have one nowhere. A collective."""
     w = unit.weights[0]
     chunk, have = _grad_chunk(unit)
@@ -209,7 +214,7 @@ def _gather_grads(unit: FlatUnit) -> list[np.ndarray | None]:
     if not flags.any():
         return [None] * len(unit.members)
     if chunk is None:
-        chunk = np.zeros(w.layout.chunk, w.kind)
+        chunk = w.places.home.zeros(w.layout.chunk, w.kind)
     vector = gather_vector(unit, chunk.copy())
     return [g if f else None for g, f in zip(views(vector, w.layout), flags, strict=True)]
 
@@ -230,14 +235,16 @@ def _write_grads(unit: FlatUnit, latest: list[Any]) -> None:
             _own_grad(w.param)[a:b] = new.reshape(-1)[lo:hi]
 
 
-def _own_grad(p: Any) -> np.ndarray:
+def _own_grad(p: Any) -> Any:
     if p.grad is None:
-        p.grad = wrap(np.zeros_like(p.array))
-    return p.grad.array
+        memory = memory_of(p.array)
+        p.grad = wrap(memory.held(memory.zeros(p.array.shape, p.array.dtype)))
+    return raw_of(p.grad.array)
 
 
 def as_local(value: Any) -> Any:
-    """The array of a value of a state dict, whole: of a sharded tensor gathered (a collective)."""
+    """The raw array of a value of a state dict, whole: of a sharded tensor gathered (a
+    collective)."""
     gather = getattr(value, "full_tensor", None)
     whole = value if gather is None else gather()
-    return whole.detach().array if isinstance(whole, Tensor) else np.asarray(whole)
+    return raw_of(whole.detach().array) if isinstance(whole, Tensor) else np.asarray(whole)

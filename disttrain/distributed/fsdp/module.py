@@ -13,7 +13,7 @@ from ... import nn
 from ...core.dtypes import numpy_type
 from ...errors import ConfigError
 from ..invariant.shards import VirtualShards
-from ..nested import cast, find_tensors
+from ..nested import cast, find_tensors, moved
 from .convert import convert
 from .root import Root, add_exits
 from .shared_weights import Turns
@@ -279,6 +279,8 @@ def around(module: Any, run: Callable, args: tuple, kwargs: dict) -> Any:
     if place.root is None:
         prepare(module)
     root, unit = place.root, place.unit
+    if root.takes_inputs is not None and root.depth == 0:
+        args, kwargs = moved((args, kwargs), root.takes_inputs)
     if unit.param_type is not None and unit.policy.cast_forward_inputs:
         args, kwargs = cast((args, kwargs), unit.param_type)
     call = None

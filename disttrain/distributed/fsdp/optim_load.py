@@ -7,14 +7,16 @@ rank alone has the dict, and sends value by value, of which each rank keeps its 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...backends.device.memory import memory_of
 from ...core import Tensor, dtypes, wrap
 from ...errors import ConfigError, StateDictError
 from .. import objects
 from ..state import group_or_default
+from .flat_moves import raw_of
 from .full_params import as_local
 from .names import clean_tensor_name
 from .optim_slots import Slot, numbered, slots_of, trained
@@ -102,7 +104,8 @@ class _Source:
         shape, kind = value[_SENT]
         array = np.empty(shape, dtypes.as_dtype(kind).np)
         if self.given is not None:
-            array[...] = self.given["state"][name][key].detach().array
+            given = self.given["state"][name][key].detach().array
+            array[...] = memory_of(given).numbers(raw_of(given))
         self.group.broadcast(array, 0)
         return wrap(array)
 
@@ -125,7 +128,16 @@ def _own(slot: Slot, value: Any, fit: Any) -> Any:
         return value
     if slot.unit is None:
         return value if fit is None else fit(value, slot.param)
-    return slot.cut(as_local(value)).copy()
+    cut, home = slot.cut(as_local(value)), slot.unit.weights[0].places.home
+    mine = home.empty(cut.shape, cut.dtype)
+    slot.unit.weights[0].write(mine, cut)
+    return _Part(mine)
+
+
+class _Part(NamedTuple):
+    """This rank's elements of a state value, where the unit's shards lie."""
+
+    raw: Any
 
 
 def _by_number(slots: list[Slot], numbers: dict[int, int]) -> dict[int, list[Slot]]:
@@ -149,12 +161,13 @@ def _joined(slots: list[Slot], mine: dict[str, dict[str, Any]]) -> dict[str, Any
         if not slots[0].param.numel():
             return None
         shape = tuple(slots[0].param.shape)
-        return {k: wrap(v.reshape(shape)) if isinstance(v, np.ndarray) else v
+        held = unit.weights[0].held
+        return {k: wrap(held(v.raw.reshape(shape))) if isinstance(v, _Part) else v
                 for k, v in mine[slots[0].name].items()}  # fmt: skip
     out: dict[str, Any] = {}
     for key in mine[have[0].name]:
         values = [mine.get(s.name, {}).get(key) for s in slots]
-        if any(isinstance(v, np.ndarray) for v in values):
+        if any(isinstance(v, _Part) for v in values):
             out[key] = _vector(slots, values)
         else:
             out[key] = _one_value(slots, key, values)
@@ -164,19 +177,20 @@ def _joined(slots: list[Slot], mine: dict[str, dict[str, Any]]) -> dict[str, Any
 def _vector(slots: list[Slot], values: list[Any]) -> Tensor:
     unit = slots[0].unit
     assert unit is not None
-    layout = unit.weights[0].layout
-    kinds = {v.dtype for v in values if isinstance(v, np.ndarray)}
-    if len(kinds) > 1 or any(v is not None and not isinstance(v, np.ndarray) for v in values):
+    w = unit.weights[0]
+    layout = w.layout
+    kinds = {v.raw.dtype for v in values if isinstance(v, _Part)}
+    if len(kinds) > 1 or any(v is not None and not isinstance(v, _Part) for v in values):
         raise ConfigError(
             "All unflattened parameters comprising a single flat parameter must have state tensors "
             f"of one type and of their own shapes; {[s.name for s in slots]} have {kinds}"
         )
-    local = np.zeros(layout.chunk, kinds.pop())
+    local = w.places.home.zeros(layout.chunk, kinds.pop())
     for s, v in zip(slots, values, strict=True):
         if v is not None:
             a, b = layout.local(s.index, unit.sharding.rank)
-            local[a:b] = v
-    return wrap(local)
+            local[a:b] = v.raw
+    return wrap(w.held(local))
 
 
 def _one_value(slots: list[Slot], key: str, values: Any) -> Any:
@@ -189,7 +203,7 @@ def _one_value(slots: list[Slot], key: str, values: Any) -> Any:
             "them apart, or use use_orig_params=True"
         )
     first = values[0]
-    return wrap(first.array.copy()) if isinstance(first, Tensor) else first
+    return wrap(first.array.copy("C")) if isinstance(first, Tensor) else first
 
 
 def _number(value: Any) -> Any:

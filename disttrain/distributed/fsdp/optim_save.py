@@ -145,7 +145,7 @@ def _whole(
         if empty:
             continue
         assert s.unit is not None
-        out[s.name][key] = as_sharded(whole, s.unit.sharding) if sharded else wrap(whole.copy())
+        out[s.name][key] = as_sharded(whole, s.unit.sharding) if sharded else wrap(whole.copy("C"))
 
 
 def _merged(told: list[dict[str, Any]]) -> dict[str, Any]:

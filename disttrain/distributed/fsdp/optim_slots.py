@@ -15,8 +15,10 @@ import numpy as np
 
 from ...core import Tensor
 from .flat import views
+from .flat_moves import raw_of
 from .flat_param import FLAT_PARAM
 from .flat_unit import FlatUnit
+from .full_params import gather_vector
 from .module import SLOT
 from .names import clean_tensor_name
 
@@ -51,15 +53,15 @@ class Slot:
             and tuple(value.shape) == tuple(self.param.shape)
         )
 
-    def part(self, value: Any) -> np.ndarray:
+    def part(self, value: Any) -> Any:
         """This slot's elements in the state value of the trained object, as a vector."""
-        flat = value.detach().array.reshape(-1)
+        flat = raw_of(value.detach().array).reshape(-1)
         if self.param is not self.unit.flat:  # type: ignore[union-attr]
             return flat
         a, b = self.unit.weights[0].layout.local(self.index, self.unit.sharding.rank)  # type: ignore[union-attr]
         return flat[a:b]
 
-    def cut(self, whole: np.ndarray) -> np.ndarray:
+    def cut(self, whole: Any) -> Any:
         """This rank's elements of a whole state value, as a vector."""
         lo, hi = self.unit.weights[0].layout.part(self.index, self.unit.sharding.rank)  # type: ignore[union-attr]
         return whole.reshape(-1)[lo:hi]
@@ -133,21 +135,17 @@ def numbered(groups: list[list[Any]]) -> dict[int, int]:
     return numbers
 
 
-def gather_parts(slots: list[Slot], parts: list[np.ndarray | None], kind: np.dtype) -> list[Any]:
-    """Whole state values of some slots of one unit, from every rank's parts (None: none here). A
-    collective of the unit's group."""
+def gather_parts(slots: list[Slot], parts: list[Any], kind: np.dtype) -> list[Any]:
+    """Whole state values, as Tensors hold them, of some slots of one unit, from every rank's parts
+    (None: none here). A collective of the unit's group."""
     unit = slots[0].unit
     assert unit is not None
-    layout, rank = unit.weights[0].layout, unit.sharding.rank
-    local = np.zeros(layout.chunk, kind)
+    w = unit.weights[0]
+    layout, rank = w.layout, unit.sharding.rank
+    local = w.places.home.zeros(layout.chunk, kind)
     for slot, part in zip(slots, parts, strict=True):
         if part is not None:
             a, b = layout.local(slot.index, rank)
             local[a:b] = part
-    if layout.world == 1:
-        vector = local
-    else:
-        vector = np.empty(layout.padded, kind)
-        unit.sharding.group.all_gather_single(vector, local)
-    whole = views(vector, layout)
-    return [whole[slot.index] for slot in slots]
+    whole = views(gather_vector(unit, local), layout)
+    return [w.held(whole[slot.index]) for slot in slots]

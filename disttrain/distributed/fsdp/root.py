@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...context import thread
+from ...core.device import at
 from ...core.engine import on_finish
 from ...core.gate import Tracer
 from ...core.node import AccumulateGrad, GraphNode, next_seq
@@ -99,6 +100,7 @@ class Root:
         self.units = units
         self._know_weights()
         self.pool, self.lanes = Pool(), Lanes()
+        self._know_device()
         if all(unit.sharding.replicas is None for unit in units):
             self.pool.land = self._land
         self.depth = 0
@@ -155,8 +157,14 @@ class Root:
             if all(isinstance(w, Weights) for w in unit.weights):
                 convert(unit)
         self._know_weights()
+        self._know_device()
         for unit in self.units:
             unit.turns = self.turns
+
+    def _know_device(self) -> None:
+        """The device that inputs of the root's forward are brought to; None: they stay."""
+        places = [u.places.use for u in self.units if not u.places.use.on_host]
+        self.takes_inputs = at(places[0].kind, places[0].index) if places else None
 
     def _know_weights(self) -> None:
         weights = [w for unit in self.units for w in unit.weights]

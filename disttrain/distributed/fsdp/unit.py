@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.device.memory import HOST
 from ...backends.null import NullArray
 from ...comm.blocks import Blocks
 from ...comm.header import hash64
@@ -66,6 +67,7 @@ class Unit:
         self.pool, self.lanes = Pool(), Lanes()
         self.param_type = numpy_type(policy.param_dtype)
         self.weights: list[Weights] = []
+        self.places = Places(HOST, HOST)
         self.held = False  # by the program's own unshard()
         self.kept = False  # from a backward on, as it was told
         self._gradients: dict[tuple, tuple] = {}

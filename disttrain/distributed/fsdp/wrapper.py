@@ -14,7 +14,7 @@ from enum import Enum, auto
 from typing import Any
 
 from ... import nn
-from ...core.device import usable
+from ...core.device import at
 from ...core.dtypes import numpy_type
 from ...errors import ConfigError
 from ..nested import cast
@@ -24,7 +24,7 @@ from .full_params import Summons, summoned
 from .members import Choices, Sharding
 from .module import SLOT, InParts, Place, around, prepare
 from .names import UNIT, clean_tensor_name
-from .precision import MixedPrecisionPolicy
+from .precision import CPUOffloadPolicy, MixedPrecisionPolicy
 from .settings import (
     HYBRID,
     KEEPS_AFTER_FORWARD,
@@ -54,8 +54,10 @@ class FullyShardedDataParallel(optim_api.OptimizerStates, InParts):
     what stays as it is. ``param_init_fn(module)``: values for parameters on the meta device (None:
     ``reset_parameters``). ``sync_module_states``: take rank 0's values first. ``use_orig_params``:
     ``parameters()`` gives the module's own parameters (each rank has a part of them, perhaps an
-    empty one) instead of one ``FlatParameter`` per unit. ``cpu_offload``, ``device_id`` and
-    ``limit_all_gathers`` are kept: shards lie in the memory of the CPU already.
+    empty one) instead of one ``FlatParameter`` per unit. ``device_id``: the device that a module on
+    the CPU is moved to first. ``cpu_offload``: whether shards, gradients and so the optimizer's
+    state lie on the CPU while the device computes. ``limit_all_gathers`` is kept: gathered memory
+    is given out again in the order of the program, never later, so that there is nothing to limit.
 
     Make the optimizer afterwards (with ``use_orig_params`` before is fine, too).
     """
@@ -119,11 +121,12 @@ class FullyShardedDataParallel(optim_api.OptimizerStates, InParts):
             "_ignored_modules": modules, "_ignored_params": params,
             "_settings": flat_state.defaults(), "_buffer_types": {},
         }  # fmt: skip
-        self._make_unit(module, sharding, param_init_fn, sync_module_states)
+        self._make_unit(module, sharding, param_init_fn, sync_module_states, device_id)
 
     def _make_unit(
-        self, module: nn.Module, sharding: Sharding, init: Callable | None, sync: bool
-    ) -> None:
+        self, module: nn.Module, sharding: Sharding, init: Callable | None, sync: bool,
+        device_id: Any,
+    ) -> None:  # fmt: skip
         """Shard the parameters that no unit inside has taken."""
         cls = FullyShardedDataParallel
         ignored: set = self.__dict__["_ignored_modules"]
@@ -131,7 +134,7 @@ class FullyShardedDataParallel(optim_api.OptimizerStates, InParts):
         self._device_mesh = sharding.mesh
         self.rank, self.world_size = sharding.group.rank, sharding.group.size
         setattr(self, UNIT, module)
-        flat_build.materialize(module, ignored, init, cls)
+        flat_build.materialize(module, ignored, init, cls, device_id)
         members = flat_build.members_of(module, self.__dict__["_ignored_params"], cls)
         for group in (sharding.replicas, sharding.group) if sync else ():
             if group is not None:
@@ -139,6 +142,8 @@ class FullyShardedDataParallel(optim_api.OptimizerStates, InParts):
         if self.sharding_strategy is ShardingStrategy.NO_SHARD:
             sharding = flat_build.replicated(sharding)
         choices = Choices(reshard_after_forward=_reshard(self.sharding_strategy))
+        if self.cpu_offload.offload_params:
+            choices.offload = CPUOffloadPolicy()
         precision = self.mixed_precision
         unit = FlatUnit(module, members, sharding, _policy(precision), choices,
                         self._use_orig_params, precision.keep_low_precision_grads)  # fmt: skip
@@ -194,7 +199,8 @@ class FullyShardedDataParallel(optim_api.OptimizerStates, InParts):
 
     @property
     def compute_device(self) -> Any:
-        return usable("cpu")
+        use = self._unit.places.use
+        return at(use.kind, use.index)
 
     @property
     def _is_root(self) -> bool | None:

@@ -91,6 +91,9 @@ class Spread(ArrayKind):
         """An array that lies as this one, with other numbers."""
         return self.__class__(local, self.mesh, self.placements, self.shape)
 
+    def each_part(self, fn: Any) -> Spread:
+        return self.like(fn(self.local))
+
     def copy(self, order: str = "K") -> Spread:
         return self.like(self.local.copy(order="C"))
 

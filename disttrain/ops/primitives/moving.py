@@ -7,12 +7,15 @@ from typing import Any
 import numpy as np
 
 from ...backends.device.array import DeviceArray
+from ...backends.kinds import ArrayKind
 from ...core.device import CPU, device, located
 from ...errors import DeviceError
 from ..declare import primitive
 
 
 def _move(a: Any, to: device, back: device, non_blocking: bool = False) -> Any:
+    if isinstance(a, ArrayKind) and not isinstance(a, DeviceArray):
+        return a.each_part(lambda part: _move(part, to, back, non_blocking))
     if not isinstance(a, (DeviceArray, np.ndarray)):
         a = np.asarray(a)
     there = located(to)

@@ -14,12 +14,15 @@ import numpy as np
 
 from ...comm.reduce_ops import ReduceOp
 from ...core import dtypes, no_grad, wrap
-from ...nn.utils.clip import norm_of, type_of_norm
+from ...nn.utils.clip import clip_grad_norm_, norm_of, type_of_norm
+from ...nn.utils.device_norms import on_device
 from .flat_unit import FlatUnit
 
 
 def clip(root: Any, units: list[FlatUnit], max_norm: float, norm_type: float) -> Any:
     """Clip the gradients of ``root.parameters()``; gives the total norm as a 0-d tensor."""
+    if on_device(list(root.parameters())):
+        return clip_grad_norm_(root.parameters(), max_norm, norm_type)
     groups: dict[int, tuple[Any, list[Any]]] = {}
     sharded: set[int] = set()
     for unit in units:

@@ -11,11 +11,12 @@ import numpy as np
 from ... import ops
 from ...backends.kinds import ArrayKind
 from ...context import thread
-from ...core import Tensor, no_grad, wrap
+from ...core import Tensor, dtypes, no_grad, wrap
 from ...core.gate import Tracer
 from ...core.writes import touched
 from ...errors import AutogradError, ConfigError
 from ...ops.declare import primitive
+from . import device_norms
 
 
 def _tensors(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
@@ -60,6 +61,8 @@ def get_total_norm(
 ) -> Tensor:
     """The norm of all elements of all tensors together, as a 0-d tensor."""
     values = _tensors(tensors)
+    if device_norms.on_device(values):
+        return _on_device(values, [], norm_type, error_if_nonfinite)
     return _total(values, [], norm_type, error_if_nonfinite, values)
 
 
@@ -79,6 +82,18 @@ def _total(
     return wrap(spread[0].array.everywhere(number) if spread else number)
 
 
+def _on_device(values: list[Tensor], parts: list[Any], norm_type: float, strict: bool) -> Tensor:
+    """As ``_total``, of tensors on a device: the host waits for nothing unless it is ``strict``."""
+    total = device_norms.total_norm(values, float(norm_type), parts)
+    if strict and not math.isfinite(float(total)):
+        raise _not_finite(norm_type, float(total))
+    kind = type_of_norm(t.meta()[1] for t in [*values, *parts])
+    found: Any = total
+    found = found.to(dtypes.of(kind))
+    spread = next((t.array for t in values if t.array.where() is not None), None)
+    return found if spread is None else wrap(spread.everywhere(found.array))
+
+
 def joined_norm(
     parts: Sequence[float], norm_type: float = 2.0, error_if_nonfinite: bool = False
 ) -> float:
@@ -94,12 +109,16 @@ def joined_norm(
     else:
         total = float(np.sum(norms**p) ** (1.0 / p))
     if error_if_nonfinite and not math.isfinite(total):
-        raise AutogradError(
-            f"clip_grad_norm_: The total norm of order {norm_type} for gradients is {total}, so it "
-            "cannot be clipped; find the gradient that is not finite (set_detect_anomaly(True) "
-            "names the line), or pass error_if_nonfinite=False"
-        )
+        raise _not_finite(norm_type, total)
     return total
+
+
+def _not_finite(norm_type: float, total: float) -> AutogradError:
+    return AutogradError(
+        f"clip_grad_norm_: The total norm of order {norm_type} for gradients is {total}, so it "
+        "cannot be clipped; find the gradient that is not finite (set_detect_anomaly(True) "
+        "names the line), or pass error_if_nonfinite=False"
+    )
 
 
 def _norms_of_parts(tensors: list[Tensor], p: float) -> list[float]:
@@ -135,6 +154,12 @@ def type_of_norm(kinds: Iterable[np.dtype]) -> np.dtype:
     return np.dtype(np.float64 if np.dtype(np.float64) in found else np.float32)
 
 
+def plain_number(t: Tensor) -> Tensor:
+    """``t``, a number that every rank has, as a plain tensor."""
+    local = getattr(t.array, "local", None)
+    return t if local is None else wrap(local)
+
+
 def clip_grads_with_norm_(
     parameters: Tensor | Iterable[Tensor],
     max_norm: float,
@@ -142,6 +167,9 @@ def clip_grads_with_norm_(
     foreach: bool | None = None,
 ) -> None:
     """Scale all gradients by max_norm / total_norm where that is below 1, in place."""
+    if device_norms.on_device([total_norm]):
+        device_norms.scale(_grads(parameters), float(max_norm), plain_number(total_norm))
+        return
     total = float(total_norm)
     scale = float(max_norm) / (total + 1e-6)
     if scale >= 1.0:
@@ -171,7 +199,10 @@ def clip_grad_norm_(
     if thread.stack:
         return _clip_by_operations(params, float(max_norm), float(norm_type), error_if_nonfinite)
     parts = [p for p in params if "over_parts" in p.__dict__]
-    if parts:
+    if parts and device_norms.on_device(params):
+        whole = _grads([p for p in params if "over_parts" not in p.__dict__])
+        total = _on_device(whole, parts, norm_type, error_if_nonfinite)
+    elif parts:
         total = _norm_with_parts(params, parts, float(norm_type), error_if_nonfinite)
     else:
         total = get_total_norm(_grads(params), norm_type, error_if_nonfinite)

@@ -8,7 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.device.array import DeviceArray, Located
+from ..backends.device.platform import platform_of
 from ..core import Tensor, enable_grad, no_grad, wrap
+from ..core.device import located, on
 from ..core.writes import touched
 from ..errors import ConfigError, DeviceError
 from .line_search import Point, strong_wolfe
@@ -57,7 +60,7 @@ class LBFGS(Optimizer):
         if closure is None:
             raise ConfigError("LBFGS.step: a closure is needed, which computes the loss anew")
         run = _Run(self, enable_grad()(closure))
-        with no_grad():
+        with no_grad(), on(run.params[0].device):
             first = run.closure()
             run.state["func_evals"] += 1
             run.iterate(float(first))
@@ -73,6 +76,7 @@ class _Run:
         self.params = self.group["params"]
         if any(p.is_meta for p in self.params):
             raise DeviceError("LBFGS: a parameter is on the meta device; it has no values to move")
+        self.there = located(self.params[0].device)
         self.state = optimizer.state[self.params[0]]
         self.state.setdefault("func_evals", 0)
         self.state.setdefault("n_iter", 0)
@@ -87,7 +91,7 @@ class _Run:
         """Add ``t * direction`` to the parameters."""
         start = 0
         for p in self.params:
-            a = p.array
+            a = _raw(p.array)
             count = a.size * (2 if a.dtype.kind == "c" else 1)
             part = direction[start : start + count] * direction.dtype.type(t)
             kind = np.result_type(part, a.dtype) if a.dtype.kind == "c" else None
@@ -100,15 +104,15 @@ class _Run:
     def iterate(self, loss: float) -> None:
         """Iterate from the present point, whose loss and gradients are known, and remember."""
         g = self.gradient()
-        if not g.size or np.abs(g).max() <= self.group["tolerance_grad"]:
+        if not g.size or _number(np.abs(g).max()) <= self.group["tolerance_grad"]:
             return
-        memory = _Memory(self.state, self.group["history_size"], g)
+        memory = _Memory(self.state, self.group["history_size"], g, self.there)
         evaluations = 1
         for n in range(1, self.group["max_iter"] + 1):
             self.state["n_iter"] += 1
             memory.turn(g, first=self.state["n_iter"] == 1)
             before, memory.loss = loss, loss
-            t, slope = self._first_step(g), float(g @ memory.direction)
+            t, slope = self._first_step(g), _number(g @ memory.direction)
             memory.t = t
             if slope > -self.group["tolerance_change"]:
                 break
@@ -125,7 +129,7 @@ class _Run:
 
     def _first_step(self, g: np.ndarray) -> float:
         lr = float(self.group["lr"])
-        return lr if self.state["n_iter"] > 1 else min(1.0, 1.0 / float(np.abs(g).sum())) * lr
+        return lr if self.state["n_iter"] > 1 else min(1.0, 1.0 / _number(np.abs(g).sum())) * lr
 
     def _go(
         self, start: Point, t: float, direction: np.ndarray, limit: int, last: bool
@@ -140,17 +144,17 @@ class _Run:
             return float(self.closure()), self.gradient(), t, 1
         if name != "strong_wolfe":
             raise ConfigError(f"LBFGS: line_search_fn={name!r}: only 'strong_wolfe' is supported")
-        origin = [p.array.copy() for p in self.params]
+        origin = [_raw(p.array).copy() for p in self.params]
 
         def ask(t: float) -> Point:
             self.move(t, direction)
             value, g = float(self.closure()), self.gradient()
             for p, a in zip(self.params, origin):
-                p.array[...] = a
+                _raw(p.array)[...] = a
                 touched(p)
-            return Point(t, value, float(g @ direction), g)
+            return Point(t, value, _number(g @ direction), g)
 
-        widest = float(np.abs(direction).max())
+        widest = _number(np.abs(direction).max())
         narrow = self.group["tolerance_change"] / widest if widest else math.inf
         found, calls = strong_wolfe(ask, start, t, narrow, limit)
         self.move(found.t, direction)
@@ -163,8 +167,8 @@ class _Run:
         return bool(
             n == group["max_iter"]
             or evaluations >= group["max_eval"]
-            or np.abs(g).max() <= group["tolerance_grad"]
-            or np.abs(moved).max() <= group["tolerance_change"]
+            or _number(np.abs(g).max()) <= group["tolerance_grad"]
+            or _number(np.abs(moved).max()) <= group["tolerance_change"]
             or abs(gained) < group["tolerance_change"]
         )
 
@@ -172,16 +176,16 @@ class _Run:
 class _Memory:
     """The last steps and how the gradient changed along them: an inverse Hessian, by products."""
 
-    def __init__(self, state: dict[str, Any], size: int, g: np.ndarray) -> None:
-        self.size = size
-        self.changes = [t.array for t in state.get("old_dirs") or ()]
-        self.steps = [t.array for t in state.get("old_stps") or ()]
+    def __init__(self, state: dict[str, Any], size: int, g: Any, there: Located | None) -> None:
+        self.size, self.there = size, there
+        self.changes = [_raw(t.array) for t in state.get("old_dirs") or ()]
+        self.steps = [_raw(t.array) for t in state.get("old_stps") or ()]
         self.scales = [float(x) for x in state.get("ro") or ()]
         self.diagonal = float(state.get("H_diag", 1.0))
         self.t, self.loss = state.get("t"), state.get("prev_loss")
-        self.direction = state["d"].array if state.get("d") is not None else -g
+        self.direction = _raw(state["d"].array) if state.get("d") is not None else -g
         before = state.get("prev_flat_grad")
-        self.gradient = None if before is None else before.array
+        self.gradient = None if before is None else _raw(before.array)
 
     def turn(self, g: np.ndarray, first: bool) -> None:
         """Choose the direction in which to go from a point with gradient ``g``."""
@@ -195,7 +199,7 @@ class _Memory:
 
     def _learn(self, g: np.ndarray) -> None:
         change, step = g - self.gradient, self.direction * self.direction.dtype.type(self.t)
-        curvature = float(change @ step)
+        curvature = _number(change @ step)
         if curvature <= _CURVED:
             return
         if len(self.changes) == self.size:
@@ -204,7 +208,7 @@ class _Memory:
         self.changes.append(change)
         self.steps.append(step)
         self.scales.append(1.0 / curvature)
-        self.diagonal = curvature / float(change @ change)
+        self.diagonal = curvature / _number(change @ change)
 
     def _descent(self, g: np.ndarray) -> np.ndarray:
         """The two loops of algorithm 7.4."""
@@ -212,24 +216,38 @@ class _Memory:
         shares = []
         known = list(zip(self.changes, self.steps, self.scales))
         for change, step, scale in reversed(known):
-            shares.append(float(step @ q) * scale)
+            shares.append(_number(step @ q) * scale)
             q -= change * q.dtype.type(shares[-1])
         q *= q.dtype.type(self.diagonal)
         for (change, step, scale), share in zip(known, reversed(shares)):
-            q += step * q.dtype.type(share - float(change @ q) * scale)
+            q += step * q.dtype.type(share - _number(change @ q) * scale)
         return q
 
     def keep(self, state: dict[str, Any]) -> None:
         """Write everything into the optimizer's state."""
-        state["d"], state["t"] = wrap(self.direction), self.t
-        state["old_dirs"] = [wrap(a) for a in self.changes]
-        state["old_stps"] = [wrap(a) for a in self.steps]
+        state["d"], state["t"] = self._kept(self.direction), self.t
+        state["old_dirs"] = [self._kept(a) for a in self.changes]
+        state["old_stps"] = [self._kept(a) for a in self.steps]
         state["ro"], state["H_diag"] = list(self.scales), self.diagonal
-        state["prev_flat_grad"], state["prev_loss"] = wrap(self.gradient), self.loss
+        state["prev_flat_grad"], state["prev_loss"] = self._kept(self.gradient), self.loss
+
+    def _kept(self, raw: Any) -> Tensor:
+        return wrap(raw if self.there is None else self.there.hold(raw))
 
 
-def _gradient(p: Tensor) -> np.ndarray:
-    return np.zeros_like(p.array) if p.grad is None else p.grad.array
+def _raw(array: Any) -> Any:
+    """What numpy's functions take: also of an accelerator, whose module answers them."""
+    return array.data if isinstance(array, DeviceArray) else array
+
+
+def _number(x: Any) -> float:
+    """A result on the host, which waits for an accelerator here."""
+    platform = platform_of(x)
+    return float(x if platform is None else platform.download(x))
+
+
+def _gradient(p: Tensor) -> Any:
+    return np.zeros_like(_raw(p.array)) if p.grad is None else _raw(p.grad.array)
 
 
 def _pairs(a: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.device.platform import platform_of
 from ..core import Tensor, dtypes
 from ..core.tensor import beside
 from ..errors import ConfigError, DTypeError
@@ -22,13 +23,20 @@ def _wide(a: np.ndarray) -> np.ndarray:
     return a if a.dtype.itemsize >= 4 else a.astype(np.float32)
 
 
-def _norm(a: np.ndarray) -> float:
+def _norm(a: Any) -> Any:
+    """A number; of an accelerator's array one of no axes, which the host does not wait for."""
     flat = a.reshape(-1)
+    if platform_of(a) is not None:
+        return np.sqrt(np.dot(flat, flat))
     return math.sqrt(float(np.dot(flat, flat)))
 
 
-def _root_mean_square(a: np.ndarray) -> float:
+def _root_mean_square(a: Any) -> Any:
     return _norm(a) / math.sqrt(a.size) if a.size else 0.0
+
+
+def _at_least(low: float, x: Any) -> Any:
+    return max(low, x) if isinstance(x, float) else np.maximum(x, x.dtype.type(low))
 
 
 def _lerp(a: np.ndarray, target: np.ndarray, weight: float) -> np.ndarray:
@@ -52,7 +60,7 @@ def _adafactor(
     wide, g = _wide(p), _wide(-g if maximize else g)
     floor = eps1 if eps1 >= 0 else dtypes.finfo(dtypes.of(p.dtype)).eps
     share = t**beta2_decay
-    size = max(eps2, _root_mean_square(wide)) * min(lr, 1.0 / math.sqrt(t))
+    size = _at_least(eps2, _root_mean_square(wide)) * min(lr, 1.0 / math.sqrt(t))
     kept = wide * (1.0 - lr * weight_decay) if weight_decay else wide
     if p.ndim > 1:
         rows = _lerp(row, np.mean(g * g, -1, keepdims=True), share)
@@ -61,7 +69,7 @@ def _adafactor(
     else:
         square = _lerp(row, g * g, share)
     update = g / np.sqrt(np.maximum(square, floor * floor))
-    p[...] = kept - size / max(1.0, _root_mean_square(update) / d) * update
+    p[...] = kept - size / _at_least(1.0, _root_mean_square(update) / d) * update
     return p, row, column, step
 
 
@@ -163,7 +171,9 @@ def orthogonalized(g: np.ndarray, coefficients: tuple, steps: int, eps: float) -
     x = _rounded(g)
     tall = x.shape[0] > x.shape[1]
     x = x.T if tall else x
-    x = _rounded(x / max(float(_rounded(np.asarray(_norm(x)))), eps))
+    norm = _norm(x)
+    norm = float(_rounded(np.asarray(norm))) if isinstance(norm, float) else _rounded(norm)
+    x = _rounded(x / _at_least(eps, norm))
     for _ in range(steps):
         gram = _rounded(x @ x.T)
         x = _rounded(a * x + _rounded(b * gram + c * (gram @ gram)) @ x)

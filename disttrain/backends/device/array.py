@@ -41,6 +41,10 @@ class Located:
         with self:
             return DeviceArray(fn(self.platform.xp), self.platform, self.index)
 
+    def hold(self, raw: Any) -> DeviceArray:
+        """A raw array of this device, as an array."""
+        return DeviceArray(raw, self.platform, self.index)
+
     def take(self, array: Any, non_blocking: bool = False) -> DeviceArray:
         """The values of numpy's array, or of one on any device, here; laid out alike."""
         order = _memory_order(array)

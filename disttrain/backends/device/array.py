@@ -94,6 +94,11 @@ class DeviceArray(ArrayKind):
         return self.data.strides
 
     @property
+    def flags(self) -> Any:
+        """``c_contiguous`` and its kin."""
+        return self.data.flags
+
+    @property
     def place(self) -> tuple[str, int | None]:  # type: ignore[override]
         return self.platform.kind, self.index
 
@@ -164,6 +169,11 @@ class DeviceArray(ArrayKind):
     def blank(self, shape: tuple, dtype: Any) -> DeviceArray:
         return self.here().make(lambda xp: xp.zeros(shape, dtype))
 
+    def view(self, dtype: Any) -> DeviceArray:
+        """The bytes as another type."""
+        with self.here():
+            return self.like(self.data.view(dtype))
+
     def copy(self, order: str = "K") -> DeviceArray:
         with self.here():
             return self.like(self.data.copy(order=order))
@@ -190,6 +200,13 @@ class DeviceArray(ArrayKind):
                 host = there.platform.download(raw)
         return host if order is None else host.transpose(np.argsort(order))
 
+    def grown(self, size: int) -> DeviceArray:
+        """A row of ``size`` elements that begins with those of this row."""
+        more = self.blank((size,), self.dtype)
+        with self.here():
+            more.data[: self.size] = self.data
+        return more
+
     def reseen(self, shape: tuple, dtype: Any, offset: int, strides: tuple) -> DeviceArray:
         """Other elements over this memory, which is a row of bytes; ``offset`` and ``strides`` in
         bytes."""
@@ -198,6 +215,11 @@ class DeviceArray(ArrayKind):
             cells = self.data[offset : offset + (self.size - offset) // item * item].view(dtype)
             seen = there.platform.xp.lib.stride_tricks.as_strided(cells, shape, strides)
         return self.like(seen)
+
+    def row(self) -> DeviceArray:
+        """The whole memory that it lies in, as one dimension of bytes."""
+        with self.here():
+            return self.like(self.root().data.ravel(order="K").view(np.uint8))
 
     def root(self) -> DeviceArray:
         """The array that owns the memory."""
@@ -237,9 +259,7 @@ class DeviceArray(ArrayKind):
     def shares_with(self, other: Any) -> bool:
         if other.__class__ is not DeviceArray:
             return False
-        if self.data is other.data:
-            return True
-        return self.size > 0 and other.size > 0 and self.root().address == other.root().address
+        return roots_are_one(self.data, other.data)
 
     def add_in_place(self, g: Any) -> None:
         with self.here() as there:
@@ -256,6 +276,14 @@ class DeviceArray(ArrayKind):
 
     __array__ = __bool__ = __float__ = __int__ = __index__ = __iter__ = __getitem__ = _stays
     __setitem__ = tobytes = _stays
+
+
+def roots_are_one(a: Any, b: Any) -> bool:
+    """Whether two raw arrays of one device lie in the same piece of memory."""
+    if a is b:
+        return True
+    a, b = (a if a.base is None else a.base), (b if b.base is None else b.base)
+    return a is b or (a.size > 0 and b.size > 0 and a.data.ptr == b.data.ptr)
 
 
 class Hosted:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.device.array import roots_are_one
 from ...backends.device.platform import Platform
 from ..primitives import aliases
 from ..primitives import elementwise as el
@@ -21,7 +22,7 @@ def strided(platform: Platform, a: Any, shape: tuple, strides: tuple) -> Any:
 
 def same_memory(a: Any, b: Any) -> bool:
     """Whether two raw arrays are views of one, or one of the other."""
-    return (a if a.base is None else a.base) is (b if b.base is None else b.base)
+    return roots_are_one(a, b)
 
 
 def overlaps_itself(a: Any) -> bool:

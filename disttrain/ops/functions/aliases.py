@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.device.array import DeviceArray
 from ...core.tensor import Tensor
 from ...errors import DimError, DTypeError, ShapeError
 from ..primitives import aliases as prim
@@ -149,7 +150,7 @@ def check_strided(where: str, sizes: tuple, strides: tuple, offset: int, total: 
 
 
 def _strided(where: str, input: Tensor, sizes: Any, strides: Any, offset: int | None) -> dict:
-    if input.array.__class__ is not np.ndarray:
+    if input.array.__class__ not in (np.ndarray, DeviceArray):
         raise ShapeError(
             f"{where}: a tensor of shape {list(input.shape)} without data (on the meta device), or "
             "whose data lies on several ranks, has no strides to view; slice it, or take a "
@@ -171,7 +172,7 @@ def as_strided(
 
 def storage_offset(input: Tensor) -> int:
     """Where the first element lies in the storage, in elements."""
-    if input.array.__class__ is not np.ndarray or not input.array.size:
+    if input.array.__class__ not in (np.ndarray, DeviceArray) or not input.array.size:
         return 0
     return prim.layout_of(input.array).first
 
@@ -184,7 +185,7 @@ class UntypedStorage:
 
     def data_ptr(self) -> int:
         """The address of the first byte."""
-        return self.memory.__array_interface__["data"][0]
+        return prim.address_of(self.memory)
 
     def nbytes(self) -> int:
         """How many bytes there are."""

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.device.array import DeviceArray
 from ...backends.null import NullArray
 from ...core import device, dtypes, sharing
+from ...core.device import located
 from ...core.node import AccumulateGrad
 from ...core.tensor import Tensor, wrap
 from ...core.writes import check_inplace
@@ -46,7 +48,7 @@ class TypedStorage:
             return self._like.reshape(-1)
         array = self._like.array
         memory = prim.storage_of(array)
-        return wrap(memory[: memory.size // array.itemsize * array.itemsize].view(array.dtype))
+        return wrap(_seen(memory, array.dtype, (memory.size // array.itemsize,), (1,), 0))
 
     def size(self) -> int:
         """How many elements there are."""
@@ -117,8 +119,12 @@ def storage(input: Tensor) -> TypedStorage:
     return TypedStorage(input)
 
 
-def _seen(memory: Any, kind: np.dtype, size: tuple, stride: tuple, offset: int) -> np.ndarray:
+def _seen(memory: Any, kind: np.dtype, size: tuple, stride: tuple, offset: int) -> Any:
     """An array over ``memory`` (bytes), laid out so (in elements)."""
+    if isinstance(memory, DeviceArray):
+        check_strided("set_", size, stride, offset, memory.size // kind.itemsize)
+        item = kind.itemsize
+        return memory.reseen(size, kind, offset * item, tuple(s * item for s in stride))
     cells = memory[: memory.size // kind.itemsize * kind.itemsize].view(kind)
     check_strided("set_", size, stride, offset, cells.size)
     steps = tuple(s * kind.itemsize for s in stride)
@@ -138,7 +144,9 @@ def set_(
         check_inplace(self, "set_")
     kind = self.meta()[1]
     if source is None:
-        self.set_array(np.empty(0, kind))
+        empty: Any = np.empty(0, kind)
+        here = located(self.device)
+        self.set_array(empty if here is None else here.take(empty))
     elif isinstance(source, Tensor) and size is None:
         if source.meta()[1] != kind:
             raise DTypeError(
@@ -178,8 +186,12 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     layout, kind, need = prim.layout_of(self.array), self.meta()[1], math.prod(target)
     memory = prim.storage_of(self.array)
     if layout.first + need > layout.total:
-        old, memory = memory, np.zeros((layout.first + need) * kind.itemsize, np.uint8)
-        memory[: old.size] = old
+        old, total = memory, (layout.first + need) * kind.itemsize
+        if isinstance(old, DeviceArray):
+            memory = old.grown(total)
+        else:
+            memory = np.zeros(total, np.uint8)
+            memory[: old.size] = old
     self.set_array(_seen(memory, kind, target, _in_order(target), layout.first))
     return self
 

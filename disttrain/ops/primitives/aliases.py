@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...backends.device.array import DeviceArray
 from ..declare import primitive
 from .views import batched, matrix_samples, up
 
@@ -185,8 +186,15 @@ class Layout(NamedTuple):
     total: int
 
 
-def storage_of(a: ndarray) -> ndarray:
+def address_of(a: Any) -> int:
+    """Where ``a`` begins in its memory."""
+    return a.address if isinstance(a, DeviceArray) else a.__array_interface__["data"][0]
+
+
+def storage_of(a: Any) -> Any:
     """The whole memory that ``a`` lies in, as one dimension of bytes."""
+    if isinstance(a, DeviceArray):
+        return a.row()
     owner: Any = a
     while hasattr(owner.base, "base") and hasattr(owner.base, "__array_interface__"):
         owner = owner.base
@@ -195,11 +203,11 @@ def storage_of(a: ndarray) -> ndarray:
     return owner.ravel("K").view(np.uint8)
 
 
-def layout_of(a: ndarray) -> Layout:
+def layout_of(a: Any) -> Layout:
     """The layout of ``a``."""
     item = a.itemsize
     memory = storage_of(a)
-    first = a.__array_interface__["data"][0] - memory.__array_interface__["data"][0]
+    first = address_of(a) - address_of(memory) if a.size else 0
     return Layout(first // item, tuple(s // item for s in a.strides), memory.size // item)
 
 

@@ -74,7 +74,7 @@ def make_gpt(T: Any, vocab: int, width: int, heads: int, layers: int, context: i
             self.ln, self.head = nn.LayerNorm(width), nn.Linear(width, vocab, bias=False)
 
         def forward(self, idx: Any) -> Any:
-            x = self.tokens(idx) + self.places(T.arange(idx.shape[1]))
+            x = self.tokens(idx) + self.places(T.arange(idx.shape[1], device=idx.device))
             for block in self.blocks:
                 x = block(x)
             return self.head(self.ln(x))

@@ -1,0 +1,1 @@
+"""What each part does: ``prove(job)`` runs cases, one after the other."""

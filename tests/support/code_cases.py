@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import ml_dtypes
 import numpy as np
 
@@ -9,6 +11,7 @@ from disttrain.backends.device import codes
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 HALVES = (np.dtype(np.float16), BF16)
+EVERYTHING = bool(os.environ.get("EVERY_CUDA_KERNEL"))
 SEED, OFFSET = 0x0123456789ABCDEF, 0xFEDCBA9876543210
 
 
@@ -19,7 +22,7 @@ def code_cases():
     def add(code, *args, tolerance=0.0):
         found.append((code, args, tolerance))
 
-    for group in (_random, _gathering):
+    for group in (_random, _gathering, _attention):
         group(add)
     return found
 
@@ -71,3 +74,53 @@ def _gathering(add):
         g = rng.uniform(-9, 9, (n, d)).astype(dtype)
         out = rng.uniform(-9, 9, (5, d)).astype(dtype)
         add(codes.ADD_ROWS, g, order, index[order], out)
+
+
+def _attention(add):
+    """(type, batch, heads, groups, queries, keys, columns of q, of v, causal, mask, keep)"""
+    f4, f8 = np.dtype(np.float32), np.dtype(np.float64)
+    cases = [
+        (f4, 1, 2, 2, 34, 39, 20, 12, False, "blind", None),
+        (BF16, 1, 2, 1, 33, 34, 8, 8, True, None, 0.7),
+    ]
+    if EVERYTHING:
+        cases += [
+            (f4, 1, 4, 2, 40, 40, 16, 16, True, None, 0.7),
+            (BF16, 1, 2, 1, 33, 70, 64, 64, True, None, None),
+            (HALVES[0], 2, 2, 2, 9, 35, 8, 8, False, "bool", None),
+            (f8, 1, 1, 1, 20, 11, 70, 3, False, "added", 0.6),
+            (f4, 1, 1, 1, 5, 9, 150, 140, False, "bool", None),
+            (f4, 1, 1, 1, 70, 69, 128, 128, True, None, None),
+            (BF16, 1, 1, 1, 70, 69, 128, 128, True, None, None),
+            (f8, 1, 1, 1, 70, 9, 256, 300, True, None, None),
+        ]
+    for case in cases:
+        _one_attention(add, *case)
+
+
+def _one_attention(add, dtype, b, heads, groups, n, m, d, e, causal, mask, keep):
+    rng = np.random.default_rng(n * m)
+
+    def draw(*shape):
+        """Lying as heads do that were cut out of rows: the middle axes changed over."""
+        return rng.normal(size=shape).astype(dtype).swapaxes(1, 2)
+
+    q, k, v = draw(b, n, heads, d), draw(b, m, groups, d), draw(b, m, groups, e)
+    g, wide = draw(b, n, heads, e), np.float64 if dtype == np.float64 else np.float32
+    out, lse = np.zeros_like(g), np.zeros((b, heads, n), wide)
+    masks = []
+    if mask == "bool":
+        masks = [np.broadcast_to(rng.random((n, m)) < 0.7, (b, heads, n, m))]
+    elif mask == "added":
+        masks = [np.broadcast_to(rng.normal(size=m).astype(dtype), (b, heads, n, m))]
+    elif mask == "blind":  # a row that sees nothing
+        masks = [np.broadcast_to(np.arange(n)[:, None] != 2, (b, heads, n, m))]
+    numbers = [d**-0.5, *([SEED, 9, keep] if keep else [])]
+    flags = (causal, bool(masks), keep is not None)
+    tolerance = {"float64": 1e-10, "float32": 2e-5, "float16": 4e-3}.get(dtype.name, 4e-2)
+    add(codes.attention(*flags), q, k, v, *masks, out, lse, *numbers, tolerance=tolerance)
+    done, sums = out.copy(), lse.copy()
+    codes.attention(*flags).reference(q, k, v, *masks, done, sums, *numbers)
+    grads = [np.zeros_like(a) for a in (q, k, v)]
+    back = codes.attention_backward(*flags)
+    add(back, g, q, k, v, *masks, done, sums, *grads, *numbers, tolerance=tolerance * 2)

@@ -38,7 +38,7 @@ class Step:
         return "\n".join(
             [
                 struct(f"{self.name}_args", list(self.fields)),
-                f'extern "C" __global__ void __launch_bounds__({self.block})',
+                f'extern "C" __global__ void __launch_bounds__({self.block}, 1)',
                 f"{self.name}(const __grid_constant__ {self.name}_args a) {{{self.body}}}",
             ]
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .attention import attention, attention_backward
 from .code import Code
 from .gathering import ADD_ROWS, GATHER, TAKE
 from .randomness import (
@@ -28,4 +29,6 @@ __all__ = [
     "TAKE",
     "UNIFORM",
     "Code",
+    "attention",
+    "attention_backward",
 ]

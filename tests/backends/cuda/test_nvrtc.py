@@ -82,6 +82,7 @@ def test_every_kernel_compiles_and_spills_nothing(arch, texts):
 
 
 @needs_nvrtc
+@pytest.mark.timeout(600)
 def test_every_hand_written_code_compiles_and_spills_nothing():
     """Each for one architecture after the other."""
     archs = [f"sm_{a}" for a in (80, 90, 100) if a in nvrtc.architectures()]

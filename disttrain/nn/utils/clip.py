@@ -272,8 +272,8 @@ def _total_type(*arrays: Any, norm_type: float, strict: bool) -> tuple:
 
 
 def _clip_scale(total: Any, max_norm: float) -> Any:
-    wide = np.asarray(total, np.float64)
-    return np.asarray(np.minimum(max_norm / (wide + 1e-6), 1.0), total.dtype)
+    scale = np.minimum(max_norm / (total.astype(np.float64) + 1e-6), 1.0).astype(total.dtype)
+    return np.asarray(scale) if isinstance(scale, np.generic) else scale
 
 
 def _scale_gradient(g: Any, scale: Any) -> Any:

@@ -23,7 +23,7 @@ from .reduce import sum_
 def dense(a: Any) -> Any:
     """``a`` with its memory in order: kernels take such arrays the short way. (The gradient of a
     sum is one number seen many times.)"""
-    return a if a.flags.c_contiguous else np.ascontiguousarray(a)
+    return a if a.flags.c_contiguous else a.copy()
 
 
 # --- softmax -----------------------------------------------------------------------------------

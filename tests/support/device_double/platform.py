@@ -175,6 +175,14 @@ class DoublePlatform(Platform):
         """Count that the host waits for the device."""
         self.counts.waits.append(what)
 
+    @contextlib.contextmanager
+    def quiet(self) -> Iterator[Counts]:
+        """In the block nothing may be copied between host and device, nor waited for."""
+        self.counts.clear()
+        yield self.counts
+        counts = self.counts
+        assert not counts.transfers and not counts.waits and not counts.unordered, str(counts)
+
     def _know(self, clock: Clock) -> None:
         self.host.merge(clock)
         left = []

@@ -73,6 +73,10 @@ class Work:
     def run(self, compute: Callable[[], Any], views: bool = False, order: str = "C") -> Any:
         """The results of ``compute()`` as device arrays. ``views``: it may make views of what it
         is given, which use no memory. ``order``: "C", or "K" for results that are as numpy's."""
+        with np.errstate(all="ignore"):  # a device says nothing of nan
+            return self._run(compute, views, order)
+
+    def _run(self, compute: Callable[[], Any], views: bool, order: str) -> Any:
         platform = self.platform
         if views:
             result = compute()

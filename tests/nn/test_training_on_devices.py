@@ -1,0 +1,103 @@
+"""A user's training loop with ``device="cuda"``, on the strict device double: the numbers of the
+CPU's run, and a step that copies nothing between host and device and waits for nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import disttrain as dt
+import disttrain.nn.functional as F
+from disttrain import nn
+
+
+class Block(nn.Module):
+    """A transformer's block: attention and a small network, each with a norm before it."""
+
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        b, t, d = x.shape
+        heads = [
+            y.reshape(b, t, self.heads, d // self.heads).transpose(1, 2)
+            for y in self.qkv(self.norm1(x)).chunk(3, -1)
+        ]
+        seen = F.scaled_dot_product_attention(*heads, is_causal=True)
+        x = x + self.proj(seen.transpose(1, 2).reshape(b, t, d))
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+class GPT(nn.Module):
+    """A small language model."""
+
+    def __init__(self, words=17, width=16, length=8):
+        super().__init__()
+        self.words, self.places = nn.Embedding(words, width), nn.Embedding(length, width)
+        self.blocks = nn.ModuleList([Block(width, 2) for _ in range(2)])
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, words, bias=False)
+
+    def forward(self, x):
+        y = self.words(x) + self.places(dt.arange(x.shape[1], device=x.device))
+        for block in self.blocks:
+            y = block(y)
+        return self.head(self.norm(y))
+
+
+def mlp():
+    return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.BatchNorm1d(16), nn.Linear(16, 4))
+
+
+def cnn():
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(4, 8, 3), nn.ReLU(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(8, 4),
+    )  # fmt: skip
+
+
+MODELS = {"mlp": mlp, "cnn": cnn, "gpt": GPT}
+OPTIMIZERS = {
+    "AdamW": lambda params: dt.optim.AdamW(params, lr=1e-2),
+    "SGD": lambda params: dt.optim.SGD(params, lr=1e-1, momentum=0.9, weight_decay=1e-2),
+}
+
+
+def batch(name):
+    rng = np.random.default_rng(0)
+    if name == "gpt":
+        return rng.integers(0, 17, (2, 8)), rng.integers(0, 17, (2, 8))
+    shape = (6, 8) if name == "mlp" else (3, 1, 8, 8)
+    return rng.normal(size=shape).astype("f4"), rng.integers(0, 4, shape[0])
+
+
+def train(name, optimizer, device, check):
+    """Losses and parameters after three steps; ``check`` looks at each step's counts."""
+    dt.manual_seed(0)
+    model = MODELS[name]().to(device)
+    update = OPTIMIZERS[optimizer](model.parameters())
+    x, y = (dt.tensor(a).to(device) for a in batch(name))
+    losses = []
+    for _ in range(3):
+        with check():
+            update.zero_grad()
+            out = model(x)
+            loss = F.cross_entropy(out.reshape(-1, out.shape[-1]), y.reshape(-1))
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            update.step()
+            losses.append(loss.detach())
+    return [v.item() for v in losses], [p.detach().cpu().numpy() for p in model.parameters()]
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("name", ["mlp"])
+def test_a_step_is_the_cpus_and_never_waits(double, name, optimizer):
+    want = train(name, optimizer, "cpu", double.quiet)
+    got = train(name, optimizer, "cuda", double.quiet)
+    np.testing.assert_allclose(got[0], want[0], rtol=1e-5)
+    for g, w in zip(got[1], want[1], strict=True):
+        np.testing.assert_allclose(g, w, rtol=1e-4, atol=1e-5)

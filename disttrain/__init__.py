@@ -11,6 +11,8 @@ import importlib
 from typing import Any
 
 from . import core
+from .backends.device.precision import matmul_precision as get_float32_matmul_precision
+from .backends.device.precision import set_matmul_precision as set_float32_matmul_precision
 from .core import (
     Size,
     Tensor,

@@ -7,7 +7,7 @@ Importing this starts nothing.
 """
 
 from ..errors import OutOfMemoryError
-from . import nvtx
+from . import accelerator, comm, nvtx
 from .devices import *
 from .memory import *
 from .random import *

@@ -157,7 +157,7 @@ def _distributed() -> dict[str, Shim]:
 def _devices() -> dict[str, Shim]:
     return {
         "torch.cpu": facade.cpu(),
-        "torch.cuda": facade.cuda(),
+        **facade.cuda(),
         "torch.mps": facade.mps(),
         "torch.accelerator": facade.accelerator(),
         **facade.backends(),

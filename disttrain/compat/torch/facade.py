@@ -1,4 +1,4 @@
-"""The parts of torch that ask about hardware and settings: here they answer for a CPU.
+"""The parts of torch that ask about hardware and settings.
 
 ``cuda``, ``accelerator``, ``backends``, and what programs set at the top level.
 """
@@ -6,22 +6,16 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
+import sys
 from typing import Any
 
-from ...errors import DeviceError
+import disttrain as dt
+
+from ...backends.device import precision
 from .legacy import cuda_classes, set_default_tensor_type
-from .shim import Shim
-
-
-def _absent(name: str) -> Any:
-    def missing(*args: Any, **kwargs: Any) -> Any:
-        raise DeviceError(
-            f"torch.cuda.{name}: this version has no CUDA device (cuda.is_available() is False); "
-            "use device='cpu'"
-        )
-
-    return missing
+from .shim import ROOT, Shim
 
 
 class _Nothing:
@@ -46,64 +40,81 @@ def _none(*args: Any, **kwargs: Any) -> None:
     """For calls that have nothing to do without the device, as in torch."""
 
 
-def _zero(*args: Any, **kwargs: Any) -> int:
-    return 0
-
-
 def _no(*args: Any, **kwargs: Any) -> bool:
     return False
 
 
-_NEED_DEVICE = """current_device set_device get_device_name get_device_capability
-get_device_properties get_rng_state set_rng_state mem_get_info utilization""".split()
-_COUNTERS = """device_count memory_allocated max_memory_allocated memory_reserved
-max_memory_reserved""".split()
-_NO_EFFECT = """manual_seed manual_seed_all synchronize empty_cache reset_peak_memory_stats
-reset_max_memory_allocated ipc_collect init""".split()
+class _Cuda(Shim):
+    """``torch.cuda``: the names of ``dt.cuda``. Without a device, what programs write around their
+    work (streams, events, waiting) does nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _WITHOUT and not dt.cuda.is_available():
+            return _WITHOUT[name]
+        if name in dt.cuda.__dict__ and not name.startswith("_"):
+            return dt.cuda.__dict__[name]
+        return super().__getattr__(name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *(n for n in vars(dt.cuda) if n[0] != "_")})
 
 
-def cuda() -> Shim:
-    """``torch.cuda`` on a machine without CUDA."""
-    return (
-        Shim("torch.cuda")
-        .give(**{name: _absent(name) for name in _NEED_DEVICE})
-        .give(**dict.fromkeys(_COUNTERS, _zero))
-        .give(**dict.fromkeys(_NO_EFFECT, _none))
-        .give(**cuda_classes())
-        .give(
-            is_available=_no,
-            is_initialized=_no,
-            is_bf16_supported=_no,
-            get_rng_state_all=list,
-            set_rng_state_all=_none,
-            Stream=_Nothing,
-            Event=_Nothing,
-            stream=lambda stream: contextlib.nullcontext(),
-            current_stream=lambda device=None: _Nothing(),
-            default_stream=lambda device=None: _Nothing(),
-            device=lambda device: contextlib.nullcontext(),
-        )
-    )
+_WITHOUT = {
+    "Stream": _Nothing,
+    "Event": _Nothing,
+    "stream": lambda stream: contextlib.nullcontext(),
+    "current_stream": lambda device=None: _Nothing(),
+    "default_stream": lambda device=None: _Nothing(),
+    "device": lambda device: contextlib.nullcontext(),
+    "synchronize": _none,
+    "init": _none,
+    "set_rng_state_all": _none,
+}
+
+
+def cuda() -> dict[str, Shim]:
+    """``torch.cuda`` and its modules."""
+    whole = "torch.cuda"
+    top = _Cuda(whole).give(**cuda_classes(), has_half=True, has_magma=False)
+    return {
+        whole: top,
+        **{f"{whole}.{name}": _part(f"{whole}.{name}", name) for name in _CUDA_PARTS},
+    }
+
+
+_CUDA_PARTS = ("comm", "graphs", "memory", "nvtx", "random", "streams")
+
+
+def _part(full: str, name: str) -> Shim:
+    """A module of ``dt.cuda``, loaded when it is first asked for a name."""
+    return Shim(full).later(lambda shim: shim.take(importlib.import_module(f"{_CUDA}.{name}")))
+
+
+_CUDA = "disttrain.cuda"
+
+
+def get_device_module(device: Any = None) -> Any:
+    """``torch.cuda``, ``torch.cpu`` ...: the module of a device, or of its kind."""
+    if device is None:
+        device = "cuda" if dt.cuda.is_available() else "cpu"
+    kind = dt.device(device).type
+    found = sys.modules.get(f"{ROOT}.{kind}")
+    if found is None:
+        raise RuntimeError(f"Invalid device '{kind}': there is no module {ROOT}.{kind}")
+    return found
 
 
 def mps() -> Shim:
     """``torch.mps``: another device that is absent."""
     return Shim("torch.mps").give(
-        is_available=_no, device_count=_zero, manual_seed=_none, empty_cache=_none,
+        is_available=_no, device_count=lambda: 0, manual_seed=_none, empty_cache=_none,
         synchronize=_none,
     )  # fmt: skip
 
 
 def accelerator() -> Shim:
-    """``torch.accelerator``: there is none."""
-    return Shim("torch.accelerator").give(
-        is_available=_no,
-        device_count=_zero,
-        current_accelerator=lambda check_available=False: None,
-        current_device_index=_absent("current_device"),
-        set_device_index=_absent("set_device"),
-        synchronize=_none,
-    )
+    """``torch.accelerator``."""
+    return _part("torch.accelerator", "accelerator")
 
 
 def cpu() -> Shim:
@@ -114,16 +125,66 @@ def cpu() -> Shim:
     )  # fmt: skip
 
 
+class _Live(Shim):
+    """A module whose settings have effects: ``live`` has functions to read and to set each."""
+
+    def __init__(self, name: str, live: dict[str, tuple[Any, Any]]) -> None:
+        super().__init__(name)
+        self.__dict__["_live"] = live
+
+    def __getattr__(self, name: str) -> Any:
+        live = self.__dict__.get("_live", {})
+        return live[name][0]() if name in live else super().__getattr__(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        live = self.__dict__.get("_live", {})
+        if name in live:
+            live[name][1](value)
+        else:
+            super().__setattr__(name, value)
+
+
+def _reduction(kind: str) -> tuple[Any, Any]:
+    return (
+        lambda: precision.reduced_reduction(kind),
+        lambda allowed: precision.set_reduced_reduction(kind, allowed),
+    )
+
+
+_MATMUL = {
+    "allow_tf32": (
+        lambda: precision.matmul_precision() != "highest",
+        lambda on: precision.set_matmul_precision("high" if on else "highest"),
+    ),
+    "fp32_precision": (
+        lambda: "ieee" if precision.matmul_precision() == "highest" else "tf32",
+        lambda word: precision.set_matmul_precision("high" if word == "tf32" else "highest"),
+    ),
+    "allow_fp16_reduced_precision_reduction": _reduction("float16"),
+    "allow_bf16_reduced_precision_reduction": _reduction("bfloat16"),
+}
+
+
+def _switches() -> dict[str, Any]:
+    """Ways of computing attention: there is one, so these are only kept."""
+    kept = dict.fromkeys(("flash", "mem_efficient", "math", "cudnn"), True)
+    made: dict[str, Any] = {}
+    for name in kept:
+        made[f"enable_{name}_sdp"] = lambda enabled, name=name: kept.update({name: enabled})
+        made[f"{name}_sdp_enabled"] = lambda name=name: kept[name]
+    return made
+
+
 def backends() -> dict[str, Shim]:
     """``torch.backends.*``: settings that programs assign to."""
     return {
         "torch.backends": Shim("torch.backends"),
-        "torch.backends.cuda": Shim("torch.backends.cuda").give(is_built=_no),
-        "torch.backends.cuda.matmul": Shim("torch.backends.cuda.matmul").give(
-            allow_tf32=False, allow_fp16_reduced_precision_reduction=False
+        "torch.backends.cuda": Shim("torch.backends.cuda").give(
+            is_built=lambda: dt.cuda.is_available(), **_switches()
         ),
+        "torch.backends.cuda.matmul": _Live("torch.backends.cuda.matmul", _MATMUL),
         "torch.backends.cudnn": Shim("torch.backends.cudnn").give(
-            benchmark=False, deterministic=False, enabled=False, allow_tf32=False,
+            benchmark=False, deterministic=False, enabled=True, allow_tf32=True,
             is_available=_no, version=lambda: None,
         ),
         "torch.backends.mps": Shim("torch.backends.mps").give(is_available=_no, is_built=_no),
@@ -147,8 +208,7 @@ def settings() -> dict[str, Any]:
         "get_num_threads": _num_threads,
         "set_num_interop_threads": _none,
         "get_num_interop_threads": lambda: 1,
-        "set_float32_matmul_precision": _none,
-        "get_float32_matmul_precision": lambda: "highest",
+        "get_device_module": get_device_module,
         "use_deterministic_algorithms": _none,
         "are_deterministic_algorithms_enabled": lambda: True,
         "set_flush_denormal": _no,

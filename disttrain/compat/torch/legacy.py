@@ -7,9 +7,9 @@ from typing import Any
 
 from ...autograd import Variable
 from ...core import dtypes
+from ...core.device import set_default_device
 from ...core.function import Function
 from ...core.tensor import Tensor
-from ...errors import DeviceError
 from ...ops.functions import create
 
 KINDS = {
@@ -38,17 +38,14 @@ class _Legacy(type):
         return isinstance(value, Tensor) and value.dtype is cls.kind
 
 
-class _LegacyCuda(type):
-    """Named by programs that choose a type by ``cuda.is_available()``."""
+class _LegacyCuda(_Legacy):
+    """The same on the current CUDA device."""
 
-    def __call__(cls, *args: Any) -> Tensor:
-        raise DeviceError(
-            f"torch.cuda.{cls.__name__}: this version has no CUDA device; use "
-            f"torch.{cls.__name__}, which makes the same tensor on the CPU"
-        )
+    def __call__(cls, *args: Any, **kwargs: Any) -> Tensor:
+        return create.construct(cls.kind, args, **{"device": "cuda", **kwargs})
 
     def __instancecheck__(cls, value: Any) -> bool:
-        return False
+        return super().__instancecheck__(value) and value.is_cuda
 
 
 class InplaceFunction(Function):
@@ -74,7 +71,7 @@ def classes() -> dict[str, type]:
 
 
 def cuda_classes() -> dict[str, type]:
-    return {name: _LegacyCuda(name, (), {}) for name in KINDS}
+    return {name: _LegacyCuda(name, (), {"kind": kind}) for name, kind in KINDS.items()}
 
 
 def variable() -> type:
@@ -85,3 +82,5 @@ def set_default_tensor_type(kind: Any) -> None:
     """``set_default_tensor_type(torch.DoubleTensor)``, or by the type's name."""
     name = kind if isinstance(kind, str) else kind.__name__
     dtypes.set_default_dtype(KINDS[name.rpartition(".")[2]])
+    if "cuda" in name or isinstance(kind, _LegacyCuda):
+        set_default_device("cuda")

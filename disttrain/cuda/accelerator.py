@@ -1,4 +1,4 @@
-"""``torch.accelerator``: the questions of ``torch.cuda`` without its name. The accelerator is CUDA."""
+"""``torch.accelerator``: the questions of ``torch.cuda`` without the name. It is CUDA."""
 
 from __future__ import annotations
 

@@ -28,6 +28,8 @@ from .properties import Properties
 from .streams import CudaEvent, CudaStream, On, Streams, waiting
 from .transfers import Transfers
 
+_PACKAGE = "cupy"
+
 
 def start() -> Platform:
     """CUDA as this machine has it. Raises ``DeviceError``, which says what is missing."""
@@ -35,7 +37,7 @@ def start() -> Platform:
     if seen.sure and not seen.count:
         raise DeviceError(f"cuda: {seen.why}")
     try:
-        cupy = importlib.import_module("cupy")
+        cupy = importlib.import_module(_PACKAGE)
     except ImportError as error:
         raise DeviceError(f"cuda: {missing_package()}. (Importing it: {error})") from error
     return CudaPlatform(cupy)

@@ -90,9 +90,8 @@ class Memory:
         """Once more, after all that only waited for other streams has been let go."""
         index = self.cuda.runtime.getDevice()
         self.books[index].retries += 1
-        for events, _ in list(self.late):
-            for event in events:
-                event.synchronize()
+        for event in [event for entry in self.late for event in entry[0]]:
+            event.synchronize()
         self.settle()
         for other in self.pools:
             other.free_all_blocks()
@@ -141,12 +140,10 @@ class Memory:
         if self.recording:
             return
         unmarked, self.unmarked = self.unmarked, []
-        for raw, streams in unmarked:
-            self.wait_for(raw, streams)
+        for entry in unmarked:
+            self.wait_for(*entry)
         kept, self.late = self.late, []
-        for events, raw in kept:
-            if not all(event.done for event in events):
-                self.late.append((events, raw))
+        self.late += [entry for entry in kept if not all(event.done for event in entry[0])]
 
     # -- counts --------------------------------------------------------------------------------
 

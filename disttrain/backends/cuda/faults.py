@@ -8,6 +8,7 @@ from typing import Any
 from ...errors import DeviceError
 from .presence import no_device, old_driver
 
+ABSENT = "device 'cuda': not available here"
 FORKED = (
     "Cannot re-initialize CUDA in forked subprocess: the parent had used CUDA before it forked. "
     "Use CUDA only after forking, or the start method 'spawn' (multiprocessing), or dtrun, whose "
@@ -41,7 +42,7 @@ def at_start(error: Any, runtime: Any) -> DeviceError:
         why = no_device(0, os.environ.get("CUDA_VISIBLE_DEVICES"))
     else:
         return explained(error)
-    return DeviceError(f"cuda: {why}")
+    return DeviceError(f"{ABSENT}: {why}")
 
 
 def explained(error: Any) -> DeviceError:

@@ -19,7 +19,7 @@ import numpy as np
 from ...errors import DeviceError
 from ..device.platform import Event, Graph, GraphPool, Platform, Stream
 from .blas import Blas
-from .faults import FORKED, at_start
+from .faults import ABSENT, FORKED, at_start
 from .graphs import CudaGraph, CudaPool
 from .launch import CupyAround, Launcher
 from .pool import Memory
@@ -35,11 +35,11 @@ def start() -> Platform:
     """CUDA as this machine has it. Raises ``DeviceError``, which says what is missing."""
     seen = look()
     if seen.sure and not seen.count:
-        raise DeviceError(f"cuda: {seen.why}")
+        raise DeviceError(f"{ABSENT}: {seen.why}")
     try:
         cupy = importlib.import_module(_PACKAGE)
     except ImportError as error:
-        raise DeviceError(f"cuda: {missing_package()}. (Importing it: {error})") from error
+        raise DeviceError(f"{ABSENT}: {missing_package()}. ({error})") from error
     return CudaPlatform(cupy)
 
 

@@ -22,7 +22,7 @@ def code_cases():
     def add(code, *args, tolerance=0.0):
         found.append((code, args, tolerance))
 
-    for group in (_random, _gathering, _attention):
+    for group in (_random, _gathering, _many, _attention):
         group(add)
     return found
 
@@ -74,6 +74,18 @@ def _gathering(add):
         g = rng.uniform(-9, 9, (n, d)).astype(dtype)
         out = rng.uniform(-9, 9, (5, d)).astype(dtype)
         add(codes.ADD_ROWS, g, order, index[order], out)
+
+
+def _many(add):
+    rng = np.random.default_rng(3)
+    for op, dtype in (("squares", "float32"), ("largest", BF16), ("sizes", "float64")):
+        sizes = [3, 0, 5, 17000 if op == "squares" else 300]
+        sizes += [3] * 127 if EVERYTHING else []
+        arrays = [rng.normal(size=n).astype(dtype) for n in sizes]
+        arrays[2] = np.r_[arrays[2], arrays[2]][1:]
+        if op == "largest":
+            arrays[3][7] = np.nan
+        add(codes.fold_many(op), np.zeros(len(arrays)), *arrays, tolerance=1e-12)
 
 
 def _attention(add):

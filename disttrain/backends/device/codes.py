@@ -5,6 +5,7 @@ from __future__ import annotations
 from .attention import attention, attention_backward
 from .code import Code
 from .gathering import ADD_ROWS, GATHER, TAKE
+from .many import fold_many
 from .randomness import (
     BERNOULLI,
     BERNOULLI_NUMBER,
@@ -31,4 +32,5 @@ __all__ = [
     "Code",
     "attention",
     "attention_backward",
+    "fold_many",
 ]

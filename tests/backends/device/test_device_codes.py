@@ -5,7 +5,7 @@ import pytest
 
 from disttrain.backends.device import codes
 from disttrain.backends.device.randomness import philox
-from disttrain.backends.device.structs import Operand
+from disttrain.backends.device.structs import Operand, Pointer, record
 from disttrain.errors import DimError, DTypeError, ShapeError
 from support import cuda_on_host as host
 from support.code_cases import FLOATS, code_cases
@@ -93,6 +93,17 @@ def test_rows_are_added_where_their_index_says():
     np.testing.assert_allclose(out, want, rtol=1e-12)
     with pytest.raises(DimError, match="take: index 7 is out of range for 4 rows"):
         codes.TAKE.reference(np.zeros((1, 4, 2)), np.array([3, 7]), np.zeros((1, 2, 2)))
+
+
+def test_folds_of_more_arrays_than_a_launch_takes_use_several():
+    arrays = [Operand((3,), (4,), "float32")] * 130
+    plan = codes.fold_many("squares").plan([Operand((130,), (8,), "float64"), *arrays])
+    partly, _, more, joined = plan.launches
+    assert (partly.values["count"], more.values["count"]) == (128, 2)
+    assert more.values["p"][:3] == (Pointer(129), Pointer(130), 0)
+    assert more.values["to"] == joined.values["part"] == Pointer(-1, 1024)
+    assert joined.values["to"] == Pointer(0, 1024) and plan.scratch == 1024 + 256
+    assert record(list(partly.fields)).itemsize < 4096
 
 
 def test_what_does_not_fit_a_code_is_said():

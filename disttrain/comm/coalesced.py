@@ -33,15 +33,16 @@ def all_gather(
     works = []
     for same in _by_type(arrays):
         flat = np.concatenate([arrays[i].ravel() for i in same])
-        rows = np.empty((len(outs), flat.size), flat.dtype)
-        work = verb(list(rows), flat, async_op=True)
+        rows = np.empty_like(flat, shape=len(outs) * flat.size)
+        parts = [rows[r * flat.size : (r + 1) * flat.size] for r in range(len(outs))]
+        work = verb(parts, flat, async_op=True)
         targets = [outs[r][i] for r in range(len(outs)) for i in same]
-        works.append(work.then(_apart(rows.ravel(), targets)))
+        works.append(work.then(_apart(rows, targets)))
     return works
 
 
 def _row(array: np.ndarray, pairs: bool) -> np.ndarray:
-    flat = np.ascontiguousarray(array).ravel()
+    flat = array.ravel()
     return flat.view(flat.real.dtype) if pairs and flat.dtype.kind == "c" else flat
 
 

@@ -20,8 +20,10 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.device.array import DeviceArray
 from ..comm.count import Count
 from ..core import dtypes
+from ..core.device import located, usable
 from ..core.tensor import Tensor, rebuild
 from ..errors import CommError, DTypeError
 from ..nn.parameter import Buffer, Parameter
@@ -173,6 +175,9 @@ class _Writer:
     def tensor(self, obj: Tensor, where: str) -> None:
         """A Tensor that requires grad is a leaf that does, on the other side."""
         array = obj.detach().array
+        if isinstance(array, DeviceArray):
+            self.sized(b"V", str(obj.device).encode())
+            array = array.to_host()
         if not isinstance(array, np.ndarray):
             raise _not_plain(where, type(obj))
         kind = b"P" if isinstance(obj, Parameter) else b"B" if isinstance(obj, Buffer) else b"X"
@@ -322,6 +327,15 @@ class _Reader:
         array = self.array(depth)
         return rebuild(kind, array, array.shape, requires_grad)
 
+    def on_device(self, depth: int) -> Any:
+        """A tensor that was on a device is on the one of that name here."""
+        there = located(usable(self.text()))
+        found = self.get(depth)
+        if there is None or found.__class__ not in (Tensor, Parameter, Buffer):
+            raise ValueError("a device without a tensor on it")
+        array = there.take(found.array)
+        return rebuild(found.__class__, array, array.shape, found.requires_grad)
+
     def thing(self, depth: int) -> Any:
         return things.make_known(self.text(), self.get(depth + 1))
 
@@ -362,6 +376,7 @@ _GET: dict[int, Callable[[_Reader, int], Any]] = {
         "A": _Reader.array,
         "G": lambda r, depth: r.array(depth)[()],
         "M": _Reader.thing,
+        "V": _Reader.on_device,
         "E": _Reader.member,
         "R": _Reader.record,
         **{tag: _tensors(k, False) for tag, k in zip("XPB", (Tensor, Parameter, Buffer))},

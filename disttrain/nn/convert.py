@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..backends.kinds import ArrayKind
 from ..core import Tensor, dtypes, no_grad, sharing, wrap
 from ..core.device import device as device_type
@@ -22,8 +20,13 @@ def _emptied(t: Tensor, device: Any) -> Tensor:
     """New memory without values, that lies as ``t`` does."""
     array = t.array
     if isinstance(array, ArrayKind) and array.places_others:
-        meta = usable(device).type == "meta"
-        return wrap(array.similar(np.empty, array.shape, array.dtype, meta))
+        where = usable(device)
+        return wrap(
+            array.similar(
+                lambda shape, kind: empty(shape, dtypes.of(kind), where).array,
+                array.shape, array.dtype, where.type == "meta",
+            )
+        )  # fmt: skip
     return empty(array.shape, t.dtype, device)
 
 

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from ... import context
+from ...backends.device.array import DeviceArray
 from ...core.attributes import give_attributes, own_attributes
 from ...core.tensor import Tensor, note_read, rebuild, wrap
 from ...errors import PackError, UnknownName
@@ -71,7 +72,7 @@ class _Pickler(pickle.Pickler):
         kind = obj.__class__
         if kind is Tensor:
             if obj.array.__class__ is not np.ndarray:
-                return NotImplemented
+                return _elsewhere(obj)
             self.tensors.append(obj)
             at = len(self.tensors) - 1
             if not obj.array.flags.c_contiguous:
@@ -127,6 +128,17 @@ def _laid_out(array: np.ndarray, steps: tuple[int, ...]) -> np.ndarray:
     return out
 
 
+def _elsewhere(t: Tensor) -> Any:
+    """How a tensor travels whose numbers are not on the host: as its class says, if it has none."""
+    if isinstance(t.array, DeviceArray):
+        raise PackError(
+            f"rpc: a tensor of shape {list(t.shape)} on {t.device} was given: TensorPipe RPC "
+            "backend only supports CPU tensors by default, please move your tensors to CPU before "
+            "sending them over RPC: .cpu() here, .to(device) on the other side"
+        )
+    return NotImplemented
+
+
 def _undress(t: Tensor) -> Any:
     """A parameter or a tensor of the program's class, around a plain one. Classes that say
     themselves how they are pickled do that."""
@@ -134,7 +146,7 @@ def _undress(t: Tensor) -> Any:
     if kind.__reduce_ex__ is not Tensor.__reduce_ex__ or kind.__reduce__ is not Tensor.__reduce__:
         return NotImplemented
     if t.array.__class__ is not np.ndarray:
-        return NotImplemented
+        return _elsewhere(t)
     own = own_attributes(t)
     data = wrap(t.array)
     data._node = t.graph_node()  # for riders

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.device.memory import memory_of
 from ...backends.llvm.checksum import BLOCK, crc32c_at
-from ...core import Tensor
+from ...core import Tensor, wrap
 from ...core.writes import touched
 from ...errors import SerializationError
 from .boxes import Box, runs
@@ -63,8 +64,15 @@ class Files:
         self, target: Tensor, place: Place, name: str, kind: np.dtype, shape: tuple, box: Box
     ) -> None:
         """Fill ``target`` with the box of a stored array of this type and shape."""
-        array = target.array
+        memory = memory_of(target.array)
+        array = memory.raw(target.array)
         if 0 in box[1]:
+            return
+        if not memory.on_host:
+            host = wrap(memory.pinned(array.shape, array.dtype))
+            self.fill(host, place, name, kind, shape, box)
+            memory.copy_to(array, host.array)
+            touched(target)
             return
         plain = array.dtype == kind and array.flags.c_contiguous
         if plain and tuple(box[1]) == tuple(shape) and kind != np.bool_:

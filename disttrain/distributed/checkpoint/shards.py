@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.device.memory import memory_of
 from ...backends.llvm.checksum import BLOCK, crc32c_blocks
 from ...core import Tensor
 from ...errors import SerializationError
@@ -82,7 +83,8 @@ def _arranged(parts: list[Part]) -> tuple[dict[str, np.ndarray], list[tuple[str,
     for part in parts:
         if isinstance(part.data, Tensor):
             key = unique(_piece_name(part.item), arrays)
-            arrays[key] = part.data.detach().array
+            array = part.data.detach().array
+            arrays[key] = memory_of(array).numbers(memory_of(array).raw(array))
             order.append((key, 0, -1))
         else:
             loose.append(part.data.getvalue())

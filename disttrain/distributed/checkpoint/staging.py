@@ -15,6 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from ... import context
+from ...backends.device.memory import memory_of
 from ...core import Size, Tensor, wrap
 from .flat import Index, Path
 from .metadata import STATE_DICT_TYPE, ChunkStorageMetadata, MetadataIndex
@@ -170,9 +171,9 @@ def _tensor(source: Tensor, key: Path, kept: dict, used: dict) -> Tensor:
     array = source.array
     if source.is_meta:
         return source
-    memory = kept.get(key)
+    where, memory = memory_of(array), kept.get(key)
     if memory is None or memory.shape != array.shape or memory.dtype != array.dtype:
-        memory = np.empty(array.shape, array.dtype)
-    np.copyto(memory, array)
+        memory = where.pinned(array.shape, array.dtype)
+    where.copy_to(memory, where.raw(array))
     used[key] = memory
     return wrap(memory)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.device.memory import memory_of
 from ...core import Tensor, no_grad, wrap
 from ..tensor import DTensor, distribute_tensor
 
@@ -50,7 +51,8 @@ def from_rank0(value: Any, meta: tuple[tuple[int, ...], Any], group: Any) -> Ten
     """The first rank's ``value`` on every rank; others know its ``meta``, shape and numpy type."""
     array = np.empty(*meta)
     if group.rank == 0:
-        array[...] = value.detach().array
+        given = value.detach().array
+        array[...] = memory_of(given).numbers(memory_of(given).raw(given))
     group.broadcast(array, 0)
     return wrap(array)
 

@@ -49,6 +49,7 @@ class Lanes:
         line = self._lines.get(memory)
         if line is None:
             line = self._lines[memory] = Line(memory)
+            line.follow()
         return line
 
     def follow(self) -> None:

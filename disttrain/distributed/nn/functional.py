@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.device.memory import memory_of
 from ...comm.reduce_ops import ReduceOp
 from ...core.tensor import Tensor, wrap
 from ...core.writes import touched
@@ -161,7 +162,7 @@ def _list(where: str, name: str, tensors: Any, g: ProcessGroup) -> list[Tensor]:
     return [_one(where, t) for t in tensors]
 
 
-def _into(where: str, t: Any) -> np.ndarray:
-    """The memory of an output tensor, whose old values are gone."""
+def _into(where: str, t: Any) -> Any:
+    """The memory of an output tensor, a raw array, whose old values are gone."""
     touched(_one(where, t))
-    return t.array
+    return memory_of(t.array).raw(t.array)

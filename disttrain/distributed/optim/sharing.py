@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
+from ...backends.device.memory import memory_of
 from ...core.tensor import Tensor, wrap
 from ...core.writes import touched
 from .partition import CHUNK_BYTES, plan_chunks
@@ -32,17 +31,18 @@ class Sharing:
         total = sum(map(sum, sizes))
         self.chunks = plan_chunks(sizes, total if views else max(CHUNK_BYTES // kind.itemsize, 1))
         longest = max(self._length(chunk) for chunk in self.chunks)
-        self.flat = group.empty(longest, kind)
+        self.memory = memory_of(everything[0].array)
+        self.flat = self.memory.flat(group, longest, kind)
         if views:
             for p, place in self._places(self.chunks[0]):
-                place[...] = p.array
-                p.data = wrap(place)
+                place[...] = self.memory.raw(p.array)
+                p.data = wrap(self.memory.held(place))
 
     def _length(self, chunk: list[tuple[int, int]]) -> int:
         pairs = zip(self.owned, chunk, strict=True)
         return sum(p.array.size for params, (a, b) in pairs for p in params[a:b])
 
-    def _parts(self, chunk: list[tuple[int, int]]) -> list[np.ndarray]:
+    def _parts(self, chunk: list[tuple[int, int]]) -> list[Any]:
         """Each rank's part of the message."""
         out, at = [], 0
         for params, (a, b) in zip(self.owned, chunk, strict=True):
@@ -69,13 +69,13 @@ class Sharing:
         for chunk in self.chunks:
             if not self.views:
                 for p, place in self._places(chunk, mine):
-                    place[...] = p.array
+                    place[...] = self.memory.raw(p.array)
             parts = self._parts(chunk)
             self.group.all_gather(parts, parts[mine])
             for r in range(self.group.size):
                 for p, place in self._places(chunk, r) if r != mine else ():
                     if not self.views:
-                        p.array[...] = place
+                        self.memory.raw(p.array)[...] = place
                     touched(p)
 
     def release(self) -> None:
@@ -83,4 +83,4 @@ class Sharing:
         if self.views:
             for params in self.owned:
                 for p in params:
-                    p.data = wrap(p.array.copy())
+                    p.data = wrap(p.array.copy("C"))

@@ -12,11 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.device.array import DeviceArray
+from ...backends.device.memory import memory_of
 from ...backends.kinds import ArrayKind
 from ...comm.group import ProcessGroup
 from ...core import dtypes
-from ...core.tensor import Tensor, wrap
+from ...core.tensor import Tensor
 from ...errors import ConfigError
+from ...ops.api import empty
 from .. import objects
 
 _TAGS_AT = 1 << 31  # above the tags of programs
@@ -40,6 +43,10 @@ def tag_of(stage: int, backward: bool, micro: int) -> int:
     return _TAGS_AT + (2 * stage + backward) * _MICROS + micro
 
 
+def _raw(array: Any) -> Any:
+    return memory_of(array).raw(array)
+
+
 class Sender:
     """The sending end of one kind of message (one tag)."""
 
@@ -54,7 +61,7 @@ class Sender:
         plain: list = []
         form = [
             _form(value, tensors, plain),
-            [[list(t.shape), t.dtype.name, t.requires_grad] for t in tensors],
+            [[list(t.shape), t.dtype.name, t.requires_grad, t.device.type] for t in tensors],
         ]
         # Values are compared as bytes: 1 == True, and a set that has changed equals itself.
         raw = objects.encode(form).tobytes() if plain else None
@@ -64,15 +71,15 @@ class Sender:
             told = objects.encode(form)
             works = [self._put(np.array([told.size], np.int64)), self._put(told)]
             self.form, self.raw = form, raw
-        return works + [self._put(t.detach().array) for t in tensors]
+        return works + [self._put(_raw(t.detach().array)) for t in tensors]
 
     def send_nothing(self) -> list:
         """Say that there will be nothing."""
         self.form = None
         return [self._put(np.array([_NOTHING], np.int64))]
 
-    def _put(self, array: np.ndarray) -> Any:
-        return self.group.isend(np.asarray(array), self.peer, self.tag)
+    def _put(self, array: Any) -> Any:
+        return self.group.isend(array, self.peer, self.tag)
 
 
 class Receiver:
@@ -104,10 +111,9 @@ class Receiver:
             self.form = objects.decode(text)
         form, metas = self.form
         tensors = []
-        for shape, kind, requires_grad in metas:
-            array = np.empty(tuple(shape), dtypes.as_dtype(kind).np)
-            self.group.recv(array, self.peer, self.tag)
-            t = wrap(array)
+        for shape, kind, requires_grad, device_type in metas:
+            t: Any = empty(tuple(shape), dtype=dtypes.as_dtype(kind), device=device_type)
+            self.group.recv(_raw(t.array), self.peer, self.tag)
             tensors.append(t.requires_grad_() if requires_grad else t)
         return _value(form, tensors)
 
@@ -154,7 +160,7 @@ def _form(value: Any, tensors: list[Tensor], plain: list) -> Any:
     """``value`` as plain data, with numbers in place of its tensors, which go to ``tensors``;
     ``plain`` gets its other values."""
     if isinstance(value, Tensor):
-        if isinstance(value.array, ArrayKind):
+        if isinstance(value.array, ArrayKind) and not isinstance(value.array, DeviceArray):
             raise ConfigError(
                 f"pipeline: a stage hands on a {type(value).__name__} of shape "
                 f"{list(value.shape)}; the next one may lie on another mesh: give a plain Tensor "

@@ -40,9 +40,11 @@ class DistArray(Spread):
     def filled(self, value: Any) -> DistArray:
         """An array like this one full of ``value``; whole where this one is partial."""
         there = memory_of(self)
-        return self.similar(
-            lambda s, k: there.full(s, value, k), self.shape, self.dtype, not self.has_data
-        )
+
+        def make(shape: tuple, dtype: Any) -> Any:
+            return there.held(there.full(shape, value, dtype))
+
+        return self.similar(make, self.shape, self.dtype, not self.has_data)
 
     def similar(self, make: Any, shape: tuple, dtype: Any, meta: bool) -> DistArray:
         mesh = self.mesh
@@ -51,7 +53,9 @@ class DistArray(Spread):
             own = (Replicate(),) * mesh.ndim
         part = local_shape(shape, mesh.ranks.shape, mesh.get_coordinate(), own)
         there = memory_of(self)
-        local = NullArray(part, dtype) if meta else there.held(there.take(make(part, dtype)))
+        local = NullArray(part, dtype) if meta else make(part, dtype)
+        if isinstance(local, np.ndarray) and not there.on_host:
+            local = there.held(there.take(local))
         return self.__class__(local, mesh, own, shape)
 
     def item(self) -> Any:
@@ -87,8 +91,8 @@ class DistArray(Spread):
         return values
 
     def everywhere(self, number: Any) -> Any:
-        there = memory_of(self)
-        number = there.held(there.take(number))
+        if isinstance(self.local, ArrayKind):
+            number = self.local.beside(number)
         return self.make(number, (Replicate(),) * self.mesh.ndim, number.shape)
 
     def where(self) -> Any:
@@ -98,10 +102,13 @@ class DistArray(Spread):
         own = without_partial(self.placements)
         if not self.has_data:
             return self.similar(np.empty, self.shape, params["dtype"], True)
-        numbers = prim.forward(**{**params, "generator": in_step(self.mesh, params["generator"])})
-        there = memory_of(self)
+        how = {**params, "generator": in_step(self.mesh, params["generator"])}
+        numbers = prim.forward(**how)
+        if isinstance(numbers, ArrayKind):
+            numbers = numbers if then is None else then(wrap(numbers)).array
+            return redistribute(self.beside(numbers), own)
         numbers = np.asarray(numbers if then is None else then(numbers))
-        return redistribute(self.beside(there.held(there.take(numbers))), own)
+        return redistribute(self.beside(numbers), own)
 
     def whole(self) -> Any:
         """All the numbers, on every rank."""

@@ -10,8 +10,8 @@ import numpy as np
 
 from ...backends.device.memory import memory_of
 from ...core import dtypes
-from ...core.device import located, usable
-from ...core.random import default_generator
+from ...core.device import at, located, usable
+from ...core.random import generator_of
 from ...core.tensor import wrap
 from ...errors import PlacementError
 from ...ops.functions.args import size as as_size
@@ -96,7 +96,11 @@ def _type_of(value: Any) -> Any:
 
 def _drawn(prim: Any) -> Any:
     def make(array: DistArray) -> DistArray:
-        how = {"shape": array.shape, "dtype": array.dtype, "generator": default_generator}
+        how = {
+            "shape": array.shape,
+            "dtype": array.dtype,
+            "generator": generator_of(at(*array.place)),
+        }
         return array.drawn(prim, how)
 
     return make

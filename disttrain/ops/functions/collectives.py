@@ -53,7 +53,10 @@ class How(NamedTuple):
 
 
 def _empty(group: Any, like: np.ndarray, shape: Sequence[int] | None = None) -> np.ndarray:
-    return group.empty(like.shape if shape is None else tuple(shape), like.dtype)
+    shape = like.shape if shape is None else tuple(shape)
+    if like.__class__ is np.ndarray:
+        return group.empty(shape, like.dtype)
+    return np.empty_like(like, shape=shape)  # where it lies
 
 
 def _copied(group: Any, x: np.ndarray) -> np.ndarray:
@@ -143,7 +146,7 @@ def _scatter(group: Any, how: How, *xs: np.ndarray) -> np.ndarray:
 
 def _send(group: Any, how: How, x: np.ndarray) -> np.ndarray:
     group.send(x, how.root, how.tag)
-    return np.zeros(how.batch, x.dtype)
+    return np.zeros_like(x, shape=how.batch)
 
 
 def _recv(group: Any, how: How, after: np.ndarray) -> np.ndarray:

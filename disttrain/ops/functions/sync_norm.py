@@ -50,17 +50,18 @@ def sync_batch_norm(
     apart = x - reshape(own, shape=(-1, 1))  # from this rank's mean, which keeps the digits
     own = el.cast(own, dtype=_WIDE)
     total, centre, variance = _joined(group, own, apart, n * places)
-    if total == 1:
+    known = total if isinstance(total, int) else n * places if group.size == 1 else None
+    if known == 1:
         raise ShapeError(
             "sync_batch_norm: expected more than 1 value per channel when training, got one on all "
             f"{group.size} ranks together; use a larger batch, or .eval()"
         )
-    if total:
+    if known is None or total:
         with no_grad():
             if running_mean is not None:
                 track(running_mean, cast_like(centre.detach(), running_mean), momentum)
             if running_var is not None:
-                unbiased = variance.detach() * (total / (total - 1))
+                unbiased = variance.detach() * (total / _at_least_one(total - 1))
                 track(running_var, cast_like(unbiased, running_var), momentum)
     scale = rsqrt(variance + eps)
     scale = scale if weight is None else scale * weight
@@ -74,8 +75,13 @@ def _row(t: Tensor, x: Tensor) -> Tensor:
     return cast_like(reshape(t, shape=(-1, 1)), x)
 
 
-def _joined(group: Any, own: Tensor, apart: Tensor, count: int) -> tuple[int, Tensor, Tensor]:
-    """Of all ranks' values together: their number per channel, mean and variance, in float64.
+def _at_least_one(total: Any) -> Any:
+    return max(total, 1) if isinstance(total, int) else el.maximum(total, 1.0)
+
+
+def _joined(group: Any, own: Tensor, apart: Tensor, count: int) -> tuple[Any, Tensor, Tensor]:
+    """Of all ranks' values together: their number per channel, mean and variance, in float64. On a
+    device the number is a Tensor, so that the host does not wait for it.
 
     ``own``: the mean of this rank's ``count`` values per channel; ``apart``: their distances."""
     spread = sum_(square(apart), dims=(0, 2), keepdim=False)
@@ -83,11 +89,12 @@ def _joined(group: Any, own: Tensor, apart: Tensor, count: int) -> tuple[int, Te
     everyone = reshape(AllGatherSingle.on(group, How(), mine), shape=(group.size, -1))
     c = own.shape[0]
     counts = everyone[:, -1:].detach()
-    total = int(counts.sum().item())
+    total: Any = counts.sum()
+    total = int(total.item()) if total.is_cpu else total
     centres, spreads = everyone[:, :c], everyone[:, c : 2 * c]
-    centre = (centres * counts).sum(0) / max(total, 1)
+    centre = (centres * counts).sum(0) / _at_least_one(total)
     spread = (spreads + square(centres - centre) * counts).sum(0)
-    return total, centre, spread / max(total, 1)
+    return total, centre, spread / _at_least_one(total)
 
 
 __all__ = ["sync_batch_norm"]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.device.array import DeviceArray
 from ...backends.null import NullArray
 from ..primitives import elementwise as el
 from ..primitives.loss import cross_entropy_rows
@@ -147,13 +148,21 @@ def _mask_local(prim: Any, pieces: list, params: dict, cuts: dict) -> Any:
     if isinstance(a, NullArray) or not cuts:
         return prim.compute(pieces, params)
     full = tuple(cuts[d].full if d in cuts else n for d, n in enumerate(a.shape))
-    whole = np.broadcast_to(np.zeros((), a.dtype), full)
-    drawn = prim.forward(whole, **params)
+    drawn = prim.compute([_stand_in(a, full)], params)
     at = tuple(
         slice(cuts[d].start, cuts[d].start + n) if d in cuts else slice(None)
         for d, n in enumerate(a.shape)
     )
+    if isinstance(drawn, DeviceArray):
+        return drawn.like(drawn.data[at])
     return drawn[at]
+
+
+def _stand_in(a: Any, shape: tuple) -> Any:
+    """An array of another shape where ``a`` lies, of which only that is asked."""
+    if isinstance(a, DeviceArray):
+        return a.here().make(lambda xp: xp.broadcast_to(xp.zeros((), a.dtype), shape))
+    return np.broadcast_to(np.zeros((), a.dtype), shape)
 
 
 def _draw(a: Any, **params: Any) -> Layout:

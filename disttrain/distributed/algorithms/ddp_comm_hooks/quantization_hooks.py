@@ -34,7 +34,7 @@ def ranges(rows: np.ndarray) -> np.ndarray:
 
 def quantize(rows: np.ndarray, scales: np.ndarray) -> np.ndarray:
     """Each row as numbers of 0 to 255."""
-    scale, zero = scales[:, :, None]
+    scale, zero = scales[0][:, None], scales[1][:, None]
     levels = rows / scale
     np.rint(levels, out=levels)
     levels += zero
@@ -45,10 +45,10 @@ def quantize(rows: np.ndarray, scales: np.ndarray) -> np.ndarray:
 def dequantized_mean(numbers: np.ndarray, scales: np.ndarray) -> np.ndarray:
     """The mean over ranks of what their ``numbers`` (rank, row, column) stand for."""
     total = np.zeros_like(numbers[0], np.float32)
-    for theirs, (scale, zero) in zip(numbers, scales[:, :, :, None], strict=True):
-        values = theirs.astype(np.float32)
-        values -= zero
-        values *= scale
+    for rank in range(len(numbers)):
+        values = numbers[rank].astype(np.float32)
+        values -= scales[rank, 1][:, None]
+        values *= scales[rank, 0][:, None]
         total += values
     total /= len(numbers)
     return total

@@ -13,6 +13,7 @@ ranks.
 from __future__ import annotations
 
 import enum
+import re
 import struct
 from array import array
 from collections.abc import Callable, Sequence
@@ -33,6 +34,7 @@ MAX_DEPTH = 32
 _INT, _FLOAT, _SIZE = struct.Struct("<q"), struct.Struct("<d"), struct.Struct("<Q")
 _PAIR = struct.Struct("<dd")
 _LARGE = 64 << 10  # bytes that are a part of their own
+_DEVICE = re.compile("[a-z]{1,15}(:[0-9]{1,3})?")
 _MANY = 16  # values of one type that travel as an array
 _ALIGN = 16
 
@@ -329,8 +331,11 @@ class _Reader:
 
     def on_device(self, depth: int) -> Any:
         """A tensor that was on a device is on the one of that name here."""
-        there = located(usable(self.text()))
-        found = self.get(depth)
+        name = self.text()
+        if not _DEVICE.fullmatch(name):
+            raise ValueError(f"{name!r} is no device")
+        found = self.get(depth + 1)
+        there = located(usable(name))
         if there is None or found.__class__ not in (Tensor, Parameter, Buffer):
             raise ValueError("a device without a tensor on it")
         array = there.take(found.array)

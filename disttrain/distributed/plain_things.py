@@ -25,7 +25,7 @@ import numpy as np
 from ..core import dtypes
 from ..core.device import device
 from ..core.tensor import Size
-from ..errors import CommError
+from ..errors import CommError, DeviceError
 
 _BASES: tuple[Any, ...] = (dict, list, tuple, set, frozenset, int, float, str, bytes)
 _HEAP = 1 << 9  # flag of a type that a ``class`` statement has made
@@ -38,6 +38,13 @@ def _defaults(obj: defaultdict) -> list | None:
     return [names[0], dict(obj)] if names else None
 
 
+def _device(name: Any) -> device:
+    try:
+        return device(name)
+    except DeviceError as error:  # of a name that no sender has written
+        raise ValueError(str(error)) from None
+
+
 # class -> what its objects are made of (None: they cannot be sent), and how they are made again
 _KNOWN: dict[type, tuple[Callable, Callable]] = {
     OrderedDict: (lambda o: [list(o), list(o.values())], lambda v: OrderedDict(zip(*v))),
@@ -47,7 +54,7 @@ _KNOWN: dict[type, tuple[Callable, Callable]] = {
     slice: (lambda o: [o.start, o.stop, o.step], lambda v: slice(*v)),
     range: (lambda o: [o.start, o.stop, o.step], lambda v: range(*v)),
     Size: (list, Size),
-    device: (str, device),
+    device: (str, _device),
     dtypes.dtype: (lambda o: o.name, dtypes.as_dtype),
     np.dtype: (lambda o: dtypes.of(o).name, lambda v: dtypes.as_dtype(v).np),
     datetime.timedelta: (

@@ -7,6 +7,28 @@ programs without a device never load it. What stands nowhere here runs by its ow
 calls of numpy's functions the raw arrays answer.
 """
 
-from . import elementwise, gathering, linalg, loss, random, reduce, views, write
+from . import (
+    elementwise,
+    gathering,
+    linalg,
+    loss,
+    random,
+    reduce,
+    sort,
+    special,
+    views,
+    write,
+)
 
-__all__ = ["elementwise", "gathering", "linalg", "loss", "random", "reduce", "views", "write"]
+__all__ = [
+    "elementwise",
+    "gathering",
+    "linalg",
+    "loss",
+    "random",
+    "reduce",
+    "sort",
+    "special",
+    "views",
+    "write",
+]

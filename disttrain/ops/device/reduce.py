@@ -208,27 +208,22 @@ def _complex_logsumexp(platform: Platform, a: Any, dims: tuple) -> Any:
     return xp.log(xp.exp(a - top).sum(axis=dims, keepdims=True)) + top
 
 
-def _place(name: str, largest: bool) -> None:
-    @on_device(name)
-    def forward(platform: Platform, a: Any, dim: int | None, keepdim: bool) -> Any:
-        if dim is None:
-            dims = tuple(range(a.ndim))
-            shape = (1,) * a.ndim if keepdim else ()
-        else:
-            dims = (dim,) if a.ndim else ()
-            shape = prim.reduced(a.shape, dims, keepdim)
-        if NAME_OF[a.dtype] in (None, "bool"):
-            a = a.astype(np.int64)
-        if not count(a.shape, dims):
-            raise ValueError(f"{name} of nothing: a dimension of size 0 was given")
-        x = _in_rows(a, dims)
-        out = platform.empty(x.shape[:-1], INT64)
-        platform.launch(_place_rows(str(NAME_OF[a.dtype]), largest), (x, out))
-        return out.reshape(shape)
+def place(platform: Platform, a: Any, dim: int | None, keepdim: bool, largest: bool) -> Any:
+    """The first place of the largest (or smallest) along ``dim``, or of all (None)."""
+    dims = tuple(range(a.ndim)) if dim is None else (dim,) if a.ndim else ()
+    shape = prim.reduced(a.shape, dims, keepdim)
+    if NAME_OF[a.dtype] in (None, "bool"):
+        a = a.astype(np.int64)
+    if not count(a.shape, dims):
+        raise ValueError("the place of an extreme of nothing: a dimension of size 0 was given")
+    x = _in_rows(a, dims)
+    out = platform.empty(x.shape[:-1], INT64)
+    platform.launch(_place_rows(str(NAME_OF[a.dtype]), largest), (x, out))
+    return out.reshape(shape)
 
 
-_place("argmax", True)
-_place("argmin", False)
+on_device("argmax")(functools.partial(place, largest=True))
+on_device("argmin")(functools.partial(place, largest=False))
 
 
 # --- by the array module -----------------------------------------------------------------------

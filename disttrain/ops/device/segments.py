@@ -84,7 +84,7 @@ def combined(platform: Platform, g: Any, index: Any, size: int, product: bool) -
     """(the sums or products by place (size, d), which places there are (size, 1)); where nothing
     falls, the neutral number."""
     xp = platform.xp
-    order = xp.argsort(index)
+    order = xp.argsort(index, kind="stable")
     places = index[order]
     x = _scanned(platform, places.reshape(-1, 1), g[order], product)
     every = xp.arange(size)

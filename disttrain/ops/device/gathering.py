@@ -1,7 +1,8 @@
 """Reading and writing by indices on devices. Where several values fall on one place, sums are added
 up in a fixed order (``segments.py``), and of values that replace each other the last one stays.
 
-Indices are valid and not negative. (The array module would wrap others, and not raise.)
+Indices are not negative. One that is out of range ends the kernel that reads by it with a message,
+as in PyTorch; writes by indices wrap around.
 """
 
 from __future__ import annotations
@@ -9,17 +10,24 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ...backends.device.codes import GATHER, TAKE
 from ...backends.device.platform import Platform
 from ...core.wide import is_half
 from ..primitives import elementwise as el
 from ..primitives.gathering import _cut, _neutral
-from .segments import add_rows, combined, largest, winners
-from .table import F32, cast, converted, on_device
+from .segments import add_rows, largest, products, winners
+from .table import F32, INT64, cast, converted, on_device
 
 
 @on_device("take")
 def _take(platform: Platform, a: Any, index: Any, dim: int, skip: int | None = None) -> Any:
-    return platform.xp.take(a, index, axis=dim)
+    ahead, behind = a.shape[:dim], a.shape[dim + 1 :]
+    out = platform.empty((*ahead, *index.shape, *behind), a.dtype)
+    sizes = math.prod(ahead), a.shape[dim], math.prod(behind)
+    whole = platform.xp.ascontiguousarray(a).reshape(sizes)
+    flat = platform.xp.ascontiguousarray(converted(platform, index, INT64)).reshape(-1)
+    platform.run_code(TAKE, (whole, flat, out.reshape(sizes[0], flat.size, sizes[2])))
+    return out
 
 
 @on_device("spread")
@@ -51,11 +59,18 @@ def places(platform: Platform, index: Any, dim: int, shape: tuple) -> Any:
 
 @on_device("gather")
 def _gather(platform: Platform, a: Any, index: Any, dim: int) -> Any:
+    xp, shape = platform.xp, index.shape
     if not a.ndim:
-        return a.reshape(1)[index.reshape(-1)].reshape(index.shape)
-    if not index.size:
-        return platform.empty(index.shape, a.dtype)
-    return platform.xp.take_along_axis(_cut(a, index, dim), index, dim)
+        a, index = a.reshape(1), index.reshape(-1)
+    out = platform.empty(index.shape, a.dtype)
+    cut = xp.ascontiguousarray(_cut(a, index, dim))
+    outer, inner = math.prod(index.shape[:dim]), math.prod(index.shape[dim + 1 :])
+    at = xp.ascontiguousarray(converted(platform, index, INT64))
+    sizes = outer, index.shape[dim], inner
+    platform.run_code(
+        GATHER, (cut.reshape(outer, cut.shape[dim], inner), at.reshape(sizes), out.reshape(sizes))
+    )
+    return out.reshape(shape)
 
 
 @on_device("put_along")
@@ -121,8 +136,7 @@ def _scatter_reduce(
         return out.reshape(a.shape)
     src = platform.xp.broadcast_to(src, index.shape).reshape(-1)
     if reduce == "prod":
-        product, there = combined(platform, src.reshape(-1, 1), at, out.size, True)
-        product, there = product.reshape(-1), there.reshape(-1)
+        product, there = products(platform, src, at, out.size)
         whole = out * product
         return platform.xp.where(there, whole if include_self else product, out).reshape(a.shape)
     turned = reduce == "amin"

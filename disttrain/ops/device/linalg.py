@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ...backends.device.platform import Platform
+from ...core.wide import is_half
 from .table import on_device
 
 
@@ -29,29 +28,32 @@ def _linear(platform: Platform, x: Any, w: Any, b: Any = None) -> Any:
     return out.reshape((*x.shape[:-1], w.shape[0]))
 
 
+def _refuse_half(a: Any) -> None:
+    if is_half(a.dtype) or a.dtype.kind not in "fc":
+        raise TypeError(f"arrays of {a.dtype} are not supported by this function; use .float()")
+
+
 @on_device("inv")
 def _inv(platform: Platform, a: Any) -> Any:
-    if not a.size:
-        return a.copy()
-    return platform.xp.linalg.inv(a)
+    _refuse_half(a)
+    return platform.xp.linalg.inv(a) if a.size else a.copy()
 
 
 @on_device("det")
 def _det(platform: Platform, a: Any) -> Any:
+    _refuse_half(a)
     xp = platform.xp
-    if not a.size:
-        return xp.ones(a.shape[:-2], a.dtype)
-    return xp.asarray(xp.linalg.det(a)).reshape(a.shape[:-2])
+    return xp.linalg.det(a).reshape(a.shape[:-2]) if a.size else xp.ones(a.shape[:-2], a.dtype)
 
 
 @on_device("svd")
 def _svd(platform: Platform, a: Any) -> tuple:
+    _refuse_half(a)
     return tuple(platform.xp.linalg.svd(a, full_matrices=False))
 
 
 @on_device("solve")
 def _solve(platform: Platform, a: Any, b: Any) -> Any:
     """Leading dimensions are the same on both sides."""
-    if not b.size:
-        return platform.empty(b.shape, np.result_type(a.dtype, b.dtype))
-    return platform.xp.linalg.solve(a, b)
+    _refuse_half(a)
+    return platform.xp.linalg.solve(a, b) if b.size else platform.empty(b.shape, b.dtype)

@@ -1,13 +1,14 @@
-"""Adding up, on a device, what falls on one place: in a fixed order, without atomics on floating
+"""Combining, on a device, what falls on one place: in a fixed order, without atomics on floating
 numbers, and without the host looking at the numbers of the places.
 
     add_rows(platform, g (n, d), index (n), size)     out[index[i]] += g[i], as a new (size, d)
+    products(platform, g (n), index (n), size)        (the product by place, where there is one)
     winners(platform, at (n), size)                   which i is the last with at[i] == place, or -1
     largest(platform, out (size), at (n), values (n)) out[at[i]] = max(out[at[i]], values[i])
 
-Equal places are brought together by a stable sort; then each row adds the one that lies 1, 2, 4 ...
-before it where that has the same place, so that the last row of a run holds its sum (Hillis and
-Steele 1986). Few places take a product with one-hot columns instead.
+Equal places are brought together by a stable sort. Sums then are a code of the device's; in
+products each number is multiplied by the one that lies 1, 2, 4 ... before it where that has the
+same place, so that the last of a run holds its product (Hillis and Steele 1986).
 """
 
 from __future__ import annotations
@@ -17,45 +18,37 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.device.codes import ADD_ROWS
 from ...backends.device.platform import Platform
 from ...backends.lang import expr as ex
 from ...backends.lang.kernel import Array, Kernel, elementwise
-from .table import F32, FLOATS, INT64, NAME_OF, cast, is_half, run
+from .table import FLOATS, INT64, NAME_OF, cast, converted, run
 
-_FEW = 256  # places up to which a product with one-hot columns is quick
-_HOT = 1 << 24  # elements that those columns may have
 _EXACT = ("int64", "int32", "uint64", "uint32")  # whose sums by atomics are exact
 
 
 @functools.cache
-def _step(dtype: str, product: bool) -> Kernel:
+def _step(dtype: str) -> Kernel:
     """What lies before joins where it is of the same run."""
 
     def fn(place: Any, before: Any, x: Any, y: Any) -> Any:
-        return ex.where(ex.eq(place, before), x * y if product else x + y, x)
+        return ex.where(ex.eq(place, before), x * y, x)
 
-    params = (
-        Array("place", "int64"),
-        Array("before", "int64"),
-        Array("x", dtype),
-        Array("y", dtype),
-    )
-    return elementwise("segment_step", fn, params, dtype)
+    at = (Array("place", "int64"), Array("before", "int64"))
+    return elementwise("segment_step", fn, (*at, Array("x", dtype), Array("y", dtype)), dtype)
 
 
-def _scanned(platform: Platform, places: Any, x: Any, product: bool) -> Any:
-    """Running sums (products) of ``x`` (n, d) within each run of equal ``places`` (n, 1)."""
+def _scanned(platform: Platform, places: Any, x: Any) -> Any:
+    """Running products of ``x`` within each run of equal ``places``."""
     xp, n, name = platform.xp, x.shape[0], NAME_OF[x.dtype]
     step = 1
     while step < n:
         later, before = x[step:], x[:-step]
         if name in FLOATS:
             joined = platform.empty(later.shape, x.dtype)
-            run(platform, _step(str(name), product), (places[step:], places[:-step], later, before),
-                joined)  # fmt: skip
+            run(platform, _step(str(name)), (places[step:], places[:-step], later, before), joined)
         else:
-            both = later * before if product else later + before
-            joined = xp.where(places[step:] == places[:-step], both, later)
+            joined = xp.where(places[step:] == places[:-step], later * before, later)
         x = xp.concatenate((x[:step], joined))
         step *= 2
     return x
@@ -63,37 +56,42 @@ def _scanned(platform: Platform, places: Any, x: Any, product: bool) -> Any:
 
 def add_rows(platform: Platform, g: Any, index: Any, size: int) -> Any:
     """See above. Half types are added up in float32."""
-    kind = g.dtype
-    if is_half(kind):
-        return cast(platform, add_rows(platform, cast(platform, g, F32), index, size), kind)
-    xp, (n, d) = platform.xp, g.shape
+    xp, (n, d), kind = platform.xp, g.shape, g.dtype
+    out = xp.zeros((size, d), kind)
     if not (n and d and size):
-        return xp.zeros((size, d), kind)
+        return out
     if kind.name in _EXACT:
-        out = xp.zeros((size, d), kind)
         rows = index if d == 1 else index[:, None] * d + xp.arange(d)
         xp.add.at(out.reshape(-1), rows.reshape(-1), g.reshape(-1))
         return out
-    if kind.kind == "f" and size <= _FEW and n * size <= _HOT:
-        hot = cast(platform, xp.arange(size)[:, None] == index, kind)
-        return platform.matmul(hot, g)
-    return combined(platform, g, index, size, False)[0]
+    g = xp.ascontiguousarray(g)
+    if kind.kind == "c":
+        part = np.dtype(f"f{kind.itemsize // 2}")
+        return add_rows(platform, g.view(part), index, size).view(kind)
+    if NAME_OF[kind] is None:
+        return cast(platform, add_rows(platform, g.astype(INT64), index, size), kind)
+    order, places = sorted_places(platform, index)
+    platform.run_code(ADD_ROWS, (g, order, places, out))
+    return out
 
 
-def combined(platform: Platform, g: Any, index: Any, size: int, product: bool) -> tuple:
-    """(the sums or products by place (size, d), which places there are (size, 1)); where nothing
-    falls, the neutral number."""
+def sorted_places(platform: Platform, index: Any) -> tuple:
+    """(a stable argsort of ``index``, the index in that order)."""
+    index = converted(platform, index, INT64)
+    order = platform.xp.argsort(index, kind="stable")
+    return order, index[order]
+
+
+def products(platform: Platform, g: Any, index: Any, size: int) -> tuple:
+    """(the products by place (size), which places there are); 1 where nothing falls."""
     xp = platform.xp
-    order = xp.argsort(index, kind="stable")
-    places = index[order]
-    x = _scanned(platform, places.reshape(-1, 1), g[order], product)
+    order, places = sorted_places(platform, index)
+    x = _scanned(platform, places, g[order])
     every = xp.arange(size)
     first = xp.searchsorted(places, every, side="left")
     last = xp.searchsorted(places, every, side="right")
-    there = (last > first).reshape(-1, 1)
-    rows = x[xp.maximum(last - 1, 0)]
-    neutral = xp.full((), 1 if product else 0, x.dtype)
-    return xp.where(there, rows, neutral), there
+    there = last > first
+    return xp.where(there, x[xp.maximum(last - 1, 0)], xp.full((), 1, x.dtype)), there
 
 
 def winners(platform: Platform, at: Any, size: int) -> Any:

@@ -7,22 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from ...backends.device.array import roots_are_one
 from ...backends.device.platform import Platform
 from ..primitives import aliases
 from ..primitives import elementwise as el
 from ..primitives import views as prim
+from .segments import add_rows
 from .table import cast, on_device
 
 
 def strided(platform: Platform, a: Any, shape: tuple, strides: tuple) -> Any:
     """A view of ``a`` with these strides, in bytes."""
     return platform.xp.lib.stride_tricks.as_strided(a, shape, strides)
-
-
-def same_memory(a: Any, b: Any) -> bool:
-    """Whether two raw arrays are views of one, or one of the other."""
-    return roots_are_one(a, b)
 
 
 def overlaps_itself(a: Any) -> bool:
@@ -121,35 +116,18 @@ def _unstride(
     platform: Platform, g: Any, size: tuple, stride: tuple, offset: int, layout: aliases.Layout,
     shape: tuple,
 ) -> Any:  # fmt: skip
-    """Where elements fall is known on the host, and so is how many fall on one place."""
-    places = aliases._strided(np.arange(layout.total), size, stride, offset).reshape(-1)
-    cells = platform.xp.zeros(layout.total, g.dtype)
-    values = g.reshape(-1)
-    for now in _rounds(places):  # no place twice in one round, so the order is fixed
-        at = _known(platform, places[now])
-        chosen = values if len(now) == len(places) else values[_known(platform, now)]
-        cells[at] = cells[at] + chosen
-    own = aliases._strided(np.arange(layout.total), shape, layout.stride, layout.first)
+    """What falls on one cell is added up in a fixed order; cells that several elements share give
+    equal parts to them."""
+    xp, total = platform.xp, layout.total
+    cells_of = _placed(platform, xp.arange(total), size, stride, offset).reshape(-1)
+    cells = add_rows(platform, g.reshape(-1, 1), cells_of, total).reshape(-1)
     out = _placed(platform, cells, shape, layout.stride, layout.first).copy()
     if any(s == 0 and n > 1 for s, n in zip(layout.stride, shape, strict=True)):
-        shared = np.bincount(own.reshape(-1), minlength=layout.total)[own]
-        out = el.div.on_device(platform, out, cast(platform, _known(platform, shared), g.dtype))
+        own = _placed(platform, xp.arange(total), shape, layout.stride, layout.first).reshape(-1)
+        shared = add_rows(platform, xp.ones((own.size, 1), np.int64), own, total)
+        shared = cast(platform, shared.reshape(-1)[own].reshape(shape), g.dtype)
+        out = el.div.on_device(platform, out, shared)
     return out
-
-
-def _rounds(places: np.ndarray) -> list[np.ndarray]:
-    """Positions in ``places``, parted so that no place stands twice in a part; in order."""
-    order = np.argsort(places, kind="stable")
-    at = places[order]
-    first = np.maximum.accumulate(np.where(np.diff(at, prepend=-1) != 0, np.arange(len(at)), 0))
-    turn = np.empty(len(at), np.int64)
-    turn[order] = np.arange(len(at)) - first
-    return [np.flatnonzero(turn == t) for t in range(int(turn.max(initial=-1)) + 1)]
-
-
-def _known(platform: Platform, host: np.ndarray) -> Any:
-    """Numbers that shapes decide, on the device."""
-    return platform.upload(np.ascontiguousarray(host), platform.current())
 
 
 # --- new memory --------------------------------------------------------------------------------

@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 
 from ...backends.fused import softmax as fused
-from ...core.tensor import wrap
 from ...core.wide import widened
 from ..declare import primitive
 from . import elementwise as el
-from .batching import fronted
+from .batching import fronted, made_beside
 from .linalg import matmul, swap
 from .softmax import softmax_, softmax_backward
 from .views import reshape
@@ -171,8 +170,10 @@ def probabilities(q: Any, k: Any, mask: Any, causal: bool, scale: float) -> Any:
     scores = matmul(q * scale, swap(k))
     length, width = tuple(scores.shape)[-2:]
     if causal:
-        seen = np.arange(width) <= np.arange(length)[:, None]
-        scores = el.where(wrap(seen), scores, -math.inf)
+        seen = made_beside(
+            scores, lambda xp: xp.arange(width) <= xp.arange(length).reshape(length, 1)
+        )
+        scores = el.where(seen, scores, -math.inf)
     if mask is None:
         return softmax_(scores, dim=_last(scores))
     if mask.meta()[1].kind == "b":

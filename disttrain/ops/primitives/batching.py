@@ -1,4 +1,5 @@
-"""What batch rules share: where the batch dimension goes. Knows only primitives that rearrange.
+"""What batch rules share: where the batch dimension goes, and numbers beside a Tensor. Knows only
+primitives that rearrange.
 
 A batch rule is ``rule(args, batch_dims, params, size) -> (out, batch_dim)``: ``args`` are Tensors
 of the inner level, ``batch_dims`` says per argument where its batch dimension is (None: nowhere).
@@ -9,6 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from ...core.device import located
+from ...core.tensor import Tensor, beside, wrap
 from .views import expand, front, reshape
 
 
@@ -39,3 +44,13 @@ def leading(prim_of: Callable[[], Any]) -> Callable:
         return prim_of()(front(args[0], dims[0]), *args[1:], **params), 0
 
     return rule
+
+
+def made_beside(t: Any, make: Callable[[Any], Any]) -> Tensor:
+    """A Tensor over ``make(array module)``, to be used with ``t``: made where ``t`` lies, so that
+    nothing is sent there."""
+    there = located(t.device) if isinstance(t, Tensor) else None
+    given = None if there is None else t.__dict__.get("array")
+    if there is None or not (given is None or hasattr(given, "here")):
+        return beside(t, make(np))
+    return wrap(there.make(make))

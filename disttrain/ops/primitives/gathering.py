@@ -15,11 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from ...backends.device.array import DeviceArray
-from ...core.tensor import wrap
 from ...core.wide import is_half, through_float32, widened
 from ..declare import primitive
-from .batching import front, fronted
+from .batching import front, fronted, made_beside
 from .elementwise import H, cast_like, eq, ne, where
 from .views import permute, reshape
 
@@ -107,10 +105,8 @@ def _take_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
 
 def shifted(index: Any, n: int, size: int) -> Any:
     """Indices (size, ...) into rows of one table each, as indices into all tables in a row."""
-    own, shape = index.__dict__.get("array"), (size, *(1,) * (len(index.shape) - 1))
-    if own.__class__ is DeviceArray:
-        return index + wrap(own.here().make(lambda xp: (xp.arange(size) * n).reshape(shape)))
-    return index + wrap(np.arange(size, dtype=np.int64).reshape(shape) * n)
+    shape = (size, *(1,) * (len(index.shape) - 1))
+    return index + made_beside(index, lambda xp: xp.arange(size).reshape(shape) * n)
 
 
 take = primitive(

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ...core.tensor import wrap
 from ...core.wide import through_float32
 from ..declare import primitive, type_of
 from ..promotion import only, refuse, same_type
+from .batching import made_beside
 from .elementwise import H, cast_like, eq, where
 from .reduce import sum_
 from .views import batched, expand, front, permute, reshape
@@ -230,8 +230,11 @@ def _svd_rule(g: Any, a: Any, out: Any) -> tuple:
     inner = _skew(matmul(uh, gu)) * apart * _row(s) + _column(s) * (
         _skew(matmul(swap(H(v)), gv)) * apart
     )
-    one = np.eye(s.shape[-1], dtype=_array_type(s))
-    one = one if isinstance(s, np.ndarray) else wrap(one)
+    size, kind = s.shape[-1], _array_type(s)
+    if isinstance(s, np.ndarray):
+        one = np.eye(size, dtype=kind)
+    else:
+        one = made_beside(s, lambda xp: xp.eye(size, dtype=kind))
     over = where(eq(s, 0), 0.0, 1.0 / where(eq(s, 0), 1.0, s))
     inner = inner + _column(gs) * one
     if _array_type(u).kind == "c":  # the common phase of a pair of vectors
@@ -253,6 +256,7 @@ def _array_type(s: Any) -> np.dtype:
 
 svd = primitive(
     "svd", _svd, "a", vjp=_svd_rule, multi=True, shape=_svd_shape,
+    promote=only("linalg.svd", "fc"),
     samples=lambda rng: [((rng.normal(size=shape),), {}) for shape in ((3, 3), (4, 2), (2, 3))],
     batch=batched(lambda: svd, lambda p, n: {}),
 )  # fmt: skip
@@ -284,7 +288,8 @@ solve = primitive(
         "a": lambda g, a, out: -matmul(solve(swap(H(a)), g), swap(H(out))),
         "b": lambda g, a: solve(swap(H(a)), g),
     },
-    shape=_solve_shape, promote=_one_type("linalg.solve"), batch=_front_both,
+    shape=_solve_shape, promote=only("linalg.solve", "fc", _one_type("linalg.solve")),
+    batch=_front_both,
     samples=lambda rng: [
         ((rng.normal(size=(3, 3)) + 3 * np.eye(3), rng.normal(size=(3, 2))), {}),
         ((rng.normal(size=(2, 3, 3)) + 3 * np.eye(3), rng.normal(size=(2, 3, 1))), {}),

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ... import ops
-from ...core import Tensor, wrap
-from ...core.tensor import beside
+from ...core import Tensor
+from ...core.constants import constant
 from ...errors import ConfigError, ShapeError
 from ...ops.functions.args import in_float32, kinds
 from .common import need_dims
@@ -42,7 +42,7 @@ def along(x: Tensor, matrix: np.ndarray, dim: int) -> Tensor:
 
 @in_float32
 def _along(x: Tensor, matrix: np.ndarray, dim: int) -> Tensor:
-    weights = beside(x, np.ascontiguousarray(matrix.T.astype(x.meta()[1])))
+    weights = constant(x, np.ascontiguousarray(matrix.T.astype(x.meta()[1])))
     if dim == -1:
         return ops.matmul(x, weights)
     return ops.matmul(x.transpose(dim, -1), weights).transpose(dim, -1)
@@ -90,7 +90,7 @@ def _adaptive_max(where: str, n: int, input: Tensor, output_size: Any) -> Tensor
         longest = int((high - low).max())
         # Windows shorter than the longest repeat their last place, which changes no maximum.
         places = np.minimum(low[:, None] + np.arange(longest)[None, :], high[:, None] - 1)
-        windows = x.index_select(dim, wrap(places.reshape(-1)))
+        windows = x.index_select(dim, constant(x, places.reshape(-1)))
         split = windows.shape[: windows.ndim + dim] + (out, longest)
         split = tuple(split) + tuple(windows.shape[windows.ndim + dim + 1 :])
         x = windows.reshape(split).amax(dim)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ... import ops
-from ...core import Tensor, dtypes, wrap
-from ...core.tensor import beside
+from ...core import Tensor, dtypes
+from ...core.constants import constant
 from ...errors import ConfigError, ShapeError
 from ...ops.functions.args import kinds
 from .common import need_dims
@@ -54,7 +54,7 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: float | None = N
         if low or high:
             size = input.shape[-1 - i]
             places = _SOURCES[mode](np.arange(-low, size + high), size, (low, high))
-            input = input.index_select(input.ndim - 1 - i, wrap(places))
+            input = input.index_select(input.ndim - 1 - i, constant(input, places))
     return input if any(widths) else input.clone()
 
 
@@ -176,7 +176,7 @@ def _nearest(input: Tensor, sizes: list[int], scales: list, shift: float) -> Ten
         size = x.shape[2 + i]
         step = size / out if f is None else 1.0 / f
         places = np.floor((np.arange(out) + shift) * np.float32(step)).astype(np.int64)
-        x = x.index_select(2 + i, beside(x, np.minimum(places, size - 1)))
+        x = x.index_select(2 + i, constant(x, np.minimum(places, size - 1)))
     return x
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...core.classes import values_of
+from ...core.constants import constant
 from ...core.gate import Primitive, gate
 from ...core.tensor import Tensor, beside, wrap
 from ...errors import ConfigError, DTypeError, ShapeError
@@ -315,7 +316,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     if num_classes == -1:
         num_classes = int(values_of(index).max(initial=-1)) + 1
     index = bounded("one_hot", index, 0, num_classes)
-    classes = beside(index, np.arange(num_classes))
+    classes = constant(index, np.arange(num_classes))
     hit = el.eq(views.reshape(index, shape=(*index.shape, 1)), classes)
     return el.cast(hit, dtype=np.dtype(np.int64))
 

@@ -28,7 +28,8 @@ OVERLAP = (
 
 def overlaps_itself(a: ndarray) -> bool:
     """Whether ``a`` was expanded, so that several of its elements are one."""
-    return any(s == 0 and n > 1 for s, n in zip(a.strides, a.shape, strict=True))
+    shape = a.shape
+    return 0 not in shape and any(s == 0 and n > 1 for s, n in zip(a.strides, shape, strict=True))
 
 
 def writeable(dst: Any) -> Any:

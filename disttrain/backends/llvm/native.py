@@ -25,13 +25,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import cache, host
+from .. import host
 from ..lang.interpret import storage
 from ..lang.kernel import Kernel
-from .compiler import compile_ir
 from .emit import EXTERNAL, Target
 from .ir import module
-from .objfile import Loaded, ObjectError, load
+from .kept import kept
+from .objfile import Loaded, ObjectError
 from .wrap import (
     DTYPES,
     FIRST_DTYPE,
@@ -169,14 +169,8 @@ class _Process:
 
     def load(self, kernel: Kernel, access: dict[str, str], target: Target) -> Loaded:
         text = f"{kernel}\n{sorted(access.items())}\n{target}\n{self.fingerprint}"
-        key = hashlib.sha256(text.encode()).hexdigest()
-        folder = cache.directory()
-        code = cache.read(folder, key)
         try:
-            if code is None:
-                code = compile_ir(module(kernel, access, target))
-                cache.write(folder, key, code)
-            return load(code, self.resolve)
+            return kept(text, lambda: module(kernel, access, target), self.resolve)
         except ImportError as e:
             raise Unavailable(f"llvmlite is not installed ({e}); pip install llvmlite") from None
         except ObjectError as e:

@@ -14,15 +14,14 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .. import cache, host
-from .compiler import compile_ir
-from .objfile import ObjectError, load
+from .. import host
+from .kept import kept
+from .objfile import ObjectError
 
 NUM_SLOTS = 3  # of a ring
 LINE = 64  # elements; slices begin at multiples of so many
@@ -355,14 +354,8 @@ def reduction(kind: str, n: int, steps: Steps) -> Code | None:
     if kind not in KINDS or not 2 <= n <= MOST or not here:
         return None
     text = _text(kind, n, steps, host.vector_bits(host.cpu().features))
-    key = hashlib.sha256(f"{text}\n{host.cpu().model}".encode()).hexdigest()
-    folder = cache.directory()
-    code = cache.read(folder, key)
     try:
-        if code is None:
-            code = compile_ir(text)
-            cache.write(folder, key, code)
-        loaded = load(code, _of_c)
+        loaded = kept(f"{text}\n{host.cpu().model}", lambda: text, _of_c)
     except (ImportError, ObjectError, RuntimeError):
         return None
     kinds = (ctypes.c_int64, ctypes.c_void_p, ctypes.c_double)

@@ -1,0 +1,28 @@
+"""Machine code from the cache of kernels, or compiled and put there."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+from .. import cache
+from .compiler import compile_ir
+from .objfile import Loaded, load
+
+
+def kept(known_by: str, ir: Callable[[], str], resolve: Callable[[str], int]) -> Loaded:
+    """The code of ``ir()``, which is asked for only where nothing is kept for ``known_by``: all
+    that the code depends on. ``resolve`` gives the addresses of C functions that it calls.
+
+    Raises ``ImportError`` where llvmlite is missing, ``RuntimeError`` where LLVM refuses the text,
+    ``ObjectError`` where what it makes cannot be loaded."""
+    key = hashlib.sha256(known_by.encode()).hexdigest()
+    folder = cache.directory()
+    code = cache.read(folder, key)
+    if code is None:
+        code = compile_ir(ir())
+        cache.write(folder, key, code)
+    return load(code, resolve)
+
+
+__all__ = ["kept"]

@@ -26,7 +26,8 @@ def function(kernel: Kernel, form: Form, name: str = "") -> tuple[str, list[Fiel
         body = {"flat": Flat, "many": Flat, "finish": Finish, "rows": Rows}[form.kind](kernel, form)
         fields = body.write()
         lines = body.lines
-    head = f'extern "C" __global__ void __launch_bounds__({form.threads})'
+    bounds = f"{form.threads}, 1" if form.kind == "rows" else f"{form.threads}"
+    head = f'extern "C" __global__ void __launch_bounds__({bounds})'
     text = [
         struct(f"{name}_args", fields),
         f"{head} {name}(const __grid_constant__ {name}_args a) {{",

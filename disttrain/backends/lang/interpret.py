@@ -76,8 +76,14 @@ _FOLDS = {
     "sum": lambda x: np.sum(x, axis=-1, keepdims=True, dtype=x.dtype),
     "max": lambda x: np.max(x, axis=-1, keepdims=True),
     "min": lambda x: np.min(x, axis=-1, keepdims=True),
-    "maxnum": lambda x: np.fmax.reduce(x, axis=-1, keepdims=True),
+    "maxnum": lambda x: np.fmax.reduce(x, axis=-1, keepdims=True, initial=_least(x.dtype)),
 }
+
+
+def _least(kind: np.dtype) -> Any:
+    if kind.kind == "b":
+        return False
+    return kind.type(-math.inf) if kind.kind == "f" else np.iinfo(kind).min
 
 
 class Evaluator:

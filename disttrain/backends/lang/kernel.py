@@ -84,7 +84,8 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Reduce:
-    """Fold ``value`` over the columns. ``maxnum`` passes over nan, ``max`` and ``min`` keep it."""
+    """Fold ``value`` over the columns. ``maxnum`` passes over nan, and is -inf where there is
+    nothing else; ``max`` and ``min`` keep it."""
 
     name: str
     op: str

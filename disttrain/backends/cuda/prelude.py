@@ -6,7 +6,10 @@ in the kernel language is written out: ``max`` and ``min`` keep nan, integers wr
 
 Accuracy, as CUDA's manual has it, in units of the last place (float32, float64): division, square
 root and fma correctly rounded; exp 2, 1; log 1, 1; log1p 1, 1; expm1 1, 1; tanh 2, 2; erf 2, 2;
-sin and cos 2, 2; pow 4, 2. rsqrt and sigmoid are composed as their definitions say.
+sin and cos 2, 2; pow 4, 2. What is composed of these was measured on the host (6 million numbers
+each, against float64 and long double): 1 / sqrt 1.5, 1.5; sigmoid 2.5, 2.3 with an exp that is
+correctly rounded, and 4.5 (float32) with one that is off by one more place, 6.4 by two; below -88.7
+it is 0 in float32, where the true value is subnormal.
 """
 
 from __future__ import annotations

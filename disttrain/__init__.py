@@ -72,9 +72,9 @@ from .ops.printing import set_printoptions
 
 __version__ = "0.1.0"
 
-_PACKAGES = ("autograd", "compile", "cuda", "data", "distributed", "distributions", "func",
+_PACKAGES = ("amp", "autograd", "compile", "cuda", "data", "distributed", "distributions", "func",
              "futures", "linalg", "metrics", "nn", "optim", "profiler", "serialize")  # fmt: skip
-_ELSEWHERE = {"load": "serialize", "save": "serialize"}
+_ELSEWHERE = {"autocast": "amp", "load": "serialize", "save": "serialize"}
 
 
 def __getattr__(name: str) -> Any:

@@ -183,6 +183,8 @@ class _Thread(threading.local):
         self.walking: Any = None  # the innermost one
         self.depth = 0  # how many of them run one inside the other
         self.before_write: Callable | None = None  # told of every tensor just before a write
+        self.autocast: Any = None  # chooses the types that operations compute in
+        self.autocast_depth = 0  # at this depth of backward passes
         self.stack: list[Any] = []
         self.mode = RECORD
         for setup in _at_start:
@@ -190,7 +192,7 @@ class _Thread(threading.local):
 
     def refresh(self) -> None:
         """Recompute ``mode`` after one of the other fields changed."""
-        if self.stack or self.anomaly or self.saving:
+        if self.stack or self.anomaly or self.saving or self.autocast is not None:
             self.mode = SLOW
         else:
             self.mode = RECORD if self.grad_enabled else PLAIN

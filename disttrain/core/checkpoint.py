@@ -20,6 +20,7 @@ from .. import tree
 from ..context import thread
 from ..errors import AutogradError
 from .autograd import backward_into
+from .casting import casting
 from .function import Function
 from .grad_mode import enable_grad
 from .random import States
@@ -69,6 +70,7 @@ class _Frame:
         self.function, self.around, self.check = function, around, check
         self.state = States() if preserve else None
         self.early_stop = thread.checkpoint_early_stop
+        self.autocast = thread.autocast
         leaves, self.rebuild = tree.flatten((args, kwargs))
         self.inputs = [_Input(x) if isinstance(x, Tensor) else x for x in leaves]
         self.metas: list = []
@@ -100,7 +102,7 @@ class _Frame:
             return t
 
         try:
-            with _random_numbers(self.state), self.around(), enable_grad():
+            with _random_numbers(self.state), casting(self.autocast), self.around(), enable_grad():
                 with saving(keep, lambda t: t):
                     self.function(*args, **kwargs)
         except Complete:
@@ -128,7 +130,7 @@ class _Again(Function):
     @staticmethod
     def forward(ctx: Any, fn: Callable, preserve: bool, *args: Any) -> Any:
         ctx.fn = fn
-        ctx.rng = States() if preserve else None
+        ctx.rng, ctx.autocast = States() if preserve else None, thread.autocast
         ctx.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.args = [None if isinstance(a, Tensor) else a for a in args]
         ctx.save_for_backward(*[args[i] for i in ctx.places])
@@ -147,7 +149,7 @@ class _Again(Function):
             args[i] = t.detach()
             if t.requires_grad:
                 args[i].requires_grad_()
-        with _random_numbers(ctx.rng), enable_grad():
+        with _random_numbers(ctx.rng), casting(ctx.autocast), enable_grad():
             out = ctx.fn(*args)
         outs = out if isinstance(out, tuple) else (out,)
         pairs = [

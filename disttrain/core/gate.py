@@ -120,11 +120,11 @@ def finish(result: Any) -> Any:
 
 def gate(prim: Primitive, args: tuple, params: dict) -> Any:
     """Run ``prim`` on ``args`` (Tensors and static values), record it where needed."""
-    if prim.promote is not None:
-        args = prim.promote(args)
     mode = thread.mode
     if mode == SLOW:
-        return _slow(prim, args, params)
+        return _surrounded(prim, args, params)
+    if prim.promote is not None:
+        args = prim.promote(args)
     arrays = [a.array if isinstance(a, Tensor) else a for a in args]
     try:
         result = prim.compute(arrays, params)
@@ -157,7 +157,7 @@ def _gate_simple(prim: Primitive, a: Tensor, params: dict) -> Any:
     """The gate for one plain array in and one out: the same steps, none of the loops."""
     mode = thread.mode
     if mode == SLOW:
-        return _slow(prim, (a,), params)
+        return _surrounded(prim, (a,), params)
     x = a.array
     if x.__class__ is not ndarray:
         return gate(prim, (a,), params)
@@ -344,6 +344,15 @@ def _by_tensors(node: Node, out: Tensor, args: tuple) -> None:
         )  # fmt: skip
 
 
+def _surrounded(prim: Primitive, args: tuple, params: dict) -> Any:
+    """The gate where there is more to do with operations than to run and record them."""
+    if thread.autocast is not None:
+        args = thread.autocast.cast(prim, args)
+    if prim.promote is not None:
+        args = prim.promote(args)
+    return _slow(prim, args, params)
+
+
 def _slow(prim: Primitive, args: tuple, params: dict) -> Any:
     """The gate with interpreters on the stack."""
     if prim.mutates and thread.before_write is not None:
@@ -403,6 +412,8 @@ def _through(prim: Primitive, args: tuple, params: dict, depth: int) -> Any:
         raise
     except (ValueError, TypeError, IndexError, NotImplementedError) as error:
         raise explain(prim, args, params, error) from error
+    if prim.mutates and result.__class__ is not ndarray:  # what it wrote to, on a device
+        return args[prim.mutates[0]]
     if prim.multi:
         return tuple(wrap(finish(r)) for r in result)
     return wrap(finish(result))

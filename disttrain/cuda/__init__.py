@@ -6,6 +6,7 @@ nothing here knows CuPy. Where there is no device, questions answer so (``is_ava
 Importing this starts nothing.
 """
 
+from .. import amp
 from ..errors import OutOfMemoryError
 from . import accelerator, comm, nvtx
 from .devices import *

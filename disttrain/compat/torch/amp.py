@@ -1,97 +1,70 @@
-"""``torch.amp`` where nothing runs in mixed precision: what programs name around their step.
-
-A context that is off, or meant for a CUDA device that is absent, changes nothing. One that asks
-for lower precision on the CPU is met with full precision, and says so.
-"""
+"""``torch.amp``, ``torch.cuda.amp`` and the functions of the top level about mixed precision."""
 
 from __future__ import annotations
 
-import contextlib
-import warnings
 from typing import Any
 
-from ...core import dtypes
-from ...errors import ConfigError
+import disttrain as dt
+
+from ...amp import autocast_mode as own
 from .shim import Shim
 
 
-class autocast(contextlib.ContextDecorator):  # noqa: N801  (the field's spelling)
-    """``with autocast("cpu", dtype=bfloat16):``, or a decorator."""
+class _Fixed(own.autocast):
+    """``autocast`` of one kind of device."""
+
+    kind = "cuda"
 
     def __init__(
-        self, device_type: str, dtype: Any = None, enabled: bool = True,
-        cache_enabled: bool | None = None,
+        self, enabled: bool = True, dtype: Any = None, cache_enabled: bool | None = None
+    ) -> None:
+        super().__init__(self.kind, dtype, enabled, cache_enabled)
+
+
+class _OnCpu(_Fixed):
+    kind = "cpu"
+
+
+class _CudaScaler(dt.amp.GradScaler):
+    """``torch.cuda.amp.GradScaler``: the device is no argument."""
+
+    def __init__(
+        self, init_scale: float = 65536.0, growth_factor: float = 2.0,
+        backoff_factor: float = 0.5, growth_interval: int = 2000, enabled: bool = True,
     ) -> None:  # fmt: skip
-        self.dtype = dtypes.bfloat16 if dtype is None else dtype
-        if enabled and device_type != "cpu":
-            warnings.warn(f"autocast: no {device_type} device here; it has no effect", stacklevel=2)
-        elif enabled and self.dtype is not dtypes.float32:
-            warnings.warn(
-                f"autocast: this version computes in the tensors' own types, not in {self.dtype}; "
-                "results are as precise or more, the speed is that of full precision",
-                stacklevel=2,
-            )
-
-    def __enter__(self) -> autocast:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        pass
+        super().__init__(
+            "cuda", init_scale, growth_factor, backoff_factor, growth_interval, enabled
+        )
 
 
-def _cuda_autocast(
-    enabled: bool = True, dtype: Any = None, cache_enabled: bool | None = None
-) -> autocast:
-    return autocast("cuda", dtype, enabled, cache_enabled)
-
-
-class GradScaler:
-    """Scaling of the loss, switched off: float16 gradients that would need it do not arise here."""
-
-    def __init__(self, device: str = "cuda", *, enabled: bool = True, **settings: Any) -> None:
-        if enabled and str(device).startswith("cpu"):
-            raise ConfigError(
-                "GradScaler: device='cpu', enabled=True given; gradients are not computed in "
-                "float16 here, so there is nothing to scale. Give enabled=False"
-            )
-        if enabled:
-            warnings.warn("GradScaler: no CUDA device here; it has no effect", stacklevel=2)
-
-    def scale(self, outputs: Any) -> Any:
-        return outputs
-
-    def unscale_(self, optimizer: Any) -> None:
-        """Gradients were not scaled."""
-
-    def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        return optimizer.step(*args, **kwargs)
-
-    def update(self, new_scale: Any = None) -> None:
-        """There is no scale to change."""
-
-    def get_scale(self) -> float:
-        return 1.0
-
-    def is_enabled(self) -> bool:
-        return False
-
-    def state_dict(self) -> dict:
-        return {}
-
-    def load_state_dict(self, state_dict: dict) -> None:
-        """What another scaler had learnt is not needed here."""
-
-
-def _cuda_scaler(init_scale: float = 65536.0, *, enabled: bool = True, **more: Any) -> GradScaler:
-    return GradScaler("cuda", enabled=enabled)
+def settings() -> dict[str, Any]:
+    """What the top level of the package says about autocast."""
+    return {
+        "autocast": own.autocast,
+        "is_autocast_enabled": own.is_autocast_enabled,
+        "is_autocast_cpu_enabled": lambda: False,
+        "is_autocast_available": own.is_autocast_available,
+        "get_autocast_dtype": own.get_autocast_dtype,
+        "set_autocast_dtype": own.set_autocast_dtype,
+        "get_autocast_gpu_dtype": lambda: own.get_autocast_dtype("cuda"),
+        "set_autocast_gpu_dtype": lambda dtype: own.set_autocast_dtype("cuda", dtype),
+    }
 
 
 def modules() -> dict[str, Shim]:
-    """``torch.amp`` and ``torch.cuda.amp``."""
-    names = {"autocast": autocast, "GradScaler": GradScaler}
+    """``torch.amp``, its modules, and ``torch.cuda.amp``."""
+    names = {
+        "autocast": own.autocast, "GradScaler": dt.amp.GradScaler,
+        "custom_fwd": own.custom_fwd, "custom_bwd": own.custom_bwd,
+        "is_autocast_available": own.is_autocast_available,
+    }  # fmt: skip
+    cuda = {**names, "autocast": _Fixed, "GradScaler": _CudaScaler}
     return {
         "torch.amp": Shim("torch.amp").give(**names),
-        "torch.cuda.amp": Shim("torch.cuda.amp").give(
-            autocast=_cuda_autocast, GradScaler=_cuda_scaler
+        "torch.amp.autocast_mode": Shim("torch.amp.autocast_mode").give(**names),
+        "torch.amp.grad_scaler": Shim("torch.amp.grad_scaler").give(
+            GradScaler=dt.amp.GradScaler, OptState=dt.amp.OptState
         ),
+        "torch.cuda.amp": Shim("torch.cuda.amp").give(**cuda),
+        "torch.cpu.amp": Shim("torch.cpu.amp").give(autocast=_OnCpu, GradScaler=_CudaScaler),
     }

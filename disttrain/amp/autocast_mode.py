@@ -1,0 +1,210 @@
+"""``with autocast("cuda", dtype=bfloat16):`` products run in a lower type, sums and exponentials in
+float32, the rest as their arguments are. Micikevicius et al., Mixed Precision Training, ICLR 2018.
+
+Casts are operations of the graph, so gradients come back in the types of the parameters. Backward
+computes in the types of forward, wherever it is called. A parameter that several operations take is
+cast once while the outermost block lasts. On the CPU nothing is cast: half types are slower there.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from ..backends.device.platform import offered, present
+from ..context import current, thread
+from ..core import dtypes
+from ..core.casting import casting
+from ..core.gate import Primitive
+from ..core.tensor import Tensor
+from ..errors import ConfigError
+from ..ops.primitives import elementwise as el
+
+# PyTorch's lists, for primitives.
+LOWER = frozenset("matmul linear conv attention".split())
+FULL = frozenset(
+    "acos asin cosh cross_entropy cumprod cumsum erfinv exp expm1 exp2 layer_norm log log10 log1p "
+    "log2 log_softmax logsumexp pow prod reciprocal rms_norm rsqrt sinh softmax sum tan "
+    "total_norm".split()
+)
+_LOW_TYPES = (dtypes.float16, dtypes.bfloat16)
+_DEFAULTS = {"cuda": dtypes.float16, "cpu": dtypes.bfloat16}
+_CHOSEN = "amp.autocast.dtypes"  # the slot of types that a program has set
+
+
+class Chooser:
+    """What one block of autocast does to the arguments of operations."""
+
+    def __init__(self, kind: str, dtype: dtypes.dtype, cache: dict | None) -> None:
+        self.kind, self.dtype, self.cache = kind, dtype, cache
+
+    def cast(self, prim: Primitive, args: tuple) -> tuple:
+        """``args``, those of this kind of device in the type that ``prim`` is to compute in."""
+        name = prim.name
+        if name in LOWER:
+            wanted, given = self.dtype, (dtypes.float32, *_LOW_TYPES)
+        elif name in FULL:
+            wanted, given = dtypes.float32, _LOW_TYPES
+        else:
+            return args
+        if thread.depth != thread.autocast_depth:  # backward has the types of forward
+            return args
+        return tuple([self._one(a, wanted, given) if isinstance(a, Tensor) else a for a in args])
+
+    def _one(self, t: Tensor, wanted: dtypes.dtype, given: tuple) -> Tensor:
+        kind = t.dtype
+        if kind is wanted or kind not in given or t.device.type != self.kind:
+            return t
+        keep = self.cache is not None and t.is_leaf and t.requires_grad
+        if not keep:
+            return el.cast(t, dtype=wanted.np)
+        key = (id(t), wanted, thread.grad_enabled)
+        found = self.cache.get(key)  # type: ignore[union-attr]
+        if found is None or found[1] != t._version or found[2] is not t.array:
+            found = (el.cast(t, dtype=wanted.np), t._version, t.array, t)
+            self.cache[key] = found  # type: ignore[index]
+        return found[0]
+
+
+class autocast:  # noqa: N801  (the field's spelling)
+    """See above; also a decorator. ``dtype`` None: float16 on CUDA. ``enabled=False``: what is
+    inside runs in its own types. ``cache_enabled``: whether casts of parameters are kept."""
+
+    def __init__(
+        self, device_type: str, dtype: Any = None, enabled: bool = True,
+        cache_enabled: bool | None = None,
+    ) -> None:  # fmt: skip
+        if not isinstance(device_type, str):
+            raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
+        self.device = device_type
+        self.fast_dtype = get_autocast_dtype(device_type) if dtype is None else dtype
+        self._cache_enabled = True if cache_enabled is None else cache_enabled
+        self._enabled = bool(enabled) and self._usable()
+        self._inside: list[casting] = []
+
+    def _usable(self) -> bool:
+        """Whether there is anything to do; says why not."""
+        if self.device == "cpu":
+            if self.fast_dtype is not dtypes.float32:
+                warnings.warn(
+                    "autocast: on the CPU operations compute in the tensors' own types, not in "
+                    f"{self.fast_dtype}; results are as precise or more, the speed is that of full "
+                    "precision",
+                    stacklevel=4,
+                )
+            return False
+        if self.device not in offered() or not present(self.device)[0]:
+            warnings.warn(
+                f"User provided device_type of '{self.device}', but there is no such device here; "
+                "autocast has no effect",
+                stacklevel=4,
+            )
+            return False
+        if self.fast_dtype not in (*_LOW_TYPES, dtypes.float32):
+            raise ConfigError(
+                f"autocast: dtype={self.fast_dtype} given; supported are float16 and bfloat16"
+            )
+        return self.fast_dtype is not dtypes.float32
+
+    def __enter__(self) -> autocast:
+        outer = thread.autocast
+        chooser = None
+        if self._enabled:
+            cache = None
+            if self._cache_enabled:
+                cache = {} if outer is None or outer.cache is None else outer.cache
+            chooser = Chooser(self.device, self.fast_dtype, cache)
+        block = casting(chooser)
+        block.__enter__()
+        self._inside.append(block)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._inside.pop().__exit__(*exc)
+
+    def __call__(self, func: Callable) -> Callable:
+        @functools.wraps(func)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return func(*args, **kwargs)
+
+        return run
+
+
+def autocast_types() -> tuple[str, ...]:
+    """The kinds of devices that autocast has an effect on."""
+    return tuple(kind for kind in offered() if present(kind)[0])
+
+
+def is_autocast_available(device_type: str) -> bool:
+    """Whether ``autocast`` takes this kind of device."""
+    return device_type in ("cpu", *offered())
+
+
+def is_autocast_enabled(device_type: str = "cuda") -> bool:
+    """Whether the calling thread is inside a block for this kind of device."""
+    found = thread.autocast
+    return found is not None and found.kind == device_type
+
+
+def get_autocast_dtype(device_type: str) -> dtypes.dtype:
+    """The type that products of this kind of device run in by default; inside a block, there."""
+    found = thread.autocast
+    if found is not None and found.kind == device_type:
+        return found.dtype
+    chosen = current().slot(_CHOSEN, dict)
+    return chosen.get(device_type) or _DEFAULTS.get(device_type, dtypes.bfloat16)
+
+
+def set_autocast_dtype(device_type: str, dtype: dtypes.dtype) -> None:
+    """Set it for the calling rank."""
+    current().slot(_CHOSEN, dict)[device_type] = dtype
+
+
+def custom_fwd(
+    fwd: Callable | None = None, *, device_type: str = "cuda", cast_inputs: Any = None
+) -> Any:
+    """For ``Function.forward``: backward is to run as forward did. ``cast_inputs``: a type that
+    floating tensors are given in, and inside autocast is off."""
+    if fwd is None:
+        return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
+
+    @functools.wraps(fwd)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        inside = is_autocast_enabled(device_type)
+        args[0]._fwd_autocast = thread.autocast if inside and cast_inputs is None else None
+        if cast_inputs is None or not inside:
+            return fwd(*args, **kwargs)
+        with casting(None):
+            return fwd(
+                *[_as(a, cast_inputs, device_type) for a in args],
+                **{k: _as(a, cast_inputs, device_type) for k, a in kwargs.items()},
+            )
+
+    return run
+
+
+def _as(value: Any, dtype: Any, kind: str) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)(_as(v, dtype, kind) for v in value)
+    if isinstance(value, dict):
+        return {k: _as(v, dtype, kind) for k, v in value.items()}
+    fits = isinstance(value, Tensor) and value.dtype.is_floating_point
+    if fits and value.device.type == kind and value.dtype is not dtypes.float64:
+        return value.to(dtype)  # type: ignore[attr-defined]
+    return value
+
+
+def custom_bwd(bwd: Callable | None = None, *, device_type: str = "cuda") -> Any:
+    """For ``Function.backward`` beside ``custom_fwd``."""
+    if bwd is None:
+        return functools.partial(custom_bwd, device_type=device_type)
+
+    @functools.wraps(bwd)
+    def run(ctx: Any, *grads: Any) -> Any:
+        with casting(ctx._fwd_autocast):
+            return bwd(ctx, *grads)
+
+    return run

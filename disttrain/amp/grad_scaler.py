@@ -1,0 +1,173 @@
+"""Scaling of losses, so that gradients in float16 do not vanish: a step whose gradients are not
+finite is skipped. Micikevicius et al., Mixed Precision Training, ICLR 2018."""
+
+from __future__ import annotations
+
+import warnings
+from enum import Enum
+from typing import Any
+
+from ..backends.device.platform import offered, present
+from ..core import dtypes, no_grad
+from ..core.tensor import Tensor
+from ..errors import AutogradError, ConfigError
+from ..ops.api import isfinite, stack
+
+
+class OptState(Enum):
+    """Where an optimizer is between two calls of ``update``."""
+
+    READY = 0
+    UNSCALED = 1
+    STEPPED = 2
+
+
+class GradScaler:
+    """``scale(loss).backward()``, ``step(optimizer)``, ``update()``.
+
+    The scale grows by ``growth_factor`` after ``growth_interval`` good steps and shrinks by
+    ``backoff_factor`` after one that was skipped. Each step waits once for the device, to know
+    whether the gradients are finite.
+    """
+
+    def __init__(
+        self, device: str = "cuda", init_scale: float = 2.0**16, growth_factor: float = 2.0,
+        backoff_factor: float = 0.5, growth_interval: int = 2000, enabled: bool = True,
+    ) -> None:  # fmt: skip
+        if enabled and growth_factor <= 1.0:
+            raise ConfigError(f"GradScaler: growth_factor={growth_factor}; it must be > 1.0")
+        if enabled and backoff_factor >= 1.0:
+            raise ConfigError(f"GradScaler: backoff_factor={backoff_factor}; it must be < 1.0")
+        kind = str(device).partition(":")[0]
+        if enabled and kind != "cpu" and not (kind in offered() and present(kind)[0]):
+            warnings.warn(
+                f"GradScaler: no {kind} device here; it is enabled, but has no effect", stacklevel=2
+            )
+            enabled = False
+        self._enabled, self._scale = bool(enabled), float(init_scale)
+        self._growth, self._backoff = growth_factor, backoff_factor
+        self._interval, self._good = growth_interval, 0
+        self._states: dict[int, tuple[OptState, bool]] = {}
+
+    def is_enabled(self) -> bool:
+        return self._enabled
+
+    def get_scale(self) -> float:
+        """What losses are multiplied by."""
+        return self._scale if self._enabled else 1.0
+
+    def scale(self, outputs: Any) -> Any:
+        """``outputs`` (a tensor, or lists and tuples of them) times the scale."""
+        if not self._enabled:
+            return outputs
+        if isinstance(outputs, Tensor):
+            return outputs * self._scale  # type: ignore[operator]
+        if isinstance(outputs, (list, tuple)):
+            return type(outputs)(self.scale(t) for t in outputs)
+        raise ValueError("outputs must be a Tensor or an iterable of Tensors")
+
+    def unscale_(self, optimizer: Any) -> None:
+        """Divide the gradients of the optimizer's parameters by the scale, and see whether they are
+        finite. Once for each step, before gradients are clipped."""
+        if not self._enabled:
+            return
+        state, _ = self._states.get(id(optimizer), (OptState.READY, True))
+        if state is not OptState.READY:
+            done = "has already been called on this optimizer since the last update()"
+            if state is OptState.STEPPED:
+                done = "is being called after step()"
+            raise AutogradError(f"GradScaler: unscale_() {done}.")
+        self._states[id(optimizer)] = (OptState.UNSCALED, self._divide(optimizer))
+
+    def _divide(self, optimizer: Any) -> bool:
+        """Whether all gradients are finite."""
+        grads = [p.grad for g in optimizer.param_groups for p in g["params"] if p.grad is not None]
+        if any(g.dtype is dtypes.float16 for g in grads):
+            raise ValueError("Attempting to unscale FP16 gradients.")
+        finite: dict[Any, list] = {}
+        with no_grad():
+            for g in grads:
+                values = g.to_dense() if getattr(g, "is_sparse", False) else g
+                finite.setdefault(g.device, []).append(isfinite(values).all())
+                g.mul_(1.0 / self._scale)
+            return all(bool(stack(flags).all()) for flags in finite.values())
+
+    def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        """``optimizer.step()``, unless a gradient is not finite."""
+        if not self._enabled:
+            return optimizer.step(*args, **kwargs)
+        if "closure" in kwargs:
+            raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
+        state, finite = self._states.get(id(optimizer), (OptState.READY, True))
+        if state is OptState.STEPPED:
+            raise AutogradError(
+                "GradScaler: step() has already been called since the last update()"
+            )
+        if state is OptState.READY:
+            self.unscale_(optimizer)
+            finite = self._states[id(optimizer)][1]
+        out = optimizer.step(*args, **kwargs) if finite else None
+        self._states[id(optimizer)] = (OptState.STEPPED, finite)
+        return out
+
+    def update(self, new_scale: float | Tensor | None = None) -> None:
+        """Choose the scale of the next step."""
+        if not self._enabled:
+            return
+        if new_scale is not None:
+            self._scale = float(new_scale)
+        elif not self._states:
+            raise AssertionError("No inf checks were recorded prior to update.")
+        elif not all(finite for _, finite in self._states.values()):
+            self._scale, self._good = self._scale * self._backoff, 0
+        else:
+            self._good += 1
+            if self._good == self._interval:
+                self._scale, self._good = self._scale * self._growth, 0
+        self._states.clear()
+
+    def get_growth_factor(self) -> float:
+        return self._growth
+
+    def set_growth_factor(self, new_factor: float) -> None:
+        """What the scale grows by."""
+        self._growth = new_factor
+
+    def get_backoff_factor(self) -> float:
+        return self._backoff
+
+    def set_backoff_factor(self, new_factor: float) -> None:
+        """What the scale shrinks by."""
+        self._backoff = new_factor
+
+    def get_growth_interval(self) -> int:
+        return self._interval
+
+    def set_growth_interval(self, new_interval: int) -> None:
+        """After how many good steps the scale grows."""
+        self._interval = new_interval
+
+    def state_dict(self) -> dict[str, Any]:
+        """The scale and how it has come about."""
+        if not self._enabled:
+            return {}
+        return {
+            "scale": self._scale,
+            "growth_factor": self._growth,
+            "backoff_factor": self._backoff,
+            "growth_interval": self._interval,
+            "_growth_tracker": self._good,
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from what ``state_dict`` gave."""
+        if not self._enabled:
+            return
+        if not state_dict:
+            raise RuntimeError(
+                "The source state dict is empty, possibly because it was saved from a disabled "
+                "instance of GradScaler."
+            )
+        self._scale = float(state_dict["scale"])
+        self._growth, self._backoff = state_dict["growth_factor"], state_dict["backoff_factor"]
+        self._interval, self._good = state_dict["growth_interval"], state_dict["_growth_tracker"]

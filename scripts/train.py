@@ -3,6 +3,7 @@
 
     dtrun --nproc-per-node 4 scripts/train.py --config configs/digits_ddp.toml
     python scripts/train.py --config configs/gpt_char.toml --train.epochs 2
+    dtrun --nproc-per-node gpu scripts/train.py --config configs/gpt_char.toml --device cuda
 
 Every setting of the TOML file can be given on the command line: --optim.lr 0.01
 """
@@ -16,7 +17,7 @@ from pathlib import Path
 import disttrain as dt
 from disttrain import config
 from disttrain.distributed.planning import Subject
-from disttrain.errors import ConfigError, SerializationError
+from disttrain.errors import ConfigError, DeviceError, SerializationError
 from training import checkpoint
 from training.loop import Result, Trainer
 from training.planning import make_subject
@@ -45,7 +46,14 @@ def read_command_line(words: list[str]) -> tuple[Settings, Path | None]:
         metavar="DIR",
         help="train on the MNIST-format IDX files in DIR (--data.name idx --data.dir DIR)",
     )
+    parser.add_argument(
+        "--device",
+        metavar="NAME",
+        help="cpu, or cuda: each rank takes its own by LOCAL_RANK (--train.device NAME)",
+    )
     options, overrides = parser.parse_known_args(words)
+    if options.device is not None:
+        overrides = [f"--train.device={options.device}", *overrides]
     if options.data_dir is not None:
         overrides = ["--data.name=idx", f"--data.dir={options.data_dir}", *overrides]
     path, resume = options.config, None
@@ -79,7 +87,7 @@ def main(words: list[str] | None = None) -> int:
     try:
         settings, resume = read_command_line(sys.argv[1:] if words is None else words)
         result = train(settings, resume)
-    except (ConfigError, SerializationError) as error:
+    except (ConfigError, DeviceError, SerializationError) as error:
         print(f"train.py: {error}", file=sys.stderr)
         return 2
     if result.run is not None:

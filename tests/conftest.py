@@ -1,11 +1,16 @@
 """Which tests run: with --peers (scripts/test --peers) those marked ``peer``, else all others; with
 --part one of the two halves that scripts/test runs at a time. The half "processes" has those that
 start processes or threads, and runs beside busy processes. Tests whose ranks are all simulated are
-not among them: how these take turns is drawn from a seed, whatever else the machine does."""
+not among them: how these take turns is drawn from a seed, whatever else the machine does. Those
+marked ``gpu`` are skipped, and told, where no device is visible."""
 
 from __future__ import annotations
 
+import os
+
 import pytest
+
+from disttrain import gpus
 
 PROCESSES = ("comm", "launcher", "distributed", "compat", "data")  # the folders of that half
 SIMULATES = {
@@ -66,12 +71,24 @@ def starts_processes(item):
 def pytest_collection_modifyitems(config, items):
     wanted = config.getoption("--peers")
     left_out = [item for item in items if (item.get_closest_marker("peer") is None) == wanted]
+    _skip_without_devices([item for item in items if item.get_closest_marker("gpu")])
     part = config.getoption("--part")
     if part is not None:
         left_out += [item for item in items if starts_processes(item) != (part == "processes")]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in set(left_out)]
+
+
+def _skip_without_devices(items):
+    """Devices are counted without starting CUDA, and only where a test asks for one."""
+    if not items:
+        return
+    machine = gpus.ask()
+    if not gpus.visible(machine.cards, os.environ.get("CUDA_VISIBLE_DEVICES")):
+        why = pytest.mark.skip(reason=f"no GPU is visible here ({machine.problem or 'none'})")
+        for item in items:
+            item.add_marker(why)
 
 
 @pytest.fixture

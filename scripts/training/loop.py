@@ -23,6 +23,7 @@ from disttrain.errors import ConfigError
 
 from . import checkpoint
 from .datasets import make_task
+from .devices import own_device, rng_state, set_rng_state
 from .feeding import Feed
 from .models import make_model, write_text
 from .optimizing import learning_rate_factor
@@ -61,8 +62,10 @@ class Trainer:
         self.world_size = 1 if self.alone else int(dt.distributed.get_world_size())
         dt.manual_seed(settings.seed)
         self.task = make_task(settings.data)
+        self.device = own_device(settings.train.device)
         self.model = make_model(settings.model, self.task, settings.data.block_size)
-        self.wrapped = wrap(settings.parallel, self.model)
+        self.model.to(self.device)
+        self.wrapped = wrap(settings.parallel, self.model, self.device.type)
         self.net, self.shards = self.wrapped.net, self.wrapped.shards
         size = self.wrapped.data_size
         self.feed = Feed(settings, self.task, self.wrapped.data_rank, size, self.shards)
@@ -123,9 +126,7 @@ class Trainer:
         if done == 0:
             dt.manual_seed(self._seed())
             self.whole = np.zeros(3)
-        elif self.rng is not None:
-            dt.set_rng_state(self.rng)
-        else:
+        elif self.rng is None or not set_rng_state(self.rng, self.device):
             dt.manual_seed(self._seed() + self.step * 1009**3)
         self.rng = None
         self.net.train()
@@ -167,13 +168,15 @@ class Trainer:
             self.wrapped.clip(clip)
         self.optimizer.step()
         self.scheduler.step()
-        return [(loss.item(), right, answers) for loss, right, answers in found]
+        return [(loss.item(), right.item(), answers) for loss, right, answers in found]
 
-    def _answer(self, inputs: Any, targets: Any) -> tuple[Any, float, int]:
-        """The mean loss of a batch, how many answers were right, and how many there were."""
-        scores = self.net(inputs)
+    def _answer(self, inputs: Any, targets: Any) -> tuple[Any, Any, int]:
+        """The mean loss of a batch, how many answers were right (on the device, which nobody waits
+        for here), and how many there were."""
+        scores = self.net(inputs.to(self.device, non_blocking=True))
+        targets = targets.to(self.device, non_blocking=True)
         scores, targets = scores.reshape(-1, scores.shape[-1]), targets.reshape(-1)
-        right = (scores.detach().argmax(-1) == targets).sum().item()
+        right = (scores.detach().argmax(-1) == targets).sum()
         return F.cross_entropy(scores, targets), right, targets.shape[0]
 
     def _test(self) -> np.ndarray:
@@ -183,7 +186,7 @@ class Trainer:
             for number, (inputs, targets) in self.feed.tests():
                 loss, right, answers = self._answer(inputs, targets)
                 if number is not None:
-                    tally.add(number, loss.item(), right, answers)
+                    tally.add(number, loss.item(), right.item(), answers)
         return tally.together(0, self.feed.num_tests)
 
     def _log_train(self, report: Reporter, means: dict[str, float]) -> None:
@@ -224,7 +227,7 @@ class Trainer:
             "rows": (self.tally.table(0, rows) / self.copies).tolist(),
         }
         state["loader"] = {str(self.rank): self.feed.loader.state_dict()}
-        state["rng"] = {str(self.rank): {"state": dt.get_rng_state(), "of": self.world_size}}
+        state["rng"] = {str(self.rank): {"state": rng_state(self.device), "of": self.world_size}}
         name = checkpoint.name_of(self.epoch, self.step)
         checkpoint.save(self.run, name, state, self.settings.log.keep_checkpoints)
 

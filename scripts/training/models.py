@@ -99,7 +99,7 @@ class GPT(nn.Module):
                 nn.init.zeros_(parameter)
 
     def forward(self, codes):
-        x = self.tokens(codes) + self.positions(dt.arange(codes.shape[1]))
+        x = self.tokens(codes) + self.positions(dt.arange(codes.shape[1], device=codes.device))
         for block in self.blocks:
             x = block(x)
         return self.scores(self.norm(x))
@@ -110,10 +110,11 @@ def write_text(model: GPT, alphabet: str, length: int, seed: int) -> str:
     draw = np.random.default_rng(seed)
     codes = [max(alphabet.find("\n"), 0)]
     model.eval()
+    device = next(model.parameters()).device
     with dt.no_grad():
         for _ in range(length):
             context = np.asarray([codes[-model.block_size :]], np.int64)
-            scores = model(dt.from_numpy(context))[0, -1]
-            chances = F.softmax(scores, dim=-1).numpy().astype(np.float64)
+            scores = model(dt.from_numpy(context).to(device))[0, -1]
+            chances = F.softmax(scores, dim=-1).cpu().numpy().astype(np.float64)
             codes.append(int(draw.choice(len(chances), p=chances / chances.sum())))
     return "".join(alphabet[code] for code in codes[1:])

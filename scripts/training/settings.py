@@ -91,14 +91,18 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Train:
-    """How long. ``steps_per_epoch`` cuts an epoch short (none: all the data)."""
+    """How long, and where. ``steps_per_epoch`` cuts an epoch short (none: all the data)."""
 
     epochs: int = 20
+    device: str = "cpu"  # or cuda: each rank takes its own by LOCAL_RANK
     steps_per_epoch: int | None = None
     save_every: int | None = None  # steps between two checkpoints, besides those of epochs' ends
 
     def __post_init__(self) -> None:
         require(self.epochs >= 1, "epochs", self.epochs, "1 or more")
+        kinds = ("cpu", "cuda")
+        fine = self.device.partition(":")[0] in kinds
+        require(fine, "device", self.device, f"one of {', '.join(kinds)}, or cuda:1")
         fine = self.steps_per_epoch is None or self.steps_per_epoch >= 1
         require(fine, "steps_per_epoch", self.steps_per_epoch, "none, or 1 or more")
         fine = self.save_every is None or self.save_every >= 1

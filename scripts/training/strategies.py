@@ -51,8 +51,9 @@ class Wrapped:
             dt.nn.utils.clip_grad_norm_(self.model.parameters(), max_norm)
 
 
-def wrap(parallel: Parallel, model: Any) -> Wrapped:
-    """``model`` under the strategy of the settings; every rank calls it."""
+def wrap(parallel: Parallel, model: Any, device: str = "cpu") -> Wrapped:
+    """``model``, which lies on a device of that kind, under the strategy of the settings; every
+    rank calls it."""
     if parallel.recompute:
         apply_activation_checkpointing(model, check_fn=_is_block)
     if parallel.strategy == "none":
@@ -61,7 +62,7 @@ def wrap(parallel: Parallel, model: Any) -> Wrapped:
     if parallel.strategy in SHARDED:
         for tensor in (*model.parameters(), *model.buffers()):
             dist.broadcast(tensor.data, 0)
-        return _sharded(parallel, model, size)
+        return _sharded(parallel, model, size, device)
     net = dist.DistributedDataParallel(
         model,
         bucket_cap_mb=parallel.bucket_mb,
@@ -87,7 +88,7 @@ def _is_block(module: Any) -> bool:
     return isinstance(module, Block)
 
 
-def _sharded(parallel: Parallel, model: Any, size: int) -> Wrapped:
+def _sharded(parallel: Parallel, model: Any, size: int, device: str) -> Wrapped:
     """FSDP on the mesh that the strategy means, a unit for each block."""
     inner = {"fsdp": 1, "hsdp": parallel.replicas, "2d": parallel.tensor}[parallel.strategy]
     if size % inner:
@@ -96,11 +97,11 @@ def _sharded(parallel: Parallel, model: Any, size: int) -> Wrapped:
             f"parallel.{name}: {inner} given for {size} ranks; a divisor of {size} is needed"
         )
     if parallel.strategy == "fsdp":
-        mesh = dist.init_device_mesh("cpu", (size,))
+        mesh = dist.init_device_mesh(device, (size,))
     elif parallel.strategy == "hsdp":
-        mesh = dist.init_device_mesh("cpu", (inner, size // inner))
+        mesh = dist.init_device_mesh(device, (inner, size // inner))
     else:
-        whole = dist.init_device_mesh("cpu", (size // inner, inner), mesh_dim_names=("data", "tp"))
+        whole = dist.init_device_mesh(device, (size // inner, inner), mesh_dim_names=("data", "tp"))
         _divide_layers(model, whole["tp"])
         mesh = whole["data"]
     narrow = parallel.precision == "bf16"

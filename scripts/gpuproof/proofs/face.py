@@ -11,7 +11,7 @@ import numpy as np
 import disttrain as dt
 
 from ..journal import Job
-from .places import same, start
+from .places import same, start, with_graphs
 
 CASES: dict[str, Callable[[Any], Any]] = {}
 
@@ -129,6 +129,7 @@ def too_much_memory_is_an_error_that_can_be_survived(cuda: Any) -> None:
 
 @case
 def a_graph_repeats_what_it_recorded(cuda: Any) -> None:
+    with_graphs(cuda)
     x = dt.zeros(1000, device="cuda")
     graph = cuda.CUDAGraph()
     (x + 1).sum()  # kernels are made before

@@ -66,6 +66,16 @@ def _answers(platform: Any) -> None:
         raise RuntimeError("a product of ones is wrong")
 
 
+def with_graphs(cuda: Any) -> None:
+    """Pass over a case where work cannot be recorded."""
+    if not hasattr(cuda, "CUDAGraph"):
+        raise Skip("dt.cuda records no graphs")
+    try:
+        places.platform("cuda").graph()
+    except DeviceError as error:
+        raise Skip(str(error)) from None
+
+
 def same(got: Any, want: Any, tolerance: float) -> float:
     """The greatest difference, over the greatest size, of tensors or arrays; raises beyond
     ``tolerance``."""

@@ -9,7 +9,7 @@ from benchmarks.models import images, make_mlp
 
 from ..journal import Job
 from .libraries import compare, libraries, wait
-from .places import start
+from .places import start, with_graphs
 
 
 def prove(job: Job) -> None:
@@ -55,6 +55,7 @@ def graphed(T: Any) -> Callable[[], Any]:
 
 def _graphs(job: Job, found: dict[str, Any], how: dict[str, int]) -> None:
     ours = found["disttrain"]
+    with_graphs(ours.cuda)
     ways = {"disttrain": graphed(ours)}
     if "PyTorch" in found:
         ways |= {

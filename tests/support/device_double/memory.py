@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from disttrain.errors import OutOfMemoryError
+
 from .streams import Clock, DoubleStream, Point, StreamRace
 
 ROUND = 512  # CuPy's and PyTorch's allocators give out multiples of this
@@ -35,7 +37,8 @@ class Ledger:
         self.used_elsewhere: dict[int, list[tuple[int, list[Point]]]] = {}  # by home stream
 
     def take(self, size: int, stream: DoubleStream, point: Point) -> None:
-        """Give out ``size`` bytes on a stream. Raises ``StreamRace``, ``MemoryError``."""
+        """Give out ``size`` bytes on a stream. Raises ``StreamRace``,
+        ``OutOfMemoryError``."""
         for freed, uses in self.used_elsewhere.pop(stream.id, ()):
             left = [p for p in uses if not stream.clock.covers(p)]
             if left and size <= freed:
@@ -45,13 +48,20 @@ class Ledger:
                 )
             if left:
                 self.used_elsewhere.setdefault(stream.id, []).append((freed, left))
-        if self.allocated + size > self.total:
-            raise MemoryError(f"device {self.index}: {size} bytes asked, {self.total} in all")
+        self.room(size)
         self.allocated += size
         self.allocations += 1
         self.peak = max(self.peak, self.allocated)
         self.reserved = max(self.reserved, self.allocated)
         self.peak_reserved = max(self.peak_reserved, self.reserved)
+
+    def room(self, size: int) -> None:
+        """Raise ``OutOfMemoryError`` where there is none for so many bytes more."""
+        if self.allocated + size > self.total:
+            raise OutOfMemoryError(
+                f"cuda:{self.index}: {size} bytes asked, {self.total - self.allocated} of "
+                f"{self.total} are free"
+            )
 
     def give(self, memory: Memory) -> None:
         """Take memory back."""

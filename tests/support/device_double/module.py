@@ -52,6 +52,7 @@ NO_BFLOAT16 = {
     *("interp", "var", "std", "nanvar", "nanstd", "diff", "convolve", "corrcoef", "cov"),
 }
 WRITES = {"copyto": "dst", "put": "a", "fill_diagonal": "a", "putmask": "a", "place": "arr"}
+SIZED = {"empty", "zeros", "ones", "full"}
 MAKES = {"array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "require"}
 OWN: dict[str, Callable[..., Any]] = {
     "lib.stride_tricks.as_strided": as_strided,
@@ -110,8 +111,9 @@ class Function:
     def _run(self, work: Work, args: tuple, kwargs: dict, bound: dict) -> Any:
         written = WRITES.get(self.name, "out")
         target = bound.get(written)
-        if "dtype" in bound and bound["dtype"] is not None:
-            dtype_of(bound["dtype"])
+        kind = dtype_of(bound["dtype"]) if bound.get("dtype") is not None else None
+        if self.name in SIZED and kind is not None:
+            self.platform.room(bound["shape"], kind)
         if target is not None:
             work.target(target)
         plain = [work.hidden(a) for a in args]

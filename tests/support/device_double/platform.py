@@ -4,6 +4,7 @@ counted and held to what a device could do."""
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -195,8 +196,15 @@ class DoublePlatform(Platform):
 
     # -- memory and transfers -----------------------------------------------------------------
 
+    def room(self, shape: Any, kind: np.dtype) -> None:
+        """Raise ``OutOfMemoryError`` before the host is asked for what a device does not have."""
+        size = shape if isinstance(shape, int) else math.prod(shape)
+        self.ledgers[self.current()].room(size * kind.itemsize)
+
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        owner = np.empty(shape, dtype_of(dtype))
+        kind = dtype_of(dtype)
+        self.room(shape, kind)
+        owner = np.empty(shape, kind)
         poison(owner)
         return StrictArray(owner, self.new_memory(owner, self.begin("empty", (), ())))
 

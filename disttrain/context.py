@@ -43,6 +43,7 @@ class Waiter:
     the death of a peer reaches a rank that waits for it).
     """
 
+    simulated = False
     spins = 200
     yields = 2000
     nap = 0.0002

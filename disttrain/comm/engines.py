@@ -34,11 +34,11 @@ ENGINES = {  # backend -> its module in this package
     "sim": "sim.engine",
     "tcp": "tcp.engine",
     "fake": "fake.engine",
+    "nccl": "nccl.engine",
 }
 BEST = "gloo"  # as PyTorch's programs say: whatever is best between the CPUs that there are
 # What PyTorch's programs may name, and why it is not here.
 _ELSEWHERE = {
-    "nccl": "it moves arrays between GPUs, and this version has arrays of CPUs only",
     "xccl": "it moves arrays between GPUs of Intel's, which this version has no arrays of",
     "ucc": "this version does not have it",
 }

@@ -150,9 +150,11 @@ class Placed(Transport):
     def shrink(
         self, timeout: float | None, exclude: Collection[int] = ()
     ) -> tuple[Transport, list[int]]:
+        cpu, before = self.cpu.shrink(timeout, exclude)
         for found in self.devices.values():
+            found.shrunk(cpu, before)
             found.close(None)
-        return self.cpu.shrink(timeout, exclude)
+        return cpu, before
 
     def close(self, call: Call | None) -> None:
         """The devices' first: what they have to agree on goes over the CPU's."""

@@ -107,6 +107,11 @@ def check_op(op: object) -> None:
         )
 
 
+def ufunc_of(op: ReduceOp) -> Callable[..., np.ndarray]:
+    """What joins two ranks' values."""
+    return _UFUNC[op.name][0]
+
+
 def make_reducer(op: ReduceOp, dtype: np.dtype, num_ranks: int) -> _Native | _Wide:
     """``reduce(parts, out)`` for ``num_ranks`` 1-D arrays of ``dtype``, by the tree over them.
 

@@ -62,6 +62,7 @@ class Transport(ABC):
     # (the backend's name, the CPU's transport, a platform) -> what moves the platform's arrays
     # beside it; None: they go by way of the host
     between: Callable[[str, Transport, Any], Transport] | None = None
+    adopted: dict[Any, Any] | None = None  # what devices' transports beside it shall begin with
     group_type: Any = None  # the class of a group on it, where that is not the usual one
     job: Any = (
         None  # after ``shrink``: what the ranks that are left have of their launcher's segment
@@ -182,6 +183,11 @@ class Transport(ABC):
     ) -> None:
         """Of devices: groups of some ranks were split off; ``cpu`` is the CPU's transport of this
         rank's. All ranks come here."""
+
+    def shrunk(  # noqa: B027
+        self, cpu: Transport, before: Sequence[int]
+    ) -> None:
+        """Of devices: the ranks ``before`` go on on ``cpu``; all of them come here."""
 
     @abstractmethod
     def close(self, call: Call | None) -> None:

@@ -43,7 +43,7 @@ class Work:
                 timeout = timeout.total_seconds() or None  # none is how PyTorch's programs say it
             self._block(timeout)
         if self._future is not None:
-            _settle(self._future, self)
+            settle(self._future, self)
         if self._error is not None:
             raise self._error
         return self._result if self.outputs is None else True
@@ -108,7 +108,7 @@ class Work:
         raise NotImplementedError
 
 
-def _settle(future: Future, work: Work) -> None:
+def settle(future: Future, work: Work) -> None:
     """Tell the future of a work that has ended."""
     if future._done:
         return
@@ -127,7 +127,7 @@ class _Drive:
     def is_completed(self) -> bool:
         work = self._work
         if work.is_completed() and work._future is not None:
-            _settle(work._future, work)
+            settle(work._future, work)
         return work._done
 
     def wait(self) -> None:
@@ -135,7 +135,7 @@ class _Drive:
         if not work._done:
             work._block(None)
         if work._future is not None:
-            _settle(work._future, work)
+            settle(work._future, work)
 
 
 class Done(Work):

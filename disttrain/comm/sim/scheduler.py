@@ -335,6 +335,8 @@ class Scheduler:
 class SimWaiter(context.Waiter):
     """How the tasks of a simulated rank wait."""
 
+    simulated = True
+
     def __init__(self, scheduler: Scheduler, program: Task) -> None:
         super().__init__()
         self.scheduler, self._program = scheduler, program

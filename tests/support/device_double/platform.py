@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -86,6 +87,7 @@ class DoublePlatform(Platform):
         self._deferred: list[tuple[Point, Callable[[], None]]] = []
         self.binding: Any = None
         self._pinned: list[np.ndarray] = []
+        self._memories: weakref.WeakSet[Memory] = weakref.WeakSet()
 
     # -- devices ------------------------------------------------------------------------------
 
@@ -132,7 +134,24 @@ class DoublePlatform(Platform):
 
     def new_memory(self, owner: np.ndarray, point: Point) -> Memory:
         """Take ``owner`` into the current device's memory, written by ``point``."""
-        return Memory(self, owner, self.ledgers[self.current()], self.current_stream(), point)
+        made = Memory(self, owner, self.ledgers[self.current()], self.current_stream(), point)
+        self._memories.add(made)
+        return made
+
+    def memory_at(self, address: int) -> Memory:
+        """The memory in which an address lies."""
+        for memory in list(self._memories):
+            start = memory.owner.__array_interface__["data"][0]
+            if start <= address < start + memory.owner.nbytes:
+                return memory
+        raise RuntimeError(f"address {address:#x} lies in no array of the device's")
+
+    def stream_of(self, handle: int) -> DoubleStream:
+        return self._streams[handle - 1]
+
+    def pending_before(self, stream: DoubleStream) -> list[_Pending]:
+        """What the next operation on ``stream`` would wait for."""
+        return [p for p in self._pending if stream.clock.covers(p.point)]
 
     def enqueue(
         self, name: str, stream: DoubleStream, reads: Any, writes: Any,

@@ -1,0 +1,80 @@
+"""NCCL's transport passes the conformance suite, over a stand-in for the library and a double of
+the devices."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from comm import conformance
+from comm.conformance import BF16, BOOL, COMPLEX, Conformance
+
+import disttrain.distributed as dist
+from disttrain.backends.device import platform as devices
+from disttrain.comm import sim
+from disttrain.comm.placing import place
+from disttrain.distributed.state import group_or_default
+from support.device_double.double import DoublePlatform
+from support.device_groups import OnDevice
+from support.nccl_standin.binding import StandIn
+from support.ranks import Outcome, values
+
+
+def ops_of(dtype: np.dtype) -> list:
+    """An average of complex numbers is one of pairs here, which rounds in another way."""
+    ops = _ops_of(dtype)
+    return [op for op in ops if dtype != COMPLEX or op.name != "AVG"]
+
+
+@pytest.fixture
+def four():
+    """A double of four devices."""
+    made = DoublePlatform(4)
+    made.binding = StandIn(made)
+    before = devices.offer("cuda", lambda: made)
+    yield devices.platform("cuda")
+    devices.offer("cuda", *before)
+
+
+def outcomes_on(platform: Any, n: int, fn: Any, bind: bool = True) -> list[Outcome]:
+    def body() -> Any:
+        dist.init_process_group("nccl", timeout=20.0)
+        place()
+        return fn(OnDevice(group_or_default(), platform, dist.get_rank(), bind))
+
+    tasks = sim.run_tasks(body, n, seed=n).tasks
+    return [
+        Outcome(t.rank, t.result, t.error, t.text, exitcode=0 if t.error is None else 1)
+        for t in tasks
+    ]
+
+
+@pytest.fixture
+def ranks(four, monkeypatch):
+    monkeypatch.setattr(conformance, "DTYPES", _TYPES)
+    monkeypatch.setattr(conformance, "SMALL", [0, 13])
+    monkeypatch.setattr(conformance, "LARGE", 20_011)
+    monkeypatch.setattr(conformance, "ops_of", ops_of)
+    return SimpleNamespace(
+        run=lambda n, fn, timeout=20.0: values(outcomes_on(four, n, fn)),
+        outcomes=lambda n, fn, timeout=20.0: outcomes_on(four, n, fn),
+        die=sim.die,
+    )
+
+
+_ops_of = conformance.ops_of
+_TYPES = [np.dtype("f4"), BF16, np.dtype("i2"), BOOL, COMPLEX]
+_ops_of = conformance.ops_of
+_TYPES = [np.dtype("f4"), BF16, np.dtype("i2"), BOOL, COMPLEX]
+# NCCL has an order of its own, for sums and for the messages of a pair.
+# All verbs, once. NCCL has an order of its own, for sums and for the messages of a pair.
+_VERBS = (
+    *("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_uneven", "broadcast", "all_gather"),
+    *("all_gather_uneven", "all_to_all", "all_to_all_uneven", "gather_and_scatter", "barrier"),
+    *("every_verb_async", "work_then", "split", "new_group", "groups_interleave"),
+    *("recv_from_anyone", "outputs_over_inputs", "wrong_arguments"),
+)
+_TESTS = {f"test_{name}": getattr(Conformance, f"test_{name}") for name in _VERBS}
+TestNccl = pytest.mark.parametrize("world", [3])(type("TestNccl", (), _TESTS))

@@ -158,12 +158,16 @@ class Placed(Transport):
 
     def close(self, call: Call | None) -> None:
         """The devices' first: what they have to agree on goes over the CPU's."""
+        devices, self.devices = list(self.devices.values()), {}
         try:
-            for found in self.devices.values():
-                found.close(call)
-        finally:
-            self.devices.clear()
-            self.cpu.close(call)
+            while devices:
+                devices.pop().close(call)
+        except BaseException:  # all ranks have found that they do not agree: nobody is met
+            for found in devices:
+                found.close(None)
+            self.cpu.close(None)
+            raise
+        self.cpu.close(call)
 
 
 def _place(kind: type) -> str:

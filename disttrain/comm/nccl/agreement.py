@@ -111,7 +111,7 @@ class Agreement:
     def everyones(self, row: np.ndarray) -> np.ndarray:
         """The rows (uint8, of one length) of all ranks; all of them come."""
         table = np.empty((self.size, row.size), np.uint8)
-        self.channel.all_gather(_MEET, list(table), row)
+        self.cpu.all_gather(_MEET, list(table), row)
         return table
 
     def pass_id(self, unique_id: bytes | None, peer: int) -> bytes:

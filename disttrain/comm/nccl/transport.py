@@ -61,7 +61,7 @@ class NcclTransport(Transport):
         self.library = Library(platform)
         self.connections = Connections(self)
         self.error: BaseException | None = None  # what has ended it
-        self._told = False  # the program has heard of that
+        self.told = False  # the program has heard of that
         self._flight: deque[DeviceWork] = deque()
         self._lock = threading.RLock()
         self._agreement: Agreement | None = None
@@ -178,8 +178,8 @@ class NcclTransport(Transport):
     def _usable(self) -> None:
         if self.error is None:
             return
-        if not self._told:
-            self._told = True
+        if not self.told:
+            self.told = True
             raise self.error
         raise CommError(
             f"group {self.name}: cannot be used any more on devices, since an operation ended in "
@@ -217,7 +217,7 @@ class NcclTransport(Transport):
                 raise  # on all ranks, before anything was enqueued
             except BaseException as error:
                 self.fail(error)
-                self._told = True
+                self.told = True
                 raise
             return None
         if not header.is_completed():
@@ -225,7 +225,7 @@ class NcclTransport(Transport):
         problem = header.exception()
         if problem is not None:
             self.fail(problem)
-            self._told = True
+            self.told = True
             raise problem
         return None
 
@@ -432,7 +432,7 @@ class NcclTransport(Transport):
         finally:
             self.connections.abort()
             self.error = self.error or CommError(f"group {self.name}: it was closed")
-            self._told = True
+            self.told = True
 
 
 def _too_long(work: DeviceWork) -> WaitTimeout:

@@ -60,6 +60,7 @@ class DeviceWork(Work):
         if self._future is not None:
             settle(self._future, self)
         if self._error is not None:
+            self.of.told = True
             raise self._error
         return self._result if self.outputs is None else True
 
@@ -112,6 +113,7 @@ class _After(Work):
         if self._future is not None:
             settle(self._future, self)
         if self._error is not None:
+            self.of.told = True
             raise self._error
         return self._result if self.outputs is None else True
 

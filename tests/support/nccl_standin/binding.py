@@ -260,6 +260,16 @@ class StandIn:
         self._ptrs += 1
         return self._ptrs
 
+    def fail_all(self) -> None:
+        """Every communicator reports an error of another rank's."""
+        for comm in self.comms.values():
+            comm.clique.errors.update(dict.fromkeys(range(comm.clique.size), Result.RemoteError))
+
+    def hang_all(self) -> None:
+        """Nothing ends any more that is given to a communicator, until it is aborted."""
+        for comm in self.comms.values():
+            comm.clique.hangs = True
+
     # -- core ---------------------------------------------------------------------------------
 
     def get_unique_id(self, empty: bool = False) -> UniqueId:

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from ..core.autograd import grad
+from ..core.classes import values_of
 from ..core.grad_mode import enable_grad
-from ..core.tensor import Tensor, wrap
+from ..core.tensor import Tensor, beside, wrap
 from ..errors import AutogradError
 from ..func import jvp, vmap
 
@@ -99,6 +100,11 @@ def _parts(array: np.ndarray) -> np.ndarray:
     return np.concatenate([flat.real, flat.imag]).astype(np.float64)
 
 
+def _numbers(t: Tensor) -> Any:
+    """The values, on the host."""
+    return values_of(t.detach())
+
+
 def _units(t: Tensor) -> Any:
     """All unit tensors of the shape of ``t``; for complex ones times 1, then times the imaginary
     unit."""
@@ -141,18 +147,19 @@ class _Check:
     # --- numbers --------------------------------------------------------------------------------
     def _differences(self, i: int) -> list[np.ndarray]:
         """Per output the Jacobian for input ``i``, by differences."""
-        base = self.given[i].detach().array
+        base = _numbers(self.given[i])
         columns: list[list] = [[] for _ in self.outs]
         for unit in _units(self.given[i]):
             sides = []
             for step in (self.chosen.eps, -self.chosen.eps):
-                moved = wrap((base + unit * step).astype(base.dtype)).requires_grad_()
+                here = (base + unit * step).astype(base.dtype)
+                moved = beside(self.given[i], here).requires_grad_()  # type: ignore[attr-defined]
                 args = [moved if j == i else t for j, t in enumerate(self.given)]
-                sides.append([_parts(o.detach().array) for o in _outputs(self.func, args)])
+                sides.append([_parts(_numbers(o)) for o in _outputs(self.func, args)])
             for column, up, down in zip(columns, *sides, strict=True):
                 column.append((up - down) / (2 * self.chosen.eps))
         return [
-            np.array(c).T if c else np.zeros((_parts(o.detach().array).size, 0))
+            np.array(c).T if c else np.zeros((_parts(_numbers(o)).size, 0))
             for c, o in zip(columns, self.outs, strict=True)
         ]
 
@@ -163,11 +170,11 @@ class _Check:
         for seed in _units(out):
             found: Sequence = (None,) * len(wanted)
             if out.requires_grad:
-                found = grad(out, wanted, wrap(seed), retain_graph=True, allow_unused=True)
+                found = grad(out, wanted, beside(out, seed), retain_graph=True, allow_unused=True)
             for i, t, g in zip(self.checked, wanted, found, strict=True):
                 self._check_meta(i, t, g)
-                rows[i].append(_parts(np.zeros(*t.meta()) if g is None else g.detach().array))
-        sizes = {i: _parts(self.given[i].detach().array).size for i in self.checked}
+                rows[i].append(_parts(np.zeros(*t.meta()) if g is None else _numbers(g)))
+        sizes = {i: _parts(_numbers(self.given[i])).size for i in self.checked}
         return {i: np.array(r).reshape(len(r), sizes[i]) for i, r in rows.items()}
 
     def _check_meta(self, i: int, t: Tensor, g: Tensor | None) -> None:
@@ -195,7 +202,7 @@ class _Check:
     def _forward(self, numeric: dict) -> None:
         for i in self.checked:
             units = list(_units(self.given[i]))
-            columns = [self._push(i, wrap(unit)) for unit in units]
+            columns = [self._push(i, beside(self.given[i], unit)) for unit in units]
             for o in range(len(self.outs)):
                 exact = np.array([c[o] for c in columns]).T.reshape(numeric[i][o].shape)
                 self._same(i, o, exact, numeric[i][o], "computed with forward mode ")
@@ -212,13 +219,13 @@ class _Check:
 
     def _push(self, i: int, direction: Tensor) -> list[np.ndarray]:
         _, moved = jvp(self._along(i), (self.given[i].detach(),), (direction,))
-        return [_parts(m.detach().array) for m in moved]
+        return [_parts(_numbers(m)) for m in moved]
 
     def _batched_forward(self, i: int, units: list, columns: list) -> None:
         x = self.given[i].detach()
-        rows = vmap(lambda d: jvp(self._along(i), (x,), (d,))[1])(wrap(np.stack(units[:2])))
+        rows = vmap(lambda d: jvp(self._along(i), (x,), (d,))[1])(beside(x, np.stack(units[:2])))
         for o, moved in enumerate(rows):
-            for k, m in enumerate(moved.detach().array):
+            for k, m in enumerate(_numbers(moved)):
                 if not np.allclose(_parts(m), columns[k][o], rtol=self.chosen.rtol,
                                    atol=self.chosen.atol):  # fmt: skip
                     raise GradcheckError(
@@ -239,14 +246,14 @@ class _Check:
         shape, kind = out.meta()
         seeds = rng.standard_normal((2, *shape)).astype(kind)
         wanted = [self.given[i] for i in self.checked]
-        each = [self._pull([out], [wrap(s)]) for s in seeds]
+        each = [self._pull([out], [beside(out, s)]) for s in seeds]
         together = vmap(lambda s: grad(out, wanted, s, retain_graph=True, materialize_grads=True))(
-            wrap(seeds)
+            beside(out, seeds)
         )
         for n, rows in enumerate(together):
-            for k, g in enumerate(rows.detach().array):
+            for k, g in enumerate(_numbers(rows)):
                 alone = each[k][n]
-                want = np.zeros_like(g) if alone is None else alone.detach().array
+                want = np.zeros_like(g) if alone is None else _numbers(alone)
                 if not np.allclose(g, want, rtol=self.chosen.rtol, atol=self.chosen.atol):
                     raise GradcheckError(
                         "gradcheck or gradgradcheck failed while testing batched gradient "
@@ -258,9 +265,9 @@ class _Check:
         live = self._live()
         if not live:
             return
-        seeds = [wrap(np.zeros(*o.meta())) for o in live]
+        seeds = [beside(o, np.zeros(*o.meta())) for o in live]
         for i, g in zip(self.checked, self._pull(live, seeds), strict=True):
-            if g is not None and g.detach().array.any():
+            if g is not None and _numbers(g).any():
                 raise GradcheckError(
                     "gradcheck: backward not multiplied by grad_output: a gradient of zero gives "
                     f"one that is not zero for input {i}"

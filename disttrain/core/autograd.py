@@ -10,7 +10,7 @@ import numpy as np
 
 from ..backends.kinds import ArrayKind
 from ..context import SLOW, thread
-from ..errors import AutogradError, DTypeError, ShapeError
+from ..errors import AutogradError, DeviceError, DTypeError, ShapeError
 from .algebra import Algebra
 from .engine import Walk, discard
 from .gate import Tracer
@@ -211,6 +211,13 @@ def _cotangent(where: str, i: int, t: Tensor, g: Any) -> Tensor:
         raise DTypeError(
             f"{where}: gradient {i} is {g.dtype!r}, the tensor is {kind}; they are required to "
             "have the same dtype where one of them is complex"
+        )
+    if not isinstance(t, GradientEdge) and g.device != t.device and not g.is_meta:
+        if not g.ndim:
+            return g.to(t.device)  # type: ignore[attr-defined]
+        raise DeviceError(
+            f"{where}: gradient {i} is on {g.device}, the tensor on {t.device}; Expected all "
+            "tensors to be on the same device: move it with .to(tensor.device)"
         )
     return _of_kind(t, g)
 

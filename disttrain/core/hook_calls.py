@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.device.array import DeviceArray
 from ..errors import AnomalyError, AutogradError
 from .algebra import Algebra
 from .tensor import Tensor, wrap
@@ -95,7 +96,9 @@ def check_nan(node: Any, results: tuple) -> None:
     """Anomaly detection: raise when ``node`` gave a gradient with nan."""
     for i, r in enumerate(results):
         array = r.array if isinstance(r, Tensor) else r
-        if array.__class__ is ndarray and array.dtype.kind in "fcV" and np.isnan(array).any():
+        if array.__class__ is not ndarray:
+            array = array.whole() if array.__class__ is DeviceArray else None
+        if array is not None and array.dtype.kind in "fcV" and np.isnan(array).any():
             raise AnomalyError(
                 f"backward: Function '{node.name()}' returned nan values in its {i}th output, the "
                 f"gradient of its input {i}{node.made_at() if node.site else ''}"

@@ -93,7 +93,9 @@ class Categorical(Distribution):
         )
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        values = arange(self._num_events).view(-1, *[1] * len(self._batch_shape))
+        values = arange(self._num_events, device=self.logits.device).view(
+            -1, *[1] * len(self._batch_shape)
+        )
         return values.expand(-1, *self._batch_shape) if expand else values
 
     def _shown(self) -> dict[str, Any]:
@@ -154,7 +156,9 @@ class Bernoulli(Distribution):
         return Bernoulli(logits=self.logits.expand(batch_shape), validate_args=False)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        values = arange(2, dtype=self.probs.dtype).view(-1, *[1] * len(self._batch_shape))
+        values = arange(2, dtype=self.probs.dtype, device=self.probs.device).view(
+            -1, *[1] * len(self._batch_shape)
+        )
         return values.expand(-1, *self._batch_shape) if expand else values
 
     def _shown(self) -> dict[str, Any]:

@@ -20,7 +20,8 @@ class Normal(Distribution):
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         like = next((t for t in (loc, scale) if isinstance(t, Tensor)), tensor(0.0))
         both = [
-            t if isinstance(t, Tensor) else tensor(float(t), dtype=like.dtype) for t in (loc, scale)
+            t if isinstance(t, Tensor) else tensor(float(t), dtype=like.dtype, device=like.device)
+            for t in (loc, scale)
         ]
         self.loc, self.scale = broadcast_tensors(*both)
         super().__init__(self.loc.shape, (), validate_args)
@@ -50,7 +51,7 @@ class Normal(Distribution):
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
-        return self.loc + self.scale * randn(*shape, dtype=self.loc.dtype)
+        return self.loc + self.scale * randn(*shape, dtype=self.loc.dtype, device=self.loc.device)
 
     def log_prob(self, value: Tensor) -> Tensor:
         if isinstance(value, Tensor):

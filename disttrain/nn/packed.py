@@ -106,10 +106,10 @@ def invert_permutation(permutation: Any) -> Any:
     """The permutation that undoes ``permutation`` (None: that of None)."""
     if permutation is None:
         return None
-    order = permutation.detach().numpy()
+    order = permutation.numpy(force=True)
     out = np.empty_like(order)
     out[order] = np.arange(order.size, dtype=order.dtype)
-    return wrap(out)
+    return beside(permutation, out)
 
 
 def pack_padded_sequence(
@@ -120,7 +120,7 @@ def pack_padded_sequence(
     ``lengths``: the true lengths, falling unless ``enforce_sorted=False``. Raises ``ShapeError``
     where they do not fit the input.
     """
-    given = lengths.detach().numpy() if isinstance(lengths, Tensor) else np.asarray(lengths)
+    given = lengths.numpy(force=True) if isinstance(lengths, Tensor) else np.asarray(lengths)
     given = given.astype(np.int64).reshape(-1)
     x = input.transpose(0, 1) if batch_first and input.ndim > 1 else input
     if input.numel() == 0:
@@ -143,16 +143,16 @@ def pack_padded_sequence(
     order = None
     if not enforce_sorted:
         order = np.argsort(-given, kind="stable")
-        given, x = given[order], x.index_select(1, wrap(order))
+        given, x = given[order], x.index_select(1, beside(x, order))
     elif (np.diff(given) > 0).any():
         raise ShapeError(
             "pack_padded_sequence: `lengths` array must be sorted in decreasing order when "
             f"`enforce_sorted` is True. {_HOW}"
         )
     steps, rows = _places(given)
-    data = x.reshape(-1, *x.shape[2:]).index_select(0, wrap(steps * x.shape[1] + rows))
+    data = x.reshape(-1, *x.shape[2:]).index_select(0, beside(x, steps * x.shape[1] + rows))
     sizes = np.bincount(steps, minlength=int(given[0])).astype(np.int64)
-    return PackedSequence(data, wrap(sizes), None if order is None else wrap(order))
+    return PackedSequence(data, wrap(sizes), None if order is None else beside(x, order))
 
 
 def _places(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -168,7 +168,7 @@ def pad_packed_sequence(
     total_length: int | None = None,
 ) -> tuple[Any, Any]:
     """The inverse of ``pack_padded_sequence``: the padded tensor, and the lengths (N,)."""
-    sizes = sequence.batch_sizes.numpy()
+    sizes = sequence.batch_sizes.numpy(force=True)
     longest = sizes.size
     if total_length is not None:
         if total_length < longest:
@@ -184,7 +184,7 @@ def pad_packed_sequence(
     at = np.full((longest, count), sequence.data.shape[0])  # the row of padding below the data
     at[steps, rows] = np.arange(steps.size)
     if sequence.unsorted_indices is not None:
-        order = sequence.unsorted_indices.numpy()
+        order = sequence.unsorted_indices.numpy(force=True)
         at, lengths = at[:, order], lengths[order]
     data = sequence.data
     padding = data.new_full((1, *data.shape[1:]), padding_value)

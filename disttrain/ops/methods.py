@@ -197,7 +197,9 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The tensor in another type; without one, the name of the type."""
     if dtype is None:
         name = _LEGACY.get(self.dtype.name, "Tensor")
-        return f"{dtypes.dtype.namespace}.{name}"
+        place = self.device.type
+        kind = f".{place}" if place not in ("cpu", "meta") else ""
+        return f"{dtypes.dtype.namespace}{kind}.{name}"
     if isinstance(dtype, type) and dtype.__name__ in _LEGACY.values():  # FloatTensor itself
         dtype = dtype.__name__
     if isinstance(dtype, str):
@@ -284,7 +286,9 @@ for _make in (create.zeros, create.ones, create.empty):
 Tensor.new_full = lambda self, size, fill_value, **o: create.full(
     size, fill_value, dtype=o.get("dtype") or self.dtype, device=o.get("device") or self.device
 )
-Tensor.new = lambda self, *args, **kwargs: create.construct(self.dtype, args, **kwargs)
+Tensor.new = lambda self, *args, **kwargs: create.construct(
+    self.dtype, args, **{"device": self.device, **kwargs}
+)
 
 # --- functions of the same name ----------------------------------------------------------------
 

@@ -49,13 +49,15 @@ class Located:
         """The values of numpy's array, or of one on any device, here; laid out alike."""
         order = _memory_order(array)
         if isinstance(array, DeviceArray):
-            raw = array.data if order is None else array.data.transpose(order)
+            with array.here():
+                raw = array.data if order is None else array.data.transpose(order)
             moved = _over(array, raw, self, non_blocking)
         else:
             raw = array if order is None else array.transpose(order)
             moved = self.platform.upload(raw, self.index, non_blocking)
         if order is not None:
-            moved = moved.transpose(np.argsort(order).tolist())
+            with self:
+                moved = moved.transpose(np.argsort(order).tolist())
         return DeviceArray(moved, self.platform, self.index)
 
 
@@ -136,8 +138,9 @@ class DeviceArray(ArrayKind):
         finally:
             if before != self.index:
                 platform.use(before)
-        if prim.mutates:
-            return result
+        if prim.mutates:  # what was written to
+            first, *_ = written = [arrays[i] for i in prim.mutates]
+            return tuple(written) if prim.multi else first
         if prim.multi:
             return tuple([self._result(prim, r) for r in result])
         return self._result(prim, result)
@@ -191,8 +194,8 @@ class DeviceArray(ArrayKind):
         """The values as numpy's array, laid out alike. With ``non_blocking`` in pinned memory,
         where they are once the device's stream has come there."""
         order = _memory_order(self)
-        raw = self.data if order is None else self.data.transpose(order)
         with self.here() as there:
+            raw = self.data if order is None else self.data.transpose(order)
             if non_blocking:
                 host = there.platform.pinned(raw.shape, raw.dtype)
                 there.platform.download(raw, host, True)

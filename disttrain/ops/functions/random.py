@@ -39,6 +39,7 @@ from .args import kinds
 from .args import size as as_size
 from .args import tensor as as_input
 from .inplace import begin, records, write
+from .moving import pin_memory as to_pinned
 
 
 def dropout(
@@ -105,7 +106,8 @@ def rand(
     """Uniform on [0, 1)."""
     _needs_float("rand", dtype)
     shape = as_size(sizes, "rand", size)
-    return _new(draw_uniform, shape, dtype, device, requires_grad, generator)
+    out = _new(draw_uniform, shape, dtype, device, requires_grad, generator)
+    return to_pinned(out) if pin_memory else out
 
 
 def randn(
@@ -116,7 +118,8 @@ def randn(
     """Normal with mean 0 and variance 1."""
     _needs_float("randn", dtype)
     shape = as_size(sizes, "randn", size)
-    return _new(draw_normal, shape, dtype, device, requires_grad, generator)
+    out = _new(draw_normal, shape, dtype, device, requires_grad, generator)
+    return to_pinned(out) if pin_memory else out
 
 
 def randint(
@@ -166,7 +169,8 @@ def randperm(
     kind = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype)
     if kind.np.kind not in "iufV":
         raise refuse("randperm", kind.np)
-    return _new(draw_permutation, (int(n),), kind, device, requires_grad, generator)
+    out = _new(draw_permutation, (int(n),), kind, device, requires_grad, generator)
+    return to_pinned(out) if pin_memory else out
 
 
 def _placed(t: Tensor) -> bool:

@@ -147,10 +147,11 @@ class Tensor:
             if part is not None:
                 prim, params = prim.part(params, part)
             source.graph_node()
-            with context_recording():
-                self._node = prim(source, **params)._node
-            if self._retains:
-                self.retain_again(before)
+            if not (before.__class__ is AccumulateGrad and _is_leaf(source)):
+                with context_recording():
+                    self._node = prim(source, **params)._node
+                if self._retains:
+                    self.retain_again(before)
         self._gen = self._st.gen
 
     @property
@@ -408,6 +409,15 @@ class Tensor:
 
     def __hash__(self) -> int:
         return id(self)
+
+
+def _is_leaf(source: Tensor) -> bool:
+    """Whether what ``source`` is a view of was never written to by a recorded operation, so that
+    views of it that are leaves stay leaves."""
+    while source._view is not None:
+        source = source._view[0]
+    node = source._node
+    return node is None or node.__class__ is AccumulateGrad
 
 
 def rebuild(kind: type, array: Any, shape: tuple, requires_grad: bool) -> Tensor:

@@ -99,7 +99,7 @@ def test_new_tensors(name):
 
 
 def test_random_tensors_lie_there():
-    there = dict(device="cuda:1")
+    there = {"device": "cuda:1"}
     made = [dt.rand(3, **there), dt.randn(3, **there), dt.randint(5, (2,), **there),
             dt.randperm(4, **there), dt.normal(0.0, 1.0, (3,), **there),
             dt.empty(3, **there).normal_(), dt.randn_like(dt.ones(2, **there))]  # fmt: skip

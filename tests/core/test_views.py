@@ -448,3 +448,17 @@ def test_a_number_that_was_written_to_has_a_gradient():
     y.zero_()
     total = total + y
     assert dt.autograd.grad(total, x)[0].item() == 0.0
+
+
+def test_a_leaf_that_is_a_view_stays_a_leaf():
+    x = dt.arange(4.0).reshape(2, 2).requires_grad_()
+    x.detach().requires_grad_()
+    assert x.requires_grad and x.is_leaf
+    base = dt.arange(4.0)
+    view = base.view(2, 2).requires_grad_()
+    base.requires_grad_()
+    assert view.grad_fn is None and base[:2].requires_grad
+    base = dt.arange(4.0)
+    view = base.view(2, 2).requires_grad_()
+    base.mul_(dt.ones(4, requires_grad=True))
+    assert view.grad_fn is not None

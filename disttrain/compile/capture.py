@@ -21,7 +21,8 @@ from ..backends.kinds import ArrayKind
 from ..backends.null import NullArray
 from ..core.gate import Primitive, Tracer
 from ..core.node import AccumulateGrad, Node, next_seq
-from ..core.tensor import Tensor, watched, wrap
+from ..core.tensor import Tensor, wrap
+from ..core.watching import watched
 from ..errors import CaptureError
 from ..ops.declare import primitive
 from ..trace import call_site

@@ -11,7 +11,8 @@ from typing import Any
 
 from .. import context, tree
 from ..context import SLOW, thread
-from ..core.tensor import Tensor, watched
+from ..core.tensor import Tensor
+from ..core.watching import watched
 from .arguments import Call, Unknown
 from .capture import Capture
 from .code import Codes

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from .. import context
+from ..backends.kinds import ArrayKind
 from ..backends.null import NullArray
 from ..errors import AutogradError, DeviceError, DTypeError, HostError, ShapeError
 from . import dtypes
@@ -104,7 +105,7 @@ class Tensor:
     @property
     def device(self) -> device:
         array = self.array
-        return CPU if array.__class__ is ndarray else at(*array.place)
+        return at(*array.place) if isinstance(array, ArrayKind) else CPU
 
     @property
     def is_meta(self) -> bool:

@@ -78,7 +78,7 @@ class Rules:
         self.double.counts.clear()
         outs = call(REGISTRY[name], inputs, params)
         self._quiet()
-        return list(outs)
+        return list(outs[:1] if name == "attention" else outs)  # what it keeps, each has its own
 
     def _pulled(self, name: str, args: tuple, params: dict, places: list, put: Put,
                 again: bool) -> tuple[list, list]:  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..device.precision import matmul_precision, reduced_reduction
-from .gemm import Copies, Gemm, Side, gemm, takes_result
+from .gemm import Copies, Gemm, Side, gemm, result_side
 
 # cublasComputeType_t, cudaDataType, cublasMath_t, cublasGemmAlgo_t, by their names in cublas_api.h.
 COMPUTE_32F, COMPUTE_32F_FAST_TF32, COMPUTE_64F = 68, 77, 70
@@ -44,7 +44,8 @@ class Blas:
 
     def matmul(self, a: Any, b: Any, out: Any = None, add: bool = False) -> Any:
         """``a (..., m, k) @ b (..., k, n)``, into ``out`` where given (with ``add``: added to what
-        is there). Types that cuBLAS has no product of go by CuPy's own kernels."""
+        is there), of the same type, or float32 where they are halves. Types that cuBLAS has no
+        product of go by CuPy's own kernels."""
         name = a.dtype.name
         if name not in DATA_TYPES or b.dtype != a.dtype:
             return self._other(a, b, out, add)
@@ -54,9 +55,9 @@ class Blas:
             call = gemm(a.shape, a.strides, b.shape, b.strides, a.dtype.itemsize)
             assert isinstance(call, Gemm)
         shape = (*call.lead, a.shape[-2], call.n)
-        into = out
-        if out is None or not self._fits(out, shape, a.dtype):
-            into = self.xp.ndarray(shape, a.dtype)
+        into, side = out, None if out is None else self._side(call, out, shape, a.dtype)
+        if side is None:
+            into, side = self.xp.ndarray(shape, a.dtype), call.c
             if add:
                 into[...] = out
         if not into.size:
@@ -65,18 +66,19 @@ class Blas:
             if not add:
                 into.fill(0)
         else:
-            self._run(call, name, a, b, into, add)
+            self._run(call._replace(c=side), name, a, b, into, add)
         if out is not None and into is not out:
             out[...] = into
             return out
         return into
 
-    def _fits(self, out: Any, shape: tuple, dtype: Any) -> bool:
-        return (
-            out.shape == shape
-            and out.dtype == dtype
-            and takes_result(out.shape, out.strides, dtype.itemsize)
-        )
+    def _side(self, call: Gemm, out: Any, shape: tuple, dtype: Any) -> Side | None:
+        """How ``out`` can be written to as it is; None where it cannot. (Products of half types may
+        go to float32.)"""
+        wide = dtype.itemsize == 2 and out.dtype == np.float32
+        if out.shape != shape or not (out.dtype == dtype or wide):
+            return None
+        return result_side(call, out.shape, out.strides, out.dtype.itemsize)
 
     def _copied(self, x: Any, wanted: bool, lead: tuple) -> Any:
         if not wanted:
@@ -93,7 +95,7 @@ class Blas:
         return out
 
     def _run(self, call: Gemm, name: str, a: Any, b: Any, c: Any, add: bool) -> None:
-        kind = DATA_TYPES[name]
+        kind, into = DATA_TYPES[name], DATA_TYPES[c.dtype.name]
         handle = self.xp.cuda.device.get_cublas_handle()
         self._set_math(handle, name)
         compute = _compute_type(name)
@@ -104,12 +106,12 @@ class Blas:
         sizes = (call.n, call.m, call.k)
         if call.batch == 1:
             self.cublas.gemmEx(
-                handle, *ops, *sizes, one, *left[:3], *right[:3], beta, c.data.ptr, kind,
+                handle, *ops, *sizes, one, *left[:3], *right[:3], beta, c.data.ptr, into,
                 call.c.ld, compute, GEMM_DEFAULT,
             )  # fmt: skip
         else:
             self.cublas.gemmStridedBatchedEx(
-                handle, *ops, *sizes, one, *left, *right, beta, c.data.ptr, kind, call.c.ld,
+                handle, *ops, *sizes, one, *left, *right, beta, c.data.ptr, into, call.c.ld,
                 call.c.stride, call.batch, compute, GEMM_DEFAULT,
             )  # fmt: skip
 

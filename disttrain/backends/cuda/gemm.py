@@ -13,7 +13,6 @@ import math
 from typing import NamedTuple
 
 from ...errors import ShapeError
-from .layout import dense
 
 LONGEST = (1 << 31) - 1  # sizes and distances of rows that cuBLAS counts in 32 bits
 
@@ -138,6 +137,16 @@ def _broadcast(a: Shape, b: Shape) -> Shape:
     return tuple(y if x == 1 else x for x, y in zip(a, b, strict=True))
 
 
-def takes_result(shape: Shape, strides: Shape, item: int) -> bool:
-    """Whether a result of this layout can be written to by the call as it is: contiguous."""
-    return all(n == 1 or s == d for n, s, d in zip(shape, strides, dense(shape, item), strict=True))
+def result_side(call: Gemm, shape: Shape, strides: Shape, item: int) -> Side | None:
+    """How the call writes into a result of this layout (``strides`` in bytes); None where it cannot
+    and needs an array of its own."""
+    steps = tuple(s // item for s in strides)
+    if call.batch == 1:  # one product over all rows
+        rows = batch_stride(shape[:-1], steps[:-1])
+        here = None if rows is None else lies((call.m, call.n), (rows, steps[-1]))
+        stride: int | None = 0
+    else:
+        here, stride = lies(shape[-2:], steps[-2:]), batch_stride(shape[:-2], steps[:-2])
+    if here is None or stride is None or here[0] or (call.batch > 1 and not stride):
+        return None
+    return Side(False, here[1], stride)

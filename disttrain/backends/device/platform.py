@@ -197,7 +197,8 @@ class Platform(ABC):
 
     def matmul(self, a: Any, b: Any, out: Any = None, add: bool = False) -> Any:
         """``a (..., m, k) @ b (..., k, n)`` of raw arrays of one type, into ``out`` where given
-        (with ``add``: added to what is there). Half types are added up in float32."""
+        (with ``add``: added to what is there), of any strides. Half types are added up in
+        float32, and may go to a result of that type."""
         kind = a.dtype
         if kind.itemsize <= 2 and kind.kind in "fV":
             product = self.xp.matmul(a.astype(np.float32), b.astype(np.float32))
@@ -207,7 +208,7 @@ class Platform(ABC):
             return product.astype(kind, copy=False)
         if add:
             product = product + out.astype(product.dtype, copy=False)
-        out[...] = product.astype(kind, copy=False)
+        out[...] = product.astype(out.dtype, copy=False)
         return out
 
     def special(self, name: str) -> Callable[..., Any]:

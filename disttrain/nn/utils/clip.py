@@ -295,6 +295,22 @@ clip_scale = primitive(
 clip_scale.elementwise = True
 
 
+def _clip_scale_there(platform: Any, total: Any, max_norm: float) -> Any:
+    """On a device, which nobody waits for."""
+    wide = max_norm / (total.astype(np.float64) + 1e-6)
+    return platform.xp.minimum(wide, 1.0).astype(total.dtype)
+
+
+def _scale_gradient_there(platform: Any, g: Any, scale: Any) -> Any:
+    """(By 1 where nothing is to be cut: to look would be to wait.)"""
+    g *= platform.xp.minimum(scale, 1.0).astype(g.dtype)
+    return g
+
+
+clip_scale.on_device = _clip_scale_there
+scale_gradient.on_device = _scale_gradient_there
+
+
 def clip_grad_value_(
     parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None
 ) -> None:

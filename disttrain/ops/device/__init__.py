@@ -8,10 +8,13 @@ calls of numpy's functions the raw arrays answer.
 """
 
 from . import (
+    attention,
+    conv,
     elementwise,
     gathering,
     linalg,
     loss,
+    pool,
     random,
     reduce,
     rows,
@@ -22,10 +25,13 @@ from . import (
 )
 
 __all__ = [
+    "attention",
+    "conv",
     "elementwise",
     "gathering",
     "linalg",
     "loss",
+    "pool",
     "random",
     "reduce",
     "rows",

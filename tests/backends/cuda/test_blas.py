@@ -49,7 +49,7 @@ class Calls:
                              computeType, algo):  # noqa: N802, N803  # fmt: skip
         self.seen.append((computeType, batchCount))
         assert lda >= max(1, k if transa else m) and ldb >= max(1, n if transb else k) and ldc >= m
-        kind = np.dtype(KINDS[Atype])
+        kind, into = np.dtype(KINDS[Atype]), np.dtype(KINDS[Ctype])
         factor = np.float32 if kind.itemsize == 2 else kind
         one, add = _memory(alpha, 1, factor)[0], _memory(beta, 1, factor)[0]
         assert one == 1
@@ -58,11 +58,11 @@ class Calls:
                          lda, kind)  # fmt: skip
             b = _columns(B + i * strideB * kind.itemsize, n if transb else k, k if transb else n,
                          ldb, kind)  # fmt: skip
-            c = _columns(C + i * strideC * kind.itemsize, m, n, ldc, kind)
+            c = _columns(C + i * strideC * into.itemsize, m, n, ldc, into)
             a, b = a.T if transa else a, b.T if transb else b
             wide = np.result_type(kind, np.float32) if kind.kind != "V" else np.float32
             product = a.astype(wide) @ b.astype(wide)
-            c[...] = (product + c.astype(wide) if add else product).astype(kind)
+            c[...] = (product + c.astype(wide) if add else product).astype(into)
 
     def setMathMode(self, handle, mode):  # noqa: N802
         self.seen.append(("math", mode))
@@ -139,6 +139,26 @@ def test_results_that_do_not_fit(blas):
     np.testing.assert_array_equal(out, a @ b + 1)
     whole = blas.matmul(raw(a.astype("i8")), raw(b.astype("i8")))
     np.testing.assert_array_equal(whole, (a @ b).astype("i8"))
+
+
+def test_results_with_strides_and_in_float32(blas):
+    """A part of a batch and one of its groups, as convolution writes them; halves into float32."""
+    rng = np.random.default_rng(5)
+    for kind in ("f4", ml_dtypes.bfloat16):
+        a = rng.integers(-4, 4, (2, 3)).astype(kind)
+        b = rng.integers(-4, 4, (4, 3, 5)).astype(kind)
+        out = raw(np.ones((6, 2, 2, 5), "f4"))
+        made = blas.xp.ndarray
+        blas.xp.ndarray = None  # nothing may be made for it
+        blas.matmul(raw(a), raw(b), out[1:5, 1], add=True)
+        blas.xp.ndarray = made
+        want = np.ones((6, 2, 2, 5), "f4")
+        want[1:5, 1] += a.astype("f4") @ b.astype("f4")
+        np.testing.assert_array_equal(out, want)
+    flat = raw(np.zeros((2, 3, 8), "f4"))[..., :4]
+    x, w = raw(np.ones((2, 3, 5), "f4")), raw(np.ones((5, 4), "f4"))
+    blas.matmul(x, w, flat)
+    np.testing.assert_array_equal(flat, np.full((2, 3, 4), 5))
 
 
 def test_empty_products(blas):

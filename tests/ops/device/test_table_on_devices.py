@@ -22,17 +22,6 @@ TYPES = ("float64", "float32", "bfloat16", "float16")
 MOVES = {"to_copy"}  # is the copy between host and device: tests/core
 ON_DEVICES = [n for n in NAMES if n not in MOVES]
 SMOOTH = [n for n in ON_DEVICES if REGISTRY[n].differentiable]
-PENDING = set(
-    "attention avg_pool avg_pool_spread col2im conv conv_input_grad conv_weight_grad "
-    "im2col max_pool max_pool_pick max_pool_spread max_pool_indices "
-    "clip_scale masked_scale".split()
-)
-
-
-@pytest.fixture(autouse=True)
-def pending(request):
-    if request.node.callspec.params["name"] in PENDING:
-        request.applymarker(pytest.mark.xfail(reason="has no way on devices yet", strict=False))
 
 
 def kinds(name):

@@ -94,18 +94,18 @@ def matmul(platform: Any, a: Any, b: Any, out: Any, add: bool) -> Any:
     if add and out is None:
         raise Unsupported("matmul: nothing to add to")
     into = None if out is None else work.target(out)
-    if into is not None and into.dtype != x.dtype:
+    half = x.dtype.itemsize <= 2 and x.dtype.kind in "fV"
+    if into is not None and into.dtype != x.dtype and not (half and into.dtype == np.float32):
         raise Unsupported(f"matmul: results of {x.dtype} into {into.dtype}")
     if into is not None and (np.may_share_memory(into, x) or np.may_share_memory(into, y)):
         raise Unsupported("matmul: the result lies over an argument")
 
     def compute() -> Any:
-        half = x.dtype.itemsize <= 2 and x.dtype.kind in "fV"
         wide = np.float32 if half else x.dtype
         product = np.matmul(x.astype(wide, copy=False), y.astype(wide, copy=False))
         if into is None:
             return product.astype(x.dtype, copy=False)
-        into[...] = (into + product if add else product).astype(x.dtype, copy=False)
+        into[...] = (into + product if add else product).astype(into.dtype, copy=False)
         return None
 
     found = work.run(compute)

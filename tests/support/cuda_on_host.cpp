@@ -83,6 +83,53 @@ template <class T> static T exchange(T x, int from) {
 template <class T> static T __shfl_xor_sync(unsigned, T x, int m) { return exchange(x, (now & 31) ^ m); }
 template <class T> static T __shfl_sync(unsigned, T x, int from) { return exchange(x, from); }
 
+// Tensor cores: every lane lays down its part, and takes what the whole product has at its places.
+static inline float dt_exp2(float x) { return exp2f(x); }
+static inline float dt_half_from_bfloat16(unsigned short x) {
+  unsigned b = (unsigned)x << 16;
+  float y;
+  memcpy(&y, &b, 4);
+  return y;
+}
+static unsigned parts_a[MOST][4], parts_b[MOST][2];
+static const unsigned short* row_of[MOST];
+static void multiply(float* c, const unsigned* a, const unsigned* b, float (*from)(unsigned short)) {
+  const int me = now, first = me / 32 * 32, g = me % 32 / 4, t = me % 4;
+  memcpy(parts_a[me], a, 16);
+  memcpy(parts_b[me], b, 8);
+  meet(warp_meeting[me / 32], 32);
+  for (int i = 0; i < 4; ++i) {
+    const int row = g + i / 2 * 8, col = 2 * t + i % 2;
+    for (int k = 0; k < 16; ++k) {
+      const unsigned x = parts_a[first + row % 8 * 4 + k % 8 / 2][row / 8 + k / 8 * 2];
+      const unsigned y = parts_b[first + col * 4 + k % 8 / 2][k / 8];
+      c[i] += from(k & 1 ? x >> 16 : x & 0xffff) * from(k & 1 ? y >> 16 : y & 0xffff);
+    }
+  }
+  meet(warp_meeting[me / 32], 32);
+}
+static void dt_mma_float16(float* c, const unsigned* a, const unsigned* b) {
+  multiply(c, a, b, dt_from_float16);
+}
+static void dt_mma_bfloat16(float* c, const unsigned* a, const unsigned* b) {
+  multiply(c, a, b, dt_half_from_bfloat16);
+}
+static void tiles(unsigned* r, const void* row, bool turned) {
+  const int me = now, first = me / 32 * 32, g = me % 32 / 4, t = me % 4;
+  row_of[me] = (const unsigned short*)row;
+  if ((uintptr_t)row & 15) abort();
+  meet(warp_meeting[me / 32], 32);
+  for (int i = 0; i < 4; ++i) {
+    const unsigned short* const* const m = row_of + first + 8 * i;
+    const unsigned x = turned ? m[2 * t][g] : m[g][2 * t];
+    const unsigned y = turned ? m[2 * t + 1][g] : m[g][2 * t + 1];
+    r[i] = x | y << 16;
+  }
+  meet(warp_meeting[me / 32], 32);
+}
+static void dt_tiles(unsigned* r, const void* row) { tiles(r, row, false); }
+static void dt_tiles_turned(unsigned* r, const void* row) { tiles(r, row, true); }
+
 static void (*entry)(const void*);
 static const void* argument;
 static void start() {

@@ -28,6 +28,31 @@ DT_FN unsigned short dt_to_float16(float x) {
   asm("{cvt.rn.f16.f32 %0, %1;}" : "=h"(y) : "f"(x));
   return y;
 }
+DT_FN float dt_exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+// Products of tiles on tensor cores: c (16 x 8) += a (16 x 16) b (16 x 8), by a whole warp; and
+// four tiles of 8 x 8 out of shared memory, a row's address from each lane, as they lie or turned.
+#define DT_MMA(name, kind) \\
+  DT_FN void name(float* c, const unsigned* a, const unsigned* b) { \\
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." kind "." kind ".f32 " \\
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \\
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) \\
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1])); \\
+  }
+DT_MMA(dt_mma_float16, "f16")
+DT_MMA(dt_mma_bfloat16, "bf16")
+#define DT_TILES(name, how) \\
+  DT_FN void name(unsigned* r, const void* row) { \\
+    unsigned long long at; \\
+    asm("cvta.to.shared.u64 %0, %1;" : "=l"(at) : "l"(row)); \\
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4" how ".shared.b16 {%0, %1, %2, %3}, [%4];" \\
+        : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"((unsigned)at) : "memory"); \\
+  }
+DT_TILES(dt_tiles, "")
+DT_TILES(dt_tiles_turned, ".trans")
 static __device__ __noinline__ void dt_out_of_range(const char* name, long long at, long long n) {
   printf("disttrain: %s: index %lld is out of range for %lld rows\\n", name, at, n);
   asm("trap;");

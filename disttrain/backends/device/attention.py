@@ -25,7 +25,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import ShapeError
-from .attention_text import DELTA, FORWARD, HELPERS, KEYS, MASKS, QUERIES
+from . import attention_mma as mma
+from . import attention_text as teams
 from .code import (
     Code,
     Field,
@@ -44,6 +45,7 @@ from .structs import C_STORED, Value
 
 THREADS = 128
 _MOST_SHARED = 96 << 10
+_CORES = 128  # columns that tensor cores are used for
 _COLUMNS = 1024  # of q or v, at most
 _DROP = ("u64", "u64", "f32")
 
@@ -84,6 +86,18 @@ class _Shape:
             self.tile //= 2
         self.shared = self.tile * (size + 16)
         self.rows = THREADS // self.team  # queries (or keys) of a block
+        self.shared_back = self.shared
+        # Tensor cores multiply half types of few columns.
+        self.cores = self.dtype in ("float16", "bfloat16") and max(self.d, self.e) <= _CORES
+        self.dp, self.ep = (max(blocks(n, 16), 1) * 16 for n in (self.d, self.e))
+        if self.cores:
+            self.rows, wide = mma.ROWS, (self.dp + self.ep + 16) * 2
+            self.shared = 2 * mma.TILE * wide
+            self.shared_back = (mma.ROWS + mma.TILE) * wide + mma.TILE * 8
+
+    def text(self, kind: str) -> str:
+        """The function of that kind."""
+        return getattr(mma if self.cores and kind != "DELTA" else teams, kind)
 
     def numbers(self) -> dict[str, Value]:
         """What every kernel's struct has, beside arrays."""
@@ -123,8 +137,8 @@ class _Way:
     def text(self) -> str:
         """How a score is changed by the mask, as CUDA C."""
         if not self.mask:
-            return MASKS["none"]
-        text = MASKS["bool" if self.mask == "bool" else "added"]
+            return teams.MASKS["none"]
+        text = teams.MASKS["bool" if self.mask == "bool" else "added"]
         return filled(text, stored=C_STORED[self.mask], dtype=self.mask)
 
 
@@ -143,7 +157,7 @@ def _way(
 
 
 def _step(
-    text: str, kind: str, shape: _Shape, way: _Way, values: dict[str, Value], grid: int, shared: int
+    kind: str, shape: _Shape, way: _Way, values: dict[str, Value], grid: int, shared: int
 ) -> Step:  # fmt: skip
     """One kernel. Members that are no addresses are signed; the scale is a wide number."""
     names = {
@@ -153,6 +167,8 @@ def _step(
         "team": shape.team,
         "pd": shape.pd,
         "pe": shape.pe,
+        "dp": shape.dp,
+        "ep": shape.ep,
         "tile": shape.tile,
         "rows": shape.rows,
         "causal": int(way.causal),
@@ -166,9 +182,12 @@ def _step(
         for place, (what, number) in enumerate(zip(("seed", "offset", "keep"), _DROP), 1):
             values[what] = Number(place)
             fields.append(Field(what, number))
-    name = f"attention_{kind}_{shape.dtype}_{shape.pd}x{shape.pe}x{shape.team}{way.tag}"
-    body = filled(text, **names)
-    helpers = (PHILOX, HELPERS)
+    size = f"{shape.pd}x{shape.pe}x{shape.team}"
+    if shape.cores and kind != "DELTA":
+        size = f"{shape.dp}x{shape.ep}_cores"
+    name = f"attention_{kind.lower()}_{shape.dtype}_{size}{way.tag}"
+    body = filled(shape.text(kind), **names)
+    helpers = (PHILOX, teams.HELPERS)
     return Step(name, body, tuple(fields), values, grid, THREADS, helpers, shared)
 
 
@@ -186,7 +205,7 @@ def _forward(flags: tuple[bool, bool, bool], operands: tuple[Operand, ...]) -> S
         strides |= _strides("attention", o, what)
     grid = shape.batch * shape.heads * blocks(shape.length, shape.rows)
     values = {**values, **shape.numbers(), **strides}
-    return Steps((_step(FORWARD, "forward", shape, way, values, grid, shape.shared),))
+    return Steps((_step("FORWARD", shape, way, values, grid, shape.shared),))
 
 
 def _pointers(names: list[str]) -> dict[str, Value]:
@@ -224,13 +243,13 @@ def _backward(flags: tuple[bool, bool, bool], operands: tuple[Operand, ...]) -> 
     rows = shape.batch * shape.heads * shape.length
     steps = []
     if rows:
-        steps.append(_step(DELTA, "delta", shape, way, values, blocks(rows, 4), 0))
+        steps.append(_step("DELTA", shape, way, values, blocks(rows, 4), 0))
         if shape.d:
             grid = shape.batch * shape.heads * blocks(shape.length, shape.rows)
-            steps.append(_step(QUERIES, "queries", shape, way, values, grid, shape.shared))
+            steps.append(_step("QUERIES", shape, way, values, grid, shape.shared_back))
     if shape.keys and shape.batch:
         grid = shape.batch * shape.groups * blocks(shape.keys, shape.rows)
-        steps.append(_step(KEYS, "keys", shape, way, values, grid, shape.shared))
+        steps.append(_step("KEYS", shape, way, values, grid, shape.shared_back))
     return Steps(tuple(steps), -(-rows * (8 if shape.wide == "float64" else 4) // 256) * 256)
 
 

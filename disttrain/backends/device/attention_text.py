@@ -29,6 +29,7 @@ template <int N, int TEAM, class T> DT_FN void dt_add_row(T* own, T by, const T*
     for (int j = 0; j < 4; ++j) own[i + j] = dt_fma(by, v[j], own[i + j]);
   }
 }
+#define DT_LOG2E 1.44269504088896340736f
 DT_FN float dt_minus_infinity(float) { return __uint_as_float(0xff800000u); }
 DT_FN double dt_minus_infinity(double) { return __longlong_as_double(0xfff0000000000000ll); }
 // Whether place ``key`` of a row is kept by dropout, by the counter of four places.

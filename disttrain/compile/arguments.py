@@ -95,4 +95,4 @@ def _meta(t: Tensor) -> tuple:
         graph = "requires grad"
     if array.__class__ is np.ndarray:
         return array.shape, array.dtype, array.strides, t.__class__, graph
-    return array.shape, array.dtype, "meta", t.__class__, graph
+    return array.shape, array.dtype, (array.place, array.strides), t.__class__, graph

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from .. import context, tree
+from ..backends.device.array import DeviceArray
 from ..backends.kinds import ArrayKind
 from ..backends.null import NullArray
 from ..core.gate import Primitive, Tracer
@@ -94,8 +95,14 @@ class Capture:
         return var
 
     def _name(self, t: Tensor, var: Var) -> None:
-        self.vars[id(t)] = self.vars[("memory", id(t.array))] = var
-        self.keep += (t, t.array)
+        array = t.array
+        if array.__class__ is DeviceArray and not self.strict:
+            self._refuse(
+                f"it works on {t.device}; what is captured runs on the host (operations on a "
+                "device are launched one by one)"
+            )
+        self.vars[id(t)] = self.vars[("memory", id(array))] = var
+        self.keep += (t, array)
 
     def find(self, t: Tensor) -> Var | None:
         """The name of a known tensor. Another tensor over the whole memory of a known one (a

@@ -28,7 +28,7 @@ from . import arguments as check
 from . import coalesced, dividing, monitored
 from .calls import Calls
 from .count import Count
-from .placing import joined
+from .placing import is_device_array, joined, together
 from .reduce_ops import ReduceOp
 from .transport import Transport
 from .work import Together, Work
@@ -333,6 +333,10 @@ class ProcessGroup:
     ) -> Work | None:
         """``all_reduce`` of several arrays, those of one type in one operation."""
         verb = functools.partial(ProcessGroup.all_reduce, self)
+        if arrays and is_device_array(arrays[0]):
+            with together(self, arrays[0]):
+                works = [verb(a, op, async_op=True) for a in arrays]
+            return self._together(works, async_op)
         return self._together(coalesced.all_reduce(verb, arrays, op), async_op)
 
     def all_gather_coalesced(
@@ -344,9 +348,15 @@ class ProcessGroup:
     ) -> Work | None:
         """``outs[r][i]`` becomes rank r's ``arrays[i]``, those of one type in one operation."""
         verb = functools.partial(ProcessGroup.all_gather, self)
+        if arrays and is_device_array(arrays[0]):
+            with together(self, arrays[0]):
+                works = [
+                    verb([row[i] for row in outs], a, async_op=True) for i, a in enumerate(arrays)
+                ]
+            return self._together(works, async_op)
         return self._together(coalesced.all_gather(verb, outs, arrays), async_op)
 
-    def _together(self, works: list[Work], async_op: bool) -> Work | None:
+    def _together(self, works: list[Any], async_op: bool) -> Work | None:
         work = Together(works)
         if async_op:
             return work
@@ -398,7 +408,10 @@ class ProcessGroup:
 
     def batch(self, messages: Sequence[Callable[[], Work]]) -> Work:
         """Start several sends and receives (``functools.partial(group.isend, ...)``) together."""
-        return Together([start() for start in messages])
+        first = getattr(messages[0], "args", ()) if messages else ()
+        with together(self, first[0] if first else None):
+            works = [start() for start in messages]
+        return Together(works)
 
     # -- groups -------------------------------------------------------------------------------
 

@@ -82,8 +82,10 @@ class Placed(Transport):
         return self._of(next(a for row in arrays for a in row))
 
     @contextlib.contextmanager
-    def together(self, array: Any) -> Iterator[None]:
-        with self._of(array).together(array):
+    def together(self) -> Iterator[None]:
+        with contextlib.ExitStack() as all_of_them:
+            for found in self.devices.values():
+                all_of_them.enter_context(found.together())
             yield
 
     def allocate(self, nbytes: int) -> np.ndarray:

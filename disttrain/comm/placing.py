@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from .. import context
@@ -48,9 +49,28 @@ def is_device_array(array: Any) -> bool:
     return True
 
 
+def together(group: Any, array: Any) -> AbstractContextManager[None]:
+    """Within it operations of ``group`` on arrays like ``array`` are collected, and started
+    together at its end, where it lies on a device."""
+    platform = platform_of(array)
+    if platform is None:
+        return nullcontext()
+    place()
+    group.transport.on(platform)  # it has to be there before it can collect
+    return group.transport.together()
+
+
+def bind(group: Any, found: Platform, index: int) -> None:
+    """Connect the devices of all ranks of ``group`` now, this rank's being ``index``."""
+    place()
+    group.transport.on(found).bind(index)
+
+
 def place(groups: _Groups | None = None) -> None:
     """From now on the groups of this rank move arrays of devices."""
     groups = context.current().slot(_SLOT, _Groups) if groups is None else groups
+    if groups.placed:
+        return
     with groups.lock:
         groups.placed = True
         for group in list(groups.all):

@@ -173,10 +173,13 @@ class Transport(ABC):
             "restart the job (dtrun --max-restarts), or use shared memory"
         )
 
-    def together(self, array: Any) -> AbstractContextManager[None]:
-        """Within it operations on arrays like ``array`` are only collected, where that is faster;
-        they are started together at its end."""
+    def together(self) -> AbstractContextManager[None]:
+        """Within it operations on arrays of devices are only collected; they are started together
+        at its end, so that messages need no order among each other."""
         return nullcontext()
+
+    def bind(self, index: int) -> None:  # noqa: B027
+        """Of devices: connect now, this rank on device ``index``. All ranks come."""
 
     def divide(  # noqa: B027
         self, cpu: Transport | None, members: Sequence[int] | None, name: str

@@ -84,7 +84,8 @@ def coalescing_manager(
         )
     g.coalescing = manager.works
     try:
-        yield manager
+        with g.transport.together():
+            yield manager
     finally:
         g.coalescing = None
         if not async_ops:

@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from .. import context
+from ..comm.placing import together
 from ..comm.reduce_ops import ReduceOp
 from ..comm.work import Work
 from ..core.tensor import Tensor
@@ -372,10 +373,14 @@ def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
         raise ConfigError("Invalid ``p2p_op_list``: batch_isend_irecv needs a list of P2POp")
     if any(p.group is not p2p_op_list[0].group for p in p2p_op_list):
         raise ConfigError("batch_isend_irecv: All ops need to use the same group.")
-    works = []
-    for p in p2p_op_list:
-        end = {"group_dst" if p.op is isend else "group_src": p.group_peer}
-        works.append(p.op(p.tensor, group=p.group, tag=p.tag, **end))
+    works: list[Work] = []
+    if not p2p_op_list:
+        return works
+    first = p2p_op_list[0]
+    with together(first.group, array_of("batch_isend_irecv", first.tensor, False)):
+        for p in p2p_op_list:
+            end = {"group_dst" if p.op is isend else "group_src": p.group_peer}
+            works.append(p.op(p.tensor, group=p.group, tag=p.tag, **end))
     return works
 
 

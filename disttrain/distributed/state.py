@@ -14,11 +14,13 @@ from .. import context
 from ..comm import engines, roll_call
 from ..comm.control import JOB_SLOT, Segment
 from ..comm.meeting import Meeting
+from ..comm.placing import bind
 from ..comm.sim import SimWaiter
 from ..comm.sim import fabric as simulated_cluster
 from ..comm.store import HashStore, PrefixStore, Store
 from ..comm.worker_env import read_worker_env
 from ..comm.world import SLOT
+from ..core.device import located, usable
 from ..errors import CommError, ConfigError, GroupError, StoreLost, WaitTimeout
 from .process_group import ProcessGroup, group_on
 from .simulated import watch_steps
@@ -120,8 +122,18 @@ def init_process_group(
         transport = _transport(me, wanted, init_method, store, rank, world_size, seconds)
         state.world = group_on(transport, strict=strict, backend=wanted.text)
         state.pid, state.made_groups = os.getpid(), 1
+        if device_id is not None:
+            _bind(state.world, device_id)
     finally:
         state.joining = None
+
+
+def _bind(world: ProcessGroup, device_id: Any) -> None:
+    """Connect the ranks' devices now, so that groups of some of them are divided from these."""
+    there = located(usable(device_id))
+    if there is not None:
+        world.bound_device_id = device_id
+        bind(world, there.platform, there.index)
 
 
 def _transport(

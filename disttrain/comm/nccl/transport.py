@@ -289,7 +289,7 @@ class NcclTransport(Transport):
             self._enqueue(comm, parts)
 
     @contextlib.contextmanager
-    def together(self, array: Any) -> Iterator[None]:
+    def together(self) -> Iterator[None]:
         if self._batch is not None:
             yield
             return

@@ -64,11 +64,13 @@ def check_once(name: str, hidden: np.ndarray, index: tuple) -> None:
 def get(array: Any, index: Any) -> Any:
     """``array[index]``."""
     work = Work(array._memory.platform, "indexing")
-    hidden = work.hidden(array)
     at = key(work, index, array.shape)
-    if is_basic(at):
+    if is_basic(at):  # a view, which no device has to make
+        work.reads.append(array._memory)
+        hidden = array._hidden
         view = at if any(i is ... for i in at) else (*at, ...)  # so that no number comes of it
         return work.run(lambda: np.asarray(hidden[view]), views=True)
+    hidden = work.hidden(array)
     return work.run(lambda: hidden[at])
 
 

@@ -14,7 +14,6 @@ from disttrain import core, nn
 from support import nn_cases
 
 LOOKS = {"BatchNorm2d-3-affine=False-momentum=None"}  # divides by a counter, which PyTorch reads
-PENDING = ("Conv", "MaxPool", "AvgPool", "Unfold", "Fold", "MultiheadAttention", "Transformer")
 
 
 def leaves(out):
@@ -57,9 +56,7 @@ def numbers(case, device, twice):
 
 
 @pytest.mark.parametrize("case", nn_cases.ALL, ids=lambda c: c.id)
-def test_modules_compute_there_what_they_compute_here(double, case, request):
-    if case.name.startswith(PENDING):
-        request.applymarker(pytest.mark.xfail(reason="has no way on devices yet", strict=False))
+def test_modules_compute_there_what_they_compute_here(double, case):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         want = numbers(case, "cpu", double.quiet)

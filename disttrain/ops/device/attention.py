@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
 
 from ...backends.device.attention import attention as code
+from ...backends.device.attention import attention_backward as code_backward
 from ...backends.device.platform import Platform
 from ...backends.fused import elementwise as kernels
 from ...backends.lang.kernel import Kernel
+from ..primitives.attention import attention_backward
 from .table import F32, F64, NAME_OF, on_device, run
 
 
@@ -30,13 +33,22 @@ def _masked_scale(platform: Platform, a: Any, mask: Any, scale: float) -> Any:
 
 
 def _as_four(platform: Platform, a: Any, lead: tuple) -> Any:
-    """``a`` (..., m, n) as (B, H, m, n): its leading dimensions broadcast to ``lead``."""
+    """``a`` (..., m, n) as (B, H, m, n), its leading dimensions broadcast to ``lead``."""
     if a.shape[:-2] != lead:
         a = platform.xp.broadcast_to(a, (*lead, *a.shape[-2:]))
-    sizes = (1,) * (2 - len(lead)) + lead if len(lead) < 3 else (-1, lead[-1])
-    if len(lead) > 2:
-        sizes = (int(np.prod(lead[:-1])), lead[-1])
-    return a.reshape(*sizes, *a.shape[-2:])
+    if len(lead) == 2:
+        return a
+    return a.reshape(math.prod(lead[:-1]), lead[-1] if lead else 1, *a.shape[-2:])
+
+
+def _given(platform: Platform, q: Any, k: Any, v: Any, mask: Any) -> tuple:
+    """(leading dimensions, q, k, v and the mask as the kernels take them)."""
+    lead = np.broadcast_shapes(*(a.shape[:-2] for a in (q, k, v, mask) if a is not None))
+    given = [_as_four(platform, a, lead) for a in (q, k, v)]
+    if mask is not None:
+        mask = platform.xp.broadcast_to(mask, (*lead, q.shape[-2], k.shape[-2]))
+        given.append(_as_four(platform, mask, lead))
+    return lead, given
 
 
 @on_device("attention")
@@ -44,16 +56,31 @@ def _attention(
     platform: Platform, q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float
 ) -> tuple:
     """(out, logarithms of the sums of exp per query, which its gradient needs)."""
-    lead = np.broadcast_shapes(*(a.shape[:-2] for a in (q, k, v, mask) if a is not None))
-    length, width = q.shape[-2], k.shape[-2]
-    out = platform.empty((*lead, length, v.shape[-1]), q.dtype)
-    lse = platform.empty((*lead, length), F64 if q.dtype == F64 else F32)
-    given = [_as_four(platform, a, lead) for a in (q, k, v)]
-    if mask is not None:
-        mask = platform.xp.broadcast_to(mask, (*lead, length, width))
-        given.append(_as_four(platform, mask, lead))
+    lead, given = _given(platform, q, k, v, mask)
+    out = platform.empty((*lead, q.shape[-2], v.shape[-1]), q.dtype)
+    lse = platform.empty((*lead, q.shape[-2]), F64 if q.dtype == F64 else F32)
     four = _as_four(platform, out, lead)
     platform.run_code(
         code(causal, mask is not None), (*given, four, lse.reshape(four.shape[:3]), float(scale))
     )
     return out, lse
+
+
+def _backward(
+    platform: Platform, g: Any, q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float
+) -> tuple:
+    """Gradients of q, k and v, in the common leading dimensions. The result is made again: nothing
+    kept it."""
+    lead, given = _given(platform, q, k, v, mask)
+    out, lse = _attention(platform, q, k, v, mask, causal, scale)
+    grads = [platform.empty((*lead, *a.shape[-2:]), a.dtype) for a in (q, k, v)]
+    four = [_as_four(platform, a, lead) for a in (g, out, *grads)]
+    lse = lse.reshape(four[1].shape[:3])
+    platform.run_code(
+        code_backward(causal, mask is not None),
+        (four[0], *given, four[1], lse, *four[2:], float(scale)),
+    )
+    return tuple(grads)
+
+
+attention_backward.on_device = _backward

@@ -17,7 +17,7 @@ from ...backends.fused import softmax as fused
 from ...core.wide import widened
 from ..declare import primitive
 from . import elementwise as el
-from .batching import fronted, made_beside
+from .batching import at_once, by_kernel, computed, fronted, made_beside
 from .linalg import matmul, swap
 from .softmax import softmax_, softmax_backward
 from .views import reshape
@@ -112,12 +112,22 @@ def _attention_shape(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: flo
     return [((*lead, length, v.shape[-1]), q.dtype), (kept, wide)]
 
 
+def _no_kernel(*arrays: Any, **params: Any) -> tuple:
+    raise NotImplementedError("only devices have it")
+
+
+attention_backward = by_kernel("attention_backward", _no_kernel, "g q k v mask")
+
+
 def _attention_rule(
     g: Any, q: Any, k: Any, v: Any, mask: Any, out: Any, causal: bool, scale: float, needs: tuple
 ) -> tuple:
     """By blocks on arrays; on Tensors the same thing composed, so that it can be derived again."""
     g = g[0]
     if not isinstance(g, np.ndarray):
+        if at_once(g) and not needs[3]:
+            how = {"causal": causal, "scale": scale}
+            return (*computed(attention_backward, (g, q, k, v, mask), **how), None)
         return _pull(g, q, k, v, mask, causal, scale, needs)
     g, q, k, v = map(widened, (g, q, k, v))
     kept = out[1]

@@ -12,7 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.device.array import DeviceArray
+from ...context import SLOW, thread
 from ...core.device import located
+from ...core.gate import Primitive
 from ...core.tensor import Tensor, beside, wrap
 from .views import expand, front, reshape
 
@@ -54,3 +57,24 @@ def made_beside(t: Any, make: Callable[[Any], Any]) -> Tensor:
     if there is None or not (given is None or hasattr(given, "here")):
         return beside(t, make(np))
     return wrap(there.make(make))
+
+
+def by_kernel(name: str, forward: Callable[..., tuple], args: str) -> Primitive:
+    """A fused backward without a rule of its own, for ``at_once``."""
+    prim = Primitive(name, forward, tuple(args.split()))
+    prim.multi = True
+    return prim
+
+
+def at_once(g: Any) -> bool:
+    """Whether a rule on Tensors may use a fused backward: nothing records it, and the arrays lie on
+    a device, where the many steps of a composed one would cost."""
+    if thread.grad_enabled or thread.mode == SLOW:
+        return False
+    return g.__dict__.get("array").__class__ is DeviceArray
+
+
+def computed(prim: Primitive, args: Any, **params: Any) -> list:
+    """The results of ``prim`` on the arrays of Tensors."""
+    arrays = [a.array if isinstance(a, Tensor) else a for a in args]
+    return [wrap(r) for r in prim.compute(arrays, params)]

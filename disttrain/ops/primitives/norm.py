@@ -14,7 +14,7 @@ from ...backends.fused import norms as fused
 from ...core.wide import add_up, is_half, widened
 from ..declare import primitive
 from . import elementwise as el
-from .batching import fronted, merge, split
+from .batching import at_once, by_kernel, computed, fronted, merge, split
 from .elementwise import rsqrt, square
 from .reduce import mean, sum_
 from .softmax import dense
@@ -61,13 +61,24 @@ def _pull(g: Any, x: Any, weight: Any, eps: float, centre: bool, bias: bool) -> 
     return dx * rstd, dweight, _rows_sum(g) if bias else None
 
 
+layer_norm_backward = by_kernel(
+    "layer_norm_backward", fused.layer_norm_backward, "g x mean rstd weight"
+)
+rms_norm_backward = by_kernel("rms_norm_backward", fused.rms_norm_backward, "g x rstd weight")
+
+
 def _layer_rule(g: Any, x: Any, weight: Any, out: Any, eps: float, needs: tuple) -> tuple:
     """The kernel on arrays; on Tensors the same thing composed, so that it can be derived again."""
     g = g[0]
+    _, centre, rstd = out
     if not isinstance(g, np.ndarray):
+        if at_once(g):
+            dx, *sums = computed(layer_norm_backward, (g, x, centre, rstd, weight))
+            if not sums:
+                sums = [None, _rows_sum(g) if needs[2] else None]
+            return dx, sums[0], sums[1]
         dx, dweight, dbias = _pull(g, x, weight, eps, True, needs[2])
         return dx, dweight if needs[1] else None, dbias
-    _, centre, rstd = out
     dx, dweight, dbias = fused.layer_norm_backward(dense(g), dense(x), centre, rstd, weight)
     if needs[2] and dbias is None:
         dbias = _rows_sum(g)
@@ -77,6 +88,8 @@ def _layer_rule(g: Any, x: Any, weight: Any, out: Any, eps: float, needs: tuple)
 def _rms_rule(g: Any, x: Any, weight: Any, out: Any, eps: float, needs: tuple) -> tuple:
     g = g[0]
     if not isinstance(g, np.ndarray):
+        if at_once(g):
+            return (*computed(rms_norm_backward, (g, x, out[1], weight)), None)[:2]
         return _pull(g, x, weight, eps, False, False)[:2]
     return fused.rms_norm_backward(dense(g), dense(x), out[1], weight)
 

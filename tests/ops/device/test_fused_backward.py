@@ -1,0 +1,61 @@
+"""The backward passes that devices do by one kernel: equal to the host's, and few launches;
+composed where they are to be derived again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import disttrain as dt
+import disttrain.nn.functional as F
+from disttrain.core import grad
+
+
+def gradients(fn, arrays, device, again=False):
+    given = [dt.tensor(a).to(device).requires_grad_() for a in arrays]
+    out = fn(*given)
+    seed = dt.ones_like(out) * 0.5
+    found = grad([out], given, [seed], create_graph=again)
+    return [f.detach().cpu().numpy() for f in found], found
+
+
+def numbers(*shapes):
+    rng = np.random.default_rng(4)
+    return [rng.normal(size=s).astype("f4") for s in shapes]
+
+
+CASES = {
+    "layer_norm": (lambda x, w, b: F.layer_norm(x, (8,), w, b), [(3, 5, 8), (8,), (8,)]),
+    "plain_layer_norm": (lambda x: F.layer_norm(x, (8,)), [(3, 5, 8)]),
+    "rms_norm": (lambda x, w: F.rms_norm(x, (8,), w), [(3, 5, 8), (8,)]),
+    "attention": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+        [(2, 3, 6, 4), (2, 3, 6, 4), (2, 3, 6, 2)],
+    ),
+    "long_attention": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v),
+        [(2, 6, 4), (2, 9, 4), (2, 9, 4)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_equal_to_the_host(double, name):
+    fn, shapes = CASES[name]
+    arrays = numbers(*shapes)
+    want = gradients(fn, arrays, "cpu")[0]
+    for again in (False, True):
+        for g, w in zip(gradients(fn, arrays, "cuda", again)[0], want, strict=True):
+            np.testing.assert_allclose(g, w, rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["layer_norm", "rms_norm", "attention"])
+def test_few_launches(double, name):
+    fn, shapes = CASES[name]
+    given = [dt.tensor(a).to("cuda").requires_grad_() for a in numbers(*shapes)]
+    out = fn(*given)
+    seed = dt.ones_like(out)
+    double.counts.clear()
+    grad([out], given, [seed])
+    assert double.counts.launches + double.counts.codes <= 4
+    assert not double.counts.waits and not double.counts.unordered

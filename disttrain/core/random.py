@@ -30,6 +30,7 @@ _STATE = struct.Struct("<Q4QQQ")  # seed, the four words of SFC64, is half a dra
 _COUNTED = struct.Struct("<Qq")  # seed, offset
 STEP = 4  # what a draw on an accelerator adds to its offset
 _MASK = (1 << 64) - 1
+RECORDING = "core.random.recording"  # the slot of how many graphs are recorded
 _DEVICE_SEED = "core.random.device_seed"  # the slot of what the rank's devices start from
 _SEED = "core.random.seed"  # the slot of the seed that a process was born with
 
@@ -64,6 +65,27 @@ class _Cell:
         return forward(**params)
 
 
+class Recorded:
+    """What a graph draws from one generator. ``base``: memory of the device for its seed and offset
+    at each replay; ``offset``: how far a replay counts."""
+
+    def __init__(self, generator: Generator, base: Any) -> None:
+        self.generator, self.base, self.offset = generator, base, 0
+
+    def begin(self) -> None:
+        self.generator._counter("register_generator_state").recording = self
+
+    def end(self) -> None:
+        self.generator._cell.recording = None
+
+    def next(self) -> tuple[int, int]:
+        """The seed and offset of one replay."""
+        cell = self.generator._cell
+        seed, offset = cell.seed, cell.offset
+        cell.offset += self.offset
+        return seed, offset
+
+
 class _Counter:
     """What a generator of an accelerator is made of: a seed, and how far it has counted. Numbers
     are functions of both (Philox), so that drawing needs no state on the device."""
@@ -71,7 +93,7 @@ class _Counter:
     size = _COUNTED.size
 
     def __init__(self, where: device, seed: int | None = None) -> None:
-        self.where = where
+        self.where, self.recording = where, None
         self.plant(fresh_seed() if seed is None else seed)
 
     def plant(self, seed: int) -> None:
@@ -83,10 +105,21 @@ class _Counter:
     def unpack(self, packed: bytes) -> None:
         self.seed, self.offset = _COUNTED.unpack(packed)
 
-    def take(self) -> tuple[int, int]:
-        """The seed and the offset of one draw, which no other one gets."""
+    def take(self) -> tuple[tuple, tuple[int, int]]:
+        """The seed and the offset of one draw, which no other one gets; before them an array of
+        what to add to both (none where no graph is recorded)."""
+        recording = self.recording
+        if recording is not None:
+            offset, recording.offset = recording.offset, recording.offset + STEP
+            return (recording.base,), (0, offset)
+        if context.current().slots.get(RECORDING):
+            raise DeviceError(
+                "a graph is recorded, and draws from a generator that it does not know: its "
+                "replays would all draw the same; call graph.register_generator_state(generator) "
+                "before"
+            )
         offset, self.offset = self.offset, self.offset + STEP
-        return self.seed, offset
+        return (), (self.seed, offset)
 
     @property
     def rng(self) -> Any:
@@ -122,8 +155,9 @@ class Generator:
         _note_use()
         return self._cell.rng
 
-    def take(self) -> tuple[int, int]:
-        """For drawing on an accelerator: a seed, and an offset that no other draw gets."""
+    def take(self) -> tuple[tuple, tuple[int, int]]:
+        """For drawing on an accelerator: a seed, and an offset that no other draw gets; before them
+        an array of two numbers to add to these, where a graph is recorded."""
         _note_use()
         cell = self._cell
         if cell.__class__ is not _Counter:

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from disttrain.backends.device import codes
+from disttrain.backends.device.replayed import replayed
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 HALVES = (np.dtype(np.float16), BF16)
@@ -51,6 +52,10 @@ def _random(add):
         p = rng.random(101).astype(dtype)
         add(codes.BERNOULLI, p, np.zeros(101, dtype), SEED, 4)
         add(codes.BERNOULLI, p, np.zeros(101, bool), SEED, 4)
+    base = np.array([SEED, OFFSET], np.uint64)
+    add(replayed(codes.UNIFORM), np.zeros((7, 147), np.float32), base, 0, 12)
+    add(replayed(codes.INTEGERS), np.zeros(1001, np.int64), base, 0, 1, -5, 17)
+    add(replayed(codes.BERNOULLI), p, np.zeros(101, bool), base, 0, 4)
     add(codes.BERNOULLI_NUMBER, np.zeros(77, bool), SEED, 5, 0.25)
     add(codes.BERNOULLI_NUMBER, np.zeros(77, BF16), SEED, 5, 0.25)
 

@@ -10,11 +10,17 @@ import numpy as np
 
 from ...backends.device import codes
 from ...backends.device.platform import Platform
+from ...backends.device.replayed import replayed
 from ...core.random import Generator
 from ...errors import ConfigError
 from .table import BOOL, F32, F64, FLOATS, INT64, NAME_OF, cast, converted, on_device
 
 _MOST_TABLE = 1 << 22  # elements of a comparison of all samples with all classes
+
+
+def _run(platform: Platform, code: Any, arrays: tuple, generator: Generator, *numbers: Any) -> None:
+    base, counted = generator.take()
+    platform.run_code(replayed(code) if base else code, (*arrays, *base, *counted, *numbers))
 
 
 def _drawn(
@@ -32,7 +38,7 @@ def _drawn(
         return pairs.view(dtype).reshape(shape)
     own = dtype if code is codes.INTEGERS or NAME_OF[dtype] in FLOATS else F32
     out = platform.empty(shape, own)
-    platform.run_code(code, (out, *generator.take(), *numbers))
+    _run(platform, code, (out,), generator, *numbers)
     return converted(platform, out, dtype)
 
 
@@ -73,14 +79,14 @@ def _bernoulli(platform: Platform, a: Any, generator: Generator) -> Any:
     have to wait."""
     p = a if a.dtype in (F32, F64) else cast(platform, a, F32)
     out = platform.empty(a.shape, a.dtype)
-    platform.run_code(codes.BERNOULLI, (platform.xp.ascontiguousarray(p), out, *generator.take()))
+    _run(platform, codes.BERNOULLI, (platform.xp.ascontiguousarray(p), out), generator)
     return out
 
 
 @on_device("dropout_mask")
 def _dropout_mask(platform: Platform, a: Any, p: float, generator: Generator) -> Any:
     out = platform.empty(a.shape, BOOL)
-    platform.run_code(codes.BERNOULLI_NUMBER, (out, *generator.take(), 1.0 - p))
+    _run(platform, codes.BERNOULLI_NUMBER, (out,), generator, 1.0 - p)
     return out
 
 

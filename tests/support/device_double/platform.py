@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from disttrain import context
-from disttrain.backends.device.platform import Event, Platform, Stream
+from disttrain.backends.device.platform import Event, Graph, GraphPool, Platform, Stream
 
 from .array import StrictArray
+from .graphs import DoubleGraph, NotWhileRecording
 from .kernels import launch, matmul, run_code
 from .memory import Ledger, Memory, poison
 from .module import ArrayModule
@@ -65,6 +66,7 @@ class _Here(threading.local):
     def __init__(self) -> None:
         self.index = 0
         self.streams: dict[int, DoubleStream] = {}
+        self.recording: DoubleGraph | None = None
 
 
 class DoublePlatform(Platform):
@@ -136,6 +138,8 @@ class DoublePlatform(Platform):
         """Take ``owner`` into the current device's memory, written by ``point``."""
         made = Memory(self, owner, self.ledgers[self.current()], self.current_stream(), point)
         self._memories.add(made)
+        if self._here.recording is not None:
+            self._here.recording.made.append(made)
         return made
 
     def memory_at(self, address: int) -> Memory:
@@ -187,6 +191,8 @@ class DoublePlatform(Platform):
 
     def wait_for(self, clock: Clock, what: str) -> None:
         """The host waits."""
+        if self._here.recording is not None:
+            raise NotWhileRecording(f"{what}: the host cannot wait while a graph is recorded")
         self.synchronized(what)
         self._drain(clock, what)
         self._know(clock)
@@ -238,6 +244,7 @@ class DoublePlatform(Platform):
             point = self.begin("upload", (), ())
             made = StrictArray(owner, self.new_memory(owner, point))
             if not (non_blocking and pinned):
+                self.synchronized_copy("upload")
                 self.counts.blocking += 1
                 return made
             before = owner.copy()
@@ -248,6 +255,11 @@ class DoublePlatform(Platform):
 
             self._deferred.append((point, unchanged))
             return made
+
+    def synchronized_copy(self, what: str) -> None:
+        """A copy that the host waits for."""
+        if self._here.recording is not None:
+            raise NotWhileRecording(f"{what}: the host would wait while a graph is recorded")
 
     def download(
         self, array: Any, out: np.ndarray | None = None, non_blocking: bool = False
@@ -384,6 +396,18 @@ class DoublePlatform(Platform):
     def record_use(self, array: Any, stream: Stream) -> None:
         assert isinstance(stream, DoubleStream)
         array._memory.told.add(stream.id)
+
+    # -- graphs ---------------------------------------------------------------------------------
+
+    def graph_pool(self) -> GraphPool:
+        return GraphPool()
+
+    def graph(self, pool: GraphPool | None = None, stream: Stream | None = None) -> Graph:
+        where = self.stream(self.current()) if stream is None else stream
+        return DoubleGraph(self, self.graph_pool() if pool is None else pool, where)
+
+    def capturing(self) -> bool:
+        return self._here.recording is not None
 
     def synchronize(self, index: int | None = None) -> None:
         index = self._here.index if index is None else index

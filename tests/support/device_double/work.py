@@ -82,10 +82,24 @@ class Work:
             result = compute()
             if self._only_views(result):
                 return self.wrapped(result, None, order)
-            point = platform.begin(self.name, self.reads, self.writes)
-            return self.wrapped(compute(), point, order)
+        recording = platform._here.recording
+        if recording is not None:
+            return self._recorded(recording, compute, order)
         point = platform.begin(self.name, self.reads, self.writes)
         return self.wrapped(compute(), point, order)
+
+    def _recorded(self, graph: Any, compute: Callable[[], Any], order: str) -> Any:
+        """The same, written down for replays."""
+        known = [*self.reads, *self.writes]
+        graph.wrote(self.writes)
+        point = self.platform.tick(graph.stream, self.name)  # nothing is used yet
+        out = self.wrapped(compute(), point, order)
+        found = out if isinstance(out, (tuple, list)) else (out,)
+        fresh = [
+            a for a in found if a.__class__ is self.platform.array_type and a._memory not in known
+        ]
+        graph.did(compute, fresh, known)
+        return out
 
     def _only_views(self, result: Any) -> bool:
         results = result if isinstance(result, (tuple, list)) else (result,)

@@ -151,6 +151,34 @@ def test_a_rule_steps_many_parameters_in_one_launch(emulated):
             np.testing.assert_allclose(np.asarray(a), w, rtol=1e-6)
 
 
+def test_many_arrays_are_copied_into_one_and_out_of_it_in_one_launch_each(emulated):
+    rng = np.random.default_rng(4)
+    apart = [rng.normal(size=s).astype(np.float32) for s in ((3, 4), (5,), (2, 2, 2))]
+    flat = there(np.zeros(25, np.float16))
+    ends = np.cumsum([0, *(a.size for a in apart)])
+    parts = [flat[i:j].reshape(a.shape) for i, j, a in zip(ends, ends[1:], apart)]
+    back = [there(np.zeros_like(a)) for a in apart]
+    casts.copied([there(a) for a in apart], parts)
+    casts.copied(parts, back)
+    assert len(emulated.driver.queue) == 2
+    emulated.driver.synchronize()
+    for a, b in zip(apart, back):
+        np.testing.assert_array_equal(a.astype(np.float16), np.asarray(b).astype(np.float16))
+    host = [np.zeros(5, np.int64)]
+    casts.copied([apart[1] * 10], host)
+    np.testing.assert_array_equal(host[0], (apart[1] * 10).astype(np.int64))
+
+
+def test_much_shared_memory_is_asked_for_before_it_is_used(emulated):
+    q = there(np.zeros((1, 1, 64, 128), ml_dtypes.bfloat16))
+    lse = there(np.zeros((1, 1, 64), np.float32))
+    emulated.run_code(codes.attention_backward(), (*[q] * 5, lse, *[q] * 3, 0.1))
+    assert [launch[1:3] for launch in emulated.driver.queue] == [(16, 128), (1, 128), (1, 128)]
+    assert list(emulated.driver.shared.values()) == [52480, 52480]
+    with pytest.raises(DeviceError, match="attention: ndarray where a device array is needed"):
+        emulated.run_code(codes.attention(), (*[q] * 4, np.zeros(3), 0.1))
+
+
 def test_codes_are_launched_with_their_numbers(emulated):
     out = there(np.zeros((5, 7), np.float32))
     emulated.run_code(codes.UNIFORM, (out, (1 << 64) - 1, 5))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 import train as program
+
+import disttrain as dt
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 SMALL = {
@@ -37,3 +40,41 @@ def test_a_run_is_the_same_on_a_device(double, tmp_path, capsys, kind):
     here, there = results["cpu"], results["cuda"]
     assert there.train_loss == pytest.approx(here.train_loss, rel=1e-3)
     assert double.memory_stats(0)["peak_allocated"] > 0
+
+
+@pytest.mark.parametrize(("strategy", "ranks"), [("ddp", 2), ("zero", 2), ("fsdp", 2), ("hsdp", 4)])
+def test_every_strategy_trains_on_devices(double, tmp_path, strategy, ranks):
+    """Four ranks share two devices."""
+    results = {}
+    for device in ("cuda", "cpu"):
+        settings, _ = program.read_command_line(
+            words("digits", tmp_path, device, "--parallel.strategy", strategy)
+        )
+        body = lambda settings=settings: program.train(settings)
+        results[device] = dt.distributed.simulate(body, ranks, seed=1).results[0]
+    here, there = results["cpu"], results["cuda"]
+    assert there.train_loss == pytest.approx(here.train_loss, rel=1e-3)
+    used = [double.memory_stats(i)["peak_allocated"] > 0 for i in (0, 1)]
+    assert used == [True, True]
+
+
+def test_a_run_goes_on_where_there_is_another_kind_of_device(double, tmp_path):
+    """In the middle of an epoch, both ways; the end is that of a run on the CPU."""
+    few = ("--parallel.strategy", "none", "--train.save_every", "3", "--model.dropout", "0.0")
+    settings, _ = program.read_command_line(words("digits", tmp_path / "whole", "cpu", *few))
+    whole = program.train(settings)
+    for first, second in (("cuda", "cpu"), ("cpu", "cuda")):
+        folder = tmp_path / f"{first}-{second}"
+        settings, _ = program.read_command_line(words("digits", folder, first, *few))
+        run = program.train(settings).run
+        shutil.rmtree(run / "epoch_0002")
+        again = words("digits", folder, second, *few, "--resume", str(run))
+        result = program.train(*program.read_command_line(again))
+        assert result.train_loss == pytest.approx(whole.train_loss, rel=1e-3)
+
+
+def test_without_a_device_the_program_says_so(tmp_path, capsys):
+    assert program.main(words("digits", tmp_path, "cuda", "--parallel.strategy", "none")) == 2
+    assert "train.py: " in (said := capsys.readouterr().err) and "cuda" in said
+    assert program.main(words("digits", tmp_path, "tpu", "--parallel.strategy", "none")) == 2
+    assert "device" in capsys.readouterr().err

@@ -11,9 +11,6 @@ from gpuproof.parts import PARTS
 
 from disttrain.backends.device import platform as places
 
-PENDING = dict.fromkeys(
-    ("training", "speed_ops", "speed_gpt"), "attention and convolution have no way on devices yet"
-)
 SHARDS = {"primitives": 80, "kernels": 12, "ranks": 4}
 
 
@@ -27,9 +24,7 @@ def offered():
 
 
 @pytest.mark.parametrize("name", [p.name for p in PARTS if p.name != "environment"])
-def test_a_part_holds_on_the_stand_in(offered, request, tmp_path, name):
-    if name in PENDING:
-        request.applymarker(pytest.mark.xfail(reason=PENDING[name], strict=False))
+def test_a_part_holds_on_the_stand_in(offered, tmp_path, name):
     path = tmp_path / "journal.jsonl"
     shards = SHARDS.get(name, 1)
     assert run.main([name, str(path), "double", str(1 % shards), str(shards)]) == 0

@@ -26,10 +26,7 @@ def words(kind, folder, device, *more):
             "--device", device, *more]  # fmt: skip
 
 
-PENDING = pytest.mark.xfail(reason="attention has no way on devices yet", strict=False)
-
-
-@pytest.mark.parametrize("kind", ["digits", pytest.param("gpt", marks=PENDING)])
+@pytest.mark.parametrize("kind", SMALL)
 def test_a_run_is_the_same_on_a_device(double, tmp_path, capsys, kind):
     results = {}
     for device in ("cpu", "cuda"):

@@ -2,13 +2,12 @@
 and ranks that die are named errors in bounded time.
 
 On a machine with one device all ranks share it: NCCL takes two ranks of one device only where they
-look like two hosts (NCCL_HOSTID), and moves data over its network path then. Ranks are forked from
-this process, which starts no device.
+look like two hosts (which ``comm/nccl`` arranges), and moves data over its network path then. Ranks
+are forked from this process, which starts no device.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import signal
 import time
@@ -18,7 +17,9 @@ from typing import Any
 import numpy as np
 
 import disttrain as dt
-from disttrain.errors import DisttrainError, LaunchError, PeerFailed
+from disttrain import context
+from disttrain.comm import sim
+from disttrain.errors import BackendError, DeviceError, DisttrainError, LaunchError
 from launcher import launch
 
 from ..journal import Job, Skip
@@ -37,25 +38,34 @@ def prove(job: Job) -> None:
         job.case(fn.__name__.replace("_", " "), lambda fn=fn: fn(job))
 
 
-def on_ranks(job: Job, body: Callable[..., Any], *args: Any) -> list:
-    return launch(_rank, RANKS, (body, job.real, *args))
+def on_ranks(job: Job, body: Callable[..., Any]) -> list:
+    """What each rank returns; a ``LaunchError`` where one has failed. Processes on a device, and
+    simulated ranks over a stand-in for NCCL where there is none."""
+    if job.real:
+        return launch(_rank, RANKS, (body,))
+    tasks = sim.run_tasks(lambda: _rank(body), RANKS, seed=1).tasks
+    failed = [f"rank {t.rank}: {type(t.error).__name__}: {t.error}" for t in tasks if t.error]
+    failed += [f"rank {t.rank} was killed" for t in tasks if t.killed]
+    if failed:
+        raise LaunchError("; ".join(failed))
+    return [t.result for t in tasks]
 
 
-def _rank(body: Callable[..., Any], real: bool, *args: Any) -> Any:
-    rank = int(os.environ["RANK"])
-    os.environ["NCCL_HOSTID"] = f"gpuproof-{rank}"
-    if real:
-        if importlib.util.find_spec("nccl") is None:
-            return "nccl4py is not installed"
-        dt.cuda.set_device(rank % dt.cuda.device_count())
-    dist.init_process_group("nccl" if real else None)
+def _rank(body: Callable[..., Any]) -> Any:
+    rank = context.current().rank
     try:
-        return body(rank, *args)
+        dt.cuda.set_device(rank % dt.cuda.device_count())
+        dist.init_process_group("nccl")
+    except (BackendError, DeviceError) as error:
+        return str(error)
+    try:
+        return body(rank)
     finally:
         dist.destroy_process_group()
 
 
-def _told(results: list) -> list:
+def told(results: list) -> list:
+    """The results; a rank that could not begin said why."""
     for one in results:
         if isinstance(one, str):
             raise Skip(one)
@@ -85,7 +95,7 @@ def _collectives(rank: int) -> list:
 
 
 def collectives(job: Job) -> None:
-    found = _told(on_ranks(job, _collectives))
+    found = told(on_ranks(job, _collectives))
     base = np.arange(1000, dtype=np.float32)
     whole = np.concatenate([base, 2 * base])
     for rank, (summed, most, gathered, part, sent, other, turned) in enumerate(found):
@@ -113,7 +123,7 @@ def _types(rank: int) -> list:
 
 
 def odd_types(job: Job) -> None:
-    for found in _told(on_ranks(job, _types)):
+    for found in told(on_ranks(job, _types)):
         assert [value for _, value in found] == [66.0] * 5 + [2.0, 0.0, 30.0], found
 
 
@@ -171,7 +181,7 @@ def _one(rank: int) -> list:
 
 def _as_one_process(job: Job, body: Callable[..., Any]) -> str:
     want = _one(0)
-    found = _told(on_ranks(job, body))
+    found = told(on_ranks(job, body))
     for _, weights in found:
         for mine, theirs in zip(weights, want, strict=True):
             np.testing.assert_allclose(mine, theirs, rtol=2e-3, atol=2e-4)
@@ -199,7 +209,7 @@ def _flight(rank: int) -> float:
 
 def many_in_flight(job: Job) -> None:
     want = sum(2 * k + 1 for k in range(50)) * 1000
-    assert _told(on_ranks(job, _flight)) == [want] * RANKS
+    assert told(on_ranks(job, _flight)) == [want] * RANKS
 
 
 def _mismatch(rank: int) -> tuple:
@@ -215,7 +225,7 @@ def _mismatch(rank: int) -> tuple:
 
 def a_call_that_does_not_fit(job: Job) -> str:
     try:
-        found = _told(on_ranks(job, _mismatch))
+        found = told(on_ranks(job, _mismatch))
     except LaunchError as error:  # ranks may end with it where they leave the group
         return str(error).splitlines()[0][:200]
     for kind, text, seconds in found:
@@ -237,7 +247,7 @@ def _raises(rank: int) -> str:
 def _ends_soon(job: Job, body: Callable[..., Any], said: str) -> str:
     start = time.monotonic()
     try:
-        _told(on_ranks(job, body))
+        told(on_ranks(job, body))
     except LaunchError as error:
         seconds = time.monotonic() - start
         assert said in str(error), str(error)[:500]
@@ -255,16 +265,14 @@ def _killed(rank: int) -> str:
     dist.all_reduce(x)
     dt.cuda.synchronize()
     if rank == 1:
+        if isinstance(context.current().waiter, sim.SimWaiter):
+            sim.die()
         os.kill(os.getpid(), signal.SIGKILL)
-    try:
-        for _ in range(1000):
-            dist.all_reduce(x)
-            dt.cuda.synchronize()
-            time.sleep(0.01)
-    except PeerFailed:
-        raise
+    for _ in range(100):
+        dist.all_reduce(x)
+        dt.cuda.synchronize()
     return ""
 
 
 def a_rank_that_is_killed(job: Job) -> str:
-    return _ends_soon(job, _killed, "SIGKILL")
+    return _ends_soon(job, _killed, "SIGKILL" if job.real else "rank 1 was killed")

@@ -112,3 +112,43 @@ def test_what_cannot_be_recorded(double, tmp_path):
         x + 2
     other.debug_dump(tmp_path / "g.dot")
     assert (tmp_path / "g.dot").read_text().startswith("digraph")
+
+
+def test_graphed_modules_train_alike(double):
+    def losses(graphed):
+        dt.manual_seed(0)
+        first, second = nn.Linear(4, 8).to("cuda"), nn.Linear(8, 2).to("cuda")
+        sample = dt.randn(3, 4, device="cuda")
+        if graphed:
+            inner = dt.randn(3, 8, device="cuda", requires_grad=True)
+            first, second = cuda.make_graphed_callables(
+                (first, second), ((sample,), (inner,)), num_warmup_iters=1
+            )
+        parameters = [*first.parameters(), *second.parameters()]
+        optimizer = dt.optim.SGD(parameters, lr=0.1)
+        found = []
+        for k in range(3):
+            optimizer.zero_grad()
+            x = dt.full((3, 4), 0.3 * k).cuda()
+            loss = second(first(x).tanh()).square().sum()
+            loss.backward()
+            optimizer.step()
+            found.append(loss.item())
+        second.eval()
+        return [*found, second(dt.ones(3, 8, device="cuda")).tolist()]
+
+    assert losses(True) == losses(False)
+
+
+def test_graphed_functions(double):
+    x = dt.ones(3, device="cuda", requires_grad=True)
+    f = cuda.make_graphed_callables(lambda t: {"y": t * t, "n": t.detach() + 1}, (x,))
+    z = dt.full((3,), 2.0).cuda().requires_grad_()
+    out = f(z)
+    assert out["y"].tolist() == [4.0] * 3 and out["n"].tolist() == [3.0] * 3
+    out["y"].sum().backward()
+    assert z.grad.tolist() == [4.0] * 3
+    with pytest.raises(ValueError, match="only Tensors"):
+        cuda.make_graphed_callables(lambda a: a, (3,))
+    with pytest.raises(ValueError, match="made for 1"):
+        f(z, z)

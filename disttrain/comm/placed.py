@@ -158,6 +158,10 @@ class Placed(Transport):
             found.close(None)
         return cpu, before
 
+    def abandon(self) -> None:
+        for found in self.devices.values():
+            found.close(None)
+
     def close(self, call: Call | None) -> None:
         """The devices' first: what they have to agree on goes over the CPU's."""
         devices, self.devices = list(self.devices.values()), {}

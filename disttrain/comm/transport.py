@@ -187,6 +187,9 @@ class Transport(ABC):
         """Of devices: groups of some ranks were split off; ``cpu`` is the CPU's transport of this
         rank's. All ranks come here."""
 
+    def abandon(self) -> None:  # noqa: B027
+        """The group is over, and nobody will close it."""
+
     def shrunk(  # noqa: B027
         self, cpu: Transport, before: Sequence[int]
     ) -> None:

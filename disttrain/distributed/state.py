@@ -323,6 +323,8 @@ def replace_world(timeout: float | None, exclude: Collection[int] = ()) -> list[
     if me.local_world_size == me.world_size:
         me.local_world_size = transport.size
     me.rank, me.world_size = transport.rank, transport.size
+    for each in (*state.groups, *(made for _, made, _ in state.companions)):
+        each.transport.abandon()
     state.groups, state.companions = [], []
     state.world = group_on(transport, strict=old.strict, backend=old.backend)
     return before

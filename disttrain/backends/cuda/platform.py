@@ -12,6 +12,7 @@ import importlib
 import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from .streams import CudaEvent, CudaStream, On, Streams, waiting
 from .transfers import Transfers
 
 _PACKAGE = "cupy"
+_BINDING = {"core": "nccl.core", "raw": "nccl.bindings.nccl"}  # of nccl4py
 
 
 def start() -> Platform:
@@ -186,6 +188,17 @@ class CudaPlatform(Platform):
 
     def graph_pool(self) -> GraphPool:
         return CudaPool(self.memory)
+
+    def collectives(self) -> Any:
+        try:
+            found = {part: importlib.import_module(name) for part, name in _BINDING.items()}
+            found["raw"].get_version()  # loads the library
+        except (ImportError, RuntimeError) as error:
+            raise DeviceError(
+                "NCCL is missing: needed are the packages nccl4py and nvidia-nccl-cu13 (or -cu12); "
+                f"pip install 'disttrain[cuda13]' (or [cuda12]). ({error})"
+            ) from error
+        return SimpleNamespace(**found)
 
     def capturing(self) -> bool:
         return self.cuda.get_current_stream().is_capturing()

@@ -33,15 +33,16 @@ class Communicator:
         self.stream = library.platform.stream(index)
         self.handle = library.handle(comm)
         self.over = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # nobody uses what another thread has just ended
 
     # -- its state ----------------------------------------------------------------------------
 
     def state(self) -> int:
         """NCCL's code for how it is."""
-        if self.over:
-            return self.library.success
-        return int(self.library.raw.comm_get_async_error(self.handle))
+        with self._lock:
+            if self.over:
+                return self.library.success
+            return int(self.library.raw.comm_get_async_error(self.handle))
 
     def trouble(self) -> CommError | None:
         """What went wrong in it, on this rank or on another one."""
@@ -67,14 +68,17 @@ class Communicator:
     def issuing(self, what: Callable[[], str], timeout: float) -> Iterator[Any]:
         """Within it calls of ``raw`` are collected; at its end they are on ``stream``."""
         core = self.library.core
-        try:
-            core.group_start()
+        with self._lock:
+            if self.over:
+                raise CommError(f"group {self.name}: its communicator was given up")
             try:
-                yield self.library.raw
-            finally:
-                core.group_end()
-        except self.library.failures as error:
-            raise CommError(f"group {self.name}: {what()}: NCCL refuses: {error}") from error
+                core.group_start()
+                try:
+                    yield self.library.raw
+                finally:
+                    core.group_end()
+            except self.library.failures as error:
+                raise CommError(f"group {self.name}: NCCL refuses: {error}") from error
         self.settle(what, timeout)
 
     def times(self, factor: float | int | None, dtype: str) -> Any:
@@ -91,10 +95,25 @@ class Communicator:
         self.settle(lambda: f"group {self.name}: all ranks to divide it", timeout)
         return made if color is not None else None
 
-    def shrink(self, without: Sequence[int]) -> Any:
+    def shrink(self, without: Sequence[int], timeout: float) -> Any:
         """nccl4py's communicator of the other ranks; those call it."""
         flag = self.library.core.CommShrinkFlag.ABORT
-        return self.comm.shrink(list(without), self.library.config(), flag)
+        made = self.comm.shrink(list(without), self.library.config(), flag)
+        self.settle(lambda: f"group {self.name}: the ranks that go on", timeout)
+        return made
+
+    def register(self, address: int, nbytes: int) -> Callable[[], None]:
+        """Let NCCL read and write memory where it lies. What takes that back."""
+        raw = self.library.raw
+        with self._lock:
+            handle = raw.comm_register(self.handle, address, nbytes)
+
+        def forget() -> None:
+            with self._lock:
+                if not self.over:
+                    raw.comm_deregister(self.handle, handle)
+
+        return forget
 
     def abort(self) -> None:
         """End it at once; what is in flight ends, done or not. From any thread."""

@@ -160,7 +160,8 @@ class Connections:
         cpu.adopted = {}
         for index, comm in self._groups.items():
             with _on_device(self.of.platform, index):
-                child = comm.shrink(sorted(set(range(self.of.size)) - set(before)))
+                without = sorted(set(range(self.of.size)) - set(before))
+                child = comm.shrink(without, self.of.timeout)
             cpu.adopted[self.of.platform.array_type, index] = child
 
     def abort(self) -> None:

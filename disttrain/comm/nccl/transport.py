@@ -398,6 +398,13 @@ class NcclTransport(Transport):
             while self._flight:
                 self._flight.popleft().fail(error)
 
+    def register(self, array: Any) -> Callable[[], None]:
+        """Let NCCL move ``array`` from where it lies, without buffers of its own, on every rank
+        that does the same; for memory that is used again and again (buckets, shards). All ranks
+        come, the first time. What is given back takes that back; closing the group does, too."""
+        index = self.platform.index_of(array)
+        return self.connections.group(index, None).register(self.library.at(array), array.nbytes)
+
     # -- groups -------------------------------------------------------------------------------
 
     def bind(self, index: int) -> None:
@@ -424,8 +431,11 @@ class NcclTransport(Transport):
         agreed, self._agreement = self._agreement, None
         well = call is not None and self.error is None
         try:
-            if agreed is not None:
+            if agreed is not None and (well or self.error is None):
                 agreed.close(call if well else None)
+            elif agreed is not None:
+                with contextlib.suppress(CommError):  # it may be over, too
+                    agreed.close(None)
             if well:
                 self.drain()
                 self.connections.destroy()

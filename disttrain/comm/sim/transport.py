@@ -127,7 +127,10 @@ class End:
         try:
             while not work._done:
                 left = max(0.0, deadline - scheduler.clock)
-                context.wait_until(lambda: self.news > 0, work.what, left, until_woken)
+                # Another task of this rank may notice the end of it first.
+                context.wait_until(
+                    lambda: self.news > 0 or work._done, work.what, left, until_woken
+                )
                 self.progress()
         finally:
             self.awaited.remove(work)

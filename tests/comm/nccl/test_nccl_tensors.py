@@ -14,12 +14,24 @@ import disttrain as dt
 from disttrain import context
 from disttrain import distributed as dist
 from disttrain.backends.device.platform import platform
+from disttrain.comm import sim
 from disttrain.comm.nccl import connecting
 from disttrain.comm.nccl.reductions import Native, native
 from disttrain.comm.reduce_ops import ReduceOp
-from disttrain.errors import CommError, DeviceError, DTypeError
+from disttrain.errors import CommError, DeviceError, DTypeError, PeerFailed
 
 __all__ = ["four"]
+
+
+def tasks_on_devices(body):
+    """As ``on_devices``, of ranks of which some may fail, and the others end as they like."""
+
+    def rank():
+        dist.init_process_group("nccl", timeout=30.0)
+        platform("cuda").use(context.current().rank)
+        return body(context.current().rank)
+
+    return sim.run_cluster(rank, sim.Cluster(3, compute=0.0))[0].tasks
 
 
 def on_devices(body, size=3, backend="nccl", **named):
@@ -216,3 +228,53 @@ def test_a_graph_takes_what_is_connected(four, monkeypatch):
         return True
 
     assert on_devices(body, 1) == [True]
+
+
+def test_registered_memory_is_given_back(four):
+    def body(me):
+        x = four.upload(np.ones(100, np.float32), me)
+        group = dist.group.WORLD
+        group.all_reduce(x)
+        forget = group.transport.on(four).register(x)
+        kept = len(four.binding.registered)
+        group.all_reduce(x)
+        group.barrier()
+        forget()
+        return kept > 0, four.download(x)[0]
+
+    assert on_devices(body, 2) == [(True, 4.0)] * 2
+    assert not four.binding.registered
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_those_that_are_left_go_on(four, fails):
+    """Out of the communicator that they had, where that is well; else out of a new one."""
+
+    def body(me):
+        pair = dist.new_group([0, 1])
+        x = dt.full((2,), me + 1.0, device="cuda")
+        dist.all_reduce(x)
+        if me < 2:
+            dist.all_reduce(dt.ones(1, device="cuda"), group=pair)
+        dist.barrier()
+        if me == 1:
+            if fails:
+                raise ValueError("on purpose")
+            return None
+        if fails:
+            with pytest.raises(PeerFailed, match="rank 1"):
+                dist.all_reduce(x)
+                dist.barrier()
+            dist.shrink()
+        else:
+            dist.shrink_group([1])
+        y = dt.full((2,), me + 1.0, device="cuda")
+        dist.all_reduce(y)
+        return x.tolist(), y.tolist(), dist.get_world_size()
+
+    tasks = tasks_on_devices(body)
+    for task in (tasks[0], tasks[2]):
+        assert task.error is None, task.text
+        assert task.result[1:] == ([4.0] * 2, 2)
+    whole = next(iter(four.binding.cliques.values()))
+    assert len(whole.children) == (0 if fails else 1)

@@ -21,6 +21,8 @@ from .cliques import Clique, Launch, Op
 
 
 class Result(IntEnum):
+    """As in nccl.h."""
+
     Success = 0
     UnhandledCudaError = 1
     SystemError = 2
@@ -240,6 +242,7 @@ class StandIn:
         self.hosts: list[tuple[int, str | None]] = []
         self.ended: list[int] = []
         self.launches: list[tuple[str, ...]] = []
+        self.registered: dict[int, tuple[int, int, int]] = {}
         self._ptrs = self._ids = 0
         self._group = _Group()
         bound = type("Communicator", (Communicator,), {"binding": self})
@@ -253,7 +256,8 @@ class StandIn:
             Result=Result, NCCLError=NCCLError, Comm=Comm, all_reduce=self.all_reduce,
             comm_get_async_error=self.comm_get_async_error, broadcast=self.broadcast,
             reduce=self.reduce, reduce_scatter=self.reduce_scatter, all_gather=self.all_gather,
-            send=self.send, recv=self.recv,
+            send=self.send, recv=self.recv, comm_register=self.comm_register,
+            comm_deregister=self.comm_deregister,
         )  # fmt: skip
 
     def next_ptr(self) -> int:
@@ -304,6 +308,15 @@ class StandIn:
         if found._color is not None and found.clique is None:
             return Result.InProgress
         return found.state()
+
+    def comm_register(self, comm: Comm, buff: int, size: int) -> int:
+        self._memory(buff)
+        handle = self.next_ptr()
+        self.registered[handle] = int(comm), buff, size
+        return handle
+
+    def comm_deregister(self, comm: Comm, handle: int) -> None:
+        assert self.registered.pop(handle)[0] == int(comm)
 
     def all_reduce(
         self, sendbuff: int, recvbuff: int, count: int, datatype: int, op: int, comm: Comm,

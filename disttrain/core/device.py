@@ -106,8 +106,15 @@ META = device("meta")
 
 @functools.cache
 def at(kind: str, index: int | None) -> device:
-    """The device of that kind and number."""
+    """The device of that kind and number; always the same object."""
+    if index is None and kind in HOST:
+        return CPU if kind == "cpu" else META
     return device(kind, index)
+
+
+@functools.cache
+def _named(name: str) -> device:
+    return device(name)
 
 
 def accelerator() -> str:
@@ -130,8 +137,11 @@ def usable(where: str | int | device | None) -> device:
         where = context.current().slots.get(_DEFAULT)
         if where is None:
             return CPU
-    found = where if where.__class__ is device else device(where)
-    kind = found.type  # type: ignore[union-attr]
+    if where.__class__ is device:
+        found: Any = where
+    else:
+        found = _named(where) if where.__class__ is str else device(where)
+    kind = found.type
     if kind in HOST:
         return CPU if kind == "cpu" else META
     if kind not in offered():
@@ -140,7 +150,7 @@ def usable(where: str | int | device | None) -> device:
             f"{', '.join((*HOST, *offered()))}. Ask `disttrain doctor` what this machine has."
         )
     there = platform(kind)
-    index, count = found.index, there.count()  # type: ignore[union-attr]
+    index, count = found.index, there.count()
     if index is None:
         index = there.current()
     if index >= count:

@@ -26,6 +26,7 @@ from ..primitives import views
 from ..primitives.moving import moved
 from ..promotion import fitted
 
+ndarray = np.ndarray
 _ALL = slice(None)
 
 
@@ -195,7 +196,10 @@ def index_get(a: Tensor, items: tuple) -> Tensor:
         a = views.getitem(a, index=basic)
     if not arrays:
         return a
-    arrays = [(p, near(a, t)) for p, t in arrays]
+    own = a.__dict__.get("array")
+    for k, (p, t) in enumerate(arrays):
+        if own.__class__ is not ndarray or t.__dict__.get("array").__class__ is not ndarray:
+            arrays[k] = p, near(a, t)
     if len(arrays) == 1:
         return prim.take(a, arrays[0][1], dim=arrays[0][0])
     places = [p for p, _ in arrays]
@@ -267,9 +271,6 @@ def _numbered(a: Tensor) -> Tensor:
 
 def near(a: Tensor, t: Tensor) -> Tensor:
     """``t``, an index or a value for ``a``, where ``a`` lies: those on the host may be anywhere."""
-    own, given = a.__dict__.get("array"), t.__dict__.get("array")
-    if own.__class__ is np.ndarray and given.__class__ is np.ndarray:
-        return t
     where, have = a.device, t.device
     if where == have or where.type == "meta" or have.type == "meta":
         return t

@@ -337,7 +337,9 @@ def _attach_write(base: Tensor, old: Any, value: Tensor, chain: tuple) -> None:
 # --- copies and constants ----------------------------------------------------------------------
 def _copy_value(self: Tensor, src: Tensor, non_blocking: bool) -> Tensor:
     shape, kind = self.meta()
-    if src.device != self.device:
+    here, given = self.__dict__.get("array"), src.__dict__.get("array")
+    apart = given.__class__ is not ndarray or here.__class__ is not ndarray
+    if apart and src.device != self.device:
         src = moved(src, self.device, non_blocking)
     if src.meta()[1] != kind:
         src = el.cast(src, dtype=kind)

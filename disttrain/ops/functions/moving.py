@@ -10,7 +10,7 @@ from ...backends.device.array import DeviceArray
 from ...backends.device.platform import made, offered, platform
 from ...backends.null import NullArray
 from ...core import dtypes
-from ...core.device import HOST, accelerator, device, usable
+from ...core.device import CPU, HOST, accelerator, device, usable
 from ...core.tensor import Tensor, note_read, wrap
 from ...errors import DeviceError
 from ..primitives import elementwise as el
@@ -64,7 +64,23 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """``to(dtype)``, ``to(device)``, ``to(device, dtype)``, ``to(other)``; self when nothing
     changes and ``copy`` is not asked for. ``non_blocking``: from pinned memory, the host does not
     wait; to the host, the values are there after the device's stream was waited for."""
+    if not kwargs and len(args) == 1:  # the commonest forms, without more ado
+        (first,) = args
+        if first.__class__ is dtypes.dtype:
+            return self if first.np == self.meta()[1] else el.cast(self, dtype=first.np)
+        if first.__class__ is device or first.__class__ is str:
+            where = usable(first)
+            return self if where is self.device else _sent(self, where, None, False)
     where, kind, non_blocking, copy, layout = asked(args, kwargs)
+    out = self if where is None and kind is None else _sent(self, where, kind, non_blocking)
+    if out is self and copy:
+        out = views.clone(self)
+    if layout is not None and str(layout).endswith("contiguous_format"):
+        out = out.contiguous()  # type: ignore[attr-defined]
+    return out
+
+
+def _sent(self: Tensor, where: device | None, kind: Any, non_blocking: bool) -> Tensor:
     out = self
     new = kind is not None and kind.np != self.meta()[1]
     if where is None or where == self.device:
@@ -80,10 +96,6 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         out = moved(out, where, non_blocking)
         if new and not early:
             out = el.cast(out, dtype=kind.np)
-    if out is self and copy:
-        out = views.clone(self)
-    if layout is not None and str(layout).endswith("contiguous_format"):
-        out = out.contiguous()  # type: ignore[attr-defined]
     return out
 
 
@@ -106,7 +118,7 @@ def _of_kind(where: Any, kind: str) -> device:
 
 def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
     """A copy on the host; self where it is there."""
-    return to(self, "cpu", memory_format=memory_format)
+    return to(self, CPU) if memory_format is None else to(self, CPU, memory_format=memory_format)
 
 
 def get_device(self: Tensor) -> int:

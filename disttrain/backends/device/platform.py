@@ -153,6 +153,15 @@ class Platform(ABC):
     def is_pinned(self, host: np.ndarray) -> bool:
         """Whether it lies in such memory."""
 
+    def owner(self, array: Any) -> Any:
+        """The raw array that has all the memory which ``array`` lies in. (CuPy's ``as_strided``
+        names no base; then it is all that the allocator gave, as bytes.)"""
+        array = array if array.base is None else array.base
+        at = array.data
+        if not array.size or (at.ptr == at.mem.ptr and array.flags.forc):
+            return array
+        return self.array_type((at.mem.size,), np.uint8, memptr=at - (at.ptr - at.mem.ptr))
+
     def address(self, array: Any) -> int:
         """Where a raw array begins in its device's memory."""
         return array.data.ptr

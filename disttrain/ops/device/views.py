@@ -72,19 +72,15 @@ def _imag(platform: Platform, a: Any) -> Any:
 # --- strides of a storage ----------------------------------------------------------------------
 def layout_of(platform: Platform, a: Any) -> aliases.Layout:
     """How ``a`` lies in the array that owns its memory."""
-    owner, item = _owner(a), a.dtype.itemsize
+    owner, item = platform.owner(a), a.dtype.itemsize
     first = platform.address(a) - platform.address(owner)
     total = owner.size * owner.dtype.itemsize // item
     return aliases.Layout(first // item, tuple(s // item for s in a.strides), total)
 
 
-def _owner(a: Any) -> Any:
-    return a if a.base is None else a.base
-
-
 def _whole(platform: Platform, a: Any) -> Any:
     """All the memory of the owner of ``a``, as a row of elements of its type."""
-    owner = _owner(a)
+    owner = platform.owner(a)
     flat = strided(platform, owner, (owner.size,), (owner.dtype.itemsize,))
     return flat if owner.dtype == a.dtype else flat.view(a.dtype)
 

@@ -40,19 +40,21 @@ class Device:
 class Pointer:
     """``array.data``."""
 
-    def __init__(self, hidden: np.ndarray, device: int) -> None:
-        self.ptr, self.device_id = hidden.__array_interface__["data"][0], device
+    def __init__(self, hidden: np.ndarray, memory: Memory) -> None:
+        self.ptr = hidden.__array_interface__["data"][0]
+        self.mem, self.device_id = memory, memory.ledger.index
 
 
 class StrictArray:
     """``_hidden``: the numbers, for the double alone."""
 
-    __slots__ = ("__weakref__", "_hidden", "_memory")
+    __slots__ = ("__weakref__", "_hidden", "_memory", "_orphan")
     __array_priority__ = 100
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, hidden: np.ndarray, memory: Memory) -> None:
+    def __init__(self, hidden: np.ndarray, memory: Memory, orphan: bool = False) -> None:
         self._hidden, self._memory = hidden, memory
+        self._orphan = orphan  # a view that names no base, as CuPy's as_strided makes them
 
     # -- what it is ---------------------------------------------------------------------------
 
@@ -77,12 +79,13 @@ class StrictArray:
 
     @property
     def data(self) -> Pointer:
-        return Pointer(self._hidden, self._memory.ledger.index)
+        return Pointer(self._hidden, self._memory)
 
     @property
     def base(self) -> StrictArray | None:
         owner = self._memory.owner
-        return None if self._hidden is owner else StrictArray(owner, self._memory)
+        alone = self._orphan or self._hidden is owner
+        return None if alone else StrictArray(owner, self._memory)
 
     @property
     def T(self) -> StrictArray:

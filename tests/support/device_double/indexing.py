@@ -123,7 +123,7 @@ def as_strided(work: Work, x: Any, shape: Any = None, strides: Any = None) -> An
     if math.prod(shape) and not (0 <= start + low and start + high <= flat.nbytes):
         raise Unsupported("cupy.lib.stride_tricks.as_strided: reaches outside of the memory")
     made = np.ndarray(shape, hidden.dtype, flat, start, strides)
-    return work.platform.array_type(made, x._memory)
+    return work.platform.array_type(made, x._memory, orphan=True)
 
 
 def _address(array: np.ndarray) -> int:

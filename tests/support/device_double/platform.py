@@ -336,6 +336,10 @@ class DoublePlatform(Platform):
         self.counts.codes += 1
         run_code(self, code, args)
 
+    def owner(self, array: Any) -> Any:
+        memory = array._memory
+        return array if array._hidden is memory.owner else StrictArray(memory.owner, memory)
+
     def matmul(self, a: Any, b: Any, out: Any = None, add: bool = False) -> Any:
         return matmul(self, a, b, out, add)
 

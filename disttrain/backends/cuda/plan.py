@@ -40,8 +40,8 @@ MAX_DIMS = 8  # axes that cannot be merged
 _MOST_BLOCKS = 1 << 20
 _PARTS = 1024  # partial results of one fold, or of one sum over rows
 _ONE_BLOCK = 1 << 14  # elements that one block folds alone
-# 32-bit registers of a thread for elements that stay; half where 1024 threads share, or where each
-# element has an address of its own.
+# 32-bit registers of a thread for elements that stay; half where 1024 threads share. Not less where
+# elements have addresses of their own: which thread has which is not to depend on the layout.
 _REGISTERS = 64
 _MOST_KEPT = 24  # elements of an array that a thread keeps: beyond, predicates are spilled
 _TEAMS = 4  # rows at a time in a block whose rows belong to warps
@@ -304,7 +304,7 @@ def row_form(kernel: Kernel, cols: int, dims: int, wide: bool) -> Form:
     words = sum(_words(spaces[n]) for n in kept)
     for team in (32, 128, 256, 512, 1024):
         items = -(-cols // (team * v))
-        room = (_REGISTERS // 2 if team == 1024 or dims else _REGISTERS) // (v * (words + 1))
+        room = (_REGISTERS if team < 1024 else _REGISTERS // 2) // (v * (words + 1))
         if items <= min(max(room, 1), _MOST_KEPT // v):
             return _team(v, dims, wide, team, items if kept else 0)
     return _team(v, dims, wide, 512, 0)

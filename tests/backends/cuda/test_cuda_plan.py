@@ -1,6 +1,7 @@
 """How kernels are launched: forms, grids and arguments, as data."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -84,6 +85,24 @@ def test_short_rows_take_a_warp_and_long_ones_a_block():
     assert forms[100000] == Form("rows", 4, team=512, items=0)
     for cols, form in forms.items():
         assert form.items == 0 or form.team * form.vector * form.items >= cols
+
+
+def test_which_thread_has_an_element_does_not_depend_on_the_layout():
+    """Nor does how many blocks there are: so folds have the same bits in any layout."""
+    for dtype in ("float32", "bfloat16", "float64"):
+        for name, kernel in fused_kernels(dtype).items():
+            for cols in (40, 768, 3000):
+                if kernel.flat:
+                    continue
+                plans = [
+                    make_plan(kernel, operands(kernel, (30, cols), layout))
+                    for layout in ("plain", "strided", "far")
+                ]
+                ways = {
+                    tuple((replace(x.form, dims=0, wide=False), x.grid) for x in plan.launches)
+                    for plan in plans
+                }
+                assert len(ways) == 1, (name, cols)
 
 
 def test_sums_over_rows_join_in_launches_of_their_own():

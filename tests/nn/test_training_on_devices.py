@@ -61,7 +61,7 @@ def cnn():
 
 MODELS = {"mlp": mlp, "cnn": cnn, "gpt": GPT}
 OPTIMIZERS = {
-    "AdamW": lambda params: dt.optim.AdamW(params, lr=1e-2),
+    "AdamW": lambda params: dt.optim.AdamW(params, lr=1e-2, eps=1e-2),
     "SGD": lambda params: dt.optim.SGD(params, lr=1e-1, momentum=0.9, weight_decay=1e-2),
 }
 
@@ -94,7 +94,7 @@ def train(name, optimizer, device, check):
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("name", ["mlp"])
+@pytest.mark.parametrize("name", MODELS)
 def test_a_step_is_the_cpus_and_never_waits(double, name, optimizer):
     want = train(name, optimizer, "cpu", double.quiet)
     got = train(name, optimizer, "cuda", double.quiet)

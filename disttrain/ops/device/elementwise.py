@@ -129,10 +129,23 @@ _powers = {
     for p in _PLAIN_POWERS
 }
 for _name in (
-    "conj exp2 log2 log10 tan asin acos atan sinh cosh asinh acosh atanh logical_not bitwise_not "
-    "atan2 logaddexp logical_and logical_or logical_xor copysign hypot signbit"
+    "conj exp2 log2 log10 tan asin acos atan sinh cosh asinh acosh atanh bitwise_not atan2 "
+    "logaddexp copysign hypot signbit"
 ).split():
     on_device(_name)(_own(REGISTRY[_name]))
+
+
+def _of_truth(prim: Primitive) -> Forward:
+    """A function of what is not 0. (CuPy's have no complex numbers.)"""
+
+    def forward(platform: Platform, *args: Any) -> Any:
+        return prim.forward(*[a != 0 if np.iscomplexobj(a) else a for a in args])
+
+    return wide(forward)
+
+
+for _name in ("logical_not", "logical_and", "logical_or", "logical_xor"):
+    on_device(_name)(_of_truth(REGISTRY[_name]))
 
 
 @on_device("where")
@@ -168,7 +181,10 @@ def _other_power(platform: Platform, a: Any, b: Any) -> Any:
             )
         return xp.power(a, b)
     sign = xp.where(b % 2 == 0, 1, a)
-    small = xp.where(abs(a) == 1, sign, 0)
+    if isinstance(a, platform.array_type):
+        small = xp.where(abs(a) == 1, sign, 0)
+    else:
+        small = sign if abs(a) == 1 else 0
     kind = np.result_type(_kind(a), _kind(b))
     return xp.where(b >= 0, xp.power(a, xp.maximum(b, 0)), small).astype(kind)
 
@@ -208,6 +224,8 @@ def _floored(a: Any, b: Any) -> Any:
     low = np.where(quotient - low > 0.5, low + 1, low)
     plain = np.true_divide(a, b)
     low = np.where(quotient == 0, np.copysign(low * 0, plain), low)
+    if np.isscalar(b):
+        return low if b else plain
     return np.where(np.equal(b, 0), plain, low)
 
 

@@ -11,6 +11,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 PATTERNS = ("R", "KR", "RK", "RKR")
 
 
@@ -25,7 +27,11 @@ class Folds(NamedTuple):
 
 
 def folds(shape: Sequence[int], strides: Sequence[int], dims: Sequence[int]) -> Folds | None:
-    """How to sum an array of ``shape`` over ``dims``; None where no pattern fits."""
+    """How to sum an array of ``shape`` over ``dims``; None where no pattern fits. ``AxisError`` for
+    a dimension that it has not."""
+    for d in dims:
+        if not 0 <= d < len(shape):
+            raise np.exceptions.AxisError(d, len(shape))
     real = [d for d, n in enumerate(shape) if n != 1]
     real.sort(key=lambda d: -abs(strides[d]))
     order = (*(d for d, n in enumerate(shape) if n == 1), *real)

@@ -22,7 +22,7 @@ from ...backends.device.codes import ADD_ROWS
 from ...backends.device.platform import Platform
 from ...backends.lang import expr as ex
 from ...backends.lang.kernel import Array, Kernel, elementwise
-from .table import FLOATS, INT64, NAME_OF, cast, converted, run
+from .table import BOOL, FLOATS, INT64, NAME_OF, cast, converted, run
 
 _EXACT = ("int64", "int32", "uint64", "uint32")  # whose sums by atomics are exact
 
@@ -57,6 +57,8 @@ def _scanned(platform: Platform, places: Any, x: Any) -> Any:
 def add_rows(platform: Platform, g: Any, index: Any, size: int) -> Any:
     """See above. Half types are added up in float32."""
     xp, (n, d), kind = platform.xp, g.shape, g.dtype
+    if kind == BOOL:
+        return add_rows(platform, g.astype(INT64), index, size) != 0
     out = xp.zeros((size, d), kind)
     if not (n and d and size):
         return out

@@ -20,11 +20,6 @@ def strided(platform: Platform, a: Any, shape: tuple, strides: tuple) -> Any:
     return platform.xp.lib.stride_tricks.as_strided(a, shape, strides)
 
 
-def overlaps_itself(a: Any) -> bool:
-    """Whether several elements of ``a`` are one."""
-    return any(s == 0 and n > 1 for s, n in zip(a.strides, a.shape, strict=True))
-
-
 # --- the same elements -------------------------------------------------------------------------
 @on_device("expand")
 def _expand(platform: Platform, a: Any, shape: tuple) -> Any:

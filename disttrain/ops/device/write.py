@@ -12,13 +12,12 @@ from ..primitives import write as prim
 from ..primitives.aliases import as_strided, view_as_complex
 from ..primitives.views import reshape
 from .table import on_device
-from .views import overlaps_itself
 
 
 def write(platform: Platform, dst: Any, src: Any) -> None:
     """``dst[...] = src`` with any conversion; ``src`` is broadcast, or a number. Elements of views
     of the same memory are read before they are written (the array module sees to it)."""
-    if overlaps_itself(dst):
+    if prim.overlaps_itself(dst):
         raise ValueError(prim.OVERLAP.format(list(dst.shape)))
     if not isinstance(src, platform.array_type):
         # As numpy converts: whole numbers wrap, which the array module would refuse.

@@ -15,6 +15,7 @@ from ...core.classes import values_of
 from ...core.constants import constant
 from ...core.gate import Primitive, gate
 from ...core.tensor import Tensor, beside, wrap
+from ...core.wide import is_half
 from ...errors import ConfigError, DTypeError, ShapeError
 from ..primitives import elementwise as el
 from ..primitives import gathering as prim
@@ -356,6 +357,32 @@ def _places(edges: Any, values: Any, sorter: Any, side: str, kind: np.dtype) -> 
 
 _search = Primitive("searchsorted", _places, ("edges", "values", "sorter"))
 _search.shape = lambda edges, values, sorter, side, kind: (values.shape, kind)
+
+
+def _places_on_device(
+    platform: Any, edges: Any, values: Any, sorter: Any, side: str, kind: np.dtype
+) -> Any:
+    """The same by the array module, whose function takes one sequence of one type."""
+    xp = platform.xp
+    if not isinstance(values, platform.array_type):
+        values = xp.full((), values)
+    if sorter is not None:
+        edges = xp.take_along_axis(edges, sorter, -1)
+    edges, values = (a.astype(np.float32) if is_half(a.dtype) else a for a in (edges, values))
+    common = np.result_type(edges.dtype, values.dtype)
+    edges, values = edges.astype(common), values.astype(common)
+    if edges.ndim == 1:
+        return xp.searchsorted(edges, values, side).astype(kind)
+    if edges.shape[:-1] != values.shape[:-1]:
+        return _places(edges, values, None, side, kind)  # which says what is wrong
+    rows = zip(edges.reshape(-1, edges.shape[-1]), values.reshape(-1, values.shape[-1]),
+               strict=True) if edges.size else ()  # fmt: skip
+    found = [xp.searchsorted(e, v, side) for e, v in rows]
+    out = xp.stack(found) if found else xp.zeros(values.shape, kind)
+    return out.reshape(values.shape).astype(kind)
+
+
+_search.on_device = _places_on_device
 
 
 def bucketize(

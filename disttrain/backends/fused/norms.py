@@ -15,6 +15,7 @@ import math
 from functools import partial
 
 import numpy as np
+from numpy import ndarray
 
 from ..family import Family
 from ..lang.expr import Expr, rsqrt, var
@@ -142,7 +143,8 @@ _RMS_NORM_BACKWARD = {w: Family(partial(_rms_norm_backward, weight=w)) for w in 
 
 
 def _statistics(x: np.ndarray) -> np.ndarray:
-    return empty(x, x.shape[:-1], np.float64 if x.dtype == np.float64 else np.float32)
+    kind = np.float64 if x.dtype == np.float64 else np.float32
+    return np.empty(x.shape[:-1], kind) if x.__class__ is ndarray else empty(x, x.shape[:-1], kind)
 
 
 def layer_norm(
@@ -153,7 +155,9 @@ def layer_norm(
     ``weight`` and ``bias`` have the type of ``x`` and one element per column. ``rstd`` is
     1 / sqrt(variance + eps); the variance divides by the number of columns, in two passes.
     """
-    out, mean, rstd = empty(x, x.shape, x.dtype), _statistics(x), _statistics(x)
+    here = x.__class__ is ndarray
+    out = np.empty(x.shape, x.dtype) if here else empty(x, x.shape, x.dtype)
+    mean, rstd = _statistics(x), _statistics(x)
     args: list = [x, *(a for a in (weight, bias) if a is not None)]
     args += [float(eps), 1.0 / max(x.shape[-1], 1), out, mean, rstd]
     _LAYER_NORM[weight is not None, bias is not None][x.dtype](*args)
@@ -184,7 +188,9 @@ def layer_norm_backward(
 
 def rms_norm(x: np.ndarray, weight: np.ndarray | None, eps: float) -> tuple[np.ndarray, np.ndarray]:
     """x * rstd * weight over the last axis, rstd = 1 / sqrt(mean(x**2) + eps); returns both."""
-    out, rstd = empty(x, x.shape, x.dtype), _statistics(x)
+    here = x.__class__ is ndarray
+    out = np.empty(x.shape, x.dtype) if here else empty(x, x.shape, x.dtype)
+    rstd = _statistics(x)
     args = [x, *(() if weight is None else (weight,))]
     _RMS_NORM[weight is not None][x.dtype](*args, float(eps), 1.0 / max(x.shape[-1], 1), out, rstd)
     return out, rstd

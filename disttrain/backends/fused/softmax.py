@@ -10,6 +10,7 @@ float32. Every row is read from memory once: it stays in the cache for the later
 from __future__ import annotations
 
 import numpy as np
+from numpy import ndarray
 
 from ..family import Family
 from ..lang.expr import exp, log, var
@@ -73,7 +74,9 @@ _LOG_SOFTMAX_BACKWARD = Family(_log_softmax_backward)
 
 def softmax(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """exp(x) / sum(exp(x)) over the last axis."""
-    out = empty(x, x.shape, x.dtype) if out is None else out
+    if out is None:
+        here = x.__class__ is ndarray
+        out = np.empty(x.shape, x.dtype) if here else empty(x, x.shape, x.dtype)
     p = _SOFTMAX[x.dtype]
     p.fast(x, out) is None and p.slow(x, out)
     return out
@@ -81,7 +84,9 @@ def softmax(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
 
 def softmax_backward(g: np.ndarray, y: np.ndarray, into: np.ndarray | None = None) -> np.ndarray:
     """The gradient of the input of ``y = softmax(x)``, from the gradient of ``y``."""
-    into = empty(y, y.shape, y.dtype) if into is None else into
+    if into is None:
+        here = y.__class__ is ndarray
+        into = np.empty(y.shape, y.dtype) if here else empty(y, y.shape, y.dtype)
     p = _SOFTMAX_BACKWARD[y.dtype]
     p.fast(g, y, into) is None and p.slow(g, y, into)
     return into
@@ -89,7 +94,9 @@ def softmax_backward(g: np.ndarray, y: np.ndarray, into: np.ndarray | None = Non
 
 def log_softmax(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """log(softmax(x)) over the last axis."""
-    out = empty(x, x.shape, x.dtype) if out is None else out
+    if out is None:
+        here = x.__class__ is ndarray
+        out = np.empty(x.shape, x.dtype) if here else empty(x, x.shape, x.dtype)
     p = _LOG_SOFTMAX[x.dtype]
     p.fast(x, out) is None and p.slow(x, out)
     return out
@@ -99,7 +106,9 @@ def log_softmax_backward(
     g: np.ndarray, y: np.ndarray, into: np.ndarray | None = None
 ) -> np.ndarray:
     """The gradient of the input of ``y = log_softmax(x)``."""
-    into = empty(y, y.shape, y.dtype) if into is None else into
+    if into is None:
+        here = y.__class__ is ndarray
+        into = np.empty(y.shape, y.dtype) if here else empty(y, y.shape, y.dtype)
     p = _LOG_SOFTMAX_BACKWARD[y.dtype]
     p.fast(g, y, into) is None and p.slow(g, y, into)
     return into

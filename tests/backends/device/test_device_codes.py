@@ -63,14 +63,14 @@ def test_the_generator_is_the_published_one():
 
 
 def test_draws_have_the_moments_of_their_laws():
-    n = 200_000
+    n = 60_000
     for dtype in FLOATS:
         u, z, e = (np.zeros(n, dtype) for _ in range(3))
         codes.UNIFORM.reference(u, 1, 2)
         codes.NORMAL.reference(z, 1, 2)
         codes.EXPONENTIAL.reference(e, 1, 2)
         u, z, e = (a.astype(np.float64) for a in (u, z, e))
-        assert 0 <= u.min() and u.max() < 1 and abs(u.mean() - 0.5) < 4e-3
+        assert 0 <= u.min() and u.max() < 1 and abs(u.mean() - 0.5) < 5e-3
         assert abs(z.mean()) < 0.01 and abs(z.std() - 1) < 0.01
         assert abs((z**3).mean()) < 0.05 and abs((z**4).mean() - 3) < 0.1
         assert abs(e.mean() - 1) < 0.01 and e.min() >= 0

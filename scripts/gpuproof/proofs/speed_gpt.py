@@ -22,16 +22,16 @@ def prove(job: Job) -> None:
     """First ours beside eager, which is soon there; then beside what torch.compile makes."""
     start(job)
     found = libraries(job)
-    size = REAL if job.real else SMALL
+    size = dict(REAL if job.real else SMALL)
     ours = found["disttrain"]
     how = {"rounds": 5, "inner": 4} if job.real else {"rounds": 1, "inner": 1}
     steps: dict[str, Callable[[], Any]] = {}
 
     def ready() -> None:
         steps["disttrain"], model = step_of(ours, size)
-        parameters = sum(p.numel() for p in model.parameters())
+        size["parameters"] = sum(p.numel() for p in model.parameters())
         job.journal.note(
-            f"{parameters:,} parameters, batches of {size['batch']} x {size['context']}, "
+            f"{size['parameters']:,} parameters, batches of {size['batch']} x {size['context']}, "
             "bfloat16 weights, AdamW"
         )
 
@@ -98,7 +98,7 @@ def _speed(
                        **({"beside": found} if found else {}))  # fmt: skip
     peak = peak_of(T.cuda.get_device_name(0)) if job.real else None
     if peak is not None:
-        each = gpt_flops(124_439_808, size["layers"], size["width"], size["context"])
+        each = gpt_flops(size["parameters"], size["layers"], size["width"], size["context"])
         share = {k: 100 * v * each / (peak * 1e12) for k, v in found.items()}
         job.journal.number(f"share of {peak:.0f} TFLOP/s", 100 * mine * each / (peak * 1e12), "%",
                            **({"beside": share} if share else {}))  # fmt: skip

@@ -75,10 +75,10 @@ class Agent:
         """All attempts: the last one's outcome."""
         adopt_orphans()
         if not self.plan.spawn:
+            if self.body is None and devices.cuda_is_initialised():
+                raise LaunchError(FORKED_TOO_LATE)
             for package in WARM:
                 importlib.import_module(package)
-        if self.body is None and not self.plan.spawn and devices.cuda_is_initialised():
-            raise LaunchError(FORKED_TOO_LATE)
         self._listen_for_signals()
         for restart in range(self.plan.max_restarts + 1):
             attempt = self._attempt(restart)

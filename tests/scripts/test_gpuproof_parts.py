@@ -11,7 +11,7 @@ from gpuproof.parts import PARTS
 
 from disttrain.backends.device import platform as places
 
-SHARDS = {"primitives": 80, "kernels": 12, "ranks": 4, "training": 12}
+SHARDS = {"primitives": 160, "kernels": 12, "ranks": 4, "training": 12}
 
 
 @pytest.fixture

@@ -13,11 +13,10 @@ import disttrain as dt
 CONFIGS = Path(__file__).parents[2] / "configs"
 SMALL = {
     "digits": ["--data.batch_size", "64", "--model.name", "mlp", "--model.hidden", "[8]",
-               "--train.steps_per_epoch", "4", "--train.epochs", "2"],
+               "--train.steps_per_epoch", "3", "--train.epochs", "2"],
     "gpt": ["--config", str(CONFIGS / "gpt_char.toml"), "--data.batch_size", "8",
-            "--data.block_size", "16", "--model.width", "16", "--model.num_layers", "1",
-            "--train.steps_per_epoch", "3", "--train.epochs", "1", "--log.sample", "4",
-            "--train.save_every", "2"],
+            "--data.block_size", "8", "--model.width", "16", "--model.num_layers", "1",
+            "--train.steps_per_epoch", "2", "--train.epochs", "1", "--log.sample", "2"],
 }  # fmt: skip
 
 
@@ -45,7 +44,9 @@ def test_every_strategy_trains_on_devices(double, tmp_path, strategy, ranks):
     results = {}
     for device in ("cuda", "cpu"):
         settings, _ = program.read_command_line(
-            words("digits", tmp_path, device, "--parallel.strategy", strategy)
+            words(
+                "digits", tmp_path, device, "--parallel.strategy", strategy, "--train.epochs", "1"
+            )
         )
         body = lambda settings=settings: program.train(settings)
         results[device] = dt.distributed.simulate(body, ranks, seed=1).results[0]
@@ -57,7 +58,7 @@ def test_every_strategy_trains_on_devices(double, tmp_path, strategy, ranks):
 
 def test_a_run_goes_on_where_there_is_another_kind_of_device(double, tmp_path):
     """In the middle of an epoch, both ways; the end is that of a run on the CPU."""
-    few = ("--parallel.strategy", "none", "--train.save_every", "3", "--model.dropout", "0.0")
+    few = ("--parallel.strategy", "none", "--train.save_every", "2")
     settings, _ = program.read_command_line(words("digits", tmp_path / "whole", "cpu", *few))
     whole = program.train(settings)
     for first, second in (("cuda", "cpu"), ("cpu", "cuda")):

@@ -135,6 +135,9 @@ class CudaPlatform(Platform):
     def matmul(self, a: Any, b: Any, out: Any = None, add: bool = False) -> Any:
         return self.blas.matmul(a, b, out, add)
 
+    def checked(self) -> AbstractContextManager[Any]:
+        return importlib.import_module("cupyx").errstate(linalg="raise")
+
     def special(self, name: str) -> Any:
         return getattr(importlib.import_module("cupyx.scipy.special"), name)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -219,6 +219,11 @@ class Platform(ABC):
             product = product + out.astype(product.dtype, copy=False)
         out[...] = product.astype(out.dtype, copy=False)
         return out
+
+    def checked(self) -> AbstractContextManager[Any]:
+        """Inside the block, decompositions and solutions that cannot be had raise, for which the
+        host waits, as PyTorch's does."""
+        return nullcontext()
 
     def special(self, name: str) -> Callable[..., Any]:
         """The function of that name of ``scipy.special``, on raw arrays."""

@@ -36,7 +36,8 @@ def _refuse_half(a: Any) -> None:
 @on_device("inv")
 def _inv(platform: Platform, a: Any) -> Any:
     _refuse_half(a)
-    return platform.xp.linalg.inv(a) if a.size else a.copy()
+    with platform.checked():
+        return platform.xp.linalg.inv(a) if a.size else a.copy()
 
 
 @on_device("det")
@@ -49,11 +50,13 @@ def _det(platform: Platform, a: Any) -> Any:
 @on_device("svd")
 def _svd(platform: Platform, a: Any) -> tuple:
     _refuse_half(a)
-    return tuple(platform.xp.linalg.svd(a, full_matrices=False))
+    with platform.checked():
+        return tuple(platform.xp.linalg.svd(a, full_matrices=False))
 
 
 @on_device("solve")
 def _solve(platform: Platform, a: Any, b: Any) -> Any:
     """Leading dimensions are the same on both sides."""
     _refuse_half(a)
-    return platform.xp.linalg.solve(a, b) if b.size else platform.empty(b.shape, b.dtype)
+    with platform.checked():
+        return platform.xp.linalg.solve(a, b) if b.size else platform.empty(b.shape, b.dtype)

@@ -86,6 +86,8 @@ def add_up(
     name = NAME_OF[a.dtype]
     if not a.size:
         return platform.xp.full(shape, 0.0 / n if n else np.nan, into)
+    if not dims:
+        return cast(platform, a, into)
     how = folds(a.shape, a.strides, dims) if name is not None else None
     if how is None or name is None:
         wide = accumulator(a.dtype)

@@ -9,9 +9,12 @@ from typing import Any
 
 from ...backends.device.platform import Platform
 from ...backends.fused import norms, softmax
-from ...backends.lang.kernel import Kernel
-from ..primitives.norm import layer_norm_backward, rms_norm_backward
-from .table import NAME_OF, converted, kernel_of, on_device
+from ...backends.lang import expr as ex
+from ...backends.lang.kernel import Array, Kernel, Scalar, elementwise, wide_type
+from ..primitives.norm import _statistics_type, layer_norm_backward, rms_norm_backward
+from .folding import count
+from .reduce import add_up
+from .table import NAME_OF, converted, kernel_of, on_device, run
 
 _KERNELS = {
     "softmax": softmax._softmax,
@@ -91,3 +94,43 @@ def _rms_kernel(dtype: str, weight: bool) -> Kernel:
 
 layer_norm_backward.on_device = _layer_norm_backward
 rms_norm_backward.on_device = _rms_norm_backward
+
+
+# --- batch norm, over all but the channels of (N, C, places) -----------------------------------
+@functools.cache
+def _normal_kernel(dtype: str, weight: bool, bias: bool) -> Kernel:
+    """One pass over x, with numbers per channel."""
+    wide = wide_type(dtype)
+    names = ["weight"] * weight + ["bias"] * bias
+    params = (
+        Array("x", dtype), Array("centre", wide), Array("variance", wide),
+        *(Array(n, dtype) for n in names), Scalar("eps", wide),
+    )  # fmt: skip
+    value = (ex.var("x") - ex.var("centre")) * ex.rsqrt(ex.var("variance") + ex.var("eps"))
+    value = value * ex.var("weight") if weight else value
+    return elementwise("batch_norm", value + ex.var("bias") if bias else value, params, dtype)
+
+
+@functools.cache
+def _centred_square(dtype: str) -> Kernel:
+    wide = wide_type(dtype)
+    centred = ex.var("x") - ex.var("centre")
+    return elementwise(
+        "centred_square", centred * centred, (Array("x", dtype), Array("centre", wide)), wide
+    )
+
+
+@on_device("batch_norm")
+def _batch_norm(platform: Platform, x: Any, weight: Any, bias: Any, eps: float) -> tuple:
+    """(out, mean, variance), the latter two per channel, by sums in a fixed order."""
+    wide, n = _statistics_type(x.dtype), count(x.shape, (0, 2))
+    name = str(NAME_OF[x.dtype])
+    centre = add_up(platform, x, (0, 2), False, wide, n)
+    squares = platform.empty(x.shape, wide)
+    run(platform, _centred_square(name), (x, centre[:, None]), squares)
+    variance = add_up(platform, squares, (0, 2), False, wide, n)
+    affine = [a[:, None] for a in (weight, bias) if a is not None]
+    out = platform.empty(x.shape, x.dtype)
+    kernel = _normal_kernel(name, weight is not None, bias is not None)
+    run(platform, kernel, (x, centre[:, None], variance[:, None], *affine, float(eps)), out)
+    return out, centre, variance

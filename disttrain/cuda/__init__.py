@@ -10,7 +10,6 @@ from .. import amp
 from ..errors import OutOfMemoryError
 from . import accelerator, comm, nvtx
 from .devices import *
-from .graphed import *
 from .graphs import *
 from .memory import *
 from .random import *

@@ -317,7 +317,8 @@ class _OnItsWay:
         return self.event.query()
 
     def value(self) -> np.ndarray:
-        self.event.synchronize()
+        if not self.event.query():
+            self.event.synchronize()
         return self.out
 
 

@@ -42,6 +42,8 @@ class Moves:
     def finish(self) -> None:
         for step in self._after:
             step()
+        # What was asked for refers back to this: memory of devices would wait for the collector.
+        self.calls, self._before, self._after, self.arrays = [], [], [], ()
 
     def _copy(self, source: Any, target: Any) -> None:
         target[...] = source

@@ -78,6 +78,8 @@ class _Stager:
         used: dict[Path, np.ndarray] = {}
         seen: dict[int, tuple[Any, Any]] = {}
         out = {k: _copied(v, (k,), kept, used, seen) for k, v in state_dict.items()}
+        for place in {memory_of(t.array) for t, _ in seen.values() if isinstance(t, Tensor)}:
+            place.settle()  # a device copies while others are begun
         for path in kept.keys() - used.keys():
             del kept[path]
         kept.update(used)

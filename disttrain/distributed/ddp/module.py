@@ -333,6 +333,8 @@ class DistributedDataParallel(Aside, nn.Module, Joinable):
         if self._inputs_to is not None:
             inputs, kwargs = moved((inputs, kwargs), self._inputs_to)
         recording = context.thread.grad_enabled
+        if not reducer.memory.on_host:
+            reducer.hear_late()
         if recording and reducer.phase >= SYNCING and reducer.broken_off:
             raise reducer.messages.broken_off(reducer.next, len(reducer.buckets))
         sync = recording and self.require_backward_grad_sync

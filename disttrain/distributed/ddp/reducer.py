@@ -218,8 +218,6 @@ class Reducer(Unused):
             self.attach()  # another wrapper of the same parameters was at work
         if self.low is None and nodes and self.params[0].array.dtype != self.metas[0].dtype:
             raise self.messages.retyped(0, self.metas[0].dtype, self.params[0].array.dtype)
-        if not self.memory.on_host:
-            self._hear_late()
         if self.phase == ARMED:
             self.older = [r for r in [*self.older, *self.roots] if r() is not None]
         self._reset()

@@ -52,8 +52,9 @@ class Unused(Scaled):
         """The parameters that this rank has not used since the last synchronised backward."""
         return [i for i in self.unused if i not in self.accumulated]
 
-    def _hear_late(self) -> None:
-        """See what the others have said in earlier steps, as far as it has come."""
+    def hear_late(self) -> None:
+        """Before a forward: see what the others have said in earlier steps, as far as it has come
+        from the device."""
         rows = self.house.rows
         missing = rows.arrived() if isinstance(rows, DeviceRows) else []
         if missing:

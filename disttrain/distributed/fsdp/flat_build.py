@@ -32,9 +32,12 @@ _ALONE = "distributed.fsdp.alone"
 
 
 def resolve_groups(
-    process_group: Any, device_mesh: Any, strategy: ShardingStrategy, has_policy: bool
-) -> Sharding:
-    """The groups of shards and replicas that the arguments mean."""
+    process_group: Any, device_mesh: Any, strategy: ShardingStrategy, policy: Any,
+    wrapped: tuple[nn.Module, Any],
+) -> Sharding:  # fmt: skip
+    """The groups of shards and replicas that the arguments mean. ``wrapped``: the module and its
+    ``device_id``."""
+    kind = kind_of(*wrapped)
     if device_mesh is not None:
         if process_group is not None:
             raise ConfigError(
@@ -43,26 +46,33 @@ def resolve_groups(
             )
         return _of_mesh(device_mesh, strategy)
     if strategy not in HYBRID:
-        return _on(group_or_default(process_group))
+        return _on(group_or_default(process_group), None, kind)
     if process_group is None:
-        if not has_policy:
+        if policy is None:
             raise ConfigError(
                 f"FullyShardedDataParallel: Manual wrapping with {strategy} requires explicit "
                 "specification of process group or device_mesh."
             )
-        return _of_hosts()
+        return _of_hosts(kind)
     if not isinstance(process_group, tuple) or len(process_group) != 2:
         raise ConfigError(
             f"FullyShardedDataParallel: Expected process_group to be passed in as a tuple of "
             f"(group of shards, group of replicas) for {strategy}, but got {process_group!r}"
         )
     shards, replicas = process_group
-    return _on(shards, replicas)
+    return _on(shards, replicas, kind)
 
 
-def _on(group: Any, replicas: Any = None) -> Sharding:
+def _on(group: Any, replicas: Any, kind: str) -> Sharding:
     several = replicas is not None and replicas.size > 1
-    return Sharding(group, replicas if several else None, DeviceMesh.from_group(group, "cpu"))
+    return Sharding(group, replicas if several else None, DeviceMesh.from_group(group, kind))
+
+
+def kind_of(module: nn.Module, device_id: Any) -> str:
+    """The kind of device that the wrapped parameters will be on."""
+    if device_id is not None:
+        return usable(device_id).type
+    return next((p.device.type for p in module.parameters() if not p.is_meta), "cpu")
 
 
 def _of_mesh(mesh: Any, strategy: ShardingStrategy) -> Sharding:
@@ -81,14 +91,14 @@ def _of_mesh(mesh: Any, strategy: ShardingStrategy) -> Sharding:
     return Sharding(mesh.get_group(0), None, mesh)
 
 
-def _of_hosts() -> Sharding:
+def _of_hosts(kind: str) -> Sharding:
     """Shards on the ranks of one host, replicas between the hosts. Every rank calls it."""
     world, me = group_or_default(), context.current()
     size = me.local_world_size
     if size < 1 or world.size % size or size == world.size:
-        return _on(world)
+        return _on(world, None, kind)
     shards, replicas = split_by_host(world, size)
-    return _on(shards, replicas)
+    return _on(shards, replicas, kind)
 
 
 def split_by_host(world: Any, size: int) -> tuple[Any, Any]:
@@ -104,7 +114,8 @@ def replicated(sharding: Sharding) -> Sharding:
     if sharding.group.size == 1:
         return sharding
     alone = _alone()
-    return Sharding(alone, sharding.group, DeviceMesh.from_group(alone, "cpu"))
+    mesh = DeviceMesh.from_group(alone, sharding.mesh.device_type)
+    return Sharding(alone, sharding.group, mesh)
 
 
 def _alone() -> ProcessGroup:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ... import context, nn
@@ -16,6 +16,7 @@ from .invariant import ShardedRun
 from .members import Choices, Member, Sharding
 from .module import SLOT, FSDPModule, Place
 from .params import is_sharded
+from .places import device_type_of
 from .precision import DataParallelMeshDims, DiskOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
 from .unit import TAKEN, Unit
 
@@ -49,7 +50,8 @@ def fully_shard(
     invariant = check_mode(deterministic)
     modules = list(module) if isinstance(module, (list, tuple)) else [module]
     _check_modules(modules)
-    sharding = sharding_of(mesh if dp_mesh_dims is None else chosen_axes(mesh, dp_mesh_dims))
+    chosen = mesh if dp_mesh_dims is None else chosen_axes(mesh, dp_mesh_dims)
+    sharding = sharding_of(chosen, modules)
     reshard_after_forward = _after_forward(reshard_after_forward, sharding.world)
     ignored = set() if ignored_params is None else set(ignored_params)
     members = _members(modules, ignored, shard_placement_fn)
@@ -82,12 +84,13 @@ def _reshard(module: Any, *args: Any) -> None:
     module.reshard()
 
 
-def sharding_of(mesh: Any) -> Sharding:
-    """The groups that ``mesh`` means."""
+def sharding_of(mesh: Any, modules: Sequence[Any] = ()) -> Sharding:
+    """The groups that ``mesh`` means, for the parameters of ``modules``."""
     if mesh is None:
-        mesh = _world_mesh(group_or_default())
+        group = group_or_default()
+        mesh = _world_mesh(group, device_type_of(modules, group))
     elif isinstance(mesh, ProcessGroup):
-        mesh = DeviceMesh.from_group(mesh, "cpu")
+        mesh = DeviceMesh.from_group(mesh, device_type_of(modules, mesh))
     if mesh.ndim == 1:
         return Sharding(mesh.get_group(0), None, mesh)
     if mesh.ndim == 2:
@@ -117,12 +120,15 @@ def chosen_axes(mesh: Any, dims: DataParallelMeshDims) -> DeviceMesh:
     return mesh[axes[0]] if len(axes) == 1 else mesh[tuple(axes)]
 
 
-def _world_mesh(group: ProcessGroup) -> DeviceMesh:
-    """The mesh of the default group, one per rank."""
+def _world_mesh(group: ProcessGroup, kind: str) -> DeviceMesh:
+    """The mesh of the default group, one per rank and kind of device."""
     meshes: dict[str, Any] = context.current().slot(_WORLD, dict)
     if meshes.get("group") is not group:
-        meshes.update(group=group, mesh=DeviceMesh("cpu", list(range(group.size))))
-    return meshes["mesh"]
+        meshes.clear()
+        meshes["group"] = group
+    if kind not in meshes:
+        meshes[kind] = DeviceMesh(kind, list(range(group.size)))
+    return meshes[kind]
 
 
 def _check_modules(modules: list[Any]) -> None:

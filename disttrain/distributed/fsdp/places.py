@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...backends.device.memory import HOST, DeviceMemory, Memory, common
+from ...backends.device.platform import present
 from ...core.device import located, usable
 from .precision import CPUOffloadPolicy
 
@@ -35,6 +36,17 @@ class Places:
             flat.fill(0)
             return flat
         return self.home.zeros(numel, kind)
+
+
+def device_type_of(modules: Sequence[Any], group: Any) -> str:
+    """The kind of device that a mesh for ``modules`` is of, where the program gives none: that of
+    their parameters; for those on the host, the one whose arrays ``group`` was made for."""
+    for m in modules:
+        for p in m.parameters():
+            if p.device.type not in ("cpu", "meta"):
+                return p.device.type
+    wanted = "nccl" in group.backend and present("cuda")[0]
+    return "cuda" if wanted else "cpu"
 
 
 def places_of(arrays: Sequence[Any], device_type: str, offload: Any = None) -> Places:

@@ -57,7 +57,7 @@ class FullyShardedDataParallel(optim_api.OptimizerStates, InParts):
     empty one) instead of one ``FlatParameter`` per unit. ``device_id``: the device that a module on
     the CPU is moved to first. ``cpu_offload``: whether shards, gradients and so the optimizer's
     state lie on the CPU while the device computes. ``limit_all_gathers`` is kept: gathered memory
-    is given out again in the order of the program, never later, so that there is nothing to limit.
+    is let go of in the order of the program, and no host waits for that.
 
     Make the optimizer afterwards (with ``use_orig_params`` before is fine, too).
     """
@@ -88,7 +88,7 @@ class FullyShardedDataParallel(optim_api.OptimizerStates, InParts):
             module, ignored_modules, ignored_states, FullyShardedDataParallel
         )
         sharding = flat_build.resolve_groups(
-            process_group, device_mesh, strategy, auto_wrap_policy is not None
+            process_group, device_mesh, strategy, auto_wrap_policy, (module, device_id)
         )
         strategy = _for_one(strategy, sharding)
         if auto_wrap_policy is not None:

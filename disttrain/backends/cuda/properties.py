@@ -47,13 +47,13 @@ class Properties:
                 code = getattr(runtime, attribute, None)
                 value = 0 if code is None else runtime.deviceGetAttribute(code, index)
             values[field] = value
-        name = found["name"]
+        name = found["name"]  # the UUID, too, ends where it has a zero, as CuPy gives it
         return cls(
             name=name.decode() if isinstance(name, bytes) else name,
             major=found["major"],
             minor=found["minor"],
             total_memory=found["totalGlobalMem"],
-            uuid=uuid.UUID(bytes=bytes(found.get("uuid", bytes(16)))[:16]),
+            uuid=uuid.UUID(bytes=bytes(found.get("uuid", b"")).ljust(16, b"\0")[:16]),
             **values,
         )
 

@@ -122,6 +122,10 @@ def test_all_that_is_drawn():
     assert abs(kept.mean().item() - 1) < 0.05
     coins = dt.bernoulli(dt.full((n,), 0.2, device=CUDA))
     assert abs(coins.mean().item() - 0.2) < 0.04
+    for rate in (0.5, 30.0):
+        counts = dt.poisson(dt.full((600,), rate, device=CUDA)).cpu()
+        assert abs(counts.mean().item() - rate) < 0.15 * rate + 0.05
+        assert abs(counts.var().item() - rate) < 0.3 * rate
     t = dt.empty(n, device=CUDA, dtype=dt.bfloat16)
     assert t.uniform_(2, 4).min().item() >= 2 and t.exponential_(2).min().item() >= 0
     assert set(dt.empty(n, device=CUDA, dtype=dt.uint8).random_(3).tolist()) == {0, 1, 2}

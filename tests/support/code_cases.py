@@ -52,6 +52,9 @@ def _random(add):
         p = rng.random(101).astype(dtype)
         add(codes.BERNOULLI, p, np.zeros(101, dtype), SEED, 4)
         add(codes.BERNOULLI, p, np.zeros(101, bool), SEED, 4)
+    for dtype in FLOATS[:2]:
+        rates = np.array([0, 0.3, 4, 9.99, 10, 55, 1e4, np.nan, 1e-3] * 8, dtype)
+        add(codes.POISSON, rates, rates * 0, SEED, 6)
     base = np.array([SEED, OFFSET], np.uint64)
     add(replayed(codes.UNIFORM), np.zeros((7, 147), np.float32), base, 0, 12)
     add(replayed(codes.INTEGERS), np.zeros(1001, np.int64), base, 0, 1, -5, 17)

@@ -6,6 +6,7 @@ from .attention import attention, attention_backward
 from .code import Code
 from .gathering import ADD_ROWS, GATHER, TAKE
 from .many import fold_many
+from .poisson import POISSON
 from .randomness import (
     BERNOULLI,
     BERNOULLI_NUMBER,
@@ -27,6 +28,7 @@ __all__ = [
     "GATHER",
     "INTEGERS",
     "NORMAL",
+    "POISSON",
     "TAKE",
     "UNIFORM",
     "Code",

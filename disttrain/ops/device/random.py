@@ -83,6 +83,15 @@ def _bernoulli(platform: Platform, a: Any, generator: Generator) -> Any:
     return out
 
 
+@on_device("poisson")
+def _poisson(platform: Platform, a: Any, generator: Generator) -> Any:
+    """Rates below 0 count as 0: to look for them, the host would have to wait."""
+    rates = a if a.dtype in (F32, F64) else cast(platform, a, F32)
+    out = platform.empty(a.shape, rates.dtype)
+    _run(platform, codes.POISSON, (platform.xp.ascontiguousarray(rates), out), generator)
+    return converted(platform, out, a.dtype)
+
+
 @on_device("dropout_mask")
 def _dropout_mask(platform: Platform, a: Any, p: float, generator: Generator) -> Any:
     out = platform.empty(a.shape, BOOL)

@@ -1,8 +1,9 @@
 """Poisson counts on devices, by counter: POISSON (rates, out, seed, offset).
 
-Small rates by products of uniform draws (Knuth, The Art of Computer Programming 2, 3.4.1), others by
-transformed rejection (Hörmann, The transformed rejection method for generating Poisson random
-variables, 1993: PTRS). An element has as many counters as it needs, of its own.
+Small rates by products of uniform draws (Knuth, The Art of Computer Programming 2, 3.4.1), others
+by transformed rejection (Hörmann, The transformed rejection method for generating Poisson random
+variables, 1993: PTRS). An element has as many counters as it needs, of its own. Rates above 2**63
+give nan, as counts of them have no type.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ import numpy as np
 
 from .code import Code, Field, Number, Operand, Pointer, Step, Steps, blocks, expect, filled
 from .randomness import PHILOX, philox
-from .structs import C_STORED
+from .structs import C_STORED, Value
 
 _BODY = """
   const dt_u64 i = (dt_u64)blockIdx.x * 256u + threadIdx.x;
   if (i >= a.n) return;
   const double rate = (double)((const $kind*)a.rates)[i];
-  double found = rate == rate ? 0.0 : rate;
+  double found = rate <= 0x1p63 ? 0.0 : nan("");
   dt_u64 group = i;
   if (rate > 0 && rate < 10) {
     const double floor_of = exp(-rate);
@@ -30,7 +31,7 @@ _BODY = """
       product *= dt_above(r.w[0], r.w[1]);
       found += 1;
     }
-  } else if (rate >= 10) {
+  } else if (rate >= 10 && rate <= 0x1p63) {
     const double wide = 0.931 + 2.53 * sqrt(rate), b = -0.059 + 0.02483 * wide;
     const double inverse = 1.1239 + 1.1328 / (wide - 3.4), sure = 0.9277 - 3.6224 / (wide - 2);
     for (;; group += 1ull << 40) {
@@ -57,7 +58,7 @@ def _make(operands: tuple[Operand, ...]) -> Steps:
     if out.size == 0:
         return Steps(())
     fields = tuple(Field(name, "u64") for name in ("rates", "out", "n", "seed", "offset"))
-    values = {
+    values: dict[str, Value] = {
         "rates": Pointer(0), "out": Pointer(1), "n": out.size, "seed": Number(0),
         "offset": Number(1),
     }  # fmt: skip
@@ -75,8 +76,8 @@ def _draws(i: int, seed: int, offset: int) -> Iterator[tuple[float, float]]:
 
 
 def _count(rate: float, draws: Iterator[tuple[float, float]]) -> float:
-    if not rate > 0:
-        return 0.0 if rate == rate else rate
+    if not 0 < rate <= 2.0**63:
+        return 0.0 if rate <= 0 else math.nan
     if rate < 10:
         bound, product, found = math.exp(-rate), 1.0, -1
         while product > bound:

@@ -6,10 +6,12 @@ Knows arrays and numbers; no groups, no transports.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 
+from ..backends.device.array import Located
 from ..backends.device.platform import platform_of
 from ..errors import CollectiveMismatch, ConfigError, DTypeError, ShapeError
 from .placing import is_device_array
@@ -37,7 +39,14 @@ def _flat_on_device(verb: str, array: Any) -> Any:
         )
     if array.ndim == 1 and array.flags.c_contiguous:
         return array
-    return array.ravel()
+    with _where(array):
+        return array.ravel()
+
+
+def _where(array: Any) -> AbstractContextManager[Any]:
+    """Inside the block the device that ``array`` lies on is the current one."""
+    platform = platform_of(array)
+    return nullcontext() if platform is None else Located(platform, platform.index_of(array))
 
 
 def outputs(verb: str, outs: Sequence[np.ndarray], dtype: np.dtype) -> list[np.ndarray]:
@@ -71,7 +80,10 @@ def apart(
         return ins
     (a, out), *others = pairs
     in_place = a is own[0] and out is own[1] and _span(a) == _span(out)
-    return ins if in_place and not others else [a.copy() for a in ins]
+    if in_place and not others:
+        return ins
+    with _where(a):
+        return [a.copy() for a in ins]
 
 
 def _overlapping(
@@ -191,5 +203,9 @@ def lists_differ(group: str, table: list[list[int]]) -> bool:
 
 def copy_back(pairs: list[tuple], result: Any) -> Any:
     for array, flat in pairs:
-        array[...] = flat.reshape(array.shape)
+        if array.__class__ is np.ndarray:
+            array[...] = flat.reshape(array.shape)
+        else:
+            with _where(array):
+                array[...] = flat.reshape(array.shape)
     return result

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.device.array import Located
 from ..backends.device.platform import Platform
 from .header import Call
 from .reduce_ops import ReduceOp
@@ -32,7 +33,9 @@ class Staged(Transport):
     def _up(self, host: np.ndarray, array: Any) -> None:
         """The values of ``host`` into ``array``."""
         if host.size:
-            array[...] = self.platform.upload(host, self.platform.index_of(array))
+            index = self.platform.index_of(array)
+            with Located(self.platform, index):
+                array[...] = self.platform.upload(host, index)
 
     def _back(self, work: Work | None, pairs: list[tuple[np.ndarray, Any]], result: Any) -> Any:
         """Copy what has come to the devices, when it has."""

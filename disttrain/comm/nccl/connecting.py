@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.device.array import Located
 from ...errors import CommError
 from ..header import Call, hash64, name_ranks
 from ..meeting import host_id
@@ -99,7 +100,7 @@ class Connections:
     ) -> Communicator:
         of = self.of
         rank, size = places[of.rank], len(places)
-        with _on_device(of.platform, index), _as_own_host(of.rank if apart else None):
+        with Located(of.platform, index), _as_own_host(of.rank if apart else None):
             try:
                 comm = of.library.connect(unique_id, rank, size)
             except of.library.failures as error:
@@ -141,7 +142,7 @@ class Connections:
         for index, comm in self._groups.items():
             color = None if members is None else min(members)
             key = 0 if members is None else list(members).index(self.of.rank)
-            with _on_device(self.of.platform, index):
+            with Located(self.of.platform, index):
                 child = comm.split(color, key, self.of.timeout)
             if child is not None:
                 made[self.of.platform.array_type, index] = child
@@ -159,7 +160,7 @@ class Connections:
             return
         cpu.adopted = {}
         for index, comm in self._groups.items():
-            with _on_device(self.of.platform, index):
+            with Located(self.of.platform, index):
                 without = sorted(set(range(self.of.size)) - set(before))
                 child = comm.shrink(without, self.of.timeout)
             cpu.adopted[self.of.platform.array_type, index] = child
@@ -185,16 +186,6 @@ def _device_name(platform: Any, index: int) -> str:
 def _sharing(devices: list[int]) -> list[int]:
     """The ranks that have a device together with others."""
     return [r for r, device in enumerate(devices) if devices.count(device) > 1]
-
-
-@contextlib.contextmanager
-def _on_device(platform: Any, index: int) -> Iterator[None]:
-    before = platform.current()
-    platform.use(index)
-    try:
-        yield
-    finally:
-        platform.use(before)
 
 
 @contextlib.contextmanager

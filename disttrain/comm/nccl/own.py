@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+from ...backends.device.array import Located
 from ...errors import CollectiveMismatch
 from ..header import Call, mismatch_text
 from .works import DeviceWork
@@ -24,15 +25,17 @@ class OwnMail:
 
     def send(self, call: Call, array: Any) -> DeviceWork:
         """The work has ended when the copy is made."""
-        work = DeviceWork(self.of, call, array)
-        self._sent.append((call, array.copy(), self.of.mark()))
+        index = self.of.platform.index_of(array)
+        work = DeviceWork(self.of, call, index, array)
+        with Located(self.of.platform, index):
+            self._sent.append((call, array.copy(), self.of.mark(index)))
         work.event = self._sent[-1][2]
         self._match()
         return work
 
     def recv(self, call: Call, array: Any) -> DeviceWork:
         """The work ends when the message is in ``array``."""
-        work = DeviceWork(self.of, call, self.of.rank)
+        work = DeviceWork(self.of, call, self.of.platform.index_of(array), self.of.rank)
         self._wanted.append((array, work))
         self._match()
         return work
@@ -45,7 +48,8 @@ class OwnMail:
                 where = f"group {self.of.name}: a message of rank {self.of.rank} to itself"
                 work.fail(CollectiveMismatch(mismatch_text(where, 0, "numel", texts)))
                 continue
-            self.of.join(made)
-            if array.size:
-                array[...] = copy
-            work.event = self.of.mark()
+            self.of.join(made, work.index)
+            with Located(self.of.platform, work.index):
+                if array.size:
+                    array[...] = copy
+            work.event = self.of.mark(work.index)

@@ -240,7 +240,7 @@ class NcclTransport(Transport):
         alone: bool = False,
     ) -> DeviceWork:
         """Enqueue ``moves``, now or with the others of a batch. ``alone``: a message."""
-        work = DeviceWork(self, call, result, blocking)
+        work = DeviceWork(self, call, moves.index, result, blocking)
         work.header, work.alone = header, alone
         if self._batch is not None:
             if self._batch.comm not in (None, comm):
@@ -302,14 +302,14 @@ class NcclTransport(Transport):
 
     # -- waiting, and what goes wrong ---------------------------------------------------------
 
-    def join(self, event: Any) -> None:
-        """The caller's stream waits for ``event``."""
-        self.platform.current_stream().wait_event(event)
+    def join(self, event: Any, index: int) -> None:
+        """The caller's stream of device ``index`` waits for ``event``."""
+        self.platform.current_stream(index).wait_event(event)
 
-    def mark(self) -> Any:
+    def mark(self, index: int) -> Any:
         """The point after all that the caller's stream was given."""
         event = self.platform.event()
-        event.record(self.platform.current_stream())
+        event.record(self.platform.current_stream(index))
         return event
 
     def wait_on_host(self, work: DeviceWork, limit: float) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import weakref
 from typing import Any
 
@@ -60,9 +61,10 @@ class Watch:
                 else:
                     for check in tuple(me.waiter.interrupts):
                         check()
-                    busy = self._look()
-                    self._bell.wait(BUSY if busy else IDLE)
-                    if not busy:
+                    if self._look():
+                        time.sleep(BUSY)
+                    else:
+                        self._bell.wait(IDLE)
                         self._bell.clear()
             except WaitTimeout:
                 continue

@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 from ... import context
+from ...backends.device.array import Located
 from ..header import Call
 from ..work import Work, settle
 
@@ -20,12 +21,26 @@ from ..work import Work, settle
 class DeviceWork(Work):
     """``event`` is the end of it; None until what it was started together with is."""
 
-    __slots__ = ("alone", "at", "blocking", "call", "event", "header", "limit", "of", "result_of")
+    __slots__ = (
+        "alone",
+        "at",
+        "blocking",
+        "call",
+        "event",
+        "header",
+        "index",
+        "limit",
+        "of",
+        "result_of",
+    )
 
-    def __init__(self, of: Any, call: Call, result: Any, blocking: bool = False) -> None:
-        """``of``: the transport; ``blocking``: waits last until the device is done."""
+    def __init__(
+        self, of: Any, call: Call, index: int, result: Any, blocking: bool = False
+    ) -> None:
+        """``of``: the transport; ``index``: of the device; ``blocking``: waits last until that is
+        done."""
         super().__init__()
-        self.of, self.call, self.blocking = of, call, blocking
+        self.of, self.call, self.index, self.blocking = of, call, index, blocking
         self.at = context.now()
         self.limit = of.timeout
         self.event: Any = None
@@ -74,7 +89,7 @@ class DeviceWork(Work):
         if self._error is None and self.event is None:
             self.of.flush()
         if self._error is None:
-            self.of.join(self.event)
+            self.of.join(self.event, self.index)
             if timeout is not None or self.blocking:
                 limit = self.limit if timeout is None else timeout
                 self.of.wait_on_host(self, limit)
@@ -117,9 +132,16 @@ class _After(Work):
             raise self._error
         return self._result if self.outputs is None else True
 
+    def exception(self) -> BaseException | None:
+        return self._before.exception() if self._error is None else self._error
+
     @property
     def of(self) -> Any:
         return self._before.of
+
+    @property
+    def index(self) -> int:
+        return self._before.index
 
     def _poll(self) -> None:
         self.is_completed()
@@ -127,7 +149,7 @@ class _After(Work):
     def _block(self, timeout: float | None) -> None:
         if self._done:
             if self._event is not None:
-                self.of.join(self._event)
+                self.of.join(self._event, self.index)
             return
         self._before._block(timeout)
         self._run()
@@ -140,11 +162,12 @@ class _After(Work):
             self._end(error=error)
             return
         try:
-            result = self._fn(self._before._result)
+            with Located(self.of.platform, self.index):
+                result = self._fn(self._before._result)
         except Exception as problem:
             self._end(error=problem)
             return
-        self._event = self.of.mark()
+        self._event = self.of.mark(self.index)
         self._end(result)
 
     def then(self, fn: Callable[[Any], Any]) -> Work:

@@ -230,6 +230,20 @@ def test_a_graph_takes_what_is_connected(four, monkeypatch):
     assert on_devices(body, 1) == [True]
 
 
+def test_a_device_need_not_be_the_current_one(four):
+    def body(me):
+        four.use((me + 1) % 4)
+        x = dt.full((2, 3), me + 1.0, device=f"cuda:{me}")
+        dist.all_reduce(x.T)
+        into = dt.empty((4, 3), device=f"cuda:{me}")
+        work = dist.all_gather_into_tensor(into, x, async_op=True)
+        work.wait()
+        y = into + 1
+        return y.sum().item(), x.tolist()
+
+    assert on_devices(body, 2) == [(48.0, [[3.0] * 3] * 2)] * 2
+
+
 def test_registered_memory_is_given_back(four):
     def body(me):
         x = four.upload(np.ones(100, np.float32), me)

@@ -175,18 +175,20 @@ class DoublePlatform(Platform):
     def _drain(self, clock: Clock, why: str) -> None:
         for p in [p for p in self._pending if clock.covers(p.point)]:
             context.wait_until(p.ready, lambda p=p: f"{why}: waits for {p.point}")  # type: ignore[misc]
-            if p in self._pending:
-                self._pending.remove(p)
-                p.finish()
+            with self._lock:
+                if p in self._pending:
+                    p.finish()
+                    self._pending.remove(p)
 
     def passed(self, clock: Clock) -> bool:
         """Whether all of ``clock`` is done; the host knows it then."""
-        for p in [p for p in self._pending if clock.covers(p.point)]:
-            if not p.ready():
-                return False
-            self._pending.remove(p)
-            p.finish()
-        self._know(clock)
+        with self._lock:
+            for p in [p for p in self._pending if clock.covers(p.point)]:
+                if not p.ready():
+                    return False
+                p.finish()
+                self._pending.remove(p)
+            self._know(clock)
         return True
 
     def wait_for(self, clock: Clock, what: str) -> None:

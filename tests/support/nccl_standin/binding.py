@@ -121,7 +121,9 @@ class Communicator:
     def init(
         cls, nranks: int, rank: int, unique_id: UniqueId, config: NCCLConfig | None = None
     ) -> Communicator:
-        found = cls.binding.cliques.setdefault(bytes(unique_id), Clique(nranks))
+        found = cls.binding.cliques.setdefault(
+            bytes(unique_id), Clique(nranks, cls.binding.platform._lock)
+        )
         assert found.size == nranks and rank not in found.came
         cls.binding.hosts.append((rank, os.environ.get("NCCL_HOSTID")))
         return cls._join(found, rank, config)
@@ -173,7 +175,7 @@ class Communicator:
         if len(said) < parent.size:
             return
         order = sorted((k, r) for r, (c, k) in said.items() if c == color)
-        found = parent.children.setdefault((number, color), Clique(len(order)))
+        found = parent.children.setdefault((number, color), Clique(len(order), parent.lock))
         self.clique, self._rank = found, order.index((key, rank))
         found.came[self._rank] = self
 
@@ -185,7 +187,7 @@ class Communicator:
         assert clique is not None and self._rank not in exclude_ranks
         left = [r for r in range(clique.size) if r not in exclude_ranks]
         key = ("shrink", tuple(left))
-        found = clique.children.setdefault(key, Clique(len(left)))
+        found = clique.children.setdefault(key, Clique(len(left), clique.lock))
         return self._join(found, left.index(self._rank), config)
 
     def create_pre_mul_sum(self, scalar: Any, datatype: Any = None) -> CustomRedOp:
@@ -395,6 +397,10 @@ class StandIn:
         return self.platform.memory_at(address)
 
     def _launch(self, comm: Communicator, stream: int, rows: list) -> None:
+        with self.platform._lock:
+            self._launch_alone(comm, stream, rows)
+
+    def _launch_alone(self, comm: Communicator, stream: int, rows: list) -> None:
         platform, clique = self.platform, comm.clique
         assert clique is not None
         place = platform.stream_of(stream)

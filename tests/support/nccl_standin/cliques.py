@@ -64,6 +64,10 @@ class Launch:
         return known[key]
 
     def can_end(self, known: dict | None = None) -> bool:
+        with self.clique.lock:
+            return self._can_end(known)
+
+    def _can_end(self, known: dict | None) -> bool:
         if self.done or self.clique.ended(self.rank):
             return True
         known = {} if known is None else known
@@ -103,6 +107,7 @@ class Clique:
     """The ranks of one communicator. ``hangs``: what it is given never ends."""
 
     size: int
+    lock: Any
     came: dict[int, Any] = field(default_factory=dict)
     aborted: set[int] = field(default_factory=set)
     finalized: set[int] = field(default_factory=set)

@@ -1,0 +1,117 @@
+"""The thread that looks after devices, in ranks that are threads with a clock of their own."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from comm.nccl.test_nccl import four
+
+from disttrain import context
+from disttrain.comm import engines
+from disttrain.comm.control import Segment
+from disttrain.comm.group import ProcessGroup
+from disttrain.comm.shm import transport as shm
+from disttrain.errors import CollectiveMismatch, PeerFailed, WaitTimeout
+
+__all__ = ["four"]
+
+
+def on_threads(platform, size, body):
+    """``body(group, segment)`` on ranks that share a segment; errors and results, by rank."""
+    segment = Segment.create(size, 64 << 20)
+    found: list = [None] * size
+
+    def rank(me):
+        with context.attach(context.Rank(me, size)):
+            platform.use(me)
+            transport = shm.connect(segment, me, size, 1, 20.0)
+            transport.between = engines.between
+            group = ProcessGroup(transport, backend="nccl")
+            try:
+                found[me] = body(group, segment)
+            except Exception as error:
+                found[me] = error
+            finally:
+                group.close(abort=True)
+
+    threads = [threading.Thread(target=rank, args=(me,), daemon=True) for me in range(size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20.0)
+    assert not any(thread.is_alive() for thread in threads)
+    segment.close()
+    return found
+
+
+def test_sums(four):
+    def body(group, segment):
+        x = four.upload(np.full(1000, group.rank + 1.0, np.float32), int(group.rank))
+        for _ in range(3):
+            group.all_reduce(x)
+        group.barrier()
+        return four.download(x)[0]
+
+    assert on_threads(four, 3, body) == [54.0] * 3
+
+
+def test_a_disagreement_ends_work_that_nobody_waits_for(four):
+    def body(group, segment):
+        me = int(group.rank)
+        group.all_reduce(four.upload(np.ones(2), me))
+        group.barrier()
+        if me:
+            time.sleep(0.1)
+        work = group.all_reduce(four.upload(np.ones(3 + me), me), async_op=True)
+        until = time.monotonic() + 5.0
+        while work.exception() is None and time.monotonic() < until:
+            time.sleep(0.005)
+        raise work.exception()
+
+    first, second = on_threads(four, 2, body)
+    for error in (first, second):
+        assert isinstance(error, CollectiveMismatch) and "float64[4]" in str(error)
+
+
+def test_a_failed_rank_ends_work_that_nobody_waits_for(four):
+    def body(group, segment):
+        me = int(group.rank)
+        x = four.upload(np.ones(2), me)
+        group.all_reduce(x)
+        group.barrier()
+        if me == 1:
+            time.sleep(0.1)
+            segment.publish_failure(1, "ValueError: on purpose")
+            return None
+        work = group.all_reduce(x, async_op=True)
+        until = time.monotonic() + 5.0
+        while work.exception() is None and time.monotonic() < until:
+            time.sleep(0.005)
+        raise work.exception()
+
+    error = on_threads(four, 2, body)[0]
+    assert isinstance(error, PeerFailed) and error.rank == 1 and "on purpose" in str(error)
+    assert not four.binding.comms
+
+
+def test_a_hang_ends_at_the_deadline(four):
+    met = threading.Barrier(2)
+
+    def body(group, segment):
+        me = int(group.rank)
+        x = four.upload(np.ones(2), me)
+        group.all_reduce(x)
+        group.barrier()
+        met.wait(10.0)
+        four.binding.hang_all()
+        group.timeout = 0.3
+        started = time.monotonic()
+        with pytest.raises(WaitTimeout):
+            group.all_reduce(x)
+            group.barrier()
+        return time.monotonic() - started
+
+    assert all(seconds < 5.0 for seconds in on_threads(four, 2, body))

@@ -15,6 +15,7 @@ from disttrain.ops.declare import REGISTRY
 from support.table import call, floating, samples, smooth_outputs, tensor
 
 Put = Callable[[Any], Any]
+UNBATCHED = {("cross_entropy", 2), ("cross_entropy_backward", 3)}  # refused: class weights
 TOLERANCE = {8: 1e-10, 4: 2e-4, 2: 6e-2}
 
 
@@ -131,7 +132,9 @@ class Rules:
     def batch(self, name: str, args: tuple, params: dict, places: list, put: Put) -> list:
         """All arrays mapped; then the first alone."""
         prim = REGISTRY[name]
-        arrays = [i for i, a in enumerate(args) if isinstance(a, np.ndarray)]
+        arrays = [
+            i for i, a in enumerate(args) if isinstance(a, np.ndarray) and (name, i) not in UNBATCHED
+        ]
         found: list = []
         for mapped in (arrays, arrays[:1]) if len(arrays) > 1 else (arrays,):
             inputs = [put(a) for a in args]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import core
+from ..context import thread
 from ..core import dtypes
 from ..core.tensor import Tensor, wrap
 from ..errors import DTypeError
@@ -190,9 +191,10 @@ def no_bool(where: str, then: Callable) -> Callable:
 
 
 def same_type(where: str, *tensors: Tensor | None) -> None:
-    """``DTypeError`` unless all have one element type (None: not given)."""
+    """``DTypeError`` unless all have one element type (None: not given). Floating types may differ
+    where autocast chooses the one to compute in."""
     kinds = {t.meta()[1] for t in tensors if t is not None}
-    if len(kinds) > 1:
+    if len(kinds) > 1 and (thread.autocast is None or any(k.kind not in "fV" for k in kinds)):
         given = " and ".join(repr(t.dtype) for t in tensors if t is not None)
         raise DTypeError(
             f"{where}: all tensors must have the same dtype, but {given} were given; "

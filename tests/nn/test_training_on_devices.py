@@ -3,12 +3,14 @@ CPU's run, and a step that copies nothing between host and device and waits for 
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 
 import disttrain as dt
 import disttrain.nn.functional as F
-from disttrain import nn
+from disttrain import amp, nn
 
 
 class Block(nn.Module):
@@ -74,21 +76,26 @@ def batch(name):
     return rng.normal(size=shape).astype("f4"), rng.integers(0, 4, shape[0])
 
 
-def train(name, optimizer, device, check):
-    """Losses and parameters after three steps; ``check`` looks at each step's counts."""
+def train(name, optimizer, device, check, kind=None, model=None):
+    """Losses and parameters after three steps, with autocast to ``kind``; ``check`` looks at each
+    step's counts."""
     dt.manual_seed(0)
-    model = MODELS[name]().to(device)
+    model = (MODELS[name]() if model is None else model()).to(device)
     update = OPTIMIZERS[optimizer](model.parameters())
+    scaler = amp.GradScaler(device, enabled=kind is dt.float16)
     x, y = (dt.tensor(a).to(device) for a in batch(name))
     losses = []
     for _ in range(3):
         with check():
             update.zero_grad()
-            out = model(x)
-            loss = F.cross_entropy(out.reshape(-1, out.shape[-1]), y.reshape(-1))
-            loss.backward()
+            with amp.autocast(device, dtype=kind, enabled=kind is not None):
+                out = model(x)
+                loss = F.cross_entropy(out.reshape(-1, out.shape[-1]), y.reshape(-1))
+            scaler.scale(loss).backward()
+            scaler.unscale_(update)
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            update.step()
+            scaler.step(update)
+            scaler.update()
             losses.append(loss.detach())
     return [v.item() for v in losses], [p.detach().cpu().numpy() for p in model.parameters()]
 
@@ -101,3 +108,32 @@ def test_a_step_is_the_cpus_and_never_waits(double, name, optimizer):
     np.testing.assert_allclose(got[0], want[0], rtol=1e-5)
     for g, w in zip(got[1], want[1], strict=True):
         np.testing.assert_allclose(g, w, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "float16"])
+@pytest.mark.parametrize("name", MODELS)
+def test_mixed_precision(double, name, kind):
+    """Near the run in full precision. A step waits for nothing; a scaler looks at one flag."""
+    kind = getattr(dt, kind)
+    full, seen = train(name, "AdamW", "cuda", double.quiet), []
+
+    @contextlib.contextmanager
+    def counted():
+        double.counts.clear()
+        yield
+        seen.append((double.counts.uploads, double.counts.downloads, [*double.counts.waits]))
+
+    mixed = train(name, "AdamW", "cuda", counted, kind)
+    looks = (0, 1, ["download"]) if kind is dt.float16 else (0, 0, [])
+    assert seen == [looks] * 3
+    np.testing.assert_allclose(mixed[0], full[0], rtol=2e-2)
+    assert mixed[0] != full[0] and all(p.dtype == np.float32 for p in mixed[1])
+
+
+def test_dropout_draws_the_same_numbers_from_the_same_seed_without_a_wait(double):
+    def model():
+        return nn.Sequential(nn.Linear(8, 64), nn.Dropout(0.5), nn.GELU(), nn.Linear(64, 4))
+
+    runs = [train("mlp", "SGD", "cuda", double.quiet, model=model)[0] for _ in range(2)]
+    assert runs[0] == runs[1]
+    assert runs[0] != train("mlp", "SGD", "cuda", double.quiet, dt.bfloat16, model)[0]

@@ -133,7 +133,9 @@ class Rules:
         """All arrays mapped; then the first alone."""
         prim = REGISTRY[name]
         arrays = [
-            i for i, a in enumerate(args) if isinstance(a, np.ndarray) and (name, i) not in UNBATCHED
+            i
+            for i, a in enumerate(args)
+            if isinstance(a, np.ndarray) and (name, i) not in UNBATCHED
         ]
         found: list = []
         for mapped in (arrays, arrays[:1]) if len(arrays) > 1 else (arrays,):
@@ -147,6 +149,7 @@ class Rules:
                     full[i] = v
                 return call(prim, full, params)
 
-            found += func.vmap(run)(*stacked)
+            outs = func.vmap(run)(*stacked)
+            found += outs[:1] if name == "attention" else outs
             self._quiet()
         return found

@@ -221,3 +221,26 @@ def test_layers_that_make_tensors_themselves():
         assert got.is_cuda and dt.allclose(got.cpu(), want, atol=1e-5)
         got.sum().backward()
         assert all(p.grad.is_cuda for p in module.parameters())
+
+
+def test_writing_in_place_is_one_pass(double):
+    x, y = dt.arange(6.0, device="cuda").reshape(2, 3), dt.ones(3, device="cuda")
+    version = x._version
+    double.counts.clear()
+    x.add_(y).mul_(2).sub_(y).div_(4.0)
+    assert x._version == version + 4 and not double.counts.launches
+    assert x.tolist() == ((dt.arange(6.0).reshape(2, 3) + 1) * 2).sub_(1).div_(4).tolist()
+    with pytest.raises(RuntimeError, match="doesn't match the broadcast shape"):
+        y.add_(x)
+    with pytest.raises(RuntimeError, match="single memory location"):
+        y.expand(2, 3).add_(1.0)
+    x[0].add_(x[1])
+    x.t().mul_(x.t().clone())
+    x.add_(x)
+    assert x.sum().item() == pytest.approx(89.375)
+
+
+def test_sparse_gradients_are_the_hosts():
+    weight, rows = dt.ones(4, 2, device="cuda", requires_grad=True), dt.tensor([1], device="cuda")
+    with pytest.raises(DeviceError, match="give sparse=False"):
+        nn.functional.embedding(rows, weight, sparse=True)

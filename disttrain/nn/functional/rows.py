@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.device.array import DeviceArray
 from ...context import thread
 from ...core import Tensor
+from ...errors import DeviceError
 from ...ops.functions.sparse import at_rows
 
 _ASKED = "_asked_rows"  # on the table
@@ -49,6 +51,11 @@ class AskedRows:
 
 def sparse_gradient(weight: Any, out: Tensor, input: Any, padding_idx: int | None) -> None:
     """Let the gradient of the leaf ``weight`` be sparse, after ``out`` was looked up in it."""
+    if isinstance(weight.array, DeviceArray):
+        raise DeviceError(
+            f"embedding: sparse=True: gradients of few rows are for weights on the host, this one "
+            f"(shape {list(weight.shape)}) is on {weight.device}; give sparse=False there"
+        )
     asked = asked_rows(weight)
     rows = np.unique(input.detach().array)
     rows = rows[rows != padding_idx] if padding_idx is not None else rows

@@ -94,7 +94,7 @@ def _quick(self: Tensor, args: tuple, ufunc: Any) -> bool:
     """Do it by numpy's ``out=`` when nothing is recorded and one element type is involved."""
     x = self.array
     if x.__class__ is not ndarray or x.dtype.kind != "f":
-        return False
+        return x.__class__ is DeviceArray and _quick_there(self, args, ufunc)
     y: Any = None
     if args:
         y = args[0]
@@ -117,6 +117,36 @@ def _quick(self: Tensor, args: tuple, ufunc: Any) -> bool:
             ufunc(x, out=x)
     except ValueError:
         return False
+    touched(self)
+    return True
+
+
+# Exact ones: the array module's give the digits of our own kernels.
+_EXACT = (np.add, np.subtract, np.multiply, np.true_divide, np.negative)
+
+
+def _quick_there(self: Tensor, args: tuple, ufunc: Any) -> bool:
+    """``_quick`` on an accelerator: one pass over its memory."""
+    x = self.array
+    if ufunc not in _EXACT or x.dtype.kind != "f" or overlaps_itself(x) or records(self, *args):
+        return False
+    given = []
+    for y in args:
+        if isinstance(y, Tensor):
+            near = isinstance(y.array, DeviceArray) and y.array.place == x.place
+            if not near or y.array.dtype != x.dtype or y._st is self._st is not None:
+                return False
+            lead = len(x.shape) - len(y.array.shape)
+            pairs = zip(y.array.shape, x.shape[max(lead, 0) :], strict=False)
+            if lead < 0 or any(n not in (m, 1) for n, m in pairs):
+                return False
+            given.append(y.array.data)
+        elif y.__class__ is float or y.__class__ is int:
+            given.append(y)
+        else:
+            return False
+    with x.here():
+        ufunc(x.data, *given, out=x.data)
     touched(self)
     return True
 

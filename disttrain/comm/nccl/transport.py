@@ -24,7 +24,7 @@ import numpy as np
 
 from ... import context
 from ...backends.device.platform import Platform
-from ...errors import CollectiveMismatch, CommError, WaitTimeout
+from ...errors import CollectiveMismatch, CommError, ConfigError, WaitTimeout
 from ..header import Call
 from ..reduce_ops import ReduceOp
 from ..transport import Swap, Transport
@@ -65,7 +65,7 @@ class NcclTransport(Transport):
         self._flight: deque[DeviceWork] = deque()
         self._lock = threading.RLock()
         self._agreement: Agreement | None = None
-        self._before = os.environ.get(CHECK, "beside") == "before"
+        self._before = _checks_before()
         self._blocking = os.environ.get(BLOCKING, "0") not in ("", "0")
         self._batch: _Batch | None = None
         self._tokens: dict[int, Any] = {}
@@ -443,6 +443,16 @@ class NcclTransport(Transport):
             self.connections.abort()
             self.error = self.error or CommError(f"group {self.name}: it was closed")
             self.told = True
+
+
+def _checks_before() -> bool:
+    said = os.environ.get(CHECK, "beside")
+    if said not in ("before", "beside"):
+        raise ConfigError(
+            f"{CHECK}={said!r} was given; needed is 'beside' (headers are compared while devices "
+            "work) or 'before' (every operation waits for the others' headers first)"
+        )
+    return said == "before"
 
 
 def _too_long(work: DeviceWork) -> WaitTimeout:

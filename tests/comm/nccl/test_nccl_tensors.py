@@ -18,7 +18,7 @@ from disttrain.comm import sim
 from disttrain.comm.nccl import connecting
 from disttrain.comm.nccl.reductions import Native, native
 from disttrain.comm.reduce_ops import ReduceOp
-from disttrain.errors import CommError, DeviceError, DTypeError, PeerFailed
+from disttrain.errors import CommError, ConfigError, DeviceError, DTypeError, PeerFailed
 
 __all__ = ["four"]
 
@@ -292,3 +292,33 @@ def test_those_that_are_left_go_on(four, fails):
         assert task.result[1:] == ([4.0] * 2, 2)
     whole = next(iter(four.binding.cliques.values()))
     assert len(whole.children) == (0 if fails else 1)
+
+
+def test_a_setting_that_means_nothing_is_refused(four, monkeypatch):
+    monkeypatch.setenv("DISTTRAIN_NCCL_CHECK", "sometimes")
+
+    def body(me):
+        with pytest.raises(ConfigError, match=r"'beside'.*'before'"):
+            dist.all_reduce(dt.ones(1, device="cuda"))
+        return True
+
+    assert on_devices(body, 1) == [True]
+
+
+def test_without_the_binding_arrays_go_by_way_of_the_host(four):
+    four.binding = None
+
+    def body(me):
+        x = dt.full((2, 3), me + 1.0, device="cuda")
+        work = dist.all_reduce(x.T, async_op=True)
+        work.wait()
+        into = dt.empty((4, 3), device="cuda")
+        dist.all_gather_into_tensor(into, x)
+        if me == 0:
+            dist.send(x, 1)
+        else:
+            dist.recv(x, 0)
+        return x.tolist(), into.sum().item()
+
+    for backend in (None, "gloo"):
+        assert on_devices(body, 2, backend) == [([[3.0] * 3] * 2, 36.0)] * 2

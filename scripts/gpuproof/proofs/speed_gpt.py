@@ -39,7 +39,8 @@ def prove(job: Job) -> None:
     torch = found.get("PyTorch")
     job.case("peak memory of a step", lambda: _memory(job, found, size))
     if torch is not None:
-        job.case("PyTorch is ready", lambda: steps.update(eager=step_of(torch, size)[0]))
+        eager = "PyTorch eager"
+        job.case("PyTorch is ready", lambda: steps.update({eager: step_of(torch, size)[0]}))
     job.case("tokens a second beside eager", lambda: _speed(job, ours, steps, size, how, ""))
     if torch is not None:
         name = "PyTorch, torch.compile"

@@ -1,8 +1,7 @@
 """Reading and writing by indices on devices. Where several values fall on one place, sums are added
 up in a fixed order (``segments.py``), and of values that replace each other the last one stays.
 
-Indices are not negative. One that is out of range ends the kernel that reads by it with a message,
-as in PyTorch; writes by indices wrap around.
+Indices are not negative. One that is out of range ends the kernel with a message, as in PyTorch.
 """
 
 from __future__ import annotations
@@ -46,8 +45,20 @@ def _spread(
     return xp.ascontiguousarray(xp.moveaxis(out, 0, dim)) if dim else out
 
 
+def inside(platform: Platform, index: Any, n: int) -> Any:
+    """``index`` as int64, read through a table of 0 to n - 1, so that what is out of range ends as
+    it does in reading."""
+    if not index.size:
+        return converted(platform, index, INT64)
+    flat = platform.xp.ascontiguousarray(converted(platform, index, INT64)).reshape(-1)
+    out = platform.empty((1, flat.size, 1), INT64)
+    platform.run_code(TAKE, (platform.xp.arange(n).reshape(1, n, 1), flat, out))
+    return out.reshape(index.shape)
+
+
 def places(platform: Platform, index: Any, dim: int, shape: tuple) -> Any:
     """The places of a flattened array of ``shape`` that ``index`` means along ``dim``."""
+    index = inside(platform, index, shape[dim])
     steps = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
     at = index * steps[dim]
     for i, (n, step) in enumerate(zip(index.shape, steps, strict=True)):
@@ -109,6 +120,7 @@ def _scatter(platform: Platform, a: Any, index: Any, src: Any, dim: int) -> Any:
 @on_device("put")
 def _put(platform: Platform, a: Any, index: Any, values: Any, accumulate: bool) -> Any:
     given = isinstance(values, platform.array_type)
+    index = inside(platform, index, a.size)
     if given:
         values = platform.xp.broadcast_to(values, index.shape)
     if not accumulate:

@@ -6,8 +6,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from disttrain.errors import DimError
 from disttrain.ops.device import segments
-from support.on_device import agree, place
+from support.on_device import agree, on_device, place
 
 pytestmark = pytest.mark.usefixtures("double")
 KINDS = ["f8", "f4", "f2", ml_dtypes.bfloat16, "i8", "i4", "u1", "c16", "?"]
@@ -98,3 +99,20 @@ def test_long_runs_are_added_in_one_order(double):
     want = np.array([g[:1500].astype("f8").sum(0), g[1500:].astype("f8").sum(0)])
     np.testing.assert_allclose(first[[300, 7]], want, rtol=1e-5, atol=1e-5)
     assert not double.counts.unordered
+
+
+@pytest.mark.parametrize("wrong", [-1, 4])
+def test_indices_out_of_range(wrong):
+    a, src = np.ones((4, 3), "f4"), np.ones((1, 3), "f4")
+    index = np.array([[0, 1, wrong]])
+    for name, args, params in (
+        ("gather", (a, index), {"dim": 0}),
+        ("scatter", (a, index, src), {"dim": 0}),
+        ("put_along", (np.ones((2, 3), "f4"), np.repeat(index, 2, 0)), {"dim": 0, "shape": (4, 3)}),
+        ("take", (a, index[0]), {"dim": 0}),
+        ("spread", (np.ones((3, 3), "f4"), index[0]), {"dim": 0, "shape": (4, 3)}),
+        ("scatter_reduce", (a, index, src), {"dim": 0, "reduce": "amax", "include_self": True}),
+        ("put", (a, index[0] * 3, src[0]), {"accumulate": False}),
+    ):
+        with pytest.raises(DimError, match="out of range"):
+            on_device(name, *args, **params)

@@ -115,7 +115,7 @@ class _Shape:
 def _strides(name: str, o: Operand, what: str) -> dict[str, Value]:
     """Strides of the axes before the last, in elements; checks that the last is dense."""
     size = itemsize(o.dtype)
-    if o.shape[-1] > 1 and o.strides[-1] != size:
+    if o.size and o.shape[-1] > 1 and o.strides[-1] != size:
         raise ShapeError(f"{name}: {what} has gaps in its last axis; make it contiguous first")
     return {f"{what}{k}": s // size for k, s in enumerate(o.strides[:-1])}
 

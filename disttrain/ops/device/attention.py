@@ -41,10 +41,16 @@ def _as_four(platform: Platform, a: Any, lead: tuple) -> Any:
     return a.reshape(math.prod(lead[:-1]), lead[-1] if lead else 1, *a.shape[-2:])
 
 
+def _in_rows(platform: Platform, a: Any) -> Any:
+    """``a`` with the numbers of its last dimension side by side, as the kernels read them."""
+    dense = not a.size or a.shape[-1] == 1 or a.strides[-1] == a.dtype.itemsize
+    return a if dense else platform.xp.ascontiguousarray(a)
+
+
 def _given(platform: Platform, q: Any, k: Any, v: Any, mask: Any) -> tuple:
     """(leading dimensions, q, k, v and the mask as the kernels take them)."""
     lead = np.broadcast_shapes(*(a.shape[:-2] for a in (q, k, v, mask) if a is not None))
-    given = [_as_four(platform, a, lead) for a in (q, k, v)]
+    given = [_as_four(platform, _in_rows(platform, a), lead) for a in (q, k, v)]
     if mask is not None:
         mask = platform.xp.broadcast_to(mask, (*lead, q.shape[-2], k.shape[-2]))
         given.append(_as_four(platform, mask, lead))
@@ -74,7 +80,7 @@ def _backward(
     lead, given = _given(platform, q, k, v, mask)
     out, lse = _attention(platform, q, k, v, mask, causal, scale)
     grads = [platform.empty((*lead, *a.shape[-2:]), a.dtype) for a in (q, k, v)]
-    four = [_as_four(platform, a, lead) for a in (g, out, *grads)]
+    four = [_as_four(platform, a, lead) for a in (_in_rows(platform, g), out, *grads)]
     lse = lse.reshape(four[1].shape[:3])
     platform.run_code(
         code_backward(causal, mask is not None),

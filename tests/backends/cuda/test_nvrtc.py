@@ -77,8 +77,8 @@ def test_every_kernel_compiles_and_spills_nothing(arch, texts):
         for name, used in made.functions.items():
             assert used.spills == 0, (name, used)
             assert used.stack == 0 or any(word in name for word in MAY_USE_STACK), (name, used)
-            # Where each element has an address of its own, three of the 1,560 need up to 254.
-            most = 128 if "_c_" in name else 254 if EVERYTHING else 200
+            # Where each element has an address of its own, four of the 1,560 need nearly all.
+            most = 128 if "_c_" in name else 255 if EVERYTHING else 200
             assert used.registers <= most, (name, used)
 
 

@@ -36,6 +36,16 @@ CASES = {
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v),
         [(2, 6, 4), (2, 9, 4), (2, 9, 4)],
     ),
+    "attention_of_turned_arrays": (  # nor does their gradient lie in rows
+        lambda q, k, v: (
+            F.scaled_dot_product_attention(q.mT, k.mT, v.mT).sum(-1, True).expand(2, 6, 3)
+        ),
+        [(2, 4, 6), (2, 4, 9), (2, 4, 9)],
+    ),
+    "attention_to_nothing": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v),
+        [(2, 6, 4), (2, 0, 4), (2, 0, 4)],
+    ),
 }
 
 

@@ -11,13 +11,14 @@ import pytest
 from comm.nccl.test_nccl import four
 
 import disttrain as dt
-from disttrain import context
+from disttrain import context, nn, optim
 from disttrain import distributed as dist
 from disttrain.backends.device.platform import platform
 from disttrain.comm import sim
 from disttrain.comm.nccl import connecting
 from disttrain.comm.nccl.reductions import Native, native
 from disttrain.comm.reduce_ops import ReduceOp
+from disttrain.distributed.ddp import DistributedDataParallel
 from disttrain.errors import CommError, ConfigError, DeviceError, DTypeError, PeerFailed
 
 __all__ = ["four"]
@@ -322,3 +323,26 @@ def test_without_the_binding_arrays_go_by_way_of_the_host(four):
 
     for backend in (None, "gloo"):
         assert on_devices(body, 2, backend) == [([[3.0] * 3] * 2, 36.0)] * 2
+
+
+def test_data_parallel_training_gives_the_numbers_of_the_host(four):
+    def trained(where):
+        dt.manual_seed(0)
+        layers = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1)).to(where)
+        model = DistributedDataParallel(layers)
+        steps = optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            x = dt.ones(2, 4, device=where) * (dist.get_rank() + 1)
+            loss = model(x).pow(2).mean()
+            steps.zero_grad()
+            loss.backward()
+            steps.step()
+        return np.concatenate([p.detach().cpu().numpy().ravel() for p in layers.parameters()])
+
+    def body(me):
+        return trained("cpu"), trained(f"cuda:{me}")
+
+    (host, device), (_, other) = on_devices(body, 2)
+    assert device.tobytes() == other.tobytes()
+    np.testing.assert_allclose(device, host, rtol=1e-5, atol=1e-6)
+    assert ("all_reduce",) in four.binding.launches

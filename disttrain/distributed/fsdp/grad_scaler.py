@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ... import ops
 from ...comm.reduce_ops import ReduceOp
 from ...core import no_grad
 from ...errors import AutogradError, ConfigError
@@ -70,14 +71,20 @@ class ShardedGradScaler:
                 "last update()"
             )
         finite = True
+        there: list[Any] = []  # of gradients on devices, which are asked together
         with no_grad():
             for group in optimizer.param_groups:
                 for p in group["params"]:
                     g: Any = p.grad
                     if g is not None:
                         local = getattr(g, "_local_tensor", g)
-                        finite = finite and bool(np.isfinite(local.array).all())
+                        if isinstance(local.array, np.ndarray):
+                            finite = finite and bool(np.isfinite(local.array).all())
+                        else:
+                            there.append(ops.isfinite(local).all())
                         g.mul_(1.0 / self._scale)
+            if there:
+                finite = finite and bool(ops.stack(there).all())
         self._found[id(optimizer)] = not self._all(finite)
 
     def _all(self, finite: bool) -> bool:

@@ -18,6 +18,7 @@ from disttrain.distributed.fsdp import (
     ShardingStrategy,
     fully_shard,
 )
+from disttrain.distributed.fsdp.grad_scaler import ShardedGradScaler
 from support.device_ranks import alone, data, equal, flat, loss_of, net, on_devices, waits_in
 
 
@@ -161,6 +162,24 @@ def test_vectors_on_devices_equal_one_process(double, settings):
             return flat(model.parameters())
 
     equal(on_devices(double, body), alone(adam, 2))
+
+
+def test_scaled_losses_skip_steps_that_are_not_finite_anywhere(double):
+    def body():
+        rank = dist.get_rank()
+        model = sharded(net(), init_device_mesh("cuda", (2,)))
+        optimizer = optim.SGD(model.parameters(), lr=0.1)
+        scaler, told = ShardedGradScaler(init_scale=4.0), []
+        for factor in (1.0, float("inf") if rank else 1.0):
+            before = flat(model.parameters())
+            scaler.scale(loss_of(model, data(rank)) * factor).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+            told.append(bool((flat(model.parameters()) == before).all()))
+        return told
+
+    assert on_devices(double, body) == [[False, True]] * 2
 
 
 def test_gathered_memory_does_not_pile_up(double):

@@ -21,11 +21,12 @@ ROUND = 512  # CuPy's and PyTorch's allocators give out multiples of this
 
 def poison(array: np.ndarray) -> None:
     """Fill a contiguous array with NaN, or what does as little good: numbers far out."""
+    cells = array.ravel("K")
     if array.dtype.kind == "b":
-        array.reshape(-1)[::2] = True
-        array.reshape(-1)[1::2] = False
+        cells[::2] = True
+        cells[1::2] = False
     else:
-        array.reshape(-1).view(np.uint8)[...] = 0xA5 if array.dtype.kind in "iu" else 0xFF
+        cells.view(np.uint8)[...] = 0xA5 if array.dtype.kind in "iu" else 0xFF
 
 
 class Ledger:
@@ -72,7 +73,7 @@ class Ledger:
         if left:
             self.used_elsewhere.setdefault(home.id, []).append((memory.size, left))
         if memory.owner.flags.writeable and memory.owner.flags.forc:
-            poison(memory.owner.T if memory.owner.flags.f_contiguous else memory.owner)
+            poison(memory.owner)
 
 
 class Memory:

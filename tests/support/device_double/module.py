@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .indexing import as_strided, put_along_axis, take
+from .memory import poison
 from .signatures import BFLOAT16, Unsupported, bind, choose, dtype_of, loops, table
 from .ufuncs import Ufunc
 from .work import HostUse, Work
@@ -30,14 +31,15 @@ VIEWS = {
 }
 # Keep the order of memory of what they are given.
 KEEPS_ORDER = {"copy", "empty_like", "zeros_like", "ones_like", "full_like"}
-# The host waits inside them, for the size of the result or for an error.
+# The host waits inside them, for the size of a result or for an error, as their docstrings and
+# sources say; ``where`` does with one argument.
 WAITS = {
-    *("nonzero", "flatnonzero", "argwhere", "unique", "unique_values", "unique_counts"),
+    *("nonzero", "flatnonzero", "argwhere", "unique", "unique_values", "unique_counts", "average"),
     *("unique_inverse", "unique_all", "extract", "compress", "bincount", "histogram", "trim_zeros"),
-    *("array_equal_", "in1d", "isin_", "setdiff1d", "intersect1d", "union1d", "setxor1d", "roots"),
-    *("percentile", "quantile", "choose", "linalg.matrix_rank", "linalg.lstsq", "linalg.pinv_"),
-    *("linalg.eigvals", "linalg.eig", "delete", "place", "cov_", "corrcoef_", "histogramdd"),
-    *("histogram2d", "digitize_", "packbits_", "union1d"),
+    *("histogram2d", "histogramdd", "setdiff1d", "intersect1d", "union1d", "setxor1d", "roots"),
+    *("percentile", "quantile", "choose", "linalg.lstsq", "linalg.eig", "linalg.eigvals", "delete"),
+    *("place", "interp", "ix_", "mask_indices", "nanmax", "nanmin", "ravel_multi_index", "put"),
+    *("unravel_index", "real_if_close", "asarray_chkfinite", "linalg.matrix_rank"),
 }
 # The first parameter of these names takes an array, or arrays; CuPy asks it for its attributes.
 ARRAYS = {
@@ -91,7 +93,7 @@ class Function:
             raise Unsupported(f"cupy.{name}: numpy has none, and the double knows no better")
         self._check_first(bound)
         work = Work(self.platform, name)
-        if name in WAITS:
+        if name in WAITS or (name == "where" and "x" not in bound):
             self.platform.synchronized(f"cupy.{name}")
         if name in OWN:
             return OWN[name](work, **bound)
@@ -121,6 +123,8 @@ class Function:
         self._check_types([*plain, *named.values()])
         order = "K" if self.name in KEEPS_ORDER else "C"
         compute = functools.partial(self.numpy, *plain, **named)
+        if self.name in ("empty", "empty_like"):
+            compute = functools.partial(_unwritten, compute)
         if self.name in table()["inner"]:
             compute = self._inner(compute, bound)
         elif self.name in HALF_SUMS and plain[0].dtype == BFLOAT16:
@@ -174,6 +178,12 @@ class Function:
         if dtype is None or dtype_of(dtype) == source.dtype:
             return source.copy(order=order) if copy else source
         return source.astype(dtype, order=order)
+
+
+def _unwritten(make: Callable[[], np.ndarray]) -> np.ndarray:
+    made = make()
+    poison(made)
+    return made
 
 
 def _described(value: Any) -> Any:

@@ -35,10 +35,16 @@ def input_device(
         )
     if kinds in ([], ["cpu"], ["meta"]):
         return None
+    listed = ", ".join(sorted(map(str, where)))
     if not device_ids and output_device is None:
+        if len(where) > 1:
+            raise ConfigError(
+                f"DistributedDataParallel: the module's parameters are on several devices of one "
+                f"rank ({listed}); needed is one device for each rank: start a rank for each, and "
+                "cut the module over them by a pipeline (PipelineStage) or fully_shard"
+            )
         return None
     if len(where) > 1:
-        listed = ", ".join(sorted(map(str, where)))
         raise ConfigError(
             "DistributedDataParallel device_ids and output_device arguments only work with "
             f"single-device GPU modules, but got device_ids {device_ids}, output_device "

@@ -169,6 +169,9 @@ def test_device_ids_are_checked(double):
         other = 1 - dist.get_rank()
         with pytest.raises(ConfigError, match="move it there first"):
             DDP(model, device_ids=[other])
+        model[0].to(f"cuda:{other}")
+        with pytest.raises(ConfigError, match="on several devices of one rank"):
+            DDP(model)
         model[0].cpu()
         with pytest.raises(ConfigError, match="must be on the same type of devices"):
             DDP(model)

@@ -230,3 +230,15 @@ def test_writes_from_other_devices():
     leaf = numbers().requires_grad_()
     (far.copy_(leaf) * 2).sum().backward()
     assert leaf.grad.is_cpu and leaf.grad.unique().tolist() == [2.0]
+
+
+def test_what_indices_cost(double):
+    far, rows = numbers().cuda(), dt.tensor([1, 2]).cuda()
+    double.counts.clear()
+    far[1], far[0, 1], far[rows], far[:, 1] = 3.0, 2.0, 0.0, far[:, 2]
+    far[far > 20] = 1.0
+    far[rows].add_(far[rows])
+    assert not double.counts.transfers and not double.counts.waits
+    far[far > 1], far.masked_select(far > 1), far.nonzero(), dt.where(far > 1)
+    assert not double.counts.transfers and len(double.counts.waits) == 4  # for their sizes
+    assert far.nonzero().tolist() == far.cpu().nonzero().tolist()

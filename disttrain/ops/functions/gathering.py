@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.device.array import DeviceArray
 from ...core.classes import values_of
 from ...core.constants import constant
 from ...core.gate import Primitive, gate
@@ -23,7 +24,15 @@ from ..primitives import views
 from ..promotion import refuse, same_type
 from .args import kinds, one_dim
 from .args import tensor as as_input
-from .index_arrays import as_values, bounded, index_get, index_put, integers, masked
+from .index_arrays import (
+    as_values,
+    bounded,
+    index_get,
+    index_put,
+    integers,
+    masked,
+    nonzero_places,
+)
 
 _ALL = slice(None)
 INT64 = (np.dtype(np.int64),)
@@ -279,6 +288,8 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     mask = _bool_mask("masked_select", mask)
     shape = np.broadcast_shapes(tuple(input.shape), tuple(mask.shape))
     flat = views.reshape(views.expand(input, shape=shape), shape=(-1,))
+    if mask.__dict__.get("array").__class__ is DeviceArray:
+        return masked(flat, views.reshape(views.expand(mask, shape=shape), shape=(-1,)))
     return masked(flat, np.broadcast_to(values_of(mask), shape).reshape(-1))
 
 
@@ -301,8 +312,10 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """Where ``input`` is not zero: one row of indices per element, or a tensor per dimension."""
     if as_tuple:
-        found = np.nonzero(np.atleast_1d(values_of(input)))
-        return tuple(beside(input, a) for a in found)
+        return nonzero_places(input)
+    if input.__dict__.get("array").__class__ is DeviceArray and input.ndim:
+        columns = [views.reshape(p, shape=(-1, 1)) for p in nonzero_places(input)]
+        return views.cat(*columns, dim=1, sizes=(1,) * len(columns))
     return beside(input, np.argwhere(values_of(input)))
 
 

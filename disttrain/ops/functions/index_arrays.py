@@ -269,6 +269,23 @@ def _numbered(a: Tensor) -> Tensor:
     return wrap(np.arange(n).reshape(shape))
 
 
+def _number_near(a: Tensor, value: Tensor) -> Tensor:
+    """``value``, of no dimensions, where ``a`` lies; a constant is made there."""
+    own, given = a.__dict__.get("array"), value.__dict__.get("array")
+    if own.__class__ is DeviceArray and given.__class__ is ndarray and value._node is None:
+        return wrap(own.here().make(lambda xp: xp.full((), given[()], given.dtype)))
+    return near(a, value)
+
+
+def nonzero_places(t: Tensor) -> tuple:
+    """Where ``t`` is not zero: an index per dimension."""
+    own = t.__dict__.get("array")
+    if own.__class__ is DeviceArray and own.ndim:
+        with own.here() as there:
+            return tuple(wrap(own.like(a)) for a in there.platform.xp.nonzero(own.data))
+    return tuple(beside(t, a) for a in np.nonzero(np.atleast_1d(values_of(t))))
+
+
 def near(a: Tensor, t: Tensor) -> Tensor:
     """``t``, an index or a value for ``a``, where ``a`` lies: those on the host may be anywhere."""
     where, have = a.device, t.device
@@ -312,7 +329,7 @@ def index_put(a: Tensor, items: tuple, values: Any, accumulate: bool = False) ->
         if covered == tuple(shape[: len(covered)]):
             mask = views.reshape(mask, shape=(*covered, *(1,) * (len(shape) - len(covered))))
             return el.where(mask, values, a)
-    values = near(a, values) if not values.ndim else values
+    values = values if values.ndim else _number_near(a, values)
     places = index_get(_numbered(a), items)
     return prim.put(a, places, _fitted(values, places), accumulate=bool(accumulate))
 

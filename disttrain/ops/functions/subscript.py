@@ -9,7 +9,7 @@ import numpy as np
 
 from ...context import SLOW, thread
 from ...core.fast import viewed
-from ...core.tensor import Tensor, beside
+from ...core.tensor import Tensor, beside, wrap
 from ...core.writes import touched
 from ...errors import DimError
 from ..primitives import views
@@ -179,7 +179,8 @@ def _squeezed(value: Tensor, ndim: int) -> Tensor:
 
 
 def _as_tensor(value: Any, like: Tensor) -> Tensor:
-    return beside(like, np.asarray(value, dtype=like.meta()[1]))
+    array = np.asarray(value, dtype=like.meta()[1])
+    return beside(like, array) if array.ndim else wrap(array)
 
 
 def iterate(self: Tensor) -> Any:

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from ...core import Algebra, dtypes, fast
-from ...core.classes import values_of
 from ...core.gate import gate
-from ...core.tensor import Tensor, beside, wrap
+from ...core.tensor import Tensor, wrap
 from ...core.wide import is_half
 from ...errors import ConfigError, DTypeError, NumberError
 from ..primitives import elementwise as el
@@ -20,6 +19,7 @@ from ..promotion import fitted, no_bool, refuse, result_type, same_type
 from . import create
 from .args import in_float32, kinds
 from .args import tensor as as_input
+from .index_arrays import nonzero_places
 
 neg = negative = fast.unary(el.neg)
 abs = absolute = fast.unary(el.absolute)  # noqa: A001
@@ -207,8 +207,7 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:  # noqa: A001
 def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     """``input`` where ``condition`` holds, else ``other``; with one argument, the indices."""
     if input is None and other is None:
-        found = np.nonzero(np.atleast_1d(values_of(condition)))
-        return tuple(beside(condition, a) for a in found)
+        return nonzero_places(condition)
     if not isinstance(input, Tensor) and not isinstance(other, Tensor):
         kind = result_type(input, other).np
         return el.where(condition, *(wrap(np.asarray(x, kind)) for x in (input, other)))

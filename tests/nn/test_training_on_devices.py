@@ -137,3 +137,29 @@ def test_dropout_draws_the_same_numbers_from_the_same_seed_without_a_wait(double
     runs = [train("mlp", "SGD", "cuda", double.quiet, model=model)[0] for _ in range(2)]
     assert runs[0] == runs[1]
     assert runs[0] != train("mlp", "SGD", "cuda", double.quiet, dt.bfloat16, model)[0]
+
+
+STEPPED = sorted(
+    n for n, c in vars(dt.optim).items()
+    if isinstance(c, type) and issubclass(c, dt.optim.Optimizer)
+    and n not in ("Optimizer", "LBFGS", "SparseAdam")  # looks at the loss; wants sparse gradients
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STEPPED)
+def test_every_optimizer_has_the_cpus_bits(double, name):
+    def run(device):
+        dt.manual_seed(0)
+        model = nn.Linear(4, 3, bias=name != "Muon").to(device)
+        update = getattr(dt.optim, name)(model.parameters(), lr=0.1)
+        x = dt.tensor(np.random.default_rng(0).normal(size=(5, 4)).astype("f4")).to(device)
+        for i in range(3):
+            update.zero_grad()
+            (model(x) ** 2).mean().backward()
+            with double.quiet() if i else contextlib.nullcontext():  # the first makes the states
+                update.step()
+        return [p.detach().cpu().numpy() for p in model.parameters()]
+
+    sums = name in ("Adafactor", "Muon")  # of rows and columns, in another order there
+    for here, there in zip(run("cpu"), run("cuda"), strict=True):
+        np.testing.assert_allclose(there, here, rtol=1e-6 if sums else 0)

@@ -77,6 +77,7 @@ class Primitive:
         self.promote: Callable | None = None
         self.mutates: tuple[int, ...] = ()
         self.nondiff_outputs: tuple[int, ...] = ()
+        self.kept: Callable | None = None  # results -> numbers of those that its rule reads
         self.random = False
         self.checks = False  # raises for some values, so it runs even where nobody needs its result
         self.samples: Callable | None = None
@@ -312,6 +313,8 @@ def attach(prim: Primitive, edges: tuple, bits: int, args: tuple, params: dict, 
         if bits & prim.out_bits:
             # Statistics for the rule, where there are any, and not what the program goes on with.
             keep = prim.nondiff_outputs or range(len(out))
+            if prim.kept is not None:
+                keep = prim.kept(out)
             node.out = tuple(o.alias() if i in keep else None for i, o in enumerate(out))
         if make is Node and out and out[0].__dict__.get("array").__class__ is not ndarray:
             _by_tensors(node, out[0], args)

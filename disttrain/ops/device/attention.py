@@ -73,12 +73,11 @@ def _attention(
 
 
 def _backward(
-    platform: Platform, g: Any, q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float
-) -> tuple:
-    """Gradients of q, k and v, in the common leading dimensions. The result is made again: nothing
-    kept it."""
+    platform: Platform, g: Any, q: Any, k: Any, v: Any, mask: Any, out: Any, lse: Any,
+    causal: bool, scale: float,
+) -> tuple:  # fmt: skip
+    """Gradients of q, k and v, in the common leading dimensions."""
     lead, given = _given(platform, q, k, v, mask)
-    out, lse = _attention(platform, q, k, v, mask, causal, scale)
     grads = [platform.empty((*lead, *a.shape[-2:]), a.dtype) for a in (q, k, v)]
     four = [_as_four(platform, a, lead) for a in (_in_rows(platform, g), out, *grads)]
     lse = lse.reshape(four[1].shape[:3])

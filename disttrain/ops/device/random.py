@@ -13,6 +13,7 @@ from ...backends.device.platform import Platform
 from ...backends.device.replayed import replayed
 from ...core.random import Generator
 from ...errors import ConfigError
+from ..primitives.random import masked_scale
 from .table import BOOL, F32, F64, FLOATS, INT64, NAME_OF, cast, converted, on_device
 
 _MOST_TABLE = 1 << 22  # elements of a comparison of all samples with all classes
@@ -97,6 +98,18 @@ def _dropout_mask(platform: Platform, a: Any, p: float, generator: Generator) ->
     out = platform.empty(a.shape, BOOL)
     _run(platform, codes.BERNOULLI_NUMBER, (out,), generator, 1.0 - p)
     return out
+
+
+@on_device("native_dropout")
+def _native_dropout(platform: Platform, a: Any, p: float, generator: Generator) -> tuple:
+    """One launch; of arrays with gaps or in another order two, with the same mask."""
+    scale = 1.0 / (1.0 - p) if p < 1 else 0.0
+    if NAME_OF[a.dtype] not in FLOATS or not a.flags.c_contiguous:
+        mask = _dropout_mask(platform, a, p, generator)
+        return masked_scale.on_device(platform, a, mask, scale), mask
+    out, mask = platform.empty(a.shape, a.dtype), platform.empty(a.shape, BOOL)
+    _run(platform, codes.DROPOUT, (a, out, mask), generator, 1.0 - p, scale)
+    return out, mask
 
 
 @on_device("multinomial")

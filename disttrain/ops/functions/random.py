@@ -22,6 +22,7 @@ from ...core.tensor import Tensor, wrap
 from ...core.writes import touched
 from ...errors import ConfigError, DeviceError, DTypeError, ShapeError
 from ..primitives import elementwise as el
+from ..primitives.batching import plain_on_device
 from ..primitives.random import (
     draw_bernoulli,
     draw_exponential,
@@ -33,6 +34,7 @@ from ..primitives.random import (
     draw_uniform,
     dropout_mask,
     masked_scale,
+    native_dropout,
 )
 from ..promotion import refuse
 from .args import kinds
@@ -51,9 +53,10 @@ def dropout(
     if not training or p == 0:
         return input
     kinds("dropout", "fV", input)
-    mask = gate(
-        dropout_mask, (input,), {"p": float(p), "generator": _source(generator, input.device)}
-    )
+    how = {"p": float(p), "generator": _source(generator, input.device)}
+    if plain_on_device(input):  # one launch makes both the mask and the result
+        return gate(native_dropout, (input,), how)[0]
+    mask = gate(dropout_mask, (input,), how)
     return masked_scale(input, mask, scale=1.0 / (1.0 - p) if p < 1 else 0.0)
 
 

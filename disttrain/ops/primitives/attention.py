@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.device.array import DeviceArray
 from ...backends.fused import softmax as fused
 from ...core.wide import widened
 from ..declare import primitive
@@ -116,7 +117,12 @@ def _no_kernel(*arrays: Any, **params: Any) -> tuple:
     raise NotImplementedError("only devices have it")
 
 
-attention_backward = by_kernel("attention_backward", _no_kernel, "g q k v mask")
+attention_backward = by_kernel("attention_backward", _no_kernel, "g q k v mask out lse")
+
+
+def _kept(out: Any) -> tuple:
+    """The kernels of devices make the scores anew from their sums, and need the result, too."""
+    return (0, 1) if out[0].__dict__.get("array").__class__ is DeviceArray else (1,)
 
 
 def _attention_rule(
@@ -127,7 +133,7 @@ def _attention_rule(
     if not isinstance(g, np.ndarray):
         if at_once(g) and not needs[3]:
             how = {"causal": causal, "scale": scale}
-            return (*computed(attention_backward, (g, q, k, v, mask), **how), None)
+            return (*computed(attention_backward, (g, q, k, v, mask, *out), **how), None)
         return _pull(g, q, k, v, mask, causal, scale, needs)
     g, q, k, v = map(widened, (g, q, k, v))
     kept = out[1]
@@ -233,3 +239,4 @@ attention = primitive(
     "attention", _attention, "q k v mask", vjp=_attention_rule, multi=True, nondiff_outputs=(1,),
     shape=_attention_shape, batch=_attention_batch, samples=_samples,
 )  # fmt: skip
+attention.kept = _kept

@@ -74,6 +74,13 @@ def at_once(g: Any) -> bool:
     return g.__dict__.get("array").__class__ is DeviceArray
 
 
+def plain_on_device(t: Any) -> bool:
+    """Whether ``t`` is an array on a device, and no transform sees what is done to it."""
+    if t.__dict__.get("array").__class__ is not DeviceArray:
+        return False
+    return thread.mode != SLOW or all(i.dynamic for i in thread.stack)
+
+
 def computed(prim: Primitive, args: Any, **params: Any) -> list:
     """The results of ``prim`` on the arrays of Tensors."""
     arrays = [a.array if isinstance(a, Tensor) else a for a in args]

@@ -188,3 +188,19 @@ masked_scale = primitive(
     samples=lambda rng: [((rng.normal(size=(3, 4)), rng.random((3, 4)) > 0.5), {"scale": 2.0})],
 )  # fmt: skip
 masked_scale.elementwise = True
+
+
+def _native_dropout(a: Any, p: float, generator: Generator) -> tuple:
+    mask = _dropout_mask(a, p, generator)
+    return _masked_scale(a, mask, 1.0 / (1.0 - p) if p < 1 else 0.0), mask
+
+
+def _native_dropout_rule(g: Any, out: Any, p: float, needs: tuple) -> tuple:
+    return (masked_scale(g[0], out[1], scale=1.0 / (1.0 - p) if p < 1 else 0.0),)
+
+
+native_dropout = primitive(
+    "native_dropout", _native_dropout, "a", vjp=_native_dropout_rule, random=True, multi=True,
+    nondiff_outputs=(1,),
+    shape=lambda a, p, generator: [(a.shape, a.dtype), (a.shape, np.dtype(bool))],
+)  # fmt: skip

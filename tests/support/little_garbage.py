@@ -1,17 +1,15 @@
-"""Let the garbage collector look through what a test makes, and nothing else."""
+"""Let the garbage collector look through what the tests of a file make, and nothing else."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
 
 import pytest
 
 
-@pytest.fixture(autouse=True)
-def only_what_the_test_makes() -> Iterator[None]:
-    """Tests that collect again and again until nothing is left spend most of their time on all that
-    was imported, in this process and in those that it forks."""
+@pytest.fixture(scope="module", autouse=True)
+def only_what_the_file_makes() -> None:
+    """What was imported and collected before, all tests and their parameters among it, is millions
+    of objects: a test that collects, or a process that it forks, would spend seconds on them."""
+    gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()

@@ -48,7 +48,10 @@ accumulate = primitive("accumulate", _accumulate, "grad more", mutates=(0,))
 
 # Whoever reads arrays here does not look at numbers, or tells.
 _TRUSTED = ("disttrain.core.", "disttrain.compile.", "disttrain.optim.")
-_ABOUT = frozenset("shape dtype ndim size itemsize nbytes flags strides base __class__".split())
+_OF_DEVICES = ("disttrain.nn.utils.device_norms",)  # the same, of arrays on devices
+_ABOUT = frozenset(
+    "shape dtype ndim size itemsize nbytes flags strides base place where __class__".split()
+)
 _SMALL = 1 << 16  # bytes of a tensor whose numbers may be read and compared by every call
 
 
@@ -96,11 +99,6 @@ class Capture:
 
     def _name(self, t: Tensor, var: Var) -> None:
         array = t.array
-        if array.__class__ is DeviceArray and not self.strict:
-            self._refuse(
-                f"it works on {t.device}; what is captured runs on the host (operations on a "
-                "device are launched one by one)"
-            )
         self.vars[id(t)] = self.vars[("memory", id(array))] = var
         self.keep += (t, array)
 
@@ -131,6 +129,14 @@ class Capture:
         """A number of ``t`` leaves for Python."""
         if isinstance(t, Tracer) or t.array.__class__ is NullArray:
             return
+        if t.array.__class__ is DeviceArray:
+            self._refuse(
+                f"a number of a tensor of shape {list(t.shape)} on {t.device} is read at "
+                f"{call_site(3)} (item(), bool(), cpu(), an index or a shape that depends on it, "
+                "or the like), for which the host waits. Use tensor operations such as dt.where, "
+                "or read it outside"
+            )
+            return
         if isinstance(t.array, ArrayKind):
             self._refuse(
                 f"it uses the part that lies here of a tensor of shape {list(t.shape)} that is "
@@ -153,7 +159,10 @@ class Capture:
 
     def on_array(self, t: Tensor, frame: types.FrameType) -> None:
         """The array of ``t`` is taken: by those who look at its shape, or at its numbers?"""
-        if self.running or frame.f_globals.get("__name__", "").startswith(_TRUSTED):
+        name = frame.f_globals.get("__name__", "")
+        if self.running or name.startswith(_TRUSTED):
+            return
+        if name.startswith(_OF_DEVICES) and t.array.__class__ is DeviceArray:
             return
         after = following(frame.f_code).get(frame.f_lasti)
         looks = after is not None and after.opname in ("LOAD_ATTR", "LOAD_METHOD")
@@ -200,7 +209,7 @@ class Capture:
         self.walked = True
         if node.seq <= self.start:
             self._refuse("it runs backward through a graph that was made outside")
-        if node.__class__ is not Node:
+        if node.__class__ is not Node:  # (rules of a device's nodes are operations themselves)
             return node.run(g, True, wanted)
         node.check()
         needs = wanted or tuple(e is not None for e in node.edges)
@@ -336,7 +345,9 @@ class Capture:
 
 
 def _owner(array: Any) -> Any:
-    """The array at the bottom of all views."""
+    """The array at the bottom of all views; of a device's, its memory."""
+    if array.__class__ is DeviceArray:
+        return array.memory
     while isinstance(getattr(array, "base", None), np.ndarray):
         array = array.base
     return array

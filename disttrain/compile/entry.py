@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import chain
 from operator import is_
 from typing import Any
@@ -16,7 +15,7 @@ from .arguments import Call
 from .capture import Capture
 from .graph import Graph
 from .holders import DICT, Guard, Holder
-from .instruction import Instruction, Var
+from .instruction import Var
 from .joint import Joint
 from .reach import Reach
 
@@ -185,11 +184,13 @@ class Entry:
         return None
 
     def _renumber(self) -> None:
-        """Give the update instructions the numbers that their optimizers plan now."""
-        out: list[Instruction] = list(self.graph.instructions)
+        """Give the update instructions the numbers that their optimizers plan now. (The program's
+        steps have the same dicts.)"""
+        planned: dict[int, dict] = {}
         for i, optimizer, group in self.updates:
-            out[i] = replace(out[i], params=optimizer.plan(group)[2])
-        self.graph = self.graph.with_instructions(out)
+            if id(group) not in planned:
+                planned[id(group)] = optimizer.plan(group)[2]
+            self.graph.instructions[i].params.update(planned[id(group)])
 
     # --- use --------------------------------------------------------------------------------
     def run(self, given: list[Tensor]) -> Any:

@@ -15,13 +15,16 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.kinds import ArrayKind
 from ..context import thread
 from ..core.algebra import Algebra
 from ..core.autograd import grad
 from ..core.engine import Walk, discard
+from ..core.gate import finish
 from ..core.grad_mode import set_state
 from ..core.node import AccumulateGrad, GraphNode, Node, Output, next_seq
 from ..core.tensor import Tensor, wrap
+from ..core.tensor_node import TensorNode
 from ..errors import AutogradError
 from .capture import Capture
 from .graph import Graph
@@ -257,9 +260,9 @@ class Backward:
             result = prim.compute([values[i] for i in given], params)
             if many:
                 for slot, r in zip(made, result, strict=True):
-                    values[slot] = r if r.__class__ is np.ndarray else np.asarray(r)
+                    values[slot] = r if r.__class__ is np.ndarray else finish(r)
             elif made:
-                values[made[0]] = result if result.__class__ is np.ndarray else np.asarray(result)
+                values[made[0]] = result if result.__class__ is np.ndarray else finish(result)
         return [None if e is None else values[e] for e in self.ends]
 
 
@@ -334,7 +337,7 @@ class _Differentiation:
     def _inspect(self, node: Any) -> None:
         if node.tensor_hooks or node.retained or node.pre_hooks or node.post_hooks:
             self.why = "hooks are set on gradients inside of it, which a replay would not run"
-        elif node.__class__ is not Node:
+        elif node.__class__ is not Node and not isinstance(node, TensorNode):
             self.why = f"{node.name()}, a Function of its own, is part of its result's graph"
         else:
             self.freed = self.freed or _complaint(node)
@@ -360,7 +363,7 @@ class _Differentiation:
     def _sweep(self, present: tuple[int, ...]) -> Sweep:
         recorder = self.recorder
         roots = [self.results[i] for i in present]
-        starts = [wrap(np.ones(*t.meta())) for t in roots]
+        starts = [_ones(t) for t in roots]
         names = tuple(recorder._define(s) for s in starts)
         first = len(recorder.instructions)
         targets = {node for node, _ in self.ends}
@@ -403,6 +406,13 @@ class _Inner(Walk):
         for node in self.cut:
             self.needed[node] = False  # type: ignore[index]
         super()._count_only([node for node in order if node not in self.cut])
+
+
+def _ones(t: Tensor) -> Tensor:
+    """A gradient for ``t``, where it lies."""
+    if isinstance(t.array, ArrayKind):
+        return wrap(t.array.ones())
+    return wrap(np.ones(*t.meta()))
 
 
 def _place(edge: Any) -> tuple:

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.device.platform import beneath
 from ..core.device import device
 from ..core.dtypes import dtype
 from ..core.gate import Primitive
@@ -63,7 +64,10 @@ def frame_kind(frame: types.FrameType) -> int:
     """Whose code runs in a frame. Generated code belongs to the module that it was made for."""
     filename = frame.f_code.co_filename
     if filename[:1] != "<" or filename.startswith("<frozen"):
-        return file_kind(filename)
+        kind = file_kind(filename)
+        if kind == USER and beneath(str(frame.f_globals.get("__name__", ""))):
+            return LIBRARY
+        return kind
     name = str(frame.f_globals.get("__name__", ""))
     if name.startswith("disttrain.") and not name.startswith(_OUTWARD_NAMES):
         return OURS

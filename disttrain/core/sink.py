@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.device.array import DeviceArray
 from ..backends.kinds import ArrayKind
 from ..context import thread
 from ..errors import AutogradError
@@ -57,8 +58,7 @@ def store_grad(leaf: Any, g: Any) -> None:
             )
             leaf._grad = wrap(g if alone else g.copy())
     elif tensors:
-        walk = thread.walk
-        if walk is not None and walk.pull is not None and not thread.grad_enabled:
+        if _captured():
             thread.stack[0].accumulate(old, g)
         else:
             leaf._grad = Algebra.add(old, g)
@@ -71,12 +71,25 @@ def store_grad(leaf: Any, g: Any) -> None:
             old._st.version += 1
 
 
+def _captured() -> bool:
+    """Whether the running walk is recorded by an interpreter as operations on arrays."""
+    walk = thread.walk
+    return walk is not None and walk.pull is not None and not thread.grad_enabled
+
+
 def _store_kind(leaf: Any, g: Any, array: Any, alone: bool) -> bool:
     """``store_grad`` for a gradient over an array of another kind than numpy's, which says itself
     how it is to lie; whether that was all. ``alone``: nobody else has it."""
     if g is not array and g._node is not None and isinstance(leaf.array, ArrayKind):
         g = leaf.array.placed(g)  # recorded, so it is not copied
         leaf._grad = g if leaf._grad is None else Algebra.add(leaf._grad, g)
+        return True
+    if g is not array and array.__class__ is DeviceArray and _captured():
+        old = leaf._grad
+        if old is None:
+            leaf._grad = _owned(g)
+        else:
+            thread.stack[0].accumulate(old, g)
         return True
     own = leaf.array.as_gradient(array) if isinstance(leaf.array, ArrayKind) else array
     old = leaf._grad
@@ -93,11 +106,12 @@ def _store_kind(leaf: Any, g: Any, array: Any, alone: bool) -> bool:
 def _owned(g: Tensor) -> Tensor:
     """``g``, or a copy where other tensors share its memory: gradients are written to in place.
     One that is recorded or traced is left as it is; writes to it go through the graph."""
-    if g._node is not None or "array" not in g.__dict__ or g.array.__class__ is not ndarray:
+    array = g.__dict__.get("array")
+    if g._node is not None or array.__class__ not in (ndarray, DeviceArray):
         return g
     walk = thread.walk
-    array = g.array
-    fit = array.base is None and array.flags.c_contiguous
+    base = array.base if array.__class__ is ndarray else array.data.base
+    fit = base is None and array.flags.c_contiguous
     if fit and (walk is None or id(array) not in walk.stored):
         if walk is not None:
             walk.stored[id(array)] = array

@@ -109,6 +109,11 @@ class DeviceArray(ArrayKind):
         """Where it lies in the device's memory."""
         return self.platform.address(self.data)
 
+    @property
+    def memory(self) -> Any:
+        """The piece of memory that it lies in: one object for all arrays there."""
+        return self.data.data.mem
+
     def here(self) -> Located:
         """The device that it lies on."""
         return Located(self.platform, self.index)

@@ -100,6 +100,7 @@ class Platform(ABC):
     ranks_in_threads = False  # whether ranks that are threads of one process may each have devices
     xp: Any  # the array module: numpy's names
     array_type: type
+    packages: tuple[str, ...] = ()  # names of modules (and what is in them) that work beneath
 
     # -- devices ------------------------------------------------------------------------------
 
@@ -381,6 +382,15 @@ def platform(kind: str) -> Platform:
                 _by_type[found.array_type] = found
                 _made[kind] = found
     return found
+
+
+def beneath(module: str) -> bool:
+    """Whether the module of this name works beneath a platform that is in use."""
+    return any(
+        module == name or module.startswith(f"{name}.")
+        for found in tuple(_made.values())
+        for name in found.packages
+    )
 
 
 def platform_of(array: Any) -> Platform | None:

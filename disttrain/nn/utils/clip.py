@@ -12,6 +12,7 @@ from ... import ops
 from ...backends.kinds import ArrayKind
 from ...context import thread
 from ...core import Tensor, dtypes, no_grad, wrap
+from ...core.device import HOST
 from ...core.gate import Tracer
 from ...core.writes import touched
 from ...errors import AutogradError, ConfigError
@@ -154,12 +155,6 @@ def type_of_norm(kinds: Iterable[np.dtype]) -> np.dtype:
     return np.dtype(np.float64 if np.dtype(np.float64) in found else np.float32)
 
 
-def plain_number(t: Tensor) -> Tensor:
-    """``t``, a number that every rank has, as a plain tensor."""
-    local = getattr(t.array, "local", None)
-    return t if local is None else wrap(local)
-
-
 def clip_grads_with_norm_(
     parameters: Tensor | Iterable[Tensor],
     max_norm: float,
@@ -168,7 +163,7 @@ def clip_grads_with_norm_(
 ) -> None:
     """Scale all gradients by max_norm / total_norm where that is below 1, in place."""
     if device_norms.on_device([total_norm]):
-        device_norms.scale(_grads(parameters), float(max_norm), plain_number(total_norm))
+        device_norms.scale(_grads(parameters), float(max_norm), total_norm)
         return
     total = float(total_norm)
     scale = float(max_norm) / (total + 1e-6)
@@ -252,6 +247,10 @@ def _clip_by_operations(
             norms = ops.stack([ops.norm(g.detach(), norm_type) for g in grads])
             total = ops.norm(norms, norm_type)
             scale = ops.clamp(max_norm / (total + 1e-6), max=1.0)
+        elif any(not g.is_sparse and g.device.type not in HOST for g in grads):  # which is made of operations already
+            total = _on_device(grads, [], norm_type, strict)
+            device_norms.scale(grads, max_norm, total)
+            return total
         else:
             total = total_norm(*grads, norm_type=norm_type, strict=strict)
             scale = clip_scale(total, max_norm=max_norm)

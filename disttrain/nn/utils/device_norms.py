@@ -78,6 +78,8 @@ def _norm(part: Any, p: float) -> Any:
 
 def scale(tensors: Sequence[Any], max_norm: float, total: Any) -> None:
     """Multiply ``tensors`` by max_norm / ``total`` where that is below 1, in place."""
+    local = getattr(total.array, "local", None)  # a number that every rank has
+    total = total if local is None else wrap(local)
     with no_grad():
         factor = ops.clamp(max_norm / (total + 1e-6), max=1.0)
         for t in tensors:

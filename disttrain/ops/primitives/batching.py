@@ -69,8 +69,10 @@ def by_kernel(name: str, forward: Callable[..., tuple], args: str) -> Primitive:
 def at_once(g: Any) -> bool:
     """Whether a rule on Tensors may use a fused backward: nothing records it, and the arrays lie on
     a device, where the many steps of a composed one would cost."""
-    if thread.grad_enabled or thread.mode == SLOW:
+    if thread.grad_enabled:
         return False
+    if thread.mode == SLOW and (thread.walk is None or thread.walk.pull is None):
+        return False  # (a capture records it as an operation of its own)
     return g.__dict__.get("array").__class__ is DeviceArray
 
 
@@ -83,5 +85,7 @@ def plain_on_device(t: Any) -> bool:
 
 def computed(prim: Primitive, args: Any, **params: Any) -> list:
     """The results of ``prim`` on the arrays of Tensors."""
+    if thread.mode == SLOW:
+        return list(prim(*args, **params))
     arrays = [a.array if isinstance(a, Tensor) else a for a in args]
     return [wrap(r) for r in prim.compute(arrays, params)]

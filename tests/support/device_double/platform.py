@@ -75,6 +75,7 @@ class DoublePlatform(Platform):
     kind = "cuda"
     ranks_in_threads = True
     array_type = StrictArray
+    packages = (__package__ or "support.device_double",)
 
     def __init__(self, devices: int = 2, total: int = 8 * GIB) -> None:
         self.ledgers = [Ledger(i, total) for i in range(devices)]

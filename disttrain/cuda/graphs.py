@@ -14,12 +14,9 @@ from __future__ import annotations
 import gc
 from typing import Any
 
-import numpy as np
-
-from ..backends.device.platform import Graph, GraphPool
-from ..context import current
-from ..core.device import device as Device
-from ..core.random import RECORDING, Generator, Recorded, device_generator
+from ..backends.device.platform import GraphPool
+from ..core.random import Generator
+from ..core.recording import Recording
 from ..errors import DeviceError
 from .devices import synchronize
 from .memory import empty_cache
@@ -31,8 +28,7 @@ class CUDAGraph:
     """See above. ``capture_begin`` to ``capture_end`` is what ``graph`` does."""
 
     def __init__(self, keep_graph: bool = False) -> None:
-        self._graph: Graph | None = None
-        self._drawn: list[Recorded] = []
+        self._recording: Recording | None = None
         self._generators: list[Generator] = []
 
     def register_generator_state(self, generator: Generator) -> None:
@@ -45,7 +41,7 @@ class CUDAGraph:
         """From now on what the thread gives to its stream is recorded, not done. ``pool``: memory
         that is shared with other graphs."""
         platform = here()
-        if self._graph is not None:
+        if self._recording is not None:
             raise DeviceError("CUDAGraph: this one has captured already; reset() it first")
         line = platform.current_stream()
         if line.handle == platform.default_stream(line.index).handle:
@@ -53,51 +49,33 @@ class CUDAGraph:
                 "CUDAGraph: CUDA graphs must be captured on a non-default stream. (However, after "
                 "capture, it's ok to replay them on the default stream.) Use cuda.graph()"
             )
-        own = device_generator(Device("cuda", line.index))
-        with platform.on(platform.default_stream(line.index)):
-            self._drawn = [
-                Recorded(g, platform.empty((2,), np.uint64)) for g in (own, *self._generators)
-            ]
-        self._graph = platform.graph(pool, line)
-        self._graph.begin()
-        slots = current().slots
-        slots[RECORDING] = slots.get(RECORDING, 0) + 1
-        for drawn in self._drawn:
-            drawn.begin()
+        self._recording = Recording(platform, line, pool, self._generators)
+        self._recording.begin()
 
     def capture_end(self) -> None:
         """Recording is over."""
-        if self._graph is None:
+        if self._recording is None:
             raise DeviceError("CUDAGraph: capture_end() before capture_begin()")
-        current().slots[RECORDING] -= 1
-        for drawn in self._drawn:
-            drawn.end()
-        self._graph.end()
+        self._recording.end()
 
-    def _captured(self, what: str) -> Graph:
-        if self._graph is None:
+    def _captured(self, what: str) -> Recording:
+        if self._recording is None:
             raise DeviceError(f"CUDAGraph.{what}: Called before a preceding successful capture")
-        return self._graph
+        return self._recording
 
     def replay(self) -> None:
         """Do it all, on the current stream; the host does not wait."""
-        found = self._captured("replay")
-        for drawn in self._drawn:
-            if drawn.offset:
-                seed, offset = drawn.next()
-                drawn.base[0:1] = np.uint64(seed)
-                drawn.base[1:2] = np.uint64(offset)
-        found.replay()
+        self._captured("replay").replay()
 
     def reset(self) -> None:
         """Forget it, and let its memory go."""
-        if self._graph is not None:
-            self._graph.reset()
-        self._graph, self._drawn = None, []
+        if self._recording is not None:
+            self._recording.reset()
+        self._recording = None
 
     def pool(self) -> GraphPool:
         """Its memory, for other graphs to share."""
-        return self._captured("pool").pool
+        return self._captured("pool").graph.pool
 
     def enable_debug_mode(self) -> None:
         """Nothing to do: ``debug_dump`` always works."""
@@ -105,7 +83,7 @@ class CUDAGraph:
     def debug_dump(self, debug_path: str) -> None:
         """Write what was recorded to a file, in the language of Graphviz."""
         with open(debug_path, "w", encoding="utf-8") as file:
-            file.write(self._captured("debug_dump").dot())
+            file.write(self._captured("debug_dump").graph.dot())
 
 
 class graph:  # noqa: N801  (the field's spelling)

@@ -93,8 +93,7 @@ class Memory:
         for event in [event for entry in self.late for event in entry[0]]:
             event.synchronize()
         self.settle()
-        for other in self.pools:
-            other.free_all_blocks()
+        self.main.free_all_blocks()  # (what is free in a graph's pool, its replays write to)
         try:
             return pool.malloc(size)
         except self.cuda.memory.OutOfMemoryError as error:
@@ -190,8 +189,7 @@ class Memory:
         for index, book in enumerate(self.books):
             if book.segments:
                 with self.cuda.Device(index):
-                    for pool in self.pools:
-                        pool.free_all_blocks()
+                    self.main.free_all_blocks()  # (that of graphs, their replays write to)
 
 
 def _block_class(cuda: Any, memory: Memory) -> Any:

@@ -247,7 +247,9 @@ def _clip_by_operations(
             norms = ops.stack([ops.norm(g.detach(), norm_type) for g in grads])
             total = ops.norm(norms, norm_type)
             scale = ops.clamp(max_norm / (total + 1e-6), max=1.0)
-        elif any(not g.is_sparse and g.device.type not in HOST for g in grads):  # which is made of operations already
+        elif any(
+            not g.is_sparse and g.device.type not in HOST for g in grads
+        ):  # which is made of operations already
             total = _on_device(grads, [], norm_type, strict)
             device_norms.scale(grads, max_norm, total)
             return total

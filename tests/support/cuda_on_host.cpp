@@ -33,6 +33,10 @@ static void dt_out_of_range(const char* name, long long at, long long n) {
   fprintf(stderr, "%s: index %lld is out of range for %lld rows\n", name, at, n);
   abort();
 }
+static void dt_not_allowed(const char* what, double x) {
+  fprintf(stderr, "%s %g is not allowed\n", what, x);
+  abort();
+}
 alignas(16) static unsigned char dt_shared[232448];
 static inline unsigned __umulhi(unsigned a, unsigned b) { return ((uint64_t)a * b) >> 32; }
 static inline float dt_from_float16(unsigned short x) { _Float16 h; memcpy(&h, &x, 2); return h; }

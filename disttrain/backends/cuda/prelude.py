@@ -57,6 +57,10 @@ static __device__ __noinline__ void dt_out_of_range(const char* name, long long 
   printf("disttrain: %s: index %lld is out of range for %lld rows\\n", name, at, n);
   asm("trap;");
 }
+static __device__ __noinline__ void dt_not_allowed(const char* what, double x) {
+  printf("disttrain: %s %g is not allowed\\n", what, x);
+  asm("trap;");
+}
 DT_FN unsigned short dt_to_bfloat16(float x) {
 #if __CUDA_ARCH__ >= 800
   unsigned short y;

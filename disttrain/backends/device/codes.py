@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .attention import attention, attention_backward
+from .checks import within
 from .code import Code
 from .gathering import ADD_ROWS, GATHER, TAKE
 from .many import fold_many
@@ -35,4 +36,5 @@ __all__ = [
     "attention",
     "attention_backward",
     "fold_many",
+    "within",
 ]

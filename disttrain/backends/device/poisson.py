@@ -3,7 +3,7 @@
 Small rates by products of uniform draws (Knuth, The Art of Computer Programming 2, 3.4.1), others
 by transformed rejection (Hörmann, The transformed rejection method for generating Poisson random
 variables, 1993: PTRS). An element has as many counters as it needs, of its own. Rates above 2**63
-give nan, as counts of them have no type.
+give nan, as counts of them have no type; those below 0 end the kernel (``checks.py``).
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from .checks import RATE
+from .checks import rates as check_rates
 from .code import Code, Field, Number, Operand, Pointer, Step, Steps, blocks, expect, filled
 from .randomness import PHILOX, philox
 from .structs import C_STORED, Value
@@ -21,6 +23,7 @@ _BODY = """
   const dt_u64 i = (dt_u64)blockIdx.x * 256u + threadIdx.x;
   if (i >= a.n) return;
   const double rate = (double)((const $kind*)a.rates)[i];
+  $check
   double found = rate <= 0x1p63 ? 0.0 : nan("");
   dt_u64 group = i;
   if (rate > 0 && rate < 10) {
@@ -62,7 +65,7 @@ def _make(operands: tuple[Operand, ...]) -> Steps:
         "rates": Pointer(0), "out": Pointer(1), "n": out.size, "seed": Number(0),
         "offset": Number(1),
     }  # fmt: skip
-    body = filled(_BODY, kind=C_STORED[out.dtype])
+    body = filled(_BODY, kind=C_STORED[out.dtype], check=RATE)
     name, grid = f"poisson_{out.dtype}", blocks(out.size, 256)
     return Steps((Step(name, body, fields, values, grid, helpers=(PHILOX,)),))
 
@@ -104,6 +107,7 @@ def _count(rate: float, draws: Iterator[tuple[float, float]]) -> float:
 
 
 def _by_numpy(rates: np.ndarray, out: np.ndarray, seed: int, offset: int) -> None:
+    check_rates(rates)
     flat = [_count(float(r), _draws(i, seed, offset)) for i, r in enumerate(rates.reshape(-1))]
     out[...] = np.array(flat, out.dtype).reshape(out.shape)
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import ShapeError
+from .checks import PROBABILITY, probabilities
 from .code import Code, Field, Number, Operand, Pointer, Step, Steps, blocks, expect, filled
 from .structs import C_STORED, Value
 
@@ -211,16 +212,17 @@ def _coins(operands: tuple[Operand, ...], number: bool = False) -> Steps:
     one = f"dt_to_{out.dtype}"
     each, kind, pointers = 4, "float", {"out": Pointer(len(operands) - 1)}
     if number:
-        limit, more = "a.p", {"p": "f32"}
+        limit, more, check = "a.p", {"p": "f32"}, ""
     else:
         expect("bernoulli", "p", p, ("float32", "float64"))
-        kind, more = C_STORED[p.dtype], {}
+        kind, more, check = C_STORED[p.dtype], {}, PROBABILITY
         limit, pointers["p"] = f"(({kind}*)a.p)[at + j]", Pointer(0)
         each = 2 if kind == "double" else 4
     unit = "dt_unit_wide(r.w[2 * j], r.w[2 * j + 1])" if each == 2 else "dt_unit(r.w[j], 24)"
     stored = C_STORED[out.dtype]
-    drawn = f"{stored} v[{each}];\n  for (int j = 0; j < {each}; ++j)\n"
-    drawn += f"    v[j] = {one}(j < left && {unit} < {limit});"
+    drawn = f"{stored} v[{each}];\n  for (int j = 0; j < {each}; ++j) {{\n"
+    drawn += f"    const {kind} p = j < left ? {limit} : 0;\n    {check}\n"
+    drawn += f"    v[j] = {one}(j < left && {unit} < p);\n  }}"
     drawn += filled(_WRITE, stored=stored, each=each)
     name = f"bernoulli_{'number' if number else p.dtype}_{out.dtype}"
     return _launch(name, drawn, each, out.size, pointers, more)
@@ -233,6 +235,7 @@ def _unit(n: int, double: bool, seed: int, offset: int) -> np.ndarray:
 
 
 def _coins_by_numpy(p: np.ndarray, out: np.ndarray, seed: int, offset: int) -> None:
+    probabilities(p)
     unit = _unit(out.size, p.dtype == np.float64, seed, offset)
     out[...] = unit.reshape(out.shape) < p
 

@@ -8,7 +8,7 @@
 Arrays are float32, float64, float16 or bfloat16 of any layout; the last two are computed in
 float32. Every row is read from memory once: it stays in the cache for the later passes. On an
 accelerator the host waits for nothing: sums are arrays of no axes, and a target out of range makes
-the loss nan instead of an error.
+the loss nan instead of an error (``ops/device/loss.py`` looks for it there).
 """
 
 from __future__ import annotations

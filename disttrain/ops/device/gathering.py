@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...backends.device.codes import GATHER, TAKE
+from ...backends.device.codes import GATHER, TAKE, within
 from ...backends.device.platform import Platform
 from ...core.wide import is_half
 from ..primitives import elementwise as el
 from ..primitives.gathering import _cut, _neutral
 from .segments import add_rows, largest, products, winners
 from .table import F32, INT64, cast, converted, on_device
+
+_NONE = -(1 << 63)  # no place
 
 
 @on_device("take")
@@ -45,20 +47,18 @@ def _spread(
     return xp.ascontiguousarray(xp.moveaxis(out, 0, dim)) if dim else out
 
 
-def inside(platform: Platform, index: Any, n: int) -> Any:
-    """``index`` as int64, read through a table of 0 to n - 1, so that what is out of range ends as
-    it does in reading."""
-    if not index.size:
-        return converted(platform, index, INT64)
-    flat = platform.xp.ascontiguousarray(converted(platform, index, INT64)).reshape(-1)
-    out = platform.empty((1, flat.size, 1), INT64)
-    platform.run_code(TAKE, (platform.xp.arange(n).reshape(1, n, 1), flat, out))
-    return out.reshape(index.shape)
+def inside(platform: Platform, name: str, index: Any, n: int, skip: int = _NONE) -> Any:
+    """``index`` as contiguous int64, each in 0 .. n - 1 or ``skip``; another ends the kernel with a
+    message, as it does in reading."""
+    index = platform.xp.ascontiguousarray(converted(platform, index, INT64))
+    if index.size:
+        platform.run_code(within(name), (index, n, skip))
+    return index
 
 
 def places(platform: Platform, index: Any, dim: int, shape: tuple) -> Any:
     """The places of a flattened array of ``shape`` that ``index`` means along ``dim``."""
-    index = inside(platform, index, shape[dim])
+    index = inside(platform, "scatter", index, shape[dim])
     steps = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
     at = index * steps[dim]
     for i, (n, step) in enumerate(zip(index.shape, steps, strict=True)):
@@ -120,7 +120,7 @@ def _scatter(platform: Platform, a: Any, index: Any, src: Any, dim: int) -> Any:
 @on_device("put")
 def _put(platform: Platform, a: Any, index: Any, values: Any, accumulate: bool) -> Any:
     given = isinstance(values, platform.array_type)
-    index = inside(platform, index, a.size)
+    index = inside(platform, "put", index, a.size)
     if given:
         values = platform.xp.broadcast_to(values, index.shape)
     if not accumulate:

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...backends.device.platform import Platform
 from ...backends.fused import cross_entropy as fused
+from .gathering import inside
 from .table import INT64, converted, on_device
 
 
@@ -15,7 +16,7 @@ def _rows(
     reduction: str,
 ) -> tuple:  # fmt: skip
     """(loss, log-sum-exp per row, weight of the rows that count). The mean of no rows is nan."""
-    target = converted(platform, target, INT64)
+    target = inside(platform, "cross_entropy", target, a.shape[1], ignore_index)
     losses, lse, total, count = fused.cross_entropy(a, target, weight, ignore_index, smoothing)
     loss = {"none": losses, "sum": total}.get(reduction)
     loss = total / count if loss is None else loss

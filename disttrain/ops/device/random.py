@@ -76,8 +76,8 @@ def _permutation(platform: Platform, shape: tuple, dtype: np.dtype, generator: G
 
 @on_device("bernoulli")
 def _bernoulli(platform: Platform, a: Any, generator: Generator) -> Any:
-    """Probabilities outside of [0, 1] count as the nearer end: to look for them, the host would
-    have to wait."""
+    """Probabilities outside of [0, 1] end the kernel with a message: to look for them, the host
+    would have to wait."""
     p = a if a.dtype in (F32, F64) else cast(platform, a, F32)
     out = platform.empty(a.shape, a.dtype)
     _run(platform, codes.BERNOULLI, (platform.xp.ascontiguousarray(p), out), generator)
@@ -86,7 +86,7 @@ def _bernoulli(platform: Platform, a: Any, generator: Generator) -> Any:
 
 @on_device("poisson")
 def _poisson(platform: Platform, a: Any, generator: Generator) -> Any:
-    """Rates below 0 count as 0: to look for them, the host would have to wait."""
+    """Rates below 0 end the kernel with a message, as probabilities do."""
     rates = a if a.dtype in (F32, F64) else cast(platform, a, F32)
     out = platform.empty(a.shape, rates.dtype)
     _run(platform, codes.POISSON, (platform.xp.ascontiguousarray(rates), out), generator)

@@ -13,6 +13,7 @@ autograd context, RRef, thread, open file or piece of shared memory may be left 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import json
 import mmap
@@ -31,7 +32,7 @@ from functools import partial
 from pathlib import Path
 
 import disttrain as dt
-from disttrain import context, nn
+from disttrain import context, lifetime, nn
 from disttrain.distributed import autograd, rpc
 from disttrain.distributed.optim import DistributedOptimizer
 from disttrain.errors import PeerFailed
@@ -185,11 +186,13 @@ def said(folder: Path, rank: int) -> Path:
 
 def start(rank: int, folder: Path, board: Board, pipe: int) -> int:
     """Fork a worker."""
+    parent = os.getpid()
     pid = os.fork()
     if pid:
         return pid
     code = 1
     try:
+        lifetime.die_with_parent(parent)
         context.begin_anew()
         os.dup2(os.open(said(folder, rank), os.O_WRONLY | os.O_CREAT), 2)
         os.environ["TMPDIR"] = str(folder)
@@ -202,33 +205,46 @@ def start(rank: int, folder: Path, board: Board, pipe: int) -> int:
         os._exit(code)
 
 
+@contextlib.contextmanager
+def workers(folder: Path, board: Board, pipe: int) -> Iterator[list[int]]:
+    """The processes of a trial's workers. None trains on when the trial has failed."""
+    pids = [start(rank, folder, board, pipe) for rank in range(len(NAMES))]
+    try:
+        yield pids
+    except BaseException:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        raise
+
+
 def trial(phase: int, chance: random.Random, folder: Path) -> dict:
     """Start, kill the victim in this phase, and collect the reports of the other two."""
     board, shared = Board(), set(os.listdir("/dev/shm"))
     read, write = os.pipe()
-    pids = [start(rank, folder, board, write) for rank in range(len(NAMES))]
-    os.close(write)
-    deadline = time.monotonic() + PATIENCE
-    while (at := board.read())[0] != phase or at[1] < WARM:
-        assert time.monotonic() < deadline, "the workers did not begin to train"
-    time.sleep(chance.random() * 0.002)
-    board.kill_at(time.monotonic())
-    os.kill(pids[VICTIM], signal.SIGKILL)
-    reports: dict = {}
-    with open(read, encoding="ascii") as lines:
-        for line in lines:
-            reports |= json.loads(line)
-    codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
-    texts = [said(folder, rank).read_text() for rank in range(len(NAMES))]
-    assert codes == [0, 0, -signal.SIGKILL], f"exit codes {codes}\n" + "\n".join(texts)
-    found = {path.name for path in folder.iterdir()} - {"store", "store.lock"}
-    found |= {
-        name
-        for name in set(os.listdir("/dev/shm")) - shared
-        if not name.startswith(("sem.mp-", "mpich_shm_"))  # of others, who work beside this
-    }
-    reports["files"] = sorted(found)
-    return reports
+    with workers(folder, board, write) as pids:
+        os.close(write)
+        deadline = time.monotonic() + PATIENCE
+        while (at := board.read())[0] != phase or at[1] < WARM:
+            assert time.monotonic() < deadline, "the workers did not begin to train"
+        time.sleep(chance.random() * 0.002)
+        board.kill_at(time.monotonic())
+        os.kill(pids[VICTIM], signal.SIGKILL)
+        reports: dict = {}
+        with open(read, encoding="ascii") as lines:
+            for line in lines:
+                reports |= json.loads(line)
+        codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
+        texts = [said(folder, rank).read_text() for rank in range(len(NAMES))]
+        assert codes == [0, 0, -signal.SIGKILL], f"exit codes {codes}\n" + "\n".join(texts)
+        found = {path.name for path in folder.iterdir()} - {"store", "store.lock"}
+        found |= {
+            name
+            for name in set(os.listdir("/dev/shm")) - shared
+            if not name.startswith(("sem.mp-", "mpich_shm_"))  # of others, who work beside this
+        }
+        reports["files"] = sorted(found)
+        return reports
 
 
 def judge(reports: dict) -> list[str]:

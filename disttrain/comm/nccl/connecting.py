@@ -74,8 +74,13 @@ class Connections:
             of, low = self.of, min(self.of.rank, peer)
             mine = of.library.new_id() if of.rank == low else None
             unique_id = of.agreement.pass_id(mine, peer)
-            places = {low: 0, max(of.rank, peer): 1}
-            found = self._connect(unique_id, places, index, False, f"{of.name}:{low}-{peer}")
+            high = max(of.rank, peer)
+            places = {low: 0, high: 1}
+            found = self._connect(
+                unique_id, places, index, False, f"{of.name}:{low}-{high}",
+                "both ranks to connect their devices for their first message (messages that go in "
+                "a circle: give them to batch_isend_irecv, or init_process_group device_id=)",
+            )  # fmt: skip
             self._pairs[index, peer] = found
         return found
 
@@ -96,7 +101,13 @@ class Connections:
         return self._connect(table[0, :_ID].tobytes(), places, index, bool(shared), of.name)
 
     def _connect(
-        self, unique_id: bytes, places: dict[int, int], index: int, apart: bool, name: str
+        self,
+        unique_id: bytes,
+        places: dict[int, int],
+        index: int,
+        apart: bool,
+        name: str,
+        what: str = "all ranks to connect their devices",
     ) -> Communicator:
         of = self.of
         rank, size = places[of.rank], len(places)
@@ -107,7 +118,7 @@ class Connections:
                 raise CommError(f"group {name}: NCCL cannot connect: {error}") from error
             made = Communicator(of.library, comm, places, index, name)
             try:
-                made.settle(lambda: f"group {name}: all ranks to connect their devices", of.timeout)
+                made.settle(lambda: f"group {name}: {what}", of.timeout)
             except BaseException:
                 made.abort()
                 raise

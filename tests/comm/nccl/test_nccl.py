@@ -66,9 +66,6 @@ def ranks(four, monkeypatch):
 
 _ops_of = conformance.ops_of
 _TYPES = [np.dtype("f4"), BF16, np.dtype("i2"), BOOL, COMPLEX]
-_ops_of = conformance.ops_of
-_TYPES = [np.dtype("f4"), BF16, np.dtype("i2"), BOOL, COMPLEX]
-# NCCL has an order of its own, for sums and for the messages of a pair.
 # All verbs, once. NCCL has an order of its own, for sums and for the messages of a pair.
 _VERBS = (
     *("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_uneven", "broadcast", "all_gather"),

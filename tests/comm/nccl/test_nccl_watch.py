@@ -13,6 +13,7 @@ from disttrain import context
 from disttrain.comm import engines
 from disttrain.comm.control import Segment
 from disttrain.comm.group import ProcessGroup
+from disttrain.comm.nccl.watch import watch
 from disttrain.comm.shm import transport as shm
 from disttrain.errors import CollectiveMismatch, PeerFailed, WaitTimeout
 
@@ -115,3 +116,62 @@ def test_a_hang_ends_at_the_deadline(four):
         return time.monotonic() - started
 
     assert all(seconds < 5.0 for seconds in on_threads(four, 2, body))
+
+
+class Looked:
+    """A transport as the thread that looks after it knows it."""
+
+    def __init__(self, look=lambda: False):
+        self.look, self.ended = look, threading.Event()
+
+    def fail(self, error):
+        self.error = error
+        self.ended.set()
+
+
+@pytest.fixture
+def watched():
+    with context.attach(context.Rank(0, 1)):
+        yield watch()
+
+
+def test_no_look_goes_on_once_a_transport_is_removed(watched):
+    looking, go_on, after = threading.Event(), threading.Event(), []
+
+    def look():
+        looking.set()
+        go_on.wait(10.0)
+        after.append("looked")
+        return False
+
+    one = Looked(look)
+    watched.add(one)
+    assert looking.wait(10.0)
+    threading.Timer(0.02, go_on.set).start()
+    watched.remove(one)
+    assert after == ["looked"]
+
+
+def test_what_cannot_be_looked_at_is_ended_and_others_are_looked_after(watched):
+    seen = threading.Event()
+
+    def broken():
+        raise ValueError("memory that was given back")
+
+    first, second = Looked(broken), Looked(lambda: first.ended.is_set() and seen.set())
+    watched.add(first)
+    watched.add(second)
+    watched.hurry()
+    assert first.ended.wait(10.0) and seen.wait(10.0)
+    assert isinstance(first.error, ValueError)
+    watched.remove(first)
+    watched.remove(second)
+
+
+def test_transports_come_and_go_while_they_are_looked_after(watched):
+    kept = [Looked(lambda: True) for _ in range(200)]
+    for each in kept:
+        watched.add(each)
+    for each in kept:
+        watched.remove(each)
+    assert not any(each.ended.is_set() for each in kept)

@@ -148,9 +148,11 @@ class Clique:
     def matched(self, op: Op, known: dict) -> bool:
         """Whether all that ``op`` meets is on its way on a device."""
         if op.verb in ("send", "recv"):
+            if op.verb == "send" and op.send.nbytes <= FIFO_BYTES:  # type: ignore[union-attr]
+                return True
             other = self._peer(op)
             if other is None or other.launch is None:
-                return op.verb == "send" and op.send.nbytes <= FIFO_BYTES  # type: ignore[union-attr]
+                return False
             return other.launch is op.launch or other.launch.running(known)
         there = self.calls[self.places[id(op)][1]]
         return len(there) == self.size and all(

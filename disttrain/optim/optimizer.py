@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backends.device.array import Located
+from ..backends.device.array import DeviceArray, Located
 from ..backends.kinds import ArrayKind
 from ..backends.null import NullArray
 from ..context import SLOW, thread
@@ -82,8 +82,9 @@ class Optimizer(State):
     group of their own. ``defaults``: hyperparameters of groups that do not give them.
 
     Of the arguments that PyTorch's optimizers share, ``maximize`` goes up instead of down and
-    ``differentiable`` records the step for backward; ``foreach``, ``fused`` and ``capturable``
-    change nothing here: every step is one pass over memory, and may be captured.
+    ``differentiable`` records the step for backward; ``foreach`` and ``fused`` change nothing here:
+    every step is one pass over memory. ``capturable``: the counts of parameters on accelerators lie
+    there, so that a step in a CUDA graph goes on when it is replayed; rates may be tensors there.
     """
 
     by_elements = True  # each element's step needs its own numbers alone
@@ -149,9 +150,10 @@ class Optimizer(State):
         )
 
     def plan(self, group: dict[str, Any]) -> tuple[Primitive, tuple[str, ...], dict[str, Any]]:
-        """As ``choose``, with plain numbers."""
+        """As ``choose``, with plain numbers; ``capturable`` with those of a device as they are."""
         rule, names, hyper = self.choose(group)
-        return rule, names, {k: _plain(v) for k, v in hyper.items()}
+        plain = _plain_or_there if group.get("capturable") else _plain
+        return rule, names, {k: plain(v) for k, v in hyper.items()}
 
     def initial(self, name: str, p: Tensor, group: dict[str, Any]) -> Tensor:
         """The first value of a state tensor: zeros laid out as ``p``; one zero for ``step``."""
@@ -170,6 +172,8 @@ class Optimizer(State):
         for name in sorted(names, key="step".__ne__):
             if name not in state:
                 state[name] = self.initial(name, p, group)
+                if name in self.singles and group.get("capturable"):
+                    state[name] = _counting_there(state[name], p)
         return [state[name] for name in names]
 
     def _update(self, group: dict[str, Any]) -> None:
@@ -261,6 +265,22 @@ class Optimizer(State):
 def single(value: float) -> Tensor:
     """One number as a state tensor, in the widest type that parameters have by default."""
     return wrap(np.asarray(value, np.float32))
+
+
+def _counting_there(value: Tensor, p: Tensor) -> Tensor:
+    """A single number of the host's, on the device of ``p`` where that is an accelerator's."""
+    own = p.array
+    if own.__class__ is not DeviceArray:
+        return value
+    number = value.array.item()
+    return wrap(own.here().make(lambda xp: xp.full((), number, value.array.dtype)))
+
+
+def _plain_or_there(value: Any) -> Any:
+    """As ``_plain``; a tensor of an accelerator as its raw array."""
+    if isinstance(value, Tensor) and value.array.__class__ is DeviceArray:
+        return value.array.data
+    return _plain(value)
 
 
 def _plain(value: Any) -> Any:

@@ -21,8 +21,11 @@ from numpy.lib.stride_tricks import as_strided
 
 from ..backends.device.platform import platform_of
 from ..backends.fused import updates as fused
+from ..backends.lang.expr import Expr, where
+from ..backends.lang.expr import max as largest
 from ..core import Primitive
 from ..ops.declare import primitive
+from .capturable import counted_there, update_there
 
 
 class Rule(NamedTuple):
@@ -63,7 +66,12 @@ def _rule(
         run(p, g, *state)
         return (p, *state)
 
+    def away(platform: Any, *arrays: Any, **hyper: Any) -> tuple:
+        together(prim, hyper)([arrays])
+        return (arrays[0], *arrays[2:])
+
     prim = primitive(f"{name}_step", forward, " ".join(args), multi=True, mutates=changes)
+    prim.on_device = away
     BEHIND[prim] = rule
     return prim
 
@@ -78,13 +86,17 @@ def prepared(prim: Primitive, hyper: dict[str, Any]) -> Callable[..., Any]:
 
 def together(prim: Primitive, hyper: dict[str, Any]) -> Callable[[Sequence[Sequence[Any]]], None]:
     """As ``prepared``, for (p, g, *state) of many parameters on accelerators, in few launches: one
-    for those on one device that share a type and numbers. Counts and single numbers are numpy's."""
+    for those on one device that share a type and numbers. Counts and single numbers are numpy's, or
+    the device's (``capturable.py``)."""
     rule = BEHIND.get(prim)
     if rule is None:
         return functools.partial(_one_by_one, functools.partial(prim.forward, **hyper))
     programs = rule.update.programs
 
     def run(sets: Sequence[Sequence[Any]]) -> None:
+        if rule.counted and any(map(counted_there, sets)):
+            update_there(rule, hyper, [s for s in sets if counted_there(s)], _real)
+            sets = [s for s in sets if not counted_there(s)]
         alike: dict[tuple, list[tuple]] = {}
         for p, g, *state in sets:
             arrays, values = _given(rule, hyper, state)
@@ -227,11 +239,15 @@ def _radam(t: int, *, lr, beta1, beta2, eps, weight_decay, decoupled, maximize) 
     length = longest - 2.0 * t * beta2**t / correction2
     size = lr / (1.0 - beta1**t)
     rectified = length > 5.0
-    if rectified:
+
+    def rectify() -> Any:
         share = (length - 4.0) * (length - 2.0) / ((longest - 4.0) * (longest - 2.0))
-        size = size * correction2**0.5 * (share * longest / length) ** 0.5
+        return size * correction2**0.5 * (share * longest / length) ** 0.5
+
     moments = _moments(beta1, beta2, lr, weight_decay, decoupled, maximize)
-    return (*moments, eps, size, 1.0 if rectified else 0.0)
+    if isinstance(rectified, Expr):
+        return (*moments, eps, where(rectified, rectify(), size), where(rectified, 1.0, 0.0))
+    return (*moments, eps, rectify() if rectified else size, 1.0 if rectified else 0.0)
 
 
 def _adamax(t: int, *, lr, beta1, beta2, eps, weight_decay, maximize) -> tuple:
@@ -262,7 +278,9 @@ def _rmsprop(t: int, *, lr, alpha, eps, weight_decay, maximize, **momentum) -> t
 def _asgd(t: int, moving: list, *, lr, lambd, alpha, t0, weight_decay, maximize) -> tuple:
     eta, average = map(_exact, moving)
     values = (-1.0 if maximize else 1.0, weight_decay, 1.0 - lambd * eta, eta, average)
-    return values, [lr / (1.0 + lambd * lr * t) ** alpha, 1.0 / max(1.0, t - t0)]
+    counted = t - t0
+    average = largest(counted, 1.0) if isinstance(counted, Expr) else max(1.0, counted)
+    return values, [lr / (1.0 + lambd * lr * t) ** alpha, 1.0 / average]
 
 
 def _rprop(t: int, *, eta_minus, eta_plus, smallest, largest, maximize) -> tuple:

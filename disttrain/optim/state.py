@@ -123,10 +123,13 @@ class State(Groups):
         numbers = [i for group in saved for i in group["params"]]
         params = [p for group in self.param_groups for p in group["params"]]
         by_number = dict(zip(numbers, params))
+        counted_there = {i for group in saved if group.get("capturable") for i in group["params"]}
         state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
         for key, value in state_dict["state"].items():
             p = by_number.get(key)
-            state[key if p is None else p] = value if p is None else self._adopt(value, p)
+            if p is not None:
+                value = self._adopt(value, p, key in counted_there)
+            state[key if p is None else p] = value
         groups = []
         for mine, theirs in zip(self.param_groups, saved):
             new = {k: deepcopy(v) for k, v in theirs.items() if k != "params"}
@@ -150,8 +153,9 @@ class State(Groups):
                     f"{len(theirs['params'])} parameters, here it has {len(mine['params'])}"
                 )
 
-    def _adopt(self, saved: dict[str, Any], p: Tensor) -> dict[str, Any]:
-        """One parameter's state as copies, in the parameter's element type."""
+    def _adopt(self, saved: dict[str, Any], p: Tensor, counted_there: bool) -> dict[str, Any]:
+        """One parameter's state as copies, in the parameter's element type. ``counted_there``: also
+        single numbers lie where the parameter does."""
         shape = p.meta()[0]
         for name, value in saved.items():
             given = value.shape if isinstance(value, (Tensor, np.ndarray)) else shape
@@ -161,22 +165,23 @@ class State(Groups):
                     f"{list(given)}, its parameter has {list(shape)}"
                 )
         return {
-            name: _copied(value, p, keep=name in self.singles)
+            name: _copied(value, p, name in self.singles, counted_there)
             for name, value in saved.items()
             if value is not None
         }
 
 
-def _copied(value: Any, p: Tensor, keep: bool = False) -> Any:
-    """A copy; tensors in it get the type of ``p`` unless they ``keep`` theirs."""
+def _copied(value: Any, p: Tensor, keep: bool = False, there: bool = False) -> Any:
+    """A copy; tensors in it get the type of ``p`` unless they ``keep`` theirs, and then lie on the
+    host unless ``there``."""
     if isinstance(value, (Tensor, np.ndarray)):
         array: Any = value.array if isinstance(value, Tensor) else value
         kind = p.meta()[1]
         kind = array.dtype if keep or kind.kind not in "fcV" else kind
         if isinstance(array, np.ndarray):
             out = wrap(np.array(array, kind))
-            return out if keep else moved(out, p.device)
-        where = CPU if keep else p.device
+            return out if keep and not there else moved(out, p.device)
+        where = CPU if keep and not there else p.device
         return wrap(array).to(where, dtypes.of(kind), copy=True)  # type: ignore[attr-defined]
     if isinstance(value, dict):
         return {k: _copied(v, p) for k, v in value.items()}

@@ -33,7 +33,7 @@ class Blas:
     def __init__(self, cupy: Any, cublas: Any = None) -> None:
         os.environ.setdefault(*WORKSPACE)  # cuBLAS reads it when its first handle is made
         self.xp = cupy
-        self.cublas = cublas or importlib.import_module("cupy_backends.cuda.libs.cublas")
+        self.cublas = cublas or binding()
         self.maths: dict[int, int] = {}  # of handles, where another than the default was set
         # 0 and 1 of each type, on the host, where the calls read them; and their addresses.
         self.factors = [np.array([0, 1], _number_type(name)) for name in DATA_TYPES]
@@ -121,6 +121,12 @@ class Blas:
         if self.maths.get(handle, MATH_DEFAULT) != mode:
             self.cublas.setMathMode(handle, mode)
             self.maths[handle] = mode
+
+
+def binding() -> Any:
+    """CuPy's binding of cuBLAS. Asked of its package, which first loads the library from NVIDIA's
+    wheels: imported by its own name, it would find only a library on the system's paths."""
+    return importlib.import_module("cupy_backends.cuda.libs").cublas
 
 
 def _number_type(name: str) -> Any:

@@ -21,7 +21,6 @@ from ..work import Work
 _TEXT = 2 + TEXT_BYTES
 _PAIR_TAG = 0xFFFF0000  # above those of programs
 _MEET = Call("split", shown="connect devices", site="the group's first operation on them")
-_ID_BYTES = 128
 
 
 class Agreement:
@@ -114,19 +113,20 @@ class Agreement:
         self.cpu.all_gather(_MEET, list(table), row)
         return table
 
-    def pass_id(self, unique_id: bytes | None, peer: int) -> bytes:
-        """What two ranks connect by: the one that has it gives it to the other."""
+    def trade(self, row: np.ndarray, peer: int) -> np.ndarray:
+        """The row (uint8, of the same length) of ``peer``, which comes, too."""
         low, high = sorted((self.rank, peer))
         call = Call(
             "send", shown="connect a pair of devices", site="their first message",
             common=f"{self.cpu.name} {low} {high}",
         )  # fmt: skip
-        if unique_id is not None:
-            self.channel.send(call, np.frombuffer(unique_id, np.uint8), peer, _PAIR_TAG).wait()
-            return unique_id
-        into = np.empty(_ID_BYTES, np.uint8)
+        into = np.empty_like(row)
+        if self.rank == low:
+            self.channel.send(call, row, peer, _PAIR_TAG).wait()
         self.channel.recv(call, into, peer, _PAIR_TAG).wait()
-        return into.tobytes()
+        if self.rank == high:
+            self.channel.send(call, row, peer, _PAIR_TAG).wait()
+        return into
 
     def close(self, call: Call | None) -> None:
         """See ``Transport.close``."""

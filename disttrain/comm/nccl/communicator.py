@@ -81,11 +81,20 @@ class Communicator:
                 raise CommError(f"group {self.name}: NCCL refuses: {error}") from error
         self.settle(what, timeout)
 
-    def times(self, factor: float | int | None, dtype: str) -> Any:
-        """The operator of sums whose values are multiplied by ``factor`` first."""
-        kind = getattr(self.library.core.NcclDataType, dtype)
-        value = np.asarray([factor], kind.numpy_dtype)
-        return self.comm.create_pre_mul_sum(value, kind)
+    def times(self, factor: float | int | None, dtype: str) -> tuple[int, Callable[[], None]]:
+        """The operator of sums whose values are multiplied by ``factor`` first, and what gives it
+        up. (nccl4py's communicators would keep every one that was ever made.)"""
+        raw, kind = self.library.raw, getattr(self.library.core.NcclDataType, dtype)
+        value = np.asarray([factor], kind.numpy_dtype)  # read before the call returns
+        where = int(raw.ScalarResidence.HostImmediate)
+        op = raw.red_op_create_pre_mul_sum(value.ctypes.data, int(kind), where, self.handle)
+
+        def forget() -> None:
+            with self._lock:
+                if not self.over:
+                    raw.red_op_destroy(op, self.handle)
+
+        return op, forget
 
     # -- its end ------------------------------------------------------------------------------
 

@@ -71,13 +71,14 @@ class Connections:
         found = self._pairs.get((index, peer))
         if found is None:
             self._check_not_captured(call)
-            of, low = self.of, min(self.of.rank, peer)
-            mine = of.library.new_id() if of.rank == low else None
-            unique_id = of.agreement.pass_id(mine, peer)
-            high = max(of.rank, peer)
+            of, low, high = self.of, *sorted((self.of.rank, peer))
+            mine = self._row(index, of.rank == low)
+            given = of.agreement.trade(mine, peer)
+            unique_id = (mine if of.rank == low else given)[:_ID].tobytes()
+            apart = bool((mine[_ID:] == given[_ID:]).all())  # on two hosts, for NCCL
             places = {low: 0, high: 1}
             found = self._connect(
-                unique_id, places, index, False, f"{of.name}:{low}-{high}",
+                unique_id, places, index, apart, f"{of.name}:{low}-{high}",
                 "both ranks to connect their devices for their first message (messages that go in "
                 "a circle: give them to batch_isend_irecv, or init_process_group device_id=)",
             )  # fmt: skip
@@ -86,10 +87,7 @@ class Connections:
 
     def _connect_all(self, index: int) -> Communicator:
         of = self.of
-        row = np.zeros(_ID + 8, np.uint8)
-        if of.rank == 0:
-            row[:_ID] = np.frombuffer(of.library.new_id(), np.uint8)
-        row[_ID:].view(np.uint64)[0] = hash64(_device_name(of.platform, index))
+        row = self._row(index, of.rank == 0)
         table = row[None] if of.agreement is None else of.agreement.everyones(row)
         shared = _sharing(table[:, _ID:].view(np.uint64)[:, 0].tolist())
         if shared and of.rank == 0:
@@ -99,6 +97,15 @@ class Connections:
             )  # fmt: skip
         places = {r: r for r in range(of.size)}
         return self._connect(table[0, :_ID].tobytes(), places, index, bool(shared), of.name)
+
+    def _row(self, index: int, gives: bool) -> np.ndarray:
+        """What the ranks that connect tell each other: where they meet, if this one ``gives`` it,
+        and on which device they are."""
+        row = np.zeros(_ID + 8, np.uint8)
+        if gives:
+            row[:_ID] = np.frombuffer(self.of.library.new_id(), np.uint8)
+        row[_ID:].view(np.uint64)[0] = hash64(_device_name(self.of.platform, index))
+        return row
 
     def _connect(
         self,

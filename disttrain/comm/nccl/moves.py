@@ -197,9 +197,9 @@ class Moves:
             return
 
         def scaled(raw: Any, comm: Any) -> None:
-            op = comm.times(how.factor, how.dtype)
-            ask(raw, comm, kind, int(op))
-            self._after.append(op.close)
+            op, forget = comm.times(how.factor, how.dtype)
+            ask(raw, comm, kind, op)
+            self._after.append(forget)
 
         self.calls.append(scaled)
 

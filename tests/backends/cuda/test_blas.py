@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from types import SimpleNamespace
+import sys
+from types import ModuleType, SimpleNamespace
 
 import ml_dtypes
 import numpy as np
 import pytest
 
-from disttrain.backends.cuda.blas import COMPUTE_32F, COMPUTE_32F_FAST_TF32, Blas
+from disttrain.backends.cuda.blas import COMPUTE_32F, COMPUTE_32F_FAST_TF32, Blas, binding
 from disttrain.backends.cuda.gemm import Copies, Gemm, batch_stride, gemm, lies
 from disttrain.backends.device import precision
 from disttrain.errors import ConfigError, ShapeError
@@ -206,3 +207,13 @@ def test_plans():
     assert gemm((2, 3, 4), (4, 8, 64), (2, 4, 5), (80, 20, 4), 4) == Copies(True, False, (2,))
     with pytest.raises(ShapeError, match="do not broadcast"):
         gemm((2, 3, 4), (48, 16, 4), (3, 4, 5), (80, 20, 4), 4)
+
+
+def test_the_binding_is_asked_of_its_package(monkeypatch):
+    """Which loads cuBLAS first, from NVIDIA's wheels; the module by its own name does not."""
+    libraries = ModuleType("cupy_backends.cuda.libs")
+    libraries.__getattr__ = lambda name: f"loaded {name}"
+    for name in ("cupy_backends", "cupy_backends.cuda"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setitem(sys.modules, libraries.__name__, libraries)
+    assert binding() == "loaded cublas"

@@ -201,6 +201,23 @@ def test_ranks_that_share_a_device_are_hosts_of_their_own(four, caplog, monkeypa
     assert "NCCL_HOSTID" not in os.environ
 
 
+def test_a_pair_that_shares_a_device_is_of_two_hosts(four, monkeypatch):
+    """NCCL refuses two ranks of one host on one device, in communicators of two, too."""
+    monkeypatch.delenv("NCCL_HOSTID", raising=False)
+
+    def rank():
+        dist.init_process_group("nccl")
+        me = dist.get_rank()
+        with dt.cuda.stream(dt.cuda.Stream()):  # processes of their own would not share one
+            x = dt.full((3,), 5.0 * (1 - me), device="cuda")
+            (dist.recv if me else dist.send)(x, 1 - me)
+            assert x.tolist() == [5.0] * 3
+        dist.destroy_process_group()
+
+    dist.simulate(rank, 2)
+    assert [host is not None for _, host in four.binding.hosts] == [True] * 2
+
+
 def test_arrays_of_two_places_are_refused(four):
     def body(me):
         with pytest.raises(DeviceError, match="different devices"):

@@ -7,6 +7,7 @@ device double (``cliques``).
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 import weakref
@@ -87,24 +88,20 @@ class NCCLConfig:
         self.blocking = blocking
 
 
+class ScalarResidence(IntEnum):
+    Device, HostImmediate = 0, 1
+
+
 class CustomRedOp:
+    """A sum of values that are multiplied by ``factor`` first."""
+
     name = "SUM"
 
-    def __init__(self, binding: StandIn, factor: Any) -> None:
-        self.factor, self._binding = factor, binding
-        self._code = 100 + len(binding.custom)
-        binding.custom[self._code] = self
-        self.closed = False
-
-    def __int__(self) -> int:
-        return self._code
+    def __init__(self, factor: Any) -> None:
+        self.factor, self.closed = factor, False
 
     def __str__(self) -> str:
         return f"SUM of {self.factor} times"
-
-    def close(self) -> None:
-        assert not self.closed, "an operator was closed twice"
-        self.closed = True
 
 
 class Communicator:
@@ -126,6 +123,11 @@ class Communicator:
         )
         assert found.size == nranks and rank not in found.came
         cls.binding.hosts.append((rank, os.environ.get("NCCL_HOSTID")))
+        device = cls.binding.platform.current()
+        if "NCCL_HOSTID" not in os.environ:  # (one for all ranks of a process)
+            if device in found.at:
+                raise NCCLError("InvalidUsage (5): Duplicate GPU detected")
+            found.at.add(device)
         return cls._join(found, rank, config)
 
     @classmethod
@@ -189,10 +191,6 @@ class Communicator:
         key = ("shrink", tuple(left))
         found = clique.children.setdefault(key, Clique(len(left), clique.lock))
         return self._join(found, left.index(self._rank), config)
-
-    def create_pre_mul_sum(self, scalar: Any, datatype: Any = None) -> CustomRedOp:
-        assert scalar.dtype == datatype.numpy_dtype and scalar.size == 1
-        return CustomRedOp(self.binding, scalar[0])
 
     def finalize(self) -> None:
         assert self.clique is not None
@@ -259,7 +257,9 @@ class StandIn:
             comm_get_async_error=self.comm_get_async_error, broadcast=self.broadcast,
             reduce=self.reduce, reduce_scatter=self.reduce_scatter, all_gather=self.all_gather,
             send=self.send, recv=self.recv, comm_register=self.comm_register,
-            comm_deregister=self.comm_deregister,
+            comm_deregister=self.comm_deregister, ScalarResidence=ScalarResidence,
+            red_op_create_pre_mul_sum=self.red_op_create_pre_mul_sum,
+            red_op_destroy=self.red_op_destroy,
         )  # fmt: skip
 
     def next_ptr(self) -> int:
@@ -366,6 +366,20 @@ class StandIn:
         self, recvbuff: int, count: int, datatype: int, peer: int, comm: Comm, stream: int
     ) -> None:
         self._add("recv", comm, stream, datatype, None, (recvbuff, count), peer=peer)
+
+    def red_op_create_pre_mul_sum(
+        self, scalar: int, datatype: int, residence: int, comm: Any
+    ) -> int:
+        assert residence == ScalarResidence.HostImmediate and int(comm) in self.comms
+        kind = _DTYPES[NcclDataType(datatype)]
+        factor = np.frombuffer(ctypes.string_at(scalar, kind.itemsize), kind)[0]
+        code = 100 + len(self.custom)
+        self.custom[code] = CustomRedOp(factor)
+        return code
+
+    def red_op_destroy(self, op: int, comm: Any) -> None:
+        assert int(comm) in self.comms and not self.custom[op].closed, "closed twice"
+        self.custom[op].closed = True
 
     # -- what becomes of it -------------------------------------------------------------------
 

@@ -109,6 +109,7 @@ class Clique:
     size: int
     lock: Any
     came: dict[int, Any] = field(default_factory=dict)
+    at: set[int] = field(default_factory=set)  # devices of ranks of one host
     aborted: set[int] = field(default_factory=set)
     finalized: set[int] = field(default_factory=set)
     errors: dict[int, int] = field(default_factory=dict)  # rank -> a code, until it is aborted

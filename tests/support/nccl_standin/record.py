@@ -13,13 +13,11 @@ from importlib import metadata
 from typing import Any
 
 CORE = ("get_unique_id", "get_error_string", "group_start", "group_end")
-OF_COMMUNICATORS = (
-    *("init", "split", "shrink", "finalize", "destroy", "abort", "get_last_error"),
-    "create_pre_mul_sum",
-)
+OF_COMMUNICATORS = ("init", "split", "shrink", "finalize", "destroy", "abort", "get_last_error")
 RAW = (
     *("all_reduce", "broadcast", "reduce", "reduce_scatter", "all_gather", "send", "recv"),
     *("comm_get_async_error", "comm_register", "comm_deregister"),
+    *("red_op_create_pre_mul_sum", "red_op_destroy"),
 )
 
 
@@ -40,7 +38,8 @@ def recorded() -> dict[str, Any]:
     of |= {f"Communicator.{n}": parameters(getattr(core.Communicator, n)) for n in OF_COMMUNICATORS}
     of["UniqueId.from_bytes"] = parameters(core.UniqueId.from_bytes)
     members = {"NcclDataType": core.NcclDataType, "NcclRedOp": core.NcclRedOp,
-               "CommShrinkFlag": core.CommShrinkFlag, "Result": raw.Result}  # fmt: skip
+               "CommShrinkFlag": core.CommShrinkFlag, "Result": raw.Result,
+               "ScalarResidence": raw.ScalarResidence}  # fmt: skip
     found = {
         "version": metadata.version("nccl4py"),
         "core": of,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from .journal import number_text
 
 SHOWN = 40  # failures and cases that could not run, of each part; all are in the JSON
+TRACES = 12  # of each part
 
 
 def markdown(found: dict[str, Any]) -> str:
@@ -45,8 +47,7 @@ def _part(part: dict[str, Any]) -> list[str]:
     bad = [c for c in part["checks"] if not c["ok"]]
     if bad:
         lines += ["", "Failed:", ""]
-        lines += [f"* `{c['name']}`: {_cell(c['detail'])}" for c in bad[:SHOWN]]
-        lines += [f"* and {len(bad) - SHOWN} more"] if len(bad) > SHOWN else []
+        lines += _failures(bad)
     if part["skips"]:
         lines += ["", "Not run:", ""]
         by: dict[str, list[str]] = {}
@@ -63,6 +64,30 @@ def _part(part: dict[str, Any]) -> list[str]:
     for tail in part["tails"]:
         lines += ["", "What a process that broke off said last:", "", "```", tail, "```"]
     return lines if len(lines) > 3 else [*lines, "Nothing to tell."]
+
+
+def _failures(bad: Sequence[dict[str, Any]]) -> list[str]:
+    """What failed alike in one place is one line; the first of each with its whole trace."""
+    by: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for check in bad:
+        by.setdefault((check["detail"], _place(check.get("trace", ""))), []).append(check)
+    lines = []
+    for (detail, place), checks in list(by.items())[:SHOWN]:
+        names = ", ".join(f"`{c['name']}`" for c in checks[:6])
+        more = f" and {len(checks) - 6} more" if len(checks) > 6 else ""
+        lines.append(f"* {names}{more}: {_cell(detail)}{f' ({place})' if place else ''}")
+    lines += [f"* and {len(by) - SHOWN} other failures"] if len(by) > SHOWN else []
+    traces = [(checks[0]["name"], checks[0]["trace"]) for checks in by.values()
+              if checks[0].get("trace")]  # fmt: skip
+    for name, trace in traces[:TRACES]:
+        lines += ["", f"`{name}`:", "", "```", trace.rstrip(), "```"]
+    return lines
+
+
+def _place(trace: str) -> str:
+    """The innermost line of this project's in it."""
+    found = re.findall(r'/((?:disttrain|tests|scripts)/[^"]*)", line (\d+)', trace)
+    return ":".join(found[-1]) if found else ""
 
 
 def _numbers(numbers: Sequence[dict[str, Any]]) -> list[str]:

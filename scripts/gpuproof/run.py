@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -28,7 +29,10 @@ def main(words: Sequence[str]) -> int:
     except Skip as skip:
         job.journal.line("skip", name=name, why=str(skip))
     except Exception as error:
-        job.journal.line("check", name=f"{name} as a whole", ok=False, detail=one_line(error))
+        job.journal.line(
+            "check", name=f"{name} as a whole", ok=False, detail=one_line(error),
+            trace=traceback.format_exc(),
+        )  # fmt: skip
         job.journal.line("end")
         raise
     job.journal.line("end")

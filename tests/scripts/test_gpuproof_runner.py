@@ -13,7 +13,7 @@ from gpuproof import __main__ as command
 from gpuproof import packages
 from gpuproof.journal import Job, Journal, number_text, read
 from gpuproof.parts import BUDGET, PARTS, Part, chosen
-from gpuproof.report import markdown
+from gpuproof.report import _failures, markdown
 from gpuproof.runner import as_data, run
 from gpuproof.schedule import RESTARTS, Schedule
 from gpuproof.timing import gpt_flops, in_turns, peak_of
@@ -190,6 +190,19 @@ def test_the_report_tells_all(outcomes):
     assert "rehearsal" not in text
     assert "says nothing of any GPU" in report_of(outcomes[0], "double")
     json.dumps(as_data(list(outcomes[0].values())))
+
+
+def test_failures_of_one_cause_are_one_line_with_its_trace():
+    frames = 'File "/x/disttrain/ops/device/sort.py", line 26, in argsort\n  File "cupy/core.pyx"'
+    bad = [{"name": f"argsort {k}", "ok": False, "detail": "TypeError: kind", "trace": frames}
+           for k in range(60)]  # fmt: skip
+    other = {"name": "add", "ok": False, "detail": "ValueError: two"}
+    lines = _failures([*bad, other])
+    assert lines[0].endswith(
+        "`argsort 5` and 54 more: TypeError: kind (disttrain/ops/device/sort.py:26)"
+    )
+    assert lines[1] == "* `add`: ValueError: two"
+    assert lines[2:] == ["", "`argsort 0`:", "", "```", frames, "```"]
 
 
 def test_files_are_whole_and_named_by_the_device(tmp_path):

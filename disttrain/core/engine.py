@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.device.course import Course, kept
+from ..backends.device.platform import sided
 from ..backends.kinds import ArrayKind
 from ..context import elsewhere, thread
 from ..errors import AutogradError, ShapeError
@@ -49,6 +51,7 @@ class Walk:
     """
 
     home: Any = None
+    course: Course | None = None  # where work may lie on several streams or devices
 
     def __init__(
         self,
@@ -152,7 +155,7 @@ class Walk:
             if thread.depth % _DEEP:
                 self._run()
             else:  # rules and hooks that walk themselves: go on with an empty stack
-                elsewhere(self._run)
+                elsewhere(kept(self._run))
             for callback in self.callbacks:
                 callback()
         except BaseException:
@@ -166,7 +169,10 @@ class Walk:
                 thread.walk = None
 
     def _run(self) -> None:
-        if self.tensors or self.captures or thread.anomaly or self.needed is not None:
+        if several := sided():
+            with Course(several) as self.course:
+                self._run_general()
+        elif self.tensors or self.captures or thread.anomaly or self.needed is not None:
             self._run_general()
         else:
             self._run_ordinary()
@@ -229,6 +235,8 @@ class Walk:
             if node not in grads:
                 continue
             g = grads.pop(node)
+            if self.course is not None:
+                self.course.follow(node, g)
             self.owned.discard(node)
             if node.tensor_hooks is not None:
                 g = run_tensor_hooks(self, node, g)

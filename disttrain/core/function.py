@@ -94,6 +94,8 @@ class FunctionNode(GraphNode):
         found = [o.__dict__.get("array") for o in outputs if isinstance(o, Tensor)]
         if any(a.__class__ is DeviceArray for a in found):
             self.places = tuple([_place_of(o) for o in outputs])
+            self.on_device = True
+            self.stream = next(a.stream for a in found if a.__class__ is DeviceArray)
         self.silent = {i for i, o in enumerate(outputs) if _among(o, ctx._non_differentiable)}
         self.seq = next_seq()
         self.kept: tuple = ()

@@ -32,6 +32,8 @@ class GraphNode:
     post_hooks: HookDict | None = None
     site: str | None = None
     seq = 0
+    on_device = False  # whether it runs on an accelerator, as its forward did: in ``stream``,
+    stream: Any = None  # or if that is None in the default one
     shape: Any = ()
     dtype: Any = None
     shapes: tuple | None = None  # (shape, dtype) per output where there are several

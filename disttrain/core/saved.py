@@ -96,6 +96,7 @@ def pack_node(node: Node, result: Any) -> None:
     elif out is not None:
         node.out = Packed(result, None, hooks)
     node.unpacked = node.__class__  # type: ignore[attr-defined]
+    node.on_device = node.on_device  # what its class says
     node.__class__ = PackedNode
 
 

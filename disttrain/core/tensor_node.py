@@ -18,6 +18,7 @@ class TensorNode(Node):
     """
 
     on_host: tuple[int, ...] = ()
+    on_device = True
 
     def run(self, g: Any, tensors: bool, wanted: tuple | None = None) -> tuple:
         if tensors:

@@ -33,8 +33,11 @@ class device:  # noqa: N801  (the field's spelling)
 
     def __enter__(self) -> None:
         if self.idx >= 0:
-            self.prev_idx = here().current()
-            here().use(self.idx)
+            platform = here()
+            self.prev_idx = platform.current()
+            if self.prev_idx != self.idx:
+                platform.sided = True
+                platform.use(self.idx)
 
     def __exit__(self, *exc: object) -> None:
         if self.prev_idx >= 0:

@@ -3,6 +3,7 @@ no order between them but what events give."""
 
 from __future__ import annotations
 
+from threading import get_ident
 from typing import Any
 
 from ..backends.device.platform import Event as Point
@@ -71,8 +72,10 @@ class Stream:
     line: Line
 
     def __init__(self, device: Any = None, priority: int = 0, **kwargs: Any) -> None:
-        self.line = here().stream(index_of(device), priority)
-        self._outer: list[Any] = []
+        platform = here()
+        platform.sided = True
+        self.line = platform.stream(index_of(device), priority)
+        self._outer: list[tuple[int, Any]] = []
 
     @classmethod
     def over(cls, line: Line) -> Stream:
@@ -125,11 +128,12 @@ class Stream:
     def __enter__(self) -> Stream:
         block = here().on(self.line)
         block.__enter__()
-        self._outer.append(block)
+        self._outer.append((get_ident(), block))
         return self
 
     def __exit__(self, *exc: Any) -> None:
-        self._outer.pop().__exit__(*exc)
+        mine = max(i for i, (thread, _) in enumerate(self._outer) if thread == get_ident())
+        self._outer.pop(mine)[1].__exit__(*exc)
 
     def __cuda_stream__(self) -> tuple[int, int]:
         """For libraries that take each other's streams (CUDA's stream protocol, version 0)."""
@@ -149,7 +153,9 @@ class ExternalStream(Stream):
     """A stream that other code has made, and keeps, by its number."""
 
     def __init__(self, stream_ptr: int, device: Any = None, **kwargs: Any) -> None:
-        self.line = here().external_stream(stream_ptr, index_of(device))
+        platform = here()
+        platform.sided = True
+        self.line = platform.external_stream(stream_ptr, index_of(device))
         self._outer = []
 
 

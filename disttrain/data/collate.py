@@ -67,8 +67,9 @@ def _tensors(batch: Sequence, at: str) -> Tensor:
             plain = False
             if not isinstance(t, Tensor):
                 raise _mixed(batch, i, at)
-    if plain and type(batch[0].array) is np.ndarray:
-        return _arrays([t.array for t in batch], at)
+    arrays = [t.array for t in batch] if plain else []
+    if plain and all(a.__class__ is np.ndarray for a in arrays):
+        return _arrays(arrays, at)
     _same_shapes(batch, at)
     return stack(list(batch))
 

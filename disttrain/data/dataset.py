@@ -48,8 +48,10 @@ class IterableDataset(Dataset[T]):
 
 def take(source: Any, indices: np.ndarray) -> Tensor:
     """Rows of a Tensor or array as a new Tensor."""
-    if source.__class__ is Tensor and source._node is None and not source.is_meta:
-        source = source.array
+    if source.__class__ is Tensor and source._node is None:
+        array = source.__dict__.get("array")
+        if array.__class__ is np.ndarray:
+            source = array
     if isinstance(source, np.ndarray):
         return wrap(source.take(indices, 0))
     return source[wrap(indices)]
@@ -209,8 +211,11 @@ def batch_getter(dataset: Any) -> Callable[[np.ndarray], Any] | None:
 
 def _subset_getter(subset: Subset) -> Callable[[np.ndarray], Any] | None:
     inner = batch_getter(subset.dataset)
-    places = np.asarray(subset.indices) if inner is not None and len(subset) else None
-    if inner is None or places is None or places.dtype.kind not in "iu":
+    if inner is None or not len(subset):
+        return None
+    named = subset.indices
+    places = np.asarray(named.cpu() if isinstance(named, Tensor) else named)
+    if places.dtype.kind not in "iu":
         return None
     return lambda indices: inner(places[indices])
 
@@ -251,12 +256,15 @@ def _of_fractions(fractions: list[float], total: int) -> list[int]:
 
 
 def rng_of(generator: Any) -> np.random.Generator:
-    """numpy's generator behind ours, or itself; None: that of the calling rank."""
+    """numpy's generator behind ours, or itself; None: that of the calling rank. Orders are drawn
+    on the host: behind one of an accelerator is a new one for each of its draws."""
     if generator is None:
         return default_generator.rng
     if isinstance(generator, np.random.Generator):
         return generator
     if isinstance(generator, Generator):
+        if generator.device.type != "cpu":
+            return np.random.Generator(np.random.SFC64(generator.take()[1]))
         return generator.rng
     raise ConfigError(
         f"generator: {type(generator).__name__} given; a Generator of this library or numpy's "

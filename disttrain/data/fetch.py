@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import HostError
 from .collate import default_collate
 from .dataset import batch_getter, samples
 
@@ -41,8 +42,11 @@ def fetcher(plan: Plan) -> Callable[[Any], Any]:
 
 
 def _fast(plan: Plan, getter: Callable[[np.ndarray], Any], indices: Any) -> Any:
-    numbers = np.asarray(indices)
-    if numbers.ndim == 1 and numbers.dtype.kind in "iu":
+    try:
+        numbers = np.asarray(indices)
+    except HostError:  # they are on an accelerator
+        numbers = None
+    if numbers is not None and numbers.ndim == 1 and numbers.dtype.kind in "iu":
         return getter(numbers)
     return plan.collate(samples(plan.dataset, indices))
 

@@ -127,7 +127,7 @@ class WeightedRandomSampler(Sampler[int]):
         replacement: bool = True,
         generator: Generator | None = None,
     ) -> None:
-        array = weights.array if isinstance(weights, Tensor) else weights
+        array = weights.detach().cpu().array if isinstance(weights, Tensor) else weights
         self.weights = np.asarray(array, np.float64)
         self.num_samples, self.replacement, self.generator = num_samples, replacement, generator
         w, usable = self.weights, int((self.weights > 0).sum())

@@ -15,7 +15,7 @@ import numpy as np
 from ...errors import DeviceError
 from ...trace import call_site
 from ..kinds import ArrayKind
-from .platform import Platform
+from .platform import Platform, Stream
 
 
 class Located:
@@ -114,6 +114,11 @@ class DeviceArray(ArrayKind):
         """The piece of memory that it lies in: one object for all arrays there."""
         return self.data.data.mem
 
+    @property
+    def stream(self) -> Stream | None:
+        """Where the calling thread's work on its device goes; None where nobody has told so."""
+        return self.platform.current_stream(self.index) if self.platform.sided else None
+
     def here(self) -> Located:
         """The device that it lies on."""
         return Located(self.platform, self.index)
@@ -133,6 +138,7 @@ class DeviceArray(ArrayKind):
         ]  # fmt: skip
         before = platform.current()
         if before != self.index:
+            platform.sided = True
             platform.use(self.index)
         try:
             forward = prim.on_device

@@ -98,6 +98,7 @@ class Platform(ABC):
 
     kind: str
     ranks_in_threads = False  # whether ranks that are threads of one process may each have devices
+    sided = False  # whether a program has used another stream, or device, than a thread's first one
     xp: Any  # the array module: numpy's names
     array_type: type
     packages: tuple[str, ...] = ()  # names of modules (and what is in them) that work beneath
@@ -359,6 +360,11 @@ def present(kind: str) -> tuple[int, str]:
         return platform(kind).count(), ""
     except DeviceError as error:
         return 0, str(error)
+
+
+def sided() -> list[Platform]:
+    """The platforms whose work may lie on several streams or devices of one thread."""
+    return [found for found in _made.values() if found.sided]
 
 
 def offered() -> tuple[str, ...]:

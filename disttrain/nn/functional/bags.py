@@ -41,23 +41,29 @@ def embedding_bag(
         )
         input, weight = weight, input
     _check(input, offsets, mode, per_sample_weights, scale_grad_by_freq)
-    numbers = input.reshape(-1)
+    numbers, kept = input.reshape(-1), None
     bags, count = _bags(input, offsets, include_last_offset)
     factors = None if per_sample_weights is None else per_sample_weights.reshape(-1)
     if padding_idx is not None:
         padding_idx %= weight.shape[0]
-        kept = (numbers != padding_idx).nonzero().reshape(-1)
-        numbers, bags = numbers[kept], bags[kept]
-        factors = None if factors is None else factors[kept]
+        kept = numbers != padding_idx
+        if numbers.is_cpu:  # on a device the host would wait for how many there are
+            places = kept.nonzero().reshape(-1)
+            numbers, bags, kept = numbers[places], bags[places], None
+            factors = None if factors is None else factors[places]
     rows = embedding(numbers, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
     if mode == "max":
-        return _largest(rows, bags, count)
+        return _largest(rows, bags, count, kept)
     if factors is not None:
         rows = rows * factors.unsqueeze(1)
+    if kept is not None:
+        rows = ops.where(kept.unsqueeze(1), rows, 0.0)
     total = ops.zeros(count, rows.shape[1], dtype=rows.dtype, device=rows.device)
     total = total.index_add(0, bags, rows)
     if mode == "mean":
-        sizes = ops.bincount(bags, minlength=count).clamp(min=1)
+        counted = ops.ones_like(bags) if kept is None else kept.to(bags.dtype)
+        sizes = ops.zeros(count, dtype=bags.dtype, device=bags.device)
+        sizes = sizes.index_add(0, bags, counted).clamp(min=1)
         total = total / sizes.to(rows.dtype).unsqueeze(1)
     return total
 
@@ -73,17 +79,22 @@ def _bags(input: Tensor, offsets: Tensor | None, ended: bool) -> tuple[Tensor, i
     return ops.searchsorted(starts.contiguous(), places, right=True) - 1, starts.shape[0]
 
 
-def _largest(rows: Tensor, bags: Tensor, count: int) -> Tensor:
-    """The maxima of each bag; of equal ones the first gets the gradient."""
+def _largest(rows: Tensor, bags: Tensor, count: int, kept: Tensor | None) -> Tensor:
+    """The maxima of each bag, of the rows that are ``kept`` (None: of all); of equal ones the first
+    gets the gradient."""
     n, width = rows.shape
     if not n:
         return ops.zeros(count, width, dtype=rows.dtype, device=rows.device) + rows.sum()
     with no_grad():
         where = bags.unsqueeze(1).expand(n, width)
+        values = rows.detach()
+        values = values if kept is None else ops.where(kept.unsqueeze(1), values, -float("inf"))
         most = rows.new_full((count, width), -float("inf"))
-        most = most.scatter_reduce(0, where, rows.detach(), "amax")
+        most = most.scatter_reduce(0, where, values, "amax")
         places = ops.arange(n, device=rows.device).unsqueeze(1).expand(n, width)
-        places = ops.where(rows.detach() == most[bags], places, n)
+        found = values == most[bags]
+        found = found if kept is None else found & kept.unsqueeze(1)
+        places = ops.where(found, places, n)
         first = places.new_full((count, width), n)
         first = first.scatter_reduce(0, where, places, "amin")
         empty = first == n
@@ -129,7 +140,7 @@ def _check_offsets(offsets: Any) -> None:
         raise ShapeError(
             f"embedding_bag: offsets has to be a 1D Tensor; one of {offsets.ndim} dimensions given"
         )
-    if offsets.numel() and int(offsets[0]) != 0:
+    if offsets.is_cpu and offsets.numel() and int(offsets[0]) != 0:  # a device is not waited for
         raise ConfigError(
             "embedding_bag: offsets[0] has to be 0, i.e., the first bag begins where input does; "
             f"it is {int(offsets[0])}"

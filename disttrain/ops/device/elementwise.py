@@ -19,6 +19,7 @@ from ...backends.lang import expr as ex
 from ...backends.lang.kernel import Array, Kernel, Scalar, elementwise, wide_type
 from ...backends.null import NullArray
 from ...core.gate import Primitive
+from ...core.wide import is_half
 from ...errors import NumberError
 from ..declare import REGISTRY
 from ..primitives import elementwise as el
@@ -233,6 +234,17 @@ _divided(el.remainder, np.mod, el._remainder)
 _divided(el.fmod, _truncated_rest, np.fmod)
 _divided(el.floor_divide, np.floor_divide, _floored)
 _divided(el.truncate_divide, el._truncated, el._truncated)
+_truncated_at_once = el.truncate_divide.on_device
+
+
+def _truncate_divide(platform: Platform, a: Any, b: Any) -> Any:
+    """Quotients of half types are rounded before they are truncated, as on the host."""
+    if any(isinstance(x, platform.array_type) and is_half(x.dtype) for x in (a, b)):
+        return el.trunc.on_device(platform, el.div.on_device(platform, a, b))  # type: ignore[misc]
+    return _truncated_at_once(platform, a, b)  # type: ignore[misc]
+
+
+el.truncate_divide.on_device = _truncate_divide
 
 
 @on_device("round")

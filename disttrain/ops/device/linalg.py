@@ -54,6 +54,18 @@ def _svd(platform: Platform, a: Any) -> tuple:
         return tuple(platform.xp.linalg.svd(a, full_matrices=False))
 
 
+@on_device("svd_square")
+def _svd_square(platform: Platform, a: Any) -> tuple:
+    _refuse_half(a)
+    xp, (m, n) = platform.xp, a.shape[-2:]
+    if not a.size:  # any vectors do
+        return tuple(
+            xp.broadcast_to(xp.eye(k, dtype=a.dtype), (*a.shape[:-2], k, k)).copy() for k in (m, n)
+        )
+    with platform.checked():
+        return tuple(xp.linalg.svd(a, full_matrices=True)[::2])
+
+
 @on_device("solve")
 def _solve(platform: Platform, a: Any, b: Any) -> Any:
     """Leading dimensions are the same on both sides."""

@@ -8,8 +8,7 @@ import numpy as np
 
 from ...core import dtypes
 from ...core.classes import values_of
-from ...core.tensor import Tensor, beside
-from ...core.wide import widened
+from ...core.tensor import Tensor
 from ...errors import ConfigError
 from ..promotion import result_type as _result_type
 from ..promotion import same_type
@@ -18,6 +17,8 @@ from .args import tensor as as_input
 
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether shapes and all elements are equal."""
+    if not input.is_cpu:  # one flag comes to the host, instead of all numbers
+        return tuple(input.shape) == tuple(other.shape) and bool((input == other).all())  # type: ignore[attr-defined]
     return tuple(input.shape) == tuple(other.shape) and bool(
         np.array_equal(values_of(input), values_of(other))
     )
@@ -27,16 +28,27 @@ def isclose(
     input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Tensor:
     """Elementwise ``|input - other| <= atol + rtol * |other|``."""
-    return beside(input, _close("isclose", input, other, rtol, atol, equal_nan))
+    return _close("isclose", input, other, rtol, atol, equal_nan)
 
 
 def _close(
     where: str, input: Tensor, other: Tensor, rtol: float, atol: float, equal_nan: bool
-) -> np.ndarray:
+) -> Tensor:
     same_type(where, as_input(input, where), as_input(other, where, "other"))
     if rtol < 0 or atol < 0:
         raise ConfigError(f"{where}: rtol={rtol}, atol={atol} given; neither may be negative")
-    return np.isclose(widened(values_of(input)), widened(values_of(other)), rtol, atol, equal_nan)
+    a: Any = input.detach()
+    b: Any = other.detach()
+    close = a == b
+    if equal_nan:
+        close = close | ((a != a) & (b != b))  # noqa: PLR0124
+    if not rtol and not atol:
+        return close
+    kind = dtypes.get_default_dtype()
+    a = a.to(kind) if a.dtype is dtypes.bool else a
+    b = b if b.dtype.is_floating_point or b.dtype.is_complex else b.to(kind)
+    off = (a - b).abs()
+    return close | (off.isfinite() & (off <= atol + (rtol * b).abs()))
 
 
 def allclose(

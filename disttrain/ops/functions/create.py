@@ -373,6 +373,7 @@ def logspace(
     start: float, end: float, steps: int, base: float = 10.0, *, dtype: Any = None,
     device: Any = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
+    start, end, base = (x.item() if isinstance(x, Tensor) else x for x in (start, end, base))
     kind = _ends_type("logspace", dtype, start, end)
     array = np.logspace(start, end, int(steps), base=base).astype(kind.np)
     return _place(array, device, requires_grad)

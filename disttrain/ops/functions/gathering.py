@@ -21,6 +21,8 @@ from ...errors import ConfigError, DTypeError, ShapeError
 from ..primitives import elementwise as el
 from ..primitives import gathering as prim
 from ..primitives import views
+from ..primitives.batching import made_beside
+from ..primitives.reduce import cumsum
 from ..promotion import refuse, same_type
 from .args import kinds, one_dim
 from .args import tensor as as_input
@@ -149,7 +151,8 @@ def scatter(
     if reduce is None:
         return prim.scatter(input, index, src, dim=d)
     if not isinstance(src, Tensor):
-        src = beside(input, np.full(tuple(index.shape), src, input.meta()[1]))
+        value, size, kind = src, tuple(index.shape), input.meta()[1]
+        src = made_beside(input, lambda xp: xp.full(size, value, kind))
     if reduce == "add":
         return input + prim.put_along(src, index, dim=d, shape=tuple(input.shape))
     if reduce == "multiply":
@@ -419,8 +422,10 @@ def repeat_interleave(
     if dim is None:
         input, dim = views.reshape(input, shape=(-1,)), 0
     d = one_dim(dim, input.ndim, "repeat_interleave")
-    counts = values_of(repeats) if isinstance(repeats, Tensor) else np.asarray(repeats)
     n = input.shape[d]
+    if output_size is not None and isinstance(repeats, Tensor) and not repeats.is_cpu:
+        return prim.take(input, _repeated(repeats, n, output_size), dim=d)
+    counts = values_of(repeats) if isinstance(repeats, Tensor) else np.asarray(repeats)
     if (counts < 0).any():
         raise ShapeError(
             f"repeat_interleave: {int(counts.min())} given; repeats cannot be negative"
@@ -430,9 +435,18 @@ def repeat_interleave(
             f"repeat_interleave: {counts.size} repeats given for dimension {d} of size {n}; needed "
             f"1 or {n}"
         )
-    times = int(counts.item()) if counts.size == 1 else counts.reshape(-1)
-    places = np.repeat(np.arange(n), times)
-    return prim.take(input, beside(input, places), dim=d)
+    if counts.size == 1:
+        times = int(counts.item())
+        places = made_beside(input, lambda xp: xp.arange(n * times) // max(times, 1))
+    else:
+        places = beside(input, np.repeat(np.arange(n), counts.reshape(-1)))
+    return prim.take(input, places, dim=d)
+
+
+def _repeated(repeats: Tensor, n: int, total: int) -> Tensor:
+    """Which of ``n`` places comes at each of ``total``, so that the host waits for nothing."""
+    ends = cumsum(repeats.expand(n), dim=0)  # type: ignore[attr-defined]
+    return searchsorted(ends, made_beside(repeats, lambda xp: xp.arange(total)), right=True)
 
 
 __all__ = [

@@ -314,10 +314,10 @@ def svd(A: Tensor, full_matrices: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     if A.is_meta:
         square = [zeros_like(A[..., :1, :1]).expand(*A.shape[:-2], k, k) for k in (m, n)]  # type: ignore[attr-defined]
         return square[0], s, square[1]
-    full_u, _, full_vh = _np.linalg.svd(A.detach().array, full_matrices=True)
+    full_u, full_vh = linalg.svd_square(A.detach())
     if m > n:
-        return cat([u, wrap(_np.ascontiguousarray(full_u[..., n:]))], -1), s, vh
-    return u, s, cat([vh, wrap(_np.ascontiguousarray(full_vh[..., m:, :]))], -2)
+        return cat([u, full_u[..., n:]], -1), s, vh
+    return u, s, cat([vh, full_vh[..., m:, :]], -2)
 
 
 def matrix_rank(

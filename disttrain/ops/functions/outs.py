@@ -11,8 +11,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ...context import thread
 from ...core.gate import gate
 from ...core.grad_mode import no_grad
@@ -61,7 +59,7 @@ def _fill(name: str, out: Tensor, result: Tensor) -> None:
                 f"{list(out.shape)}, which does not match the required output shape {list(shape)}",
                 stacklevel=4,
             )
-        out.set_array(np.empty(shape, out.meta()[1]))
+        out.resize_(*shape)  # type: ignore[attr-defined]
     gate(assign, (out, fit_to(name, out, result)), {})
 
 
@@ -76,13 +74,15 @@ def fills(fn: Callable) -> Callable:
 
 
 def makes(fn: Callable) -> Callable:
-    """``fn``, which makes a tensor from none, with the argument ``out``, whose type is taken."""
+    """``fn``, which makes a tensor from none, with the argument ``out``, whose type and
+    device are taken."""
 
     @functools.wraps(fn)
     def run(*args: Any, out: Any = None, **params: Any) -> Any:
         if out is None:
             return fn(*args, **params)
         params["dtype"] = params.get("dtype") or out.dtype
+        params["device"] = params.get("device") or out.device
         wanted = params.pop("requires_grad", False)
         into(out, fn, args, params)
         return out.requires_grad_() if wanted else out

@@ -16,7 +16,7 @@ from ...context import thread
 from ...core import dtypes
 from ...core.tensor import Size, Tensor, wrap
 from ...core.writes import touched
-from ...errors import DimError, ShapeError
+from ...errors import DeviceError, DimError, ShapeError
 
 _new = object.__new__
 
@@ -261,6 +261,11 @@ def _array(value: Any) -> np.ndarray:
 def to_sparse(input: Tensor, sparse_dim: int | None = None) -> SparseTensor:
     """The places of ``input`` that are not zero; of its first ``sparse_dim`` dimensions (None: of
     all), with the rest as dense values. Not differentiable."""
+    if not input.is_cpu:
+        raise DeviceError(
+            f"to_sparse: sparse tensors are of the host; this one (shape {list(input.shape)}) "
+            f"is on {input.device}; copy it there with .cpu() first"
+        )
     a = _array(input)
     count = a.ndim if sparse_dim is None else sparse_dim
     if not 0 < count <= a.ndim:

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from ...core import dtypes
-from ...core.tensor import Tensor, beside, wrap
+from ...core.tensor import Tensor, wrap
 from ...errors import ConfigError, DTypeError, ShapeError
 from ..primitives import aliases, views
 from ..primitives import elementwise as el
 from ..primitives import gathering as put_prims
 from ..primitives import special as sp
+from ..primitives.batching import made_beside
 from ..promotion import refuse, result_type, same_type
 from . import elementwise as math
 from . import gathering, linalg
@@ -281,11 +282,12 @@ def filled_diagonal(input: Tensor, fill_value: float, wrap_around: bool = False)
         )
     steps = [_math.prod(shape[i + 1 :]) for i in range(len(shape))]
     count = min(shape)
-    places = np.arange(count) * sum(steps)
+    end, step, kind = count * sum(steps), sum(steps), input.meta()[1]
     if wrap_around and len(shape) == 2 and shape[0] > shape[1]:
-        places = np.arange(0, _math.prod(shape), shape[1] + 1)
-    value = beside(input, np.full(places.shape, fill_value, input.meta()[1]))
-    return put_prims.put(input, beside(input, places), value, accumulate=False)
+        end, step = _math.prod(shape), shape[1] + 1
+    places = made_beside(input, lambda xp: xp.arange(0, end, step))
+    value = made_beside(input, lambda xp: xp.full(tuple(places.shape), fill_value, kind))
+    return put_prims.put(input, places, value, accumulate=False)
 
 
 __all__ = [

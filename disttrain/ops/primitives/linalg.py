@@ -262,6 +262,20 @@ svd = primitive(
 )  # fmt: skip
 
 
+def _svd_square_shape(a: Any) -> list:
+    *lead, m, n = a.shape
+    return [((*lead, k, k), a.dtype) for k in (m, n)]
+
+
+# The square matrices of vectors, of which ``a`` does not determine all: nothing goes back to it.
+svd_square = primitive(
+    "svd_square", lambda a: tuple(np.linalg.svd(a, full_matrices=True)[::2]), "a", multi=True,
+    shape=_svd_square_shape, promote=only("linalg.svd", "fc"),
+    samples=lambda rng: [((rng.normal(size=shape),), {}) for shape in ((4, 2), (2, 3))],
+    batch=batched(lambda: svd_square, lambda p, n: {}),
+)  # fmt: skip
+
+
 def _solve_shape(a: Any, b: Any) -> tuple:
     if a.shape[-1] != a.shape[-2] or a.shape[-1] != b.shape[-2]:
         raise ValueError(

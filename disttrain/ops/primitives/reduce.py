@@ -199,7 +199,7 @@ cumprod = primitive(
 
 @through_float32
 def _logsumexp(a: Any, dims: tuple, keepdim: bool) -> Any:
-    top = a.max(axis=dims, keepdims=True, initial=-np.inf)
+    top = (a.real if a.dtype.kind == "c" else a).max(axis=dims, keepdims=True, initial=-np.inf)
     top = np.where(np.isfinite(top), top, 0).astype(a.dtype)
     with np.errstate(divide="ignore"):
         out = np.log(add_up(np.exp(a - top), dims, True)) + top

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from ..backends.kinds import ArrayKind
 from ..context import SLOW, thread
@@ -212,14 +213,24 @@ def _cotangent(where: str, i: int, t: Tensor, g: Any) -> Tensor:
             f"{where}: gradient {i} is {g.dtype!r}, the tensor is {kind}; they are required to "
             "have the same dtype where one of them is complex"
         )
-    if not isinstance(t, GradientEdge) and g.device != t.device and not g.is_meta:
-        if not g.ndim:
-            return g.to(t.device)  # type: ignore[attr-defined]
-        raise DeviceError(
-            f"{where}: gradient {i} is on {g.device}, the tensor on {t.device}; Expected all "
-            "tensors to be on the same device: move it with .to(tensor.device)"
-        )
+    if isinstance(t, GradientEdge):
+        return _of_kind(t, g)
+    here = g.__dict__.get("array").__class__ is ndarray is t.__dict__.get("array").__class__
+    if not here:
+        g = _beside(where, i, t, g)
     return _of_kind(t, g)
+
+
+def _beside(where: str, i: int, t: Tensor, g: Tensor) -> Tensor:
+    """``g`` on the device of ``t``: numbers are sent there, others must lie there."""
+    if g.device == t.device or g.is_meta:
+        return g
+    if not g.ndim:
+        return g.to(t.device)  # type: ignore[attr-defined]
+    raise DeviceError(
+        f"{where}: gradient {i} is on {g.device}, the tensor on {t.device}; Expected all "
+        "tensors to be on the same device: move it with .to(tensor.device)"
+    )
 
 
 def _of_kind(t: Tensor, g: Tensor) -> Tensor:

@@ -105,6 +105,8 @@ class Tensor:
     @property
     def device(self) -> device:
         array = self.array
+        if array.__class__ is ndarray:
+            return CPU
         return at(*array.place) if isinstance(array, ArrayKind) else CPU
 
     @property

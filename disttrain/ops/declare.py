@@ -61,6 +61,7 @@ def primitive(
     reads: dict[str, str] | None = None,
     own_result: bool = False,
     shard: Callable | None = None,
+    kind: type[Primitive] = Primitive,
 ) -> Primitive:
     """Declare a primitive.
 
@@ -74,9 +75,9 @@ def primitive(
     which arguments the gradient of each reads (others may be missing then). ``own_result``: that
     the rule reads the result is not for the user to know, who may write to it. ``shard(*args,
     **params)``: how dimensions belong together (a ``layouts.Layout``), for sharded arrays; an
-    elementwise primitive has one.
+    elementwise primitive has one. ``kind``: a class of its own.
     """
-    prim = Primitive(name, forward, tuple(args.split()))
+    prim = kind(name, forward, tuple(args.split()))
     prim.jvp, prim.batch, prim.shape, prim.expr = jvp, batch, shape, expr
     prim.multi, prim.view, prim.promote, prim.mutates = multi, view, promote, mutates
     prim.nondiff_outputs, prim.random, prim.samples = nondiff_outputs, random, samples

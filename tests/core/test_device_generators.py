@@ -149,3 +149,9 @@ def test_multinomial():
         dt.multinomial(weights, 2)
     with pytest.raises(ConfigError, match="not negative"):
         dt.multinomial(-weights, 1)
+
+
+def test_coins_of_several_probabilities():
+    for where in ("cpu", CUDA):
+        p = dt.tensor([0.0, 1.0, 1.0], device=where)
+        assert dt.empty(2, 3, device=where).bernoulli_(p).tolist() == [[0.0, 1.0, 1.0]] * 2

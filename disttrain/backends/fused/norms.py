@@ -155,9 +155,14 @@ def layer_norm(
     ``weight`` and ``bias`` have the type of ``x`` and one element per column. ``rstd`` is
     1 / sqrt(variance + eps); the variance divides by the number of columns, in two passes.
     """
-    here = x.__class__ is ndarray
-    out = np.empty(x.shape, x.dtype) if here else empty(x, x.shape, x.dtype)
-    mean, rstd = _statistics(x), _statistics(x)
+    shape, dtype = x.shape, x.dtype
+    if x.__class__ is ndarray:
+        kind = np.float64 if dtype == np.float64 else np.float32
+        out, mean, rstd = (
+            np.empty(shape, dtype), np.empty(shape[:-1], kind), np.empty(shape[:-1], kind)
+        )  # fmt: skip
+    else:
+        out, mean, rstd = empty(x, shape, dtype), _statistics(x), _statistics(x)
     args: list = [x, *(a for a in (weight, bias) if a is not None)]
     args += [float(eps), 1.0 / max(x.shape[-1], 1), out, mean, rstd]
     _LAYER_NORM[weight is not None, bias is not None][x.dtype](*args)

@@ -103,7 +103,7 @@ class DistArray(Spread):
         if not self.has_data:
             return self.similar(np.empty, self.shape, params["dtype"], True)
         how = {**params, "generator": in_step(self.mesh, params["generator"])}
-        numbers = prim.forward(**how)
+        numbers = prim.compute((), how)
         if isinstance(numbers, ArrayKind):
             numbers = numbers if then is None else then(wrap(numbers)).array
             return redistribute(self.beside(numbers), own)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from ...backends.kinds import ArrayKind
 from ...backends.null import NullArray
@@ -286,9 +287,10 @@ def multinomial(
 # --- in place ----------------------------------------------------------------------------------
 def _fill(name: str, self: Tensor, prim: Any, generator: Any, then: Any = None, **params: Any):
     """Write fresh draws, changed by ``then``, into ``self``. Nothing happens on the meta device."""
-    if self.is_meta:
+    array = self.__dict__.get("array")
+    apart = CPU if array.__class__ is ndarray else self.device
+    if apart is not CPU and self.is_meta:
         return self
-    apart = self.device
     source = _source(generator, apart)
     recording = records(self)
     if recording:
@@ -378,7 +380,7 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None
     """Fill with 1 (probability ``p``, a number or a tensor) and 0."""
     kinds("bernoulli_", "biufV", self)
     if isinstance(p, Tensor):
-        p = values_of(p)
+        p = p.detach() if self.is_cuda else values_of(p)
     elif not 0 <= p <= 1:
         raise ConfigError(f"bernoulli_: p={p} given; a probability lies in [0, 1]")
     return _fill("bernoulli_", self, draw_uniform, generator, lambda x: x < p)

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...backends.fused import elementwise as fused
 from ...core.device import CPU
+from ...core.gate import Primitive
 from ...core.random import Generator
 from ...errors import ConfigError
 from ..declare import primitive
@@ -63,17 +64,18 @@ def _permutation(shape: tuple, dtype: np.dtype, generator: Generator) -> np.ndar
     return generator.rng.permutation(shape[0]).astype(dtype, copy=False)
 
 
-def _source(name: str, forward: Callable[..., Any]) -> Any:
+class _Source(Primitive):
     """A primitive that draws from its generator alone, which knows where that is done."""
 
-    def draw(**params: Any) -> Any:
+    def compute(self, arrays: Any, params: dict) -> Any:
         generator = params["generator"]
-        if generator.device is CPU:  # by far the most: spared two calls
-            return forward(**params)
-        return generator.draw(prim, forward, params)
+        if generator.device is CPU:
+            return self.forward(**params)
+        return generator.draw(self, self.forward, params)
 
-    prim = primitive(name, draw, "", random=True, shape=_shape_rule)
-    return prim
+
+def _source(name: str, forward: Callable[..., Any]) -> Primitive:
+    return primitive(name, forward, "", random=True, shape=_shape_rule, kind=_Source)
 
 
 draw_uniform = _source("rand", _uniform)

@@ -33,7 +33,9 @@ class Call:
         self.tensors: list[Tensor] = []
         self.objects: list[Any] = []
         device = thread.rank.slots.get("default_device")
-        parts: list[Any] = [thread.mode, thread.inference, get_default_dtype(), device, len(args)]
+        casts = thread.autocast
+        around = thread.mode if casts is None else (thread.grad_enabled, casts.kind, casts.dtype)
+        parts: list[Any] = [around, thread.inference, get_default_dtype(), device, len(args)]
         for a in args:
             if isinstance(a, Tensor):
                 parts.append(_meta(a))

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import random
 import types
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from .. import context, tree
 from ..context import SLOW, thread
+from ..core.casting import casting
 from ..core.tensor import Tensor
 from ..core.watching import watched
+from ..errors import CaptureError
 from .arguments import Call, Unknown
 from .capture import Capture
 from .code import Codes
@@ -41,9 +45,9 @@ class Compiled:
     Results that require grad have a graph: backward through them replays a captured backward.
     """
 
-    def __init__(self, fn: Callable) -> None:
+    def __init__(self, fn: Callable, recorded: bool = False) -> None:
         functools.update_wrapper(self, fn, updated=())
-        self.fn = fn
+        self.fn, self.recorded = fn, recorded
         self.entries: dict[Any, list[Entry]] = {}
         self.eager: set[Any] = set()
         self.reasons: list[str] = []
@@ -54,7 +58,7 @@ class Compiled:
         self._warned = False
 
     def __reduce__(self) -> tuple:
-        return (Compiled, (self.fn,))
+        return (Compiled, (self.fn, self.recorded))
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -65,7 +69,10 @@ class Compiled:
         return [entry.graph for entries in self.entries.values() for entry in entries]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if thread.mode == SLOW or thread.before_write is not None or len(self.reasons) > _LIMIT:
+        if (
+            (thread.mode == SLOW and not _only_autocast())
+            or thread.before_write is not None or len(self.reasons) > _LIMIT
+        ):  # fmt: skip
             return self.fn(*args, **kwargs)  # inside another transform: be part of it
         try:
             call = Call(args, kwargs)
@@ -104,6 +111,7 @@ class Compiled:
             return self.fn(*args, **kwargs)
         self._last = call.parts
         attempt = _Attempt(self.fn, call, args, kwargs, self._codes, self._everything)
+        attempt.recorded = self._name() if self.recorded else None
         result = attempt.run()
         self._codes.update(attempt.watch.codes)
         self._everything |= attempt.watch.everything
@@ -156,6 +164,21 @@ def _shown(x: Any) -> str:
     return text if len(text) < 80 else f"{text[:76]} ..."
 
 
+def _only_autocast() -> bool:
+    """Whether autocast is all that surrounds operations on this thread."""
+    return not (thread.stack or thread.anomaly or thread.saving) and thread.autocast is not None
+
+
+def _casts_anew() -> AbstractContextManager[Any]:
+    """Inside, autocast casts parameters again: what it keeps was cast before, outside."""
+    chooser = thread.autocast
+    if chooser is None or chooser.cache is None:
+        return nullcontext()
+    chooser = copy.copy(chooser)
+    chooser.cache = {}
+    return casting(chooser)
+
+
 class _Attempt:
     """One eager run with everything watched, and the capture that comes out of it, if one does."""
 
@@ -167,6 +190,7 @@ class _Attempt:
         self.watch = Watch()
         self.entry: Entry | None = None
         self.refused: str | None = None
+        self.recorded: str | None = None  # the name, where a device's steps are to be CUDA graphs
         self.final = True  # whether another attempt would end alike
 
     def run(self) -> Any:
@@ -176,7 +200,7 @@ class _Attempt:
         streams = [_stream_state(s) for s in self.before.streams]
         recorder = Capture(self.call.tensors, self.before, strict=False)
         joint = graph = None
-        with watched(), context.interpreter(recorder):
+        with watched(), _casts_anew(), context.interpreter(recorder):
             with self.watch:
                 result = self.fn(*self.args, **self.kwargs)
             leaves, rebuild = tree.flatten(result)
@@ -200,7 +224,7 @@ class _Attempt:
             self._refuse(f"it looks at {given[0]} of an argument, a tensor" if given else None)
             if self.refused is None:
                 lean = dead_code(graph)
-                self.entry = Entry(lean, rebuild, now, self.call, joint, recorder)
+                self.entry = Entry(lean, rebuild, now, self.call, joint, recorder, self.recorded)
         return result
 
     def _fits(
@@ -305,17 +329,54 @@ class _Forward:
         return type(self.module).forward(self.module, *args, **kwargs)
 
 
-def compile(fn: Callable | None = None, **ignored: Any) -> Any:  # noqa: A001  (the field's name)
-    """Capture ``fn`` and replay it. Usable as a decorator, of methods too; ``mode``, ``fullgraph``,
-    ``dynamic`` and ``backend`` are accepted and have no effect in this version. See ``Compiled``.
+def compile(  # noqa: A001  (the field's name)
+    fn: Callable | None = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: Any = "inductor",
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    disable: bool = False,
+    **ignored: Any,
+) -> Any:
+    """Capture ``fn`` and replay it. Usable as a decorator, of methods too. See ``Compiled``.
+
+    ``mode="reduce-overhead"`` (and ``"max-autotune"``, ``backend="cudagraphs"``, or
+    ``options={"triton.cudagraphs": True}``): what runs on a device is recorded as CUDA graphs, so
+    that a call is few launches. ``disable``: ``fn`` itself. ``fullgraph``, ``dynamic`` and other
+    options are accepted and have no effect. A mode of another name is a ``CaptureError``.
 
     A Module is returned itself; from then on its forward is replayed, and so is the backward
     through its results.
     """
+    if mode not in _MODES:
+        raise CaptureError(
+            f"compile: Unrecognized mode={mode}, should be one of: "
+            f"{', '.join(m for m in _MODES if m)}"
+        )
+    if mode is not None and options is not None:
+        raise CaptureError(
+            "compile: Either mode or options can be specified, but both can't be specified at the "
+            "same time."
+        )
+    recorded = _MODES[mode] or backend == "cudagraphs"
+    recorded |= bool((options or {}).get("triton.cudagraphs"))
     if fn is None:
-        return lambda f: compile(f)
+        return lambda f: f if disable else _compiled(f, recorded)
+    return fn if disable else _compiled(fn, recorded)
+
+
+# Whether work on devices is recorded as graphs.
+_MODES = {
+    None: False, "default": False, "reduce-overhead": True, "max-autotune": True,
+    "max-autotune-no-cudagraphs": False, "lite": False,
+}  # fmt: skip
+
+
+def _compiled(fn: Any, recorded: bool) -> Any:
     if is_module(fn):
         if "forward" not in fn.__dict__:
-            fn.__dict__["forward"] = Compiled(_Forward(fn))
+            fn.__dict__["forward"] = Compiled(_Forward(fn), recorded)
         return fn
-    return fn if isinstance(fn, Compiled) else Compiled(fn)
+    return fn if isinstance(fn, Compiled) else Compiled(fn, recorded)

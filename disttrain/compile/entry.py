@@ -7,6 +7,7 @@ from itertools import chain
 from operator import is_
 from typing import Any
 
+from ..backends.device.array import DeviceArray
 from ..context import thread
 from ..core.dtypes import get_default_dtype
 from ..core.node import AccumulateGrad
@@ -18,6 +19,7 @@ from .holders import DICT, Guard, Holder
 from .instruction import Var
 from .joint import Joint
 from .reach import Reach
+from .replayed import Player
 
 
 def environment() -> tuple:
@@ -30,7 +32,7 @@ class Entry:
     """A graph, how its results become those of the function, and its guards.
 
     ``recorder`` knows which gradients were there before, and whether the function itself ran
-    backward.
+    backward. ``recorded``: the function's name, where steps on a device are to be CUDA graphs.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Entry:
         call: Call,
         joint: Joint | None,
         recorder: Capture,
+        recorded: str | None = None,
     ) -> None:
         self.graph, self.rebuild, self.joint = graph, rebuild, joint
         self.objects = call.objects  # so that their identities are not used again
@@ -51,6 +54,9 @@ class Entry:
         self._settle_tensors(around, call)
         self._settle_leaves(around, recorder)
         self._settle_updates()
+        given = (*call.tensors, *graph.captured)
+        if recorded is not None and any(t.array.__class__ is DeviceArray for t in given):
+            graph.program.player = Player(graph.program, recorded)
 
     def _settle_tensors(self, around: Reach, call: Call) -> None:
         graph = self.graph

@@ -6,6 +6,7 @@ This file knows graphs by their parts only, and nothing of how they are captured
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,7 @@ class Program:
 
     def __init__(self, graph: Any) -> None:
         self.graph = graph
+        self.player: Callable[[list], list] | None = None  # runs the steps, where not ``execute``
         self.slots: dict[Var, int] = {}
         self.start: list[Any] = []
         self.base: dict[Var, Var] = {}  # view -> what it is a view of
@@ -120,7 +122,10 @@ class Program:
             values[at] = grad.array
         for at in self.writes:
             _touch(tensors[at])
-        self._execute(values)
+        if self.player is None:
+            self.execute(values)
+        else:
+            values = self.player(values)
         results = _Results(self, tensors, values)
         for leaf, var in graph.grads:
             tensors[self.slots[leaf]]._grad = None if var is None else results.of(var)
@@ -132,23 +137,28 @@ class Program:
             ]
         )
 
-    def _execute(self, values: list) -> None:
+    def execute(self, values: list) -> None:
+        """All steps. Raises Afresh as ``run`` does."""
         step = None
         try:
             for step in self.steps:
-                result = step.prim.compute([values[i] for i in step.given], step.params)
-                made = step.made
-                if step.many:
-                    for slot, r in zip(made, result, strict=True):
-                        values[slot] = r if r.__class__ is ndarray else finish(r)
-                elif made:
-                    values[made[0]] = result if result.__class__ is ndarray else finish(result)
-                for slot in step.gone:
-                    values[slot] = None
+                self.do(step, values)
         except Exception as why:
             if step in self.steps[: self.harmless + 1]:
                 raise Afresh from why
             raise
+
+    def do(self, step: Step, values: list, drop: bool = True) -> None:
+        """One step. ``drop``: let go what nobody after it uses."""
+        result = step.prim.compute([values[i] for i in step.given], step.params)
+        made = step.made
+        if step.many:
+            for slot, r in zip(made, result, strict=True):
+                values[slot] = r if r.__class__ is ndarray else finish(r)
+        elif made:
+            values[made[0]] = result if result.__class__ is ndarray else finish(result)
+        for slot in step.gone if drop else ():
+            values[slot] = None
 
 
 class _Results:

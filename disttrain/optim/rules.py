@@ -73,6 +73,7 @@ def _rule(
     prim = primitive(f"{name}_step", forward, " ".join(args), multi=True, mutates=changes)
     prim.on_device = away
     BEHIND[prim] = rule
+    prim.together = functools.partial(together, prim)
     return prim
 
 

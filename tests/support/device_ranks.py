@@ -66,10 +66,10 @@ def loss_of(model: Any, x: Any) -> Any:
     return model(x).float().pow(2).mean()
 
 
-def alone(make: Callable, size: int, steps: int = 3) -> np.ndarray:
+def alone(optimizer_of: Callable, size: int, steps: int = 3, make: Callable = net) -> np.ndarray:
     """The parameters that one process comes to, with the batches of ``size`` ranks."""
-    model = net()
-    optimizer = make(model.parameters())
+    model = make()
+    optimizer = optimizer_of(model.parameters())
     for _ in range(steps):
         optimizer.zero_grad()
         for rank in range(size):

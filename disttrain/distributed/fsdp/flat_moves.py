@@ -304,13 +304,13 @@ class FlatGradients(Gradients):
         if empty:
             self._clear_padding(blocks, empty)
         blocks[:, self.layout.chunk :] = 0
-        everything = self._flag(blocks, self.layout.chunk)
+        known = self._flag(blocks, self.layout.chunk)
         out = self._out()
         if self.hook is None:
-            self._flying = (buffer, out, self._reduce(buffer, out), self._mark(), everything)
+            self._flying = (buffer, out, self._reduce(buffer, out), self._mark(), known)
         else:
             self._by_hook(blocks, out)
-            self._flying = (buffer, out, None, DONE, True)
+            self._flying = (buffer, out, None, DONE, [True] * len(self.members))
 
     def _clear_padding(self, blocks: Any, empty: int) -> None:
         chunk = self.layout.chunk
@@ -337,9 +337,9 @@ class FlatGradients(Gradients):
     def _over_replicas(self, out: Any) -> bool:
         return True if self.hook is not None else super()._over_replicas(out)
 
-    def _store(self, out: Any, everything: bool) -> None:
+    def _store(self, out: Any, known: list[bool] | None) -> None:
         w, held = self.weights, self.weights.held
-        used = self._used(out, self.layout.chunk, everything)
+        used = self._used(out, self.layout.chunk, known)
         if not any(used):
             return
         local = self._home(out)[: self.layout.chunk]

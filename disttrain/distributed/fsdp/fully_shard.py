@@ -7,7 +7,9 @@ from typing import Any
 
 from ... import context, nn
 from ...comm.group import ProcessGroup
+from ...core.device import usable
 from ...errors import ConfigError
+from ...nn.parameter import replace_data
 from ..invariant.shards import DEFAULT_COUNT
 from ..invariant.strategy import check_mode
 from ..mesh import DeviceMesh
@@ -55,6 +57,7 @@ def fully_shard(
     reshard_after_forward = _after_forward(reshard_after_forward, sharding.world)
     ignored = set() if ignored_params is None else set(ignored_params)
     members = _members(modules, ignored, shard_placement_fn)
+    _move_buffers(modules, sharding.mesh.device_type)
     choices = Choices(reshard_after_forward=reshard_after_forward)
     if isinstance(offload_policy, DiskOffloadPolicy):
         choices.folder = offload_policy.folder
@@ -179,6 +182,18 @@ def _members(modules: list[Any], ignored: set, placement: Callable | None) -> li
         for member in members:
             member.dim = _dim(member, placement(member.sharded))
     return members
+
+
+def _move_buffers(modules: list[Any], device_type: str) -> None:
+    """The buffers below ``modules`` go to where the parameters are used, as in PyTorch; those
+    without memory yet get it there later."""
+    if device_type in ("cpu", "meta"):
+        return
+    where = usable(device_type)
+    for m in (m for top in modules for m in top.modules()):
+        for b in m._buffers.values():
+            if b is not None and not b.is_meta and b.device.type == "cpu":
+                replace_data(b, b.detach().to(where))
 
 
 def _shared(path: str, other: str) -> str:

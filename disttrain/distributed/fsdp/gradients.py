@@ -95,25 +95,28 @@ class Gradients:
         if self.buffer is None:
             self.buffer = self._room()
         buffer, self.buffer = self.buffer, None
-        known = self._targets.get(id(buffer))
-        targets = self._make_targets(buffer) if known is None else known[1]
+        found = self._targets.get(id(buffer))
+        targets = self._make_targets(buffer) if found is None else found[1]
         for i, has in enumerate(self.has):
             if not has:
                 targets[i][0].fill(0)
         blocks = buffer.reshape(self.sharding.world, -1)
-        everything = self._flag(blocks, self.layout.numel)
+        known = self._flag(blocks, self.layout.numel)
         out = self._out()
-        self._flying = (buffer, out, self._reduce(buffer, out), self._mark(), everything)
+        self._flying = (buffer, out, self._reduce(buffer, out), self._mark(), known)
 
-    def _flag(self, blocks: Any, at: int) -> bool:
-        """Say behind the gradients, from ``at`` on, which members have received one; whether all
-        have."""
+    def _flag(self, blocks: Any, at: int) -> list[bool] | None:
+        """Say behind the gradients, from ``at`` on, which members have received one. Those, where
+        no rank can know better: all that are trained have."""
         has, self.has = self.has, [False] * len(self.members)
         blocks[:, at : at + len(has)] = 1
         for i, flag in enumerate(has):
             if not flag:
                 blocks[:, at + i] = 0
-        return all(has)
+        whole = all(
+            h or not m.sharded.requires_grad for h, m in zip(has, self.members, strict=True)
+        )
+        return has if whole else None
 
     def _reduce(self, buffer: Any, out: Any) -> Any:
         """Begin to reduce. On a device a line beside the program's does it."""
@@ -161,7 +164,7 @@ class Gradients:
         """Wait for the reduction, and add the shards of gradients to ``.grad``."""
         if self._flying is None:
             return
-        buffer, out, work, mark, everything = self._flying
+        buffer, out, work, mark, known = self._flying
         if work is not None:
             work.wait()
         mark.wait()
@@ -172,7 +175,7 @@ class Gradients:
         if self.choices.all_reduce_hook is not None:
             held = self.places.use.held(out[: self.layout.numel])
             self.choices.all_reduce_hook(wrap(held))
-        self._store(out, everything)
+        self._store(out, known)
 
     def _over_replicas(self, out: Any) -> bool:
         """Sum over the replicas; False where that is to be done by a later backward."""
@@ -186,11 +189,11 @@ class Gradients:
         self.sharding.replicas.all_reduce(out, ReduceOp.AVG if plain else ReduceOp.SUM)  # type: ignore[union-attr]
         return True
 
-    def _used(self, out: Any, at: int, everything: bool) -> list:
-        """Which members have received a gradient on some rank. Where all have here, it is not asked
-        for: on a device that would be to wait."""
+    def _used(self, out: Any, at: int, known: list[bool] | None) -> list:
+        """Which members have received a gradient on some rank. Where that is ``known`` here, it is
+        not asked for: on a device that would be to wait."""
         n = len(self.members)
-        return [True] * n if everything else self.places.use.numbers(out[at : at + n]).tolist()
+        return self.places.use.numbers(out[at : at + n]).tolist() if known is None else known
 
     def _home(self, out: Any) -> Any:
         """``out`` where the shards lie."""
@@ -202,9 +205,9 @@ class Gradients:
         places.use.settle()
         return host
 
-    def _store(self, out: Any, everything: bool) -> None:
+    def _store(self, out: Any, known: list[bool] | None) -> None:
         rank, first = self.sharding.rank, self.layout.numel
-        used = self._used(out, first, everything)
+        used = self._used(out, first, known)
         out, held = self._home(out), self.places.home.held
         if self._spans is None:
             self._spans = [shard_span(p, rank) for p in self.layout.params]

@@ -62,6 +62,43 @@ def test_shards_on_devices_equal_one_process_and_no_step_waits(double, size, set
     assert [w for _, waits in got for w in waits] == []
 
 
+class Scaled(nn.Linear):
+    def __init__(self):
+        super().__init__(6, 6)
+        self.register_buffer("scale", dt.full((6,), 0.5))
+
+    def forward(self, x):
+        return super().forward(x) * self.scale
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_buffers_come_along_and_frozen_parameters_wait_for_nothing(double, wrapped):
+    def make():
+        dt.manual_seed(0)
+        model = nn.Sequential(Scaled(), Scaled())
+        model[0].weight.requires_grad_(False)
+        return model
+
+    def body():
+        rank = dist.get_rank()
+        if wrapped:
+            model = FullyShardedDataParallel(make(), device_id=rank, use_orig_params=True)
+        else:
+            mesh = init_device_mesh("cuda", (2,))
+            model = make()
+            fully_shard(model[0], mesh=mesh)
+            fully_shard(model, mesh=mesh)
+        waits = trained(double, model)
+        if wrapped:
+            with FullyShardedDataParallel.summon_full_params(model):
+                return flat(model.parameters()), waits
+        return flat(model.parameters()), waits
+
+    got = on_devices(double, body)
+    equal([g for g, _ in got], alone(adam, 2, make=make))
+    assert [w for _, waits in got for w in waits] == []
+
+
 def test_shards_may_stay_on_the_host(double):
     def body():
         mesh = init_device_mesh("cuda", (2,))

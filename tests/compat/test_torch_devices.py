@@ -36,6 +36,21 @@ def test_programs_go_on_without_a_device(torch):
     assert {"Stream", "is_available", "FloatTensor"} <= set(dir(cuda))
 
 
+def test_programs_look_for_other_devices_and_ways(torch):
+    for kind in ("mps", "mtia", "xpu"):
+        found = getattr(torch, kind)
+        assert not found.is_available() and found.device_count() == 0
+    assert torch.OutOfMemoryError is torch.cuda.OutOfMemoryError
+    attention, switches = torch.nn.attention, torch.backends.cuda
+    with attention.sdpa_kernel([attention.SDPBackend.MATH]):
+        assert switches.math_sdp_enabled() and not switches.flash_sdp_enabled()
+        x = torch.ones(1, 1, 2, 4)
+        assert torch.nn.functional.scaled_dot_product_attention(x, x, x).tolist() == x.tolist()
+    assert switches.flash_sdp_enabled()
+    with pytest.raises(AssertionError, match="SDPBackend"), attention.sdpa_kernel(["flash"]):
+        pass
+
+
 def test_with_a_device(torch, double):
     cuda = torch.cuda
     assert cuda.is_available() and str(torch.accelerator.current_accelerator()) == "cuda"

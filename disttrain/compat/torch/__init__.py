@@ -19,7 +19,7 @@ import disttrain as dt
 from ...comm import fake
 from ...core import dtypes
 from ...core.tensor import Size
-from ...errors import ConfigError
+from ...errors import ConfigError, DeviceError, OutOfMemoryError
 from . import (
     amp,
     distributions,
@@ -95,6 +95,8 @@ def _top() -> Shim:
             cfloat=dtypes.complex64, **amp.settings(),
             cdouble=dtypes.complex128, typename=_typename, is_storage=saving.is_storage,
             UntypedStorage=saving.UntypedStorage, TypedStorage=saving.TypedStorage,
+            AcceleratorError=DeviceError, OutOfMemoryError=OutOfMemoryError,
+            GradScaler=dt.amp.GradScaler,
         )
     )  # fmt: skip
 
@@ -158,7 +160,7 @@ def _devices() -> dict[str, Shim]:
     return {
         "torch.cpu": facade.cpu(),
         **facade.cuda(),
-        "torch.mps": facade.mps(),
+        **facade.absent(),
         "torch.accelerator": facade.accelerator(),
         **facade.backends(),
         **amp.modules(),

@@ -14,6 +14,7 @@ from typing import Any
 import disttrain as dt
 
 from ...backends.device import precision
+from .attention import Switches
 from .legacy import cuda_classes, set_default_tensor_type
 from .shim import ROOT, Shim
 
@@ -104,12 +105,15 @@ def get_device_module(device: Any = None) -> Any:
     return found
 
 
-def mps() -> Shim:
-    """``torch.mps``: another device that is absent."""
-    return Shim("torch.mps").give(
-        is_available=_no, device_count=lambda: 0, manual_seed=_none, empty_cache=_none,
-        synchronize=_none,
-    )  # fmt: skip
+def absent() -> dict[str, Shim]:
+    """``torch.mps``, ``torch.xpu`` ...: other devices, which programs look for and do not find."""
+    return {
+        f"torch.{kind}": Shim(f"torch.{kind}").give(
+            is_available=_no, is_initialized=_no, device_count=lambda: 0, manual_seed=_none,
+            manual_seed_all=_none, empty_cache=_none, synchronize=_none,
+        )
+        for kind in ("mps", "mtia", "xpu")
+    }  # fmt: skip
 
 
 def accelerator() -> Shim:
@@ -165,22 +169,14 @@ _MATMUL = {
 }
 
 
-def _switches() -> dict[str, Any]:
-    """Ways of computing attention: there is one, so these are only kept."""
-    kept = dict.fromkeys(("flash", "mem_efficient", "math", "cudnn"), True)
-    made: dict[str, Any] = {}
-    for name in kept:
-        made[f"enable_{name}_sdp"] = lambda enabled, name=name: kept.update({name: enabled})
-        made[f"{name}_sdp_enabled"] = lambda name=name: kept[name]
-    return made
-
-
 def backends() -> dict[str, Shim]:
-    """``torch.backends.*``: settings that programs assign to."""
+    """``torch.backends.*``: settings that programs assign to; and ``torch.nn.attention``."""
+    attention = Switches()
     return {
+        "torch.nn.attention": attention.module(),
         "torch.backends": Shim("torch.backends"),
         "torch.backends.cuda": Shim("torch.backends.cuda").give(
-            is_built=lambda: dt.cuda.is_available(), **_switches()
+            is_built=lambda: dt.cuda.is_available(), **attention.functions()
         ),
         "torch.backends.cuda.matmul": _Live("torch.backends.cuda.matmul", _MATMUL),
         "torch.backends.cudnn": Shim("torch.backends.cudnn").give(

@@ -211,15 +211,17 @@ def _processes(
         begin(rank)
         take_part(trial, struck, board.since, board.tell)
 
-    pids = [fork_program(partial(program, rank)) for rank in range(trial.ranks)]
-    deadline, left = time.monotonic() + PATIENCE, set(pids)
-    while left and time.monotonic() < deadline:
-        left -= {pid for pid in left if os.waitpid(pid, os.WNOHANG)[0]}
-        if left == {pids[trial.victim]} and trial.kind == "stopped":
-            break  # nobody else ends it, unless others go on without it
-        time.sleep(0.002)
-    hang = f"processes {left} hang" if left and trial.kind != "stopped" else ""
-    kill_descendants(keep, 2.0)
+    try:
+        pids = [fork_program(partial(program, rank)) for rank in range(trial.ranks)]
+        deadline, left = time.monotonic() + PATIENCE, set(pids)
+        while left and time.monotonic() < deadline:
+            left -= {pid for pid in left if os.waitpid(pid, os.WNOHANG)[0]}
+            if left == {pids[trial.victim]} and trial.kind == "stopped":
+                break  # nobody else ends it, unless others go on without it
+            time.sleep(0.002)
+        hang = f"processes {left} hang" if left and trial.kind != "stopped" else ""
+    finally:
+        kill_descendants(keep, 2.0)
     return board.read(), hang
 
 

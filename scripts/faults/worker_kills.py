@@ -213,8 +213,10 @@ def workers(folder: Path, board: Board, pipe: int) -> Iterator[list[int]]:
         yield pids
     except BaseException:
         for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):  # it has ended, and was waited for
+                if os.waitpid(pid, os.WNOHANG)[0] == 0:
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
         raise
 
 
@@ -227,6 +229,8 @@ def trial(phase: int, chance: random.Random, folder: Path) -> dict:
         deadline = time.monotonic() + PATIENCE
         while (at := board.read())[0] != phase or at[1] < WARM:
             assert time.monotonic() < deadline, "the workers did not begin to train"
+            if at[1] < WARM:
+                time.sleep(0.001)
         time.sleep(chance.random() * 0.002)
         board.kill_at(time.monotonic())
         os.kill(pids[VICTIM], signal.SIGKILL)

@@ -5,7 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from faults import worker_kills
+from launcher.processes import descendants
 
 ROOT = Path(__file__).parents[2]
 
@@ -13,6 +16,14 @@ ROOT = Path(__file__).parents[2]
 def test_who_calls_is_told_and_nothing_is_left(tmp_path):
     seconds, wrong = worker_kills.run(3, 1, tmp_path)
     assert wrong == [] and len(seconds) == 3
+
+
+def test_workers_of_a_trial_that_fails_are_ended(tmp_path, monkeypatch):
+    before = set(descendants(os.getpid()))
+    monkeypatch.setattr(worker_kills, "PATIENCE", 0.0)
+    with pytest.raises(AssertionError, match="did not begin to train"):
+        worker_kills.run(1, 1, tmp_path)
+    assert set(descendants(os.getpid())) == before
 
 
 def test_calls_and_contexts_cost_no_memory_for_good():

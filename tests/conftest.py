@@ -71,16 +71,28 @@ def starts_processes(item):
     return folder in PROCESSES and not only_simulates(item)
 
 
+def pytest_ignore_collect(collection_path, config):
+    """Files of which no test is of that half need not be read."""
+    if config.getoption("--part") != "processes":
+        return None
+    inside = collection_path.relative_to(config.rootpath / "tests").parts
+    return True if inside and inside[0] not in PROCESSES else None
+
+
 def pytest_collection_modifyitems(config, items):
     wanted = config.getoption("--peers")
-    left_out = [item for item in items if (item.get_closest_marker("peer") is None) == wanted]
     _skip_without_devices([item for item in items if item.get_closest_marker("gpu")])
     part = config.getoption("--part")
-    if part is not None:
-        left_out += [item for item in items if starts_processes(item) != (part == "processes")]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+
+    def runs(item):
+        if (item.get_closest_marker("peer") is not None) != wanted:
+            return False
+        return part is None or starts_processes(item) == (part == "processes")
+
+    chosen = {item: runs(item) for item in items}
+    if not all(chosen.values()):
+        config.hook.pytest_deselected(items=[item for item in items if not chosen[item]])
+        items[:] = [item for item in items if chosen[item]]
 
 
 def _skip_without_devices(items):

@@ -53,6 +53,35 @@ class Chooser:
             return args
         return tuple([self._one(a, wanted, given) if isinstance(a, Tensor) else a for a in args])
 
+    def around(self, how: str, fn: Callable, args: tuple, kwargs: dict) -> Any:
+        """``fn`` as one operation: its arguments cast, what is inside in their types."""
+        if thread.depth != thread.autocast_depth:
+            return fn(*args, **kwargs)
+        wanted, given = dtypes.float32, _LOW_TYPES
+        if how == "lower":
+            wanted, given = self.dtype, (dtypes.float32, *_LOW_TYPES)
+        elif how == "widest":
+            types = {a.dtype for a in (*args, *kwargs.values()) if isinstance(a, Tensor)}
+            if dtypes.float32 not in types:
+                given = ()
+
+        def cast(a: Any) -> Any:
+            return self._one(a, wanted, given) if isinstance(a, Tensor) else a
+
+        args, kwargs = tuple(map(cast, args)), {k: cast(a) for k, a in kwargs.items()}
+        with casting(None):
+            return fn(*args, **kwargs)
+
+    def lower(self, value: Any) -> Any:
+        """Tensors, also in a tuple, in the lower type."""
+        if isinstance(value, tuple):
+            return tuple(map(self.lower, value))
+        return (
+            self._one(value, self.dtype, (dtypes.float32, *_LOW_TYPES))
+            if isinstance(value, Tensor)
+            else value
+        )
+
     def _one(self, t: Tensor, wanted: dtypes.dtype, given: tuple) -> Tensor:
         kind = t.dtype
         if kind is wanted or kind not in given or t.device.type != self.kind:

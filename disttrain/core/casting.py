@@ -3,6 +3,8 @@ operation and no type; ``amp`` does."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 from ..context import thread
@@ -25,3 +27,20 @@ class casting:  # noqa: N801  (reads as a word of the statement)
     def __exit__(self, *exc: object) -> None:
         thread.autocast, thread.autocast_depth = self.before, self.depth
         thread.refresh()
+
+
+def computes_in(how: str) -> Callable[[Callable], Callable]:
+    """A function composed of several operations of which the chooser is to see one: ``how`` is
+    "lower", "full" or "widest" (of its arguments' types)."""
+
+    def around(fn: Callable) -> Callable:
+        @functools.wraps(fn)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            chooser = thread.autocast
+            if chooser is None:
+                return fn(*args, **kwargs)
+            return chooser.around(how, fn, args, kwargs)
+
+        return run
+
+    return around

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .. import ops
+from ..context import thread
 from ..core import Tensor
 from ..errors import ConfigError, ShapeError
 from . import functional as F
@@ -357,6 +358,8 @@ class _Cell(Module):
                     f"{self!r}: state of shape {list(state.shape)} given for an input of shape "
                     f"{list(input.shape)}; needed {[*input.shape[:-1], self.hidden_size]}"
                 )
+        if thread.autocast is not None:
+            states = thread.autocast.lower(tuple(states))
         x = ops.linear(input, self.weight_ih, self.bias_ih)
         return step(x, states, self.weight_hh, self.bias_hh)
 

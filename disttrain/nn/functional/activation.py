@@ -7,6 +7,7 @@ from typing import Any
 
 from ... import ops
 from ...core import Tensor
+from ...core.casting import computes_in
 from ...errors import ConfigError, DTypeError, ShapeError
 from ...ops.functions.args import kinds
 from ...ops.primitives.elementwise import logaddexp, stepwise
@@ -46,6 +47,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
     return activate("leaky_relu", input, bent, inplace)
 
 
+@computes_in("lower")
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """``leaky_relu`` with a learnt slope: one number, or one per channel (dimension 1)."""
     kinds("prelu", "fV", input)
@@ -162,6 +164,7 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
     return activate("mish", input, lambda x: x * ops.tanh(logaddexp(x, 0.0)), inplace)
 
 
+@computes_in("full")
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """log(1 + exp(beta x)) / beta; x itself where beta x > threshold"""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from ... import ops
 from ...core import Tensor
+from ...core.casting import computes_in
 from ...errors import ShapeError
 from ...ops.functions.args import in_float32
 from ...ops.promotion import refuse
@@ -17,6 +18,7 @@ def vector_norm(x: Tensor, p: float, dim: int, keepdim: bool = False) -> Tensor:
     return ops.norm(x, p, dim, keepdim)
 
 
+@computes_in("full")
 @in_float32
 def normalize(
     input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: None = None
@@ -25,6 +27,7 @@ def normalize(
     return input / vector_norm(input, p, dim, True).clamp(min=eps)
 
 
+@computes_in("full")
 @in_float32
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """x1·x2 / (max(|x1|, eps) max(|x2|, eps)) along ``dim``"""
@@ -47,6 +50,7 @@ def pairwise_distance(
     return vector_norm(x1 - x2 + eps, p, -1, keepdim)
 
 
+@computes_in("full")
 @in_float32
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0,
@@ -68,6 +72,7 @@ def cosine_embedding_loss(
     return reduce_loss(loss, reduction, "cosine_embedding_loss")
 
 
+@computes_in("full")
 @in_float32
 def triplet_margin_loss(
     anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2,

@@ -7,6 +7,7 @@ from typing import Any
 
 from ... import ops
 from ...core import Tensor, no_grad
+from ...core.casting import computes_in
 from ...core.function import Function
 from ...errors import ConfigError, DTypeError, ShapeError
 from ...ops.functions.args import in_float32
@@ -20,6 +21,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return ops.linear(input, weight, bias)
 
 
+@computes_in("widest")
 @in_float32
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x1ᵀ W_o x2 + b_o for each output o; weights (out, in1, in2)"""

@@ -8,6 +8,7 @@ import numpy as np
 
 from ... import ops
 from ...core import Tensor
+from ...core.casting import computes_in
 from ...core.gate import Primitive, gate
 from ...errors import ConfigError, ShapeError
 from ...ops.functions.args import in_float32, kinds
@@ -30,6 +31,7 @@ def _together(where: str, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor
     return input.to(kind), target.to(kind)
 
 
+@computes_in("full")
 def mse_loss(
     input: Tensor,
     target: Tensor,
@@ -57,6 +59,7 @@ def _weighted(loss: Tensor, weight: Tensor | None, reduction: str, where: str) -
     return loss.sum() / weight.sum() if reduction == "mean" else reduce_loss(loss, reduction, where)
 
 
+@computes_in("full")
 def l1_loss(
     input: Tensor,
     target: Tensor,
@@ -71,6 +74,7 @@ def l1_loss(
     return _weighted((input - target).abs(), weight, reduction, "l1_loss")
 
 
+@computes_in("full")
 def smooth_l1_loss(
     input: Tensor,
     target: Tensor,
@@ -89,6 +93,7 @@ def smooth_l1_loss(
     return reduce_loss(_huber(input - target, beta) / beta, reduction, "smooth_l1_loss")
 
 
+@computes_in("full")
 def huber_loss(
     input: Tensor,
     target: Tensor,
@@ -131,6 +136,7 @@ def cross_entropy(
     return ops.cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
 
 
+@computes_in("full")
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -184,6 +190,7 @@ def binary_cross_entropy(
     return reduce_loss(loss if weight is None else loss * weight, reduction, "binary_cross_entropy")
 
 
+@computes_in("full")
 @in_float32
 def binary_cross_entropy_with_logits(
     input: Tensor,
@@ -216,6 +223,7 @@ def _need_same_shape(where: str, input: Tensor, target: Tensor) -> None:
         )
 
 
+@computes_in("full")
 @in_float32
 def kl_div(
     input: Tensor,
@@ -243,6 +251,7 @@ def kl_div(
     return reduce_loss(loss, reduction, "kl_div")
 
 
+@computes_in("full")
 @in_float32
 def hinge_embedding_loss(
     input: Tensor, target: Tensor, margin: float = 1.0, size_average: bool | None = None,
@@ -256,6 +265,7 @@ def hinge_embedding_loss(
     return reduce_loss(pull + push, reduction, "hinge_embedding_loss")
 
 
+@computes_in("full")
 @in_float32
 def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0,
@@ -272,6 +282,7 @@ def margin_ranking_loss(
     return reduce_loss(loss, reduction, "margin_ranking_loss")
 
 
+@computes_in("full")
 @in_float32
 def soft_margin_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
@@ -290,6 +301,7 @@ def soft_margin_loss(
     return reduce_loss(loss, reduction, "soft_margin_loss")
 
 
+@computes_in("full")
 @in_float32
 def poisson_nll_loss(
     input: Tensor, target: Tensor, log_input: bool = True, full: bool = False,

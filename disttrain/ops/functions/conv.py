@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.casting import computes_in
 from ...core.tensor import Tensor
 from ...errors import ConfigError, ShapeError
 from ..primitives import windows as win
@@ -140,6 +141,7 @@ def conv3d(
     return _conv_nd(3, input, weight, bias, stride, padding, dilation, groups)
 
 
+@computes_in("lower")
 def _transposed(
     n: int, input: Tensor, weight: Tensor, bias: Any, stride: Any, padding: Any,
     output_padding: Any, groups: int, dilation: Any,

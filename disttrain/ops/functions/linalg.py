@@ -9,6 +9,7 @@ import numpy as _np
 
 from ...context import SLOW, thread
 from ...core import Algebra, dtypes, fast
+from ...core.casting import computes_in
 from ...core.tensor import Tensor, wrap
 from ...core.wide import is_half
 from ...errors import ConfigError, DimError, DTypeError, ShapeError
@@ -81,6 +82,7 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
     return matmul(input, vec)
 
 
+@computes_in("widest")
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """The sum of products of two vectors."""
     _exactly("dot", input, 1, "input")
@@ -110,6 +112,7 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
     return reshape(input, shape=(-1, 1)) * reshape(vec2, shape=(1, -1))
 
 
+@computes_in("lower")
 def addmm(
     input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
@@ -142,6 +145,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 # --- norms -------------------------------------------------------------------------------------
+@computes_in("full")
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     """The p-norm of ``input - other``, broadcasting."""
     return norm(input - other, p)  # type: ignore[operator]
@@ -160,6 +164,7 @@ def _norm_input(where: str, input: Tensor, dtype: Any) -> Tensor:
     return typed(input, dtype)
 
 
+@computes_in("full")
 @numpy_names
 def norm(
     input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
@@ -173,6 +178,7 @@ def norm(
     return vector_norm(input, 2 if p in ("fro", None) else p, dim, keepdim, dtype=dtype)
 
 
+@computes_in("full")
 def vector_norm(
     x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
@@ -221,6 +227,7 @@ def _two_dims(where: str, x: Tensor, dim: Any) -> tuple:
     return first, second
 
 
+@computes_in("full")
 def matrix_norm(
     A: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False,  # noqa: N803
     *, dtype: Any = None,
@@ -259,6 +266,7 @@ def _matrix_norm(x: Tensor, ord: Any, dims: tuple, keepdim: bool) -> Tensor:
     return out
 
 
+@computes_in("full")
 def linalg_norm(
     A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False,  # noqa: N803
     *, dtype: Any = None,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...core import dtypes
+from ...core.casting import computes_in
 from ...core.tensor import Tensor, wrap
 from ...errors import ConfigError, DTypeError, ShapeError
 from ..primitives import aliases, views
@@ -206,16 +207,19 @@ def _plus(input: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
     return (input if beta == 1 else input * beta) + product
 
 
+@computes_in("lower")
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * (mat @ vec)"""
     return _plus(input, linalg.mv(mat, vec), beta, alpha)
 
 
+@computes_in("lower")
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2)"""
     return _plus(input, linalg.outer(vec1, vec2), beta, alpha)
 
 
+@computes_in("lower")
 def baddbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
@@ -223,6 +227,7 @@ def baddbmm(
     return _plus(input, linalg.bmm(batch1, batch2), beta, alpha)
 
 
+@computes_in("lower")
 def addbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:

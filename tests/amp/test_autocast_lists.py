@@ -1,0 +1,110 @@
+"""Results under autocast on a device have the types of PyTorch's lists, also of functions that
+are composed here."""
+
+import pytest
+
+import disttrain as dt
+import disttrain.nn.functional as F
+from disttrain import amp, nn
+
+LOW, FULL = dt.bfloat16, dt.float32
+
+
+def there(*shape, dtype=FULL):
+    return dt.rand(*shape, dtype=FULL).to("cuda", dtype)
+
+
+def matrices(dtype):
+    return there(3, 3, dtype=dtype), there(3, 3, dtype=dtype)
+
+
+def batches(dtype):
+    return there(2, 3, 3, dtype=dtype), there(2, 3, 3, dtype=dtype)
+
+
+LOWER = {
+    "matmul": lambda: dt.matmul(*matrices(FULL)),
+    "bmm": lambda: dt.bmm(*batches(FULL)),
+    "mv": lambda: dt.mv(there(3, 3), there(3)),
+    "addmm": lambda: dt.addmm(there(3), *matrices(FULL), beta=0.5),
+    "addmv": lambda: dt.addmv(there(3), there(3, 3), there(3)),
+    "addr": lambda: dt.addr(there(3, 3), there(3), there(3)),
+    "baddbmm": lambda: dt.baddbmm(there(2, 3, 3), *batches(FULL)),
+    "addbmm": lambda: dt.addbmm(there(3, 3), *batches(FULL)),
+    "multi_dot": lambda: dt.linalg.multi_dot(matrices(FULL)),
+    "einsum": lambda: dt.einsum("ij,jk->ik", *matrices(FULL)),
+    "conv1d": lambda: F.conv1d(there(1, 3, 5), there(2, 3, 2)),
+    "conv_transpose2d": lambda: F.conv_transpose2d(there(1, 3, 5, 5), there(3, 2, 2, 2)),
+    "linear": lambda: F.linear(there(2, 3), there(3, 3), there(3)),
+    "prelu": lambda: F.prelu(there(2, 3), there(1)),
+    "LSTMCell": lambda: nn.LSTMCell(3, 3).cuda()(there(2, 3))[0],
+    "GRUCell": lambda: nn.GRUCell(3, 3).cuda()(there(2, 3), there(2, 3)),
+    "RNNCell": lambda: nn.RNNCell(3, 3).cuda()(there(2, 3), there(2, 3)),
+    "attention": lambda: F.scaled_dot_product_attention(*[there(2, 3, 4)] * 3),
+}
+
+
+def pair(*shape):
+    return there(*shape, dtype=LOW), there(*shape, dtype=LOW)
+
+
+def one(fn):
+    return lambda: fn(there(2, 3, dtype=LOW))
+
+
+def two(fn):
+    return lambda: fn(*pair(2, 3))
+
+
+def signs():
+    return dt.tensor([1.0, -1.0], device="cuda", dtype=LOW)
+
+
+WIDER = {
+    **{n: one(getattr(dt, n)) for n in ("acos", "asin", "exp", "expm1", "log", "log10", "log2")},
+    **{n: one(getattr(dt, n)) for n in ("log1p", "reciprocal", "rsqrt", "sinh", "cosh", "tan")},
+    **{n: one(getattr(dt, n)) for n in ("sum", "prod", "erfinv", "norm")},
+    **{n: one(getattr(F, n)) for n in ("softplus", "normalize")},
+    **{n: two(getattr(F, n)) for n in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")},
+    **{n: two(getattr(F, n)) for n in ("kl_div", "poisson_nll_loss", "soft_margin_loss")},
+    **{n: two(getattr(F, n)) for n in ("cosine_similarity", "binary_cross_entropy_with_logits")},
+    "pow": lambda: there(2, dtype=LOW) ** 2.5,
+    "rpow": lambda: 2.0 ** there(2, dtype=LOW),
+    "rdiv": lambda: 1.0 / there(2, dtype=LOW),
+    "cumsum": lambda: there(2, dtype=LOW).cumsum(0),
+    "softmax": lambda: F.softmax(there(2, 3, dtype=LOW), -1),
+    "softmin": lambda: F.softmin(there(2, 3, dtype=LOW), -1),
+    "log_softmax": lambda: F.log_softmax(there(2, 3, dtype=LOW), -1),
+    "logsumexp": lambda: dt.logsumexp(there(2, 3, dtype=LOW), -1),
+    "layer_norm": lambda: F.layer_norm(there(2, 3, dtype=LOW), (3,)),
+    "group_norm": lambda: F.group_norm(there(2, 4, 3, dtype=LOW), 2),
+    "dist": lambda: dt.dist(*pair(2, 3)),
+    "renorm": lambda: dt.renorm(there(2, 3, dtype=LOW), 2, 0, 0.5),
+    "vector_norm": lambda: dt.linalg.vector_norm(there(2, 3, dtype=LOW)),
+    "nll_loss": lambda: F.nll_loss(there(2, 3, dtype=LOW), dt.tensor([0, 1], device="cuda")),
+    "cross_entropy": lambda: F.cross_entropy(
+        there(2, 3, dtype=LOW), dt.tensor([0, 1], device="cuda")
+    ),
+    "cosine_embedding_loss": lambda: F.cosine_embedding_loss(*pair(2, 3), signs()),
+    "hinge_embedding_loss": lambda: F.hinge_embedding_loss(there(2, dtype=LOW), signs()),
+    "margin_ranking_loss": lambda: F.margin_ranking_loss(*pair(2), signs()),
+    "triplet_margin_loss": lambda: F.triplet_margin_loss(*pair(2, 3), there(2, 3, dtype=LOW)),
+    # those that take the widest of their arguments' types
+    "dot": lambda: dt.dot(there(3), there(3)),
+    "bilinear": lambda: F.bilinear(there(2, 3), there(2, 3), there(4, 3, 3)),
+    "addcmul": lambda: dt.addcmul(there(3, dtype=LOW), there(3), there(3, dtype=LOW)),
+    "addcdiv": lambda: dt.addcdiv(there(3), there(3, dtype=LOW), there(3, dtype=LOW)),
+    "atan2": lambda: dt.atan2(there(3), there(3, dtype=LOW)),
+}
+
+
+@pytest.mark.parametrize("name", LOWER)
+def test_lower(double, name):
+    with amp.autocast("cuda", dtype=LOW):
+        assert LOWER[name]().dtype is LOW
+
+
+@pytest.mark.parametrize("name", WIDER)
+def test_full(double, name):
+    with amp.autocast("cuda", dtype=LOW):
+        assert WIDER[name]().dtype is FULL

@@ -221,8 +221,8 @@ def size(self: Tensor, dim: int | None = None) -> Any:
 
 
 def type_as(self: Tensor, other: Tensor) -> Tensor:
-    """The tensor in the type of ``other``."""
-    return to(self, other.dtype)
+    """The tensor in the type of ``other``, where that lies."""
+    return to(self, other)
 
 
 def share_memory_(self: Tensor) -> Tensor:

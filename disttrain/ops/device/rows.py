@@ -11,7 +11,12 @@ from ...backends.device.platform import Platform
 from ...backends.fused import norms, softmax
 from ...backends.lang import expr as ex
 from ...backends.lang.kernel import Array, Kernel, Scalar, elementwise, wide_type
-from ..primitives.norm import _statistics_type, layer_norm_backward, rms_norm_backward
+from ..primitives.norm import (
+    _statistics_type,
+    batch_norm_backward,
+    layer_norm_backward,
+    rms_norm_backward,
+)
 from .folding import count
 from .reduce import add_up
 from .table import NAME_OF, converted, kernel_of, on_device, run
@@ -134,3 +139,52 @@ def _batch_norm(platform: Platform, x: Any, weight: Any, bias: Any, eps: float) 
     kernel = _normal_kernel(name, weight is not None, bias is not None)
     run(platform, kernel, (x, centre[:, None], variance[:, None], *affine, float(eps)), out)
     return out, centre, variance
+
+
+def _standard(dtype: str) -> tuple[ex.Expr, tuple]:
+    """x less its channel's mean over its spread, and what that is made of."""
+    wide = wide_type(dtype)
+    rstd = ex.rsqrt(ex.var("variance") + ex.var("eps"))
+    params = (
+        Array("g", dtype), Array("x", dtype), Array("centre", wide), Array("variance", wide),
+        Scalar("eps", wide),
+    )  # fmt: skip
+    return (ex.var("x") - ex.var("centre")) * rstd, params
+
+
+@functools.cache
+def _by_normal(dtype: str) -> Kernel:
+    normal, params = _standard(dtype)
+    return elementwise("batch_norm_product", ex.var("g") * normal, params, wide_type(dtype))
+
+
+@functools.cache
+def _input_kernel(dtype: str, weight: bool) -> Kernel:
+    """The gradient of x in one pass, from the sums over its channels."""
+    normal, params = _standard(dtype)
+    wide = wide_type(dtype)
+    params = (*params, Array("dweight", wide), Array("dbias", wide), Scalar("share", wide))
+    shared = (normal * ex.var("dweight") + ex.var("dbias")) * ex.var("share")
+    value = (ex.var("g") - shared) * ex.rsqrt(ex.var("variance") + ex.var("eps"))
+    if weight:
+        value, params = value * ex.var("weight"), (*params, Array("weight", dtype))
+    return elementwise("batch_norm_backward", value, params, dtype)
+
+
+def _batch_norm_backward(
+    platform: Platform, g: Any, x: Any, centre: Any, variance: Any, weight: Any, eps: float
+) -> tuple:
+    """(dx, dweight, dbias), half types in float32 and rounded once."""
+    wide, name, kind = centre.dtype, str(NAME_OF[x.dtype]), x.dtype
+    given = (g, x, centre[:, None], variance[:, None], float(eps))
+    products = platform.empty(x.shape, wide)
+    run(platform, _by_normal(name), given, products)
+    sums = [add_up(platform, a, (0, 2), False, wide) for a in (products, g)]
+    dx, share = platform.empty(x.shape, kind), 1.0 / max(count(x.shape, (0, 2)), 1)
+    affine = [] if weight is None else [weight[:, None]]
+    kernel = _input_kernel(name, weight is not None)
+    run(platform, kernel, (*given, *(s[:, None] for s in sums), share, *affine), dx)
+    return dx, *(converted(platform, s, kind) for s in sums)
+
+
+batch_norm_backward.on_device = _batch_norm_backward

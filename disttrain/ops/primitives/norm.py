@@ -6,6 +6,7 @@ gradients are right too.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from .elementwise import rsqrt, square
 from .reduce import mean, sum_
 from .softmax import dense
 from .views import permute, reshape
+
+_F32 = np.dtype(np.float32)
 
 
 # --- layer norm and rms norm, over the last dimension of (rows, columns) -----------------------
@@ -50,6 +53,15 @@ def _rows_sum(x: Any) -> Any:
     return sum_(x, dims=tuple(range(len(x.shape) - 1)), keepdim=False)
 
 
+def _in_float32(pull: Callable, g: Any, x: Any, weight: Any, *rest: Any) -> tuple:
+    """The gradients that ``pull`` composes on Tensors, of half types rounded once."""
+    kind = x.meta()[1]
+    if not is_half(kind):
+        return pull(g, x, weight, *rest)
+    wide = (None if t is None else el.cast(t, dtype=_F32) for t in (g, x, weight))
+    return tuple(None if t is None else el.cast(t, dtype=kind) for t in pull(*wide, *rest))
+
+
 def _pull(g: Any, x: Any, weight: Any, eps: float, centre: bool, bias: bool) -> tuple:
     """The gradients of x, weight and bias, composed (differentiable again)."""
     normal, rstd = _standardised(x, eps, centre)
@@ -77,7 +89,7 @@ def _layer_rule(g: Any, x: Any, weight: Any, out: Any, eps: float, needs: tuple)
             if not sums:
                 sums = [None, _rows_sum(g) if needs[2] else None]
             return dx, sums[0], sums[1]
-        dx, dweight, dbias = _pull(g, x, weight, eps, True, needs[2])
+        dx, dweight, dbias = _in_float32(_pull, g, x, weight, eps, True, needs[2])
         return dx, dweight if needs[1] else None, dbias
     dx, dweight, dbias = fused.layer_norm_backward(dense(g), dense(x), centre, rstd, weight)
     if needs[2] and dbias is None:
@@ -90,7 +102,7 @@ def _rms_rule(g: Any, x: Any, weight: Any, out: Any, eps: float, needs: tuple) -
     if not isinstance(g, np.ndarray):
         if at_once(g):
             return (*computed(rms_norm_backward, (g, x, out[1], weight)), None)[:2]
-        return _pull(g, x, weight, eps, False, False)[:2]
+        return _in_float32(_pull, g, x, weight, eps, False, False)[:2]
     return fused.rms_norm_backward(dense(g), dense(x), out[1], weight)
 
 
@@ -161,37 +173,54 @@ def _channel_sum(a: np.ndarray, b: np.ndarray | None = None) -> np.ndarray:
 
 
 def _batch_rule(g: Any, x: Any, weight: Any, out: Any, eps: float, needs: tuple) -> tuple:
-    g = g[0]
+    g, (_, centre, variance) = g[0], out
     if not isinstance(g, np.ndarray):
-        return _batch_pull(g, x, weight, eps, needs)
+        if at_once(g):
+            given = (g, x, centre, variance, weight)
+            dx, dweight, dbias = computed(batch_norm_backward, given, eps=eps)
+        else:
+            dx, dweight, dbias = _in_float32(_batch_pull, g, x, weight, eps)
+    else:
+        dx, dweight, dbias = _batch_backward(g, x, centre, variance, weight, eps, needs[0])
+    return dx, dweight if needs[1] else None, dbias if needs[2] else None
+
+
+def _batch_backward(
+    g: Any, x: Any, centre: Any, variance: Any, weight: Any, eps: float, whole: bool = True
+) -> tuple:
+    """The gradients of x (not unless ``whole``), weight and bias."""
     g, x, weight = map(widened, (g, x, weight))
-    _, centre, variance = out
     rstd = 1 / np.sqrt(variance + variance.dtype.type(eps))
     dbias = _channel_sum(g)
     normal = (x - centre[:, None]) * rstd[:, None]
     dweight = _channel_sum(g, normal)
-    dx = None
-    if needs[0]:
-        share = g.dtype.type(1.0 / (x.shape[0] * x.shape[2]))
-        normal *= (dweight * share)[:, None]
-        normal += (dbias * share)[:, None]
-        dx = np.subtract(g, normal, out=normal)
-        dx *= (rstd if weight is None else rstd * weight)[:, None]
-    return dx, dweight if needs[1] else None, dbias if needs[2] else None
+    if not whole:
+        return None, dweight, dbias
+    share = g.dtype.type(1.0 / (x.shape[0] * x.shape[2]))
+    normal *= (dweight * share)[:, None]
+    normal += (dbias * share)[:, None]
+    dx = np.subtract(g, normal, out=normal)
+    dx *= (rstd if weight is None else rstd * weight)[:, None]
+    return dx, dweight, dbias
+
+
+batch_norm_backward = by_kernel(
+    "batch_norm_backward", _batch_backward, "g x centre variance weight"
+)
 
 
 def _over(x: Any) -> Any:
     return mean(x, dims=(0, 2), keepdim=True)
 
 
-def _batch_pull(g: Any, x: Any, weight: Any, eps: float, needs: tuple) -> tuple:
+def _batch_pull(g: Any, x: Any, weight: Any, eps: float) -> tuple:
+    """The same, composed (differentiable again)."""
     centred = x - _over(x)
     rstd = rsqrt(_over(square(centred)) + eps)
     normal = centred * rstd
     inner = g if weight is None else g * reshape(weight, shape=(-1, 1))
     dx = (inner - _over(inner) - normal * _over(inner * normal)) * rstd
-    dweight = sum_(g * normal, dims=(0, 2), keepdim=False) if needs[1] else None
-    return dx, dweight, sum_(g, dims=(0, 2), keepdim=False) if needs[2] else None
+    return dx, *(sum_(a, dims=(0, 2), keepdim=False) for a in (g * normal, g))
 
 
 def _channels_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:

@@ -107,3 +107,8 @@ def test_a_device_has_no_sparse_tensors(double):
 
 def test_closeness_of_two_numbers_is_a_tensor():
     assert dt.isclose(dt.tensor(1.0), dt.tensor(1.0)).numpy() == True  # noqa: E712
+
+
+def test_type_as_goes_where_the_other_lies(double):
+    other = dt.ones(2, dtype=dt.float64, device="cuda:1")
+    assert dt.ones(3).type_as(other).device == other.device

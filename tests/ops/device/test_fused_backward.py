@@ -28,6 +28,11 @@ CASES = {
     "layer_norm": (lambda x, w, b: F.layer_norm(x, (8,), w, b), [(3, 5, 8), (8,), (8,)]),
     "plain_layer_norm": (lambda x: F.layer_norm(x, (8,)), [(3, 5, 8)]),
     "rms_norm": (lambda x, w: F.rms_norm(x, (8,), w), [(3, 5, 8), (8,)]),
+    "batch_norm": (
+        lambda x, w, b: F.batch_norm(x, None, None, w, b, True),
+        [(4, 3, 2, 5), (3,), (3,)],
+    ),
+    "plain_batch_norm": (lambda x: F.batch_norm(x, None, None, training=True), [(7, 3)]),
     "attention": (
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
         [(2, 3, 6, 4), (2, 3, 6, 4), (2, 3, 6, 2)],
@@ -69,3 +74,18 @@ def test_few_launches(double, name):
     grad([out], given, [seed])
     assert double.counts.launches + double.counts.codes <= 4
     assert not double.counts.waits and not double.counts.unordered
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("name", ["batch_norm", "layer_norm", "rms_norm"])
+def test_half_types_are_rounded_once(double, name, again):
+    fn, shapes = CASES[name]
+    shapes = [(40 * shapes[0][0], *shapes[0][1:]), *shapes[1:]]
+    arrays = [dt.tensor(a).to(dt.bfloat16) for a in numbers(*shapes)]
+    want = gradients(fn, [a.double().numpy() for a in arrays], "cpu")[0]
+    given = [a.to("cuda").requires_grad_() for a in arrays]
+    out = fn(*given)
+    found = grad([out], given, [dt.ones_like(out) * 0.5], create_graph=again)
+    for g, w in zip(found, want, strict=True):
+        off = g.detach().double().cpu().numpy() - w
+        assert np.sqrt(np.mean(off**2)) < 4e-3 * np.sqrt(np.mean(w**2)) + 2e-3

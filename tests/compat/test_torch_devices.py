@@ -3,9 +3,10 @@
 import pytest
 
 import disttrain as dt
+from disttrain.backends.device import precision
 from disttrain.compat.torch import build
 from disttrain.compat.torch.shim import MissingName
-from disttrain.errors import DeviceError
+from disttrain.errors import ConfigError, DeviceError
 
 
 @pytest.fixture(scope="module")
@@ -100,3 +101,32 @@ def test_settings_of_products(torch):
 def test_modules_of_devices(torch):
     with pytest.raises(RuntimeError, match="Invalid device"):
         torch.get_device_module("meta")
+
+
+def test_determinism_is_kept_as_it_was_set(torch):
+    assert not torch.are_deterministic_algorithms_enabled()
+    try:
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        assert torch.are_deterministic_algorithms_enabled()
+        assert torch.is_deterministic_algorithms_warn_only_enabled()
+        assert torch.get_deterministic_debug_mode() == 1
+        torch.set_deterministic_debug_mode("error")
+        assert not torch.is_deterministic_algorithms_warn_only_enabled()
+        assert torch.get_deterministic_debug_mode() == 2
+        with pytest.raises(ConfigError, match="needed 0, 1, 2"):
+            torch.set_deterministic_debug_mode("sometimes")
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert torch.get_deterministic_debug_mode() == 0
+
+
+def test_settings_of_convolutions(torch):
+    cudnn = torch.backends.cudnn
+    assert cudnn.enabled and cudnn.allow_tf32 and cudnn.deterministic and not cudnn.benchmark
+    with cudnn.flags(enabled=True, benchmark=True, deterministic=False, fp32_precision="ieee"):
+        assert cudnn.benchmark and not cudnn.deterministic and not cudnn.allow_tf32
+        assert not precision.convolution_setting("allow_tf32")
+    assert cudnn.allow_tf32 and precision.convolution_setting("deterministic")
+    with pytest.raises(ConfigError, match="benchmark_limit"):
+        cudnn.benchmark_limit = -1
+    assert cudnn.is_available() == (cudnn.version() is not None)

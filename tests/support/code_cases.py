@@ -23,7 +23,7 @@ def code_cases():
     def add(code, *args, tolerance=0.0):
         found.append((code, args, tolerance))
 
-    for group in (_random, _gathering, _many, _attention):
+    for group in (_random, _gathering, _columns, _many, _attention):
         group(add)
     return found
 
@@ -83,6 +83,25 @@ def _gathering(add):
         g = rng.uniform(-9, 9, (n, d)).astype(dtype)
         out = rng.uniform(-9, 9, (5, d)).astype(dtype)
         add(codes.ADD_ROWS, g, order, index[order], out)
+
+
+def _columns(add):
+    rng = np.random.default_rng(8)
+    for dtype, size, kernel, stride, padding, dilation in (
+        (np.float32, (1, 7, 6), (1, 3, 2), (1, 2, 1), (0, 1, 1), (1, 1, 2)),
+        (BF16, (4, 3, 5), (2, 3, 3), (2, 1, 2), (1, 1, 2), (1, 1, 1)),
+        (np.float64, (1, 1, 9), (1, 1, 4), (1, 1, 3), (0, 0, 0), (1, 1, 2)),
+        (np.complex128, (1, 2, 2), (1, 2, 2), (1, 1, 1), (0, 3, 3), (1, 1, 1)),
+    ):
+        reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilation)]
+        ends = zip(size, padding, reach, stride)
+        out = tuple((n + 2 * p - r) // s + 1 for n, p, r, s in ends)
+        given = (*kernel, *out, *stride, *padding, *dilation)
+        x = rng.normal(size=(2, *size, 3)).astype(dtype).transpose(0, 4, 1, 2, 3)
+        columns = rng.normal(size=(2, 3 * np.prod(kernel), np.prod(out))).astype(dtype)
+        add(codes.COLUMNS, x, columns * 0, *given)
+        if dtype != np.complex128:
+            add(codes.UNCOLUMNS, columns, np.ascontiguousarray(x) * 0, *given)
 
 
 def _many(add):

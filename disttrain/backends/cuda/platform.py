@@ -19,7 +19,9 @@ import numpy as np
 
 from ...errors import DeviceError
 from ..device.platform import Event, Graph, GraphPool, Platform, Stream
+from . import cudnn
 from .blas import Blas
+from .dnn import Dnn
 from .faults import ABSENT, FORKED, at_start
 from .graphs import CudaGraph, CudaPool
 from .launch import CupyAround, Launcher
@@ -135,6 +137,17 @@ class CudaPlatform(Platform):
     def matmul(self, a: Any, b: Any, out: Any = None, add: bool = False) -> Any:
         return self.blas.matmul(a, b, out, add)
 
+    @functools.cached_property
+    def dnn(self) -> Dnn | None:
+        lib = cudnn.library()
+        return None if lib is None else Dnn(self.xp, lib)
+
+    def convolve(
+        self, kind: str, x: Any, w: Any, y: Any, stride: tuple, padding: tuple, dilation: tuple
+    ) -> bool:
+        dnn = self.dnn
+        return dnn is not None and dnn.conv(kind, x, w, y, stride, padding, dilation)
+
     def checked(self) -> AbstractContextManager[Any]:
         return importlib.import_module("cupyx").errstate(linalg="raise")
 
@@ -227,7 +240,7 @@ class _After(CudaPlatform):
     current = use = properties = can_access = empty = upload = download = move = _refuse
     pinned = memory_stats = reset_peak = empty_cache = limit_memory = launch = launch_many = _refuse
     stream = external_stream = current_stream = on = go_on = event = synchronize = graph = _refuse
-    run_code = _refuse
+    run_code = convolve = _refuse
     default_stream = record_use = graph_pool = capturing = note = versions = matmul = _refuse
 
     def is_pinned(self, host: np.ndarray) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .attention import attention, attention_backward
 from .checks import within
 from .code import Code
+from .columns import COLUMNS, UNCOLUMNS
 from .gathering import ADD_ROWS, GATHER, TAKE
 from .many import fold_many
 from .poisson import POISSON
@@ -23,6 +24,7 @@ __all__ = [
     "ADD_ROWS",
     "BERNOULLI",
     "BERNOULLI_NUMBER",
+    "COLUMNS",
     "DROPOUT",
     "DROPOUT_AGAIN",
     "EXPONENTIAL",
@@ -31,6 +33,7 @@ __all__ = [
     "NORMAL",
     "POISSON",
     "TAKE",
+    "UNCOLUMNS",
     "UNIFORM",
     "Code",
     "attention",

@@ -206,6 +206,14 @@ class Platform(ABC):
         """Run a kernel that is written for devices (``backends/device/codes.py``): counted random
         numbers, gathering, attention ..."""
 
+    def convolve(
+        self, kind: str, x: Any, w: Any, y: Any, stride: tuple, padding: tuple, dilation: tuple
+    ) -> bool:
+        """Write one of the raw arrays of a convolution of x by w to y, given the others, by a
+        library: y ("forward"), x ("input_grad") or w ("weight_grad"). The array that is written
+        is contiguous. False where there is no library, or it has no way: nothing was written."""
+        return False
+
     def matmul(self, a: Any, b: Any, out: Any = None, add: bool = False) -> Any:
         """``a (..., m, k) @ b (..., k, n)`` of raw arrays of one type, into ``out`` where given
         (with ``add``: added to what is there), of any strides. Half types are added up in

@@ -13,7 +13,8 @@ from typing import Any
 
 import disttrain as dt
 
-from ...backends.device import precision
+from ...backends.cuda.cudnn import version as cudnn_version
+from ...backends.device import determinism, precision
 from .attention import Switches
 from .legacy import cuda_classes, set_default_tensor_type
 from .shim import ROOT, Shim
@@ -155,6 +156,49 @@ def _reduction(kind: str) -> tuple[Any, Any]:
     )
 
 
+_DETERMINISM = (
+    "use_deterministic_algorithms", "are_deterministic_algorithms_enabled",
+    "is_deterministic_algorithms_warn_only_enabled", "set_deterministic_debug_mode",
+    "get_deterministic_debug_mode",
+)  # fmt: skip
+
+
+def _cudnn(name: str) -> tuple[Any, Any]:
+    return (
+        lambda: precision.convolution_setting(name),
+        lambda value: precision.set_convolution(name, value),
+    )
+
+
+@contextlib.contextmanager
+def _cudnn_flags(
+    enabled: bool = False, benchmark: bool = False, benchmark_limit: int = 10,
+    deterministic: bool = False, allow_tf32: bool = True, fp32_precision: str = "none",
+) -> Any:  # fmt: skip
+    """Settings of convolutions inside the block."""
+    wanted = {
+        "enabled": enabled, "benchmark": benchmark, "benchmark_limit": benchmark_limit,
+        "deterministic": deterministic,
+        "allow_tf32": allow_tf32 if fp32_precision == "none" else fp32_precision == "tf32",
+    }  # fmt: skip
+    before = {name: precision.convolution_setting(name) for name in wanted}
+    for name, value in wanted.items():
+        precision.set_convolution(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            precision.set_convolution(name, value)
+
+
+def _cudnn_shim() -> Shim:
+    """``torch.backends.cudnn``: what ``backends/cuda/dnn.py`` goes by."""
+    live = {name: _cudnn(name) for name in precision.CONVOLUTION}
+    return _Live("torch.backends.cudnn", live).give(
+        is_available=lambda: cudnn_version() is not None, version=cudnn_version, flags=_cudnn_flags
+    )
+
+
 _MATMUL = {
     "allow_tf32": (
         lambda: precision.matmul_precision() != "highest",
@@ -179,10 +223,7 @@ def backends() -> dict[str, Shim]:
             is_built=lambda: dt.cuda.is_available(), **attention.functions()
         ),
         "torch.backends.cuda.matmul": _Live("torch.backends.cuda.matmul", _MATMUL),
-        "torch.backends.cudnn": Shim("torch.backends.cudnn").give(
-            benchmark=False, deterministic=False, enabled=True, allow_tf32=True,
-            is_available=_no, version=lambda: None,
-        ),
+        "torch.backends.cudnn": _cudnn_shim(),
         "torch.backends.mps": Shim("torch.backends.mps").give(is_available=_no, is_built=_no),
         "torch.backends.mkl": Shim("torch.backends.mkl").give(is_available=_no),
         "torch.backends.mkldnn": Shim("torch.backends.mkldnn").give(
@@ -205,8 +246,7 @@ def settings() -> dict[str, Any]:
         "set_num_interop_threads": _none,
         "get_num_interop_threads": lambda: 1,
         "get_device_module": get_device_module,
-        "use_deterministic_algorithms": _none,
-        "are_deterministic_algorithms_enabled": lambda: True,
+        **{name: getattr(determinism, name) for name in _DETERMINISM},
         "set_flush_denormal": _no,
         "set_default_tensor_type": set_default_tensor_type,
         "strided": "strided",

@@ -1,47 +1,56 @@
-"""Convolution on devices: windows as columns, products of matrices by the platform's library, and
-adding back one kernel position after the other, in a fixed order.
-
-Columns of a whole batch may be much memory, so that some samples at a time are unfolded.
+"""Convolution on devices: by the platform's library where that has a way, else windows as columns,
+one launch, and products of matrices, batched. Columns of a whole batch may be much memory, so that
+some samples at a time are unfolded. All sums have a fixed order.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
+from ...backends.device.codes import COLUMNS, UNCOLUMNS
+from ...backends.device.columns import numbers
 from ...backends.device.platform import Platform
+from ...backends.device.structs import C_STORED
 from ...core.wide import is_half
+from ..primitives import elementwise as el
 from ..primitives import windows as win
 from .table import F32, converted, on_device
-from .views import strided
 
 _COLUMNS = 1 << 28  # bytes of columns at a time
+_FEW_GROUPS = 4  # that are multiplied one after the other
 
 
-def _padded(platform: Platform, x: Any, padding: tuple) -> Any:
-    if not any(padding):
-        return x
-    shape = (*x.shape[:2], *(n + 2 * p for n, p in zip(x.shape[2:], padding, strict=True)))
-    out = platform.xp.zeros(shape, x.dtype)
-    out[win.inside(x.shape[2:], padding)] = x
+def _five(x: Any) -> Any:
+    """Images (N, C, ...) of one to three dimensions as (N, C, D, H, W)."""
+    ones = (1,) * (5 - x.ndim)
+    return x.reshape((*x.shape[:2], *ones, *x.shape[2:]))
+
+
+def _parts(x: Any, n: int, rows: int, places: int) -> Iterator[slice]:
+    """As many of ``n`` samples at a time as memory allows columns of."""
+    step = max(1, _COLUMNS // max(rows * places * x.dtype.itemsize, 1))
+    for first in range(0, n, step):
+        yield slice(first, min(first + step, n))
+
+
+def _unfolded(platform: Platform, x: Any, rows: int, places: int, given: tuple) -> Any:
+    """Columns (N, rows, places) of images (N, C, D, H, W); ``given``: as the codes take it."""
+    if given[:3] == given[6:9] == (1, 1, 1) and not any(given[9:12]):
+        return x.reshape(len(x), rows, places)
+    out = platform.empty((len(x), rows, places), x.dtype)
+    platform.run_code(COLUMNS, (x, out, *given))
     return out
 
 
-def _windows(
-    platform: Platform, x: Any, kernel: tuple, out: tuple, stride: tuple, dilation: tuple
-) -> Any:
-    """All windows as a view (N, C, *kernel, *out) of a padded ``x``."""
-    steps = x.strides[2:]
-    inner = tuple(t * d for t, d in zip(steps, dilation, strict=True))
-    outer = tuple(t * s for t, s in zip(steps, stride, strict=True))
-    shape = (*x.shape[:2], *kernel, *out)
-    if 0 in shape:
-        return platform.empty(shape, x.dtype)
-    return strided(platform, x, shape, (*x.strides[:2], *inner, *outer))
-
-
-def _samples_at_once(x: Any, rows: int, places: int) -> int:
-    return max(1, _COLUMNS // max(rows * places * x.dtype.itemsize, 1))
+def _product(platform: Platform, a: Any, b: Any, out: Any, add: bool = False) -> None:
+    """``a`` (groups, m, k) by each of ``b`` (N, groups, k, n) into ``out`` (N, groups, m, n)."""
+    if len(a) > _FEW_GROUPS:  # one batch, for which the library wants ``a`` as often as ``b``
+        platform.matmul(a, b, out, add=add)
+        return
+    for i in range(len(a)):
+        platform.matmul(a[i], b[:, i], out[:, i], add=add)
 
 
 @on_device("conv")
@@ -51,39 +60,22 @@ def _conv(
 ) -> Any:  # fmt: skip
     kernel, n, channels = w.shape[2:], x.shape[0], w.shape[0]
     out = win.out_sizes(x.shape[2:], kernel, stride, padding, dilation)
-    x = _padded(platform, x, padding)
-    if w.shape[1] == 1 and groups > 1:
-        y = _depthwise(platform, x, w, out, stride, dilation)
-        return y if b is None else y + b.reshape(-1, *(1,) * len(out))
+    whole = platform.empty((n, channels, *out), x.dtype)
+    if platform.convolve("forward", x, w, whole, stride, padding, dilation):
+        if b is None:
+            return whole
+        return el.add.on_device(platform, whole, b.reshape(-1, *(1,) * len(out)))
     places, each, rows = math.prod(out), channels // groups, w.shape[1] * math.prod(kernel)
-    y = platform.empty((n, groups, each, places), x.dtype)
+    y = whole.reshape(n, groups, each, places)
     if b is not None:
         y[...] = b.reshape(groups, each, 1)
-    weights = w.reshape(groups, each, rows)
-    view = _windows(platform, x, kernel, out, stride, dilation)
-    step = _samples_at_once(x, groups * rows, places)
-    for first in range(0, n, step):
-        part = slice(first, min(first + step, n))
-        columns = view[part].reshape(-1, groups, rows, places)
-        for i in range(groups):
-            platform.matmul(weights[i], columns[:, i], y[part, i], add=b is not None)
-    return y.reshape(n, channels, *out)
-
-
-def _depthwise(
-    platform: Platform, x: Any, w: Any, out: tuple, stride: tuple, dilation: tuple
-) -> Any:
-    """One input channel per group: a sum of scaled shifts, in float32 or wider."""
-    (n, c), kind = x.shape[:2], x.dtype
-    each = w.shape[0] // c
-    if is_half(kind):
-        x, w = converted(platform, x, F32), converted(platform, w, F32)
-    w = w.reshape(c, each, *w.shape[2:])
-    y = platform.xp.zeros((n, c, each, *out), x.dtype)
-    for tap, where in win.taps(w.shape[2:], out, stride, dilation):
-        scale = w[(slice(None), slice(None), *tap)].reshape(c, each, *(1,) * len(out))
-        y += x[(slice(None), slice(None), None, *where)] * scale
-    return converted(platform, y.reshape(n, c * each, *out), kind)
+    weights, images = w.reshape(groups, each, rows), _five(x)
+    given = numbers(kernel, out, stride, padding, dilation)
+    for part in _parts(x, n, groups * rows, places):
+        columns = _unfolded(platform, images[part], groups * rows, places, given)
+        columns = columns.reshape(-1, groups, rows, places)
+        _product(platform, weights, columns, y[part], add=b is not None)
+    return whole
 
 
 @on_device("conv_input_grad")
@@ -91,28 +83,19 @@ def _input_grad(
     platform: Platform, g: Any, w: Any, *, stride: tuple, padding: tuple, dilation: tuple,
     groups: int, size: tuple,
 ) -> Any:  # fmt: skip
-    kernel, out, kind = w.shape[2:], g.shape[2:], g.dtype
-    n, each = g.shape[0], w.shape[1]
+    kernel, out, n, each = w.shape[2:], g.shape[2:], g.shape[0], w.shape[1]
+    whole = platform.empty((n, groups * each, *size), g.dtype)
+    if platform.convolve("input_grad", whole, w, g, stride, padding, dilation):
+        return whole
     places, count = math.prod(out), math.prod(kernel)
-    shape = tuple(s + 2 * p for s, p in zip(size, padding, strict=True))
-    wide = F32 if is_half(kind) else kind
-    full = platform.xp.zeros((n, groups, each, *shape), wide)
-    rows = platform.xp.ascontiguousarray(
-        w.reshape(groups, -1, each, count).transpose(0, 3, 2, 1)
-    ).reshape(groups, count * each, -1)
+    weights = w.reshape(groups, -1, each * count).swapaxes(-1, -2)
     flat = g.reshape(n, groups, -1, places)
-    step = _samples_at_once(g, groups * each * count, places)
-    for first in range(0, n, step):
-        part = slice(first, min(first + step, n))
-        columns = platform.empty((part.stop - first, groups, count * each, places), kind)
-        for i in range(groups):
-            platform.matmul(rows[i], flat[part, i], columns[:, i])
-        columns = columns.reshape(-1, groups, count, each, *out)
-        for i, (_, where) in enumerate(win.taps(kernel, out, stride, dilation)):
-            region = full[part][(Ellipsis, *where)]
-            region += columns[:, :, i]
-    full = full.reshape(n, groups * each, *shape)[win.inside(size, padding)]
-    return platform.xp.ascontiguousarray(converted(platform, full, kind))
+    for part in _parts(g, n, groups * each * count, places):
+        columns = platform.empty((part.stop - part.start, groups, each * count, places), g.dtype)
+        _product(platform, weights, flat[part], columns)
+        columns = columns.reshape(-1, groups * each * count, places)
+        _fold_into(platform, columns, whole[part], (kernel, out, stride, padding, dilation))
+    return whole
 
 
 @on_device("conv_weight_grad")
@@ -123,19 +106,37 @@ def _weight_grad(
     """One product over all places of the samples at hand, added up in float32 or wider."""
     n, channels = g.shape[:2]
     out, kind, each = g.shape[2:], g.dtype, x.shape[1] // groups
-    x = _padded(platform, x, padding)
+    whole = platform.empty((channels, each, *kernel), kind)
+    if platform.convolve("weight_grad", x, whole, g, stride, padding, dilation):
+        return whole
     places, rows, per = math.prod(out), each * math.prod(kernel), channels // groups
     total = platform.xp.zeros((groups, per, rows), F32 if is_half(kind) else kind)
-    view = _windows(platform, x, kernel, out, stride, dilation)
-    k = len(kernel)
-    order = (*range(1, 2 + k), 0, *range(2 + k, 2 + 2 * k))  # channels, kernel, samples, places
-    step = _samples_at_once(x, groups * rows, places)
-    for first in range(0, n, step):
-        part = slice(first, min(first + step, n))
-        columns = view[part].transpose(order).reshape(groups, rows, -1)
-        flat = g[part].reshape(-1, channels, places).transpose(1, 0, 2).reshape(groups, per, -1)
+    for part in _parts(x, n, groups * rows, places):
+        columns = _side_by_side(platform, x[part], groups * rows, out, kernel, stride, padding,
+                                dilation).reshape(groups, rows, -1)  # fmt: skip
+        flat = g[part].reshape(-1, channels, places).swapaxes(0, 1).reshape(groups, per, -1)
         platform.matmul(flat, columns.swapaxes(-1, -2), total, add=True)
-    return converted(platform, total, kind).reshape(channels, each, *kernel)
+    return converted(platform, total, kind).reshape(whole.shape)
+
+
+def _side_by_side(
+    platform: Platform, x: Any, rows: int, out: tuple, kernel: tuple, stride: tuple,
+    padding: tuple, dilation: tuple,
+) -> Any:  # fmt: skip
+    """Columns (rows, N * places). Where there is a dimension to spare, the samples are it."""
+    n, places = len(x), math.prod(out)
+    if len(out) == 3:
+        given = numbers(kernel, out, stride, padding, dilation)
+        return _unfolded(platform, x, rows, places, given).swapaxes(0, 1).reshape(rows, -1)
+    space = (1,) * (2 - len(out))
+    images = x.swapaxes(0, 1).reshape((1, x.shape[1], n, *space, *x.shape[2:]))
+    given = numbers(
+        (1, *space, *kernel), (n, *space, *out), (1, *space, *stride),
+        (0, *(0,) * len(space), *padding), (1, *space, *dilation),
+    )  # fmt: skip
+    made = platform.empty((1, rows, n * places), x.dtype)
+    platform.run_code(COLUMNS, (images, made, *given))
+    return made[0]
 
 
 @on_device("im2col")
@@ -143,9 +144,11 @@ def _unfold(
     platform: Platform, x: Any, kernel: tuple, stride: tuple, padding: tuple, dilation: tuple
 ) -> Any:
     out = win.out_sizes(x.shape[2:], kernel, stride, padding, dilation)
-    view = _windows(platform, _padded(platform, x, padding), kernel, out, stride, dilation)
     shape = (x.shape[0], x.shape[1] * math.prod(kernel), math.prod(out))
-    return view.copy(order="C").reshape(shape)
+    made = platform.empty(shape, x.dtype)
+    given = numbers(kernel, out, stride, padding, dilation)
+    platform.run_code(COLUMNS, (_five(x), made, *given))
+    return made
 
 
 @on_device("col2im")
@@ -154,12 +157,24 @@ def _fold(
     dilation: tuple,
 ) -> Any:  # fmt: skip
     out = win.out_sizes(size, kernel, stride, padding, dilation)
-    n, count = columns.shape[0], math.prod(kernel)
-    channels = columns.shape[1] // count
+    channels = columns.shape[1] // math.prod(kernel)
+    whole = platform.empty((columns.shape[0], channels, *size), columns.dtype)
+    columns = platform.xp.ascontiguousarray(columns)
+    _fold_into(platform, columns, whole, (kernel, out, stride, padding, dilation))
+    return whole
+
+
+def _fold_into(platform: Platform, columns: Any, whole: Any, how: tuple) -> None:
+    """Write the sum of what lies on each place of ``whole`` (N, C, ...)."""
+    if columns.dtype.name in C_STORED:
+        platform.run_code(UNCOLUMNS, (columns, _five(whole), *numbers(*how)))
+        return
+    kernel, out, stride, padding, dilation = how  # complex numbers
+    n, channels, *size = whole.shape
     shape = tuple(s + 2 * p for s, p in zip(size, padding, strict=True))
     full = platform.xp.zeros((n, channels, *shape), columns.dtype)
-    columns = columns.reshape(n, channels, count, *out)
+    columns = columns.reshape(n, channels, math.prod(kernel), *out)
     for i, (_, where) in enumerate(win.taps(kernel, out, stride, dilation)):
         region = full[(Ellipsis, *where)]
         region += columns[:, :, i]
-    return platform.xp.ascontiguousarray(full[win.inside(size, padding)])
+    whole[...] = full[win.inside(tuple(size), padding)]

@@ -22,6 +22,8 @@ _NONE = -(1 << 63)  # no place
 
 @on_device("take")
 def _take(platform: Platform, a: Any, index: Any, dim: int, skip: int | None = None) -> Any:
+    if not isinstance(index, platform.array_type):
+        index = platform.xp.full((), index, INT64)
     ahead, behind = a.shape[:dim], a.shape[dim + 1 :]
     out = platform.empty((*ahead, *index.shape, *behind), a.dtype)
     sizes = math.prod(ahead), a.shape[dim], math.prod(behind)

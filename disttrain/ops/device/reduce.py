@@ -23,6 +23,7 @@ from .folding import count, folds, restored, split_rows
 from .table import (
     BOOL,
     INT64,
+    MOST_AXES,
     NAME_OF,
     cast,
     converted,
@@ -187,7 +188,10 @@ def _in_rows(a: Any, dims: tuple) -> Any:
     """``a`` as (what is kept ..., what is reduced)."""
     kept = tuple(d for d in range(a.ndim) if d not in dims)
     shape = tuple(a.shape[d] for d in kept)
-    return a.transpose((*kept, *sorted(dims))).reshape((*shape, count(a.shape, dims)))
+    x = a.transpose((*kept, *sorted(dims)))
+    if len(kept) >= MOST_AXES:
+        shape = (count(a.shape, kept),)
+    return x.reshape((*shape, count(a.shape, dims)))
 
 
 @on_device("logsumexp")

@@ -354,7 +354,16 @@ def linspace(
     kind = _ends_type("linspace", dtype, start, end)
     if steps < 0:
         raise ConfigError(f"linspace: steps={steps} given; it must not be negative")
-    return _place(np.linspace(start, end, int(steps)).astype(kind.np), device, requires_grad)
+    array = _even(start, end, int(steps), device, lambda x: x.astype(kind.np))
+    return _place(array, device, requires_grad)
+
+
+def _even(start: Any, end: Any, steps: int, device: Any, then: Any) -> Any:
+    """``then`` of numbers from ``start`` to ``end``, made where ``device`` is."""
+    there = located(usable(device))
+    if there is None:
+        return then(np.linspace(start, end, steps))
+    return there.make(lambda xp: then(xp.linspace(start, end, steps)))
 
 
 def _ends_type(where: str, dtype: Any, *ends: Any) -> dtypes.dtype:
@@ -373,9 +382,12 @@ def logspace(
     start: float, end: float, steps: int, base: float = 10.0, *, dtype: Any = None,
     device: Any = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
+    """``base`` to the power of ``steps`` numbers from ``start`` to ``end``, both included."""
     start, end, base = (x.item() if isinstance(x, Tensor) else x for x in (start, end, base))
     kind = _ends_type("logspace", dtype, start, end)
-    array = np.logspace(start, end, int(steps), base=base).astype(kind.np)
+    if steps < 0:
+        raise ConfigError(f"logspace: steps={steps} given; it must not be negative")
+    array = _even(start, end, int(steps), device, lambda x: (base**x).astype(kind.np))
     return _place(array, device, requires_grad)
 
 

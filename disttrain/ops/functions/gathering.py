@@ -375,6 +375,9 @@ _search = Primitive("searchsorted", _places, ("edges", "values", "sorter"))
 _search.shape = lambda edges, values, sorter, side, kind: (values.shape, kind)
 
 
+_COMPARED = 1 << 28  # comparisons at a time, on devices
+
+
 def _places_on_device(
     platform: Any, edges: Any, values: Any, sorter: Any, side: str, kind: np.dtype
 ) -> Any:
@@ -391,11 +394,18 @@ def _places_on_device(
         return xp.searchsorted(edges, values, side).astype(kind)
     if edges.shape[:-1] != values.shape[:-1]:
         return _places(edges, values, None, side, kind)  # which says what is wrong
-    rows = zip(edges.reshape(-1, edges.shape[-1]), values.reshape(-1, values.shape[-1]),
-               strict=True) if edges.size else ()  # fmt: skip
-    found = [xp.searchsorted(e, v, side) for e, v in rows]
-    out = xp.stack(found) if found else xp.zeros(values.shape, kind)
-    return out.reshape(values.shape).astype(kind)
+    n, m = edges.shape[-1], values.shape[-1]
+    out = platform.empty(values.shape, kind)
+    if not out.size:
+        return out
+    e, v, rows = edges.reshape(-1, 1, n), values.reshape(-1, m, 1), out.reshape(-1, m)
+    step = max(1, _COMPARED // max(1, n * m))
+    for first in range(0, len(e), step):  # edges before each value are counted; nan comes last
+        part = slice(first, first + step)
+        x, y = e[part], v[part]
+        before = (x <= y) | (y != y) if side == "right" else (x < y) | ((x == x) & (y != y))
+        rows[part] = xp.count_nonzero(before, axis=-1)
+    return out
 
 
 _search.on_device = _places_on_device

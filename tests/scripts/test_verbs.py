@@ -13,7 +13,7 @@ import pytest
 from support.dtrun import until
 
 ROOT = Path(__file__).parents[2]
-VERBS = ("demo", "test", "lint", "bench")
+VERBS = ("demo", "test", "lint", "bench", "gpu")
 
 
 def bash(script: str, cwd: Path, **env: str) -> subprocess.CompletedProcess:
@@ -52,6 +52,25 @@ def test_verbs_can_be_run(path):
 def test_nothing_is_installed_twice(checkout):
     done = bash(". scripts/lib/venv.sh; ensure_venv test; echo ready", checkout)
     assert (done.stdout, done.stderr, done.returncode) == ("ready\n", "", 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "env", "own"),
+    [
+        ("--platform double", {}, True),
+        ("--only kernels --platform=double", {}, True),
+        ("--only kernels", {}, False),
+        ("--platform double", {"PYTHON": "python3"}, False),
+    ],
+)
+def test_only_the_rehearsal_takes_the_environment_of_the_tests(checkout, words, env, own):
+    package = checkout / "scripts" / "gpuproof"
+    package.mkdir()
+    (package / "__main__.py").write_text("import sys; print(sys.executable, *sys.argv[1:])")
+    done = bash(f"exec '{checkout}/scripts/gpu' {words}", checkout.parent, **env)
+    found, *given = done.stdout.split()
+    assert given == words.split(), done.stderr
+    assert (Path(found) == checkout / ".venv" / "bin" / "python") == own
 
 
 def test_changed_pyproject_installs_again(checkout):

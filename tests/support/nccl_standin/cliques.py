@@ -92,6 +92,7 @@ class Launch:
         if self.done:
             return
         self.done = True
+        kept, self.kept = self.kept, []  # given back at the end of this, however it ends
         if self.clique.ended(self.rank):
             return
         for op in self.ops:
@@ -99,7 +100,7 @@ class Launch:
         for op in self.ops:
             if op.result is not None and op.recv is not None:
                 op.recv[...] = op.result
-        self.kept = []
+        del kept
 
 
 @dataclass

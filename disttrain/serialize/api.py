@@ -200,14 +200,35 @@ def _as_saved(t: Tensor, location: str) -> device:
     except DeviceError as error:
         raise DeviceError(
             f"load: Attempting to deserialize a tensor of shape {list(t.shape)} on {location}, "
-            f"which cannot be used here: {error}. Pass map_location='cpu' to have it on the host"
+            f"which cannot be used here: {str(error).rstrip('.')}. Pass map_location='cpu' to have "
+            "it on the host"
         ) from None
 
 
 def _called(function: Callable, tensor: Tensor, location: str) -> Any:
     """PyTorch's form: ``function(storage, location)``; None leaves the tensor where it was."""
-    moved = function(tensor, location)
-    return moved if isinstance(moved, Tensor) else _as_saved(tensor, location)
+    try:
+        moved = function(tensor, location)
+    except Exception as error:
+        raise _CallerFailed(error) from error
+    if moved is None:
+        return _as_saved(tensor, location)
+    if not isinstance(moved, Tensor):
+        raise _CallerFailed(
+            ConfigError(
+                f"load: map_location gave {moved!r} for what was saved on {location}; the storage "
+                "that it was given is needed, moved (storage.cpu(), storage.cuda(1)) or as it is, "
+                "or None"
+            )
+        )
+    return moved
+
+
+class _CallerFailed(Exception):
+    """An error of the program's own function, which says nothing about the file."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
 
 
 class _File:
@@ -232,7 +253,10 @@ class _File:
         tree = self.tree()
         if tree is None and _STRUCTURE not in self.header.metadata:
             return {name: self._tensor(place, name, "cpu") for name in self.header.entries}
-        return decode(tree, functools.partial(self._give, place), self.where, known)
+        try:
+            return decode(tree, functools.partial(self._give, place), self.where, known)
+        except _CallerFailed as failed:
+            raise failed.error from None
 
     def tree(self) -> Any:
         """The description of the value; None for a file of another writer. The bytes of all

@@ -295,6 +295,13 @@ def test_map_location(where):
     assert again([tensor([3.0])], map_location=where, weights_only=False)[0].array[0] == 3
 
 
+def test_errors_of_a_function_that_places_are_its_own():
+    with pytest.raises(ConfigError, match="map_location gave 'cpu' for what was saved on cpu"):
+        again(tensor([3.0]), map_location=lambda storage, place: "cpu")
+    with pytest.raises(KeyError, match="'cpu'"):
+        again([tensor([3.0])], map_location=lambda storage, place: {}[place])
+
+
 # --- files ----------------------------------------------------------------------------------------
 
 

@@ -88,10 +88,10 @@ def _on_device(values: list[Tensor], parts: list[Any], norm_type: float, strict:
     total = device_norms.total_norm(values, float(norm_type), parts)
     if strict and not math.isfinite(float(total)):
         raise _not_finite(norm_type, float(total))
-    kind = type_of_norm(t.meta()[1] for t in [*values, *parts])
     found: Any = total
-    found = found.to(dtypes.of(kind))
-    spread = next((t.array for t in values if t.array.where() is not None), None)
+    found = found.to(dtypes.of(type_of_norm(t.meta()[1] for t in [*values, *parts])))
+    kinds = [t.array for t in values if isinstance(t.array, ArrayKind)]
+    spread = next((a for a in kinds if a.where() is not None), None)
     return found if spread is None else wrap(spread.everywhere(found.array))
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from ... import ops
 from ...backends.device.memory import memory_of
+from ...backends.kinds import ArrayKind
 from ...core import Tensor, dtypes, no_grad, wrap
 
 
@@ -22,15 +23,16 @@ def on_device(tensors: Sequence[Tensor]) -> bool:
 
 
 def total_norm(tensors: Sequence[Tensor], p: float, parts: Sequence[Any] = ()) -> Tensor:
-    """The norm of all elements of ``tensors`` together, 0-d and on their device. ``parts``:
+    """The norm of all elements of ``tensors`` together, 0-d and on their device (the first one,
+    where they lie on several, or some on the host). ``parts``:
     parameters of which other ranks have the rest, and perhaps the gradients; their ``over_parts``
     joins what the ranks have found, in one number for all of them."""
     how = "sum" if math.isfinite(p) else "max" if p > 0 else "min"
     alike: dict[Any, tuple[Any, list[Any]]] = {}
     for t in tensors:
         array: Any = t.array
-        where = array.where()
-        key = ("alone",) if where is None else ("spread", *where)
+        where = array.where() if isinstance(array, ArrayKind) else None
+        key = ("alone", t.device) if where is None else ("spread", *where)
         if where is not None and array.together(()) is None:  # sums that are not done
             array = array.as_gradient(array)
         join = None if where is None else array.over_parts
@@ -41,8 +43,13 @@ def total_norm(tensors: Sequence[Tensor], p: float, parts: Sequence[Any] = ()) -
     with no_grad():
         norms = [_joined(_norms(arrays, p), p, how, join) for join, arrays in alike.values()]
         norms += [_joined(_of_parts(ps, p), p, how, join) for join, ps in several.items()]
-        found: Any = norms[0] if len(norms) == 1 else ops.cat(norms)
+        found: Any = norms[0] if len(norms) == 1 else ops.cat(_together(norms))
         return ops.norm(found, p)
+
+
+def _together(norms: list[Any]) -> list[Any]:
+    there = next(n.device for n in norms if not memory_of(n.array).on_host)
+    return [n if n.device == there else n.to(there) for n in norms]
 
 
 def _norms(arrays: list[Any], p: float) -> Any:
@@ -83,4 +90,4 @@ def scale(tensors: Sequence[Any], max_norm: float, total: Any) -> None:
     with no_grad():
         factor = ops.clamp(max_norm / (total + 1e-6), max=1.0)
         for t in tensors:
-            t.mul_(factor.to(t.dtype))
+            t.mul_(factor.to(t.device, t.dtype))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.device.array import DeviceArray
 from ..core import Tensor
 from ..core.gate import touched
 from ..errors import ConfigError, DTypeError
@@ -15,11 +16,35 @@ from .groups import take
 from .optimizer import Optimizer
 
 
-def places_and_values(grad: Any, maximize: bool) -> tuple[tuple, np.ndarray]:
-    """Where a sparse gradient is not zero, as an index into arrays, and what it is there."""
+def places_and_values(grad: Any, maximize: bool) -> tuple[tuple, Any]:
+    """Where a sparse gradient is not zero, as an index into ``cells``, and what it is there."""
     one = grad.coalesce()
-    values = one._values().array
-    return tuple(one._indices().array), -values if maximize else values
+    values = cells(one._values())
+    return tuple(cells(one._indices())), -values if maximize else values
+
+
+def cells(t: Any) -> Any:
+    """What can be read and written by index and is computed with: the array of a tensor of the
+    host's; of a device's, the tensor itself."""
+    return t.detach() if isinstance(t.array, DeviceArray) else t.array
+
+
+def _root(x: Any) -> Any:
+    return np.sqrt(x) if isinstance(x, np.ndarray) else x.sqrt()
+
+
+def _take_off(p: Tensor, at: tuple, change: Any) -> None:
+    """``p[at] -= change``, in the type of ``p``."""
+    here = cells(p)
+    if isinstance(here, np.ndarray):
+        here[at] -= change.astype(here.dtype)
+    else:
+        here[at] = here[at] - change.to(here.dtype)
+    touched(p)
+
+
+def _empty(g: Any) -> bool:
+    return not (g.size if isinstance(g, np.ndarray) else g.numel())
 
 
 class SparseAdam(Optimizer):
@@ -74,22 +99,20 @@ class SparseAdam(Optimizer):
             if name not in state:
                 state[name] = self.initial(name, p, group)
         at, g = places_and_values(grad, group["maximize"])
-        if not g.size:
+        if _empty(g):
             return
         beta1, beta2 = (float(b) for b in group["betas"])
-        mean, square = state["exp_avg"].array, state["exp_avg_sq"].array
+        mean, square = cells(state["exp_avg"]), cells(state["exp_avg_sq"])
         m = mean[at] = mean[at] + (g - mean[at]) * (1 - beta1)
         v = square[at] = square[at] + (g * g - square[at]) * (1 - beta2)
         size = float(group["lr"]) * math.sqrt(1 - beta2**t) / (1 - beta1**t)
-        p.array[at] -= (size * (m / (np.sqrt(v) + group["eps"]))).astype(p.array.dtype)
-        touched(p)
+        _take_off(p, at, size * (m / (_root(v) + group["eps"])))
 
 
 def sgd(p: Tensor, grad: Any, group: dict[str, Any]) -> None:
     """A step of SGD without momentum and decay, where the gradient has values."""
     at, g = places_and_values(grad, group["maximize"])
-    p.array[at] -= (float(group["lr"]) * g).astype(p.array.dtype)
-    touched(p)
+    _take_off(p, at, float(group["lr"]) * g)
 
 
 def adagrad(p: Tensor, total: Any, step: Any, grad: Any, group: dict[str, Any]) -> None:
@@ -102,6 +125,6 @@ def adagrad(p: Tensor, total: Any, step: Any, grad: Any, group: dict[str, Any]) 
     numbers = take(group, "lr", "lr_decay", "eps")
     rate = float(numbers["lr"]) / (1 + (float(step.array) - 1) * numbers["lr_decay"])
     at, g = places_and_values(grad, group["maximize"])
-    total.array[at] += g * g
-    p.array[at] -= (rate * (g / (np.sqrt(total.array[at]) + numbers["eps"]))).astype(p.array.dtype)
-    touched(p)
+    sums = cells(total)
+    sums[at] = sums[at] + g * g
+    _take_off(p, at, rate * (g / (_root(sums[at]) + numbers["eps"])))

@@ -238,9 +238,3 @@ def test_writing_in_place_is_one_pass(double):
     x.t().mul_(x.t().clone())
     x.add_(x)
     assert x.sum().item() == pytest.approx(89.375)
-
-
-def test_sparse_gradients_are_the_hosts():
-    weight, rows = dt.ones(4, 2, device="cuda", requires_grad=True), dt.tensor([1], device="cuda")
-    with pytest.raises(DeviceError, match="give sparse=False"):
-        nn.functional.embedding(rows, weight, sparse=True)

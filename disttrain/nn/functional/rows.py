@@ -14,7 +14,7 @@ import numpy as np
 from ...backends.device.array import DeviceArray
 from ...context import thread
 from ...core import Tensor
-from ...errors import DeviceError
+from ...core.tensor import wrap
 from ...ops.functions.sparse import at_rows
 
 _ASKED = "_asked_rows"  # on the table
@@ -50,14 +50,11 @@ class AskedRows:
 
 
 def sparse_gradient(weight: Any, out: Tensor, input: Any, padding_idx: int | None) -> None:
-    """Let the gradient of the leaf ``weight`` be sparse, after ``out`` was looked up in it."""
-    if isinstance(weight.array, DeviceArray):
-        raise DeviceError(
-            f"embedding: sparse=True: gradients of few rows are for weights on the host, this one "
-            f"(shape {list(weight.shape)}) is on {weight.device}; give sparse=False there"
-        )
+    """Let the gradient of the leaf ``weight`` be sparse, after ``out`` was looked up in it. On a
+    device the host waits for the numbers of rows here, and in backward to see that others are 0."""
     asked = asked_rows(weight)
-    rows = np.unique(input.detach().array)
+    index = input.detach().array
+    rows = np.unique(index.to_host() if isinstance(index, DeviceArray) else index)
     rows = rows[rows != padding_idx] if padding_idx is not None else rows
     out.register_hook(lambda g: asked.note(rows))
 
@@ -73,7 +70,7 @@ def asked_rows(weight: Any) -> AskedRows:
 
 def rows_of(grad: Any) -> list[np.ndarray]:
     """The rows of a sparse gradient; of others, which may have all, none."""
-    return [grad._indices().array[0]] if grad is not None and grad.is_sparse else []
+    return [grad._places[0]] if grad is not None and grad.is_sparse else []
 
 
 def only_rows(grad: Any, rows: list[np.ndarray]) -> Any:
@@ -83,6 +80,10 @@ def only_rows(grad: Any, rows: list[np.ndarray]) -> Any:
     dense = grad.array
     others = np.ones(dense.shape[0], bool)
     others[found] = False
-    if dense[others].any():
+    if isinstance(dense, DeviceArray):
+        filled = wrap(dense)[wrap(dense.beside(np.flatnonzero(others)))].any().item()
+    else:
+        filled = dense[others].any()
+    if filled:
         return grad.to_dense() if grad.is_sparse else grad
     return at_rows(grad, found)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ... import ops
+from ...backends.device.array import DeviceArray
 from ...backends.kinds import ArrayKind
 from ...context import thread
 from ...core import Tensor, dtypes, no_grad, wrap
@@ -33,6 +34,8 @@ def norm_of(t: Tensor, p: float) -> float:
     in float32."""
     few = t.is_sparse and p >= 0  # zeros elsewhere change nothing
     a = t.coalesce().values().array if few else t.detach().array  # type: ignore[attr-defined]
+    if isinstance(a, DeviceArray):
+        a = a.to_host()
     if a.dtype.itemsize < 4 or a.dtype.kind == "V":
         a = a.astype(np.float32)
     if a.size == 0:

@@ -3,6 +3,8 @@
 For gradients of tables of which a step touches few rows, and what updates by them. For every
 operation such a tensor is the dense one, which is computed when it is first asked for; no operation
 but those here gives a sparse result. So the gradient of one that requires grad is dense.
+
+On a device the values lie there; the places lie on the host, which knows how many there are.
 """
 
 from __future__ import annotations
@@ -12,11 +14,18 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.device.array import DeviceArray
 from ...context import thread
 from ...core import dtypes
+from ...core.device import CPU, located, usable
 from ...core.tensor import Size, Tensor, wrap
 from ...core.writes import touched
-from ...errors import DeviceError, DimError, ShapeError
+from ...errors import DimError, ShapeError
+from ..primitives import elementwise as el
+from ..primitives import gathering as prim
+from ..primitives import views
+from ..primitives.reduce import any_
+from .moving import to
 
 _new = object.__new__
 
@@ -40,8 +49,11 @@ class SparseTensor(Tensor):
             self._sum()
             places, numbers = self._places, self._numbers
             assert numbers is not None
-            dense = np.zeros(self._size, numbers.dtype)
-            dense[tuple(places)] = numbers
+            if isinstance(numbers, DeviceArray):
+                dense = _added(numbers, _flat(places, self._size), self._size, len(places))
+            else:
+                dense = np.zeros(self._size, numbers.dtype)
+                dense[tuple(places)] = numbers
             self._numbers, self._dense = None, dense
         return self._dense
 
@@ -73,7 +85,7 @@ class SparseTensor(Tensor):
         if self._numbers is not None:
             return self._numbers
         assert self._dense is not None
-        return self._dense[tuple(self._places)]
+        return _picked(self._dense, self._places)
 
     def _summed(self) -> tuple[np.ndarray, np.ndarray]:
         """Places that differ, in order, and their values."""
@@ -83,8 +95,12 @@ class SparseTensor(Tensor):
         shape = self._size[: places.shape[0]]
         flat = np.ravel_multi_index(tuple(places), shape) if places.size else places.reshape(-1)
         kept, where = np.unique(flat, return_inverse=True)
-        total = np.zeros((kept.size, *numbers.shape[1:]), numbers.dtype)
-        np.add.at(total, where.reshape(-1), numbers)
+        of = kept.size, *numbers.shape[1:]
+        if isinstance(numbers, DeviceArray):
+            total = _added(numbers, where.reshape(-1), of, 1)
+        else:
+            total = np.zeros(of, numbers.dtype)
+            np.add.at(total, where.reshape(-1), numbers)
         at = np.unravel_index(kept, shape) if kept.size else [kept] * len(shape)
         return np.stack([np.asarray(a, np.int64) for a in at]), total
 
@@ -106,7 +122,7 @@ class SparseTensor(Tensor):
     def indices(self) -> Tensor:
         """The places (sparse dimensions, count) of a coalesced tensor."""
         self._need_unique("indices")
-        return wrap(self._places)
+        return self._indices()
 
     def values(self) -> Tensor:
         """The values (count, ...) of a coalesced tensor."""
@@ -120,7 +136,8 @@ class SparseTensor(Tensor):
             )
 
     def _indices(self) -> Tensor:
-        return wrap(self._places)
+        held = self._numbers if self._dense is None else self._dense
+        return wrap(held.beside(self._places) if isinstance(held, DeviceArray) else self._places)
 
     def _values(self) -> Tensor:
         return wrap(self._given())
@@ -167,9 +184,40 @@ class SparseTensor(Tensor):
         """Multiply by ``other``, in place; by a number, only the values that are given."""
         if self._numbers is None or not isinstance(other, (int, float)):
             return Tensor.mul_(self, other)  # type: ignore[attr-defined]
-        np.multiply(self._numbers, self._numbers.dtype.type(other), out=self._numbers)
+        if isinstance(self._numbers, DeviceArray):
+            wrap(self._numbers).mul_(other)  # type: ignore[attr-defined]
+        else:
+            np.multiply(self._numbers, self._numbers.dtype.type(other), out=self._numbers)
         touched(self)
         return self
+
+    @property
+    def device(self) -> Any:
+        return wrap(self._numbers if self._dense is None else self._dense).device
+
+
+def _flat(places: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
+    """Places (sparse dimensions, count) as numbers of rows."""
+    if not places.size:
+        return np.zeros(places.shape[1], np.int64)
+    return np.ravel_multi_index(tuple(places), size[: len(places)]).astype(np.int64)
+
+
+def _added(numbers: DeviceArray, at: np.ndarray, size: tuple[int, ...], dims: int) -> Any:
+    """Zeros of ``size`` on a device, with ``numbers`` added at rows ``at`` of its first dimensions,
+    in a fixed order."""
+    shape = (math.prod(size[:dims]), *size[dims:])
+    out = prim.spread(wrap(numbers), wrap(numbers.beside(at)), dim=0, shape=shape, skip=None)
+    return views.reshape(out, shape=tuple(size)).array
+
+
+def _picked(dense: Any, places: np.ndarray) -> Any:
+    """The values of ``dense`` at ``places``."""
+    if not isinstance(dense, DeviceArray):
+        return dense[tuple(places)]
+    size, dims = dense.shape, len(places)
+    rows = views.reshape(wrap(dense), shape=(math.prod(size[:dims]), *size[dims:]))
+    return prim.take(rows, wrap(dense.beside(_flat(places, size))), dim=0, skip=None).array
 
 
 def _sparse(
@@ -220,10 +268,15 @@ def sparse_coo_tensor(
                 "sparse_coo_tensor: needed are indices and values, or a size alone, which gives "
                 "zeros"
             )
-        return no_places(tuple(int(n) for n in size), dtype)
-    places = _array(indices).astype(np.int64)
+        return no_places(tuple(int(n) for n in size), dtype, device)
+    places = _hosted(indices).astype(np.int64)
     numbers = _array(values)
-    if dtype is not None:
+    if isinstance(numbers, DeviceArray) or (device is not None and usable(device) is not CPU):
+        held = values.detach() if isinstance(values, Tensor) else wrap(numbers)
+        if numbers.dtype == np.float64 and isinstance(values, (list, tuple)) and dtype is None:
+            dtype = dtypes.get_default_dtype()
+        numbers = to(held, device, dtype).array
+    elif dtype is not None:
         numbers = numbers.astype(dtypes.as_dtype(dtype).np)
     elif isinstance(values, (list, tuple)) and numbers.dtype == np.float64:  # as tensor() has it
         numbers = numbers.astype(dtypes.get_default_dtype().np)
@@ -247,11 +300,19 @@ def sparse_coo_tensor(
     return out.requires_grad_() if requires_grad else out
 
 
-def no_places(size: tuple[int, ...], dtype: Any = None) -> SparseTensor:
+def no_places(size: tuple[int, ...], dtype: Any = None, device: Any = None) -> SparseTensor:
     """Zeros of this shape, as a sparse tensor."""
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     places = np.zeros((len(size), 0), np.int64)
-    return _sparse(places, np.zeros(0, kind.np), size, unique=True)
+    numbers = np.zeros(0, kind.np)
+    there = None if device is None else located(usable(device))
+    return _sparse(places, numbers if there is None else there.take(numbers), size, unique=True)
+
+
+def _hosted(value: Any) -> np.ndarray:
+    """Places, on the host."""
+    array = _array(value)
+    return array.to_host() if isinstance(array, DeviceArray) else array
 
 
 def _array(value: Any) -> np.ndarray:
@@ -261,23 +322,21 @@ def _array(value: Any) -> np.ndarray:
 def to_sparse(input: Tensor, sparse_dim: int | None = None) -> SparseTensor:
     """The places of ``input`` that are not zero; of its first ``sparse_dim`` dimensions (None: of
     all), with the rest as dense values. Not differentiable."""
-    if not input.is_cpu:
-        raise DeviceError(
-            f"to_sparse: sparse tensors are of the host; this one (shape {list(input.shape)}) "
-            f"is on {input.device}; copy it there with .cpu() first"
-        )
     a = _array(input)
     count = a.ndim if sparse_dim is None else sparse_dim
     if not 0 < count <= a.ndim:
         raise ShapeError(f"to_sparse: sparse_dim={sparse_dim} of a tensor with {a.ndim} dimensions")
-    marks = (a != 0).reshape(*a.shape[:count], math.prod(a.shape[count:])).any(-1)
+    filled = el.ne(input.detach(), 0)  # of a device, only the marks come to the host
+    rows = views.reshape(filled, shape=(*a.shape[:count], math.prod(a.shape[count:])))
+    marks = _hosted(any_(rows, dims=(count,), keepdim=False))
     places = np.stack(np.nonzero(marks)).astype(np.int64)
-    return _sparse(places, a[tuple(places)], a.shape, unique=True)
+    return _sparse(places, _picked(a, places), a.shape, unique=True)
 
 
 def at_rows(dense: Any, rows: np.ndarray) -> SparseTensor:
     """A matrix of which only ``rows`` (in order, each once) are taken to differ from zero."""
-    return _sparse(rows[None].astype(np.int64), dense.array[rows], dense.array.shape, unique=True)
+    places, array = rows[None].astype(np.int64), dense.array
+    return _sparse(places, _picked(array, places), array.shape, unique=True)
 
 
 def to_dense(input: Tensor) -> Tensor:

@@ -100,11 +100,6 @@ def test_logsumexp_of_complex_numbers_has_an_angle(double):
         assert dt.allclose(got.to(dt.complex128), want, atol=1e-5)
 
 
-def test_a_device_has_no_sparse_tensors(double):
-    with pytest.raises(RuntimeError, match=r"to_sparse.*cuda:0"):
-        dt.eye(2, device="cuda").to_sparse()
-
-
 def test_closeness_of_two_numbers_is_a_tensor():
     assert dt.isclose(dt.tensor(1.0), dt.tensor(1.0)).numpy() == True  # noqa: E712
 

@@ -13,5 +13,6 @@ from .devices import *
 from .graphs import *
 from .memory import *
 from .random import *
+from .sensors import *
 from .streams import *
 from .which import init, is_initialized

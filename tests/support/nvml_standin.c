@@ -55,6 +55,10 @@ int nvmlDeviceGetMemoryInfo(struct card *h, memory_t *m) {
     return 0;
 }
 int nvmlDeviceGetCudaComputeCapability(struct card *h, int *a, int *b) { *a = 9; *b = 0; return 0; }
+int nvmlDeviceGetUtilizationRates(struct card *h, unsigned *rates) { rates[0] = 40 + h->index; rates[1] = 7; return 0; }
+int nvmlDeviceGetTemperature(struct card *h, int sensor, unsigned *t) { *t = sensor ? 0 : 50 + h->index; return 0; }
+int nvmlDeviceGetPowerUsage(struct card *h, unsigned *mw) { *mw = 300000 + h->index; return 0; }
+int nvmlDeviceGetClockInfo(struct card *h, int clock, unsigned *mhz) { *mhz = clock == 1 ? 1900 : 0; return 0; }
 int nvmlDeviceGetMinorNumber(struct card *h, unsigned *n) { *n = h->index; return 0; }
 int nvmlDeviceGetMigMode(struct card *h, unsigned *now, unsigned *pending) {
     if (!is("mig")) return 3;

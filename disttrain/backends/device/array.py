@@ -16,6 +16,7 @@ from ...errors import DeviceError
 from ...trace import call_site
 from ..kinds import ArrayKind
 from .platform import Platform, Stream
+from .waits import waits
 
 
 class Located:
@@ -54,6 +55,8 @@ class Located:
             moved = _over(array, raw, self, non_blocking)
         else:
             raw = array if order is None else array.transpose(order)
+            if not non_blocking:
+                waits("a copy to the device")
             moved = self.platform.upload(raw, self.index, non_blocking)
         if order is not None:
             with self:
@@ -211,6 +214,7 @@ class DeviceArray(ArrayKind):
                 host = there.platform.pinned(raw.shape, raw.dtype)
                 there.platform.download(raw, host, True)
             else:
+                waits("a copy to the host")
                 host = there.platform.download(raw)
         return host if order is None else host.transpose(np.argsort(order))
 

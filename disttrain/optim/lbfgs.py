@@ -76,7 +76,14 @@ class _Run:
         self.params = self.group["params"]
         if any(p.is_meta for p in self.params):
             raise DeviceError("LBFGS: a parameter is on the meta device; it has no values to move")
-        self.there = located(self.params[0].device)
+        first = self.params[0].device
+        for i, p in enumerate(self.params):
+            if p.device != first:
+                raise DeviceError(
+                    "LBFGS: Expected all tensors to be on the same device, as they are one vector: "
+                    f"parameter 0 is on {first}, parameter {i} on {p.device}; move one with .to()"
+                )
+        self.there = located(first)
         self.state = optimizer.state[self.params[0]]
         self.state.setdefault("func_evals", 0)
         self.state.setdefault("n_iter", 0)

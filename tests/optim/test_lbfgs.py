@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import disttrain as dt
 from disttrain import optim
 from disttrain.core import wrap
 from disttrain.errors import ConfigError
@@ -133,3 +134,10 @@ def test_steps_are_those_of_pytorch(search, dtype):
     assert opt.state[mine[0]].keys() - other.state[theirs[0]].keys() == set()
     for key in ("n_iter", "func_evals"):
         assert opt.state[mine[0]][key] == other.state[theirs[0]][key]
+
+
+def test_parameters_on_several_devices_are_told(double):
+    ps = [dt.ones(2, device=d, requires_grad=True) for d in ("cuda:0", "cuda:1")]
+    opt = optim.LBFGS(ps)
+    with pytest.raises(RuntimeError, match="parameter 0 is on cuda:0, parameter 1 on cuda:1"):
+        opt.step(lambda: (ps[0] * 2).sum())

@@ -28,6 +28,7 @@ from ..backends.kinds import ArrayKind, heaviest
 from ..backends.null import NullArray
 from ..context import SLOW, thread
 from ..errors import (
+    DeviceError,
     DimError,
     DisttrainError,
     DTypeError,
@@ -219,7 +220,7 @@ def explain(prim: Primitive, args: Any, params: dict, error: Exception) -> Excep
     return kind(f"{prim.name.strip('_')}({given}{extra}): {error}")
 
 
-_EXPLAINED = {TypeError: DTypeError, IndexError: DimError}
+_EXPLAINED = {TypeError: DTypeError, IndexError: DimError, NotImplementedError: DeviceError}
 
 
 def _metadata(a: Any) -> Any:

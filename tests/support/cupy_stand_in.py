@@ -310,6 +310,8 @@ class Cupy:
 
         class ndarray:
             def __init__(self, shape, dtype=float, memptr=None, strides=None, order="C"):
+                if np.dtype(dtype).name.startswith("float8"):
+                    raise ValueError(f"Unsupported dtype {np.dtype(dtype)}")  # CuPy's words
                 self.values = np.zeros(shape, dtype, order=order)
                 self.data = cuda.alloc(self.values.nbytes)
                 self.shape, self.dtype, self.nbytes = shape, self.values.dtype, self.values.nbytes

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ...errors import DeviceError
+import numpy as np
+
+from ...errors import DeviceError, DTypeError
 from .presence import no_device, old_driver
 
 ABSENT = "device 'cuda': not available here"
@@ -27,6 +29,14 @@ _ADVICE = {
     803: "the driver's library and its kernel module are of different versions; reboot",
     804: "the compatibility package of CUDA does not serve this device",
 }
+
+
+def no_arrays_of(dtype: Any) -> DTypeError:
+    """Why CuPy made no array of ``dtype``."""
+    return DTypeError(
+        f"cuda: an array of dtype {np.dtype(dtype).name} was asked for; CuPy has none of it. "
+        "Keep it on the cpu, or convert it to bfloat16 or uint8"
+    )
 
 
 def at_start(error: Any, runtime: Any) -> DeviceError:

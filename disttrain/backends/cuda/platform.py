@@ -22,7 +22,7 @@ from ..device.platform import Event, Graph, GraphPool, Platform, Stream
 from . import cudnn
 from .blas import Blas
 from .dnn import Dnn
-from .faults import ABSENT, FORKED, at_start
+from .faults import ABSENT, FORKED, at_start, no_arrays_of
 from .graphs import CudaGraph, CudaPool
 from .launch import CupyAround, Launcher
 from .pool import Memory
@@ -97,7 +97,10 @@ class CudaPlatform(Platform):
     # -- memory and transfers -----------------------------------------------------------------
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        return self.array_type(shape, dtype)
+        try:
+            return self.array_type(shape, dtype)
+        except ValueError as error:
+            raise no_arrays_of(dtype) from error
 
     def upload(self, host: np.ndarray, index: int, non_blocking: bool = False) -> Any:
         return self.transfers.upload(host, index, non_blocking)

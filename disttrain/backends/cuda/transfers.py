@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .faults import no_arrays_of
 from .streams import Streams, waiting
 
 
@@ -24,7 +25,10 @@ class Transfers:
         order = "F" if host.flags.f_contiguous and not host.flags.c_contiguous else "C"
         dense = np.asarray(host, order=order)  # type: ignore[call-overload]
         with self.cuda.Device(index), waiting(self.cuda):
-            array = self.cupy.ndarray(host.shape, host.dtype, order=order)
+            try:
+                array = self.cupy.ndarray(host.shape, host.dtype, order=order)
+            except ValueError as error:
+                raise no_arrays_of(host.dtype) from error
             if host.size:
                 array.set(dense)
                 self._after(dense, index, non_blocking)

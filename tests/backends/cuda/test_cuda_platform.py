@@ -5,6 +5,7 @@ import inspect
 import os
 import re
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -12,7 +13,7 @@ from disttrain.backends.cuda import platform as cuda_platform
 from disttrain.backends.cuda.faults import at_start, explained
 from disttrain.backends.cuda.platform import CudaPlatform
 from disttrain.backends.cuda.presence import Presence
-from disttrain.errors import DeviceError, OutOfMemoryError
+from disttrain.errors import DeviceError, DTypeError, OutOfMemoryError
 from support.cupy_stand_in import GIB, RECORDED, CUDARuntimeError, Cupy
 
 
@@ -175,6 +176,13 @@ def test_transfers(cuda, cupy):
     assert (cuda.download(cuda.upload(host.T, 0)) == host.T).all()
     assert (cuda.download(cuda.upload(host[:, ::2], 0)) == host[:, ::2]).all()
     assert cuda.download(cuda.upload(np.zeros((0, 3)), 0)).shape == (0, 3)
+
+
+def test_types_that_cupy_has_no_arrays_of(cuda):
+    kind = np.dtype(ml_dtypes.float8_e4m3fn)
+    for ask in (lambda: cuda.empty((2,), kind), lambda: cuda.upload(np.zeros(2, kind), 0)):
+        with pytest.raises(DTypeError, match="float8_e4m3fn was asked for; CuPy has none"):
+            ask()
 
 
 def test_pinned_memory_is_kept_while_it_flies(cuda, cupy):

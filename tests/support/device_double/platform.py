@@ -138,14 +138,17 @@ class DoublePlatform(Platform):
     def new_memory(self, owner: np.ndarray, point: Point) -> Memory:
         """Take ``owner`` into the current device's memory, written by ``point``."""
         made = Memory(self, owner, self.ledgers[self.current()], self.current_stream(), point)
-        self._memories.add(made)
+        with self._lock:
+            self._memories.add(made)
         if self._here.recording is not None:
             self._here.recording.made.append(made)
         return made
 
     def memory_at(self, address: int) -> Memory:
         """The memory in which an address lies."""
-        for memory in list(self._memories):
+        with self._lock:
+            known = list(self._memories)
+        for memory in known:
             start = memory.owner.__array_interface__["data"][0]
             if start <= address < start + memory.owner.nbytes:
                 return memory

@@ -51,7 +51,7 @@ class Clock:
         return self.ticks.get(point.stream, 0) >= point.tick
 
     def merge(self, other: Clock) -> None:
-        for stream, tick in other.ticks.items():
+        for stream, tick in tuple(other.ticks.items()):  # other threads add some meanwhile
             if self.ticks.get(stream, 0) < tick:
                 self.ticks[stream] = tick
 

@@ -176,6 +176,11 @@ def on(where: device) -> AbstractContextManager[Any]:
     return nullcontext() if there is None else there
 
 
+def chosen(where: Any) -> Any:
+    """``where``, or (None) what the calling rank has set as its default; None where it has not."""
+    return context.current().slots.get(_DEFAULT) if where is None else where
+
+
 def set_default_device(where: str | int | device | None) -> None:
     """Set the device of new tensors of the calling rank."""
     slots = context.current().slots

@@ -14,7 +14,7 @@ from ...backends.kinds import ArrayKind
 from ...backends.null import NullArray
 from ...core import dtypes
 from ...core.classes import values_of
-from ...core.device import CPU, META, located, usable
+from ...core.device import CPU, META, chosen, located, usable
 from ...core.gate import Tracer
 from ...core.tensor import Size, Tensor, note_read, wrap
 from ...core.tensor import layout as layout_of
@@ -87,6 +87,7 @@ def tensor(
     """
     if isinstance(data, Tensor) and _apart(data, device):
         note_read(data)
+        device = chosen(device)
         out = to(data.detach(), data.device if device is None else device, dtype, copy=True)
         return out.requires_grad_() if requires_grad else out
     return _place(_array_of(data, dtype, copy=True), device, requires_grad, pin_memory)
@@ -179,6 +180,7 @@ def _first_odd(data: Any) -> str:
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """``data`` as a tensor, sharing memory with arrays and tensors where the type allows."""
     if isinstance(data, Tensor):
+        device = chosen(device)
         kind = data.dtype if dtype is None else dtypes.as_dtype(dtype)
         return data if kind is data.dtype and device is None else to(data, device, kind)
     return _place(_array_of(data, dtype, copy=False), device, False)

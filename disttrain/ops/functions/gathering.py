@@ -102,7 +102,8 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
 
 
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
-    """``gather`` with the other dimensions broadcast; the flattened input without ``dim``."""
+    """``gather`` with the other dimensions broadcast, where indices below 0 count from the end; the
+    flattened input without ``dim``."""
     if dim is None:
         return take(input, views.reshape(indices, shape=(-1,)))
     if input.ndim != indices.ndim:
@@ -115,6 +116,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
         *(tuple(1 if i == d else n for i, n in enumerate(t.shape)) for t in (input, indices))
     )
     sizes = [(*common[:d], t.shape[d], *common[d + 1 :]) for t in (input, indices)]
+    indices = bounded("take_along_dim", indices, d, input.shape[d], negative=True, types=INT64)
     return gather(views.expand(input, shape=sizes[0]), d, views.expand(indices, shape=sizes[1]))
 
 

@@ -22,10 +22,11 @@ from ...context import SLOW, thread
 from ...core.gate import Tracer, attach, gate
 from ...core.grad_mode import no_grad
 from ...core.node import Node, Output, next_seq
-from ...core.tensor import Tensor, beside, layout, wrap
+from ...core.tensor import Tensor, layout, wrap
 from ...core.writes import check_inplace, touched
 from ...errors import CaptureError, DTypeError, ShapeError
 from ..primitives import elementwise as el
+from ..primitives.batching import made_beside
 from ..primitives.moving import moved
 from ..primitives.views import expand
 from ..primitives.write import OVERLAP, assign, ndarray, overlaps_itself, unlock, view_write
@@ -417,7 +418,7 @@ def fill_(self: Tensor, value: Any) -> Tensor:
             touched(self)
             return self
         kind = self.meta()[1]
-        constant = beside(self, np.asarray(value, dtype=kind))
+        constant = made_beside(self, lambda xp: xp.full((), value, dtype=kind))
         everywhere = expand(constant, shape=self.meta()[0])
         write("fill_", self, everywhere, recording, whole=True)
         return self

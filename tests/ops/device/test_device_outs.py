@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 import disttrain as dt
+import disttrain.func
 import disttrain.nn.functional as F
 
 
@@ -107,3 +108,30 @@ def test_closeness_of_two_numbers_is_a_tensor():
 def test_type_as_goes_where_the_other_lies(double):
     other = dt.ones(2, dtype=dt.float64, device="cuda:1")
     assert dt.ones(3).type_as(other).device == other.device
+
+
+def test_tensors_are_made_anew_on_the_default_device(double):
+    here, there = dt.ones(2), dt.ones(2, device="cuda:0")
+    with dt.device("cuda:1"):
+        made = [make(t) for make in (dt.tensor, dt.as_tensor) for t in (here, there)]
+    assert [str(t.device) for t in made] == ["cuda:1"] * 4
+    assert dt.as_tensor(here) is here and dt.as_tensor(there) is there
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_indices_below_zero_are_taken_along_from_the_end(double, device):
+    x, index = dt.arange(6.0, device=device).reshape(2, 3), dt.tensor([[-1, 0], [1, -2]])
+    index = index.to(device)
+    want = [[2.0, 0.0], [4.0, 4.0]]
+    assert dt.take_along_dim(x, index, 1).tolist() == want
+    of_rows = dt.func.vmap(lambda a, i: dt.take_along_dim(a, i, 0))
+    assert of_rows(x, index).tolist() == want
+
+
+def test_filling_what_is_recorded_sends_nothing(double):
+    x = dt.ones(3, device="cuda", requires_grad=True)
+    with double.quiet():
+        y = x * 2
+        y[0].fill_(3)
+        y[1].zero_()
+    assert y.tolist() == [3, 0, 2]

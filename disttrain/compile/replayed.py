@@ -213,13 +213,14 @@ class Player:
         return {slots[v]: slots[b] for v, b in self.program.base.items()}
 
     def _record(self, number: int, part: Part, values: list, platform: Any) -> Any:
-        """Record a part; or the step that could not be, and why."""
+        """Record a part; or the steps that could not be, and why."""
         program, at = self.program, part.steps[0]
         used = [program.steps[i].params.get("generator") for i in part.steps]
         own = [g for g in used if isinstance(g, Generator) and g.device.type == platform.kind]
         recording = Recording(platform, self.shared.line, self.shared.pool, own)
         stay = {program.slots[program.base.get(v, v)] for v in program.graph.results()}
         inside = list(values)
+        failed: tuple[list[int], Exception] | None = None
         try:
             recording.begin()
             try:
@@ -227,11 +228,15 @@ class Player:
                     program.do(program.steps[at], inside, drop=False)
                     for slot in set(program.steps[at].gone) - stay:
                         inside[slot] = None
+            except Exception as why:
+                failed = [at], why
             finally:
                 recording.end()
-        except Exception as why:
+        except Exception as why:  # what was recorded is no graph; nobody knows which step it was
+            failed = failed or (list(part.steps), why)
+        if failed is not None:
             recording.reset()
-            return at, why
+            return failed
         made = [slot for i in part.steps for slot in program.steps[i].made]
         self.made[number] = [slot for slot in made if inside[slot] is not None]
         self.static.update({slot: inside[slot] for slot in self.made[number]})
@@ -239,12 +244,12 @@ class Player:
         self._ends.append(weakref.finalize(self, recording.reset))
         return None
 
-    def _say(self, at: int, why: Exception) -> None:
-        name = self.program.steps[at].prim.name.strip("_")
-        self.why[at] = f"{name}: {str(why).splitlines()[0] if str(why) else type(why).__name__}"
+    def _say(self, steps: list[int], why: Exception) -> None:
+        names = list(dict.fromkeys(self.program.steps[i].prim.name.strip("_") for i in steps))
+        self.why.update(dict.fromkeys(steps, str(why)))
         warnings.warn(
-            f"compile: {self.name}: {name} cannot be part of a CUDA graph and runs between two: "
-            f"{why}",
+            f"compile: {self.name}: {', '.join(names)} cannot be part of a CUDA graph and runs "
+            f"beside it: {why}",
             stacklevel=7,
         )
 

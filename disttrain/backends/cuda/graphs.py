@@ -16,21 +16,25 @@ from .streams import On, waiting
 
 
 class CudaPool(GraphPool):
-    """Memory that several graphs may share, which are never replayed at once."""
+    """Memory that several graphs may share, which are never replayed at once. ``raw``: CuPy's pool,
+    made anew where a graph comes after the last one has gone."""
 
     def __init__(self, memory: Memory) -> None:
-        self.memory, self.raw, self.users = memory, memory.new_pool(), 0
+        self.memory, self.raw, self.users = memory, None, 0
 
     def malloc(self, size: int) -> Any:
         return self.memory.take(self.raw, size)
 
     def enter(self) -> None:
+        if self.raw is None:
+            self.raw = self.memory.new_pool()
         self.users += 1
 
     def leave(self) -> None:
         self.users -= 1
         if not self.users:
             self.memory.drop_pool(self.raw)
+            self.raw = None
 
 
 class CudaGraph(Graph):
@@ -45,6 +49,7 @@ class CudaGraph(Graph):
         self.pool: CudaPool = pool
         self.raw: Any = None
         self._inside: list = []
+        self._uses = True
         pool.enter()
 
     def begin(self) -> None:
@@ -75,8 +80,9 @@ class CudaGraph(Graph):
             self.raw.launch(stream=self.cuda.get_current_stream())
 
     def reset(self) -> None:
-        if self.raw is not None:
-            self.raw = None
+        self.raw = None
+        if self._uses:  # also where what was recorded was no graph
+            self._uses = False
             self.pool.leave()
 
     def dot(self) -> str:

@@ -51,6 +51,7 @@ class CudaPlatform(Platform):
     """``xp``: CuPy."""
 
     kind = "cuda"
+    packages = ("cupy", "cupyx", "cupy_backends", "cuda", "nccl", "nvidia")
 
     def __init__(self, cupy: Any) -> None:
         cuda = cupy.cuda

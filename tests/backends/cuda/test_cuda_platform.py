@@ -234,8 +234,25 @@ def test_graphs(cuda, cupy):
     assert len(cuda.memory.pools) == 2
     graph.reset()
     assert len(cuda.memory.pools) == 1
+    again = cuda.graph(graph.pool)  # after the last one has gone
+    assert len(cuda.memory.pools) == 2
+    again.reset(), again.reset()
+    assert len(cuda.memory.pools) == 1
     cuda.note("step"), cuda.note(None)
     assert cupy.cuda.log[-2:] == ["step", "pop"]
+
+
+def test_what_is_free_in_a_graphs_pool_stays(cuda):
+    graph = cuda.graph()
+    graph.begin()
+    cuda.empty((4,), np.float32)  # gone at once; replays write there
+    graph.end()
+    cuda.empty((4,), np.float32)
+    cuda.empty_cache()
+    assert cuda.memory_stats(0)["reserved"] == 512
+    graph.reset()
+    cuda.empty_cache()
+    assert cuda.memory_stats(0)["reserved"] == 0
 
 
 @pytest.mark.parametrize(

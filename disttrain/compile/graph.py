@@ -107,7 +107,9 @@ class Graph:
             return
         given = [NullArray(*self.metas[a]) if isinstance(a, Var) else a for a in ins.args]
         said = ins.prim.shape(*given, **ins.params)
-        for o, (shape, kind) in zip(ins.outputs, said if ins.prim.multi else [said], strict=True):
+        told = list(zip(ins.outputs, said if ins.prim.multi else [said], strict=True))
+        # (On devices, what is kept for the gradient may be laid out otherwise.)
+        for o, (shape, kind) in told if ins.prim.on_device is None else told[:1]:
             have = self.metas[o]
             if (tuple(shape), np.dtype(kind)) != (tuple(have[0]), have[1]):
                 raise CaptureError(

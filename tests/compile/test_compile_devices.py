@@ -206,3 +206,52 @@ def test_names_of_modes():
     assert dt.compile(len, disable=True) is len
     assert dt.compile(lambda x: x, options={"triton.cudagraphs": True}).recorded
     assert dt.compile(lambda x: x, backend="cudagraphs").recorded
+
+
+class Tiny(nn.Module):
+    """A language model of one block, its embedding tied to its head."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.places = nn.Embedding(7, 8), nn.Embedding(5, 8)
+        self.norm, self.into, self.out = nn.LayerNorm(8), nn.Linear(8, 24), nn.Linear(8, 8)
+        self.head = nn.Linear(8, 7, bias=False)
+        self.head.weight = self.words.weight
+
+    def forward(self, at, wanted):
+        x = self.words(at) + self.places(dt.arange(at.shape[1], device=at.device))
+        parts = self.into(self.norm(x)).split(8, dim=2)
+        q, k, v = (t.view(*t.shape[:2], 2, 4).transpose(1, 2) for t in parts)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + F.dropout(self.out(y.transpose(1, 2).reshape(x.shape)), 0.1)
+        return F.cross_entropy(self.head(x).flatten(0, 1), wanted.flatten())
+
+
+def test_a_language_models_step_in_half_precision():
+    def run(mode):
+        dt.manual_seed(0)
+        model = Tiny().cuda()
+        optimizer = optim.AdamW(model.parameters(), lr=0.01)
+
+        def step(at, wanted):
+            optimizer.zero_grad()
+            with dt.autocast("cuda", dt.bfloat16):
+                loss = model(at, wanted)
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            return loss
+
+        call = step if mode is None else dt.compile(step, mode=mode)
+        numbers, losses = dt.Generator().manual_seed(1), []
+        for i in range(6):
+            optimizer.param_groups[0]["lr"] = 0.01 / (i + 1)
+            losses.append(call(*(dt.randint(0, 7, (2, 5), generator=numbers).cuda() for _ in "ab")))
+        if mode is not None:
+            used = [p for p in players(call) if p.parts]
+            assert not call.eager and [[q.recorded for q in p.parts] for p in used] == [
+                [True, False]
+            ]
+        return [t.tolist() for t in (*losses, *model.parameters())]
+
+    assert run("reduce-overhead") == run(None)

@@ -13,13 +13,16 @@ from .signatures import Unsupported
 from .work import HostUse, Work
 
 
-def key(work: Work, index: Any, shape: tuple[int, ...], writes: bool = False) -> tuple:
-    """``index`` for numpy, arrays wrapped into ``shape``. Counts the waits of masks."""
+def key(work: Work, index: Any, shape: tuple[int, ...]) -> tuple[tuple, list[int]]:
+    """``index`` for numpy, and what ``wrapped`` wraps each part of it into (0: nothing). Counts the
+    waits of masks."""
     parts = index if isinstance(index, tuple) else (index,)
     found: list[Any] = []
+    sizes: list[int] = []
     taken = sum(_axes(p) for p in parts)
     axis = 0
     for p in parts:
+        sizes.append(0)
         if p is Ellipsis:
             found.append(p)
             axis += len(shape) - taken
@@ -30,14 +33,18 @@ def key(work: Work, index: Any, shape: tuple[int, ...], writes: bool = False) ->
             if a.dtype.kind == "b":
                 work.platform.synchronized("indexing by a mask")
             elif a.dtype.kind in "iu":
-                n = shape[axis] if axis < len(shape) else 1
-                a = np.mod(a, n) if n else a
+                sizes[-1] = shape[axis] if axis < len(shape) else 1
             found.append(a)
             axis += _axes(p)
         else:
             found.append(p)
             axis += _axes(p)
-    return tuple(found)
+    return tuple(found), sizes
+
+
+def wrapped(parts: tuple, sizes: list[int]) -> tuple:
+    """The index as it is now: what a graph replays sees other numbers in its arrays."""
+    return tuple(np.mod(p, n) if n else p for p, n in zip(parts, sizes))
 
 
 def _axes(part: Any) -> int:
@@ -64,27 +71,27 @@ def check_once(name: str, hidden: np.ndarray, index: tuple) -> None:
 def get(array: Any, index: Any) -> Any:
     """``array[index]``."""
     work = Work(array._memory.platform, "indexing")
-    at = key(work, index, array.shape)
+    at, sizes = key(work, index, array.shape)
     if is_basic(at):  # a view, which no device has to make
         work.reads.append(array._memory)
         hidden = array._hidden
         view = at if any(i is ... for i in at) else (*at, ...)  # so that no number comes of it
         return work.run(lambda: np.asarray(hidden[view]), views=True)
     hidden = work.hidden(array)
-    return work.run(lambda: hidden[at])
+    return work.run(lambda: hidden[wrapped(at, sizes)])
 
 
 def put(array: Any, index: Any, value: Any) -> None:
     """``array[index] = value``."""
     work = Work(array._memory.platform, "writing by index")
     hidden = work.target(array)
-    at = key(work, index, array.shape)
+    at, sizes = key(work, index, array.shape)
     given = work.operand(value)
     if not is_basic(at) and np.ndim(given):
-        check_once(work.name, hidden, at)
+        check_once(work.name, hidden, wrapped(at, sizes))
 
     def write() -> None:
-        hidden[at] = given
+        hidden[wrapped(at, sizes)] = given
 
     work.run(write)
 

@@ -197,14 +197,14 @@ class DoublePlatform(Platform):
 
     def wait_for(self, clock: Clock, what: str) -> None:
         """The host waits."""
-        if self._here.recording is not None:
-            raise NotWhileRecording(f"{what}: the host cannot wait while a graph is recorded")
         self.synchronized(what)
         self._drain(clock, what)
         self._know(clock)
 
     def synchronized(self, what: str) -> None:
         """Count that the host waits for the device."""
+        if self._here.recording is not None:
+            raise NotWhileRecording(f"{what}: the host cannot wait while a graph is recorded")
         self.counts.waits.append(what)
 
     @contextlib.contextmanager

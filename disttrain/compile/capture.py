@@ -48,10 +48,8 @@ accumulate = primitive("accumulate", _accumulate, "grad more", mutates=(0,))
 
 # Whoever reads arrays here does not look at numbers, or tells.
 _TRUSTED = ("disttrain.core.", "disttrain.compile.", "disttrain.optim.")
-_OF_DEVICES = (
-    "disttrain.nn.utils.device_norms",
-    "disttrain.amp.autocast_mode",
-)  # the same, of arrays on devices
+# The same, of arrays on devices.
+_OF_DEVICES = ("disttrain.nn.utils.", "disttrain.amp.autocast_mode")
 _ABOUT = frozenset(
     "shape dtype ndim size itemsize nbytes flags strides base place where __class__".split()
 )

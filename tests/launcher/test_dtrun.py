@@ -428,7 +428,7 @@ def test_dry_run_starts_nothing(tmp_path):
         (("--nnodes", "x"), "--nnodes x"),
         (("--nnodes", "2"), "--nnodes 2: this version runs on one machine"),
         (("--frobnicate",), "--frobnicate"),
-        (("--numa-binding", "node"), "not supported"),
+        (("--numa-binding", "bogus"), "--binding: invalid choice: 'bogus'"),
     ],
 )
 def test_usage_errors_say_what_is_needed(tmp_path, flags, said):

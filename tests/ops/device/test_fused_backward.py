@@ -47,6 +47,22 @@ CASES = {
         ),
         [(2, 4, 6), (2, 4, 9), (2, 4, 9)],
     ),
+    "attention_of_shared_heads": (
+        lambda q, k, v: F.scaled_dot_product_attention(
+            q, k, v, is_causal=True, scale=0.3, enable_gqa=True
+        ),
+        [(2, 4, 5, 4), (2, 2, 7, 4), (2, 2, 7, 3)],
+    ),
+    "attention_with_added_mask": (
+        lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, mask),
+        [(2, 3, 5, 4), (2, 3, 7, 4), (2, 3, 7, 3), (3, 1, 7)],
+    ),
+    "attention_that_a_row_sees_nothing_of": (
+        lambda q, k, v: F.scaled_dot_product_attention(
+            q, k, v, dt.tensor([[True] * 7, [False] * 7, [True, False] * 3 + [True]]).to(q.device)
+        ),
+        [(2, 3, 4), (2, 7, 4), (2, 7, 3)],
+    ),
     "attention_to_nothing": (
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v),
         [(2, 6, 4), (2, 0, 4), (2, 0, 4)],
@@ -89,3 +105,17 @@ def test_half_types_are_rounded_once(double, name, again):
     for g, w in zip(found, want, strict=True):
         off = g.detach().double().cpu().numpy() - w
         assert np.sqrt(np.mean(off**2)) < 4e-3 * np.sqrt(np.mean(w**2)) + 2e-3
+
+
+def test_attention_keeps_its_result_and_drops(double):
+    q, k, v = (dt.tensor(a).to("cuda").requires_grad_() for a in numbers(*[(2, 3, 64, 8)] * 3))
+    out = F.scaled_dot_product_attention(q, k, v)
+    with dt.no_grad():
+        out.mul_(2)
+    with pytest.raises(RuntimeError, match="changed in-place"):
+        out.sum().backward()
+    ones = dt.ones_like(v)
+    dropped = F.scaled_dot_product_attention(q, k, ones, dropout_p=0.25)
+    assert dropped.std().item() > 0.01 and abs(dropped.mean().item() - 1) < 0.1
+    dropped.sum().backward()
+    assert q.grad.isfinite().all().item()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import struct
@@ -168,11 +169,15 @@ def test_nothing_is_left():
         a.endpoint.close()
         b.endpoint.close()
 
+    def held():
+        gc.collect()
+        return len(os.listdir("/proc/self/fd"))
+
     once()  # what gRPC keeps for ever
-    before = len(os.listdir("/proc/self/fd"))
+    before = held()
     for _ in range(3):
         once()
-    until(lambda: len(os.listdir("/proc/self/fd")) <= before, "descriptors to be given back")
+    until(lambda: held() <= before, "descriptors to be given back")
     assert not [t.name for t in threading.enumerate() if t.name.startswith("links-")]
 
 

@@ -186,6 +186,8 @@ class _Thread(threading.local):
         self.before_write: Callable | None = None  # told of every tensor just before a write
         self.autocast: Any = None  # chooses the types that operations compute in
         self.autocast_depth = 0  # at this depth of backward passes
+        self.default_device: Any = None  # of new tensors; None: the host
+        self.outer_devices: list[Any] = []  # what it was outside of the blocks that set it
         self.stack: list[Any] = []
         self.mode = RECORD
         for setup in _at_start:

@@ -8,10 +8,10 @@ import functools
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from .. import context
 from ..backends.cuda import offered as cuda_is  # noqa: F401  (now ``device("cuda")`` means it)
 from ..backends.device.array import Located
 from ..backends.device.platform import offered, platform, present
+from ..context import thread
 from ..errors import DeviceError
 
 HOST = ("cpu", "meta")  # what needs no platform
@@ -19,13 +19,12 @@ KINDS = tuple(
     "cpu cuda ipu xpu mkldnn opengl opencl ideep hip ve fpga maia xla lazy vulkan mps meta hpu "
     "mtia privateuseone".split()
 )  # PyTorch's
-_DEFAULT, _OUTER = "default_device", "default_device.outer"
 
 
 class device:  # noqa: N801  (the field's spelling)
     """A device: ``device("cpu")``, ``device("cuda:1")``, ``device("cuda", 1)``, ``device(1)`` (of
     the accelerator that there is). Without a number it is the current one of its kind. As a context
-    manager it is the default device of new tensors of the calling rank."""
+    manager it is the default device of new tensors of the calling thread."""
 
     __slots__ = ("index", "type")
 
@@ -80,14 +79,12 @@ class device:  # noqa: N801  (the field's spelling)
 
     def __enter__(self) -> device:
         usable(self)
-        slots = context.current().slots
-        slots.setdefault(_OUTER, []).append(slots.get(_DEFAULT))
-        slots[_DEFAULT] = self
+        thread.outer_devices.append(thread.default_device)
+        thread.default_device = self
         return self
 
     def __exit__(self, *exc: object) -> None:
-        slots = context.current().slots
-        slots[_DEFAULT] = slots[_OUTER].pop()
+        thread.default_device = thread.outer_devices.pop()
 
 
 def _number(index: Any) -> int:
@@ -131,10 +128,10 @@ def accelerator() -> str:
 
 
 def usable(where: str | int | device | None) -> device:
-    """The device ``where`` (None: the rank's default), with its number where it is an
+    """The device ``where`` (None: the thread's default), with its number where it is an
     accelerator's. Raises ``DeviceError``, which says what is missing, where it is absent."""
     if where is None:
-        where = context.current().slots.get(_DEFAULT)
+        where = thread.default_device
         if where is None:
             return CPU
     if where.__class__ is device:
@@ -177,19 +174,18 @@ def on(where: device) -> AbstractContextManager[Any]:
 
 
 def chosen(where: Any) -> Any:
-    """``where``, or (None) what the calling rank has set as its default; None where it has not."""
-    return context.current().slots.get(_DEFAULT) if where is None else where
+    """``where``, or (None) what the calling thread set as its default; None where it did not."""
+    return thread.default_device if where is None else where
 
 
 def set_default_device(where: str | int | device | None) -> None:
-    """Set the device of new tensors of the calling rank."""
-    slots = context.current().slots
+    """Set the device of new tensors of the calling thread."""
     if where is not None:
         usable(where)
         where = where if isinstance(where, device) else device(where)
-    slots[_DEFAULT] = where
+    thread.default_device = where
 
 
 def get_default_device() -> device:
-    """The device of new tensors of the calling rank."""
+    """The device of new tensors of the calling thread."""
     return usable(None)

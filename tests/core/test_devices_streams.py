@@ -158,3 +158,19 @@ def test_two_threads_in_one_stream(double):
     _in_thread(lambda: body(0))
     second.join()
     assert left == [True, True]
+
+
+def test_default_devices_of_threads_are_their_own(double):
+    turn, got = threading.Barrier(2, timeout=20), {}
+
+    def body(number):
+        with dt.device(f"cuda:{number}"):
+            turn.wait()
+            got[number] = dt.ones(1).device.index
+            turn.wait()
+
+    second = threading.Thread(target=body, args=(1,))
+    second.start()
+    _in_thread(lambda: body(0))
+    second.join()
+    assert got == {0: 0, 1: 1} and dt.ones(1).device == "cpu"

@@ -72,7 +72,8 @@ def frame_kind(frame: types.FrameType) -> int:
     if name.startswith("disttrain.") and not name.startswith(_OUTWARD_NAMES):
         return OURS
     made = name.startswith("namedtuple_") or filename == "<__array_function__ internals>"
-    return LIBRARY if made or name.partition(".")[0] in _LIBRARY_NAMES else USER
+    known = made or name.partition(".")[0] in _LIBRARY_NAMES or beneath(name)
+    return LIBRARY if known else USER
 
 
 def is_constant(x: Any) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,7 @@ from disttrain.comm.group import ProcessGroup
 from disttrain.comm.meeting import Meeting
 from disttrain.comm.store import FileStore
 from disttrain.comm.tcp import engine
+from disttrain.errors import CommError
 from support.ranks import Outcome, fork_ranks, values
 
 
@@ -41,7 +43,15 @@ def host_outcomes(
             meeting.open_store = lambda: FileStore(path, n, timeout=timeout)
             meeting._hosts = list(hosts)
             transport = engine.connect(meeting)
-            return fn(ProcessGroup(transport, **settings))
+            try:
+                return fn(ProcessGroup(transport, **settings))
+            except CommError:
+                raise
+            except Exception as error:  # as a worker does, before others hear only of its end
+                if job:
+                    cause = f"{type(error).__name__}: {error}"
+                    segment.publish_failure(rank, cause, traceback.format_exc())
+                raise
 
         try:
             told = segment.publish_failure if job else None

@@ -51,6 +51,11 @@ def _svd(a: Any) -> Layout:
     return Layout(((*lead, None, None),), ((*lead, None, None), (*lead, None), (*lead, None, None)))
 
 
+def _svd_square(a: Any) -> Layout:
+    lead = names(a)[:-2]
+    return Layout(((*lead, None, None),), ((*lead, None, None), (*lead, None, None)))
+
+
 def _layer_norm(x: Any, weight: Any, bias: Any, eps: float) -> Layout:
     own = names(x, len(x.shape) - 1)
     last = [None if a is None else (None,) for a in (weight, bias)]
@@ -99,6 +104,7 @@ RULES = {
     "solve": _trailing(2, each(1)),
     "det": _det,
     "svd": _svd,
+    "svd_square": _svd_square,
     "layer_norm": _layer_norm,
     "rms_norm": _rms_norm,
     "batch_norm": _batch_norm,

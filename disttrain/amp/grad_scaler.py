@@ -30,24 +30,31 @@ class GradScaler:
     whether the gradients are finite.
     """
 
+    refused: tuple = (dtypes.float16,)  # types of gradients that can have lost digits already
+
     def __init__(
         self, device: str = "cuda", init_scale: float = 2.0**16, growth_factor: float = 2.0,
         backoff_factor: float = 0.5, growth_interval: int = 2000, enabled: bool = True,
     ) -> None:  # fmt: skip
-        if enabled and growth_factor <= 1.0:
-            raise ConfigError(f"GradScaler: growth_factor={growth_factor}; it must be > 1.0")
-        if enabled and backoff_factor >= 1.0:
-            raise ConfigError(f"GradScaler: backoff_factor={backoff_factor}; it must be < 1.0")
+        if enabled and (growth_factor <= 1.0 or backoff_factor >= 1.0):
+            raise ConfigError(
+                f"{self._name()}: growth_factor={growth_factor}, backoff_factor={backoff_factor} "
+                "given; needed are one above 1 and one below"
+            )
         kind = str(device).partition(":")[0]
         if enabled and kind != "cpu" and not (kind in offered() and present(kind)[0]):
             warnings.warn(
-                f"GradScaler: no {kind} device here; it is enabled, but has no effect", stacklevel=2
+                f"{self._name()}: no {kind} device here; it is enabled, but has no effect",
+                stacklevel=2,
             )
             enabled = False
         self._enabled, self._scale = bool(enabled), float(init_scale)
         self._growth, self._backoff = growth_factor, backoff_factor
         self._interval, self._good = growth_interval, 0
         self._states: dict[int, tuple[OptState, bool]] = {}
+
+    def _name(self) -> str:
+        return type(self).__name__
 
     def is_enabled(self) -> bool:
         return self._enabled
@@ -76,21 +83,24 @@ class GradScaler:
             done = "has already been called on this optimizer since the last update()"
             if state is OptState.STEPPED:
                 done = "is being called after step()"
-            raise AutogradError(f"GradScaler: unscale_() {done}.")
+            raise AutogradError(f"{self._name()}: unscale_() {done}.")
         self._states[id(optimizer)] = (OptState.UNSCALED, self._divide(optimizer))
 
     def _divide(self, optimizer: Any) -> bool:
         """Whether all gradients are finite."""
         grads = [p.grad for g in optimizer.param_groups for p in g["params"] if p.grad is not None]
-        if any(g.dtype is dtypes.float16 for g in grads):
+        if any(g.dtype in self.refused for g in grads):
             raise ValueError("Attempting to unscale FP16 gradients.")
         finite: dict[Any, list] = {}
         with no_grad():
             for g in grads:
-                values = g.to_dense() if getattr(g, "is_sparse", False) else g
-                finite.setdefault(g.device, []).append(isfinite(values).all())
+                finite.setdefault(g.device, []).append(isfinite(self._values(g)).all())
                 g.mul_(1.0 / self._scale)
             return all(bool(stack(flags).all()) for flags in finite.values())
+
+    def _values(self, g: Any) -> Any:
+        """The numbers of a gradient that are looked at here."""
+        return g.to_dense() if getattr(g, "is_sparse", False) else g
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """``optimizer.step()``, unless a gradient is not finite."""
@@ -101,7 +111,7 @@ class GradScaler:
         state, finite = self._states.get(id(optimizer), (OptState.READY, True))
         if state is OptState.STEPPED:
             raise AutogradError(
-                "GradScaler: step() has already been called since the last update()"
+                f"{self._name()}: step() has already been called since the last update()"
             )
         if state is OptState.READY:
             self.unscale_(optimizer)

@@ -18,7 +18,39 @@ from ..header import Call
 from ..work import Work, settle
 
 
-class DeviceWork(Work):
+class _OnStream(Work):
+    """What ends in a stream: ``_block`` makes the caller's stream wait for it, ``of`` is the
+    transport."""
+
+    __slots__ = ()
+    of: Any
+
+    def wait(self, timeout: float | timedelta | None = None) -> Any:
+        """The caller's stream waits for it; the host, too, with ``timeout`` (seconds)."""
+        if isinstance(timeout, timedelta):
+            timeout = timeout.total_seconds() or None
+        self._block(timeout)
+        if self._future is not None:
+            settle(self._future, self)
+        if self._error is not None:
+            self.of.told = True
+            raise self._error
+        return self._result if self.outputs is None else True
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def _poll(self) -> None:
+        self.is_completed()
+
+    def then(self, fn: Callable[[Any], Any]) -> Work:
+        return _After(self, fn)
+
+    def _block(self, timeout: float | None) -> None:
+        raise NotImplementedError
+
+
+class DeviceWork(_OnStream):
     """``event`` is the end of it; None until what it was started together with is."""
 
     __slots__ = (
@@ -67,24 +99,6 @@ class DeviceWork(Work):
             self._joined()
         return self._error is not None or (self._done and self.reached())
 
-    def wait(self, timeout: float | timedelta | None = None) -> Any:
-        """The caller's stream waits for it; the host, too, with ``timeout`` (seconds)."""
-        if isinstance(timeout, timedelta):
-            timeout = timeout.total_seconds() or None
-        self._block(timeout)
-        if self._future is not None:
-            settle(self._future, self)
-        if self._error is not None:
-            self.of.told = True
-            raise self._error
-        return self._result if self.outputs is None else True
-
-    def synchronize(self) -> None:
-        self.wait()
-
-    def _poll(self) -> None:
-        self.is_completed()
-
     def _block(self, timeout: float | None) -> None:
         if self._error is None and self.event is None:
             self.of.flush()
@@ -101,11 +115,8 @@ class DeviceWork(Work):
         self._end(self.result_of)
         self.result_of = None
 
-    def then(self, fn: Callable[[Any], Any]) -> Work:
-        return _After(self, fn)
 
-
-class _After(Work):
+class _After(_OnStream):
     """``fn`` of a work's result, run in the stream that first waits for it."""
 
     __slots__ = ("_before", "_event", "_fn")
@@ -121,17 +132,6 @@ class _After(Work):
         self._run()
         return self._error is not None or self._event is None or self._event.query()
 
-    def wait(self, timeout: float | timedelta | None = None) -> Any:
-        if isinstance(timeout, timedelta):
-            timeout = timeout.total_seconds() or None
-        self._block(timeout)
-        if self._future is not None:
-            settle(self._future, self)
-        if self._error is not None:
-            self.of.told = True
-            raise self._error
-        return self._result if self.outputs is None else True
-
     def exception(self) -> BaseException | None:
         return self._before.exception() if self._error is None else self._error
 
@@ -142,9 +142,6 @@ class _After(Work):
     @property
     def index(self) -> int:
         return self._before.index
-
-    def _poll(self) -> None:
-        self.is_completed()
 
     def _block(self, timeout: float | None) -> None:
         if self._done:
@@ -169,6 +166,3 @@ class _After(Work):
             return
         self._event = self.of.mark(self.index)
         self._end(result)
-
-    def then(self, fn: Callable[[Any], Any]) -> Work:
-        return _After(self, fn)

@@ -183,17 +183,18 @@ def default_convert(data: Any) -> Any:
         return wrap(np.asarray(data)) if data.dtype in BY_NUMPY else data
     if isinstance(data, Mapping):
         out = {k: default_convert(v) for k, v in data.items()}
-        return out if type(data) is dict else _like(data, out)
+        return out if type(data) is dict else like(data, out)
     if isinstance(data, tuple) and hasattr(data, "_fields"):
         return type(data)(*map(default_convert, data))
     if isinstance(data, tuple):
         return [default_convert(v) for v in data]
     if isinstance(data, Sequence):
-        return _like(data, [default_convert(v) for v in data])
+        return like(data, [default_convert(v) for v in data])
     return data
 
 
-def _like(data: Any, values: Any) -> Any:
+def like(data: Any, values: Any) -> Any:
+    """``values`` as a container of the kind of ``data``; as they are where it takes none."""
     try:
         return type(data)(values)
     except TypeError:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..backends.device.platform import offered, present
 from ..core import Tensor
+from .collate import like
 
 
 def pinning(wanted: bool, device: str) -> Callable[[Any], Any] | None:
@@ -29,16 +30,9 @@ def pinned(data: Any, device: str | None) -> Any:
     if hasattr(data, "pin_memory"):
         return data.pin_memory()
     if isinstance(data, Mapping):
-        return _like(data, {k: pinned(v, device) for k, v in data.items()})
+        return like(data, {k: pinned(v, device) for k, v in data.items()})
     if isinstance(data, tuple) and hasattr(data, "_fields"):
         return type(data)(*(pinned(v, device) for v in data))
     if isinstance(data, Sequence):
-        return _like(data, [pinned(v, device) for v in data])
+        return like(data, [pinned(v, device) for v in data])
     return data
-
-
-def _like(data: Any, values: Any) -> Any:
-    try:
-        return type(data)(values)
-    except TypeError:
-        return values

@@ -14,7 +14,8 @@ from typing import Any
 from disttrain.errors import LaunchError
 from disttrain.lifetime import end_of
 
-from .agent import Agent, Attempt
+from .agent import Agent
+from .outcome import Attempt
 from .plan import Plan, reserve_port
 from .processes import held_back
 

@@ -11,6 +11,7 @@ import resource
 import sys
 
 from .env import worker_env
+from .generation import of_hosts
 from .plan import Plan
 from .worker import format_error, program_body
 
@@ -21,16 +22,10 @@ def play(plan: Plan, rank: int, size: int, local_size: int = 1) -> int:
     """Run the program as that rank; its exit code. ``local_size``: how many ranks a host has; 1
     for all of them."""
     local = local_size if 1 < local_size <= size else size
-    os.environ.update(worker_env(dataclasses.replace(plan, num_ranks=size), rank, 0))
-    os.environ.update(
-        {
-            "LOCAL_RANK": str(rank % local),
-            "LOCAL_WORLD_SIZE": str(local),
-            "GROUP_RANK": str(rank // local),
-            "GROUP_WORLD_SIZE": str(-(-size // local)),
-            FAKE: "1",
-        }
+    generation = dataclasses.replace(
+        of_hosts(size, local, rank), master_addr=plan.master_addr, master_port=plan.master_port
     )
+    os.environ.update(worker_env(plan, generation, rank) | {FAKE: "1"})
     try:
         program_body(plan)()
     except Exception as error:

@@ -20,12 +20,14 @@ from disttrain.errors import LaunchError
 from disttrain.lifetime import adopt_orphans
 
 from . import binding, mpi
-from .agent import Agent, say, tell
+from .agent import Agent
 from .env import worker_env
 from .fake import play
 from .options import Options
+from .outcome import tell
 from .plan import Plan, describe, make_plan, reserve_port
 from .processes import held_back, kill_descendants
+from .report import say
 from .worker import COMPAT
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from disttrain.liveness import STOPPED_LIMIT
 
 from .binding import as_ranges
+from .generation import Generation
 from .options import Options, streams_of
 
 
@@ -48,13 +49,21 @@ class Plan:
         texts = (self.redirects, self.tee)
         return any(streams_of(text, rank) for text in texts for rank in range(self.num_ranks))
 
-    def rank_dir(self, restart: int, rank: int) -> str:
-        """Where a rank's files go."""
-        assert self.log_dir is not None
-        return os.path.join(self.log_dir, f"attempt_{restart}", str(rank))
+    def alone(self) -> Generation:
+        """The first generation of a job on this machine alone."""
+        return Generation(
+            (self.num_ranks,), master_addr=self.master_addr, master_port=self.master_port
+        )
 
-    def error_file(self, restart: int, rank: int) -> str:
-        return os.path.join(self.rank_dir(restart, rank), "error.json")
+    def rank_dir(self, generation: Generation, rank: int) -> str:
+        """Where a rank's files go. Nodes may share the directory."""
+        assert self.log_dir is not None
+        node = f"node_{generation.me}" if generation.num_nodes > 1 else ""
+        attempt, local = generation.number - 1, generation.local_rank(rank)
+        return os.path.join(self.log_dir, node, f"attempt_{attempt}", str(local))
+
+    def error_file(self, generation: Generation, rank: int) -> str:
+        return os.path.join(self.rank_dir(generation, rank), "error.json")
 
 
 def make_plan(options: Options, master_port: int) -> Plan:
@@ -96,7 +105,7 @@ def reserve_port() -> socket.socket:
     return holder
 
 
-def describe(plan: Plan, env_of: Callable[[Plan, int, int], dict[str, str]]) -> str:
+def describe(plan: Plan, env_of: Callable[[Plan, Generation, int], dict[str, str]]) -> str:
     """The plan for people."""
     logs = plan.log_dir or ("a new temporary directory" if plan.writes_files else "none")
     kind = "module" if plan.module else "executable" if plan.no_python else "script"
@@ -114,5 +123,5 @@ def describe(plan: Plan, env_of: Callable[[Plan, int, int], dict[str, str]]) -> 
         lines.append(f"rank {rank}:")
         if plan.cores:
             lines.append(f"  on cores {as_ranges(plan.cores[rank])}")
-        lines += [f"  {k}={v}" for k, v in env_of(plan, rank, 0).items()]
+        lines += [f"  {k}={v}" for k, v in env_of(plan, plan.alone(), rank).items()]
     return "\n".join(lines)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,13 @@ class RankReport:
     stopped: bool  # the launcher stopped it
     vanished: bool = False  # it ended with code 0, but not at the end of its program
     error_file: str = ""  # where its exception stands as JSON
+    local_rank: int = -1  # on its node; -1: as ``rank``
+
+
+def say(text: str) -> None:
+    """One line of the launcher's own."""
+    sys.stderr.write(f"dtrun: {text}\n")
+    sys.stderr.flush()
 
 
 def cause_of(exit_: Exit, recorded: str) -> str:
@@ -48,7 +56,8 @@ def headline(first: RankReport, others: list[RankReport], program: str) -> str:
     lines = [BAR, f"{program} FAILED", "", "Root Cause (first observed failure):"]
     lines.append(f"  time      : {time.strftime('%Y-%m-%d_%H:%M:%S')}")
     lines.append(f"  host      : {os.uname().nodename}")
-    lines.append(f"  rank      : {first.rank} (local_rank: {first.rank})")
+    local_rank = first.rank if first.local_rank < 0 else first.local_rank
+    lines.append(f"  rank      : {first.rank} (local_rank: {local_rank})")
     lines.append(f"  cause     : {first.cause.replace(chr(10), chr(10) + ' ' * 14)}")
     lines.append(f"  exitcode  : {first.code} (pid: {first.pid})")
     lines.append(f"  error_file: {first.error_file or '<N/A>'}")

@@ -25,6 +25,7 @@ from disttrain.errors import DisttrainError, PeerFailed
 from disttrain.lifetime import die_with_parent
 
 from .env import JOB_FD, worker_env
+from .generation import Generation
 from .plan import Plan
 
 COMPAT = "disttrain.compat.torch"
@@ -44,7 +45,9 @@ _LEFT_OPEN = (
 FAREWELL = 3.0  # seconds that a failed rank has for its threads and exit handlers
 
 
-def become_rank(plan: Plan, segment: Segment, rank: int, restart: int, agent: int) -> None:
+def become_rank(
+    plan: Plan, generation: Generation, segment: Segment, rank: int, agent: int
+) -> None:
     """Turn a freshly forked process into rank ``rank``."""
     die_with_parent(agent)
     os.setpgid(0, 0)
@@ -52,11 +55,11 @@ def become_rank(plan: Plan, segment: Segment, rank: int, restart: int, agent: in
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.set_wakeup_fd(-1)
-    os.environ.update(worker_env(plan, rank, restart))
+    os.environ.update(worker_env(plan, generation, rank))
     os.environ[JOB_FD] = str(segment.fd)
     me = context.current()
-    me.rank = me.local_rank = rank
-    me.world_size = me.local_world_size = plan.num_ranks
+    me.rank, me.local_rank = rank, generation.local_rank(rank)
+    me.world_size, me.local_world_size = generation.world_size, generation.num_ranks
     me.slots.clear()  # what the process that we were forked from kept is not ours
     me.waiter.interrupts.clear()
     me.slots[JOB_SLOT] = segment
@@ -89,7 +92,9 @@ def forget_exit_handlers() -> None:
         atexit.register(sys.modules["multiprocessing.util"]._exit_function)
 
 
-def run_rank(plan: Plan, segment: Segment, rank: int, restart: int, body: Callable[[], Any]) -> int:
+def run_rank(
+    plan: Plan, generation: Generation, segment: Segment, rank: int, body: Callable[[], Any]
+) -> int:
     """Run ``body`` and give the exit code; an exception is printed, recorded and published.
 
     A process that ``body`` has forked comes back from it, too, when nothing else ends it. It ends
@@ -111,13 +116,13 @@ def run_rank(plan: Plan, segment: Segment, rank: int, restart: int, body: Callab
         sys.stderr.write(format_error(error))
     if code and is_rank:
         if error is not None:
-            _report(plan, segment, rank, restart, error)
+            _report(plan, generation, segment, rank, error)
         slot.state = "failed"
         _end_within(FAREWELL, code)
     code, late = _finish(code)
     if is_rank:
         if late is not None and error is None:
-            _report(plan, segment, rank, restart, late)
+            _report(plan, generation, segment, rank, late)
         slot.state = "failed" if code else "finished"
     return code
 
@@ -184,7 +189,9 @@ def _exit_code(stop: SystemExit) -> int:
     return 1
 
 
-def _report(plan: Plan, segment: Segment, rank: int, restart: int, error: BaseException) -> None:
+def _report(
+    plan: Plan, generation: Generation, segment: Segment, rank: int, error: BaseException
+) -> None:
     text = format_error(error)
     cause = f"{type(error).__name__}: {error}"
     segment.slot(rank).record_error(cause, text)
@@ -194,7 +201,7 @@ def _report(plan: Plan, segment: Segment, rank: int, restart: int, error: BaseEx
     elif 0 <= error.rank < job.num_ranks and job.slot(error.rank).state == "vanished":
         job.publish_failure(error.rank, error.cause)  # before others hear only of this one's end
     if plan.log_dir:
-        write_error_file(plan.error_file(restart, rank), cause, text)
+        write_error_file(plan.error_file(generation, rank), cause, text)
 
 
 def format_error(error: BaseException) -> str:
@@ -247,8 +254,8 @@ def program_body(plan: Plan) -> Callable[[], None]:
 
 
 def main(argv: list[str]) -> int:
-    """``python -m launcher.worker RANK RESTART PLAN-JSON``: a rank that was executed."""
-    rank, restart = int(argv[0]), int(argv[1])
+    """``python -m launcher.worker RANK GENERATION PLAN``, as JSON: a rank that was executed."""
+    rank, generation = int(argv[0]), Generation.from_json(argv[1])
     fields = json.loads(argv[2])
     for name, value in fields.items():
         if isinstance(value, list):
@@ -256,8 +263,8 @@ def main(argv: list[str]) -> int:
     plan = Plan(**fields)
     segment = Segment.attach(int(os.environ[JOB_FD]))
     os.set_inheritable(segment.fd, False)
-    become_rank(plan, segment, rank, restart, os.getppid())
-    return run_rank(plan, segment, rank, restart, program_body(plan))
+    become_rank(plan, generation, segment, rank, os.getppid())
+    return run_rank(plan, generation, segment, rank, program_body(plan))
 
 
 if __name__ == "__main__":

@@ -97,7 +97,7 @@ class Job:
         self.ambients = []
         for rank in range(plan.num_ranks):
             mine = [r for r in range(plan.num_ranks) if hosts[r] == hosts[rank]]
-            env = worker_env(plan, rank, 0)
+            env = worker_env(plan, plan.alone(), rank)
             env |= {"LOCAL_RANK": str(mine.index(rank)), "LOCAL_WORLD_SIZE": str(len(mine))}
             env |= {"GROUP_RANK": str(hosts[rank]), "GROUP_WORLD_SIZE": str(cluster.num_hosts)}
             seed_text = f"{seed} {rank}"
@@ -130,7 +130,7 @@ class Job:
             wanted = streams_of(plan.redirects, rank) | streams_of(plan.tee, rank)
             if plan.log_dir is None or not wanted & which:
                 return ""
-            return os.path.join(plan.rank_dir(0, rank), name)
+            return os.path.join(plan.rank_dir(plan.alone(), rank), name)
 
         shown = range(plan.num_ranks) if plan.shown is None else plan.shown
         kept = [

@@ -1,0 +1,79 @@
+"""What came of a generation's ranks on this node: from their ends and black boxes to a result.
+
+Pure but for the report's file; who failed first is ``policy``'s to say.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from disttrain.comm.control import Segment
+
+from .generation import Generation
+from .plan import Plan
+from .policy import Exit, Policy, overcome, root_cause
+from .report import VANISHED, RankReport, cause_of, headline, write_report
+
+
+@dataclass
+class Attempt:
+    """What one generation gave. ``results``: of each rank of this node."""
+
+    code: int
+    first: RankReport | None
+    ranks: list[RankReport]
+    results: list[bytes]
+    stopped_by: int
+
+
+def outcome(
+    plan: Plan,
+    generation: Generation,
+    segment: Segment,
+    policy: Policy,
+    stopped: Collection[int],
+    results: list[bytes],
+) -> Attempt:
+    """All ranks of this node have ended. ``stopped``: those that the launcher has sent a signal."""
+    reports = {
+        e.rank: _report_of(e, plan, generation, segment, e.rank in stopped) for e in policy.exits
+    }
+    echoes = {r.rank for r in reports.values() if r.echo}
+    vanished = {r.rank for r in reports.values() if r.vanished}
+    over = overcome(policy.exits, segment.members(), plan.min_ranks)
+    exits = [e for e in policy.exits if e.rank not in over]
+    first, code = root_cause(exits, echoes, vanished)
+    if policy.stopped_by:
+        code = 128 + policy.stopped_by
+    ranks = [reports[rank] for rank in sorted(reports)]
+    root = None if first is None else reports[first.rank]
+    if plan.log_dir:
+        write_report(plan.log_dir, root, ranks, code)
+    return Attempt(code, root, ranks, results, policy.stopped_by)
+
+
+def _report_of(
+    e: Exit, plan: Plan, generation: Generation, segment: Segment, stopped: bool
+) -> RankReport:
+    slot = segment.slot(e.rank)
+    cause, text = slot.error
+    vanished = not e.failed and slot.state == "vanished"
+    return RankReport(
+        rank=e.rank, pid=slot.pid, code=e.code, signal=e.signal,
+        cause=VANISHED if vanished else cause_of(e, cause), vanished=vanished,
+        traceback=text, doing=slot.doing if e.failed else "",
+        echo=cause.startswith("PeerFailed"), stopped=stopped,
+        error_file=plan.error_file(generation, e.rank) if cause and plan.log_dir else "",
+        local_rank=generation.local_rank(e.rank),
+    )  # fmt: skip
+
+
+def tell(attempt: Attempt, plan: Plan) -> None:
+    """Print the failure summary of an attempt that failed by itself."""
+    if attempt.first is None or attempt.stopped_by:
+        return
+    others = [r for r in attempt.ranks if r.rank != attempt.first.rank]
+    sys.stderr.write(headline(attempt.first, others, " ".join(plan.program)) + "\n")
+    sys.stderr.flush()

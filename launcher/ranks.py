@@ -1,0 +1,235 @@
+"""The ranks of one generation on this node: starts them, watches them, performs the policy.
+
+It watches pidfds, output pipes and results in the agent's selector: a death is seen when it
+happens, not at the next poll.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import time
+from collections.abc import Iterable
+
+from disttrain.comm.control import Segment
+from disttrain.liveness import sample
+
+from . import mpi, stillness, worker
+from .generation import Generation
+from .out_of_memory import Kills
+from .outcome import Attempt, outcome
+from .output import Console
+from .plan import Plan
+from .policy import REAP, Exit, Policy, Signal
+from .processes import kill_descendants
+from .report import cause_of, say
+from .starting import Body, Start
+from .streams import Streams, unwatch
+
+LISTEN = 30.0  # seconds for a slow reader to take the last outputs of a job
+LISTEN_FAILED = 0.5  # ... that has failed, and whose end must not wait
+LATER = 0.5  # seconds after ``worker.FAREWELL`` that a failed rank is ended from outside
+
+
+class Ranks:
+    """One generation's ranks here."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        generation: Generation,
+        body: Body | None,
+        selector: selectors.BaseSelector,
+        consoles: dict[int, Console],
+    ) -> None:
+        self.plan, self.generation, self.selector = plan, generation, selector
+        n = generation.num_ranks
+        self.segment = Segment.create(generation.world_size, epoch=generation.number)
+        self.policy = Policy(n, plan.shutdown_timeout, plan.min_ranks)
+        self.pids: dict[int, int] = {}
+        self.streams = Streams(plan, generation, selector, consoles)
+        self.results = dict.fromkeys(generation.ranks, b"")
+        self.result_fds: dict[int, int] = {}
+        self.stopped: set[int] = set()
+        self.lost: set[int] = set()
+        self.failing: dict[int, float] = {}  # ranks that said they have failed, and since when
+        self.suspended = False
+        self.judge = stillness.Judge(n, plan.stopped_timeout)
+        self.shims = mpi.Shims(n) if plan.mpi else None
+        self.kills = Kills()
+        self._begin = Start(plan, generation, self.segment, body, self.shims, selector)
+
+    # --- what the agent calls -------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start all ranks."""
+        for rank in self.generation.ranks:
+            self._start(rank)
+
+    @property
+    def over(self) -> bool:
+        return self.policy.over
+
+    def waits(self) -> list[float]:
+        """After how many seconds ``tend`` is due."""
+        now, waits = time.monotonic(), self.streams.waits()
+        if not self.suspended:
+            waits.append(max(self.judge.next_look - now, 0.0))
+        if self.policy.next_tick is not None:
+            waits.append(max(self.policy.next_tick - now, 0.0))
+        return waits
+
+    def tend(self) -> None:
+        """Time has passed, or something has happened."""
+        self.streams.tend()
+        self._look_at_ranks(time.monotonic())
+        self._perform(self.policy.tick(time.monotonic()))
+
+    def signalled(self, number: int) -> None:
+        """The agent got a signal."""
+        self._perform(self.policy.signalled(number, time.monotonic()))
+
+    def orphaned(self) -> None:
+        """Who started the agent is gone."""
+        self._perform(self.policy.orphaned())
+
+    def _perform(self, actions: list[Signal]) -> None:
+        for action in actions:
+            if action.rank is None:
+                if self.suspended:
+                    self.suspend(False)
+                self.stopped.update(self.pids)
+                self._signal(action.number, self.pids)
+            elif action.rank in self.pids:
+                self._signal(action.number, [action.rank])
+
+    def suspend(self, suspended: bool) -> None:
+        """Ctrl-Z at our terminal, and its end: the whole job stops, and goes on."""
+        self.suspended = suspended
+        self._signal(signal.SIGSTOP if suspended else signal.SIGCONT, self.pids)
+
+    def end(self) -> None:
+        """Let nothing of them be left, and take the last that they have said."""
+        if self.shims is not None:
+            self.shims.close()
+        left = kill_descendants(set(), REAP)
+        for rank in list(self.result_fds):
+            while self._take_result(rank):
+                continue
+        self.streams.finish(time.monotonic() + (LISTEN_FAILED if self.policy.failed else LISTEN))
+        if left:
+            say(f"processes {left} do not go although they were killed")
+
+    def outcome(self) -> Attempt:
+        """What came of them; they have ended."""
+        results, self.results = list(self.results.values()), {}
+        attempt = outcome(
+            self.plan, self.generation, self.segment, self.policy, self.stopped, results
+        )
+        self.segment.close()
+        return attempt
+
+    # --- events ---------------------------------------------------------------------------------
+
+    def _start(self, rank: int) -> None:
+        out, err = (self.streams.open(rank, which) for which in (1, 2))
+        pid, result_reader = self._begin.fork(rank, out, err)
+        for stream in (out, err):
+            if stream is not None:
+                self.streams.add(stream)
+        self.result_fds[rank] = result_reader
+        self.selector.register(result_reader, selectors.EVENT_READ, lambda: self._result_came(rank))
+        pidfd = os.pidfd_open(pid)
+        self.pids[rank] = pid
+        self.selector.register(pidfd, selectors.EVENT_READ, lambda: self._gone(rank, pidfd))
+
+    def _look_at_ranks(self, now: float) -> None:
+        """Find ranks that were stopped, which nothing else would show."""
+        if self.suspended or self.policy.stopped_by or now < self.judge.next_look:
+            return
+        self._end_failed(now)
+        ranks = self.pids.keys() - self.lost
+        if self.shims is not None:
+            self.shims.look(self.pids.values())
+        self.kills.look(self.pids.values())
+        warnings, lost = self.judge.look(now, {r: sample(self.pids[r]) for r in ranks})
+        for text in warnings:
+            say(text)
+        for rank, (state, seconds) in lost.items():
+            self.lost.add(rank)
+            if not self.segment.slot(rank).error[0]:
+                cause = stillness.cause(self.pids[rank], state, seconds)
+                self.segment.slot(rank).record_error(cause, "")
+            self._perform(self.policy.lost(rank))
+
+    def _end_failed(self, now: float) -> None:
+        """End ranks that have failed and do not end by themselves, which who has no memory left may
+        be unable to do."""
+        for rank in list(self.pids):
+            if self.segment.slot(rank).state != "failed":
+                continue
+            if now - self.failing.setdefault(rank, now) > worker.FAREWELL + LATER:
+                if rank not in self.stopped:
+                    say(f"rank {rank} has failed and does not end; it is killed")
+                self.stopped.add(rank)
+                self._perform([Signal(signal.SIGKILL, rank)])
+
+    def _gone(self, rank: int, pidfd: int) -> bool:
+        pid, status = os.waitpid(self.pids[rank], os.WNOHANG)
+        if pid == 0:
+            return True
+        now = time.monotonic()
+        unwatch(self.selector, pidfd)
+        os.close(pidfd)
+        del self.pids[rank]
+        number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+        code = 128 + number if number else os.WEXITSTATUS(status)
+        cause, text = self.segment.slot(rank).error
+        by_us = rank in self.lost or rank in self.stopped
+        if number == signal.SIGKILL and not (cause or by_us) and (cause := self.kills.why(pid)):
+            self.segment.slot(rank).record_error(cause, "")
+        if rank in self.lost:
+            number, code = 0, stillness.CODE
+        elif cause and number and rank in self.stopped:
+            number, code = 0, 1  # its exception ended it; our signal only cut its farewell short
+        if code == 0 and self.segment.slot(rank).state in ("starting", "running"):
+            self.segment.slot(rank).state = "vanished"  # who waits for it learns of it
+        event = Exit(rank, code, now, number)
+        if event.failed:
+            if self.shims is not None:
+                self.shims.look(self.pids.values())
+            self.segment.publish_failure(rank, cause_of(event, cause), text)
+        self._perform(self.policy.exited(event))
+        if event.failed and not self.policy.failed:
+            say(f"rank {rank} failed ({cause_of(event, cause)}); the others may go on without it "
+                f"(--min-ranks {self.plan.min_ranks})")  # fmt: skip
+        return True
+
+    def _result_came(self, rank: int) -> bool:
+        self._take_result(rank)
+        return True
+
+    def _take_result(self, rank: int) -> bool:
+        """Read what has come of a result; True when there may be more at once."""
+        fd = self.result_fds[rank]
+        try:
+            data = os.read(fd, 1 << 20)
+        except BlockingIOError:
+            return False
+        self.results[rank] += data
+        if not data:
+            unwatch(self.selector, fd)
+            os.close(fd)
+            del self.result_fds[rank]
+        return bool(data)
+
+    def _signal(self, number: int, ranks: Iterable[int]) -> None:
+        for rank in ranks:
+            pid = self.pids[rank]
+            try:
+                os.killpg(pid, number)
+            except (ProcessLookupError, PermissionError):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)

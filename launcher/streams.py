@@ -1,0 +1,90 @@
+"""The outputs of all ranks of this node: which pipes there are, and when they are read."""
+
+from __future__ import annotations
+
+import os
+import selectors
+
+from .generation import Generation
+from .options import streams_of
+from .output import Console, Stream
+from .plan import Plan
+
+
+class Streams:
+    """The ranks' outputs in one generation. A stream whose console is behind is not read until
+    that has caught up."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        generation: Generation,
+        selector: selectors.BaseSelector,
+        consoles: dict[int, Console],
+    ) -> None:
+        self._plan, self._generation = plan, generation
+        self._selector, self._consoles = selector, consoles
+        self._streams: list[Stream] = []
+        self._held_up: list[Stream] = []
+
+    def open(self, rank: int, which: int) -> Stream | None:
+        """The pipe for stdout (1) or stderr (2); None: the rank inherits ours."""
+        plan, local = self._plan, self._generation.local_rank(rank)
+        redirect = streams_of(plan.redirects, local) & which
+        tee = streams_of(plan.tee, local) & which
+        world = self._generation.world_size
+        if world == 1 and not (redirect or tee) and plan.shown is None:
+            return None
+        hidden = (redirect and not tee) or (plan.shown is not None and local not in plan.shown)
+        path = None
+        if (redirect or tee) and plan.log_dir:
+            name = "stdout.log" if which == 1 else "stderr.log"
+            path = os.path.join(plan.rank_dir(self._generation, rank), name)
+        num_shown = world if plan.shown is None else len(plan.shown)
+        prefix = f"[rank {rank}] " if num_shown > 1 else ""
+        return Stream(prefix, None if hidden else self._consoles[which], path)
+
+    def add(self, stream: Stream) -> None:
+        """Read from ``stream``, whose rank has been started."""
+        stream.started()
+        self._read_from(stream)
+        self._streams.append(stream)
+
+    def tend(self) -> None:
+        """Go on with what consoles and streams hold back."""
+        for console in self._consoles.values():
+            console.flush()
+        for stream in self._streams:
+            stream.release()
+        for stream in [s for s in self._held_up if not s.held_up]:
+            self._held_up.remove(stream)
+            self._read_from(stream)
+
+    def waits(self) -> list[float]:
+        """After how many seconds ``tend`` is due."""
+        behind = any(console.behind for console in self._consoles.values())
+        held_back = any(stream.tail for stream in self._streams)
+        return [0.02] * behind + [0.1] * held_back
+
+    def finish(self, until: float) -> None:
+        """Pass on what is still there; their writers are gone."""
+        for stream in self._streams:
+            unwatch(self._selector, stream.reader)
+            stream.finish(until)
+
+    def _read_from(self, stream: Stream) -> None:
+        self._selector.register(stream.reader, selectors.EVENT_READ, lambda: self._pump(stream))
+
+    def _pump(self, stream: Stream) -> bool:
+        if not stream.held_up:
+            return stream.pump()
+        self._held_up.append(stream)
+        return False
+
+
+def unwatch(selector: selectors.BaseSelector, fd: int) -> None:
+    """Look at ``fd`` no more, where it was looked at."""
+    try:
+        selector.unregister(fd)
+    except (KeyError, ValueError):
+        pass

@@ -39,6 +39,7 @@ _FAILED_AT = 64  # int32: rank + 1 of the first failure, 0 while there is none
 _ROUNDS_AT = 72  # the last round that was decided; the last that was wanted; where its flags begin
 _PID, _STATE, _STEP, _SEQ, _JOINED, _MEMBER, _LOST = 0, 8, 16, 24, 32, 40, 48
 _SAID = 56
+_TURN_AT = 4088
 _TEXT_AT, _ERROR_AT, _SAID_AT, SAID_BYTES = 64, 4096, 40 << 10, 12 << 10
 
 JOB_SLOT = "comm.job"  # the slot of a rank's context where its job segment is
@@ -141,6 +142,24 @@ class Slot:
     def lose(self, lost: bool = True) -> None:
         """It will do nothing more (or that was a mistake)."""
         self._words[_LOST // 8] = lost
+
+    @property
+    def turn(self) -> int:
+        """How many processes have been this rank before the present one."""
+        return struct.unpack_from("<Q", self._buffer, self._at + _TURN_AT)[0]
+
+    @turn.setter
+    def turn(self, value: int) -> None:
+        struct.pack_into("<Q", self._buffer, self._at + _TURN_AT, value)
+
+    def begin_anew(self) -> None:
+        """What is said here of the process that was this rank before is over. Not before the others
+        have agreed to go on without that one."""
+        self.joined = 0
+        self.record_error("", "")
+        self.describe("")
+        self._words[_SAID // 8] = 0
+        self.lose(False)
 
     def say(self, data: bytes) -> None:
         """Tell who shares the segment. The last thing that was said can be read while this is

@@ -168,6 +168,12 @@ def connect(backend: Backend, meeting: Meeting) -> Transport:
             f"init_process_group: backend={backend.text!r}: {name} cannot be used here: {why}. "
             f"Use backend={BEST!r}, which takes the best way that there is between CPUs"
         )
+    if name not in ("shm", "sim") and meeting.taken_over() is not None:
+        raise BackendError(
+            f"init_process_group: rank {meeting.rank} was started anew while the others go on, and "
+            f"backend={backend.text!r} would be {name} here, which nobody can join later. "
+            f"Use backend={BEST!r} under --replace-ranks"
+        )
     transport: Transport = _load(name).connect(meeting)
     transport.between = between
     return transport

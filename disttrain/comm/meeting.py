@@ -91,6 +91,13 @@ class Meeting:
             self.segment is not None and self.ranks is None and self.size <= self.segment.num_ranks
         )
 
+    def taken_over(self) -> Segment | None:
+        """The job's segment, where this process was started in the place of a rank that has ended,
+        and the others go on: it is to join them."""
+        job = self.segment
+        anew = isinstance(job, Segment) and self.on_segment() and job.slot(self.rank).turn > 0
+        return job if anew else None
+
     def on_one_host(self) -> bool:
         """Whether all ranks are on one host. All ranks call it."""
         return len(set(self.hosts())) == 1

@@ -12,6 +12,10 @@ share memory, and the end of a process is known for certain, agreement is one de
 * where the decider dies before the commit, the next one decides; where a member dies after it, the
   members have a failure as any other, and may go through another round.
 
+A process that is started in the place of a lost rank takes part in the next round (``join``).
+Members do not wait for it: it says that it has come, and whoever decides finds it among those that
+have joined. So it costs the others nothing before it is ready.
+
 A rank that was taken for lost and is not (it was stopped) finds a round that is decided without it,
 and raises. It must not write into others' memory by then: who gives such a rank up ends it first.
 
@@ -43,7 +47,6 @@ class View:
         self.num_ranks, self.epoch, self.buffer, self.fd = (
             len(members), base.epoch, base.buffer, base.fd,
         )  # fmt: skip
-        self.kept = {i: base.kept[r] for i, r in enumerate(members) if r in base.kept}
 
     def slot(self, rank: int) -> Slot:
         return self.base.slot(self.members[rank])
@@ -119,7 +122,7 @@ def agree(
         return not missing() and decide(view.base, number, choose)
 
     def choose() -> tuple[list[int], int]:
-        joined = [r for r in view.members if base.slot(r).joined == number]
+        joined = [r for r in range(base.num_ranks) if base.slot(r).joined == number]
         living = [r for r in joined if not base.slot(r).lost]
         return living, max(map(last_word, living))
 
@@ -138,6 +141,45 @@ def agree(
     if base.rounds[DECIDED] != number or me not in members:
         raise CommError(f"shrink: {given_up(view, rank)}")
     return View(base, members, number, base.rounds[START])
+
+
+def newcomers(view: View) -> list[int]:
+    """Ranks of the job that are no members and have come to take part in the next round."""
+    base, number = view.base, view.round + 1
+    return [
+        r
+        for r in range(base.num_ranks)
+        if r not in view.members and base.slot(r).joined == number and not base.slot(r).lost
+    ]
+
+
+def join(base: Segment, rank: int, timeout: float) -> View:
+    """Become a member in the place of ``rank``, whose former process has ended. Waits until the
+    others have agreed to go on without that one, and then for their next agreement.
+
+    Raises ``WaitTimeout`` where they come to none, ``CommError`` where no member is left.
+    """
+    slot, rounds, joined = base.slot(rank), base.rounds, 0
+
+    def admitted() -> bool:
+        nonlocal joined
+        decided = rounds[DECIDED]
+        if joined and decided >= joined and slot.member >= joined:
+            return True
+        if slot.member < decided and joined <= decided:  # the place is free
+            slot.begin_anew()
+            slot.joined = joined = decided + 1
+        elif all(base.slot(r).lost for r in base.members()):
+            raise CommError(
+                f"init_process_group: rank {rank} was started anew to go on with the others, and "
+                "none of them is left; they have ended"
+            )
+        return False
+
+    context.wait_until(
+        admitted, lambda: f"the others to let rank {rank} take part (at their next commit)", timeout
+    )
+    return View(base, base.members(), rounds[DECIDED], rounds[START])
 
 
 def decide(base: Segment, number: int, choose: Callable[[], tuple[list[int], int]]) -> bool:

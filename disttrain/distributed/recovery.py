@@ -20,7 +20,8 @@ def shrink(timeout: timedelta | float | None = None) -> list[int]:
     ``GroupRevoked``: another rank has called this first). Waits until each rank of the default
     group has called it or is lost, agrees with them on who they are, and makes a default group of
     them, which have the ranks 0, 1, ... in the order of their ranks before. Returns these: element
-    i is the rank that the present rank i had.
+    i is the rank that the present rank i had, -1 for one that was started anew in the place of a
+    rank that had failed (``dtrun --replace-ranks``).
 
     All groups of before are over, and with them their asynchronous operations and whatever was
     built on them: make new ones (a ``DistributedDataParallel`` around the same module, meshes ...).

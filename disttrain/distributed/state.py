@@ -120,6 +120,8 @@ def init_process_group(
     state.joining = os.getpid(), threading.get_ident()
     try:
         transport = _transport(me, wanted, init_method, store, rank, world_size, seconds)
+        if transport.job is not None:  # that of ranks which were there before
+            _be_in(transport)
         state.world = group_on(transport, strict=strict, backend=wanted.text)
         state.pid, state.made_groups = os.getpid(), 1
         if device_id is not None:
@@ -313,21 +315,28 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
 
 def replace_world(timeout: float | None, exclude: Collection[int] = ()) -> list[int]:
     """Make the default group anew, of the ranks that live and are not in ``exclude``: which rank
-    each was before."""
-    state, me = _state(), context.current()
+    each was before, -1 for a newcomer."""
+    state = _state()
     old = group_or_default()
     transport, before = old.transport.shrink(timeout, exclude)
     transport.between = old.transport.between
-    if JOB_SLOT in me.slots and transport.job is not None:
-        me.slots[JOB_SLOT] = transport.job
-    if me.local_world_size == me.world_size:
-        me.local_world_size = transport.size
-    me.rank, me.world_size = transport.rank, transport.size
+    _be_in(transport)
     for each in (*state.groups, *(made for _, made, _ in state.companions)):
         each.transport.abandon()
     state.groups, state.companions = [], []
     state.world = group_on(transport, strict=old.strict, backend=old.backend)
     return before
+
+
+def _be_in(transport: Any) -> None:
+    """This rank's numbers, and the job it sees, are those of a default group of some of the job's
+    ranks."""
+    me = context.current()
+    if JOB_SLOT in me.slots and transport.job is not None:
+        me.slots[JOB_SLOT] = transport.job
+    if me.local_world_size == me.world_size:
+        me.local_world_size = transport.size
+    me.rank, me.world_size = transport.rank, transport.size
 
 
 def leave_at_once(group: ProcessGroup) -> None:

@@ -146,10 +146,11 @@ class Hub(progress.Progress[Need]):
         self.bytes = np.frombuffer(self.buffer, np.uint8)
         self.address = self.bytes.__array_interface__["data"][0]
         self.words = words_of(self.buffer, self.address)
-        if rank not in segment.kept:
+        kept, number = self.view.base.kept, self.view.members[rank]
+        if number not in kept:
             start, nbytes = segment.arena(rank)
-            segment.kept[rank] = Arena(self.buffer, start + reserved, nbytes - reserved)
-        self.arena: Arena = segment.kept[rank]
+            kept[number] = Arena(self.buffer, start + reserved, nbytes - reserved)
+        self.arena: Arena = kept[number]
         self.start = next_start(last_word)
         self.entered = 0  # collectives of all groups, for the black box
         self.detective = Detective(self.words, self.buffer, segment, rank, size, self.start)

@@ -91,8 +91,9 @@ def connect(
             f"0 <= rank < world_size <= {segment.num_ranks}, the number of ranks of the segment."
         )
     blocks = [segment.comm_area(r)[0] for r in range(world_size)]
-    reserved = Mailbox.reserved(segment.num_ranks)
-    before = max(last_word(segment.buffer, blocks[rank]), as_view(segment).start)
+    view = as_view(segment)
+    reserved = Mailbox.reserved(view.base.num_ranks)  # more of them may be there later
+    before = max(last_word(segment.buffer, blocks[rank]), view.start)
     hub = Hub(segment, rank, world_size, epoch, reserved, before)
     hub.reach = Reach(hub, blocks)
     hub.let_sleep()
@@ -310,7 +311,8 @@ class ShmTransport(Transport):
         made.job, made.hub.owns_segment = view, old.owns_segment
         if old.watches:
             made.hub.watch_processes()
-        return made, [old.view.members.index(r) for r in view.members]
+        before = {number: rank for rank, number in enumerate(old.view.members)}
+        return made, [before.get(number, -1) for number in view.members]
 
     def abandon(self) -> None:
         """All ranks that live have left this group: give back what it has."""

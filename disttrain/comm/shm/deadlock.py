@@ -13,11 +13,12 @@ its flag is never accused.
 
 One record per rank, written by it alone (a sequence lock, so readers see it whole or not at all):
 
-    version u64 (odd: being written) | state u64 | beat u64 | start u64 | count u64
+    version u64 (odd: being written) | state u64 | beat u64 | start u64 | count u64 | missed u64
     | count x (awaited rank and which wait, word, value) | at 2 KiB: length u64, text
 
 ``start`` is where the writer's default group begins: who has left an earlier one may still come to
-this one.
+this one. ``missed``: 1 + the rank whose end was the end of the writer's wait, else 0. Who ends of
+that has not failed by itself, so others look there for who has.
 
 Knows words and texts; no operations.
 """
@@ -37,7 +38,7 @@ from ..survivors import as_view
 Edge = tuple[int, int, int]  # awaited rank, index of a word, value that the word must reach
 
 RECORD_BYTES = 4096
-_EDGES_AT, _MAX_EDGES = 5, 80  # in words
+_MISSED_AT, _EDGES_AT, _MAX_EDGES = 5, 6, 80  # in words
 _TEXT_AT, _TEXT_BYTES = 2048, 2000
 IDLE, WAITING, LEFT, DROPPED, ENDED = 0, 1, 2, 3, 4
 LOOK_EVERY = 0.05
@@ -123,11 +124,32 @@ class Detective:
 
     def _blame(self, ended: Collection[int], need: Any) -> None:
         """Raise ``PeerFailed``, of a rank that has not itself given up because of another one."""
+        missed = {self.root(rank) for rank in ended if self.root(rank) != rank}
+        rank = min(missed or ended, key=lambda r: (self._words[self._at[r] // 8 + 2] == _ALWAYS, r))
         self._final = True
-        self._words[self._at[self._rank] // 8 + 2] = _ALWAYS
-        rank = min(ended, key=lambda r: (self._words[self._at[r] // 8 + 2] == _ALWAYS, r))
+        i = self._at[self._rank] // 8
+        self._words[i + _MISSED_AT] = rank + 1
+        self._words[i + 2] = _ALWAYS
         once = self._numbers[rank]
-        raise PeerFailed(rank, GONE, where=need.what(), ended=True, global_rank=once)
+        raise PeerFailed(rank, self.why(rank), where=need.what(), ended=True, global_rank=once)
+
+    def why(self, rank: int) -> str:
+        """What is known of the end of ``rank``."""
+        return GONE
+
+    def root(self, rank: int) -> int:
+        """Whom ``rank``, which has ended, has ended of: itself, unless it has missed another one,
+        which may have missed another one ..."""
+        seen = {self._rank}
+        while rank not in seen:
+            seen.add(rank)
+            i = self._at[rank] // 8
+            missed = self._words[i + _MISSED_AT] - 1
+            is_old = self._words[i + 3] < self._start  # of another default group
+            if is_old or not 0 <= missed < len(self._at) or missed == self._rank:
+                break
+            rank = missed
+        return rank
 
     def join(self, accuser: int, need: Any, waits: Callable[[], list]) -> None:
         """``accuser`` has failed. If it was of a deadlock that holds this rank too, raise that."""
@@ -181,7 +203,7 @@ class Detective:
         version = words[i] | 1
         words[i] = version
         words[i + 1], words[i + 2] = state, beat or self._beat
-        words[i + 3], words[i + 4] = self._start, len(edges)
+        words[i + 3], words[i + 4], words[i + _MISSED_AT] = self._start, len(edges), 0
         for k, edge in enumerate(edges):
             at_edge = i + _EDGES_AT + 3 * k
             words[at_edge], words[at_edge + 1], words[at_edge + 2] = edge

@@ -19,7 +19,7 @@ import functools
 import struct
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from ... import context
@@ -82,6 +82,7 @@ class NetHub(Hub):
         self.mates = [r for r in layout.hosts[mine] if r != rank]
         self.far = [r for r in range(size) if layout.host_of[r] != mine]
         self.detective: Detective = NetDetective(self)
+        net.root, net.why = self.detective.root, self.detective.why
         self.pending.append(net)
         self._rank_context.waiter.interrupts.insert(0, self._look)
 
@@ -294,6 +295,19 @@ class NetDetective(Detective):
         finally:
             self._send()
 
+    def why(self, rank: int) -> str:
+        hub = self._hub
+        return super().why(rank) if hub is None or rank not in hub.net.gone else hub.net.how(rank)
+
+    def _blame(self, ended: Collection[int], need: Any) -> None:
+        try:
+            super()._blame(ended, need)
+        finally:  # to all: whoever finds this rank gone is to see whom it has missed
+            hub = self._hub
+            if hub is not None:
+                with hub.lock:
+                    self._put([p for p in hub.net.pipes.values() if p.open])
+
     def join(self, accuser: int, need: Any, waits: Callable[[], list]) -> None:
         try:
             super().join(accuser, need, waits)
@@ -320,10 +334,15 @@ class NetDetective(Detective):
             return
         self._sent = now
         with hub.lock:
-            for pipe in hub.partners(range(hub.size)):
-                pipe.add(frames.put(0, 0, [(at // 8, now[0] | 1)]))
-                hub.put(pipe, at + 8, RECORD_BYTES - 8, [at // 8])
-                hub.net.go(pipe)
+            self._put(hub.partners(range(hub.size)))
+
+    def _put(self, pipes: Sequence[Pipe]) -> None:
+        hub, at = self._hub, self._at[self._rank]
+        assert hub is not None
+        for pipe in pipes:
+            pipe.add(frames.put(0, 0, [(at // 8, self._words[at // 8] | 1)]))
+            hub.put(pipe, at + 8, RECORD_BYTES - 8, [at // 8])
+            hub.net.go(pipe)
 
 
 class NetMailbox(Mailbox):

@@ -71,6 +71,8 @@ class Net:
         self.pipes: dict[int, Pipe] = {}
         self.sinks: dict[int, Sink] = {}
         self.gone: dict[int, tuple[float, str]] = {}  # whose link ended, when, and how
+        self.root: Callable[[int], int] = lambda rank: rank  # whom one that is gone had missed
+        self.why: Callable[[int], str] = self.how
         self.over: dict[int, float] = {}  # whose program has ended, and when that was heard
         self.sure: set[int] = set()  # who has ended for certain, as it or its host has said
         self.said: dict[int, Word] = {}  # of who goes on
@@ -347,13 +349,19 @@ class Net:
                     self._lose(pipe, error, True)
 
     def _failure_found(self) -> Failure | None:
-        """Of the first rank whose link has ended, when nobody has said why for a moment."""
+        """Of the first rank whose link has ended, when nobody has said why for a moment; or of the
+        one that this rank has missed before."""
         now = context.now()
-        for rank, (when, how) in self.gone.items():
+        for rank, (when, _) in self.gone.items():
             if now - when > GRACE:
-                self._publish(Failure(rank, f"its link has ended: {how}", ""))
+                first = self.root(rank)
+                self._publish(Failure(first, self.why(first), ""))
                 return self.segment.failure()
         return None
+
+    def how(self, rank: int) -> str:
+        """What has become of the link to a rank that is gone."""
+        return f"its link has ended: {self.gone[rank][1]}"
 
     def _publish(self, failure: Failure) -> None:
         self.segment.publish_failure(failure.rank, failure.cause, failure.traceback)

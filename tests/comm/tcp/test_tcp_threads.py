@@ -128,3 +128,28 @@ def test_a_rank_whose_program_has_ended_is_missed_at_once(hosts):
 
     outcomes = host_outcomes(hosts, body, job=False)
     assert [o.value for o in outcomes[:last]] == [last] * last, outcomes
+
+
+@pytest.mark.parametrize("how", ["says so", "says nothing"])
+def test_who_ends_since_it_misses_another_one_is_not_taken_for_the_first(how):
+    """Whatever is heard first: ranks 0 and 2 never notice by themselves that rank 3 has ended."""
+
+    def body(group):
+        hub = group.transport.hub
+        hub.detective.looks = 1000
+        group.all_reduce(np.ones(3))
+        if group.rank == 3:
+            context.current().end()
+            os._exit(3)
+        if group.rank != 1:
+            of_net = hub.net.has_ended
+            heard = how == "says so"
+            hub.detective.has_ended = lambda rank: heard and rank == 1 and of_net(rank)
+        with pytest.raises(PeerFailed) as error:
+            group.recv(np.ones(3), 3 if group.rank == 1 else 1, 0)
+        if group.rank == 1 and how == "says so":
+            context.current().end()
+        return error.value.rank
+
+    outcomes = host_outcomes("abab", body, job=False)
+    assert [o.value for o in outcomes[:3]] == [3] * 3, outcomes

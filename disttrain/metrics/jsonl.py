@@ -1,7 +1,10 @@
 """Metrics as JSON lines: one object per line, each line whole on disk before ``write`` returns.
 
-A line goes out in one system call, so a reader that follows the file, or one that comes after a
-crash, sees whole lines only. Knows nothing of training: a record is any dict.
+A line goes out in one system call, so an exception, or the end of the program, leaves whole lines
+only. The kernel copies a line that lies on several pages page by page, though: who reads meanwhile
+may see the first part of the last line, and SIGKILL may end the call there. So a reader leaves out
+what follows the last newline, as ``read_jsonl`` does, and the next writer cuts it off. Knows
+nothing of training: a record is any dict.
 """
 
 from __future__ import annotations

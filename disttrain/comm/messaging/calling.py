@@ -107,7 +107,7 @@ class _Guard:
     def __init__(self, call: Any, channel: Any, seconds: float) -> None:
         self._call, self._channel, self._seconds = call, channel, seconds
         self._lock, self._over = threading.Lock(), False
-        self._timer = self._start(seconds * _OF_ITS_TIME, self._look)
+        self._timer: Any = self._start(seconds * _OF_ITS_TIME, self._look)
 
     def _start(self, seconds: float, body: Any) -> threading.Timer:
         timer = threading.Timer(seconds, body)
@@ -130,3 +130,4 @@ class _Guard:
         with self._lock:
             self._over = True
             self._timer.cancel()
+            self._timer = None  # which leads back here, and this to gRPC's objects

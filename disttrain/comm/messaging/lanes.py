@@ -41,7 +41,8 @@ class _Large:
 
 
 class Outgoing:
-    """One stream to a peer. ``call`` is gRPC's object for it, ``limits`` what the peer takes."""
+    """One stream to a peer. ``call`` is gRPC's object for it while it lasts, ``limits`` what the
+    peer takes."""
 
     def __init__(self, lane: int, limits: Limits) -> None:
         self.lane, self.limits, self.ended = lane, limits, False
@@ -91,6 +92,12 @@ class Outgoing:
         with self._lock:
             self._put += len(frame)
         self._queue.put(frame)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether gRPC still sends."""
+        call = self.call
+        return call is not None and call.is_active()
 
     def finish(self) -> None:
         """End the stream after what has been sent."""

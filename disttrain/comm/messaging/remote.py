@@ -160,6 +160,7 @@ class RemoteEndpoint(Endpoint):
         self._beside.close()
         self._serving.set()
         self._server.stop(None).wait()
+        self._server = None  # its handlers lead back here: what gRPC keeps open goes now
         self._threads.close()
         self._rooms.close()
 
@@ -224,8 +225,9 @@ class RemoteEndpoint(Endpoint):
     def _ended(self, peer: Distant, outgoing: Outgoing) -> None:
         """gRPC has ended a stream to a peer."""
         outgoing.end()
+        call, outgoing.call = outgoing.call, None
         if not peer.leaving:
-            self._broke(peer, channels.reason(outgoing.call, peer.address))
+            self._broke(peer, channels.reason(call, peer.address))
 
     # --- streams from peers ----------------------------------------------------------------------
 
@@ -361,7 +363,8 @@ class RemoteEndpoint(Endpoint):
         except DisttrainError as error:  # what it sends fits nothing
             _log.error("messages of worker %d: %s", self.me, error)
             why = f"it broke the protocol: {error}"
-        except Exception:  # gRPC has ended the stream
+        except Exception as error:  # gRPC has ended the stream, and keeps this error
+            error.__traceback__ = None  # with all that is here
             why = _ENDED
         self._read_no_more(peer, incoming, why)
 
@@ -426,7 +429,7 @@ class RemoteEndpoint(Endpoint):
         deadline = context.now() + _PARTING
         for peer in peers:
             for outgoing in list(peer.lanes.values()):
-                _wait_for(lambda call=outgoing.call: not call.is_active(), deadline)
+                _wait_for(lambda outgoing=outgoing: not outgoing.is_active, deadline)
         for peer in peers:
             self._end_streams(peer, 0.0)
             peer.bells.ring(0)

@@ -12,7 +12,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from . import devices
+from . import clusters, devices
 from .simulated.flags import Flags, add_flags, flags_of
 
 UNSUPPORTED = {
@@ -21,6 +21,9 @@ UNSUPPORTED = {
     "duplicate_stdout_filters": "filters of duplicated outputs",
     "duplicate_stderr_filters": "filters of duplicated outputs",
 }
+
+ONE_NODE, LOOPBACK = "1:1", "127.0.0.1"  # where nobody says anything
+ALONE = clusters.Place()
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class Options:
     virtual_local_rank: bool = False
     simulated: Flags | None = None
     fake: tuple[int, int] | None = None  # one process plays that rank of so many
+    place: clusters.Place = ALONE  # what the cluster says of this node
 
 
 class _Parser(argparse.ArgumentParser):
@@ -81,7 +85,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add = p.add_argument
     add("--nproc-per-node", default="1", metavar="N", help="ranks: a number, auto, cpu or gpu")
-    add("--nnodes", default="1:1", metavar="N", help="machines; this version runs on one")
+    add("--nnodes", default=ONE_NODE, metavar="N", help="machines; this version runs on one")
     add("-m", "--module", action="store_true", help="the program is a module, as with python -m")
     add("--no-python", action="store_true", help="the program is an executable, not Python")
     add("--run-path", action="store_true", help="accepted; scripts are always run by path")
@@ -112,7 +116,7 @@ def parser() -> argparse.ArgumentParser:
     add("-t", "--tee", default="0", help="outputs to files and the console: as --redirects")
     add("--local-ranks-filter", default="", help="ranks whose output is shown, as 0,2")
     add("--node-rank", type=int, default=0, help="this machine's number")
-    add("--master-addr", default="127.0.0.1", help="MASTER_ADDR for the ranks")
+    add("--master-addr", default=LOOPBACK, help="MASTER_ADDR for the ranks")
     add("--master-port", type=int, default=0, help="MASTER_PORT for the ranks (0: any free one)")
     add("--local-addr", default=None, help="accepted")
     add("--signals-to-handle", default="SIGTERM,SIGINT,SIGHUP,SIGQUIT",
@@ -138,8 +142,8 @@ def parse(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Options:
     """The options of a command line; a usage error exits with code 2 and says what is needed."""
     p = parser()
     devices.add_flags(p)
-    _take_defaults(p, os.environ if env is None else env)
-    given = p.parse_args(list(argv))
+    clusters.add_flags(p)
+    given, place = _given(p, argv, os.environ if env is None else env)
     for name, what in UNSUPPORTED.items():
         if getattr(given, name) is not None:
             p.error(f"--{name.replace('_', '-')}: {what} is not supported in this version")
@@ -175,7 +179,52 @@ def parse(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Options:
         dry_run=given.dry_run,
         binding=_binding(p, given),
         virtual_local_rank=given.virtual_local_rank,
+        place=place,
     )
+
+
+def _given(
+    p: argparse.ArgumentParser, argv: Sequence[str], env: Mapping[str, str]
+) -> tuple[argparse.Namespace, clusters.Place]:
+    """What the command line says, completed by variables and by what the cluster answers."""
+    _take_defaults(p, env)
+    given = p.parse_args(list(argv))
+    place = _place(p, given, env)
+    if answers := _answers(p, given, place, env):
+        given = p.parse_args(list(argv), argparse.Namespace(**answers))
+    return given, place
+
+
+def _place(
+    p: argparse.ArgumentParser, given: argparse.Namespace, env: Mapping[str, str]
+) -> clusters.Place:
+    """What the environment says of this node. One machine alone asks nothing of it."""
+    if not clusters.is_known(given.cluster):
+        names = ", ".join(clusters.NAMES)
+        p.error(f"--cluster {given.cluster}: one of {names} or ray://HOST:PORT is needed")
+    alone = given.standalone or given.simulate or given.fake or given.backend == "mpi"
+    if given.cluster == "auto" and (alone or given.nnodes == "1"):
+        return ALONE
+    try:
+        return clusters.find(given.cluster, env)
+    except ValueError as error:
+        p.error(str(error))
+
+
+def _answers(
+    p: argparse.ArgumentParser,
+    given: argparse.Namespace,
+    place: clusters.Place,
+    env: Mapping[str, str],
+) -> dict[str, str | int]:
+    """The options that the place answers and nobody else has: neither a variable, nor (since these
+    are but what parsing begins with) the command line."""
+    if place.doubt and given.nnodes == ONE_NODE:
+        p.error(place.doubt)
+    answers = {k: v for k, v in place.answers().items() if f"PET_{k.upper()}" not in env}
+    if given.master_addr != LOOPBACK:
+        answers.pop("rdzv_endpoint", None)
+    return answers
 
 
 def _mpi(p: argparse.ArgumentParser, given: argparse.Namespace) -> bool:

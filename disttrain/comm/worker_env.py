@@ -66,7 +66,7 @@ def read_worker_env(
     else:
         _check_half_set(env, launched)
         name, place = launched[0] if launched else ("none", (0, 1, 0, 1))
-        _warn_of_others(name, place, launched)
+        _warn_of_others(name, place, launched, env)
     job, launcher = env.get("DISTTRAIN_JOB_FD"), name
     if launched and place[:2] == launched[0][1][:2]:
         launcher = launched[0][0]  # the program gives what it was told
@@ -184,7 +184,13 @@ def _check_half_set(env: Mapping[str, str], launched: list[tuple[str, Place]]) -
         )
 
 
-def _warn_of_others(name: str, place: Place, launched: list[tuple[str, Place]]) -> None:
+def _warn_of_others(
+    name: str, place: Place, launched: list[tuple[str, Place]], env: Mapping[str, str]
+) -> None:
+    if (
+        "TORCHELASTIC_RUN_ID" in env
+    ):  # a rank of a launcher that another one has started: one a node
+        return
     for other, theirs in launched[1:]:
         if theirs[:2] != place[:2]:
             warnings.warn(

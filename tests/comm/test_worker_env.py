@@ -71,6 +71,14 @@ def test_ranks_of_mpi_under_srun_know_their_place_on_the_host():
     assert (got.family, got.by_mpi, got.local_rank, got.local_world_size) == ("MPICH", True, 0, 1)
 
 
+def test_ranks_of_a_launcher_that_slurm_has_started_are_no_tasks_of_slurm():
+    rank = {"RANK": "3", "WORLD_SIZE": "8", "TORCHELASTIC_RUN_ID": "slurm-7.0"}
+    got = read_worker_env(SLURM_STEP | rank)  # a warning would be an error here
+    assert (got.family, got.rank, got.world_size, got.by_mpi) == ("torchrun", 3, 8, False)
+    with pytest.warns(UserWarning, match="two places"):
+        read_worker_env(SLURM_STEP | {"RANK": "3", "WORLD_SIZE": "8"})
+
+
 def test_nothing_set_is_a_single_process():
     assert read_worker_env({"PATH": "/bin"}) == WorkerEnv()
 

@@ -25,7 +25,7 @@ from disttrain.distributed.checkpoint import folder, tools
 from disttrain.distributed.mesh import init_device_mesh
 from disttrain.distributed.tensor import Shard, distribute_tensor
 from disttrain.errors import ConfigError, DisttrainError, PeerFailed, SerializationError
-from faults import checkpoint_kills
+from injections import checkpoint_kills
 from support.ranks import fork_ranks
 
 

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from faults import job_faults
-from faults.job_kinds import KINDS, Trial, points_of
+from injections import job_faults
+from injections.job_kinds import KINDS, Trial, points_of
 
 SIMULATED = {
     (name, t.kind): t for name in ("sim", "cluster") for t in job_faults.trials(name, 40, seed=3)

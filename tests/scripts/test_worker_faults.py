@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from faults import worker_kills
+from injections import worker_kills
 from launcher.processes import descendants
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +28,14 @@ def test_workers_of_a_trial_that_fails_are_ended(tmp_path, monkeypatch):
 
 def test_calls_and_contexts_cost_no_memory_for_good():
     done = subprocess.run(
-        [sys.executable, "scripts/faults/worker_growth.py", "--calls", "500", "--contexts", "200"],
+        [
+            sys.executable,
+            "scripts/injections/worker_growth.py",
+            "--calls",
+            "500",
+            "--contexts",
+            "200",
+        ],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         capture_output=True,

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What looks like a rank that has failed, and is none: a job must go on, and only be warned of it.
 
-    PYTHONPATH=.:scripts:tests python -m faults.false_alarms --transport shm --ranks 8
+    PYTHONPATH=.:scripts:tests python -m injections.false_alarms --transport shm --ranks 8
 
 One job lives through all phases: more ranks than processors that all compute; ranks that hold their
 interpreter locks for 30 s in C; stops of 1 s, again and again; one in a debugger; a job that is
@@ -31,8 +31,8 @@ import disttrain as dt
 from disttrain import distributed as dist
 from disttrain.errors import PeerFailed
 from disttrain.lifetime import adopt_orphans
-from faults.job_faults import quiet
-from faults.job_transports import fork_program
+from injections.job_faults import quiet
+from injections.job_transports import fork_program
 from launcher.api import SIGNALS, run_in_agent
 from launcher.plan import Plan, reserve_port
 from launcher.processes import kill_descendants

@@ -2,8 +2,8 @@
 """Let one rank of a job fail in every way, at every point, on every transport, and look at what
 all others see of it and at what is left behind.
 
-    PYTHONPATH=.:scripts:tests python -m faults.job_faults --simulated 1000 --real 100
-    PYTHONPATH=.:scripts:tests python -m faults.job_faults --real 300 --write  # docs/failures.md
+    PYTHONPATH=.:scripts:tests python -m injections.job_faults --simulated 1000 --real 100
+    PYTHONPATH=.:scripts:tests python -m injections.job_faults --real 300 --write # docs/failures.md
 
 Each trial starts a job, real or simulated, in which one rank is struck (``job_kinds``). Every other
 one must see the specified error, naming that rank, in the specified time, and be able to go on as
@@ -31,8 +31,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from disttrain.lifetime import adopt_orphans
-from faults import memory_limit
-from faults.job_kinds import (
+from injections import memory_limit
+from injections.job_kinds import (
     AGAIN,
     KINDS,
     NOTHING,
@@ -43,7 +43,7 @@ from faults.job_kinds import (
     Trial,
     points_of,
 )
-from faults.job_transports import OURS, PATIENCE, TRANSPORTS
+from injections.job_transports import OURS, PATIENCE, TRANSPORTS
 from launcher.mpi import find_mpiexec
 from launcher.processes import descendants
 from support import namespaces

@@ -27,7 +27,7 @@ from disttrain import distributed as dist
 from disttrain.comm.sim.cluster import run_cluster, run_tasks
 from disttrain.comm.sim.fabric import Cluster, required
 from disttrain.comm.sim.scheduler import Scheduler
-from faults.job_kinds import KINDS, NETWORK, SAME, Seen, Trial, take_part
+from injections.job_kinds import KINDS, NETWORK, SAME, Seen, Trial, take_part
 from launcher.api import SIGNALS, run_in_agent
 from launcher.mpi import find_mpiexec
 from launcher.plan import Plan, reserve_port

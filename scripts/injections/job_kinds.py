@@ -21,7 +21,7 @@ import disttrain as dt
 from disttrain import distributed as dist
 from disttrain.comm.sim import die
 from disttrain.errors import CollectiveMismatch, CommError, Deadlock, GroupRevoked, PeerFailed
-from faults import memory_limit
+from injections import memory_limit
 
 SMALL, LARGE = 64, 100_000
 ROUNDS = 2  # of each verb before the fault

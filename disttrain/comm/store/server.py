@@ -71,6 +71,7 @@ class StoreServer:
         self._key, self._token = hello.derive_key(token, "store"), token
         self._job, self._epoch = hello.job_hash(job_id), epoch
         self._table = Table(self.limits)
+        self._expiry: float | None = None  # when leases are to be looked at again
         self._clients: dict[int, _Client] = {}
         self._strangers: dict[int, _Client] = {}
         self._complaints: dict[str, float] = {}
@@ -99,8 +100,10 @@ class StoreServer:
 
     def poll(self, timeout: float | None = 0.0) -> None:
         """Handle what has come, waiting at most ``timeout`` seconds for it."""
-        if self._strangers:
-            left = next(iter(self._strangers.values())).deadline - time.monotonic()
+        ends = [c.deadline for c in list(self._strangers.values())[:1]]
+        ends += [] if self._expiry is None else [self._expiry]
+        if ends:
+            left = min(ends) - time.monotonic()
             timeout = max(0.0, left if timeout is None else min(left, timeout))
         for key, events in self._selector.select(timeout):
             client = key.data
@@ -109,6 +112,7 @@ class StoreServer:
             elif key.fd in self._clients:
                 self._handle(client, events)
         now = time.monotonic()
+        self._expiry = self._table.expire(now)
         for client in [c for c in self._strangers.values() if c.deadline <= now]:
             self._refuse(client, "did not finish the handshake in time")
 

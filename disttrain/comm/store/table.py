@@ -20,14 +20,18 @@ from ...errors import StoreError
 SET, GET, CHECK, ADD, COMPARE_SET, DELETE, COUNT, APPEND = range(1, 9)
 # Queues have names of their own beside the keys.
 PUSH, POP, LENGTH, FILLED, KEYS, WAIT = range(9, 15)
+# Keys that go unless somebody confirms them, and all keys that have changed since.
+LEASE, RENEW, SINCE = range(15, 18)
 OK, REFUSED = 0, 1
-CHANGES = frozenset({SET, ADD, COMPARE_SET, DELETE, APPEND, PUSH, POP})
+CHANGES = frozenset({SET, ADD, COMPARE_SET, DELETE, APPEND, PUSH, POP, LEASE})
 BLOCKING = frozenset({GET, WAIT, FILLED})  # what may have no answer yet
 HIDDEN = b"\0"  # keys that begin with this are the store's own and are not counted
 
 _HEAD = struct.Struct("<BHH")
 _LENGTH = struct.Struct("<I")
 _ENTRY_COST = 128  # bytes that an entry takes beside its key and value
+_AWAY = 0.5  # seconds without a call of ``expire`` after which its caller was not there
+_LONGEST_MS = 86_400_000  # of a lease
 
 # operation -> (keys, values) it takes; None: any number, -1: as many values as keys
 _SHAPE = {
@@ -45,6 +49,9 @@ _SHAPE = {
     FILLED: (1, 0),
     KEYS: (1, 0),
     WAIT: (None, 0),
+    LEASE: (1, 2),
+    RENEW: (1, 1),
+    SINCE: (1, 1),
 }
 
 Request = tuple[int, Sequence[bytes], Sequence[bytes]]
@@ -72,6 +79,10 @@ class Table:
         self.entries: dict[bytes, bytes] = {}
         self.queues: dict[bytes, deque[bytes]] = {}  # none of them empty
         self.nbytes = 0
+        self.revision = 1  # grows with every change of an entry
+        self._renewed: dict[bytes, float] = {}  # leases just confirmed, and for how many seconds
+        self._leases: dict[bytes, float] = {}  # until when others are there
+        self._looked: float | None = None
 
     def apply(self, request: Request) -> list[bytes] | None:
         """The answer; None when a request of ``BLOCKING`` asks for what is not there yet.
@@ -80,7 +91,25 @@ class Table:
         """
         op, keys, values = request
         self._check_shape(op, keys, values)
+        if op in CHANGES:
+            self.revision += 1
         return _ACTIONS[op](self, keys, values)
+
+    def expire(self, now: float) -> float | None:
+        """Remove the entries whose leases have ended at ``now``, on a clock of the caller's; when
+        to call it again. Time in which nobody called it counts for no lease: whoever should have
+        taken what confirms them was not there either."""
+        if not self._leases and not self._renewed:
+            return None
+        away = 0.0 if self._looked is None else max(0.0, now - self._looked - _AWAY)
+        self._looked = now
+        self._leases = {key: end + away for key, end in self._leases.items()}
+        self._leases |= {key: now + ttl for key, ttl in self._renewed.items()}
+        self._renewed = {}
+        for key in [key for key, end in self._leases.items() if end <= now]:
+            self._delete([key], ())
+            self.revision += 1
+        return min(now + _AWAY / 2, *self._leases.values()) if self._leases else None
 
     def missing(self, request: Request) -> list[bytes]:
         """The keys, or the queues, that a request still waits for."""
@@ -167,7 +196,30 @@ class Table:
             return [desired]
         return [have]
 
+    def _lease(self, keys: Sequence[bytes], values: Sequence[bytes]) -> list[bytes]:
+        ttl = _seconds(keys[0], values[1])
+        self._put(keys[0], values[0])
+        self._renewed[keys[0]] = ttl
+        return []
+
+    def _renew(self, keys: Sequence[bytes], values: Sequence[bytes]) -> list[bytes]:
+        if keys[0] not in self._leases and keys[0] not in self._renewed:
+            return [b"0"]
+        self._renewed[keys[0]] = _seconds(keys[0], values[0])
+        return [b"1"]
+
+    def _since(self, keys: Sequence[bytes], values: Sequence[bytes]) -> list[bytes]:
+        """The revision, and where that is another one than the given: the names and values of all
+        keys that begin with the given text."""
+        answer = [b"%d" % self.revision]
+        if values[0] != answer[0]:
+            for key in sorted(k for k in self.entries if k.startswith(keys[0])):
+                answer += (key, self.entries[key])
+        return answer
+
     def _delete(self, keys: Sequence[bytes], values: Sequence[bytes]) -> list[bytes]:
+        self._leases.pop(keys[0], None)
+        self._renewed.pop(keys[0], None)
         self.nbytes -= self._cost_of(keys[0])
         return [b"0" if self.entries.pop(keys[0], None) is None else b"1"]
 
@@ -226,6 +278,9 @@ _ACTIONS = {
     FILLED: Table._filled,
     KEYS: Table._keys,
     WAIT: Table._wait,
+    LEASE: Table._lease,
+    RENEW: Table._renew,
+    SINCE: Table._since,
 }
 
 
@@ -275,6 +330,13 @@ def _number(key: bytes, value: bytes) -> int:
             f"store: add to {_shown(key)}, which holds {_shown(value)}; a whole number is needed"
         )
     return int(value)
+
+
+def _seconds(key: bytes, value: bytes) -> float:
+    """For how long a lease holds."""
+    if not value.isdigit() or not 0 < int(value) <= _LONGEST_MS:
+        raise StoreError(f"store: a lease of {_shown(value)} ms for {_shown(key)}")
+    return int(value) / 1000
 
 
 def _shown(raw: bytes) -> str:

@@ -22,7 +22,20 @@ from . import hello
 from .base import DEFAULT_TIMEOUT, Store, Timeout, keys_text, seconds, wait_for
 from .connecting import Attempt, WrongStore, local_name
 from .server import StoreServer
-from .table import ADD, BLOCKING, HIDDEN, REFUSED, Limits, Request, decode, encode, too_long
+from .table import (
+    ADD,
+    BLOCKING,
+    HIDDEN,
+    LEASE,
+    REFUSED,
+    RENEW,
+    SINCE,
+    Limits,
+    Request,
+    decode,
+    encode,
+    too_long,
+)
 
 _LENGTH = struct.Struct("<I")
 _MAX_REQUEST = Limits.total_bytes
@@ -116,6 +129,23 @@ class TCPStore(Store):
 
     def num_keys(self) -> int:
         return super().num_keys() + 1  # the one that counts who has joined
+
+    def lease(self, key: str, value: bytes, seconds: float) -> None:
+        """Set ``key`` until ``seconds`` after ``renew`` last confirms it, by the clock of whoever
+        holds the store."""
+        self._ask(LEASE, [key], value, b"%d" % round(seconds * 1000))
+
+    def renew(self, key: str, seconds: float) -> bool:
+        """Confirm what ``lease`` has set. False: it has gone."""
+        return self._ask(RENEW, [key], b"%d" % round(seconds * 1000))[0] == b"1"
+
+    def since(self, prefix: str, revision: int = 0) -> tuple[int, dict[str, bytes] | None]:
+        """The store's revision, and where that is another one than ``revision``, all keys that
+        begin with ``prefix``."""
+        now, *found = self._ask(SINCE, [prefix], b"%d" % revision)
+        if int(now) == revision:
+            return revision, None
+        return int(now), {k.decode(): v for k, v in zip(found[::2], found[1::2], strict=True)}
 
     def _call(self, request: Request, timeout: float) -> list[bytes]:
         link = self._take_link(timeout)

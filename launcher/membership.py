@@ -1,0 +1,251 @@
+"""Who takes part in a job of several nodes, and what follows from who comes, fails and goes.
+
+Pure: no I/O, no clock of its own. Every node puts a ``Node`` (what it is, and how far it has come)
+into the registry under a lease, and all share one ``Document``. There is no leader: whoever sees
+something change asks its ``Observer`` what follows, and swaps that in if the document is still the
+one it has looked at; who loses that race reads again. All waits are on the observer's own clock.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+GATHERING, RUNNING, ENDED = "gathering", "running", "ended"
+READY, FINISHED, FAILED, LEAVING = "ready", "finished", "failed", "leaving"
+TIMED_OUT, LOST_QUORUM, REFUSED = 75, 76, 2  # exit codes; 75 is EX_TEMPFAIL: try again
+ECHO = 1.0  # seconds beyond a lease that an error which only tells of another node's is held back
+
+
+@dataclass(frozen=True)
+class Settings:
+    """``restarts``: how often the job may be restarted since ranks have failed. ``last_call``: for
+    how long the first generation, once it has enough nodes, waits for more."""
+
+    min_nodes: int
+    max_nodes: int
+    restarts: int = 0
+    join_timeout: float = 600.0
+    last_call: float = 30.0
+    ttl: float = 2.0
+
+
+@dataclass(frozen=True)
+class Node:
+    """What a node says of itself. ``name``: host:pid. ``count``: its ranks. ``address``, ``port``:
+    where ranks may meet, if its first one becomes rank 0. ``rank``: its --node-rank, None where the
+    order does not matter. ``order``: hosts of the registry come first. ``terms``: what all nodes
+    must have alike. ``ran``: the last generation that it has started ranks of; ``state``: what has
+    become of them ("running" while there are any), ``report`` of the first that failed."""
+
+    name: str
+    count: int
+    address: str = "127.0.0.1"
+    port: int = 0
+    rank: int | None = None
+    order: int = 1
+    terms: dict[str, str] = field(default_factory=dict)
+    state: str = READY
+    ran: int = 0
+    report: dict[str, Any] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        return json.dumps(dataclasses.asdict(self)).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Node:
+        return cls(**json.loads(data))
+
+
+@dataclass(frozen=True)
+class Document:
+    """What the job has agreed on. ``number``: of the last generation that was formed; ``members``:
+    the ids of its nodes in order, ``nodes`` what they had said then. ``why``: what the last change
+    followed from, for people. ``result``: how the job has ended. ``by``: who has made this, and
+    which of its own it is, so that no two are equal."""
+
+    number: int = 0
+    phase: str = GATHERING
+    members: tuple[str, ...] = ()
+    nodes: tuple[dict[str, Any], ...] = ()
+    restart_count: int = 0
+    why: str = ""
+    result: dict[str, Any] = field(default_factory=dict)
+    by: str = ""
+
+    def encode(self) -> bytes:
+        return json.dumps(dataclasses.asdict(self)).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Document:
+        told = json.loads(data).items()
+        fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in told}
+        return cls(**fields)
+
+
+Nodes = Mapping[str, Node]
+
+
+@dataclass
+class Observer:
+    """One node's eye on the job. ``look`` takes what the registry holds and the observer's time;
+    it gives the document that should follow, or None while there is nothing to do."""
+
+    settings: Settings
+    _since: dict[tuple[str, int], float] = field(default_factory=dict)
+    _asked: set[tuple[str, int]] = field(default_factory=set)
+
+    def look(self, now: float, document: Document | None, nodes: Nodes) -> Document | None:
+        """``nodes``: all whose leases hold, by id."""
+        self._asked = set()
+        document = Document() if document is None else document
+        if document.phase == ENDED:
+            follows = None
+        elif document.phase == GATHERING:
+            follows = self._gather(now, document, nodes)
+        else:
+            follows = self._watch(now, document, nodes)
+        self._since = {what: when for what, when in self._since.items() if what in self._asked}
+        return follows
+
+    def _for(self, now: float, what: str, number: int) -> float:
+        """For how many seconds something has held, that is asked for at every look since."""
+        self._asked.add((what, number))
+        return now - self._since.setdefault((what, number), now)
+
+    # --- gathering ------------------------------------------------------------------------------
+
+    def _gather(self, now: float, d: Document, nodes: Nodes) -> Document | None:
+        s, staying = self.settings, {i: n for i, n in nodes.items() if n.state != LEAVING}
+        waited = self._for(now, "gathering", d.number)
+        clash = conflict(staying) if d.number == 0 else ""
+        if clash:
+            return _ended(d, REFUSED, clash)
+        if any(n.state == "running" for n in staying.values()):
+            return None  # its ranks are about to be stopped; never two generations at once
+        if len(staying) >= s.min_nodes:
+            enough = self._for(now, "enough", d.number)
+            if len(staying) >= s.max_nodes or d.number > 0 or enough >= s.last_call:
+                return _formed(d, staying, s.max_nodes)
+        elif waited >= s.join_timeout:
+            there = ", ".join(n.name for n in staying.values()) or "none"
+            text = (f"{len(staying)} of {s.min_nodes} nodes have come in {s.join_timeout:g} s "
+                    f"({there}); start the others, or wait longer "
+                    "(--rdzv-conf join_timeout=SECONDS)")  # fmt: skip
+            return _ended(d, TIMED_OUT, text)
+        return None
+
+    # --- running --------------------------------------------------------------------------------
+
+    def _watch(self, now: float, d: Document, nodes: Nodes) -> Document | None:
+        here = {i: nodes[i] for i in d.members if i in nodes and nodes[i].state != LEAVING}
+        at_work = {i: n for i, n in here.items() if n.ran == d.number}
+        reports = [n for n in at_work.values() if n.state == FAILED]
+        own = [n for n in reports if not n.report.get("echo")]
+        if own:
+            return self._failed(d, min(own, key=lambda n: n.report.get("at", 0)))
+        if len(here) < len(d.members):
+            return self._lost(d, nodes, here)
+        if all(n.state == FINISHED for n in at_work.values()) and len(at_work) == len(here):
+            return _ended(d, 0, "all ranks have finished")
+        if reports:  # they only tell of others, who may say so themselves, or be lost
+            ended = [n for n in at_work.values() if n.state in (FAILED, FINISHED)]
+            held = self._for(now, "echo", d.number)
+            if len(ended) == len(d.members) or held > self.settings.ttl + ECHO:
+                return self._failed(d, reports[0])
+            return None
+        fresh = [i for i, n in nodes.items() if i not in d.members and n.state == READY]
+        busy = all(n.state == "running" for n in at_work.values())
+        if fresh and busy and len(d.members) < self.settings.max_nodes:
+            names = ", ".join(nodes[i].name for i in fresh)
+            return _gathering(d, f"node {names} joins")
+        return None
+
+    def _failed(self, d: Document, node: Node) -> Document:
+        """Ranks of ``node`` have failed of themselves."""
+        r, s = node.report, self.settings
+        what = f"rank {r.get('rank', '?')} on node {node.name} failed ({r.get('cause', '?')})"
+        if d.restart_count < s.restarts:
+            used = d.restart_count + 1
+            text = f"{what}; restart {used} of {s.restarts}"
+            return dataclasses.replace(_gathering(d, text), restart_count=used)
+        return _ended(d, int(r.get("code", 1)), what, node.name, r)
+
+    def _lost(self, d: Document, nodes: Nodes, here: Nodes) -> Document:
+        """Members have gone: their leases have ended, or they leave."""
+        s, names = self.settings, dict(zip(d.members, (n["name"] for n in d.nodes), strict=True))
+        gone = [i for i in d.members if i not in here]
+        asked = [nodes[i] for i in gone if i in nodes]  # who leaves says so
+        what = "; ".join(
+            f"node {names[i]} {nodes[i].report.get('cause', 'leaves') if i in nodes else 'is lost'}"
+            for i in gone
+        )
+        left = sum(n.state != LEAVING for n in nodes.values())
+        if left >= s.min_nodes:
+            return _gathering(d, f"{what}; the job goes on with {min(left, s.max_nodes)} nodes")
+        if not asked and d.restart_count < s.restarts:
+            return _gathering(d, f"{what}; waiting for nodes: {left} of {s.min_nodes} are here")
+        code = asked[0].report.get("code", LOST_QUORUM) if asked else LOST_QUORUM
+        need = f"{left} of at least {s.min_nodes} nodes (--nnodes) are left"
+        return _ended(d, int(code), f"{what}; {need}")
+
+
+def conflict(nodes: Nodes) -> str:
+    """Why these nodes cannot make up one job; empty where they can."""
+    known = sorted(nodes.values(), key=lambda n: (n.order, n.name))
+    for at, one in enumerate(known):
+        for other in known[:at]:
+            said = disagreement(other, one)
+            if said:
+                return said
+    return ""
+
+
+def disagreement(one: Node, other: Node) -> str:
+    """What two nodes must have alike, and have not (or the other way)."""
+    pair = f"node {one.name} and node {other.name}"
+    for what in sorted(one.terms.keys() | other.terms.keys()):
+        here, there = (n.terms.get(what, "nothing") for n in (one, other))
+        if here != there:
+            return f"{pair} differ in {what}: {here} and {there}; start all nodes of a job alike"
+    if one.rank is not None and one.rank == other.rank:
+        return f"{pair} both have --node-rank {one.rank}; each node needs one of its own"
+    return ""
+
+
+def _gathering(d: Document, why: str) -> Document:
+    return dataclasses.replace(d, phase=GATHERING, why=why)
+
+
+def _ended(
+    d: Document, code: int, why: str, node: str = "", report: Mapping[str, Any] | None = None
+) -> Document:
+    result = {"code": code, "node": node, "report": dict(report or {})}
+    return dataclasses.replace(d, phase=ENDED, why=why, result=result)
+
+
+def _formed(d: Document, nodes: Nodes, most: int) -> Document:
+    """The next generation: who was there keeps its place, then the others in order."""
+    before = {node: place for place, node in enumerate(d.members)}
+
+    def place(node: str) -> tuple:
+        n = nodes[node]
+        given = (1, 0) if n.rank is None else (0, n.rank)
+        return *given, before.get(node, len(before)), n.order, _natural(n.name), node
+
+    members = tuple(sorted(nodes, key=place)[:most])
+    facts = [nodes[i] for i in members]
+    said = tuple(
+        {"name": n.name, "count": n.count, "address": n.address, "port": n.port} for n in facts
+    )
+    return dataclasses.replace(d, number=d.number + 1, phase=RUNNING, members=members, nodes=said)
+
+
+def _natural(name: str) -> list[tuple[int, int, str]]:
+    """node10 comes behind node9."""
+    parts = re.findall(r"\d+|\D+", name)
+    return [(0, int(p), "") if p.isdigit() else (1, 0, p) for p in parts]

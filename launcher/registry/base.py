@@ -1,0 +1,67 @@
+"""What every registry can do. Keys are short texts, values bytes; all of one job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from disttrain.errors import LaunchError
+
+
+class RegistryLost(LaunchError):
+    """The registry cannot be reached just now, or does not answer. Trying again may help."""
+
+
+class LeaseEnded(LaunchError):
+    """The registry has ended this node's lease: the others go on without it, or will soon."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All entries at one moment. A later one that differs has a larger ``revision``."""
+
+    revision: int
+    entries: dict[str, bytes] = field(default_factory=dict)
+
+
+class Registry:
+    """One node's way to the entries that all nodes of a job share.
+
+    An entry that was put with a lease is there until ``ttl`` seconds after the last time that its
+    node has confirmed it, by the registry's own monotonic clock. No method blocks for longer than
+    ``patience`` seconds; then, and wherever it cannot be reached, it raises ``RegistryLost``. A
+    change that has raised it may have been made all the same.
+    """
+
+    ttl: float
+    patience: float
+
+    @property
+    def where(self) -> str:
+        """What it is and where, for messages."""
+        raise NotImplementedError
+
+    def put_leased(self, key: str, value: bytes) -> None:
+        """Set ``key``, under this node's lease, which begins anew (also one that had ended)."""
+        raise NotImplementedError
+
+    def renew(self) -> None:
+        """Confirm this node's lease. Raises ``LeaseEnded`` where the registry has ended it."""
+        raise NotImplementedError
+
+    def compare_swap(self, key: str, expected: bytes | None, new: bytes) -> bool:
+        """Set ``key`` to ``new`` if it is ``expected`` now (None: if it is not there). Whether it
+        was; no two calls on all nodes succeed with the same ``expected``, if every ``new`` is a
+        value that was never there before."""
+        raise NotImplementedError
+
+    def read(self) -> Snapshot:
+        """All entries of the job at one moment, among them every change that was made before."""
+        raise NotImplementedError
+
+    def delete(self, key: str) -> None:
+        """Remove ``key``, if it is there."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Let go of connections. Entries under this node's lease go when that ends."""
+        raise NotImplementedError

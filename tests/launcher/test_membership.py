@@ -1,0 +1,270 @@
+"""What follows from who comes, fails and goes: by examples, and by made-up histories of many."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+
+import pytest
+
+from launcher.membership import (
+    ECHO,
+    ENDED,
+    FAILED,
+    FINISHED,
+    GATHERING,
+    LEAVING,
+    LOST_QUORUM,
+    REFUSED,
+    RUNNING,
+    TIMED_OUT,
+    Document,
+    Node,
+    Observer,
+    Settings,
+    conflict,
+)
+
+
+def node(name: str, state: str = "ready", ran: int = 0, **more) -> Node:
+    return Node(f"{name}:1", more.pop("count", 2), state=state, ran=ran, **more)
+
+
+def two(state: str = "running", ran: int = 1) -> dict[str, Node]:
+    return {name: node(name, state, ran) for name in "ab"}
+
+
+def formed(fewest=2, most=2, restarts=0) -> tuple[Observer, Document]:
+    """A generation of a and b."""
+    eye = Observer(Settings(fewest, most, restarts))
+    document = eye.look(0.0, None, two("ready", 0))
+    if document is None:  # more could come
+        document = eye.look(31.0, None, two("ready", 0))
+    assert (document.phase, document.number, document.members) == (RUNNING, 1, ("a", "b"))
+    return eye, document
+
+
+def failed(name: str, rank: int, echo: bool = False, at: float = 1.0) -> Node:
+    report = {"rank": rank, "cause": "ValueError: no", "code": 3, "echo": echo, "at": at}
+    return node(name, FAILED, 1, report=report)
+
+
+def test_a_fixed_number_of_nodes_begins_when_all_have_come():
+    eye = Observer(Settings(2, 2))
+    assert eye.look(0.0, None, {"a": node("a")}) is None
+    document = eye.look(0.1, None, {"b": node("b", count=1), "a": node("a")})
+    assert [n["count"] for n in document.nodes] == [2, 1]
+    assert Document.decode(document.encode()) == document
+
+
+def test_a_range_of_nodes_begins_after_the_last_call():
+    eye, nodes = Observer(Settings(1, 3, last_call=5.0)), {"a": node("a")}
+    assert eye.look(10.0, None, nodes) is None
+    assert eye.look(14.9, None, nodes | {"b": node("b")}) is None
+    assert eye.look(15.0, None, nodes | {"b": node("b")}).members == ("a", "b")
+    assert eye.look(12.0, None, two() | {"c": node("c")}) is None, "ranks still run"
+
+
+def test_the_last_call_begins_anew_where_a_node_has_gone_again():
+    eye, one = Observer(Settings(2, 3, last_call=5.0)), {"a": node("a")}
+    eye.look(0.0, None, two("ready", 0))
+    eye.look(4.0, None, one)
+    assert eye.look(6.0, None, two("ready", 0)) is None
+    assert eye.look(11.0, None, two("ready", 0)).number == 1
+
+
+def test_order_is_given_or_kept_or_that_of_names():
+    eye = Observer(Settings(3, 3))
+    named = {"x": node("h10"), "y": node("h9"), "z": node("h1", order=1)}
+    assert eye.look(0, None, named).members == ("z", "y", "x")
+    first = named | {"x": node("h10", order=0)}
+    assert eye.look(0, None, first).members == ("x", "z", "y")
+    ranked = {i: dataclasses.replace(n, rank=r) for (i, n), r in zip(named.items(), (1, 2, 0))}
+    assert eye.look(0, None, ranked).members == ("z", "x", "y")
+    again = Document(3, GATHERING, ("y", "x"))
+    assert eye.look(0, again, named).members == ("y", "x", "z")
+
+
+def test_who_does_not_come_ends_the_job_for_all():
+    eye = Observer(Settings(2, 4, join_timeout=7.0))
+    assert eye.look(0.0, None, {"a": node("a")}) is None
+    document = eye.look(7.0, None, {"a": node("a")})
+    assert (document.phase, document.result["code"]) == (ENDED, TIMED_OUT)
+    assert "1 of 2 nodes have come in 7 s (a:1)" in document.why
+    assert eye.look(99.0, document, {}) is None
+
+
+def test_a_rank_that_fails_uses_a_restart_and_the_next_one_ends_the_job():
+    eye, document = formed(restarts=1)
+    nodes = two() | {"b": failed("b", 3)}
+    document = eye.look(1.0, document, nodes)
+    assert (document.phase, document.restart_count) == (GATHERING, 1)
+    assert document.why == "rank 3 on node b:1 failed (ValueError: no); restart 1 of 1"
+    assert eye.look(1.1, document, nodes) is None, "a still has ranks of before"
+    document = eye.look(1.2, document, nodes | {"a": node("a", "ready", 1)})
+    assert (document.phase, document.number) == (RUNNING, 2)
+    late = {"a": node("a", "running", 2), "b": failed("b", 3)}
+    assert eye.look(1.3, document, late) is None, "that was the generation before"
+    again = {"a": node("a", "running", 2), "b": dataclasses.replace(failed("b", 3), ran=2)}
+    document = eye.look(2.0, document, again)
+    assert (document.phase, document.result["code"], document.result["node"]) == (ENDED, 3, "b:1")
+
+
+def test_an_echo_waits_for_who_can_say_what_happened():
+    eye, document = formed(restarts=1)
+    echo = two() | {"a": failed("a", 0, echo=True, at=0.5)}
+    assert eye.look(1.0, document, echo) is None
+    assert eye.look(1.5, document, echo | {"b": failed("b", 3)}).why.startswith("rank 3 on node b")
+    lost = eye.look(1.6, document, {"a": echo["a"]})
+    assert lost.phase == GATHERING and "waiting for nodes" in lost.why
+    both = {"a": echo["a"], "b": failed("b", 2, echo=True)}
+    assert eye.look(1.7, document, both).restart_count == 1
+    assert eye.look(2.0, document, echo) is None
+    late = eye.look(2.0 + eye.settings.ttl + ECHO + 0.1, document, echo)
+    assert late.why.startswith("rank 0 on node a")
+
+
+def test_a_lost_node_uses_no_restart_where_enough_are_left():
+    eye, document = formed(1, 2)
+    document = eye.look(1.0, document, {"a": node("a", "running", 1)})
+    assert (document.phase, document.restart_count) == (GATHERING, 0)
+    assert document.why == "node b:1 is lost; the job goes on with 1 nodes"
+    document = eye.look(1.1, document, {"a": node("a", "ready", 1)})
+    assert (document.number, document.members) == (2, ("a",))
+
+
+def test_too_few_nodes_end_a_job_without_restarts():
+    eye, document = formed()
+    ended = eye.look(1.0, document, {"a": node("a", "running", 1)})
+    assert (ended.phase, ended.result["code"]) == (ENDED, LOST_QUORUM)
+    assert ended.why == "node b:1 is lost; 1 of at least 2 nodes (--nnodes) are left"
+    asked = node("b", LEAVING, 1, report={"cause": "was asked to end (SIGTERM)", "code": 143})
+    ended = eye.look(1.0, document, {"a": node("a", "running", 1), "b": asked})
+    assert ended.result["code"] == 143 and "b:1 was asked to end" in ended.why
+
+
+def test_a_node_that_comes_begins_a_generation_unless_there_is_no_room():
+    eye, document = formed(1, 3)
+    more = two() | {"c": node("c")}
+    joined = eye.look(1.0, document, more)
+    assert (joined.phase, joined.why) == (GATHERING, "node c:1 joins")
+    full, document = formed(1, 2)
+    assert full.look(1.0, document, more) is None
+    ending = two() | {"a": node("a", FINISHED, 1), "c": node("c")}
+    assert eye.look(1.0, document, ending) is None, "a job that ends takes nobody"
+
+
+def test_all_ranks_finish():
+    eye, document = formed()
+    assert eye.look(1.0, document, two() | {"a": node("a", FINISHED, 1)}) is None
+    ended = eye.look(1.0, document, two(FINISHED))
+    assert (ended.phase, ended.result["code"]) == (ENDED, 0)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "text"),
+    [
+        ({"terms": {"version": "1"}}, {"terms": {"version": "2"}}, "differ in version: 1 and 2"),
+        ({"terms": {"program": "x"}}, {}, "differ in program: x and nothing"),
+        ({"rank": 1}, {"rank": 1}, "both have --node-rank 1"),
+        ({"rank": 1}, {"rank": 0}, ""),
+        ({}, {}, ""),
+    ],
+)
+def test_nodes_that_cannot_be_one_job(one, other, text):
+    nodes = {"a": node("a", **one), "b": node("b", **other)}
+    said = conflict(nodes)
+    assert (text in said and "node a:1 and node b:1" in said) if text else not said
+    document = Observer(Settings(2, 2)).look(0.0, None, nodes)
+    assert document.phase == (ENDED if text else RUNNING)
+    assert not text or document.result["code"] == REFUSED
+
+
+class World:
+    """A registry and nodes that follow the rules, on one clock; things happen to them."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance, self.now = random.Random(seed), 0.0
+        few = self.chance.randint(1, 2)
+        self.settings = Settings(few, few + self.chance.randint(0, 2), 2, 20.0, 1.0)
+        self.document: Document | None = None
+        self.nodes: dict[str, Node] = {}
+        self.eyes: dict[str, Observer] = {}
+        self.stepping: dict[str, int] = {}  # node -> generation whose ranks run there
+        self.count = 0
+        self.numbers: list[int] = []
+
+    def come(self) -> None:
+        name, self.count = f"n{self.count}", self.count + 1
+        self.nodes[name] = node(name)
+        self.eyes[name] = Observer(self.settings)
+
+    def go(self, name: str) -> None:
+        """Its ranks are gone before its lease ends."""
+        self.stepping.pop(name, None)
+        del self.nodes[name], self.eyes[name]
+
+    def turn(self, name: str) -> None:
+        """One look of a node, with what an agent does of it. Any pause may lie between two."""
+        d, me = self.document, self.nodes[name]
+        follows = self.eyes[name].look(self.now, d, self.nodes)
+        if follows is not None:
+            assert follows != d
+            self.document = follows
+            return
+        if d is None:
+            return
+        if me.state == "running" and (d.phase != RUNNING or d.number != me.ran):
+            self.stepping.pop(name, None)
+            self.nodes[name] = dataclasses.replace(me, state="ready")
+        elif d.phase == RUNNING and name in d.members and me.ran < d.number:
+            if me.state != "running":
+                self.nodes[name] = dataclasses.replace(me, state="running", ran=d.number)
+        if d.phase == RUNNING and me.state == "running" and me.ran == d.number:
+            self.stepping[name] = d.number  # the document was read again after it had said so
+
+    def end_ranks(self, name: str, well: bool) -> None:
+        report = {} if well else {"rank": 0, "cause": "x", "code": 1, "at": self.now}
+        state = FINISHED if well else FAILED
+        self.nodes[name] = dataclasses.replace(self.nodes[name], state=state, report=report)
+        del self.stepping[name]
+
+    def happen(self, chaos: float) -> None:
+        self.now += self.chance.random() * 0.3
+        if self.nodes:
+            self.turn(self.chance.choice(list(self.nodes)))
+        assert len(set(self.stepping.values())) <= 1, "two generations at once"
+        if self.document is not None and self.document.phase == RUNNING:
+            self.numbers.append(self.document.number)
+        if self.chance.random() < chaos:
+            what = self.chance.random()
+            if what < 0.3 and len(self.nodes) < 5:
+                self.come()
+            elif what < 0.6 and self.nodes:
+                self.go(self.chance.choice(list(self.nodes)))
+            elif self.stepping:
+                self.end_ranks(self.chance.choice(list(self.stepping)), what > 0.7)
+
+
+@pytest.mark.parametrize("seeds", [range(150), range(150, 300)])
+def test_whatever_happens_one_generation_steps_and_the_job_ends(seeds):
+    ends = []
+    for seed in seeds:
+        world = World(seed)
+        for _ in range(world.settings.max_nodes):
+            world.come()
+        for _ in range(200):
+            world.happen(0.1)
+        for _ in range(2000):
+            if world.document is not None and world.document.phase == ENDED:
+                break
+            world.happen(0.0)
+            if not world.nodes:
+                break
+            for name in list(world.stepping):
+                if world.chance.random() < 0.05:
+                    world.end_ranks(name, True)
+        assert not world.nodes or world.document.phase == ENDED, (seed, world.document)
+        assert world.numbers == sorted(world.numbers)
+        ends.append(world.document and world.document.result.get("code"))
+    assert {0, 1, TIMED_OUT} <= set(ends), "the histories are of many kinds"

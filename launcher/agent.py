@@ -11,6 +11,7 @@ import importlib
 import os
 import selectors
 import signal
+import time
 
 from disttrain.errors import LaunchError
 from disttrain.lifetime import adopt_orphans
@@ -23,6 +24,7 @@ from .plan import Plan
 from .processes import reap
 from .ranks import Ranks
 from .report import say
+from .restarts import Restarts
 from .starting import Body
 from .streams import unwatch
 
@@ -56,20 +58,27 @@ class Agent:
             for package in WARM:
                 importlib.import_module(package)
         self._listen_for_signals()
-        generation = self.plan.alone()
+        generation, restarts = self.plan.alone(), Restarts(self.plan.max_restarts)
         while True:
-            attempt = self._run(generation)
-            used = generation.restart_count
-            if attempt.code == 0 or attempt.stopped_by or used == self.plan.max_restarts:
+            began, before = time.monotonic(), restarts.used
+            attempt = self._run(generation, restarts)
+            if attempt.code == 0 or attempt.stopped_by:
+                return attempt
+            wait = restarts.another(time.monotonic() - began, attempt.operations)
+            if wait is None:
                 return attempt
             say(f"rank {attempt.first.rank if attempt.first else '?'} failed "
                 f"({attempt.first.cause if attempt.first else attempt.code}); "
-                f"restart {used + 1} of {self.plan.max_restarts}")  # fmt: skip
-            generation = generation.after()
+                f"{restarts.told(wait)}")  # fmt: skip
+            if not self._pause(wait):
+                return attempt.stopped(self.ranks.policy.stopped_by if self.ranks else 0)
+            generation = generation.after(restarts.used - before)
 
-    def _run(self, generation: Generation) -> Attempt:
+    def _run(self, generation: Generation, restarts: Restarts) -> Attempt:
         """One generation, from its start to its outcome."""
-        self.ranks = ranks = Ranks(self.plan, generation, self.body, self.selector, self.consoles)
+        self.ranks = ranks = Ranks(
+            self.plan, generation, self.body, self.selector, self.consoles, restarts
+        )
         try:
             ranks.start()
             while not ranks.over:
@@ -78,6 +87,16 @@ class Agent:
         finally:
             ranks.end()
         return ranks.outcome()
+
+    def _pause(self, seconds: float) -> bool:
+        """Let so much time pass before the next generation. False: the job is to end instead."""
+        until = time.monotonic() + seconds
+        while self.ranks is not None and not self.ranks.policy.stopped_by:
+            left = until - time.monotonic()
+            if left <= 0:
+                return True
+            self._wait(left)
+        return False
 
     def _wait(self, seconds: float | None) -> None:
         """Handle what happens, for at most so long. None: until something does."""

@@ -12,7 +12,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from . import clusters, devices
+from . import clusters, devices, elastic
 from .simulated.flags import Flags, add_flags, flags_of
 
 UNSUPPORTED = {
@@ -49,6 +49,8 @@ class Options:
     shutdown_timeout: float = 5.0
     stopped_timeout: float = 2.0
     min_ranks: int = 0
+    replace_ranks: bool = False
+    on_term: str = "exit"
     mpi: bool = False
     hostfile: str | None = None
     dry_run: bool = False
@@ -94,16 +96,6 @@ def parser() -> argparse.ArgumentParser:
     add("--hostfile", default=None, metavar="F", help="with --backend mpi: hosts, with slots=N")
     add("--start-method", default="fork", choices=("fork", "forkserver", "spawn"),
         help="fork ranks from one warm process, or start a fresh Python for each")  # fmt: skip
-    add(
-        "--max-restarts", type=int, default=0, metavar="N", help="restart the job when a rank fails"
-    )
-    add(
-        "--min-ranks",
-        type=int,
-        default=0,
-        metavar="N",
-        help="go on with at least N ranks where others fail; the script calls shrink()",
-    )
     add("--rdzv-id", "--run-id", dest="rdzv_id", default="none", help="the job's name")
     add("--rdzv-backend", default="static", help="accepted (static, c10d)")
     add("--rdzv-endpoint", default="", help="host:port of the job's store")
@@ -121,8 +113,6 @@ def parser() -> argparse.ArgumentParser:
     add("--local-addr", default=None, help="accepted")
     add("--signals-to-handle", default="SIGTERM,SIGINT,SIGHUP,SIGQUIT",
         help="signals that are passed on to the ranks")  # fmt: skip
-    add("--shutdown-timeout", type=float, default=5.0, metavar="S",
-        help="seconds between asking ranks to end and killing them (torchrun: 30)")  # fmt: skip
     add(
         "--stopped-timeout",
         type=float,
@@ -131,6 +121,7 @@ def parser() -> argparse.ArgumentParser:
         help="seconds after which a rank that was stopped (SIGSTOP) counts as failed; 0: never",
     )
     add("--dry-run", action="store_true", help="print what would be started, and start nothing")
+    elastic.add_flags(p)
     add_flags(p)
     for name, what in UNSUPPORTED.items():
         add("--" + name.replace("_", "-"), default=None, help=argparse.SUPPRESS, metavar=what)
@@ -161,7 +152,7 @@ def parse(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Options:
         no_python=given.no_python,
         as_torch=given.as_torch,
         start_method="spawn" if given.no_python else given.start_method,
-        max_restarts=_at_least(p, "--max-restarts", given.max_restarts, 0),
+        **elastic.options_of(p, given),
         run_id=given.rdzv_id,
         role=given.role,
         master_addr=_endpoint(given)[0],
@@ -171,11 +162,9 @@ def parse(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Options:
         tee=_streams(p, "--tee", given.tee),
         local_ranks_filter=_filter(p, given.local_ranks_filter),
         signals=_signals(p, given.signals_to_handle),
-        shutdown_timeout=_at_least(p, "--shutdown-timeout", given.shutdown_timeout, 0),
         stopped_timeout=_at_least(p, "--stopped-timeout", given.stopped_timeout, 0),
         mpi=_mpi(p, given),
         hostfile=given.hostfile,
-        min_ranks=_at_least(p, "--min-ranks", given.min_ranks, 0),
         dry_run=given.dry_run,
         binding=_binding(p, given),
         virtual_local_rank=given.virtual_local_rank,

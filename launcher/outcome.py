@@ -5,8 +5,8 @@ Pure but for the report's file; who failed first is ``policy``'s to say.
 
 from __future__ import annotations
 
+import dataclasses
 import sys
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from disttrain.comm.control import Segment
@@ -19,27 +19,31 @@ from .report import VANISHED, RankReport, cause_of, headline, write_report
 
 @dataclass
 class Attempt:
-    """What one generation gave. ``results``: of each rank of this node."""
+    """What one generation gave. ``results``: of each rank of this node; ``operations``: of groups,
+    in which they took part."""
 
     code: int
     first: RankReport | None
     ranks: list[RankReport]
     results: list[bytes]
     stopped_by: int
+    operations: int = 0
+
+    def stopped(self, number: int) -> Attempt:
+        """The same, of a job that a signal has ended afterwards."""
+        return dataclasses.replace(self, code=128 + number, stopped_by=number)
 
 
 def outcome(
     plan: Plan,
-    generation: Generation,
     segment: Segment,
     policy: Policy,
-    stopped: Collection[int],
+    reports: dict[int, RankReport],
+    replaced: list[RankReport],
     results: list[bytes],
 ) -> Attempt:
-    """All ranks of this node have ended. ``stopped``: those that the launcher has sent a signal."""
-    reports = {
-        e.rank: _report_of(e, plan, generation, segment, e.rank in stopped) for e in policy.exits
-    }
+    """All ranks of this node have ended. ``reports``: of their ends; ``replaced``: of those that
+    others went on without, and that were started anew."""
     echoes = {r.rank for r in reports.values() if r.echo}
     vanished = {r.rank for r in reports.values() if r.vanished}
     over = overcome(policy.exits, segment.members(), plan.min_ranks)
@@ -50,13 +54,15 @@ def outcome(
     ranks = [reports[rank] for rank in sorted(reports)]
     root = None if first is None else reports[first.rank]
     if plan.log_dir:
-        write_report(plan.log_dir, root, ranks, code)
-    return Attempt(code, root, ranks, results, policy.stopped_by)
+        write_report(plan.log_dir, root, ranks, code, replaced)
+    operations = max(segment.slot(r.rank).seq for r in ranks)
+    return Attempt(code, root, ranks, results, policy.stopped_by, operations)
 
 
-def _report_of(
+def report_of(
     e: Exit, plan: Plan, generation: Generation, segment: Segment, stopped: bool
 ) -> RankReport:
+    """How a rank ended. ``stopped``: the launcher has sent it a signal."""
     slot = segment.slot(e.rank)
     cause, text = slot.error
     vanished = not e.failed and slot.state == "vanished"

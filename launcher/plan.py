@@ -38,6 +38,8 @@ class Plan:
     shutdown_timeout: float = 5.0
     stopped_timeout: float = STOPPED_LIMIT
     min_ranks: int = 0  # 0: all
+    replace_ranks: bool = False
+    on_term: str = "exit"  # or checkpoint
     mpi: bool = False
     cores: tuple[tuple[int, ...], ...] = ()  # of each rank; none: any
     devices: tuple[str, ...] = ()  # what each rank sees alone (CUDA_VISIBLE_DEVICES); none: all
@@ -88,6 +90,8 @@ def make_plan(options: Options, master_port: int) -> Plan:
         shutdown_timeout=options.shutdown_timeout,
         stopped_timeout=options.stopped_timeout,
         min_ranks=options.min_ranks,
+        replace_ranks=options.replace_ranks,
+        on_term=options.on_term,
         mpi=options.mpi,
     )
 
@@ -115,6 +119,8 @@ def describe(plan: Plan, env_of: Callable[[Plan, Generation, int], dict[str, str
         + ("each a fresh Python" if plan.spawn else "forked from one warm process"),
         *(["the ranks are an MPI job: mpiexec tells them of each other"] if plan.mpi else []),
         *([f"goes on with at least {plan.min_ranks} ranks"] if plan.min_ranks else []),
+        *(["a rank that fails is started anew, and joins the others"] * plan.replace_ranks),
+        *(["SIGTERM: ranks have time to save"] * (plan.on_term == "checkpoint")),
         f"restarts: {plan.max_restarts}; ranks asked to end are killed after "
         f"{plan.shutdown_timeout:g} s",
         f"logs: {logs}",

@@ -2,10 +2,11 @@
 
 A rank that fails ends the job: the others learn of it through the segment and get ``GRACE`` seconds
 to report for themselves, then SIGTERM, then SIGKILL. A signal to the launcher is passed on and the
-ranks get ``shutdown_timeout`` seconds; a second SIGINT kills at once.
+ranks get ``shutdown_timeout`` seconds; a second one kills at once.
 
 With ``min_ranks`` a failure ends the job only once fewer ranks are left; the others go on by
-themselves (``shrink``), and what they have overcome is no failure of the job.
+themselves (``shrink``), and what they have overcome is no failure of the job. With ``anew`` (the
+job's restarts) a rank that has failed so is started anew, and joins them.
 """
 
 from __future__ import annotations
@@ -14,10 +15,14 @@ import signal
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from .restarts import Restarts
 from .stillness import CODE
 
 GRACE = 0.3  # for the others to notice a failure and say so
 TERM_GRACE = 0.25  # from SIGTERM to SIGKILL after a failure
+# A scheduler sends SIGTERM to every process of a job at once, and we pass on what we get: only what
+# comes later is a second one. Nobody but people sends SIGINT.
+DOUBLED: dict[int, float] = {signal.SIGINT: 0.0, signal.SIGTERM: 1.0}  # seconds
 REAP = 2.0  # a killed process that does not go is reported, not waited for
 
 
@@ -43,6 +48,16 @@ class Signal:
     rank: int | None = None
 
 
+@dataclass(frozen=True)
+class Begin:
+    """Start ``rank`` anew."""
+
+    rank: int
+
+
+Action = Signal | Begin
+
+
 @dataclass
 class Policy:
     """The state of one attempt. Methods take an event and the time, and return actions."""
@@ -52,51 +67,97 @@ class Policy:
     min_ranks: int = 0  # 0: all
     exits: list[Exit] = field(default_factory=list)
     stopped_by: int = 0  # the signal that ended the job, if one did
+    anew: Restarts | None = None  # None: no rank is started anew while others go on
+    replaced: list[Exit] = field(default_factory=list)  # whose ranks were started anew
+    away: set[int] = field(default_factory=set)  # ranks that the others go on without, for now
+    _due: dict[int, tuple[float, Exit]] = field(default_factory=dict)  # when they begin anew
+    _stopped_at: float = 0.0
     _steps: list[tuple[float, int]] = field(default_factory=list)  # (when, signal to send)
 
-    def exited(self, event: Exit) -> list[Signal]:
-        """A rank has ended."""
+    def exited(self, event: Exit, ran: float = 0.0, operations: int = 0) -> list[Action]:
+        """A rank has ended, after ``ran`` seconds and so many operations of its groups."""
+        if event.failed and self._begins_anew(event, ran, operations):
+            return []
         self.exits.append(event)
+        self.away.discard(event.rank)
         if event.failed and self._too_few() and not self._steps and not self.stopped_by:
+            self._give_up_those_away()
             self._steps = [
                 (event.at + GRACE, signal.SIGTERM),
                 (event.at + GRACE + TERM_GRACE, signal.SIGKILL),
             ]
+        if self.away and len(self.exits) + len(self.away) == self.num_ranks:
+            return self._give_up_those_away()  # nobody is left whom they could join
         return []
 
+    def _begins_anew(self, event: Exit, ran: float, operations: int) -> bool:
+        if self.anew is None or self.stopped_by or self._steps:
+            return False
+        gone = len([e for e in self.exits if e.failed]) + len(self.away | {event.rank})
+        ended_well = any(not e.failed for e in self.exits)
+        if self.num_ranks - gone < (self.min_ranks or self.num_ranks) or ended_well:
+            return False
+        wait = self.anew.another(ran, operations)
+        if wait is None:
+            return False
+        self.away.add(event.rank)
+        self._due[event.rank] = (event.at + wait, event)
+        return True
+
+    def joined(self, rank: int) -> None:
+        """A rank that was started anew is one of the others now."""
+        self.away.discard(rank)
+
+    def _give_up_those_away(self) -> list[Action]:
+        """Nobody waits for them any more."""
+        self.exits += [event for _, event in self._due.values()]
+        running = self.away - self._due.keys()
+        self.away = running
+        self._due = {}
+        return [Signal(signal.SIGKILL, rank) for rank in sorted(running)]
+
     def _too_few(self) -> bool:
-        left = self.num_ranks - sum(e.failed for e in self.exits)
+        left = self.num_ranks - sum(e.failed for e in self.exits) - len(self.away)
         return left < (self.min_ranks or self.num_ranks)
 
-    def lost(self, rank: int) -> list[Signal]:
+    def lost(self, rank: int) -> list[Action]:
         """A rank was stopped for too long. It must do nothing more before others hear of that."""
         return [Signal(signal.SIGKILL, rank)]
 
-    def signalled(self, number: int, now: float) -> list[Signal]:
+    def signalled(self, number: int, now: float) -> list[Action]:
         """The launcher got a signal."""
-        if self.stopped_by and number == signal.SIGINT:
+        if self.stopped_by and number in DOUBLED:
+            if now - self._stopped_at < DOUBLED[number]:
+                return []
             self._steps = []
             return [Signal(signal.SIGKILL)]
-        self.stopped_by = self.stopped_by or number
+        if not self.stopped_by:
+            self.stopped_by, self._stopped_at = number, now
+        self._give_up_those_away()
         self._steps = [(now + self.shutdown_timeout, signal.SIGKILL)]
         return [Signal(number)]
 
-    def orphaned(self) -> list[Signal]:
+    def orphaned(self) -> list[Action]:
         """Who started us is gone."""
         self.stopped_by = self.stopped_by or signal.SIGKILL
+        self._give_up_those_away()
         self._steps = []
         return [Signal(signal.SIGKILL)]
 
-    def tick(self, now: float) -> list[Signal]:
+    def tick(self, now: float) -> list[Action]:
         """Time has passed."""
-        due = [Signal(number) for when, number in self._steps if when <= now]
+        due: list[Action] = [Signal(number) for when, number in self._steps if when <= now]
+        for rank in [r for r, (when, _) in self._due.items() if when <= now]:
+            self.replaced.append(self._due.pop(rank)[1])
+            due.append(Begin(rank))
         self._steps = [(when, number) for when, number in self._steps if when > now]
         return due
 
     @property
     def next_tick(self) -> float | None:
         """When ``tick`` wants to be called."""
-        return min((when for when, _ in self._steps), default=None)
+        begins = [when for when, _ in self._due.values()]
+        return min([*begins, *(when for when, _ in self._steps)], default=None)
 
     @property
     def over(self) -> bool:

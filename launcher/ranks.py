@@ -7,6 +7,7 @@ happens, not at the next poll.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import selectors
 import signal
@@ -19,12 +20,13 @@ from disttrain.liveness import sample
 from . import mpi, stillness, worker
 from .generation import Generation
 from .out_of_memory import Kills
-from .outcome import Attempt, outcome
+from .outcome import Attempt, outcome, report_of
 from .output import Console
 from .plan import Plan
-from .policy import REAP, Exit, Policy, Signal
+from .policy import REAP, Action, Begin, Exit, Policy, Signal
 from .processes import kill_descendants
-from .report import cause_of, say
+from .report import RankReport, cause_of, say
+from .restarts import Restarts
 from .starting import Body, Start
 from .streams import Streams, unwatch
 
@@ -43,11 +45,16 @@ class Ranks:
         body: Body | None,
         selector: selectors.BaseSelector,
         consoles: dict[int, Console],
+        restarts: Restarts,
     ) -> None:
         self.plan, self.generation, self.selector = plan, generation, selector
         n = generation.num_ranks
         self.segment = Segment.create(generation.world_size, epoch=generation.number)
-        self.policy = Policy(n, plan.shutdown_timeout, plan.min_ranks)
+        anew = restarts if plan.replace_ranks else None
+        self.policy = Policy(n, plan.shutdown_timeout, plan.min_ranks, anew=anew)
+        self.restarts = restarts
+        self.started: dict[int, float] = {}
+        self.replaced: list[RankReport] = []  # of ranks that were started anew
         self.pids: dict[int, int] = {}
         self.streams = Streams(plan, generation, selector, consoles)
         self.results = dict.fromkeys(generation.ranks, b"")
@@ -84,6 +91,7 @@ class Ranks:
     def tend(self) -> None:
         """Time has passed, or something has happened."""
         self.streams.tend()
+        self._look_for_newcomers()
         self._look_at_ranks(time.monotonic())
         self._perform(self.policy.tick(time.monotonic()))
 
@@ -95,9 +103,11 @@ class Ranks:
         """Who started the agent is gone."""
         self._perform(self.policy.orphaned())
 
-    def _perform(self, actions: list[Signal]) -> None:
+    def _perform(self, actions: list[Action]) -> None:
         for action in actions:
-            if action.rank is None:
+            if isinstance(action, Begin):
+                self._begin_anew(action.rank)
+            elif action.rank is None:
                 if self.suspended:
                     self.suspend(False)
                 self.stopped.update(self.pids)
@@ -125,17 +135,26 @@ class Ranks:
     def outcome(self) -> Attempt:
         """What came of them; they have ended."""
         results, self.results = list(self.results.values()), {}
-        attempt = outcome(
-            self.plan, self.generation, self.segment, self.policy, self.stopped, results
-        )
+        reports = {e.rank: self._report_of(e) for e in self.policy.exits}
+        attempt = outcome(self.plan, self.segment, self.policy, reports, self.replaced, results)
         self.segment.close()
         return attempt
+
+    def _report_of(self, exit_: Exit) -> RankReport:
+        stopped = exit_.rank in self.stopped
+        return report_of(exit_, self.plan, self.generation, self.segment, stopped)
 
     # --- events ---------------------------------------------------------------------------------
 
     def _start(self, rank: int) -> None:
         out, err = (self.streams.open(rank, which) for which in (1, 2))
-        pid, result_reader = self._begin.fork(rank, out, err)
+        begin = self._begin
+        if self.segment.slot(rank).turn:
+            count = self.restarts.used
+            generation = dataclasses.replace(self.generation, restart_count=count)
+            begin = dataclasses.replace(begin, generation=generation)
+        pid, result_reader = begin.fork(rank, out, err)
+        self.started[rank] = time.monotonic()
         for stream in (out, err):
             if stream is not None:
                 self.streams.add(stream)
@@ -144,6 +163,28 @@ class Ranks:
         pidfd = os.pidfd_open(pid)
         self.pids[rank] = pid
         self.selector.register(pidfd, selectors.EVENT_READ, lambda: self._gone(rank, pidfd))
+
+    def _begin_anew(self, rank: int) -> None:
+        """Another process in the place of ``rank``, which joins the others (``survivors``)."""
+        self.replaced.append(self._report_of(self.policy.replaced[-1]))
+        for ranks in (self.lost, self.stopped):
+            ranks.discard(rank)
+        self.failing.pop(rank, None)
+        if rank in self.result_fds:  # what it has left behind holds the other end
+            fd = self.result_fds.pop(rank)
+            unwatch(self.selector, fd)
+            os.close(fd)
+        self.results[rank] = b""
+        self.segment.slot(rank).turn += 1
+        self.segment.slot(rank).progress(0)
+        self._start(rank)
+
+    def _look_for_newcomers(self) -> None:
+        decided = self.segment.rounds[0]
+        for rank in list(self.policy.away & self.pids.keys()):
+            slot = self.segment.slot(rank)
+            if 0 < decided <= slot.member and not slot.lost:
+                self.policy.joined(rank)
 
     def _look_at_ranks(self, now: float) -> None:
         """Find ranks that were stopped, which nothing else would show."""
@@ -201,11 +242,19 @@ class Ranks:
             if self.shims is not None:
                 self.shims.look(self.pids.values())
             self.segment.publish_failure(rank, cause_of(event, cause), text)
-        self._perform(self.policy.exited(event))
+        self._look_for_newcomers()
+        ran, used = now - self.started[rank], self.restarts.used
+        self._perform(self.policy.exited(event, ran, self.segment.slot(rank).seq))
         if event.failed and not self.policy.failed:
-            say(f"rank {rank} failed ({cause_of(event, cause)}); the others may go on without it "
-                f"(--min-ranks {self.plan.min_ranks})")  # fmt: skip
+            self._say_that_others_go_on(rank, cause_of(event, cause), self.restarts.used > used)
         return True
+
+    def _say_that_others_go_on(self, rank: int, cause: str, begins_anew: bool) -> None:
+        text = f"the others may go on without it (--min-ranks {self.plan.min_ranks})"
+        if begins_anew:
+            wait = max(0.0, (self.policy.next_tick or 0.0) - time.monotonic())
+            text = f"the others go on, and it is started anew: {self.restarts.told(round(wait))}"
+        say(f"rank {rank} failed ({cause}); {text}")
 
     def _result_came(self, rank: int) -> bool:
         self._take_result(rank)
@@ -226,10 +275,12 @@ class Ranks:
         return bool(data)
 
     def _signal(self, number: int, ranks: Iterable[int]) -> None:
+        """Its helpers, too; where a rank is to end in its own time, it needs them until then."""
+        alone = number == signal.SIGTERM and self.plan.on_term == "checkpoint"
         for rank in ranks:
             pid = self.pids[rank]
             try:
-                os.killpg(pid, number)
+                (os.kill if alone else os.killpg)(pid, number)
             except (ProcessLookupError, PermissionError):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, number)

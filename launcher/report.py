@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,14 +80,21 @@ def _short(r: RankReport) -> str:
     return text + (f"; was in {r.doing}" if r.doing and not r.echo else "")
 
 
-def write_report(log_dir: str, first: RankReport | None, all_: list[RankReport], code: int) -> None:
-    """``report.json``: the same for machines."""
+def write_report(
+    log_dir: str,
+    first: RankReport | None,
+    all_: list[RankReport],
+    code: int,
+    replaced: Sequence[RankReport] = (),
+) -> None:
+    """``report.json``: the same for machines. ``replaced``: ranks that were started anew."""
     content: dict[str, Any] = {
         "exitcode": code,
         "host": os.uname().nodename,
         "time_ns": time.time_ns(),
         "root_cause": None if first is None else first.__dict__,
         "ranks": [r.__dict__ for r in all_],
+        "replaced": [r.__dict__ for r in replaced],
     }
     os.makedirs(log_dir, mode=0o700, exist_ok=True)
     path = os.path.join(log_dir, "report.json")

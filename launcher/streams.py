@@ -77,8 +77,17 @@ class Streams:
 
     def _pump(self, stream: Stream) -> bool:
         if not stream.held_up:
-            return stream.pump()
+            return stream.pump() or self._ended(stream)
         self._held_up.append(stream)
+        return False
+
+    def _ended(self, stream: Stream) -> bool:
+        """Let go of what has ended, where the console has taken all of it: a job whose ranks are
+        started anew has many."""
+        unwatch(self._selector, stream.reader)
+        if stream.console is None or not (stream.console.behind or stream.held_up):
+            self._streams.remove(stream)
+            stream.finish(0.0)
         return False
 
 

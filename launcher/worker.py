@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from disttrain import context
+from disttrain.comm import termination
 from disttrain.comm.control import JOB_SLOT, Segment
 from disttrain.errors import DisttrainError, PeerFailed
 from disttrain.lifetime import die_with_parent
@@ -55,12 +56,14 @@ def become_rank(
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.set_wakeup_fd(-1)
+    me = context.current()
+    me.slots.clear()  # what the process that we were forked from kept is not ours
+    if plan.on_term == "checkpoint":
+        termination.listen()
     os.environ.update(worker_env(plan, generation, rank))
     os.environ[JOB_FD] = str(segment.fd)
-    me = context.current()
     me.rank, me.local_rank = rank, generation.local_rank(rank)
     me.world_size, me.local_world_size = generation.world_size, generation.num_ranks
-    me.slots.clear()  # what the process that we were forked from kept is not ours
     me.waiter.interrupts.clear()
     me.slots[JOB_SLOT] = segment
     segment.slot(rank).pid = os.getpid()

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from .. import context
+from ..comm import termination
 from ..core import dtypes
 from ..core.random import manual_seed
 from ..lifetime import die_with
@@ -65,7 +66,7 @@ def _settle(job: Job, worker_id: int) -> None:
     gc.freeze()  # what the parent had made stays where it is, also in memory
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets it, too, and ends its workers
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, termination.for_helpers())
     die_with(job.parent, job.is_child)
     me = context.current()
     me.rank, me.world_size, me.local_rank, me.local_world_size = job.numbers

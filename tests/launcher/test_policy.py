@@ -7,7 +7,8 @@ import signal
 import pytest
 
 from launcher.options import parse, streams_of
-from launcher.policy import GRACE, TERM_GRACE, Exit, Policy, Signal, overcome, root_cause
+from launcher.policy import GRACE, TERM_GRACE, Begin, Exit, Policy, Signal, overcome, root_cause
+from launcher.restarts import Restarts
 
 
 def test_success_asks_for_nothing():
@@ -49,6 +50,75 @@ def test_a_second_interrupt_kills_at_once():
     policy.signalled(signal.SIGINT, 1.0)
     assert policy.signalled(signal.SIGINT, 1.1) == [Signal(signal.SIGKILL)]
     assert policy.stopped_by == signal.SIGINT
+
+
+def test_what_a_scheduler_sends_to_every_process_is_one_signal_and_a_second_one_kills():
+    policy = Policy(2)
+    assert policy.signalled(signal.SIGTERM, 1.0) == [Signal(signal.SIGTERM)]
+    assert policy.signalled(signal.SIGTERM, 1.2) == []
+    assert policy.next_tick == 6.0  # and the time that ranks have is not longer
+    assert policy.signalled(signal.SIGTERM, 3.0) == [Signal(signal.SIGKILL)]
+    assert policy.stopped_by == signal.SIGTERM
+
+
+def replacing(ranks: int, restarts: int = 9, **more) -> Policy:
+    return Policy(ranks, min_ranks=1, anew=Restarts(restarts), **more)
+
+
+def test_a_rank_is_started_anew_and_joins():
+    policy = replacing(3)
+    killed = Exit(1, 137, at=10.0, signal=9)
+    assert policy.exited(killed, ran=5.0, operations=99) == [] and not policy.failed
+    assert policy.next_tick == 10.0 and policy.tick(10.0) == [Begin(1)]
+    assert policy.replaced == [killed] and policy.away == {1} and policy.next_tick is None
+    policy.joined(1)
+    for rank in range(3):
+        assert policy.exited(Exit(rank, 0, at=20.0 + rank)) == []
+    assert policy.over and not policy.failed
+
+
+def test_one_that_fails_at_once_again_waits_longer_and_then_is_given_up():
+    policy = replacing(2, restarts=3)
+    for at, begins in ((10.0, 10.0), (20.0, 21.0), (30.0, 32.0)):
+        policy.exited(Exit(1, 1, at=at), ran=0.2)
+        assert policy.next_tick == begins and policy.tick(begins) == [Begin(1)]
+    assert policy.exited(Exit(1, 1, at=40.0), ran=0.2) == []
+    assert policy.next_tick is None and not policy.failed and not policy.over
+    policy.exited(Exit(0, 0, at=50.0))
+    assert policy.over and not policy.failed  # one is left, which is enough
+
+
+def test_when_all_others_have_ended_nobody_is_awaited():
+    policy = replacing(3)
+    policy.exited(Exit(1, 137, at=1.0, signal=9), ran=0.1)
+    policy.exited(Exit(2, 137, at=1.5, signal=9), ran=0.1)
+    assert policy.tick(1.0) == [Begin(1)] and policy.away == {1, 2}
+    assert policy.exited(Exit(0, 0, at=2.0)) == [Signal(signal.SIGKILL, 1)]
+    policy.exited(Exit(1, 137, at=2.1, signal=9))
+    assert policy.over and policy.next_tick is None
+    assert overcome(policy.exits, members=[0], min_ranks=1) == {1, 2}
+
+
+def test_a_failure_of_the_last_one_that_went_on_ends_the_generation():
+    policy = replacing(2)
+    policy.exited(Exit(1, 137, at=1.0, signal=9), ran=99.0)
+    assert policy.tick(1.0) == [Begin(1)]
+    policy.exited(Exit(0, 1, at=2.0))
+    assert policy.failed and policy.tick(9.0)[-1] == Signal(signal.SIGKILL)
+    policy.exited(Exit(1, 137, at=9.1, signal=9))
+    assert policy.over
+
+
+def test_who_waits_to_begin_anew_does_not_when_the_job_is_to_end():
+    policy = replacing(2)
+    for at in (1.0, 2.0):
+        policy.exited(Exit(1, 1, at=at), ran=0.1)
+        policy.tick(at)
+    assert policy.next_tick == 3.0
+    policy.signalled(signal.SIGTERM, 2.5)
+    assert policy.tick(3.0) == [] and policy.exits == [Exit(1, 1, at=2.0)]
+    policy.exited(Exit(0, 143, at=2.6, signal=15))
+    assert policy.over
 
 
 def test_ranks_of_a_dead_front_are_killed():

@@ -7,6 +7,7 @@ the agent.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import selectors
@@ -34,7 +35,13 @@ FORKED_TOO_LATE = (
     "that module in the script"
 )
 # Loaded once for all ranks.
-WARM = ("disttrain.data", "disttrain.distributed", "disttrain.distributed.ddp", "disttrain.optim")
+WARM = (
+    "disttrain.comm.shm.engine",
+    "disttrain.data",
+    "disttrain.distributed",
+    "disttrain.distributed.ddp",
+    "disttrain.optim",
+)
 
 
 class Agent:
@@ -57,6 +64,9 @@ class Agent:
                 raise LaunchError(FORKED_TOO_LATE)
             for package in WARM:
                 importlib.import_module(package)
+            if self.body is None:  # what ranks share with us they need not look through, nor copy
+                gc.collect()
+                gc.freeze()
         self._listen_for_signals()
         generation, restarts = self.plan.alone(), Restarts(self.plan.max_restarts)
         while True:

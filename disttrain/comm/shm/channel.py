@@ -51,6 +51,18 @@ def last_word(buffer: Any, block: int) -> int:
     return max(words)[0]
 
 
+class _Headers(dict[int, tuple[int, list[int]]]):
+    """Where the headers of each slot are: this rank's, and those of its peers."""
+
+    def __init__(self, mine: int, others: list[int]) -> None:
+        self._mine, self._others = mine, others
+
+    def __missing__(self, slot: int) -> tuple[int, list[int]]:
+        at = HEADERS_AT + slot * HEADER_BYTES
+        self[slot] = self._mine + at, [block + at for block in self._others]
+        return self[slot]
+
+
 class Channel:
     """One group's flags and headers, seen from member ``me``."""
 
@@ -83,13 +95,7 @@ class Channel:
         self.filled_idxs = self._idxs[FILLED]
         self.finished_idxs = self._idxs[FINISHED]
         self.own = {field: (blocks[me] + field) // 8 for field in self._idxs}
-        self.headers = [
-            (
-                blocks[me] + HEADERS_AT + slot * HEADER_BYTES,
-                [blocks[i] + HEADERS_AT + slot * HEADER_BYTES for i in others],
-            )
-            for slot in range(NUM_HEADERS)
-        ]
+        self.headers = _Headers(blocks[me], [blocks[i] for i in others])
 
     def payload(self, member: int, parity: int) -> int:
         """Offset of a member's small payload."""

@@ -27,7 +27,10 @@ FOR_ALL_AT, FOR_ANY_AT, BELL_AT = 0x140, 0x148, 0x180  # in a control block
 _NUMBERS = {"x86_64": 202, "aarch64": 98}  # of the system call futex
 _WAIT, _WAKE, _EVERYBODY = 0, 1, (1 << 31) - 1
 YIELDS = 20  # times that a rank lets others go first before it goes to sleep
-_FIRST_NAP, _LONGEST_NAP = 0.001, 0.01  # seconds: a wake-up may be lost where two ring at once
+# Seconds of a sleep, since a wake-up may be lost where two ring at once: the more ranks on a core,
+# the longer, or they would do nothing but look.
+_FIRST_NAP, _LONGEST_NAP = 0.001, 0.01
+_NAP_OF_EACH = 0.001
 
 
 def futex() -> Callable[..., int] | None:
@@ -52,6 +55,7 @@ class Bell:
         self._words, self._lock, self._futex = hub.words, hub.lock, hub.futex
         self._for_all, self._for_any = (block + FOR_ALL_AT) // 8, (block + FOR_ANY_AT) // 8
         self._bell, self._address = (block + BELL_AT) // 8, hub.address + block + BELL_AT
+        self.nap = max(_LONGEST_NAP, _NAP_OF_EACH * hub.ranks_per_core)
 
     def ring(self, idxs: Sequence[int], value: int) -> None:
         """A flag has got ``value``, those of the others are at ``idxs``: wake who waits for it."""
@@ -85,7 +89,7 @@ class Nap:
         if self._flags():
             return
         limit = min(seconds, self._longest)
-        self._longest = min(2 * self._longest, _LONGEST_NAP)
+        self._longest = min(2 * self._longest, bell.nap)
         whole = int(limit)
         span = (ctypes.c_long * 2)(whole, int((limit - whole) * 1e9))
         bell._futex(bell._address, _WAIT, heard, ctypes.addressof(span))

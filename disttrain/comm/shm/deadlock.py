@@ -11,6 +11,10 @@ count as stuck from the start. A verdict needs two looks with the same waits, be
 member was alive and awake (its beat went on): a rank that is only stopped, slow, or about to notice
 its flag is never accused.
 
+What many ranks do at once must cost little: who waits for ranks that plainly go on looks no
+further; of a wait for many only some flags are published, those of ranks that wait themselves
+first; and the more ranks there are on a core, the less often each one looks.
+
 One record per rank, written by it alone (a sequence lock, so readers see it whole or not at all):
 
     version u64 (odd: being written) | state u64 | beat u64 | start u64 | count u64 | missed u64
@@ -39,9 +43,11 @@ Edge = tuple[int, int, int]  # awaited rank, index of a word, value that the wor
 
 RECORD_BYTES = 4096
 _MISSED_AT, _EDGES_AT, _MAX_EDGES = 5, 6, 80  # in words
+_MAX_OF_WAIT = 16  # of a wait for all: one rank that is stuck is enough
 _TEXT_AT, _TEXT_BYTES = 2048, 2000
 IDLE, WAITING, LEFT, DROPPED, ENDED = 0, 1, 2, 3, 4
 LOOK_EVERY = 0.05
+_CALM = 1000  # ranks squared on a core, from which on they look less often
 _LOOKS = 2  # between the two looks of a verdict
 # A rank that has dropped its groups is about to say what happened to it: its error comes first.
 _LOOKS_DROPPED = 20
@@ -76,6 +82,7 @@ class Detective:
         self._numbers = as_view(segment).members  # that the ranks had when the job started
         areas = [segment.comm_area(r) for r in range(size)]
         self._at = [offset + nbytes - RECORD_BYTES for offset, nbytes in areas]
+        self._every = LOOK_EVERY * max(1.0, size * size / (_CALM * as_view(segment).base.cores))
         self._beat = 0
         self._since: float | None = None
         self._next = 0.0
@@ -93,17 +100,26 @@ class Detective:
         where it hangs on a process that has ended."""
         now = context.now()
         if self._since is None:
-            self._since, self._next = now, now + LOOK_EVERY
+            self._since, self._next = now, now + self._every
         if now < self._next:
             return
-        self._next = now + LOOK_EVERY
+        self._next = now + self._every
         self._look_for_ends(need, waits)
         needs = waits()
-        self._publish(needs, need)
+        edges = self._publish(needs, need)
         self._beat += 1
         self._words[self._at[self._rank] // 8 + 2] = self._beat
-        if needs:
+        awaited = {head & 0xFFFF for head, _, _ in edges}
+        if self._in_vain(edges, {r for r in awaited if not self._goes_on(r)}):
             self._judge(need)
+        else:
+            self._before = {}
+
+    def _goes_on(self, rank: int) -> bool:
+        """Does it plainly neither wait nor has it left?"""
+        if self._words[self._at[rank] // 8 + 1] != IDLE:
+            return False
+        return self._boxes[rank].state not in ("finished", "vanished") and not self.has_ended(rank)
 
     def _look_for_ends(self, need: Any, waits: Callable[[], list]) -> None:
         """Raise where this wait itself hangs on a process that has ended: nothing can free it. Of a
@@ -160,18 +176,19 @@ class Detective:
             if self._rank in stuck and accuser in stuck:
                 self._accuse(stuck, need)
 
-    def _publish(self, needs: list, need: Any) -> None:
-        """``need``: the wait of this thread, for the black box."""
-        edges = _edges_of(needs, self.under_way() if needs else [])
+    def _publish(self, needs: list, need: Any) -> list[Edge]:
+        """Say what this rank waits for. ``need``: the wait of this thread, for the black box."""
+        edges = _edges_of([*needs, *self.under_way()], self._goes_on) if needs else []
         key = (edges, [id(n) for n in needs], id(need))
         if key == self._published:
-            return
+            return edges
         texts = dict.fromkeys([need.what(), *[n.what() for n in needs]])
         with self._writing:
             if not self._final:
                 self._published = key
                 self._write(WAITING if edges else IDLE, edges, "\n    and in ".join(texts))
                 self._boxes[self._rank].describe(f"waits in {next(iter(texts))}")
+        return edges
 
     def relax(self) -> None:
         """A wait is over."""
@@ -253,25 +270,41 @@ class Detective:
     def _stuck(self, records: list) -> set[int]:
         """The largest set of waiting ranks all of whose waits are in vain."""
         stuck = {r for r, (_, state, _, _) in enumerate(records) if state != IDLE}
-        while True:
-            free = {
-                r
-                for r in stuck
-                if records[r][1] == WAITING and not self._in_vain(records[r][3], stuck)
-            }
-            if not free:
-                return stuck
-            stuck -= free
+        relying: dict[int, list[list[int]]] = {}  # rank -> waits that hang on it
+        free = []
+        for rank in [r for r in stuck if records[r][1] == WAITING]:
+            for awaited, any_of in _by_wait(records[rank][3]):
+                hangs = [
+                    r for r, word, value in awaited if r in stuck and self._misses(word, value)
+                ]
+                if not hangs or (any_of and len(hangs) < len(awaited)):
+                    free.append(rank)
+                    break
+                wait = [rank, 1 if any_of else len(hangs)]  # so many must be freed to free it
+                for r in hangs:
+                    relying.setdefault(r, []).append(wait)
+        while free:
+            rank = free.pop()
+            if rank not in stuck:
+                continue
+            stuck.discard(rank)
+            for wait in relying.get(rank, ()):
+                wait[1] -= 1
+                if wait[1] == 0:
+                    free.append(wait[0])
+        return stuck
 
     def _in_vain(self, edges: list, stuck: set[int]) -> bool:
         """Is none of these waits met, and does each hang on a rank of ``stuck``?"""
-        waits: dict[int, list[bool]] = {}
-        for head, word, value in edges:
-            hangs = (head & 0xFFFF) in stuck and self._words[word] < value
-            waits.setdefault(head >> _WAIT_SHIFT, []).append(hangs)
-        return all(
-            all(hang) if wait & (_ANY >> _WAIT_SHIFT) else any(hang) for wait, hang in waits.items()
-        )
+        waits = _by_wait(edges) if stuck else []
+        for awaited, any_of in waits:
+            hangs = [r in stuck and self._misses(word, value) for r, word, value in awaited]
+            if not (all(hangs) if any_of else any(hangs)):
+                return False
+        return bool(waits)
+
+    def _misses(self, word: int, value: int) -> bool:
+        return self._words[word] < value
 
     def _accuse(self, stuck: set[int], need: Any) -> None:
         """Raise, leaving the record in place so that the others reach the same verdict."""
@@ -297,18 +330,28 @@ class Detective:
         )
 
 
-def _edges_of(needs: list, under_way: list) -> list[Edge]:
-    """All flags that the waits miss; nothing where one of them cannot say, or is over."""
+def _edges_of(needs: list, goes_on: Callable[[int], bool]) -> list[Edge]:
+    """Flags that the waits miss; of a wait for many ranks only some, first of ranks that do not go
+    on; nothing where one of the waits cannot say, or is over."""
     found: list[Edge] = []
     waits: list[tuple[list[Edge], bool]] = []
-    for need in (*needs, *under_way):
+    for need in needs:
         edges, any_of = need.edges(), getattr(need, "any_of", False)
         if (edges, any_of) in waits:
             continue
-        k = len(waits)
+        mark = len(waits) << _WAIT_SHIFT | (_ANY if any_of else 0)
         waits.append((edges, any_of))
-        mark = k << _WAIT_SHIFT | (_ANY if any_of else 0)
+        if len(edges) > _MAX_OF_WAIT and not any_of:
+            edges = sorted(edges, key=lambda edge: goes_on(edge[0]))[:_MAX_OF_WAIT]
         found += [(rank | mark, word, value) for rank, word, value in edges]
-        if not edges or (len(found) > _MAX_EDGES and (k or any_of)):
+        if not edges or len(found) > _MAX_EDGES:
             return []
-    return found[:_MAX_EDGES]
+    return found
+
+
+def _by_wait(edges: list) -> list[tuple[list[Edge], bool]]:
+    """For each wait: (awaited rank, word, value) of all its edges; is one of them enough?"""
+    waits: dict[int, list[Edge]] = {}
+    for head, word, value in edges:
+        waits.setdefault(head >> _WAIT_SHIFT, []).append((head & 0xFFFF, word, value))
+    return [(awaited, bool(wait & (_ANY >> _WAIT_SHIFT))) for wait, awaited in waits.items()]

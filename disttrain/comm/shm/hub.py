@@ -142,6 +142,7 @@ class Hub(progress.Progress[Need]):
         super().__init__()
         self.segment, self.rank, self.size, self.epoch = segment, rank, size, epoch
         self.view = as_view(segment)
+        self.ranks_per_core = size / self.view.base.cores
         self.buffer = segment.buffer
         self.bytes = np.frombuffer(self.buffer, np.uint8)
         self.address = self.bytes.__array_interface__["data"][0]

@@ -29,6 +29,7 @@ def hub():
         lock=threading.RLock(),
         futex=crowd.futex(),
         address=memory.__array_interface__["data"][0],
+        ranks_per_core=2.0,
     )
 
 

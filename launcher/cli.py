@@ -17,7 +17,10 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; the exit code of the first failure, or 0."""
-    options = parse(sys.argv[1:] if argv is None else argv)
+    words = sys.argv[1:] if argv is None else argv
+    if words[:1] == ["submit"]:  # a program of that name is ./submit
+        return int(importlib.import_module("launcher.submit.command").main(words[1:]))
+    options = parse(words)
     if options.place.hint:
         sys.stderr.write(f"dtrun: {options.place.hint}\n")
     if options.nproc_per_node > 1:

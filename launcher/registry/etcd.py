@@ -58,7 +58,7 @@ class EtcdRegistry(Registry):
 
     def put_leased(self, key: str, value: bytes) -> None:
         def put() -> None:
-            self._grant()
+            self._hold()
             self._leased.add(key)
             while not self._write(key, self._known(key).revision, value, self._lease):
                 continue  # another revision is known now
@@ -67,16 +67,12 @@ class EtcdRegistry(Registry):
         try:
             put()
         except LeaseEnded:
-            self._forget_lease()
             put()
 
     def renew(self) -> None:
         self._begin()
-        if not self._lease:
-            return
-        answer = self._call("/lease/keepalive", {"ID": str(self._lease)})
-        if int(answer.get("result", {}).get("TTL", 0)) <= 0:
-            raise self._lease_ended()
+        if self._lease:
+            self._hold()
 
     def compare_swap(self, key: str, expected: bytes | None, new: bytes) -> bool:
         self._begin()
@@ -115,19 +111,21 @@ class EtcdRegistry(Registry):
 
     # --- the lease --------------------------------------------------------------------------------
 
-    def _grant(self) -> None:
+    def _hold(self) -> None:
+        """Let our lease begin anew."""
         if not self._lease:
             self._lease = int(self._call("/lease/grant", {"TTL": math.ceil(self.ttl)})["ID"])
+            return
+        answer = self._call("/lease/keepalive", {"ID": str(self._lease)})
+        if int(answer.get("result", {}).get("TTL", 0)) <= 0:
+            raise self._lease_ended()
 
     def _lease_ended(self) -> LeaseEnded:
-        self._forget_lease()
-        return LeaseEnded(f"{self.where} has ended this node's lease of {self.ttl:g} s")
-
-    def _forget_lease(self) -> None:
         self._lease = 0
         for key in self._leased:
             self._seen.pop(key, None)
         self._leased.clear()
+        return LeaseEnded(f"{self.where} has ended this node's lease of {self.ttl:g} s")
 
     # --- requests ---------------------------------------------------------------------------------
 

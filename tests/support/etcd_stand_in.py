@@ -33,10 +33,11 @@ class _No(Exception):
 
 
 class StandIn:
-    """The members and what they keep. ``password``: of the user root, whom it then asks for."""
+    """The members and what they keep. ``password``: of the user root, whom it then asks for.
+    ``second``: how long a lease's second lasts."""
 
-    def __init__(self, members: int = 3, password: str = "") -> None:
-        self.password, self.tokens = password, set[str]()
+    def __init__(self, members: int = 3, password: str = "", second: float = 1.0) -> None:
+        self.password, self.tokens, self._second = password, set[str](), second
         self.manner = ["well"] * members
         self.asked: list[tuple[int, str]] = []  # (member, path)
         self._keys: dict[str, dict[str, Any]] = {}
@@ -115,7 +116,7 @@ class StandIn:
 
     def _lease_grant(self, body: dict) -> dict:
         number, seconds = next(self._numbers), int(body["TTL"])
-        self._leases[number] = (seconds, time.monotonic() + seconds)
+        self._leases[number] = (seconds, time.monotonic() + seconds * self._second)
         return {"ID": str(number), "TTL": str(seconds)}
 
     def _lease_keepalive(self, body: dict) -> dict:
@@ -123,7 +124,7 @@ class StandIn:
         if number not in self._leases:
             return {"result": {"ID": str(number)}}
         seconds = self._leases[number][0]
-        self._leases[number] = (seconds, time.monotonic() + seconds)
+        self._leases[number] = (seconds, time.monotonic() + seconds * self._second)
         return {"result": {"ID": str(number), "TTL": str(seconds)}}
 
     def _lease_revoke(self, body: dict) -> dict:

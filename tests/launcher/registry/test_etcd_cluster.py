@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import pytest
 
 from launcher.registry.access import access_of
-from launcher.registry.base import LeaseEnded, RegistryLost
+from launcher.registry.base import RegistryLost
 from launcher.registry.etcd import EtcdRegistry
 from launcher.registry.gateway import Gateway, Refused
 from support import etcd_cluster
 from support.etcd_cluster import EtcdCluster
+from support.registry_contract import RegistryContract
 
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.skipif(bool(why := etcd_cluster.why_not()), reason=why or "-"),
 ]
-TTL = 3.0
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +30,7 @@ def etcd():
 def registries(etcd, request):
     made = []
 
-    def registry(job: str = request.node.name, ttl: float = TTL, **conf: str) -> EtcdRegistry:
+    def registry(job: str = request.node.name, ttl: float = 3.0, **conf: str) -> EtcdRegistry:
         gateway = Gateway(access_of(etcd.endpoint, conf, {}))
         made.append(EtcdRegistry(gateway, job, ttl))
         return made[-1]
@@ -39,15 +38,6 @@ def registries(etcd, request):
     yield registry
     for each in made:
         each.close()
-
-
-def wait_until(true: Callable[[], bool], seconds: float = 10.0) -> float:
-    """How long it took until ``true()``, in seconds."""
-    begun = time.monotonic()
-    while not true():
-        assert time.monotonic() < begun + seconds, "it never came"
-        time.sleep(0.05)
-    return time.monotonic() - begun
 
 
 def hold(registry: EtcdRegistry, seconds: float) -> None:
@@ -65,23 +55,10 @@ def hold(registry: EtcdRegistry, seconds: float) -> None:
         assert now < confirmed + registry.ttl, "fenced"
 
 
-def test_entries_go_with_the_lease_of_who_is_gone(registries):
-    a, b = registries(), registries()
-    a.put_leased("nodes/a", b"here")
-    b.put_leased("nodes/b", b"here")
-    assert a.compare_swap("document", None, b"one")
-    confirmed = time.monotonic()
-    a.renew()  # for the last time
-
-    def alone() -> bool:
-        b.renew()
-        return "nodes/a" not in b.read().entries
-
-    wait_until(alone)
-    assert time.monotonic() > confirmed + TTL  # never before
-    assert b.read().entries == {"document": b"one", "nodes/b": b"here"}
-    with pytest.raises(LeaseEnded):
-        a.renew()
+class TestRealEtcd(RegistryContract):
+    @pytest.fixture
+    def opened(self, registries):
+        return lambda: registries(ttl=2.0)
 
 
 def test_who_leaves_is_gone_at_once(registries):

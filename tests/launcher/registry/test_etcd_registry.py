@@ -9,6 +9,7 @@ from launcher.registry.base import LeaseEnded, RegistryLost
 from launcher.registry.etcd import EtcdRegistry
 from launcher.registry.gateway import Gateway
 from support.etcd_stand_in import StandIn
+from support.registry_contract import RegistryContract
 
 pytest.importorskip("etcd3gw", reason="the extra etcd is not installed")
 
@@ -31,6 +32,22 @@ def registries(etcd):
     yield registry
     for each in made:
         each.close()
+
+
+class TestEtcd(RegistryContract):
+    @pytest.fixture
+    def opened(self):
+        """Opens another node's end. The stand-in lets leases of a second last half of one."""
+        ends: list[EtcdRegistry] = []
+        with StandIn(1, second=0.5) as etcd:
+
+            def another() -> EtcdRegistry:
+                ends.append(EtcdRegistry(Gateway(access_of(etcd.endpoint, {}, {})), "job", 0.3))
+                return ends[-1]
+
+            yield another
+            for end in ends:
+                end.close()
 
 
 def test_a_write_whose_answer_was_lost_is_done_once(etcd, registries):

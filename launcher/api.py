@@ -8,7 +8,8 @@ import select
 import signal
 import struct
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from disttrain.errors import LaunchError
@@ -19,6 +20,7 @@ from .outcome import Attempt
 from .plan import Plan, reserve_port
 from .processes import held_back
 
+_NONE: Mapping[int, Callable[[], object]] = {}
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -89,57 +91,100 @@ def _failure(attempt: Attempt, name: str) -> str:
 
 
 def run_in_agent(plan: Plan, body: Callable[[int], bytes] | None) -> Attempt:
-    """Fork an agent, let it run the job, and take its outcome.
+    """Fork an agent, let it run the job, and take its outcome."""
+    job = Job(plan, body)
+    try:
+        job.wait()
+    finally:
+        attempt = job.end()
+    if attempt is None:
+        raise LaunchError("launch: the agent process died; its ranks were killed with it")
+    return attempt
+
+
+class Job:
+    """A job whose agent is forked from this process, which goes on beside it.
 
     Two processes, so that whichever is killed, the other one cleans up: the agent sees the end of
-    the pipe, the kernel kills the ranks when the agent dies.
+    the pipe, the kernel kills the ranks when the agent dies. ``outputs``: what the agent and the
+    ranks have as their stdout and stderr instead of ours.
     """
-    alive_reader, alive_writer = os.pipe()
-    outcome_reader, outcome_writer = os.pipe()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    with held_back(plan.signals):
-        pid = os.fork()
-        if pid == 0:
-            os.close(alive_writer)
-            os.close(outcome_reader)
-            _agent(plan, body, alive_reader, outcome_writer)
-    os.close(alive_reader)
-    os.close(outcome_writer)
-    try:
-        data = _read_until_end(outcome_reader, pid)
-    finally:
-        os.close(outcome_reader)
-        os.close(alive_writer)  # an agent that still runs ends all ranks, then itself
-        os.waitpid(pid, 0)
-    if len(data) < 8:
-        raise LaunchError("launch: the agent process died; its ranks were killed with it")
-    return pickle.loads(data[8:])  # from our own forked child
 
+    def __init__(
+        self,
+        plan: Plan,
+        body: Callable[[int], bytes] | None,
+        outputs: tuple[int, int] | None = None,
+    ) -> None:
+        alive_reader, self._alive = os.pipe()
+        self._outcome, outcome_writer = os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        with held_back(plan.signals):
+            self._pid = os.fork()
+            if self._pid == 0:
+                os.close(self._alive)
+                os.close(self._outcome)
+                for given, ours in zip(outputs or (), (1, 2)):
+                    os.dup2(given, ours)
+                _agent(plan, body, alive_reader, outcome_writer)
+        os.close(alive_reader)
+        os.close(outcome_writer)
+        os.set_blocking(self._outcome, False)
+        self._pidfd = end_of(self._pid)
+        self._data = bytearray()
+        self._over = False
 
-def _read_until_end(fd: int, pid: int) -> bytes:
-    """What comes at ``fd`` until it ends or the process ``pid`` does: what that one has started
-    may hold the other end open for longer."""
-    data, pidfd = bytearray(), end_of(pid)
-    os.set_blocking(fd, False)
-    poll = select.poll()
-    poll.register(fd, select.POLLIN)
-    poll.register(pidfd, select.POLLIN)
-    try:
+    def wait(
+        self, seconds: float | None = None, readers: Mapping[int, Callable[[], object]] = _NONE
+    ) -> bool:
+        """Has it ended within so many seconds (None: whenever it does)? ``readers``: called when
+        something can be read at these descriptors meanwhile."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+        poll = select.poll()
+        for fd in (self._outcome, self._pidfd, *readers):
+            poll.register(fd, select.POLLIN)
+        while not self._over:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            events = dict(poll.poll(None if left is None else left * 1000))
+            if not events and left is not None and not left:
+                return False
+            for fd in events.keys() & readers.keys():
+                if not readers[fd]():
+                    poll.unregister(fd)
+            self._over = self._look(events.keys())
+        return True
+
+    def _look(self, events: Collection[int]) -> bool:
+        """Take what has come of the outcome; True at its end, or at the agent's: what that one has
+        started may hold the other end open for longer."""
+        gone = self._pidfd in events  # all there is, before the end of the process counts
         while True:
-            events = dict(poll.poll())
-            while fd in events:  # all there is, before the end of the process counts
-                try:
-                    part = os.read(fd, 1 << 20)
-                except BlockingIOError:
-                    break
-                if not part:
-                    return bytes(data)
-                data += part
-            if pidfd in events and fd not in dict(poll.poll(0)):
-                return bytes(data)
-    finally:
-        os.close(pidfd)
+            try:
+                part = os.read(self._outcome, 1 << 20)
+            except BlockingIOError:
+                return gone
+            if not part:
+                return True
+            self._data += part
+
+    def ask(self, number: int) -> None:
+        """Send the agent a signal of the plan's, which it passes on to the ranks."""
+        if not self._over:
+            os.kill(self._pid, number)
+
+    def end(self) -> Attempt | None:
+        """End what still runs, at once; the outcome, None where the agent has died."""
+        if self._pid:
+            os.close(self._alive)  # an agent that still runs ends all ranks, then itself
+            try:
+                self.wait()
+            finally:
+                os.waitpid(self._pid, 0)
+                os.close(self._outcome)
+                os.close(self._pidfd)
+                self._pid = 0
+        return None if len(self._data) < 8 else pickle.loads(self._data[8:])  # of our own child
 
 
 def _agent(plan: Plan, body: Callable[[int], bytes] | None, alive: int, outcome: int) -> None:

@@ -13,6 +13,7 @@ from disttrain.liveness import STOPPED_LIMIT
 from .binding import as_ranges
 from .generation import Generation
 from .options import Options, streams_of
+from .policy import GRACE
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Plan:
     min_ranks: int = 0  # 0: all
     replace_ranks: bool = False
     on_term: str = "exit"  # or checkpoint
+    grace: float = GRACE  # seconds that the others have to end by themselves after a failure
     mpi: bool = False
     cores: tuple[tuple[int, ...], ...] = ()  # of each rank; none: any
     devices: tuple[str, ...] = ()  # what each rank sees alone (CUDA_VISIBLE_DEVICES); none: all

@@ -1,6 +1,6 @@
 """What to do when something happens: a pure state machine. ``agent`` performs its actions.
 
-A rank that fails ends the job: the others learn of it through the segment and get ``GRACE`` seconds
+A rank that fails ends the job: the others learn of it through the segment and get ``grace`` seconds
 to report for themselves, then SIGTERM, then SIGKILL. A signal to the launcher is passed on and the
 ranks get ``shutdown_timeout`` seconds; a second one kills at once.
 
@@ -65,6 +65,7 @@ class Policy:
     num_ranks: int
     shutdown_timeout: float = 5.0
     min_ranks: int = 0  # 0: all
+    grace: float = GRACE
     exits: list[Exit] = field(default_factory=list)
     stopped_by: int = 0  # the signal that ended the job, if one did
     anew: Restarts | None = None  # None: no rank is started anew while others go on
@@ -83,8 +84,8 @@ class Policy:
         if event.failed and self._too_few() and not self._steps and not self.stopped_by:
             self._give_up_those_away()
             self._steps = [
-                (event.at + GRACE, signal.SIGTERM),
-                (event.at + GRACE + TERM_GRACE, signal.SIGKILL),
+                (event.at + self.grace, signal.SIGTERM),
+                (event.at + self.grace + TERM_GRACE, signal.SIGKILL),
             ]
         if self.away and len(self.exits) + len(self.away) == self.num_ranks:
             return self._give_up_those_away()  # nobody is left whom they could join

@@ -51,7 +51,7 @@ class Ranks:
         n = generation.num_ranks
         self.segment = Segment.create(generation.world_size, epoch=generation.number)
         anew = restarts if plan.replace_ranks else None
-        self.policy = Policy(n, plan.shutdown_timeout, plan.min_ranks, anew=anew)
+        self.policy = Policy(n, plan.shutdown_timeout, plan.min_ranks, plan.grace, anew=anew)
         self.restarts = restarts
         self.started: dict[int, float] = {}
         self.replaced: list[RankReport] = []  # of ranks that were started anew

@@ -13,6 +13,7 @@ import runpy
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,10 +90,17 @@ def _link(latency: str, bandwidth: str, default: Link) -> Link:
 
 
 class Job:
-    """One run of a plan's program on a cluster."""
+    """One run of a plan's program on a cluster, or of ``body(rank)`` instead, which tells by itself
+    what it fails of."""
 
-    def __init__(self, plan: Plan, cluster: Cluster, seed: int) -> None:
-        self.plan, self.cluster, self.seed = plan, cluster, seed
+    def __init__(
+        self,
+        plan: Plan,
+        cluster: Cluster,
+        seed: int,
+        body: Callable[[int], None] | None = None,
+    ) -> None:
+        self.plan, self.cluster, self.seed, self.body = plan, cluster, seed, body
         hosts = cluster.network.hosts
         self.ambients = []
         for rank in range(plan.num_ranks):
@@ -157,12 +165,12 @@ class Job:
         code = 0
         try:
             try:
-                self._script()
+                self._script() if self.body is None else self.body(rank)
             except SystemExit as stop:
                 code = _exit_code(stop)
         except Exception as error:
             self.texts[rank] = format_error(error)
-            if not isinstance(error, (Deadlock, PeerFailed)):
+            if self.body is None and not isinstance(error, (Deadlock, PeerFailed)):
                 sys.stderr.write(self.texts[rank])
             mine.end(FAREWELL)
             raise

@@ -1,7 +1,8 @@
 """Which tests run: with --peers (scripts/test --peers) those marked ``peer``, else all others; with
---part one of the two halves that scripts/test runs at a time. The half "processes" has those that
-start processes or threads, and runs beside busy processes. Tests whose ranks are all simulated are
-not among them: how these take turns is drawn from a seed, whatever else the machine does. Those
+--clusters (scripts/test --clusters) those marked ``cluster``, which are skipped, and told, without;
+with --part one of the two halves that scripts/test runs at a time. The half "processes" has those
+that start processes or threads, and runs beside busy processes. Tests whose ranks are all simulated
+are not among them: how these take turns is drawn from a seed, whatever else the machine does. Those
 marked ``gpu`` are skipped, and told, where no device is visible."""
 
 from __future__ import annotations
@@ -36,6 +37,11 @@ def pytest_addoption(parser):
         "--peers",
         action="store_true",
         help="run the tests that compare with PyTorch and safetensors, and no others",
+    )
+    parser.addoption(
+        "--clusters",
+        action="store_true",
+        help="run the tests on real clusters (Slurm, Ray, etcd ...), and no others",
     )
     parser.addoption(
         "--part",
@@ -83,9 +89,17 @@ def pytest_collection_modifyitems(config, items):
     wanted = config.getoption("--peers")
     _skip_without_devices([item for item in items if item.get_closest_marker("gpu")])
     part = config.getoption("--part")
+    on_clusters = config.getoption("--clusters")
+    if not on_clusters:
+        why = pytest.mark.skip(reason="on a real cluster: scripts/test --clusters runs it")
+        for item in items:
+            if item.get_closest_marker("cluster"):
+                item.add_marker(why)
 
     def runs(item):
         if (item.get_closest_marker("peer") is not None) != wanted:
+            return False
+        if on_clusters and item.get_closest_marker("cluster") is None:
             return False
         return part is None or starts_processes(item) == (part == "processes")
 

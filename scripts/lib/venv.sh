@@ -3,6 +3,8 @@
 #
 #   ensure_venv [EXTRA ...]    then: "$VENV/bin/python" ...
 #   ensure_peers               the same for .venv-peers, which has PyTorch and safetensors too
+#   ensure_clusters            the same for .venv-clusters, which has what speaks to clusters; and
+#                              Slurm and etcd themselves, where they can be installed
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -94,4 +96,27 @@ ensure_venv() {
 ensure_peers() {
     VENV=$ROOT/.venv-peers
     ensure_venv test peers
+}
+
+# What is a command and where it comes from. What cannot be installed is said; its tests are skipped.
+CLUSTER_PROGRAMS="slurmctld:slurmctld slurmd:slurmd srun:slurm-client munged:munge etcd:etcd-server"
+
+ensure_clusters() {
+    local entry missing=() log
+    VENV=$ROOT/.venv-clusters
+    log=$VENV/apt.log
+    ensure_venv test ray kubernetes etcd
+    for entry in $CLUSTER_PROGRAMS; do
+        PATH=$PATH:/usr/sbin command -v "${entry%%:*}" >/dev/null || missing+=("${entry##*:}")
+    done
+    if [[ ${#missing[@]} -eq 0 ]]; then return; fi
+    if [[ $(id -u) -ne 0 ]] || ! command -v apt-get >/dev/null; then
+        say "not here, and only installed by root on Debian: ${missing[*]}; their tests are skipped"
+        return
+    fi
+    say "installing ${missing[*]} ..."
+    if ! { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+        tail -5 "$log" >&2
+        say "${missing[*]}: not installed (above; also in $log); their tests are skipped"
+    fi
 }

@@ -11,12 +11,17 @@ from __future__ import annotations
 
 import base64
 import math
+import os
 import secrets
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from disttrain.errors import LaunchError
+
+from .access import access_of
 from .base import LeaseEnded, Registry, Snapshot
 from .gateway import NOT_FOUND, Gateway, Refused, Unreached
 
@@ -189,6 +194,34 @@ class EtcdRegistry(Registry):
             return int(answer["header"]["revision"])
         seen = self._notice(key, answer["responses"][0]["response_range"])
         return seen.revision if mark and seen.mark == mark else 0
+
+
+def connect(
+    endpoint: str,
+    job: str,
+    conf: Mapping[str, str],
+    ttl: float,
+    waiting: Callable[[str], bool],
+    patience: float = PATIENCE,
+) -> EtcdRegistry | None:
+    """The registry of a job, once etcd has answered. While nobody does, ``waiting(why)`` is called
+    after each try; None where that returns False. LaunchError where waiting would not help."""
+    registry = EtcdRegistry(Gateway(access_of(endpoint, conf, os.environ)), job, ttl, patience)
+    try:
+        while True:
+            try:
+                registry.read()
+                return registry
+            except Unreached as error:
+                if error.lasting:
+                    raise
+                if not waiting(str(error)):
+                    break
+    except LaunchError:
+        registry.close()
+        raise
+    registry.close()
+    return None
 
 
 def _packed(data: bytes) -> str:

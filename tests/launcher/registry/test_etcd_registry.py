@@ -6,8 +6,8 @@ import pytest
 
 from launcher.registry.access import access_of
 from launcher.registry.base import LeaseEnded, RegistryLost
-from launcher.registry.etcd import EtcdRegistry
-from launcher.registry.gateway import Gateway
+from launcher.registry.etcd import EtcdRegistry, connect
+from launcher.registry.gateway import Gateway, Refused, Unreached
 from support.etcd_stand_in import StandIn
 from support.registry_contract import RegistryContract
 
@@ -155,3 +155,31 @@ def test_jobs_do_not_mix(etcd, registries):
     for job in jobs:
         kept = {"nodes/é": job.encode(), "b/document": bytes(range(256))}
         assert registries(job).read().entries == kept
+
+
+def test_connecting_waits_for_an_etcd_that_starts(etcd):
+    etcd.manner[:] = ["no leader"] * 3
+    told = []
+
+    def waiting(why: str) -> bool:
+        told.append(why)
+        etcd.manner[:] = ["well"] * 3
+        return True
+
+    registry = connect(etcd.endpoint, "job", {}, 3.0, waiting, 0.2)
+    assert registry.read().entries == {}
+    registry.close()
+    assert len(told) == 1 and "no leader" in told[0]
+    etcd.manner[:] = ["no leader"] * 3
+    assert connect(etcd.endpoint, "job", {}, 3.0, lambda why: False, 0.2) is None
+
+
+def test_connecting_does_not_wait_for_what_will_not_change(etcd):
+    def waiting(why: str) -> bool:
+        raise AssertionError(why)
+
+    with pytest.raises(Unreached, match="the name does not resolve"):
+        connect("nowhere.invalid", "job", {}, 3.0, waiting)
+    etcd.password = "s3cret"
+    with pytest.raises(Refused, match="user name is empty"):
+        connect(etcd.endpoint, "job", {}, 3.0, waiting)

@@ -29,14 +29,19 @@ class Blocks:
     def share(self, nbytes: int) -> Any:
         """Memory of the whole group (``shared.Shared``), or None where the transport has none."""
         call = self.group.labelled("broadcast", None, None, (*self._label, nbytes), self._name)
-        return self.group.transport.share(call, nbytes)
+        begun = self.group.begin(call)
+        memory = self.group.transport.share(call, nbytes)
+        self.group.ended(begun, None)
+        return memory
 
     def gather(self, out: np.ndarray, own: np.ndarray, *, async_op: bool = False) -> Work | None:
         """``out`` (size x numel, flat) becomes all ranks' ``own`` one behind the other."""
         call = self._call("all_gather", own, None)
         n = own.size
         outs = [out[i * n : (i + 1) * n] for i in range(self.group.size)]
-        return self.group.transport.all_gather(call, outs, own, async_op=async_op)
+        begun = self.group.begin(call)
+        work = self.group.transport.all_gather(call, outs, own, async_op=async_op)
+        return self.group.ended(begun, work)
 
     def reduce(
         self, out: np.ndarray, flat: np.ndarray, op: ReduceOp, *, async_op: bool = False
@@ -45,7 +50,9 @@ class Blocks:
         call = self._call("reduce_scatter", flat, op)
         n = out.size
         ins = [flat[i * n : (i + 1) * n] for i in range(self.group.size)]
-        return self.group.transport.reduce_scatter(call, out, ins, op, async_op=async_op)
+        begun = self.group.begin(call)
+        work = self.group.transport.reduce_scatter(call, out, ins, op, async_op=async_op)
+        return self.group.ended(begun, work)
 
     def _call(self, verb: str, array: np.ndarray, op: ReduceOp | None) -> Call:
         if array.__class__ is not np.ndarray:

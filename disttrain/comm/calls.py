@@ -14,12 +14,15 @@ import os
 import sys
 import threading
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from ..errors import CommError
-from .header import RAGGED, STRICT, Call, Site, describe_array
+from .blackbox import MARK, Recorder, recorder
+from .header import DTYPE_CODE, OP_CODE, RAGGED, STRICT, Call, Site, describe_array
 from .reduce_ops import ReduceOp, check_op
+from .work import Work
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _GROUP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "group.py")
@@ -27,6 +30,13 @@ _MAX_CALLS = 4096
 _MESSAGES = frozenset({"send", "recv", "isend", "irecv", "batch"})  # at any time, from any thread
 _get_ident = threading.get_ident
 _ANYWHERE = ("barrier", "split", "close", "send", "recv")  # whose lines differ by their nature
+
+
+def _end(box: Recorder, begun: int, work: Work) -> None:
+    if work.exception() is None:
+        box.end(begun)
+    else:
+        box.fail(begun)
 
 
 class Calls:
@@ -40,6 +50,9 @@ class Calls:
         self._strict = strict
         self._known: dict[tuple, tuple] = {}
         self._thread, self._lock = _get_ident(), threading.Lock()
+        self._count = 0  # collectives so far
+        self.box: Recorder = recorder()
+        self._group = self.box.group(name, ranks)
 
     def get(
         self,
@@ -51,11 +64,13 @@ class Calls:
         sizes: tuple = (),
         ragged: bool = False,
         shown: tuple = (),
-    ) -> Call:
-        """The call that the innermost frame outside this package makes.
+        begins: bool = True,
+    ) -> tuple[Call, int]:
+        """The call that the innermost frame outside this package makes, which begins now; and what
+        the black box (``box``) is to be told when it has ended.
 
         ``sizes`` must agree between ranks; ``shown`` is for the reader only; with ``ragged`` the
-        size of ``array`` is too. Raises ``CommError`` where another thread is in the middle of a
+        size of ``array`` is too. Without ``begins`` it is only prepared (see ``begin``). Raises ``CommError`` where another thread is in the middle of a
         collective of this group.
         """
         if self._thread != _get_ident() and verb not in _MESSAGES:
@@ -70,12 +85,30 @@ class Calls:
         if entry is None:
             site = Site(code, frame.f_lineno)
             call = self._make(verb, what, op, root, sizes, ragged, shown, site)
-            if op is not None and op.factor is not None:
-                return call  # ever new factors, and what is prepared for each takes memory
-            if len(self._known) > _MAX_CALLS:
-                self._known.clear()
-            self._known[key] = entry = (call, code, op)  # kept alive, so that ids stay theirs
-        return entry[0]
+            if op is None or op.factor is None:
+                if len(self._known) > _MAX_CALLS:
+                    self._known.clear()
+                self._known[key] = (call, code, op)  # kept alive, so that ids stay theirs
+            # else ever new factors, and what is prepared for each takes memory
+        else:
+            call = entry[0]
+        if call.counts and begins:
+            self._count = count = self._count + 1
+            return call, self.box.begin(count, call.mark)
+        return call, self.box.begin(0, call.mark) if begins else 0
+
+    def begin(self, call: Call) -> int:
+        """A collective begins that was prepared."""
+        self._count += 1
+        return self.box.begin(self._count, call.mark)
+
+    def ended(self, begun: int, work: Work | None) -> Work | None:
+        """It has ended, or does so with ``work``, which is returned."""
+        if work is None:
+            self.box.end(begun)
+        else:
+            work.on_end(partial(_end, self.box, begun))
+        return work
 
     def _change_hands(self, verb: str) -> None:
         """From now on this thread calls, unless the one that did so before is still at it."""
@@ -128,7 +161,7 @@ class Calls:
         if ragged or sizes:
             shape = None
         strict = self._strict and verb not in _ANYWHERE
-        return Call(
+        call = Call(
             "send" if verb == "recv" else verb,
             shown=verb,
             args=", ".join(args),
@@ -141,3 +174,16 @@ class Calls:
             common=f"{self._name} {self._epoch} {shape if self._strict else ''} {sizes} {op}",
             line=site.line if strict and self._rank != root else 0,
         )
+        call.counts = verb not in _MESSAGES
+        peer = root if call.counts else shown[0][1]
+        call.mark = MARK.pack(
+            0 if what is None else int(np.prod(what[0], dtype=object)),
+            self.box.text(call.text),
+            self._group,
+            -1 if peer is None or peer < 0 else self._ranks[peer],
+            OP_CODE[verb],
+            255 if dtype is None else DTYPE_CODE[dtype],
+            0 if op is None else op.code + 1,
+            call.counts,
+        )
+        return call

@@ -2,9 +2,9 @@
 
     page 0        header: magic, version, number of ranks, epoch, cores; first failure; which ranks
                   have agreed to go on without others, and how often (``survivors``)
-    then, per rank, a slot of 64 KiB: pid, state, step, operation number, what the rank is doing
-                  (the black box, readable after SIGKILL), whether it is lost, and the error that it
-                  died of
+    then, per rank, a slot of 64 KiB: pid, state, what the rank waits for, whether it is lost, and
+                  the error that it died of (readable after SIGKILL; what it did before stands in
+                  its ``blackbox``)
     then, per rank, a communication area of 64 KiB for the transport's flags and headers
     then, per rank, an arena (64 GiB of addresses; pages exist once they are touched)
 
@@ -37,7 +37,7 @@ _PATIENCE = 1.0  # seconds for who publishes a failure at the same moment
 _HEADER = struct.Struct("<QIIQQQ")  # magic, version, ranks, epoch, arena bytes, cores
 _FAILED_AT = 64  # int32: rank + 1 of the first failure, 0 while there is none
 _ROUNDS_AT = 72  # the last round that was decided; the last that was wanted; where its flags begin
-_PID, _STATE, _STEP, _SEQ, _JOINED, _MEMBER, _LOST = 0, 8, 16, 24, 32, 40, 48
+_PID, _STATE, _JOINED, _MEMBER, _LOST = 0, 8, 32, 40, 48
 _SAID = 56
 _TURN_AT = 4088
 _TEXT_AT, _ERROR_AT, _SAID_AT, SAID_BYTES = 64, 4096, 40 << 10, 12 << 10
@@ -75,7 +75,7 @@ def _get_text(buffer: mmap.mmap, at: int, limit: int) -> str:
 
 
 class Slot:
-    """One rank's black box."""
+    """What one rank says of itself, and its end of the agreements on who goes on."""
 
     def __init__(self, buffer: mmap.mmap, at: int) -> None:
         self._buffer, self._at = buffer, at
@@ -99,22 +99,6 @@ class Slot:
     @state.setter
     def state(self, value: str) -> None:
         self._words[_STATE // 8] = STATES.index(value)
-
-    @property
-    def step(self) -> int:
-        return self._words[_STEP // 8]
-
-    @step.setter
-    def step(self, value: int) -> None:
-        self._words[_STEP // 8] = value
-
-    @property
-    def seq(self) -> int:
-        """The number of the last collective that the rank has entered."""
-        return self._words[_SEQ // 8]
-
-    def progress(self, seq: int) -> None:
-        self._words[_SEQ // 8] = seq
 
     @property
     def joined(self) -> int:

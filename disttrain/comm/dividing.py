@@ -32,7 +32,9 @@ def by_color(group: Any, color: int | None, key: int, members: Sequence[int] | N
     mine = np.array([-1 if color is None else color, key], np.int64)
     table = np.empty((group.size, 2), np.int64)
     group._made.by_all += 1
-    group.transport.all_gather(group._calls.get("split", mine), list(table), mine)
+    call, begun = group._calls.get("split", mine)
+    group.transport.all_gather(call, list(table), mine)
+    group._calls.box.end(begun)
     order = sorted((int(k), i) for i, (c, k) in enumerate(table) if c == mine[0])
     found = [i for _, i in order]
     if members is not None and not group.transport.hears:
@@ -67,7 +69,9 @@ def _give_different_lists(group: Any, ranks: Sequence[int]) -> bool:
 
 def _everyones(group: Any, row: np.ndarray) -> np.ndarray:
     table = np.empty((group.size, row.size), np.int64)
-    group.transport.all_gather(group._calls.get("split", row), list(table), row)
+    call, begun = group._calls.get("split", row)
+    group.transport.all_gather(call, list(table), row)
+    group._calls.box.end(begun)
     return table
 
 
@@ -96,8 +100,9 @@ def _connect(
     strict: bool | None = None,
     swap: Swap | None = None,
 ) -> Any:
-    call = group._calls.get("split", None, sizes=sizes)
+    call, begun = group._calls.get("split", None, sizes=sizes)
     transport = group.transport.split(call, members, name, swap)
+    group._calls.box.end(begun)
     if transport is None or members is None:
         return None
     strict = group.strict if strict is None else strict

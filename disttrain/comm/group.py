@@ -92,7 +92,16 @@ class ProcessGroup:
 
     def labelled(self, verb: str, array: Any, op: Any, label: tuple, shown: str) -> Any:
         """The header of a call on ``array`` in which ``label`` must agree between ranks."""
-        return self._calls.get(verb, array, op=op, sizes=label, shown=(("of", shown),))
+        shown_of = (("of", shown),)
+        return self._calls.get(verb, array, op=op, sizes=label, shown=shown_of, begins=False)[0]
+
+    def begin(self, call: Any) -> int:
+        """A call that ``labelled`` has given begins; ``ended`` is told what is returned."""
+        return self._calls.begin(call)
+
+    def ended(self, begun: int, work: Work | None) -> Work | None:
+        """It has ended, or does so with ``work``, which is returned."""
+        return self._calls.ended(begun, work)
 
     # -- collectives --------------------------------------------------------------------------
 
@@ -105,11 +114,12 @@ class ProcessGroup:
     ) -> Work | None:
         """Reduce ``array`` over all ranks, in place, in a fixed order. The work's result is it."""
         flat = check.flat("all_reduce", array, write=True)
-        call = self._calls.get("all_reduce", array, op=op)
+        call, begun = self._calls.get("all_reduce", array, op=op)
         work = self.transport.all_reduce(call, flat, op, async_op=async_op)
         if work is None and flat is array:
+            self._calls.box.end(begun)
             return None
-        return self._back(work, [(array, flat)], array)
+        return self._back(begun, work, [(array, flat)], array)
 
     def reduce(
         self,
@@ -122,19 +132,19 @@ class ProcessGroup:
         """Reduce into ``array`` of ``root``; the others' arrays keep their values."""
         check.member("reduce", "root", root, self.size)
         flat = check.flat("reduce", array, write=self.rank == root)
-        call = self._calls.get("reduce", array, op=op, root=root)
+        call, begun = self._calls.get("reduce", array, op=op, root=root)
         none = flat[:0]
         ins = [flat if i == root else none for i in range(self.size)]
         work = self.transport.reduce_scatter(call, ins[self.rank], ins, op, async_op=async_op)
-        return self._back(work, [(array, flat)] if self.rank == root else [], array)
+        return self._back(begun, work, [(array, flat)] if self.rank == root else [], array)
 
     def broadcast(self, array: np.ndarray, root: int, *, async_op: bool = False) -> Work | None:
         """Copy ``array`` of ``root`` into ``array`` of the others."""
         check.member("broadcast", "root", root, self.size)
         flat = check.flat("broadcast", array, write=self.rank != root)
-        call = self._calls.get("broadcast", array, root=root)
+        call, begun = self._calls.get("broadcast", array, root=root)
         work = self.transport.broadcast(call, flat, root, async_op=async_op)
-        return self._back(work, [(array, flat)] if self.rank != root else [], array)
+        return self._back(begun, work, [(array, flat)] if self.rank != root else [], array)
 
     def all_gather(
         self,
@@ -151,12 +161,12 @@ class ProcessGroup:
         check.fit("all_gather", f"outs[{self.rank}]", outs[self.rank], array.shape)
         sizes = tuple([out.size for out in outs])
         if sizes.count(array.size) == self.size:
-            call = self._calls.get("all_gather", array)
+            call, begun = self._calls.get("all_gather", array)
         else:
-            call = self._calls.get("all_gather", array, sizes=sizes)
+            call, begun = self._calls.get("all_gather", array, sizes=sizes)
         [flat] = check.apart([flat], flats, (flat, flats[self.rank]))
         work = self.transport.all_gather(call, flats, flat, async_op=async_op)
-        return self._back(work, list(zip(outs, flats, strict=True)), outs)
+        return self._back(begun, work, list(zip(outs, flats, strict=True)), outs)
 
     def all_gather_single(
         self,
@@ -175,11 +185,11 @@ class ProcessGroup:
                 f"all_gather_single: out with {out.size} elements was given; needed are "
                 f"{n * self.size} ({self.size} ranks x {n} elements of array)."
             )
-        call = self._calls.get("all_gather", array)
+        call, begun = self._calls.get("all_gather", array)
         outs = [into[i * n : (i + 1) * n] for i in range(self.size)]
         [flat] = check.apart([flat], outs, (flat, outs[self.rank]))
         work = self.transport.all_gather(call, outs, flat, async_op=async_op)
-        return self._back(work, [(out, into)], out)
+        return self._back(begun, work, [(out, into)], out)
 
     def reduce_scatter(
         self,
@@ -196,10 +206,11 @@ class ProcessGroup:
         for i, a in enumerate(ins):
             check.same_dtype("reduce_scatter", f"ins[{i}]", a, out.dtype)
         check.fit("reduce_scatter", "out", out, ins[self.rank].shape)
-        call = self._calls.get("reduce_scatter", out, op=op, sizes=tuple([a.size for a in ins]))
+        sizes = tuple([a.size for a in ins])
+        call, begun = self._calls.get("reduce_scatter", out, op=op, sizes=sizes)
         flats = check.apart(flats, (into,), (flats[self.rank], into))
         work = self.transport.reduce_scatter(call, into, flats, op, async_op=async_op)
-        return self._back(work, [(out, into)], out)
+        return self._back(begun, work, [(out, into)], out)
 
     def reduce_scatter_single(
         self,
@@ -219,11 +230,11 @@ class ProcessGroup:
                 f"reduce_scatter_single: array with {array.size} elements was given; needed are "
                 f"{n * self.size} ({self.size} ranks x {n} elements of out). Pad it."
             )
-        call = self._calls.get("reduce_scatter", array, op=op)
+        call, begun = self._calls.get("reduce_scatter", array, op=op)
         ins = [flat[i * n : (i + 1) * n] for i in range(self.size)]
         ins = check.apart(ins, (into,), (ins[self.rank], into))
         work = self.transport.reduce_scatter(call, into, ins, op, async_op=async_op)
-        return self._back(work, [(out, into)], out)
+        return self._back(begun, work, [(out, into)], out)
 
     def all_to_all(
         self,
@@ -241,9 +252,9 @@ class ProcessGroup:
         into = check.outputs("all_to_all", outs, ins[0].dtype)
         shapes = tuple([a.shape for a in ins])
         flats = check.apart(flats, into, (flats[self.rank], into[self.rank]))
-        call = self._calls.get("all_to_all", ins[0], ragged=True, shown=shapes)
+        call, begun = self._calls.get("all_to_all", ins[0], ragged=True, shown=shapes)
         work = self.transport.all_to_all(call, into, flats, ragged=True, async_op=async_op)
-        return self._back(work, list(zip(outs, into, strict=True)), outs)
+        return self._back(begun, work, list(zip(outs, into, strict=True)), outs)
 
     def all_to_all_single(
         self,
@@ -267,14 +278,14 @@ class ProcessGroup:
         outs = check.pieces(verb, "out", out, into, out_splits, self.size)
         if ragged:
             shown = (tuple([a.size for a in ins]), tuple([a.size for a in outs]))
-            call = self._calls.get("all_to_all", array, ragged=True, shown=shown)
+            call, begun = self._calls.get("all_to_all", array, ragged=True, shown=shown)
         else:
             check.fit(verb, "out", out, array.shape)
-            call = self._calls.get("all_to_all", array)
+            call, begun = self._calls.get("all_to_all", array)
         if np.may_share_memory(into, flat):
             ins = check.apart(ins, outs, (ins[self.rank], outs[self.rank]))
         work = self.transport.all_to_all(call, outs, ins, ragged=ragged, async_op=async_op)
-        return self._back(work, [(out, into)], out)
+        return self._back(begun, work, [(out, into)], out)
 
     def gather(
         self,
@@ -294,10 +305,10 @@ class ProcessGroup:
             into = check.outputs("gather", outs, array.dtype)
             [flat] = check.apart([flat], into, (flat, into[root]))
             back = list(zip(outs, into, strict=True))
-        call = self._calls.get("gather", array, root=root, ragged=True)
+        call, begun = self._calls.get("gather", array, root=root, ragged=True)
         ins = [flat if i == root else none for i in range(self.size)]
         work = self.transport.all_to_all(call, into, ins, ragged=True, async_op=async_op)
-        return self._back(work, back, outs)
+        return self._back(begun, work, back, outs)
 
     def scatter(
         self,
@@ -318,15 +329,15 @@ class ProcessGroup:
             for i, a in enumerate(ins):
                 check.same_dtype("scatter", f"ins[{i}]", a, out.dtype)
             flats = check.apart(flats, (into,), (flats[root], into))
-        call = self._calls.get("scatter", out, root=root, ragged=True)
+        call, begun = self._calls.get("scatter", out, root=root, ragged=True)
         outs = [into if i == root else none for i in range(self.size)]
         work = self.transport.all_to_all(call, outs, flats, ragged=True, async_op=async_op)
-        return self._back(work, [(out, into)], out)
+        return self._back(begun, work, [(out, into)], out)
 
     def barrier(self, *, async_op: bool = False) -> Work | None:
         """Wait until every rank has come."""
-        call = self._calls.get("barrier", None)
-        return self.transport.barrier(call, async_op=async_op)
+        call, begun = self._calls.get("barrier", None)
+        return self._calls.ended(begun, self.transport.barrier(call, async_op=async_op))
 
     def all_reduce_coalesced(
         self, arrays: Sequence[np.ndarray], op: ReduceOp = ReduceOp.SUM, *, async_op: bool = False
@@ -391,8 +402,10 @@ class ProcessGroup:
         check.member("send", "dst", dst, self.size)
         check.tag(tag)
         flat = check.flat("send", array)
-        call = self._calls.get("send", array, shown=(("dst", dst), ("tag", tag)))
-        return self.transport.send(call, flat, dst, tag)
+        call, begun = self._calls.get("send", array, shown=(("dst", dst), ("tag", tag)))
+        work = self.transport.send(call, flat, dst, tag)
+        self._calls.ended(begun, work)
+        return work
 
     def irecv(self, array: np.ndarray, src: int | None = None, tag: int = 0) -> Work:
         """Start a receive; the work's result is the source."""
@@ -400,8 +413,9 @@ class ProcessGroup:
             check.member("recv", "src", src, self.size)
         check.tag(tag)
         flat = check.flat("recv", array, write=True)
-        call = self._calls.get("recv", array, shown=(("src", src), ("tag", tag)))
+        call, begun = self._calls.get("recv", array, shown=(("src", src), ("tag", tag)))
         work = self.transport.recv(call, flat, src, tag)
+        self._calls.ended(begun, work)
         if np.may_share_memory(flat, array):
             return work
         return work.then(lambda source: check.copy_back([(array, flat)], source))
@@ -449,10 +463,18 @@ class ProcessGroup:
         is found; with ``abort`` (default: while an exception is being handled) they do not."""
         if abort is None:
             abort = sys.exc_info()[0] is not None
-        self.transport.close(None if abort else self._calls.get("close", None))
+        if abort:
+            self.transport.close(None)
+            return
+        call, begun = self._calls.get("close", None)
+        self.transport.close(call)
+        self._calls.box.end(begun)
 
-    def _back(self, work: Work | None, pairs: list[tuple], result: Any) -> Work | None:
+    def _back(
+        self, begun: int, work: Work | None, pairs: list[tuple], result: Any
+    ) -> Work | None:
         """Where an output had to be copied to be flat, copy it back when the work has ended."""
+        self._calls.ended(begun, work)
         copied = [(a, f) for a, f in pairs if f is not a and not np.may_share_memory(a, f)]
         if work is None:
             check.copy_back(copied, result)

@@ -102,7 +102,7 @@ class Site:
 class Call:
     """What one rank calls: the fingerprint without its sequence number, and the text of it."""
 
-    __slots__ = ("op", "plan", "tail", "text", "told")
+    __slots__ = ("counts", "mark", "op", "plan", "tail", "text", "told")
 
     def __init__(
         self,
@@ -128,6 +128,7 @@ class Call:
         self.text = f"{shown or op}({args}) at {site}"
         self.told = _clip(self.text)
         self.plan: Any = None  # where a transport keeps what it prepared for this call
+        self.counts, self.mark = True, b""  # in the black box: is it a collective; what it says
 
 
 def _clip(text: str) -> bytes:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 from .. import context
+from .blackbox import recorder
 
 
 class Need(Protocol):
@@ -34,6 +35,7 @@ class Progress(Generic[N]):
         self.pending: list[Any] = []
         # what each thread of this rank waits for now, and for how long
         self._needs: dict[int, tuple[N, float | None]] = {}
+        self._box = recorder()  # how long the rank waits
 
     def progress(self) -> None:
         """Let everything in flight go on as far as it can."""
@@ -60,11 +62,13 @@ class Progress(Generic[N]):
             return
         thread = threading.get_ident()
         outer = self._needs.get(thread)
+        since = self._box.waits() if outer is None else 0
         self._needs[thread] = need, timeout
         try:
             self._until(ready, need, timeout)
         finally:
             if outer is None:
+                self._box.waited(since)
                 del self._needs[thread]
             else:  # what was waited for inside a callback
                 self._needs[thread] = outer

@@ -82,7 +82,6 @@ class Channel:
         self.blocks = list(blocks)
         self.start = self.seq = start
         self._words, self._buffer = hub.words, hub.buffer
-        self._box = hub.segment.slot(hub.rank)
         self._room = start + NUM_HEADERS  # up to here the header slots are known to be free
         others = [i for i in range(len(ranks)) if i != me]
         self.peers = others
@@ -138,8 +137,6 @@ class Channel:
         slot = self.headers[seq % NUM_HEADERS][0]
         self._buffer[slot : slot + len(header)] = header
         self._words[self.own[POSTED]] = seq << CHUNK_BITS
-        self.hub.entered += 1
-        self._box.progress(self.hub.entered)
 
     def publish(self, field: int, seq: int, chunk: int = 0) -> None:
         self._words[self.own[field]] = (seq << CHUNK_BITS) + chunk

@@ -153,7 +153,6 @@ class Hub(progress.Progress[Need]):
             kept[number] = Arena(self.buffer, start + reserved, nbytes - reserved)
         self.arena: Arena = kept[number]
         self.start = next_start(last_word)
-        self.entered = 0  # collectives of all groups, for the black box
         self.detective = Detective(self.words, self.buffer, segment, rank, size, self.start)
         self.detective.under_way = self._under_way
         self._relax = self.detective.relax

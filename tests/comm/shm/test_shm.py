@@ -174,7 +174,7 @@ def test_the_black_box_tells_what_a_rank_waits_for():
         if rank == 1:
             box = segment.slot(0)
             context.wait_until(lambda: "barrier" in box.doing, lambda: "rank 0 to wait", 5.0)
-            assert "rank 1 has not arrived" in box.doing and box.seq == 1
+            assert "rank 1 has not arrived" in box.doing
             group.barrier()
             context.wait_until(lambda: not box.doing, lambda: "rank 0 to go on", 5.0)
         else:

@@ -59,12 +59,15 @@ class Plan:
             (self.num_ranks,), master_addr=self.master_addr, master_port=self.master_port
         )
 
-    def rank_dir(self, generation: Generation, rank: int) -> str:
-        """Where a rank's files go. Nodes may share the directory."""
+    def attempt_dir(self, generation: Generation) -> str:
+        """Where the files of a generation of this node go."""
         assert self.log_dir is not None
         node = f"node_{generation.me}" if generation.num_nodes > 1 else ""
-        attempt, local = generation.number - 1, generation.local_rank(rank)
-        return os.path.join(self.log_dir, node, f"attempt_{attempt}", str(local))
+        return os.path.join(self.log_dir, node, f"attempt_{generation.number - 1}")
+
+    def rank_dir(self, generation: Generation, rank: int) -> str:
+        """Where a rank's files go."""
+        return os.path.join(self.attempt_dir(generation), str(generation.local_rank(rank)))
 
     def error_file(self, generation: Generation, rank: int) -> str:
         return os.path.join(self.rank_dir(generation, rank), "error.json")

@@ -29,6 +29,7 @@ from .report import RankReport, cause_of, say
 from .restarts import Restarts
 from .starting import Body, Start
 from .streams import Streams, unwatch
+from .watching import Watching
 
 LISTEN = 30.0  # seconds for a slow reader to take the last outputs of a job
 LISTEN_FAILED = 0.5  # ... that has failed, and whose end must not wait
@@ -66,7 +67,9 @@ class Ranks:
         self.judge = stillness.Judge(n, plan.stopped_timeout)
         self.shims = mpi.Shims(n) if plan.mpi else None
         self.kills = Kills()
-        self._begin = Start(plan, generation, self.segment, body, self.shims, selector)
+        self.watching = Watching(plan, generation)
+        box = self.watching.box
+        self._begin = Start(plan, generation, self.segment, box, body, self.shims, selector)
 
     # --- what the agent calls -------------------------------------------------------------------
 
@@ -74,6 +77,7 @@ class Ranks:
         """Start all ranks."""
         for rank in self.generation.ranks:
             self._start(rank)
+        self.watching.announce()
 
     @property
     def over(self) -> bool:
@@ -138,6 +142,7 @@ class Ranks:
         reports = {e.rank: self._report_of(e) for e in self.policy.exits}
         attempt = outcome(self.plan, self.segment, self.policy, reports, self.replaced, results)
         self.segment.close()
+        self.watching.close()
         return attempt
 
     def _report_of(self, exit_: Exit) -> RankReport:
@@ -237,6 +242,7 @@ class Ranks:
             number, code = 0, 1  # its exception ended it; our signal only cut its farewell short
         if code == 0 and self.segment.slot(rank).state in ("starting", "running"):
             self.segment.slot(rank).state = "vanished"  # who waits for it learns of it
+        self.watching.ended(rank, code)
         event = Exit(rank, code, now, number)
         if event.failed:
             if self.shims is not None:

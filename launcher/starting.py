@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from disttrain.comm.blackbox import BOX_FD, Box
 from disttrain.comm.control import Segment
 from disttrain.lifetime import die_with_parent
 
@@ -34,6 +35,7 @@ class Start:
     plan: Plan
     generation: Generation
     segment: Segment
+    box: Box
     body: Body | None
     shims: mpi.Shims | None
     selector: selectors.BaseSelector  # the agent's, which a child lets go of
@@ -69,7 +71,7 @@ class Start:
             binding.bind(plan.cores[generation.local_rank(rank)])
         if plan.spawn:
             self._execute(rank, agent)
-        worker.become_rank(plan, generation, segment, rank, agent)
+        worker.become_rank(plan, generation, segment, self.box, rank, agent)
         if self.body is not None:
             body, me = self.body, os.getpid()
             worker.forget_exit_handlers()
@@ -91,8 +93,10 @@ class Start:
         for number in plan.signals:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, plan.signals)
-        os.set_inheritable(segment.fd, True)
-        env = {**os.environ, **worker_env(plan, self.generation, rank), JOB_FD: str(segment.fd)}
+        env = {**os.environ, **worker_env(plan, self.generation, rank)}
+        for name, fd in ((JOB_FD, segment.fd), (BOX_FD, self.box.fd)):
+            os.set_inheritable(fd, True)
+            env[name] = str(fd)
         segment.slot(rank).pid = os.getpid()
         if plan.no_python:
             os.execvpe(plan.program[0], list(plan.program), env)

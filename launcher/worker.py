@@ -21,9 +21,11 @@ from typing import Any
 
 from disttrain import context
 from disttrain.comm import termination
+from disttrain.comm.blackbox import BOX_FD, STACKS_FD, Box, adopt
 from disttrain.comm.control import JOB_SLOT, Segment
 from disttrain.errors import DisttrainError, PeerFailed
 from disttrain.lifetime import die_with_parent
+from disttrain.watch import stacks
 
 from .env import JOB_FD, worker_env
 from .generation import Generation
@@ -47,7 +49,7 @@ FAREWELL = 3.0  # seconds that a failed rank has for its threads and exit handle
 
 
 def become_rank(
-    plan: Plan, generation: Generation, segment: Segment, rank: int, agent: int
+    plan: Plan, generation: Generation, segment: Segment, box: Box, rank: int, agent: int
 ) -> None:
     """Turn a freshly forked process into rank ``rank``."""
     die_with_parent(agent)
@@ -61,13 +63,15 @@ def become_rank(
     if plan.on_term == "checkpoint":
         termination.listen()
     os.environ.update(worker_env(plan, generation, rank))
-    os.environ[JOB_FD] = str(segment.fd)
+    os.environ |= {JOB_FD: str(segment.fd), BOX_FD: str(box.fd)}
     me.rank, me.local_rank = rank, generation.local_rank(rank)
     me.world_size, me.local_world_size = generation.world_size, generation.num_ranks
     me.waiter.interrupts.clear()
     me.slots[JOB_SLOT] = segment
     segment.slot(rank).pid = os.getpid()
     segment.slot(rank).state = "running"
+    mine = adopt(box.recorder(rank))
+    mine.words[STACKS_FD] = stacks.listen()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)  # a rank that is killed loses no line
@@ -265,8 +269,10 @@ def main(argv: list[str]) -> int:
             fields[name] = tuple(value)
     plan = Plan(**fields)
     segment = Segment.attach(int(os.environ[JOB_FD]))
-    os.set_inheritable(segment.fd, False)
-    become_rank(plan, generation, segment, rank, os.getppid())
+    box = Box(int(os.environ[BOX_FD]))
+    for fd in (segment.fd, box.fd):
+        os.set_inheritable(fd, False)
+    become_rank(plan, generation, segment, box, rank, os.getppid())
     return run_rank(plan, generation, segment, rank, program_body(plan))
 
 

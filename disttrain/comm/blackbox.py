@@ -2,8 +2,8 @@
 
 It outlives whoever dies: the ranks (they only map it), and, where it is a file, the launcher, too.
 
-    page 0        header: magic, version, number of ranks, the first one's number, two clocks read at
-                  one moment, a JSON text about the job
+    page 0        header: magic, version, number of ranks, the first one's number, two clocks read
+                  at one moment, a JSON text about the job
     then, per rank, ``RANK_BYTES``:
         words     pid, steps, samples, time spent waiting ... (the names below)
         said      what the rank waits for, where that has been found out
@@ -49,11 +49,13 @@ HEADER = struct.Struct("<QIIIIqq")  # magic, version, ranks, first rank, spare, 
 ABOUT_AT = 64
 
 # The words of a rank.
-PID, BEAT, STEP, STEP_AT, SAMPLES, WAITED, WAITS_SINCE, ENDED, ENDED_AT, STACKS_FD, STEPPED = range(11)
+PID, BEAT, STEP, STEP_AT, SAMPLES, WAITED, WAITS_SINCE, ENDED, ENDED_AT, STACKS_FD, STEPPED = range(
+    11
+)
 NUM_WORDS = 16
 
-# A record: number, begun, ended (0: under way; negative: with an error), the number of the collective in its group (0: a
-# message), what was called (``MARK``), label, number again.
+# A record: number, begun, ended (0: under way; negative: with an error), the number of the
+# collective in its group (0: a message), what was called (``MARK``), label, number again.
 RECORD = struct.Struct("<QqqQ20sIQ")
 # Elements, number of the text, group, rank of the peer or root (-1: none), operation, element type,
 # reduce operator + 1, flags: the codes of ``header``.
@@ -289,10 +291,9 @@ def _make() -> Recorder:
     words = memoryview(box.buffer)[box.at(rank) : box.at(rank) + 8].cast("q")
     taken = words[PID] not in (0, os.getpid())
     words.release()
-    if taken:  # by the rank whose child this is
-        box.close()
-        return Recorder()
-    return adopt(box.recorder(rank))
+    mine = None if taken else box.recorder(rank)  # else this is a child of the rank
+    box.close()
+    return Recorder() if mine is None else adopt(mine)
 
 
 def adopt(mine: Recorder) -> Recorder:

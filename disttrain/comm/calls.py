@@ -70,8 +70,8 @@ class Calls:
         the black box (``box``) is to be told when it has ended.
 
         ``sizes`` must agree between ranks; ``shown`` is for the reader only; with ``ragged`` the
-        size of ``array`` is too. Without ``begins`` it is only prepared (see ``begin``). Raises ``CommError`` where another thread is in the middle of a
-        collective of this group.
+        size of ``array`` is too. Without ``begins`` it is only prepared (see ``begin``). Raises
+        ``CommError`` where another thread is in the middle of a collective of this group.
         """
         if self._thread != _get_ident() and verb not in _MESSAGES:
             self._change_hands(verb)

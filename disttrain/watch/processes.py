@@ -1,0 +1,90 @@
+"""What the kernel says of processes: time used, memory, state, when they were started.
+
+Knows Linux's /proc; no jobs, no ranks.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+STATES = {
+    "R": "computes", "S": "sleeps", "D": "waits for a disk", "T": "stopped", "t": "in a debugger",
+    "Z": "ended", "X": "ended", "I": "idle",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Usage:
+    """One look at a process: seconds of processor time, resident bytes, state ("" : gone), when it
+    was looked at (nanoseconds, monotonic)."""
+
+    state: str
+    cpu: float = 0.0
+    memory: int = 0
+    at: int = 0
+    start: int = 0
+
+    def share_since(self, before: Usage | None) -> float | None:
+        """Processors that it has kept busy since ``before``; None where that cannot be said."""
+        if before is None or before.start != self.start or self.at <= before.at:
+            return None
+        return max(0.0, self.cpu - before.cpu) / ((self.at - before.at) / 1e9)
+
+
+def usage(pid: int) -> Usage:
+    """Look at a process."""
+    fields = _stat(pid)
+    if not fields:
+        return Usage("")
+    ticks = int(fields[11]) + int(fields[12])
+    return Usage(
+        fields[0], ticks / _TICKS, int(fields[21]) * _PAGE, time.monotonic_ns(), int(fields[19])
+    )
+
+
+def started_at(pid: int) -> int:
+    """Ticks after the boot at which it was started, which tells it from others with its number; 0
+    for one that is gone, or has ended and was not collected yet."""
+    fields = _stat(pid)
+    return 0 if not fields or fields[0] in "ZX" else int(fields[19])
+
+
+def boot_id() -> str:
+    """Names this boot of the kernel."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
+def catches(pid: int, number: int) -> bool:
+    """Has the process a handler of its own for this signal?"""
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+            for line in file:
+                if line.startswith("SigCgt:"):
+                    return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    except (OSError, ValueError):
+        return False
+    return False
+
+
+def sleeps_in(pid: int) -> str:
+    """The function of the kernel that it sleeps in; "" where it does not, or that is not told."""
+    try:
+        with open(f"/proc/{pid}/wchan", encoding="ascii", errors="replace") as file:
+            name = file.read().strip()
+    except OSError:
+        return ""
+    return "" if name == "0" else name
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields after the name (see proc(5)); [] for one that is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()
+    except OSError:
+        return []

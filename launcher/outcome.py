@@ -55,8 +55,7 @@ def outcome(
     root = None if first is None else reports[first.rank]
     if plan.log_dir:
         write_report(plan.log_dir, root, ranks, code, replaced)
-    operations = max(segment.slot(r.rank).seq for r in ranks)
-    return Attempt(code, root, ranks, results, policy.stopped_by, operations)
+    return Attempt(code, root, ranks, results, policy.stopped_by)
 
 
 def report_of(

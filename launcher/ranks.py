@@ -141,6 +141,7 @@ class Ranks:
         results, self.results = list(self.results.values()), {}
         reports = {e.rank: self._report_of(e) for e in self.policy.exits}
         attempt = outcome(self.plan, self.segment, self.policy, reports, self.replaced, results)
+        attempt.operations = max(self.watching.box.operations(r) for r in self.generation.ranks)
         self.segment.close()
         self.watching.close()
         return attempt
@@ -181,7 +182,6 @@ class Ranks:
             os.close(fd)
         self.results[rank] = b""
         self.segment.slot(rank).turn += 1
-        self.segment.slot(rank).progress(0)
         self._start(rank)
 
     def _look_for_newcomers(self) -> None:
@@ -250,7 +250,7 @@ class Ranks:
             self.segment.publish_failure(rank, cause_of(event, cause), text)
         self._look_for_newcomers()
         ran, used = now - self.started[rank], self.restarts.used
-        self._perform(self.policy.exited(event, ran, self.segment.slot(rank).seq))
+        self._perform(self.policy.exited(event, ran, self.watching.box.operations(rank)))
         if event.failed and not self.policy.failed:
             self._say_that_others_go_on(rank, cause_of(event, cause), self.restarts.used > used)
         return True

@@ -11,7 +11,7 @@ import os
 
 from disttrain.comm.blackbox import Box
 from disttrain.errors import ConfigError
-from disttrain.watch import running
+from disttrain.watch import running, telling
 
 from .generation import Generation
 from .plan import Plan
@@ -58,7 +58,7 @@ def _box(plan: Plan, generation: Generation) -> tuple[str, Box]:
              "node": generation.me}  # fmt: skip
     if plan.log_dir:
         folder = plan.attempt_dir(generation)
-        path = os.path.join(folder, "blackbox")
+        path = os.path.join(folder, telling.NAME)
         fd = -1
         try:
             os.makedirs(folder, mode=0o700, exist_ok=True)

@@ -15,9 +15,13 @@ from collections.abc import Sequence
 from ..errors import DisttrainError
 
 COMMANDS = {
+    "blackbox": "show what a job's ranks did last, also after it has died",
     "ckpt": "list, show, verify, compare, reshard, consolidate and collect checkpoints",
     "doctor": "say what this machine has, and what each missing thing would enable",
+    "jobs": "list the jobs of this user that run on this machine",
     "plan": "say what each parallel strategy needs per rank, without running anything",
+    "stacks": "print where Python stands in all ranks of a running job, without stopping them",
+    "top": "show a running job live: what each rank does, and for whom it waits",
 }
 
 

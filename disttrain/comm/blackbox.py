@@ -49,9 +49,8 @@ HEADER = struct.Struct("<QIIIIqq")  # magic, version, ranks, first rank, spare, 
 ABOUT_AT = 64
 
 # The words of a rank.
-PID, BEAT, STEP, STEP_AT, SAMPLES, WAITED, WAITS_SINCE, ENDED, ENDED_AT, STACKS_FD, STEPPED = range(
-    11
-)
+PID, BEAT, STEP, STEP_AT, SAMPLES, WAITED, WAITS_SINCE, ENDED, ENDED_AT, STACKS_FD = range(10)
+BEFORE = 10  # the number of the last operation of an earlier process of the same rank
 NUM_WORDS = 16
 
 # A record: number, begun, ended (0: under way; negative: with an error), the number of the
@@ -90,9 +89,9 @@ class Recorder:
         self.words = view[at : at + size].cast("q")
         self._start = RECORDS_AT if kept else NUM_WORDS * 8  # from ``at``
         self._put: Callable[..., None] = partial(RECORD.pack_into, view[at : at + size])
-        self._next = itertools.count(1).__next__
-        self._texts = itertools.count(1).__next__
-        self._groups = itertools.count(1).__next__
+        used = _numbers_used(view[at : at + size]) if kept and self.words[PID] else (0, 0, 0)
+        self._next, self._texts, self._groups = (itertools.count(n + 1).__next__ for n in used)
+        self.words[BEFORE] = used[0]
 
     def begin(self, seq: int, mark: bytes) -> int:
         """An operation begins: what ``end`` is to be told."""
@@ -162,6 +161,26 @@ class Recorder:
     def part(self) -> None:
         """In a process forked from the rank: write nothing into its box."""
         self._open(None, 0)
+
+
+def _numbers_used(part: memoryview) -> tuple[int, int, int]:
+    """The last numbers of operations, texts and groups of an earlier process of the same rank,
+    after whose records this one's stand. What it had under way was broken off."""
+    last, words = 0, part.cast("q")
+    for at in range(RECORDS_AT, RANK_BYTES, RECORD_BYTES):
+        number, begun, ended = RECORD.unpack_from(part, at)[:3]
+        last = max(last, number)
+        if begun and not ended:
+            words[(at >> 3) + _END_WORD] = -_now()
+    for word in (BEAT, STEP_AT, WAITS_SINCE, ENDED, ENDED_AT, STACKS_FD):
+        words[word] = 0
+    texts = range(TEXTS_AT, RECORDS_AT, TEXT_BYTES)
+    groups = range(GROUPS_AT, TEXTS_AT, TEXT_BYTES)
+    return (
+        last,
+        max(_TEXT.unpack_from(part, at)[0] for at in texts),
+        max(_TEXT.unpack_from(part, at)[0] for at in groups),
+    )
 
 
 def clipped(text: str, limit: int) -> bytes:
@@ -260,6 +279,16 @@ class Box:
         words = memoryview(self.buffer)[at : at + NUM_WORDS * 8].cast("q")
         words[ENDED_AT], words[ENDED] = _now(), code + 1
         words.release()
+
+    def operations(self, rank: int) -> int:
+        """How many operations the process that is this rank has begun."""
+        at = self.at(rank)
+        numbers = (
+            RECORD.unpack_from(self.buffer, at + RECORDS_AT + i * RECORD_BYTES)[0]
+            for i in range(NUM_RECORDS)
+        )
+        (before,) = struct.unpack_from("<q", self.buffer, at + 8 * BEFORE)
+        return max(numbers) - before
 
     def close(self) -> None:
         """Let go of it; who holds it otherwise keeps it."""

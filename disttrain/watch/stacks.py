@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import re
 import signal
 import time
 
@@ -22,6 +23,10 @@ _PATIENCE = 2.0  # seconds for a process to answer
 _QUIET = 0.05  # after so long without a word an answer has ended
 _QUIET_BUSY = 0.25  # ... of a process that may only have had no processor
 _MOST = 4 << 20
+_LAUNCHER = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(__file__))), "launcher")
+_STARTS = re.compile(
+    rf'File "(<frozen runpy>|{re.escape(_LAUNCHER)}{os.sep}|[^"]*[/\\]bin[/\\]dtrun")'
+)
 
 
 def listen() -> int:
@@ -62,6 +67,17 @@ def ask(pid: int, fd: int) -> str:
         where = processes.sleeps_in(pid)
         return f"(no answer within {_PATIENCE:g} s; state {state}{where and ', in ' + where})"
     return data.decode("utf-8", "replace").rstrip()
+
+
+def of_program(text: str) -> str:
+    """The stacks without the frames at their ends that have only started the program."""
+    out: list[str] = []
+    for stack in re.split(r"(?m)^(?=\S)", text):
+        lines = stack.rstrip().splitlines()
+        while len(lines) > 2 and _STARTS.search(lines[-1]):
+            lines.pop()
+        out += lines
+    return "\n".join(out)
 
 
 def _answered(pid: int, fd: int, before: int) -> int:

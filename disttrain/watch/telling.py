@@ -1,6 +1,7 @@
 """A black box told to people: what each rank did last, who waited for whom.
 
-Pure but for ``find``. ``summary`` is for the headline of a failure, ``report`` for who reads a dead job's box.
+Pure but for ``find``. ``summary`` is for the headline of a failure, ``report`` for who reads the
+box of a dead job.
 """
 
 from __future__ import annotations

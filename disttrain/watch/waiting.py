@@ -39,7 +39,9 @@ class Standing:
             whom = f" for {names(self.waits_for)}" if self.waits_for else ""
             told = told or self.said.removeprefix("waits in ")
             return f"waits {self.seconds:.1f} s{whom}{' in ' + told if told else ''}"
-        if self.state == COMPUTES and told:
+        if self.state == COMPUTES and self.operation is not None:
+            if self.operation.state == UNDER_WAY:
+                return f"in {told}"
             return f"computes {self.seconds:.1f} s since {told}"
         return self.state
 
@@ -74,9 +76,10 @@ def _standing(
         newest = under_way[-1] if under_way else None
         return Standing(r.rank, WAITS, seconds, newest, (), late, r.said)
     ended = [op for op in r.operations if op.ended]
-    last = max(ended, key=lambda op: abs(op.ended), default=r.last)
+    last = max(ended, key=lambda op: abs(op.ended), default=None)
     times = [abs(last.ended) if last else 0, words.step_at]
-    return Standing(r.rank, COMPUTES, _since(max(times), now), last, (), late, r.said)
+    shown = under_way[-1] if under_way and under_way[-1] is r.last else last
+    return Standing(r.rank, COMPUTES, _since(max(times), now), shown, (), late, r.said)
 
 
 def missing(op: Operation, of: Rank, arrived: dict[int, dict[str, int]]) -> tuple[int, ...]:

@@ -1,10 +1,11 @@
-"""The environment of a worker: torchrun's names, and one of our own for what is inherited."""
+"""The environment of a worker: torchrun's names, and two of our own."""
 
 from __future__ import annotations
 
 from .generation import Generation
 from .plan import Plan
 
+LEAST = "DISTTRAIN_MIN_RANKS"  # with fewer the job ends: who is left need not try to go on
 JOB_FD = "DISTTRAIN_JOB_FD"  # the descriptor of the job segment, inherited
 
 
@@ -28,6 +29,8 @@ def worker_env(plan: Plan, generation: Generation, rank: int) -> dict[str, str]:
         "TORCHELASTIC_RUN_ID": plan.run_id,
         "TORCHELASTIC_USE_AGENT_STORE": "False",
     }
+    if not plan.mpi_hosts:
+        values[LEAST] = plan.min_ranks or n
     if plan.devices:
         values |= {"LOCAL_RANK": 0, "CUDA_VISIBLE_DEVICES": plan.devices[local_rank]}
     if plan.log_dir:

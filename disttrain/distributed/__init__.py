@@ -131,6 +131,7 @@ _PACKAGES = (
     "checkpoint",
     "ddp",
     "distributed_c10d",
+    "elastic",
     "fsdp",
     "invariant",
     "join",

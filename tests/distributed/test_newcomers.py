@@ -12,30 +12,11 @@ import disttrain as dt
 from disttrain import context
 from disttrain import distributed as dist
 from disttrain.comm import survivors
-from disttrain.comm.control import JOB_SLOT
-from disttrain.comm.shm.hub import HUBS
 from disttrain.errors import CommError, GroupRevoked, PeerFailed
+from support.newcomers import start_anew
 
 SCHEDULES = int(os.environ.get("SCHEDULES", "1"))
 LARGE = 70_000
-
-
-def start_anew(number: int) -> None:
-    """What the launcher and a new process do in the place of rank ``number``."""
-    me = context.current()
-    job = survivors.as_view(me.slots[JOB_SLOT]).base
-    job.publish_failure(number, "it was killed")
-    me.waiter.scheduler.failed = True  # others look around while they wait
-    me.waiter.scheduler.moved()
-    for hub in tuple(me.slots[HUBS]):
-        hub.disown()
-    me.waiter.interrupts.clear()
-    me.at_end.clear()
-    me.slots.clear()
-    me.slots[JOB_SLOT] = job
-    job.kept.pop(number, None)
-    job.slot(number).turn += 1
-    me.rank, me.world_size = number, job.num_ranks
 
 
 def waiting() -> bool:

@@ -146,7 +146,7 @@ def _distributed() -> dict[str, Shim]:
         ),
         elastic: Shim(elastic),
         f"{elastic}.multiprocessing": Shim(f"{elastic}.multiprocessing"),
-        errors: Shim(errors).give(record=lambda fn, error_handler=None: fn),  # dtrun records all
+        errors: Shim(errors).give(record=dt.distributed.elastic.record),
         "torch.multiprocessing": spawn.module(),
         **sharding.fsdp_modules(),
         **sharding.mesh_modules(),

@@ -68,7 +68,9 @@ def _run(options: Options, plan: Plan) -> int:
             _agent(plan, reader, writer)
         os.close(reader)
         _forward(plan.signals, agent)
-    return _wait(agent)
+    code = _wait(agent)
+    signal.pthread_sigmask(signal.SIG_BLOCK, plan.signals)  # one more changes nothing of the end
+    return code
 
 
 def placed(plan: Plan, options: Options) -> Plan:

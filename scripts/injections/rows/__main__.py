@@ -1,9 +1,9 @@
 """Run rows of the table of faults and print what came of them.
 
-    scripts/faults                   all rows, 20 trials each
-    scripts/faults R1 R5 --trials 5
-    scripts/faults --quick           a few trials each: does it still work?
-    scripts/faults --keep faults.json --write     put the table into docs/failures.md
+scripts/faults                   all rows, 20 trials each
+scripts/faults R1 R5 --trials 5
+scripts/faults --quick           a few trials each: does it still work?
+scripts/faults --keep faults.json --write     put the table into docs/failures.md
 """
 
 from __future__ import annotations
@@ -78,8 +78,9 @@ class Bar:
         left = passed / self._done * (self._total - self._done)
         filled = 30 * self._done // self._total
         if sys.stderr.isatty():
-            print(f"\r[{'#' * filled}{'.' * (30 - filled)}] {self._done}/{self._total} {name:<4} "
-                  f"{passed:.0f} s, {left:.0f} s left ", end="", file=sys.stderr, flush=True)  # fmt: skip
+            bar = "#" * filled + "." * (30 - filled)
+            text = f"[{bar}] {self._done}/{self._total} {name:<4} {passed:.0f} s, {left:.0f} s left"
+            print(f"\r{text} ", end="", file=sys.stderr, flush=True)
 
     def say(self, text: str) -> None:
         print(("\r\033[K" if sys.stderr.isatty() else "") + text, file=sys.stderr, flush=True)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from injections.rows import endings, one_host
+from injections.rows import endings, many_hosts, one_host
 from injections.rows.row import Row
 
 ROWS: dict[str, Row] = {
-    row.name: row for row in sorted([*one_host.ROWS, *endings.ROWS], key=lambda row: int(row.name[1:]))
+    row.name: row
+    for row in sorted(
+        [*one_host.ROWS, *endings.ROWS, *many_hosts.ROWS], key=lambda row: int(row.name[1:])
+    )
 }

@@ -50,11 +50,13 @@ class Job:
     ) -> None:  # fmt: skip
         self.folder, self.node, self.ranks = trial.folder, node, ranks
         self.log = trial.folder / f"log{node}"
-        self._said = open(trial.folder / f"said{node}", "wb")
+        self._said = (trial.folder / f"said{node}").open("wb")
         (trial.folder / "tmp").mkdir(exist_ok=True)
         inherited = {k: v for k, v in os.environ.items() if k not in _UNWANTED}
-        inherited |= {MARK: trial.folder.name, "TMPDIR": str(trial.folder / "tmp"),
-                      "PYTHONPATH": f"{ROOT}:{ROOT / 'scripts'}", "OMP_NUM_THREADS": "1"}  # fmt: skip
+        inherited |= {
+            MARK: trial.folder.name, "TMPDIR": str(trial.folder / "tmp"), "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": f"{ROOT}:{ROOT / 'scripts'}",
+        }  # fmt: skip
         command = [*before, sys.executable, "-m", "launcher", "--nproc-per-node", str(ranks),
                    "--log-dir", str(self.log), *flags, str(PROGRAM), str(trial.folder),
                    spec.to_json()]  # fmt: skip

@@ -183,9 +183,9 @@ def orphans(trial: Trial) -> Seen:
 ROWS = [
     Row(
         "R1", "SIGKILL of one of 4 ranks, no restarts",
-        "the others get `PeerFailed(rank=2)` with SIGKILL within 50 ms; `dtrun` ends within 0.30 s "
-        "with 137",
-        "torchrun: ranks 14-29 ms without a name, exit 0.47 s with 1; MPICH 0.06 s, Open MPI 0.32 s",
+        "the others get `PeerFailed(rank=2)` with SIGKILL within 50 ms; `dtrun` ends within "
+        "0.30 s with 137",
+        "torchrun: ranks 14-29 ms, no name, ends after 0.47 s; MPICH 0.06 s, Open MPI 0.32 s",
         killed, {"told": 0.05, "ended": 0.30},
     ),
     Row(

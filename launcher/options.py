@@ -176,7 +176,7 @@ def _given(
     p: argparse.ArgumentParser, argv: Sequence[str], env: Mapping[str, str]
 ) -> tuple[argparse.Namespace, clusters.Place]:
     """What the command line says, completed by variables and by what the cluster answers."""
-    _take_defaults(p, env)
+    take_defaults(p, env)
     given = p.parse_args(list(argv))
     place = _place(p, given, env)
     if answers := _answers(p, given, place, env):
@@ -227,7 +227,7 @@ def _mpi(p: argparse.ArgumentParser, given: argparse.Namespace) -> bool:
     return given.backend == "mpi"
 
 
-def _take_defaults(p: argparse.ArgumentParser, env: Mapping[str, str]) -> None:
+def take_defaults(p: argparse.ArgumentParser, env: Mapping[str, str]) -> None:
     """``PET_NPROC_PER_NODE=4`` sets ``--nproc-per-node 4`` unless the flag is given."""
     for action in p._actions:
         value = env.get(f"PET_{action.dest.upper()}")

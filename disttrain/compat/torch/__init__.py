@@ -23,6 +23,7 @@ from ...errors import ConfigError, DeviceError, OutOfMemoryError
 from . import (
     amp,
     distributions,
+    elastic,
     facade,
     gradients,
     legacy,
@@ -131,8 +132,7 @@ _OF_DISTRIBUTED = (
 
 
 def _distributed() -> dict[str, Shim]:
-    whole, elastic = "torch.distributed", "torch.distributed.elastic"
-    errors = f"{elastic}.multiprocessing.errors"
+    whole = "torch.distributed"
     return {
         "torch.distributed": Shim("torch.distributed")
         .take(dt.distributed)
@@ -144,9 +144,7 @@ def _distributed() -> dict[str, Shim]:
             "disttrain.distributed",
             "disttrain.distributed.distributed_c10d",
         ),
-        elastic: Shim(elastic),
-        f"{elastic}.multiprocessing": Shim(f"{elastic}.multiprocessing"),
-        errors: Shim(errors).give(record=dt.distributed.elastic.record),
+        **elastic.modules(),
         "torch.multiprocessing": spawn.module(),
         **sharding.fsdp_modules(),
         **sharding.mesh_modules(),

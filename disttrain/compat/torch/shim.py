@@ -115,4 +115,6 @@ def publish(modules: dict[str, Shim], runnable: dict[str, str]) -> None:
         parent, _, child = name.rpartition(".")
         if parent:  # past __setattr__, by which some modules load what they stand for
             vars(modules[parent]).setdefault(child, module)
+        if name in runnable:
+            module.__spec__ = spec_from_file_location(name, runnable[name])
     sys.meta_path.insert(0, Finder(runnable))

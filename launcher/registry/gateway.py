@@ -206,8 +206,11 @@ class Gateway:
 def _understood(error: Exception) -> Refused | _Failed:
     """What etcd3gw's exception means."""
     text = getattr(error, "detail_text", None)
-    if text is None or not str(text).lstrip().startswith("{"):
-        return _connection_failure(error, text)
+    if isinstance(error, ValueError) or (text and not error.__context__ and text[0] != "{"):
+        said = " ".join(str(text or error).split())[:80]
+        return _Failed(f"its answer is no etcd's: {said!r}", lasting=True)
+    if not text or error.__context__:
+        return _connection_failure(error)
     try:
         said = json.loads(text)
     except ValueError:
@@ -219,19 +222,30 @@ def _understood(error: Exception) -> Refused | _Failed:
     return _Failed(words)
 
 
-def _connection_failure(error: BaseException, text: str | None) -> _Failed:
+def _connection_failure(error: BaseException) -> _Failed:
+    """``error``: of the top of some layers, of which the lowest says most."""
     inner = error
-    while inner.__cause__ or inner.__context__:
-        inner = inner.__cause__ or inner.__context__  # type: ignore[assignment]
+    while below := _below(inner):
+        inner = below
     if isinstance(inner, socket.gaierror):
         return _Failed("the name does not resolve", lasting=inner.errno != socket.EAI_AGAIN)
     if isinstance(inner, ssl.SSLError):
-        return _Failed(f"TLS: {inner.reason or inner}", lasting=True)
+        ended = isinstance(inner, (ssl.SSLEOFError, ssl.SSLZeroReturnError))
+        return _Failed(f"TLS: {inner.reason or inner.strerror or inner}", lasting=not ended)
     if isinstance(inner, TimeoutError):
         return _Failed("no answer")
     if isinstance(inner, OSError) and inner.strerror:
         return _Failed(inner.strerror.lower())
-    if isinstance(error, ValueError) or text is not None:
-        said = " ".join(str(text or error).split())[:80]
-        return _Failed(f"its answer is no etcd's: {said!r}", lasting=True)
-    return _Failed(f"{type(inner).__name__}: {inner}")
+    if isinstance(inner, ConnectionResetError):  # http.client's has no errno
+        return _Failed("it hung up (if it wants TLS: --rdzv-conf protocol=https)")
+    return _Failed(str(inner) or type(inner).__name__)
+
+
+def _below(error: BaseException) -> BaseException | None:
+    """What an exception was raised from; urllib3 wraps some only as an argument."""
+    argument = error.args[0] if error.args else None
+    return (
+        error.__cause__
+        or error.__context__
+        or (argument if isinstance(argument, BaseException) else None)
+    )

@@ -144,3 +144,24 @@ def test_users(etcd, registries):
     finally:
         token = etcd.post(0, "/auth/authenticate", {"name": "root", "password": "s3cret"})["token"]
         etcd.post(0, "/auth/disable", {}, token)
+
+
+def test_certificates_on_both_sides():
+    with EtcdCluster(1, tls=True) as etcd:
+
+        def reach(**conf: str) -> None:
+            registry = EtcdRegistry(Gateway(access_of(etcd.endpoint, conf, {})), "job")
+            try:
+                registry.put_leased("nodes/a", b"here")
+                assert registry.read().entries == {"nodes/a": b"here"}
+            finally:
+                registry.close()
+
+        reach(**etcd.conf)
+        with pytest.raises(RegistryLost, match="TLS: CERTIFICATE_VERIFY_FAILED") as caught:
+            reach(protocol="https")  # an authority that we do not know
+        assert caught.value.lasting
+        with pytest.raises(RegistryLost, match="TLS: "):  # nobody that etcd knows
+            reach(cacert=etcd.conf["cacert"])
+        with pytest.raises(RegistryLost, match="if it wants TLS: --rdzv-conf protocol=https"):
+            reach(protocol="http")

@@ -34,6 +34,8 @@ from typing import Any
 
 from .. import context
 from ..errors import CommError
+from ..steps import SLOT as STEPS_SLOT
+from ..steps import Steps
 
 MAGIC = 0x64747261696E6262
 VERSION = 1
@@ -73,11 +75,15 @@ class Recorder:
     """A rank's end: it writes here what it does. ``buffer``: ``RANK_BYTES`` of it at ``at``; None
     for memory of its own that keeps no texts."""
 
-    __slots__ = ("_buffer", "_groups", "_next", "_put", "_start", "_texts", "at", "label", "words")
+    __slots__ = (
+        *("_buffer", "_groups", "_next", "_put", "_start", "_texts", "at", "label", "steps"),
+        "words",
+    )
 
     def __init__(self, buffer: Any = None, at: int = 0) -> None:
         self.label = 0  # the number of a text that says what the next operations belong to
         self._open(buffer, at)
+        self.steps = Steps(self.words, STEP, STEP_AT, SAMPLES)
 
     def _open(self, buffer: Any, at: int) -> None:
         kept = buffer is not None
@@ -122,13 +128,6 @@ class Recorder:
         words[WAITS_SINCE] = 0
         words[WAITED] += _now() - since
 
-    def step(self, samples: int = 0) -> None:
-        """A step of training has ended, which took in so many samples."""
-        words = self.words
-        words[SAMPLES] += samples
-        words[STEP_AT] = _now()
-        words[STEP] += 1
-
     def say(self, text: str) -> None:
         """What the rank waits for, for people; empty where it does not."""
         if self._buffer is not None:
@@ -161,6 +160,7 @@ class Recorder:
     def part(self) -> None:
         """In a process forked from the rank: write nothing into its box."""
         self._open(None, 0)
+        self.steps.words = self.words
 
 
 def _numbers_used(part: memoryview) -> tuple[int, int, int]:
@@ -328,7 +328,7 @@ def _make() -> Recorder:
 def adopt(mine: Recorder) -> Recorder:
     """Let the calling rank record there, and show that it is alive while it waits."""
     me = context.current()
-    me.slots[BOX_SLOT] = mine
+    me.slots[BOX_SLOT], me.slots[STEPS_SLOT] = mine, mine.steps
     me.waiter.interrupts.append(mine.beat)
     return mine
 

@@ -12,6 +12,7 @@ from ..context import thread
 from ..core.dtypes import get_default_dtype
 from ..core.node import AccumulateGrad
 from ..core.tensor import Tensor
+from ..steps import stepped
 from .arguments import Call
 from .capture import Capture
 from .graph import Graph
@@ -157,6 +158,7 @@ class Entry:
                 owner = of_param.get(id(self.graph.captured[target.number]))
                 if owner is not None and owner[0].plan(owner[1])[0] is ins.prim:
                     self.updates.append((i, *owner))
+        self.stepping = list({id(o): o for _, o, _ in self.updates}.values())
         self.plans = self._plans()
         self.states = Guard(
             Holder(DICT, state, f"{type(o).__name__}'s state")
@@ -205,4 +207,6 @@ class Entry:
         out = graph.program.run(tuple(given), self.now if self.whole else None)
         if self.joint is not None:
             out = self.joint.attach(out, given, graph)
+        for optimizer in self.stepping:
+            stepped(optimizer)
         return self.rebuild(list(out))

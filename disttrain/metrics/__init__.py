@@ -1,7 +1,8 @@
-"""What a run tells the world: JSON lines, TensorBoard event files, a progress bar."""
+"""What a run tells the world: JSON lines, TensorBoard event files, a progress bar, steps."""
 
 from .jsonl import JsonLines, read_jsonl
 from .progress import Progress
+from .steps import step
 from .tensorboard import EventWriter
 
-__all__ = ["EventWriter", "JsonLines", "Progress", "read_jsonl"]
+__all__ = ["EventWriter", "JsonLines", "Progress", "read_jsonl", "step"]

@@ -25,6 +25,7 @@ from ..context import SLOW, thread
 from ..core import Primitive, Tensor, enable_grad, no_grad, set_grad_enabled, wrap
 from ..core.writes import touched
 from ..errors import ConfigError, DeviceError, DTypeError
+from ..steps import stepped
 from .differentiable import differentiable_update
 from .groups import as_groups, required
 from .rules import prepared, together
@@ -47,31 +48,36 @@ def _with_hooks(step: Callable) -> Callable:
     def wrapper(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         self.stepped = True
         everywhere = thread.rank.slots.get(EVERYWHERE)
-        if self._stepping or not (self._hooks or everywhere):
+        if self._stepping:
             return step(self, *args, **kwargs)
-        return _hooked(step, self, everywhere or {}, args, kwargs)
+        self._stepping = True
+        try:
+            if self._hooks or everywhere:
+                out = _hooked(step, self, everywhere or {}, args, kwargs)
+            else:
+                out = step(self, *args, **kwargs)
+        finally:
+            self._stepping = False
+        stepped(self)
+        return out
 
     return wrapper
 
 
 def _hooked(step: Callable, self: Optimizer, everywhere: dict, args: tuple, kwargs: dict) -> Any:
-    self._stepping = True
-    try:
-        for hook in (*everywhere.get(STEP_PRE, {}).values(), *self._own_hooks(STEP_PRE)):
-            changed = hook(self, args, kwargs)
-            if changed is None:
-                continue
-            if not (isinstance(changed, tuple) and len(changed) == 2):
-                raise ConfigError(
-                    f"{type(self).__name__}: a step pre-hook must return None or a tuple of "
-                    f"(new_args, new_kwargs); it returned {type(changed).__name__}"
-                )
-            args, kwargs = changed
-        out = step(self, *args, **kwargs)
-        for hook in (*self._own_hooks(STEP_POST), *everywhere.get(STEP_POST, {}).values()):
-            hook(self, args, kwargs)
-    finally:
-        self._stepping = False
+    for hook in (*everywhere.get(STEP_PRE, {}).values(), *self._own_hooks(STEP_PRE)):
+        changed = hook(self, args, kwargs)
+        if changed is None:
+            continue
+        if not (isinstance(changed, tuple) and len(changed) == 2):
+            raise ConfigError(
+                f"{type(self).__name__}: a step pre-hook must return None or a tuple of "
+                f"(new_args, new_kwargs); it returned {type(changed).__name__}"
+            )
+        args, kwargs = changed
+    out = step(self, *args, **kwargs)
+    for hook in (*self._own_hooks(STEP_POST), *everywhere.get(STEP_POST, {}).values()):
+        hook(self, args, kwargs)
     return out
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import disttrain as dt
-from disttrain import config, context
+from disttrain import config, context, metrics
 from disttrain.distributed.checkpoint import tools
 from disttrain.errors import ConfigError
 
@@ -131,11 +131,14 @@ class Trainer:
         self.rng = None
         self.net.train()
         rows, since, note = self.feed.rows_per_step, self._since, ""
+        batch, rank, world = self.settings.data.batch_size, self.rank, self.world_size
+        share = batch * (rank + 1) // world - batch * rank // world  # of a step's samples
         report.progress.title(f"epoch {self.epoch + 1}/{self.settings.train.epochs}")
         for batches in self.feed.steps(self.epoch, done):
             for number, answer in enumerate(self._train_step(batches)):
                 self.tally.add(since * rows + self.feed.place(number), *answer)
             self.step, since = self.step + 1, since + 1
+            metrics.step(share)
             if self.step % self.settings.log.every == 0:
                 window, since = self.tally.together(0, since * rows), 0
                 self.whole += window

@@ -36,7 +36,7 @@ def test_operations_are_read_as_they_were_written(box):
     mine.end(mine.begin(1, mark))
     mine.label = mine.text("bucket 0")
     mine.begin(2, mark)
-    mine.step(64)
+    mine.steps.add(64)
     mine.say("waits for rank 4")
     there = read_rank(box, 5)
     first, second = there.operations

@@ -6,6 +6,7 @@ Pure but for the report's file; who failed first is ``policy``'s to say.
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from .generation import Generation
 from .plan import Plan
 from .policy import Exit, Policy, overcome, root_cause
 from .report import VANISHED, RankReport, cause_of, headline, write_report
+from .watching import Watching
 
 
 @dataclass
@@ -59,19 +61,25 @@ def outcome(
 
 
 def report_of(
-    e: Exit, plan: Plan, generation: Generation, segment: Segment, stopped: bool
+    e: Exit,
+    plan: Plan,
+    generation: Generation,
+    segment: Segment,
+    watching: Watching,
+    stopped: bool,
 ) -> RankReport:
     """How a rank ended. ``stopped``: the launcher has sent it a signal."""
-    slot = segment.slot(e.rank)
+    slot, seen = segment.slot(e.rank), watching.last_words(e.rank, e.at)
     cause, text = slot.error
     vanished = not e.failed and slot.state == "vanished"
     return RankReport(
         rank=e.rank, pid=slot.pid, code=e.code, signal=e.signal,
         cause=VANISHED if vanished else cause_of(e, cause), vanished=vanished,
-        traceback=text, doing=slot.doing if e.failed else "",
+        traceback=text, doing=(slot.doing or seen.doing) if e.failed else "",
         echo=cause.startswith("PeerFailed"), stopped=stopped,
         error_file=plan.error_file(generation, e.rank) if cause and plan.log_dir else "",
-        local_rank=generation.local_rank(e.rank),
+        local_rank=generation.local_rank(e.rank), host=os.uname().nodename, step=seen.step,
+        last=seen.operations if e.failed else (), time_ns=seen.time_ns,
     )  # fmt: skip
 
 

@@ -148,7 +148,7 @@ class Ranks:
 
     def _report_of(self, exit_: Exit) -> RankReport:
         stopped = exit_.rank in self.stopped
-        return report_of(exit_, self.plan, self.generation, self.segment, stopped)
+        return report_of(exit_, self.plan, self.generation, self.segment, self.watching, stopped)
 
     # --- events ---------------------------------------------------------------------------------
 

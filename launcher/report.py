@@ -19,7 +19,9 @@ VANISHED = "ended with exit code 0 in the middle of its program (os._exit, or an
 
 @dataclass(frozen=True)
 class RankReport:
-    """How one rank ended. ``doing`` is what its black box said last."""
+    """How one rank ended. ``doing``: what it was in the middle of; ``last``: what it did last, the
+    newest at the end; ``step``: how many steps of training it had made; ``time_ns``: when its end
+    was first seen (wall clock)."""
 
     rank: int
     pid: int
@@ -33,6 +35,10 @@ class RankReport:
     vanished: bool = False  # it ended with code 0, but not at the end of its program
     error_file: str = ""  # where its exception stands as JSON
     local_rank: int = -1  # on its node; -1: as ``rank``
+    host: str = ""
+    step: int = 0
+    last: tuple[str, ...] = ()
+    time_ns: int = 0
 
 
 def say(text: str) -> None:
@@ -55,15 +61,20 @@ def cause_of(exit_: Exit, recorded: str) -> str:
 def headline(first: RankReport, others: list[RankReport], program: str) -> str:
     """The block that people paste into issues."""
     lines = [BAR, f"{program} FAILED", "", "Root Cause (first observed failure):"]
-    lines.append(f"  time      : {time.strftime('%Y-%m-%d_%H:%M:%S')}")
-    lines.append(f"  host      : {os.uname().nodename}")
+    lines.append(f"  time      : {_moment(first.time_ns or time.time_ns())}")
+    lines.append(f"  host      : {first.host or os.uname().nodename}")
     local_rank = first.rank if first.local_rank < 0 else first.local_rank
     lines.append(f"  rank      : {first.rank} (local_rank: {local_rank})")
     lines.append(f"  cause     : {first.cause.replace(chr(10), chr(10) + ' ' * 14)}")
     lines.append(f"  exitcode  : {first.code} (pid: {first.pid})")
     lines.append(f"  error_file: {first.error_file or '<N/A>'}")
+    if first.step:
+        lines.append(f"  step      : {first.step}")
     if first.doing:
         lines.append(f"  was in    : {first.doing}")
+    lines += [
+        f"  {'did last  :' if i == 0 else ' ' * 11} {text}" for i, text in enumerate(first.last)
+    ]
     if first.traceback:
         lines.append("  traceback :")
         lines += ["    " + line for line in first.traceback.rstrip().splitlines()]
@@ -71,6 +82,12 @@ def headline(first: RankReport, others: list[RankReport], program: str) -> str:
         lines += ["", "Other ranks:"]
         lines += [f"  rank {r.rank}: {_short(r)}" for r in others]
     return "\n".join([*lines, BAR])
+
+
+def _moment(wall: int) -> str:
+    """A time of the wall clock in nanoseconds, to the microsecond."""
+    seconds = time.localtime(wall // 10**9)
+    return f"{time.strftime('%Y-%m-%d_%H:%M:%S', seconds)}.{wall % 10**9 // 1000:06}"
 
 
 def _short(r: RankReport) -> str:

@@ -8,14 +8,28 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
+from dataclasses import dataclass
 
 from disttrain.comm.blackbox import Box
 from disttrain.errors import ConfigError
 from disttrain.watch import running, telling
+from disttrain.watch.reading import UNDER_WAY, read_rank
 
 from .generation import Generation
 from .plan import Plan
 from .report import say
+
+
+@dataclass(frozen=True)
+class LastWords:
+    """What a rank's black box says at its end. ``doing``: what it was in the middle of;
+    ``operations``: the last ones; ``time_ns``: of the end, on the wall clock."""
+
+    step: int
+    doing: str
+    operations: tuple[str, ...]
+    time_ns: int
 
 
 class Watching:
@@ -43,6 +57,15 @@ class Watching:
     def ended(self, rank: int, code: int) -> None:
         """A rank has ended, with the code that a shell would show."""
         self.box.ended(rank, code)
+
+    def last_words(self, rank: int, at: float) -> LastWords:
+        """What it did until ``at`` (monotonic seconds), when its end was seen."""
+        seen, moment = read_rank(self.box, rank), round(at * 1e9)
+        last = seen.last
+        doing = last.shown if last is not None and last.state == UNDER_WAY else ""
+        operations = tuple(telling.summary(seen, moment))
+        wall = time.time_ns() - (time.monotonic_ns() - moment)
+        return LastWords(seen.words.step, doing, operations, wall)
 
     def close(self) -> None:
         """All ranks have ended."""

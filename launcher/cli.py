@@ -10,6 +10,7 @@ import importlib
 import os
 import sys
 
+from . import handing_on
 from .options import parse
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -20,6 +21,8 @@ def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     if words[:1] == ["submit"]:  # a program of that name is ./submit
         return int(importlib.import_module("launcher.submit.command").main(words[1:]))
+    if cluster := handing_on.ray(words, os.environ):
+        return int(importlib.import_module("launcher.clusters.ray").main(words, cluster))
     options = parse(words)
     if options.place.hint:
         sys.stderr.write(f"dtrun: {options.place.hint}\n")

@@ -41,6 +41,8 @@ def find(name: str, env: Mapping[str, str]) -> Place:
 
     Raises ``ValueError`` where the environment does not say what is needed.
     """
+    if name not in ("auto", "local", *DETECTED):
+        raise ValueError(f"--cluster {name}: Ray starts agents itself, and needs no other starter")
     wanted = DETECTED if name == "auto" else (name,)
     for cluster in wanted:
         module = importlib.import_module(f".{cluster}", __name__)

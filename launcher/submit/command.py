@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from disttrain.errors import LaunchError
 
-from .. import clusters, devices, options
+from .. import handing_on, options
 from . import batch, manifest, sending, yaml_text
 from .job import Job, Kubernetes, Slurm
 
@@ -64,10 +64,7 @@ def _to_kubernetes(job: Job, kubernetes: Kubernetes, dry_run: bool) -> int:
 
 def _parse(argv: list[str]) -> tuple[argparse.ArgumentParser, argparse.Namespace, list[str]]:
     """The parser, what it has found, and the options that ``dtrun`` gets on every node."""
-    p = options.parser()
-    devices.add_flags(p)
-    clusters.add_flags(p)
-    of_dtrun = [action for action in p._actions if action.dest not in _OURS]
+    p, of_dtrun = handing_on.parser(_OURS)
     p.prog = "dtrun submit"
     p.description = "Write the job's batch script or manifest, and hand it to a cluster."
     p.epilog = (
@@ -77,31 +74,18 @@ def _parse(argv: list[str]) -> tuple[argparse.ArgumentParser, argparse.Namespace
     given = p.parse_args(argv, argparse.Namespace(on_term="checkpoint"))
     if given.shutdown_timeout is None and given.on_term == "checkpoint":
         given.shutdown_timeout = max(given.save_time - MARGIN, 1)
-    if given.program[:1] == ["--"]:
-        del given.program[0]
-    if not given.program:
-        p.error("no program given; needed is a script: dtrun submit --to slurm train.py")
+    given.program = handing_on.program(p, given)
     for name in _ONE_PROCESS:
         if getattr(given, name):
             p.error(f"--{name}: it is for one machine, and is not submitted")
     if given.gpus_per_node and given.nproc_per_node == "1":
         given.nproc_per_node = str(given.gpus_per_node)
+    if given.cluster != "auto":
+        p.error(f"--cluster {given.cluster}: the nodes find out by themselves")
     _check_range(p, given)
-    handed_on = [word for action in of_dtrun for word in _words(action, given)]
+    handed_on = handing_on.words(of_dtrun, given)
     _check(given, handed_on)
     return p, given, handed_on
-
-
-def _words(action: argparse.Action, given: argparse.Namespace) -> list[str]:
-    """An option as it was given; nothing where it was not."""
-    value = getattr(given, action.dest)
-    if value == action.default:
-        return []
-    flag = next(word for word in action.option_strings if word.startswith("--"))
-    if action.nargs == 0:
-        return [flag]
-    values = value if isinstance(value, list) else [value]
-    return [word for one in values for word in (flag, str(one))]
 
 
 def _check(given: argparse.Namespace, handed_on: list[str]) -> None:
@@ -156,17 +140,11 @@ def _command(argv: Sequence[str], given: argparse.Namespace) -> str:
 def _job(
     p: argparse.ArgumentParser, given: argparse.Namespace, handed_on: list[str], command: str
 ) -> Job:
-    fewest, _, most = given.nnodes.partition(":")
-    if not fewest.isdigit() or not (most or fewest).isdigit():
-        p.error(f"--nnodes {given.nnodes}: a number or MIN:MAX is needed")
-    nodes = int(fewest), int(most or fewest)
-    if not 1 <= nodes[0] <= nodes[1]:
-        p.error(f"--nnodes {given.nnodes}: 1 <= MIN <= MAX is needed")
     return Job(
         name=_name(p, given),
         program=tuple(given.program),
         flags=tuple(handed_on),
-        nodes=nodes,
+        nodes=handing_on.nodes(p, given.nnodes),
         gpus=given.gpus_per_node,
         cpus=given.cpus_per_node,
         memory=given.mem,

@@ -16,6 +16,7 @@ from ..errors import DisttrainError
 
 COMMANDS = {
     "blackbox": "show what a job's ranks did last, also after it has died",
+    "board": "serve a page on this machine that shows runs: curves, ranks, timelines",
     "ckpt": "list, show, verify, compare, reshard, consolidate and collect checkpoints",
     "doctor": "say what this machine has, and what each missing thing would enable",
     "jobs": "list the jobs of this user that run on this machine",

@@ -99,7 +99,7 @@ ensure_peers() {
 }
 
 # What is a command and where it comes from. What cannot be installed is said; its tests are skipped.
-CLUSTER_PROGRAMS="slurmctld:slurmctld slurmd:slurmd srun:slurm-client munged:munge etcd:etcd-server"
+CLUSTER_PROGRAMS="slurmctld:slurmctld slurmd:slurmd srun:slurm-client munged:munge etcd:etcd-server chromium:chromium"
 
 ensure_clusters() {
     local entry missing=() log

@@ -1,0 +1,198 @@
+"""The board: which runs it finds, what it answers, and to whom; in a browser where there is one."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+
+import pytest
+
+from disttrain.board.runs import find_runs, read_records, read_report
+from disttrain.errors import ConfigError
+from disttrain.metrics import JsonLines
+
+pytest.importorskip("starlette", reason="the board's packages are missing: disttrain[board]")
+
+SCRIPT = """
+import disttrain as dt, disttrain.distributed as dist
+dist.init_process_group()
+for _ in range(5):
+    dist.all_reduce(dt.ones(8))
+dist.destroy_process_group()
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Two runs with metrics, and a job's log directory."""
+    root = tmp_path_factory.mktemp("runs")
+    for name, offset in (("one", 0.0), ("deep/two", 1.0)):
+        with JsonLines(root / name / "metrics.jsonl") as lines:
+            for step in range(20):
+                loss = offset + 1 / (step + 1)
+                lines.write({"kind": "train", "step": step, "epoch": 1, "loss": loss})
+    program = root / "program.py"
+    program.write_text(SCRIPT)
+    command = [sys.executable, "-m", "launcher", "--nproc-per-node", "2", "--log-dir", root / "job"]
+    subprocess.run([*command, program], check=True, capture_output=True)
+    return root
+
+
+@contextlib.contextmanager
+def running(root):
+    """The command, and the address that it prints."""
+    command = [sys.executable, "-m", "disttrain.cli", "board", str(root), "--port", "0"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
+    try:
+        line = process.stdout.readline()
+        yield process, re.search(r"http://\S+", line)[0]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def get(url, token="", **headers):
+    headers = {"Authorization": f"Bearer {token}", **headers}
+    request = urllib.request.Request(url, headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return answer.status, answer.read().decode(), dict(answer.headers)
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode(), dict(error.headers)
+
+
+def test_runs_are_folders_with_metrics_or_what_the_launcher_leaves(folder):
+    found = {run.name: run for run in find_runs(folder)}
+    assert set(found) == {"one", "deep/two", "job"}
+    assert (found["one"].has_metrics, found["job"].has_report) == (True, True)
+    assert found["job"].boxes
+    assert read_report(found["job"])["exitcode"] == 0
+    assert len(read_records(found["one"])[0]) == 20
+    with pytest.raises(ConfigError, match="no such directory"):
+        find_runs(folder / "nothing")
+
+
+def test_metrics_are_read_as_they_grow_and_anew_when_begun_anew(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"step": 1}\nno json\n[1]\n{"step": 2')
+    (run,) = find_runs(tmp_path)
+    records, at = read_records(run)
+    assert (run.name, records) == (".", [{"step": 1}])
+    with open(path, "ab") as file:
+        file.write(b'0}\n{"st')
+    records, later = read_records(run, at)
+    assert records == [{"step": 20}]
+    path.write_bytes(b'{"step": 5}\n')
+    assert read_records(run, later) == ([{"step": 5}], 12)
+
+
+def test_links_and_hidden_folders_are_no_runs(tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "metrics.jsonl").write_text('{"step": 1}\n')
+    inside = tmp_path / "inside"
+    (inside / ".hidden").mkdir(parents=True)
+    (inside / ".hidden" / "metrics.jsonl").write_text("")
+    (inside / "linked").symlink_to(outside)
+    (inside / "own").mkdir()
+    (inside / "own" / "metrics.jsonl").symlink_to(outside / "metrics.jsonl")
+    assert find_runs(inside) == []
+
+
+def test_only_who_knows_the_address_is_answered(folder):
+    with running(folder) as (process, address):
+        base, token = address.split("/?token=")
+        for path in ("/", "/api/runs", "/api/ranks?run=job", "/plotly.min.js", "/?token=wrong"):
+            assert get(base + path)[0] == 403
+        assert get(base + "/api/runs", token, Host="board.example.com")[0] == 400
+        assert get(base + "/api/runs", token, Cookie="")[0] == 200
+        status, text, headers = get(base + "/", token)
+        assert (status, "disttrain board" in text) == (200, True)
+        assert "frame-ancestors 'none'" in headers["content-security-policy"]
+        assert token not in text
+        for bad in ("run=..", "run=../../etc&at=0", "run=one&at=-1", "run=one&at=x", ""):
+            assert get(f"{base}/api/metrics?{bad}", token)[0] == 404
+        status, text, _ = get(f"{base}/api/metrics?run=deep/two&at=0", token)
+        told = json.loads(text)
+        assert told["curves"]["train/loss"][1][0] == 2.0
+        with JsonLines(folder / "deep/two" / "metrics.jsonl") as lines:
+            lines.write({"kind": "train", "step": 20, "loss": 7})
+        later = json.loads(get(f"{base}/api/metrics?run=deep/two&at={told['at']}", token)[1])
+        assert (later["whole"], later["curves"]) == (False, {"train/loss": [[20], [7]]})
+        ranks = json.loads(get(f"{base}/api/ranks?run=job", token)[1])
+        assert [row["rank"] for row in ranks["ranks"]] == [0, 1]
+        assert {"all_reduce"} <= {span["verb"] for span in ranks["spans"]}
+        assert "program.py:5" in str(ranks["spans"])
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 0
+        assert "Traceback" not in process.stderr.read()
+
+
+def test_many_ask_at_once(folder):
+    with running(folder) as (_, address):
+        base, token = address.split("/?token=")
+        answers = []
+
+        def ask():
+            for path in ("/api/runs", "/api/ranks?run=job", "/api/metrics?run=one"):
+                answers.append(get(base + path, token)[0])
+
+        threads = [threading.Thread(target=ask) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert answers == [200] * 24
+
+
+def test_wrong_use_is_told(folder, tmp_path):
+    def board(*words):
+        command = [sys.executable, "-m", "disttrain.cli", "board", *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=50)
+
+    done = board(str(tmp_path / "none"))
+    assert (done.returncode, "no such directory" in done.stderr) == (2, True)
+    done = board(str(folder), "--host", "0.0.0.0")
+    assert (done.returncode, "this machine alone" in done.stderr) == (2, True)
+    done = board(str(folder), "--export", str(tmp_path / "no" / "such" / "page.html"))
+    assert (done.returncode, "cannot be written" in done.stderr) == (2, True)
+
+
+def browser():
+    return shutil.which("chromium") or shutil.which("google-chrome")
+
+
+@pytest.mark.cluster
+@pytest.mark.skipif(browser() is None, reason="no Chromium here")
+@pytest.mark.timeout(120)
+def test_a_browser_shows_curves_ranks_and_the_timeline(folder, tmp_path):
+    """The page that is served, and the one that needs nobody."""
+    page = tmp_path / "page.html"
+    command = [sys.executable, "-m", "disttrain.cli", "board", str(folder), "--export", str(page)]
+    subprocess.run(command, check=True, capture_output=True)
+    with running(folder) as (_, address):
+        for url in (address, page.as_uri()):
+            text = shown_by_browser(url, tmp_path)
+            assert 'data-ready="yes"' in text
+            for words in ("train/loss", "lateness at collectives", "last collectives", "rank 1"):
+                assert words in text
+            assert text.count('class="main-svg"') >= 4
+            assert "deep/two" in text
+
+
+def shown_by_browser(url, tmp_path):
+    command = [browser(), "--headless", "--no-sandbox", "--disable-gpu",
+               "--virtual-time-budget=9000",
+               f"--user-data-dir={tmp_path / 'browser'}", "--dump-dom", url]  # fmt: skip
+    env = {**os.environ, "HOME": str(tmp_path)}
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, env=env).stdout

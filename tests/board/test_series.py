@@ -1,0 +1,36 @@
+"""Curves from records, and thinned ones: no spike and no gap is lost."""
+
+import math
+
+from disttrain.board.series import curves, thinned
+
+
+def test_numbers_become_curves_by_kind_and_name():
+    records = [
+        {"kind": "train", "step": 1, "epoch": 1, "loss": 2.0, "note": "x", "done": True},
+        {"kind": "train", "step": 2, "loss": "nan"},
+        {"step": 2, "memory": 5},
+        {"kind": "train", "loss": 1.0},
+        {"kind": "train", "step": math.inf, "loss": 1.0},
+    ]
+    assert curves(records) == {"train/loss": ([1, 2], [2.0, None]), "memory": ([2], [5])}
+
+
+def test_what_a_resumed_run_computes_again_is_left_out():
+    steps = [{"kind": "train", "step": s, "loss": float(s)} for s in (1, 2, 3)]
+    again = [{"kind": "resume", "step": 1}, {"kind": "train", "step": 2, "loss": 20.0}]
+    assert curves(steps + again) == {"train/loss": ([1, 2], [1.0, 20.0])}
+
+
+def test_a_thinned_curve_keeps_its_ends_spikes_and_gaps():
+    values = [math.sin(i / 50) for i in range(10_000)]
+    values[4321], values[7000], values[5000] = 99.0, -99.0, None
+    steps, kept = thinned((list(range(10_000)), values), 300)
+    assert len(steps) <= 410
+    assert (steps[0], steps[-1]) == (0, 9999)
+    known = [v for v in kept if v is not None]
+    assert (max(known), min(known)) == (99.0, -99.0)
+    assert kept[steps.index(5000)] is None
+    assert steps == sorted(steps)
+    short = ([1, 2], [1.0, None])
+    assert thinned(short) is short

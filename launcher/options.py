@@ -48,6 +48,7 @@ class Options:
     signals: tuple[int, ...] = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
     shutdown_timeout: float = 5.0
     stopped_timeout: float = 2.0
+    straggler_report: bool = False
     min_ranks: int = 0
     replace_ranks: bool = False
     on_term: str = "exit"
@@ -120,6 +121,8 @@ def parser() -> argparse.ArgumentParser:
         metavar="S",
         help="seconds after which a rank that was stopped (SIGSTOP) counts as failed; 0: never",
     )
+    add("--straggler-report", action="store_true",
+        help="print at the end how long each rank was busy, and waited for others")  # fmt: skip
     add("--dry-run", action="store_true", help="print what would be started, and start nothing")
     elastic.add_flags(p)
     add_flags(p)
@@ -162,6 +165,7 @@ def parse(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Options:
         tee=_streams(p, "--tee", given.tee),
         local_ranks_filter=_filter(p, given.local_ranks_filter),
         signals=_signals(p, given.signals_to_handle),
+        straggler_report=given.straggler_report,
         stopped_timeout=_at_least(p, "--stopped-timeout", given.stopped_timeout, 0),
         mpi=_mpi(p, given),
         hostfile=given.hostfile,

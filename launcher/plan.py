@@ -38,6 +38,7 @@ class Plan:
     signals: tuple[int, ...] = ()
     shutdown_timeout: float = 5.0
     stopped_timeout: float = STOPPED_LIMIT
+    straggler_report: bool = False
     min_ranks: int = 0  # 0: all
     replace_ranks: bool = False
     on_term: str = "exit"  # or checkpoint
@@ -94,6 +95,7 @@ def make_plan(options: Options, master_port: int) -> Plan:
         signals=options.signals,
         shutdown_timeout=options.shutdown_timeout,
         stopped_timeout=options.stopped_timeout,
+        straggler_report=options.straggler_report,
         min_ranks=options.min_ranks,
         replace_ranks=options.replace_ranks,
         on_term=options.on_term,

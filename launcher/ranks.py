@@ -87,7 +87,8 @@ class Ranks:
         """After how many seconds ``tend`` is due."""
         now, waits = time.monotonic(), self.streams.waits()
         if not self.suspended:
-            waits.append(max(self.judge.next_look - now, 0.0))
+            due = min(self.judge.next_look, self.watching.next_look)
+            waits.append(max(due - now, 0.0))
         if self.policy.next_tick is not None:
             waits.append(max(self.policy.next_tick - now, 0.0))
         return waits
@@ -97,6 +98,8 @@ class Ranks:
         self.streams.tend()
         self._look_for_newcomers()
         self._look_at_ranks(time.monotonic())
+        if not self.suspended:
+            self.watching.look(time.monotonic())
         self._perform(self.policy.tick(time.monotonic()))
 
     def signalled(self, number: int) -> None:
@@ -122,6 +125,7 @@ class Ranks:
     def suspend(self, suspended: bool) -> None:
         """Ctrl-Z at our terminal, and its end: the whole job stops, and goes on."""
         self.suspended = suspended
+        self.watching.suspended()
         self._signal(signal.SIGSTOP if suspended else signal.SIGCONT, self.pids)
 
     def end(self) -> None:

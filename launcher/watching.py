@@ -9,16 +9,21 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from disttrain.comm.blackbox import Box
 from disttrain.errors import ConfigError
-from disttrain.watch import running, telling
-from disttrain.watch.reading import UNDER_WAY, read_rank
+from disttrain.watch import running, stragglers, telling
+from disttrain.watch.reading import UNDER_WAY, Follower, Words, read_rank, read_words
+from disttrain.watch.trace import Trace
 
 from .generation import Generation
 from .plan import Plan
 from .report import say
+
+_DRAIN = 0.2  # seconds between two looks at the operations themselves
+_MANY = 16  # ranks, which are looked at less often
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,11 @@ class Watching:
         self.plan, self.generation = plan, generation
         self.path, self.box = _box(plan, generation)
         self._announced = ""
+        self.stragglers = stragglers.Judge()
+        self.next_look = 0.0
+        self._followers = {r: Follower(self.box, r) for r in generation.ranks}
+        self._trace = self._open_trace()
+        self._drained = 0.0
 
     def announce(self) -> None:
         """Let this user find the job."""
@@ -58,6 +68,85 @@ class Watching:
         """A rank has ended, with the code that a shell would show."""
         self.box.ended(rank, code)
 
+    # --- while they run -------------------------------------------------------------------------
+
+    def look(self, now: float) -> None:
+        """Look at what the ranks do, and warn; again at ``next_look``."""
+        if now < self.next_look:
+            return
+        moment = time.monotonic_ns()
+        words = {rank: read_words(self.box, rank) for rank in self.generation.ranks}
+        if now - self._drained > _DRAIN:
+            self._drained = now
+            self._follow(moment, words)
+        running = {r: w for r, w in words.items() if w.pid and not w.ended}
+        if len(running) > 1:
+            found = self.stragglers.look(moment, self._seen(moment, running))
+            if found is not None:
+                say(found.text(self._waits_in(found.rank, running)))
+        many = len(running) > _MANY
+        self.next_look = now + (_DRAIN if many else self.stragglers.pace)
+
+    def suspended(self) -> None:
+        """The ranks were stopped, all of them."""
+        self.stragglers.reset()
+
+    def _seen(self, now: int, running: Mapping[int, Words]) -> dict[int, stragglers.Seen]:
+        return {
+            rank: stragglers.Seen(
+                w.waited_by(now), w.step, self._followers[rank].newest(),
+                max(0, now - w.waits_since) if w.waits_since else 0,
+            )
+            for rank, w in running.items()
+        }  # fmt: skip
+
+    def _waits_in(self, slow: int, running: Iterable[int]) -> str:
+        """What the others wait in."""
+        for rank in running:
+            last = read_rank(self.box, rank, 1).last if rank != slow else None
+            if last is not None:
+                return last.shown
+        return ""
+
+    def _follow(self, now: int, words: Mapping[int, Words]) -> None:
+        """Take what has ended since into the trace."""
+        trace = self._trace
+        if trace is None:
+            return
+        keeps = trace.keeps(now)
+        for rank, follower in self._followers.items():
+            operations, lost = follower.new()
+            if keeps:
+                trace.add(rank, operations, lost)
+                trace.step(rank, words[rank].step, words[rank].step_at)
+        self._tell_problem(trace)
+
+    def _tell_problem(self, trace: Trace) -> None:
+        if trace.problem and self._trace is not None:
+            self._trace = None
+            say(trace.problem)
+
+    def _end_trace(self, trace: Trace) -> None:
+        words = {rank: read_words(self.box, rank) for rank in self.generation.ranks}
+        self._follow(time.monotonic_ns(), words)
+        for rank, follower in self._followers.items():  # what never ended
+            left = read_rank(self.box, rank).operations
+            trace.add(rank, [op for op in left if op.number >= follower.next])
+        trace.close()
+        self._tell_problem(trace)
+
+    def _open_trace(self) -> Trace | None:
+        if not self.path:
+            return None
+        path, host = os.path.join(os.path.dirname(self.path), "trace.json"), os.uname().nodename
+        try:
+            return Trace(path, self.generation.ranks, host, self.box.monotonic)
+        except OSError as error:
+            say(f"{path}: {error.strerror}; there will be no trace")
+            return None
+
+    # --- their ends -----------------------------------------------------------------------------
+
     def last_words(self, rank: int, at: float) -> LastWords:
         """What it did until ``at`` (monotonic seconds), when its end was seen."""
         seen, moment = read_rank(self.box, rank), round(at * 1e9)
@@ -69,6 +158,11 @@ class Watching:
 
     def close(self) -> None:
         """All ranks have ended."""
+        if self._trace is not None:
+            self._end_trace(self._trace)
+        if self.plan.straggler_report:
+            for line in ("stragglers:", *stragglers.table(self.stragglers.totals)):
+                say(line)
         if self._announced:
             running.withdraw(self._announced)
         self.box.close()

@@ -220,8 +220,8 @@ class Follower:
         return low
 
     def new(self, most: int = at.NUM_RECORDS) -> tuple[list[Operation], int]:
-        """What was begun since, up to the first that has not ended (it comes next time), and how
-        many were lost meanwhile."""
+        """What was begun since, up to the first that has not ended (it comes next time, or when
+        ``SHOWN`` more were begun), and how many were lost meanwhile."""
         found: list[Operation] = []
         lost = 0
         while len(found) < most:
@@ -232,8 +232,10 @@ class Follower:
                 lost += behind - self.next
                 self.next = behind
                 continue
-            if number < self.next or record[-1] != number or record[2] == 0:
+            if number < self.next or record[-1] != number:
                 break
+            if record[2] == 0 and self._record(number + SHOWN)[0] < number + SHOWN:
+                break  # else so much was begun since that it will not end any more
             found.append(self.texts.operation(record))
             self.next += 1
         return found, lost

@@ -22,7 +22,7 @@ _HELP = [
     "WAIT%  part of the time that it has waited for other ranks: who waits least is waited for",
     "CPU%   of one processor",
 ]
-_GAP = 0.5  # seconds between the two looks of --once
+GAP = 0.5  # seconds between the two looks of --once
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
 def _once(job: running.Job, key: str, as_json: bool) -> int:
     box = job.open_box()
     before = table.look(box)
-    time.sleep(_GAP)
+    time.sleep(GAP)
     host = box.about.get("host", "")
     rows = table.rows(host, table.look(box), before)
     box.close()

@@ -40,6 +40,8 @@ from .errors import ConfigError
 T = TypeVar("T")
 
 _NONE = type(None)
+_LONGEST_INT = 1000  # bits: what a float may be, and Python still writes down
+_LONGEST = 200  # characters of a value in a message
 _WRONG = object()  # "this value does not fit this type"
 
 
@@ -88,7 +90,7 @@ def describe(kind: type) -> str:
 def require(condition: bool, name: str, given: Any, needed: str) -> None:
     """For ``__post_init__``: raise ``ConfigError`` unless ``condition`` holds."""
     if not condition:
-        raise ConfigError(f"{name}: {given!r} given; {needed} is needed")
+        raise ConfigError(f"{name}: {_shown(given)} given; {needed} is needed")
 
 
 def parse_overrides(kind: type, words: Sequence[str]) -> dict[str, Any]:
@@ -111,7 +113,8 @@ def parse_overrides(kind: type, words: Sequence[str]) -> dict[str, Any]:
             text = _next_word(word, hint, rest)
         value = _from_text(text, hint)
         if value is _WRONG:
-            raise ConfigError(f"command line: --{name}: {text!r} given; {_spell(hint)} is needed")
+            shown = _shown(text)
+            raise ConfigError(f"command line: --{name}: {shown} given; {_spell(hint)} is needed")
         found[name] = value
     return found
 
@@ -162,15 +165,23 @@ class _Where:
 def _read(path: Path) -> tuple[dict[str, Any], _Where]:
     try:
         text = path.read_text(encoding="utf-8")
-        return tomllib.loads(text), _Where(str(path), text)
+        return parse_toml(text), _Where(str(path), text)
     except FileNotFoundError:
         near = difflib.get_close_matches(path.name, _siblings(path), 3, 0.4)
         hint = f" Near it: {', '.join(near)}." if near else ""
         raise ConfigError(f"{path}: there is no such file.{hint}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read as text: {error}") from None
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise ConfigError(f"{path}: not valid TOML: {error}") from None
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """What TOML from anywhere says. Raises ``ValueError``, also for what is valid and too much."""
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def _siblings(path: Path) -> list[str]:
@@ -273,6 +284,8 @@ def _fit_one(value: Any, hint: Any) -> Any:
     if issubclass(hint, enum.Enum):
         names = {str(m.value): m for m in hint} | {m.name: m for m in hint}
         return value if isinstance(value, hint) else names.get(str(value), _WRONG)
+    if type(value) is int and value.bit_length() > _LONGEST_INT:
+        return _WRONG
     if hint is float and type(value) is int:
         return float(value)
     if hint is Path and isinstance(value, str):
@@ -318,7 +331,7 @@ def _from_text(text: str, hint: Any) -> Any:
         return {"true": True, "false": False}.get(text.lower(), _WRONG)
     try:
         if hint is int:
-            return int(text, 0)
+            return _fit_one(int(text, 0), int)
         if hint is float:
             return float(text)
     except ValueError:
@@ -342,8 +355,8 @@ def _many_from_text(text: str, hint: Any, origin: type) -> Any:
 
 def _toml_value(text: str) -> Any:
     try:
-        return tomllib.loads(f"v = {text}")["v"]
-    except tomllib.TOMLDecodeError:
+        return parse_toml(f"v = {text}")["v"]
+    except ValueError:
         return _WRONG
 
 
@@ -386,7 +399,16 @@ def _unknown(shown: str, key: str, known: list[str], dashes: str) -> str:
 
 
 def _given(value: Any) -> str:
-    return f"{value!r} ({type(value).__name__}) given"
+    return f"{_shown(value)} ({type(value).__name__}) given"
+
+
+def _shown(value: Any) -> str:
+    """A value as in Python, of which a long one is cut short."""
+    try:
+        text = repr(value)
+    except ValueError:  # a number of more digits than Python writes
+        text = f"a number of {value.bit_length()} bits" if isinstance(value, int) else "a value"
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} ... {text[-20:]}"
 
 
 def _spell(hint: Any) -> str:

@@ -101,6 +101,7 @@ def _parts(obj: Any) -> list[Any]:
             f"save: {len(entries)} tensors with long names need a header of {len(header)} bytes; "
             f"at most {HEADER_CAP} can be loaded again. Save in several files"
         )
+    check_items(header, f"save: {len(entries)} tensors: the header has")  # as ``load`` does
     return [header, *data]
 
 

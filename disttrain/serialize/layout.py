@@ -10,9 +10,12 @@ is doubted until ``parse`` has checked it. Knows bytes and numpy types; no Tenso
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -24,7 +27,7 @@ from ..backends.llvm.checksum import BLOCK
 from ..errors import SerializationError
 
 HEADER_CAP = 16 << 20  # bytes of JSON that are parsed at most
-ITEM_CAP = 2_000_000  # values in that JSON at most: what bounds the memory that parsing takes
+ITEM_CAP = 3_000_000  # values in that JSON at most: what bounds the memory that parsing takes
 ALIGN = 64
 METADATA = "__metadata__"
 # CRC-32C of every 256 KiB of every tensor in the order of the data, 8 hex digits each. Files of
@@ -53,6 +56,7 @@ CODES: dict[str, np.dtype] = {
     "F64": np.dtype("<f8"),
     "C64": np.dtype("<c8"),
 }
+_ITEMSIZE = {code: dtype.itemsize for code, dtype in CODES.items()}
 C128 = "C128"  # not in the format: stored as F64 with one more dimension, and told in the metadata
 NAMES = {dtype: code for code, dtype in CODES.items()}
 KINDS = {**CODES, C128: np.dtype("<c16")}
@@ -154,6 +158,24 @@ def header_length(first: bytes, size: int | None, where: str) -> int:
 
 def parse(raw: bytes, num_bytes: int | None, where: str) -> Header:
     """Check ``raw`` (length and header) and ``num_bytes`` of data behind it (None: not known)."""
+    with _no_collections():
+        return _parse(raw, num_bytes, where)
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    """While many small objects are made that all stay: a collection finds nothing, and looks through
+    them again and again, which takes longer than all else."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def _parse(raw: bytes, num_bytes: int | None, where: str) -> Header:
     table = _table(raw[8:], where)
     metadata = _metadata(table.pop(METADATA, {}), where)
     ours = any(key.startswith("disttrain") for key in metadata)
@@ -192,8 +214,8 @@ def load_json(text: bytes, where: str, cap: int = ITEM_CAP) -> Any:
     def no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         out = dict(pairs)
         if len(out) != len(pairs):
-            names = [k for k, _ in pairs]
-            twin = next(k for k in names if names.count(k) > 1)
+            seen: set[str] = set()
+            twin = next(k for k, _ in pairs if k in seen or seen.add(k))
             raise SerializationError(f"{where}: the name {twin!r} stands twice")
         return out
 
@@ -229,6 +251,31 @@ def _is_count(x: Any) -> bool:
 
 
 def _entry(name: str, value: Any, where: str) -> Entry:
+    if type(value) is dict and len(value) == 3:
+        code, shape, offsets = value.get("dtype"), value.get("shape"), value.get("data_offsets")
+        if type(offsets) is list and len(offsets) == 2 and type(shape) is list:
+            begin, end = offsets
+            nbytes = _bytes_of(code, shape)
+            if type(begin) is int and type(end) is int and 0 <= begin and end < 1 << 63:
+                if nbytes == end - begin > 0:
+                    return Entry(name, code, tuple(shape), begin, end)
+    return _odd_entry(name, value, where)
+
+
+def _bytes_of(code: Any, shape: list) -> int:
+    """The bytes of a tensor; 0 also where there can be none such."""
+    if type(code) is not str or code not in CODES or len(shape) > 64:
+        return 0
+    nbytes = _ITEMSIZE[code]
+    for size in shape:
+        if type(size) is not int or size < 0:
+            return 0
+        nbytes *= size
+    return nbytes
+
+
+def _odd_entry(name: str, value: Any, where: str) -> Entry:
+    """Of a tensor without elements, or one that cannot be."""
     where = f"{where}: tensor {name!r}"
     if type(value) is not dict or set(value) != {"dtype", "shape", "data_offsets"}:
         raise SerializationError(f"{where}: needs exactly dtype, shape and data_offsets")

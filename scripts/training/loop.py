@@ -9,7 +9,6 @@ would have. On another number of ranks it is set anew from seed, epoch, step and
 from __future__ import annotations
 
 import math
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -288,7 +287,7 @@ class Trainer:
 
 def _check_same(path: Path, saved: str, settings: Settings) -> None:
     """A run goes on with the seed, the data, the model and the optimizer that it began with."""
-    before, now = _flat(tomllib.loads(saved)), _flat(config.to_dict(settings))
+    before, now = _flat(config.parse_toml(saved)), _flat(config.to_dict(settings))
     for name, value in now.items():
         if name in _MAY_CHANGE or name.partition(".")[0] in _MAY_CHANGE:
             continue

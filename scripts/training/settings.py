@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Literal
 
@@ -64,8 +65,9 @@ class Optim:
     clip_norm: float | None = None  # clip the norm of all gradients together
 
     def __post_init__(self) -> None:
-        require(self.lr > 0, "lr", self.lr, "a number above 0")
-        require(self.weight_decay >= 0, "weight_decay", self.weight_decay, "0 or more")
+        require(0 < self.lr < inf, "lr", self.lr, "a finite number above 0")
+        fine = 0 <= self.weight_decay < inf
+        require(fine, "weight_decay", self.weight_decay, "a finite number, 0 or more")
         require(0 <= self.momentum < 1, "momentum", self.momentum, "0 to below 1")
         require(all(0 <= b < 1 for b in self.betas), "betas", self.betas, "two of 0 to below 1")
         fine = self.clip_norm is None or self.clip_norm > 0
@@ -123,7 +125,8 @@ class Parallel:
     virtual_shards: int = 8  # of a step, with deterministic = "global"
 
     def __post_init__(self) -> None:
-        require(self.bucket_mb > 0, "bucket_mb", self.bucket_mb, "a number of MiB above 0")
+        fine = 0 < self.bucket_mb < inf
+        require(fine, "bucket_mb", self.bucket_mb, "a finite number of MiB above 0")
         require(self.replicas >= 1, "replicas", self.replicas, "1 or more")
         require(self.tensor >= 1, "tensor", self.tensor, "1 or more")
         require(self.virtual_shards >= 1, "virtual_shards", self.virtual_shards, "1 or more")

@@ -238,3 +238,31 @@ def test_describe_lists_every_setting():
 def test_settings_are_frozen():
     with pytest.raises(AttributeError):
         config.load(Settings).optim.lr = 2.0
+
+
+HOSTILE = {
+    "lists": "seed = " + "[" * 50_000 + "]" * 50_000,
+    "tables": "seed = " + "{a=" * 50_000 + "1" + "}" * 50_000,
+    "digits": "seed = " + "9" * 200_000,
+    "hex digits": "seed = 0x" + "f" * 200_000,
+    "a number that no float can be": "[optim]\nlr = 0x" + "f" * 2000,
+    "a long text": "seed = '" + "x" * 200_000 + "'",
+    "a long list": "seed = [" + "1," * 100_000 + "]",
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_what_is_too_much_is_an_error_of_the_file(tmp_path, what):
+    """And its message is no longer than people read."""
+    path = tmp_path / "a.toml"
+    path.write_text(HOSTILE[what])
+    with pytest.raises(ConfigError, match=r"a\.toml") as error:
+        config.load(Settings, path)
+    assert len(str(error.value)) < 600
+
+
+@pytest.mark.parametrize("text", ["9" * 200_000, "0x" + "f" * 200_000, "x" * 200_000])
+def test_what_is_too_much_is_an_error_of_the_command_line(text):
+    with pytest.raises(ConfigError, match="--seed") as error:
+        config.load(Settings, None, ["--seed", text])
+    assert len(str(error.value)) < 600

@@ -23,7 +23,7 @@ def test_every_file_in_configs_fits(path, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--optim.lr", "0"], "[optim] lr: 0.0 given; a number above 0 is needed"),
+        (["--optim.lr", "0"], "[optim] lr: 0.0 given; a finite number above 0 is needed"),
         (["--optim.learning_rate", "1"], "--optim.learning_rate is no setting; there are: "),
         (["--optim.betas", "0.9,1"], "[optim] betas: (0.9, 1.0) given"),
         (["--data.batch_size", "0"], "[data] batch_size: 0 given; 1 or more is needed"),
@@ -35,6 +35,10 @@ def test_every_file_in_configs_fits(path, tmp_path):
         (["--model.width", "90", "--model.num_heads", "4"], "a multiple of num_heads (4)"),
         (["--model.dropout", "1"], "[model] dropout: 1.0 given"),
         (["--train.epochs", "0"], "[train] epochs: 0 given"),
+        (["--optim.lr", "inf"], "[optim] lr: inf given; a finite number above 0 is needed"),
+        (["--optim.lr", "nan"], "[optim] lr: nan given; a finite number above 0 is needed"),
+        (["--optim.weight_decay", "inf"], "[optim] weight_decay: inf given"),
+        (["--parallel.bucket_mb", "inf"], "[parallel] bucket_mb: inf given"),
         (["--train.epoch", "1"], "did you mean --train.epochs?"),
         (
             ["--parallel.strategy", "dpp"],

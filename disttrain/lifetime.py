@@ -6,19 +6,26 @@ Knows Linux; knows nothing of ranks and jobs.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import select
 import signal
 import threading
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-def _prctl(option: int, value: int) -> None:
+def _prctl(option: int, value: int | bytes) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(option, value, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), f"prctl({option})")
+
+
+def rename(name: str) -> None:
+    """How ps and top show this process, and killall finds it; 15 bytes at most."""
+    _prctl(_PR_SET_NAME, name.encode()[:15])
 
 
 def adopt_orphans() -> None:
@@ -48,6 +55,35 @@ def die_with(process: int, is_child: bool) -> None:
     except ProcessLookupError:
         os._exit(128 + signal.SIGKILL)
     threading.Thread(target=_watch, args=(pidfd,), daemon=True).start()
+
+
+class Leash:
+    """Process groups that the kernel kills when this process ends, in whatever way.
+
+    ``die_with_parent`` reaches a child, not what that one has started. Here each group's leader has
+    a descriptor of its own at a pipe whose other end is this process alone: when that is closed,
+    the kernel sends the signal that was asked for (fcntl(2), F_SETSIG) to the whole group, even if
+    nobody is left who could do anything.
+    """
+
+    def __init__(self) -> None:
+        self._reader, self._writer = os.pipe()
+
+    def put_on(self) -> None:
+        """In a child of this process that leads its process group. What it becomes by an exec stays
+        on the leash."""
+        os.close(self._writer)
+        fd = os.open(f"/proc/self/fd/{self._reader}", os.O_RDONLY | os.O_NONBLOCK)
+        os.close(self._reader)
+        fcntl.fcntl(fd, fcntl.F_SETOWN, -os.getpgrp())
+        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
+        os.set_inheritable(fd, True)
+
+    def close(self) -> None:
+        """Kill what is left of the groups."""
+        os.close(self._reader)
+        os.close(self._writer)
 
 
 def end_of(process: int) -> int:

@@ -1,30 +1,18 @@
-"""Outputs of a command of ours: they are there, and the command ends quietly when nobody reads them.
+"""Outputs of a command of ours, which ends quietly when nobody reads them.
 
 Knows descriptors; no jobs.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
-import sys
 import time
-from collections.abc import Callable
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 UNHEARD = 128 + signal.SIGPIPE  # exit code of who ends because nobody reads its output
-
-
-def open_standard() -> None:
-    """Let those of the three standard descriptors that are closed (``>&-``) lead nowhere: whatever
-    is opened next would get their numbers, and be written to."""
-    while (fd := os.open(os.devnull, os.O_RDWR)) < 3:
-        os.set_inheritable(fd, True)
-    os.close(fd)
-    if sys.stdout is None:
-        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
-    if sys.stderr is None:
-        sys.stderr = open(2, "w", closefd=False, buffering=1)  # noqa: SIM115
 
 
 def is_heard(fd: int) -> bool:
@@ -34,37 +22,22 @@ def is_heard(fd: int) -> bool:
     return not any(event & select.POLLERR for _, event in poll.poll(0))
 
 
-def command(main: Callable[[], int], name: str) -> int:
-    """Run ``main`` as a command: the exit code. It ends quietly when its reader has gone, as
-    commands do that SIGPIPE ends, and says so where its output could not be written."""
-    open_standard()
-    try:
-        try:
-            return main()
-        finally:
-            sys.stdout.flush()
-    except BrokenPipeError:
-        if is_heard(1) and is_heard(2):
-            raise  # another one's
+def unwritten(error: OSError, name: str) -> int:
+    """The exit code of the command ``name``, which ``error`` has ended: where nobody reads its
+    output any more, it ends quietly, as commands do that SIGPIPE ends; where that cannot be
+    written, it says so. Raises what is about something else."""
+    heard = is_heard(1) and is_heard(2)
+    if isinstance(error, BrokenPipeError) and not heard:
         code = UNHEARD
-    except OSError as error:
-        if not _is_stuck():
-            raise
-        put(f"{name}: the output is not complete: {error.strerror}\n")
+    elif error.errno in _FULL and error.filename is None:
+        put(f"{name}: the output is not complete: {error.strerror or error}\n")
         code = 1
+    else:
+        raise error
     null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 1)  # what is still in buffers
+    os.dup2(null, 1)  # for what is still in buffers
     os.close(null)
     return code
-
-
-def _is_stuck() -> bool:
-    """Can stdout not be flushed?"""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        return True
-    return False
 
 
 def put(text: str, fd: int = 2, patience: float = 1.0) -> None:

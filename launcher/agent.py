@@ -7,6 +7,7 @@ the agent.
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import importlib
 import os
@@ -17,7 +18,7 @@ import time
 from disttrain.errors import LaunchError
 from disttrain.lifetime import adopt_orphans
 
-from . import devices
+from . import devices, limits
 from .generation import Generation
 from .outcome import Attempt
 from .output import Console, consoles
@@ -48,7 +49,8 @@ class Agent:
     """Runs ``plan``. ``front`` is a descriptor that ends when our starter does."""
 
     def __init__(self, plan: Plan, body: Body | None, front: int) -> None:
-        self.plan, self.body, self.front = plan, body, front
+        self.plan = dataclasses.replace(plan, open_files=limits.raise_open_files())
+        self.body, self.front = body, front
         self.selector = selectors.DefaultSelector()
         self.wake_reader, self.wake_writer = os.pipe()
         os.set_blocking(self.wake_reader, False)

@@ -29,7 +29,4 @@ def main(argv: list[str] | None = None) -> int:
     if options.nproc_per_node > 1:
         for name in THREAD_VARIABLES:
             os.environ.setdefault(name, "1")
-    try:
-        return importlib.import_module("launcher.front").run(options)
-    except KeyboardInterrupt:  # before the signals are passed on
-        return 130
+    return int(importlib.import_module("launcher.front").run(options))

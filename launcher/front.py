@@ -1,7 +1,9 @@
 """The front process of ``dtrun``: starts the agent, passes signals on, gives its exit code.
 
-Front and agent are two processes so that whichever is killed, the other cleans up: the agent sees
-its pipe end, the front adopts and kills what a dead agent leaves.
+Front, warden and agent are three processes so that whichever two are killed, even in the same
+instant, the third one cleans up: the agent sees the front's pipe end, the warden adopts and kills
+what a dead agent leaves, the front what a dead warden does. Of all three, only what has detached
+itself from its rank stays (see ``lifetime.Leash``).
 """
 
 from __future__ import annotations
@@ -10,19 +12,19 @@ import dataclasses
 import importlib
 import os
 import signal
-import sys
 import tempfile
 import traceback
 from typing import Any
 
 from disttrain import gpus
 from disttrain.errors import LaunchError
-from disttrain.lifetime import adopt_orphans
+from disttrain.lifetime import adopt_orphans, rename
 
-from . import binding, mpi
+from . import binding, limits, mpi
 from .agent import Agent
 from .env import worker_env
 from .fake import play
+from .logs import FULL
 from .options import Options
 from .outcome import tell
 from .plan import Plan, describe, make_plan, reserve_port
@@ -40,6 +42,8 @@ def run(options: Options) -> int:
         except LaunchError as error:
             say(str(error))
             return 2
+        except KeyboardInterrupt:
+            return 128 + signal.SIGINT
 
 
 def _run(options: Options, plan: Plan) -> int:
@@ -53,6 +57,8 @@ def _run(options: Options, plan: Plan) -> int:
         say(problem)
         return 2
     plan = _with_log_dir(plan)
+    if options.fake is not None or options.simulated is not None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # for the program, which runs here
     if options.fake is not None:
         return play(plan, *options.fake, local_size=options.nproc_per_node)
     if options.simulated is not None:
@@ -62,13 +68,19 @@ def _run(options: Options, plan: Plan) -> int:
         return mpi.run_between_hosts(plan)
     adopt_orphans()
     reader, writer = os.pipe()
+    pid_reader, pid_writer = os.pipe()
     with held_back(plan.signals):
-        agent = os.fork()
-        if agent == 0:
-            _agent(plan, reader, writer)
-        os.close(reader)
-        _forward(plan.signals, agent)
-    code = _wait(agent)
+        warden = os.fork()
+        if warden == 0:
+            os.close(writer)
+            os.close(pid_reader)
+            _warden(plan, reader, pid_writer)
+        for fd in (reader, pid_writer):
+            os.close(fd)
+        told = os.read(pid_reader, 16)
+        os.close(pid_reader)
+        _forward(plan.signals, int(told or warden))
+    code = _wait(warden)
     signal.pthread_sigmask(signal.SIG_BLOCK, plan.signals)  # one more changes nothing of the end
     return code
 
@@ -112,30 +124,73 @@ def _cannot_start(plan: Plan) -> str:
 
 def _with_log_dir(plan: Plan) -> Plan:
     """Outputs that go to files need a directory; make one where none is given."""
-    if plan.log_dir is not None or not plan.writes_files:
+    if plan.log_dir is not None:
+        _check_log_dir(plan.log_dir)
         return plan
-    log_dir = tempfile.mkdtemp(prefix="dtrun_")
+    if not plan.writes_files:
+        return plan
+    try:
+        log_dir = tempfile.mkdtemp(prefix="dtrun_")
+    except OSError as error:
+        raise LaunchError(
+            f"--redirects, --tee: no folder for outputs: {error}; give --log-dir"
+        ) from None
     say(f"outputs go to {log_dir}")
     return dataclasses.replace(plan, log_dir=log_dir)
 
 
-def _agent(plan: Plan, reader: int, writer: int) -> None:
+def _check_log_dir(path: str) -> None:
+    """Refuse before anything runs what a job could only find at its end. A disk that is full now
+    may be less so then."""
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise LaunchError(f"--log-dir {path}: {error.strerror}; a folder is needed") from None
+    else:
+        if not os.access(path, os.W_OK | os.X_OK):
+            raise LaunchError(f"--log-dir {path}: a folder that may be written to is needed")
+
+
+def _warden(plan: Plan, reader: int, pid_writer: int) -> None:
+    """Start the agent, and wait for its end: whatever is left then, however it has detached itself,
+    has this process for its parent."""
     code = 1
     try:
-        os.close(writer)
         os.setpgid(0, 0)
+        rename("dtrun-warden")
+        adopt_orphans()
+        agent = os.fork()
+        if agent == 0:
+            os.close(pid_writer)
+            _agent(plan, reader)
+        os.write(pid_writer, b"%d" % agent)
+        for fd in (reader, pid_writer):
+            os.close(fd)
+        for number in plan.signals:  # the front tells the agent of them
+            signal.signal(number, signal.SIG_IGN)
+        code = _wait(agent)
+    except OSError as error:
+        say(f"cannot start {plan.num_ranks} ranks: {error}: {limits.advice(error, plan.num_ranks)}")
+    finally:
+        os._exit(code)
+
+
+def _agent(plan: Plan, reader: int) -> None:
+    code = 1
+    try:
+        os.setpgid(0, 0)
+        rename("dtrun")
         attempt = Agent(plan, None, reader).run()
         tell(attempt, plan)
         code = attempt.code
     except LaunchError as error:
         say(str(error))
     except OSError as error:
-        say(f"cannot start {plan.num_ranks} ranks: {error}; see ulimit -u and pids.max")
+        say(f"cannot start {plan.num_ranks} ranks: {error}: {limits.advice(error, plan.num_ranks)}")
     except BaseException:
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
         os._exit(code)
 
 
@@ -160,12 +215,12 @@ def _forward(signals: tuple[int, ...], agent: int) -> None:
         signal.signal(signal.SIGTSTP, suspend)
 
 
-def _wait(agent: int) -> int:
-    """Wait for the agent's exit code; clean up after an agent that was killed."""
-    _, status = os.waitpid(agent, 0)
+def _wait(process: int) -> int:
+    """Wait for the exit code of the agent or the warden; clean up after one that was killed."""
+    _, status = os.waitpid(process, 0)
     kill_descendants(set(), 2.0)
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        say(f"the agent process was killed by {signal.Signals(number).name}")
+        say(f"a process of the launcher was killed by {signal.Signals(number).name}")
         return 128 + number
     return os.WEXITSTATUS(status)

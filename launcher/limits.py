@@ -23,7 +23,7 @@ def raise_open_files() -> tuple[int, int]:
 
 def restore_open_files(before: tuple[int, int]) -> None:
     """In a child: the limits that its parent was given."""
-    if resource.getrlimit(resource.RLIMIT_NOFILE) != before:
+    if before[1] and resource.getrlimit(resource.RLIMIT_NOFILE) != before:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import sys
 from dataclasses import dataclass
 
-from disttrain.comm.control import Segment
+from disttrain.comm.control import HAS_LEFT, Segment
+from disttrain.outputs import UNHEARD, is_heard, put
 
 from .generation import Generation
 from .plan import Plan
 from .policy import Exit, Policy, overcome, root_cause
 from .report import VANISHED, RankReport, cause_of, headline, write_report
 from .watching import Watching
+
+LISTEN = 5.0  # seconds for a slow reader to take the summary
 
 
 @dataclass
@@ -71,22 +73,30 @@ def report_of(
     """How a rank ended. ``stopped``: the launcher has sent it a signal."""
     slot, seen = segment.slot(e.rank), watching.last_words(e.rank, e.at)
     cause, text = slot.error
+    left = not e.failed and cause.startswith(HAS_LEFT)
     vanished = not e.failed and slot.state == "vanished"
     return RankReport(
         rank=e.rank, pid=slot.pid, code=e.code, signal=e.signal,
-        cause=VANISHED if vanished else cause_of(e, cause), vanished=vanished,
+        cause=VANISHED if vanished else cause_of(e, cause), vanished=vanished or left,
         traceback=text, doing=(slot.doing or seen.doing) if e.failed else "",
-        echo=cause.startswith("PeerFailed"), stopped=stopped,
+        echo=is_echo(cause), stopped=stopped,
         error_file=plan.error_file(generation, e.rank) if cause and plan.log_dir else "",
         local_rank=generation.local_rank(e.rank), host=os.uname().nodename, step=seen.step,
         last=seen.operations if e.failed else (), time_ns=seen.time_ns,
     )  # fmt: skip
 
 
+def is_echo(cause: str) -> bool:
+    """Does an error only say that another rank has failed, or was missed?"""
+    left = cause.startswith("CollectiveMismatch") and f": {HAS_LEFT}\n" in cause
+    return left or cause.startswith("PeerFailed")
+
+
 def tell(attempt: Attempt, plan: Plan) -> None:
     """Print the failure summary of an attempt that failed by itself."""
     if attempt.first is None or attempt.stopped_by:
         return
+    if attempt.code == UNHEARD and not (is_heard(1) and is_heard(2)):
+        return  # it has inherited our output, and ends as others do that nobody reads
     others = [r for r in attempt.ranks if r.rank != attempt.first.rank]
-    sys.stderr.write(headline(attempt.first, others, " ".join(plan.program)) + "\n")
-    sys.stderr.flush()
+    put(headline(attempt.first, others, " ".join(plan.program)) + "\n", patience=LISTEN)

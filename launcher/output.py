@@ -12,14 +12,31 @@ import fcntl
 import os
 import select
 import stat
+import struct
 import termios
 import time
 import tty
+
+from .logs import Log
 
 _CHUNK = 1 << 16
 _AT_ONCE = 4096  # a pipe that is writable takes so many bytes without blocking (PIPE_BUF)
 _MAX_BACKLOG = 1 << 20
 _PATIENCE = 0.1
+_LONG = 1 << 18  # bytes of a line that is not held back any longer, and may be ended by others
+_EMPTY = (b"\n", b"\r", b"\r\n")
+_COLORS = (
+    36,
+    33,
+    32,
+    35,
+    34,
+    96,
+    93,
+    92,
+    95,
+    94,
+)  # of prefixes, by rank: none is the red of errors
 
 
 class Console:
@@ -29,6 +46,8 @@ class Console:
         self.fd = fd
         self._backlog = bytearray()
         self._open: Stream | None = None  # whose line is not ended yet
+        self.gone = False  # has who read it gone?
+        self._lost, self._why = 0, ""
         self._poll = select.poll()
         try:
             always_ready = stat.S_ISREG(os.fstat(fd).st_mode)
@@ -69,9 +88,24 @@ class Console:
                 n = os.write(self.fd, self._backlog[: self._at_once])
             except BlockingIOError:
                 return
-            except OSError:  # nobody reads any more
-                n = len(self._backlog)
+            except BrokenPipeError:
+                self.gone, n = True, len(self._backlog)
+            except OSError as error:  # a full disk, a terminal that was closed
+                n, self._why = len(self._backlog), error.strerror or str(error)
+                self.lose(n)
             del self._backlog[:n]
+
+    def lose(self, nbytes: int) -> None:
+        self._lost += nbytes
+
+    def told(self) -> str:
+        """What is to be said of it at the end, once; nothing where all was taken."""
+        self.lose(len(self._backlog))
+        self._backlog.clear()
+        lost, self._lost = self._lost, 0
+        if not lost or self.gone:
+            return ""
+        return f"{lost} bytes of the ranks' output are lost: {self._why or 'nobody has read them'}"
 
 
 def _milliseconds(until: float) -> float:
@@ -91,14 +125,16 @@ def consoles() -> dict[int, Console]:
 class Stream:
     """One rank's stdout or stderr. ``console``: where it is shown, if it is."""
 
-    def __init__(self, prefix: str, console: Console | None, path: str | None) -> None:
-        self.prefix = prefix.encode()
+    def __init__(
+        self, prefix: str, console: Console | None, log: Log | None = None, rank: int = 0
+    ) -> None:
+        self.prefix = colored(prefix, rank).encode() if is_colored(console) else prefix.encode()
         self.console = console
-        self.file = None if path is None else _open_log(path)
+        self.log = log
         self.at_start = True  # of a line, on the console
         self.tail, self.tail_since = b"", 0.0  # the beginning of a line whose end has not come
         shown_to_somebody = console is not None and os.isatty(console.fd)
-        self.reader, self.writer = _terminal() if shown_to_somebody else os.pipe()
+        self.reader, self.writer = _terminal(len(prefix)) if shown_to_somebody else os.pipe()
         os.set_blocking(self.reader, False)
 
     def started(self) -> None:
@@ -121,8 +157,8 @@ class Stream:
             return False
         if not data:
             return False
-        if self.file is not None:
-            _write_all(self.file, data)
+        if self.log is not None:
+            self.log.write(data)
         if self.console is not None:
             self._show(data)
         return True
@@ -131,7 +167,7 @@ class Stream:
         """Show whole lines; hold back the beginning of the next one (see ``release``)."""
         before, data = self.tail, self.tail + data
         end = data.rfind(b"\n") + 1
-        if b"\r" in data[end:] or len(data) - end > _CHUNK:  # a progress bar, or endless
+        if b"\r" in data[end:] or len(data) - end > _LONG:  # a progress bar, or endless
             end = len(data)
         self.tail = data[end:]
         if end or not before:
@@ -149,30 +185,39 @@ class Stream:
             data, self.tail = self.tail, b""
             self._say(data)
 
-    def finish(self, until: float) -> None:
+    def finish(self, until: float) -> str:
         """Pass on what is still there (its writers are gone) and let go of everything. What the
-        console does not take until then is lost."""
+        console does not take until then is lost. What is to be said of its file."""
         while _readable(self.reader) and self.pump():
             if self.held_up:
                 assert self.console is not None
                 self.console.flush(until)
                 if self.held_up:
+                    self.console.lose(len(self.tail))
                     self.console, self.tail = None, b""  # nobody reads; the file gets it all
         if self.console is not None:
             self.release(0.0)
             self.console.end_line(self)
             self.console.flush(until)
-        for fd in (self.reader, self.writer, -1 if self.file is None else self.file):
+        for fd in (self.reader, self.writer):
             if fd >= 0:
                 os.close(fd)
         self.reader = self.writer = -1
-        self.file = None
+        log, self.log = self.log, None
+        return "" if log is None else log.close()
 
     def _prefixed(self, data: bytes) -> bytes:
         """The prefix at the start of every line (and after a carriage return)."""
+        if not self.prefix:
+            self.at_start = data.endswith((b"\n", b"\r"))
+            return data
+        plain = data.endswith(b"\n") and not data.startswith(b"\n")
+        if plain and b"\r" not in data and b"\n\n" not in data:  # as most outputs are
+            first, self.at_start = self.prefix if self.at_start else b"", True
+            return first + data[:-1].replace(b"\n", b"\n" + self.prefix) + b"\n"
         out = []
-        for line in data.replace(b"\r\n", b"\n").splitlines(keepends=True):
-            if self.at_start and line not in (b"\n", b"\r"):
+        for line in data.splitlines(keepends=True):
+            if self.at_start and line not in _EMPTY:
                 out.append(self.prefix)
             out.append(line)
             self.at_start = line.endswith((b"\n", b"\r"))
@@ -185,29 +230,30 @@ def _readable(fd: int) -> bool:
     return any(event & select.POLLIN for _, event in poll.poll(0))
 
 
-def _open_log(path: str) -> int:
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-    return os.open(path, flags, 0o600)
+def is_colored(console: Console | None) -> bool:
+    """Are prefixes coloured? On terminals, unless NO_COLOR says no, or FORCE_COLOR yes elsewhere
+    (see no-color.org and force-color.org)."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return console is not None and os.isatty(console.fd) and os.environ.get("TERM") != "dumb"
 
 
-def _terminal() -> tuple[int, int]:
-    """A pseudo-terminal, so that a progress bar knows that somebody looks."""
+def colored(prefix: str, rank: int) -> str:
+    return f"\x1b[{_COLORS[rank % len(_COLORS)]}m{prefix}\x1b[0m" if prefix else ""
+
+
+def _terminal(narrower: int) -> tuple[int, int]:
+    """A pseudo-terminal, so that a progress bar knows that somebody looks, and how wide it may be
+    behind a prefix of so many characters."""
     reader, writer = os.openpty()
     tty.setraw(writer)
     try:
         size = fcntl.ioctl(2, termios.TIOCGWINSZ, b"\0" * 8)
-        fcntl.ioctl(writer, termios.TIOCSWINSZ, size)
+        rows, columns, *pixels = struct.unpack("4H", size)
+        columns = max(columns - narrower, min(columns, 1))
+        fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, *pixels))
     except OSError:
         pass
     return reader, writer
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    """Write to a file of ours; a full disk loses the log, not the job."""
-    view = memoryview(data)
-    while view:
-        try:
-            view = view[os.write(fd, view) :]
-        except OSError:
-            return

@@ -43,6 +43,7 @@ class Plan:
     replace_ranks: bool = False
     on_term: str = "exit"  # or checkpoint
     grace: float = GRACE  # seconds that the others have to end by themselves after a failure
+    open_files: tuple[int, int] = (0, 0)  # the limits that ranks are given; 0: the launcher's
     mpi: bool = False
     cores: tuple[tuple[int, ...], ...] = ()  # of each rank; none: any
     devices: tuple[str, ...] = ()  # what each rank sees alone (CUDA_VISIBLE_DEVICES); none: all

@@ -138,6 +138,15 @@ class Policy:
         self._steps = [(now + self.shutdown_timeout, signal.SIGKILL)]
         return [Signal(number)]
 
+    def unheard(self, now: float) -> list[Action]:
+        """Nobody reads the ranks' outputs any more: the job ends as others do that SIGPIPE ends."""
+        if self.stopped_by or self._steps:
+            return []
+        self.stopped_by, self._stopped_at = signal.SIGPIPE, now
+        self._give_up_those_away()
+        self._steps = [(now + self.shutdown_timeout, signal.SIGKILL)]
+        return [Signal(signal.SIGTERM)]
+
     def orphaned(self) -> list[Action]:
         """Who started us is gone."""
         self.stopped_by = self.stopped_by or signal.SIGKILL

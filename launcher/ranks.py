@@ -96,6 +96,8 @@ class Ranks:
     def tend(self) -> None:
         """Time has passed, or something has happened."""
         self.streams.tend()
+        if self.streams.unheard:
+            self._perform(self.policy.unheard(time.monotonic()))
         self._look_for_newcomers()
         self._look_at_ranks(time.monotonic())
         if not self.suspended:
@@ -133,6 +135,7 @@ class Ranks:
         if self.shims is not None:
             self.shims.close()
         left = kill_descendants(set(), REAP)
+        self._begin.leash.close()
         for rank in list(self.result_fds):
             while self._take_result(rank):
                 continue

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from disttrain.outputs import put
+
+from .logs import write_whole
 from .policy import Exit
 
 BAR = "=" * 60
@@ -43,8 +45,7 @@ class RankReport:
 
 def say(text: str) -> None:
     """One line of the launcher's own."""
-    sys.stderr.write(f"dtrun: {text}\n")
-    sys.stderr.flush()
+    put(f"dtrun: {text}\n")
 
 
 def cause_of(exit_: Exit, recorded: str) -> str:
@@ -113,9 +114,6 @@ def write_report(
         "ranks": [r.__dict__ for r in all_],
         "replaced": [r.__dict__ for r in replaced],
     }
-    os.makedirs(log_dir, mode=0o700, exist_ok=True)
-    path = os.path.join(log_dir, "report.json")
-    fd = os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(fd, "w", encoding="utf-8") as f:
-        json.dump(content, f, indent=1)
-    os.replace(path + ".tmp", path)
+    why_not = write_whole(os.path.join(log_dir, "report.json"), json.dumps(content, indent=1))
+    if why_not:
+        say(why_not)

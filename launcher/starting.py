@@ -12,15 +12,17 @@ import selectors
 import signal
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from disttrain.comm.blackbox import BOX_FD, Box
 from disttrain.comm.control import Segment
-from disttrain.lifetime import die_with_parent
+from disttrain.lifetime import Leash, die_with_parent
+from disttrain.outputs import put
 
 from . import binding, mpi, worker
 from .env import JOB_FD, worker_env
 from .generation import Generation
+from .limits import restore_open_files
 from .output import Stream
 from .plan import Plan
 from .processes import held_back
@@ -39,12 +41,14 @@ class Start:
     body: Body | None
     shims: mpi.Shims | None
     selector: selectors.BaseSelector  # the agent's, which a child lets go of
+    leash: Leash = field(default_factory=Leash)
 
     def fork(self, rank: int, out: Stream | None, err: Stream | None) -> tuple[int, int]:
         """(pid, descriptor at which the rank's result can be read)."""
         result_reader, result_writer = os.pipe()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
         agent = os.getpid()
         with held_back(self.plan.signals):
             pid = os.fork()
@@ -53,15 +57,25 @@ class Start:
                 try:
                     os.close(result_reader)
                     redirect(out, err, first=self.generation.local_rank(rank) == 0)
-                    self.selector.close()
+                    self._let_go()
+                    os.setpgid(0, 0)
+                    self.leash.put_on()
                     code = self._child(rank, agent, result_writer)
                 except BaseException as error:
-                    sys.stderr.write(f"dtrun: rank {rank} could not be started: {error}\n")
+                    put(f"dtrun: rank {rank} could not be started: {error}\n")
                 finally:
                     os._exit(code)
         os.close(result_writer)
         os.set_blocking(result_reader, False)
         return pid, result_reader
+
+    def _let_go(self) -> None:
+        """Close what is the agent's: the ends of other ranks' pipes, of which there may be more
+        than a program may open files."""
+        for fd in list(self.selector.get_map()):
+            os.close(fd)
+        self.selector.close()
+        restore_open_files(self.plan.open_files)
 
     def _child(self, rank: int, agent: int, result: int) -> int:
         plan, generation, segment = self.plan, self.generation, self.segment
@@ -89,8 +103,9 @@ class Start:
         """Replace this forked process by a fresh Python, or by the program itself."""
         plan, segment = self.plan, self.segment
         die_with_parent(agent)
-        os.setpgid(0, 0)
         for number in plan.signals:
+            signal.signal(number, signal.SIG_DFL)
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores for itself
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, plan.signals)
         env = {**os.environ, **worker_env(plan, self.generation, rank)}

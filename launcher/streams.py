@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import selectors
 
+from disttrain.errors import LaunchError
+
 from .generation import Generation
+from .logs import FULL, Log
 from .options import streams_of
 from .output import Console, Stream
 from .plan import Plan
+from .report import say
 
 
 class Streams:
@@ -42,7 +46,22 @@ class Streams:
             path = os.path.join(plan.rank_dir(self._generation, rank), name)
         num_shown = world if plan.shown is None else len(plan.shown)
         prefix = f"[rank {rank}] " if num_shown > 1 else ""
-        return Stream(prefix, None if hidden else self._consoles[which], path)
+        log = None if path is None else self._log(path)
+        lost = path is not None and log is None  # better there than nowhere
+        console = self._consoles[which] if lost or not hidden else None
+        return Stream(prefix, console, log, rank)
+
+    def _log(self, path: str) -> Log | None:
+        """The file; None where the disk is full, which is no reason for the job to fail."""
+        try:
+            return Log(path)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise LaunchError(
+                    f"--log-dir: {error}; a folder that may be written to is needed"
+                ) from None
+            say(f"outputs go to no file, and are shown here: {error}")
+            return None
 
     def add(self, stream: Stream) -> None:
         """Read from ``stream``, whose rank has been started."""
@@ -70,7 +89,19 @@ class Streams:
         """Pass on what is still there; their writers are gone."""
         for stream in self._streams:
             unwatch(self._selector, stream.reader)
-            stream.finish(until)
+            self._finish(stream, until)
+        for which, console in self._consoles.items():
+            if why := console.told():
+                say(f"std{'out' if which == 1 else 'err'}: {why}")
+
+    def _finish(self, stream: Stream, until: float) -> None:
+        if why := stream.finish(until):
+            say(why)
+
+    @property
+    def unheard(self) -> bool:
+        """Has somebody who read the outputs gone?"""
+        return any(console.gone for console in self._consoles.values())
 
     def _read_from(self, stream: Stream) -> None:
         self._selector.register(stream.reader, selectors.EVENT_READ, lambda: self._pump(stream))
@@ -87,7 +118,7 @@ class Streams:
         unwatch(self._selector, stream.reader)
         if stream.console is None or not (stream.console.behind or stream.held_up):
             self._streams.remove(stream)
-            stream.finish(0.0)
+            self._finish(stream, 0.0)
         return False
 
 

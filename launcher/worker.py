@@ -25,10 +25,12 @@ from disttrain.comm.blackbox import BOX_FD, STACKS_FD, Box, adopt
 from disttrain.comm.control import JOB_SLOT, Segment
 from disttrain.errors import DisttrainError, PeerFailed
 from disttrain.lifetime import die_with_parent
+from disttrain.outputs import UNHEARD, is_heard, put
 from disttrain.watch import stacks
 
 from .env import JOB_FD, worker_env
 from .generation import Generation
+from .logs import write_whole
 from .plan import Plan
 
 COMPAT = "disttrain.compat.torch"
@@ -53,7 +55,6 @@ def become_rank(
 ) -> None:
     """Turn a freshly forked process into rank ``rank``."""
     die_with_parent(agent)
-    os.setpgid(0, 0)
     for number in AS_EVER:
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -113,14 +114,18 @@ def run_rank(
         body()
     except SystemExit as stop:
         code = _exit_code(stop)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         code = 128 + signal.SIGINT
+        if os.getpid() == me:  # the launcher shows it, unless it has passed on a Ctrl-C
+            slot.record_error("KeyboardInterrupt", format_error(stop))
+    except BrokenPipeError as raised:
+        error, code = (raised, 1) if is_heard(1) and is_heard(2) else (None, UNHEARD)
     except BaseException as raised:
         error, code = raised, 1
     is_rank = os.getpid() == me
     if error is not None:
-        sys.stdout.flush()
-        sys.stderr.write(format_error(error))
+        _flush(sys.stdout)
+        put(format_error(error), patience=FAREWELL)
     if code and is_rank:
         if error is not None:
             _report(plan, generation, segment, rank, error)
@@ -148,11 +153,23 @@ def _finish(code: int) -> tuple[int, BaseException | None]:
         late, code = error, code or 1
     _write_open_files()
     for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError):
+        why = _flush(stream)
+        if isinstance(why, BrokenPipeError):
+            code = code or UNHEARD
+        elif why is not None:
+            put(f"dtrun: {getattr(stream, 'name', 'output')}: not all was written: {why}\n")
             code = code or 1
     return code, late
+
+
+def _flush(stream: Any) -> Exception | None:
+    """Write what is in its buffer; why that cannot be, if so."""
+    try:
+        if stream is not None and not stream.closed:
+            stream.flush()
+    except (OSError, ValueError) as error:
+        return error
+    return None
 
 
 def _write_open_files() -> None:
@@ -208,7 +225,9 @@ def _report(
     elif 0 <= error.rank < job.num_ranks and job.slot(error.rank).state == "vanished":
         job.publish_failure(error.rank, error.cause)  # before others hear only of this one's end
     if plan.log_dir:
-        write_error_file(plan.error_file(generation, rank), cause, text)
+        why_not = write_error_file(plan.error_file(generation, rank), cause, text)
+        if why_not:
+            put(f"dtrun: {why_not}\n")
 
 
 def format_error(error: BaseException) -> str:
@@ -230,15 +249,13 @@ def format_error(error: BaseException) -> str:
     return "".join(report.format())
 
 
-def write_error_file(path: str, cause: str, text: str) -> None:
-    """The JSON that torchelastic writes, which schedulers read; plus nanoseconds."""
+def write_error_file(path: str, cause: str, text: str) -> str:
+    """The JSON that torchelastic writes, which schedulers read; plus nanoseconds. Why not, if it
+    cannot be written."""
     now = time.time_ns()
     extra = {"py_callstack": text, "timestamp": str(now // 10**9)}
     content = {"message": {"message": cause, "extraInfo": extra, "timestamp_ns": now}}
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(fd, "w", encoding="utf-8") as f:
-        json.dump(content, f)
+    return write_whole(path, json.dumps(content))
 
 
 def program_body(plan: Plan) -> Callable[[], None]:
@@ -278,5 +295,5 @@ def main(argv: list[str]) -> int:
 
 if __name__ == "__main__":
     status = main(sys.argv[1:])
-    sys.stdout.flush()
+    _flush(sys.stdout)
     os._exit(status)

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import signal
 import sys
 from collections.abc import Sequence
 
 from ..errors import DisttrainError
+from ..outputs import unwritten
 
 COMMANDS = {
     "blackbox": "show what a job's ranks did last, also after it has died",
@@ -24,6 +26,20 @@ COMMANDS = {
     "stacks": "print where Python stands in all ranks of a running job, without stopping them",
     "top": "show a running job live: what each rank does, and for whom it waits",
 }
+
+
+def command() -> int:
+    """The command, as a process: it ends quietly when its reader has gone, or at Ctrl-C."""
+    try:
+        try:
+            return main()
+        finally:
+            if sys.stdout is not None:  # it may have been closed
+                sys.stdout.flush()
+    except OSError as error:
+        return unwritten(error, "disttrain")
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -42,6 +42,7 @@ _SAID = 56
 _TURN_AT = 4088
 _TEXT_AT, _ERROR_AT, _SAID_AT, SAID_BYTES = 64, 4096, 40 << 10, 12 << 10
 
+HAS_LEFT = "has ended its program"  # what is said of a rank that others wait for after that
 JOB_SLOT = "comm.job"  # the slot of a rank's context where its job segment is
 # "vanished": its process ended with status 0, but not at the end of its program
 STATES = ("starting", "running", "finished", "failed", "vanished")

@@ -36,6 +36,7 @@ from typing import Any
 
 from ... import context
 from ...errors import CollectiveMismatch, PeerFailed
+from ..control import HAS_LEFT
 from ..header import name_ranks
 from ..survivors import as_view
 
@@ -320,7 +321,9 @@ class Detective:
             size = min(self._words[at // 8], _TEXT_BYTES)
             text = bytes(self._buffer[at + 8 : at + 8 + size]).decode(errors="replace")
             if self._boxes[r].state == "finished":
-                text = "has ended its program"
+                text = HAS_LEFT
+                if not self._boxes[r].error[0]:  # the launcher blames it, not who has waited
+                    self._boxes[r].record_error(f"{text} while others waited: {need.what()}", "")
             texts.setdefault(text, []).append(r)
         lines = [f"  {name_ranks(ranks)}: {text}" for text, ranks in texts.items()]
         raise CollectiveMismatch(

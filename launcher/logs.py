@@ -1,0 +1,53 @@
+"""Files of --log-dir. A full disk loses text of a log, not the job, and what is lost is said."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class Log:
+    """A file that outputs are added to. Raises ``OSError`` where it cannot be made."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._lost, self._why = 0, ""
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        self.fd = os.open(path, flags, 0o600)
+
+    def write(self, data: bytes) -> None:
+        """Add ``data``, or as much of it as there is room for."""
+        view = memoryview(data)
+        while view:
+            try:
+                view = view[os.write(self.fd, view) :]
+            except OSError as error:
+                self._lost += len(view)
+                self._why = error.strerror or str(error)
+                return
+
+    def close(self) -> str:
+        """What is to be said of it; nothing where it has everything."""
+        os.close(self.fd)
+        if not self._lost:
+            return ""
+        return f"{self.path}: {self._lost} bytes of output are missing: {self._why}"
+
+
+def write_whole(path: str, text: str) -> str:
+    """Write a file at once, or not at all; why not, or nothing."""
+    part = f"{path}.tmp"
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(part, path)
+    except OSError as error:
+        if os.path.exists(part):
+            os.unlink(part)
+        return f"{path} could not be written: {error.strerror or error}"
+    return ""

@@ -17,7 +17,7 @@ import traceback
 from typing import Any
 
 from disttrain import gpus
-from disttrain.errors import LaunchError
+from disttrain.errors import DisttrainError, LaunchError
 from disttrain.lifetime import adopt_orphans, rename
 
 from . import binding, limits, mpi
@@ -184,7 +184,7 @@ def _agent(plan: Plan, reader: int) -> None:
         attempt = Agent(plan, None, reader).run()
         tell(attempt, plan)
         code = attempt.code
-    except LaunchError as error:
+    except DisttrainError as error:
         say(str(error))
     except OSError as error:
         say(f"cannot start {plan.num_ranks} ranks: {error}: {limits.advice(error, plan.num_ranks)}")

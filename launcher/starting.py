@@ -72,8 +72,8 @@ class Start:
     def _let_go(self) -> None:
         """Close what is the agent's: the ends of other ranks' pipes, of which there may be more
         than a program may open files."""
-        for fd in list(self.selector.get_map()):
-            os.close(fd)
+        for key in list(self.selector.get_map().values()):
+            os.close(key.fd)
         self.selector.close()
         restore_open_files(self.plan.open_files)
 

@@ -109,7 +109,8 @@ def run_rank(
     like any Python process, and says nothing of the rank.
     """
     slot, me = segment.slot(rank), os.getpid()
-    error, code = None, 0
+    error: BaseException | None = None
+    code = 0
     try:
         body()
     except SystemExit as stop:

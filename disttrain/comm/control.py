@@ -14,6 +14,7 @@ transport keeps in its areas, and who decides what a failure means, is elsewhere
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import mmap
 import os
@@ -224,9 +225,13 @@ class Segment:
             except (OSError, OverflowError, ValueError) as error:
                 os.close(fd)
                 if arena_bytes <= 64 << 20:
+                    limit = "the address space limit (ulimit -v)"
+                    if getattr(error, "errno", 0) == errno.EFBIG:
+                        limit = "the limit of a file's size, which holds for shared memory, too "
+                        limit += "(ulimit -f)"
                     raise CommError(
                         f"job segment: {num_ranks} arenas of {arena_bytes >> 20} MiB cannot be "
-                        f"mapped ({error}); raise the address space limit (ulimit -v)"
+                        f"mapped ({error}); raise {limit}"
                     ) from None
                 arena_bytes >>= 2
 

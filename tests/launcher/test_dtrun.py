@@ -280,16 +280,12 @@ def test_what_the_ranks_started_goes_with_them(tmp_path, end):
 
 def test_everything_goes_when_a_part_of_the_launcher_is_killed(tmp_path):
     script = DAEMONS + "open('up' + os.environ['RANK'], 'w').close()\ntime.sleep(60)"
-    for victim in ("front", "agent"):
+    for victim in ("front", "warden", "agent"):
         folder = tmp_path / victim
         folder.mkdir()
         job = Job(folder, script, *TWO)
         job.wait_for("up0", "up1")
-        pid = job.process.pid
-        if victim == "agent":
-            with open(f"/proc/{pid}/task/{pid}/children") as f:
-                pid = int(f.read().split()[0])
-        os.kill(pid, signal.SIGKILL)
+        os.kill(job.launcher()[victim], signal.SIGKILL)
         ended = job.wait()
         job.all_gone()
         assert ended.code == (-9 if victim == "front" else 137)

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from support.dtrun import Job
+from support.dtrun import Job, below
 from support.shm import names
 
 SCRIPT = """
@@ -28,26 +28,15 @@ while True:
 """
 
 
-def below(pid: int) -> list[int]:
-    """Children of a process."""
-    try:
-        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as f:
-            return [int(word) for word in f.read().split()]
-    except OSError:
-        return []
-
-
 def choose(job: Job, draw: random.Random) -> tuple[str, int]:
-    """A process of the job: its front, its agent, or a rank; the front while there is no other."""
-    front = job.process.pid
-    agents = below(front)
-    ranks = below(agents[0]) if agents else []
-    what = draw.choice(["front", "agent", "rank", "rank"])
+    """A process of the job: of the launcher, or a rank; the front while there is no other."""
+    found = job.launcher()
+    ranks = below(found["agent"]) if "agent" in found else []
+    what = draw.choice(["front", "warden", "agent", "rank", "rank", "rank"])
     if what == "rank" and ranks:
         return what, draw.choice(ranks)
-    if what != "front" and agents:
-        return "agent", agents[0]
-    return "front", front
+    what = what if what in found else "front"
+    return what, found[what]
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -60,5 +49,5 @@ def test_a_kill_at_any_moment(tmp_path, seed, method):
     os.kill(pid, signal.SIGKILL)
     ended = job.wait()
     job.all_gone()
-    assert ended.code in {"front": (-9,), "agent": (137,), "rank": (137, 1)}[victim], ended.err
+    assert ended.code in {"front": (-9,), "rank": (137, 1)}.get(victim, (137,)), ended.err
     assert names() <= named

@@ -30,7 +30,6 @@ def test_a_name_that_stands_twice_is_found_among_many():
         layout.load_json(b"{%s}" % pairs.encode(), "x")
 
 
-
 def test_what_cannot_be_loaded_again_is_not_saved(monkeypatch):
     """A header may be short enough, and have too many values in it."""
     monkeypatch.setattr(api, "check_items", lambda text, where: layout.check_items(text, where, 80))

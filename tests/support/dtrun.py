@@ -55,6 +55,16 @@ class Job:
         """Until the script has made these files."""
         until(lambda: all((self.folder / name).exists() for name in names), f"{names}")
 
+    def launcher(self) -> dict[str, int]:
+        """Its processes by their names; those that have ended are missing."""
+        found, pid = {"front": self.process.pid}, self.process.pid
+        for name in ("warden", "agent"):
+            children = below(pid)
+            if not children:
+                break
+            found[name] = pid = children[0]
+        return found
+
     def processes(self) -> list[int]:
         """What still runs of all that this job has started, however it has detached itself."""
         found, mark = [], f"DTRUN_TEST_MARK={self.mark}".encode()
@@ -68,6 +78,15 @@ class Job:
 
     def all_gone(self) -> None:
         until(lambda: not self.processes(), "all processes to end")
+
+
+def below(pid: int) -> list[int]:
+    """Children of a process."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as f:
+            return [int(word) for word in f.read().split()]
+    except OSError:
+        return []
 
 
 UNWANTED = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "OMP_NUM_THREADS"}

@@ -164,8 +164,8 @@ def parse(raw: bytes, num_bytes: int | None, where: str) -> Header:
 
 @contextmanager
 def _no_collections() -> Iterator[None]:
-    """While many small objects are made that all stay: a collection finds nothing, and looks through
-    them again and again, which takes longer than all else."""
+    """While many small objects are made that all stay: a collection finds nothing, and looks
+    through them again and again, which takes longer than all else."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -256,9 +256,9 @@ def _entry(name: str, value: Any, where: str) -> Entry:
         if type(offsets) is list and len(offsets) == 2 and type(shape) is list:
             begin, end = offsets
             nbytes = _bytes_of(code, shape)
-            if type(begin) is int and type(end) is int and 0 <= begin and end < 1 << 63:
-                if nbytes == end - begin > 0:
-                    return Entry(name, code, tuple(shape), begin, end)
+            known = type(begin) is int and type(end) is int and 0 <= begin and end < 1 << 63
+            if known and nbytes == end - begin > 0:
+                return Entry(name, code, tuple(shape), begin, end)
     return _odd_entry(name, value, where)
 
 

@@ -7,6 +7,7 @@ own process. Everything else is loaded when the first marked test is set up.
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Generator
 from typing import Any
 
@@ -16,10 +17,12 @@ from .marks import SIGNATURE, Ask, MarkError, read_mark
 
 _ASK = pytest.StashKey[Ask]()
 _OUTCOME = pytest.StashKey[Any]()
+_OURS = {"disttrain", "launcher"}
 _RUN = "launcher.testing.run"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    _leave_our_asserts()
     group = parser.getgroup("disttrain", "tests that run on several ranks")
     group.addoption(
         "--simulate-ranks",
@@ -38,6 +41,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "seconds after which a test marked with ranks(n) is ended, where the mark says nothing",
         default="60",
     )
+
+
+def _leave_our_asserts() -> None:
+    """pytest rewrites the asserts of everything that was installed together with a plugin, which
+    would make whoever imports disttrain in a test wait until all of it is compiled anew."""
+    for finder in sys.meta_path:
+        marked = getattr(finder, "_must_rewrite", None)
+        if isinstance(marked, set) and not marked.isdisjoint(_OURS):
+            marked -= _OURS
+            getattr(finder, "_marked_for_rewrite_cache", {}).clear()
 
 
 def pytest_configure(config: pytest.Config) -> None:

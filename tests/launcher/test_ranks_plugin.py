@@ -287,5 +287,7 @@ def test_it_loads_nothing_before_a_marked_test(pytester):
         def test_nothing():
             assert "launcher.testing.plugin" in sys.modules
             assert not {"disttrain", "numpy", "launcher.testing.run"} & sys.modules.keys()
+            import disttrain.errors
+            assert type(disttrain.errors.__loader__).__name__ == "SourceFileLoader"
         """)
     pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)

@@ -66,9 +66,9 @@ class Agent:
                 raise LaunchError(FORKED_TOO_LATE)
             for package in WARM:
                 importlib.import_module(package)
-            if self.body is None:  # what ranks share with us they need not look through, nor copy
+            if self.body is None:
                 gc.collect()
-                gc.freeze()
+            gc.freeze()  # what ranks share with us they need not look through, nor copy
         self._listen_for_signals()
         generation, restarts = self.plan.alone(), Restarts(self.plan.max_restarts)
         while True:

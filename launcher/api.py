@@ -9,18 +9,19 @@ import signal
 import struct
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Any
 
 from disttrain.errors import LaunchError
 from disttrain.lifetime import end_of
 
+from . import open_files
 from .agent import Agent
+from .forward import Forward, leads_to
 from .outcome import Attempt
 from .plan import Plan, reserve_port
 from .processes import held_back
 
-_NONE: Mapping[int, Callable[[], object]] = {}
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -59,8 +60,13 @@ def launch(
         master_port=holder.getsockname()[1],
     )
 
+    files = open_files.settle()
+
     def body(rank: int) -> bytes:
-        return pickle.dumps(fn(*args), protocol=pickle.HIGHEST_PROTOCOL)
+        try:
+            return pickle.dumps(fn(*args), protocol=pickle.HIGHEST_PROTOCOL)
+        finally:
+            open_files.flush(files)
 
     with holder:
         attempt = run_in_agent(plan, body)
@@ -106,8 +112,9 @@ class Job:
     """A job whose agent is forked from this process, which goes on beside it.
 
     Two processes, so that whichever is killed, the other one cleans up: the agent sees the end of
-    the pipe, the kernel kills the ranks when the agent dies. ``outputs``: what the agent and the
-    ranks have as their stdout and stderr instead of ours.
+    the pipe, the kernel kills the ranks when the agent dies. ``outputs``: descriptors that the agent
+    and the ranks write to; without them, what they write goes where ``sys.stdout`` and
+    ``sys.stderr`` lead, be that a cell of a notebook.
     """
 
     def __init__(
@@ -116,6 +123,9 @@ class Job:
         body: Callable[[int], bytes] | None,
         outputs: tuple[int, int] | None = None,
     ) -> None:
+        self._forwards: list[Forward] = []
+        if outputs is None:
+            outputs = self._given(1, sys.stdout), self._given(2, sys.stderr)
         alive_reader, self._alive = os.pipe()
         self._outcome, outcome_writer = os.pipe()
         sys.stdout.flush()
@@ -125,23 +135,31 @@ class Job:
             if self._pid == 0:
                 os.close(self._alive)
                 os.close(self._outcome)
-                for given, ours in zip(outputs or (), (1, 2)):
-                    os.dup2(given, ours)
+                for given, ours in zip(outputs, (1, 2)):
+                    if given != ours:
+                        os.dup2(given, ours)
                 _agent(plan, body, alive_reader, outcome_writer)
         os.close(alive_reader)
         os.close(outcome_writer)
+        for forward in self._forwards:
+            forward.started()
         os.set_blocking(self._outcome, False)
         self._pidfd = end_of(self._pid)
         self._data = bytearray()
         self._over = False
 
-    def wait(
-        self, seconds: float | None = None, readers: Mapping[int, Callable[[], object]] = _NONE
-    ) -> bool:
-        """Has it ended within so many seconds (None: whenever it does)? ``readers``: called when
-        something can be read at these descriptors meanwhile."""
+    def _given(self, fd: int, stream: Any) -> int:
+        """Where the agent writes so that it appears at ``stream``."""
+        if stream is None or leads_to(stream, fd):
+            return fd
+        forward = Forward(stream)
+        self._forwards.append(forward)
+        return forward.writer
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Has it ended within so many seconds (None: whenever it does)?"""
         deadline = None if seconds is None else time.monotonic() + seconds
-        poll = select.poll()
+        poll, readers = select.poll(), {f.reader: f.pump for f in self._forwards}
         for fd in (self._outcome, self._pidfd, *readers):
             poll.register(fd, select.POLLIN)
         while not self._over:
@@ -181,6 +199,8 @@ class Job:
                 self.wait()
             finally:
                 os.waitpid(self._pid, 0)
+                for forward in self._forwards:
+                    forward.finish()
                 os.close(self._outcome)
                 os.close(self._pidfd)
                 self._pid = 0
@@ -192,6 +212,10 @@ def _agent(plan: Plan, body: Callable[[int], bytes] | None, alive: int, outcome:
     code = 1
     try:
         os.setpgid(0, 0)
+        sys.stdout, sys.stderr = (
+            stream if stream is None or leads_to(stream, fd) else _text(fd)
+            for stream, fd in ((sys.stdout, 1), (sys.stderr, 2))
+        )
         data = pickle.dumps(Agent(plan, body, alive).run())
         with os.fdopen(outcome, "wb") as f:
             f.write(struct.pack("<Q", len(data)) + data)
@@ -201,3 +225,8 @@ def _agent(plan: Plan, body: Callable[[int], bytes] | None, alive: int, outcome:
         sys.stderr.flush()
     finally:
         os._exit(code)
+
+
+def _text(fd: int) -> Any:
+    """What a process of its own finds there, for one that was forked from a notebook's."""
+    return open(fd, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import faulthandler
-import gc
 import importlib
 import io
 import json
@@ -28,6 +27,7 @@ from disttrain.lifetime import die_with_parent
 from disttrain.outputs import UNHEARD, is_heard, put
 from disttrain.watch import stacks
 
+from . import open_files
 from .env import JOB_FD, worker_env
 from .generation import Generation
 from .logs import write_whole
@@ -36,17 +36,6 @@ from .plan import Plan
 COMPAT = "disttrain.compat.torch"
 AS_EVER = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD,
            signal.SIGTSTP, signal.SIGCONT)  # fmt: skip
-# What is done about files left open, in this order: text goes into what packs it, whose end is
-# written when it is closed, and that into buffers.
-_LEFT_OPEN = (
-    ("flush", "io", "TextIOWrapper"),
-    ("close", "zipfile", "ZipFile"),
-    ("close", "gzip", "GzipFile"),
-    ("close", "bz2", "BZ2File"),
-    ("close", "lzma", "LZMAFile"),
-    ("flush", "io", "BufferedWriter"),
-    ("flush", "io", "BufferedRandom"),
-)
 FAREWELL = 3.0  # seconds that a failed rank has for its threads and exit handlers
 
 
@@ -152,7 +141,7 @@ def _finish(code: int) -> tuple[int, BaseException | None]:
     except BaseException as error:
         traceback.print_exc()
         late, code = error, code or 1
-    _write_open_files()
+    open_files.write()
     for stream in (sys.stdout, sys.stderr):
         why = _flush(stream)
         if isinstance(why, BrokenPipeError):
@@ -171,23 +160,6 @@ def _flush(stream: Any) -> Exception | None:
     except (OSError, ValueError) as error:
         return error
     return None
-
-
-def _write_open_files() -> None:
-    """Write what is still in the buffers of files that the program has left open: a rank ends
-    without the last collection, in which Python closes them. As there, an error is only said."""
-    order: dict[type, int] = {}
-    for place, (_, module, name) in enumerate(_LEFT_OPEN):
-        if module in sys.modules:
-            order[getattr(sys.modules[module], name)] = place
-    held = [o for o in gc.get_objects() if type(o) in order]
-    for file in sorted(held, key=lambda one: order[type(one)]):
-        try:
-            if not getattr(file, "closed", False):
-                getattr(file, _LEFT_OPEN[order[type(file)]][0])()
-        except Exception as error:
-            name = getattr(file, "name", repr(file))
-            sys.stderr.write(f"dtrun: {name} was left open, and not all of it written: {error}\n")
 
 
 def _end_within(seconds: float, code: int) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
+import io
 import os
 import signal
 import subprocess
@@ -177,3 +179,26 @@ def test_interrupting_the_caller_ends_the_ranks(tmp_path):
     assert b"KeyboardInterrupt" in err
     for up in ups:
         assert not Path("/proc", up.read_text()).exists()
+
+
+def test_files_of_the_caller_are_written_once(tmp_path):
+    with open(tmp_path / "log", "w") as log:
+        log.write("mine\n")
+        launch(lambda: log.write("a rank's\n") and None, 2)
+        log.write("mine again\n")
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert lines == ["mine", "a rank's", "a rank's", "mine again"]
+
+
+def test_what_ranks_write_goes_where_the_callers_text_goes():
+    """... as into the cell of a notebook, which is no descriptor."""
+    out, err = io.StringIO(), io.StringIO()
+
+    def body():
+        print("on", os.environ["RANK"], "é")
+        os.write(2, b"raw\n")
+
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        launch(body, 2)
+    assert sorted(out.getvalue().splitlines()) == ["[rank 0] on 0 é", "[rank 1] on 1 é"]
+    assert sorted(err.getvalue().splitlines()) == ["[rank 0] raw", "[rank 1] raw"]

@@ -112,8 +112,8 @@ class Job:
     """A job whose agent is forked from this process, which goes on beside it.
 
     Two processes, so that whichever is killed, the other one cleans up: the agent sees the end of
-    the pipe, the kernel kills the ranks when the agent dies. ``outputs``: descriptors that the agent
-    and the ranks write to; without them, what they write goes where ``sys.stdout`` and
+    the pipe, the kernel kills the ranks when the agent dies. ``outputs``: descriptors that the
+    agent and the ranks write to; without them, what they write goes where ``sys.stdout`` and
     ``sys.stderr`` lead, be that a cell of a notebook.
     """
 

@@ -41,8 +41,8 @@ def write() -> None:
 
 
 def settle() -> list[Any]:
-    """Write what is in the buffers of files that are open here: a child that is forked with it would
-    write it again. The files (on disk alone: a pipe may take no more)."""
+    """Write what is in the buffers of files that are open here: a child that is forked with it
+    would write it again. The files (on disk alone: a pipe may take no more)."""
     kinds = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
     found = [o for o in gc.get_objects() if type(o) in kinds and _is_on_disk(o)]
     flush(found)

@@ -7,7 +7,8 @@ import importlib
 import pytest
 
 pytest_plugins = ["pytester"]
-OPTIONS = ("-p", "no:cacheprovider", "--strict-markers", "-Wdefault")
+OPTIONS = ("-p", "no:cacheprovider", "--strict-markers", "-Wdefault",
+           "-Wignore:Module already imported")  # fmt: skip
 
 REAL = """
 import os, signal, sys, time, unittest, warnings

@@ -9,6 +9,7 @@ scripts/faults --keep faults.json --write     put the table into docs/failures.m
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import platform
@@ -16,7 +17,7 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -38,13 +39,16 @@ def run_trial(row: Row, number: int, quick: bool) -> Seen:
             return Seen(wrong=[f"{type(error).__name__}: {error}"])
 
 
-def run_row(row: Row, trials: int, quick: bool, show: object = None) -> Result:
-    """All trials of a row; ``show(number)`` is told of each."""
-    result = Result(missing=row.why_not())
-    for number in range(0 if result.missing else trials):
-        result.add(run_trial(row, number, quick))
-        if callable(show):
-            show(number + 1)
+def run_row(
+    row: Row, trials: int, quick: bool, show: Callable[[], None] = lambda: None,
+    earlier: Result | None = None,
+) -> Result:  # fmt: skip
+    """All trials of a row, after those of ``earlier``; ``show`` is called after each."""
+    result = earlier or Result()
+    result.missing = row.why_not()
+    for _ in range(0 if result.missing else trials):
+        result.add(run_trial(row, result.trials, quick))
+        show()
     return result
 
 
@@ -92,6 +96,7 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=20, help="of each row")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK} short trials of each row")
     parser.add_argument("--keep", type=Path, help="a JSON file of results: earlier ones stay")
+    parser.add_argument("--add", action="store_true", help="to the earlier trials of these rows")
     parser.add_argument("--write", action="store_true", help="put the table into docs/failures.md")
     options = parser.parse_args()
     unknown = [name for name in options.rows if name not in ROWS]
@@ -103,7 +108,9 @@ def main() -> int:
     counts = {row.name: QUICK if options.quick else row.trials or options.trials for row in chosen}
     bar, results = Bar(sum(counts.values())), read(options.keep)
     for row in chosen:
-        result = run_row(row, counts[row.name], options.quick, lambda _, n=row.name: bar(n))
+        earlier = results.get(row.name) if options.add else None
+        show = functools.partial(bar, row.name)
+        result = run_row(row, counts[row.name], options.quick, show, earlier)
         if result.missing:
             bar.say(f"{row.name}: not run: {result.missing}")
             continue

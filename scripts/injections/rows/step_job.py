@@ -29,6 +29,7 @@ import numpy as np
 
 import disttrain as dt
 from disttrain import distributed as dist
+from disttrain.distributed import elastic
 from disttrain.errors import CommError, WaitTimeout
 from injections import memory_limit
 from injections.rows.hygiene import MARK
@@ -45,7 +46,8 @@ class Spec:
     """``strike``: what the ``victim`` does before ``strike_at`` (see ``strike``); ``save_every``:
     steps between two checkpoints; ``shrink``: go on without who has failed; ``ignore``: signals
     that all ranks ignore; ``children``: processes that each rank starts, which ignore them too;
-    ``timeout``: of the group, in seconds."""
+    ``timeout``: of the group, in seconds; ``elastic``: steps are committed in memory, and whoever
+    is there goes on; ``on_term``: save when the job is asked to end, and end."""
 
     steps: int = 1_000_000
     seconds: float = 0.02
@@ -57,6 +59,8 @@ class Spec:
     ignore: tuple[str, ...] = ()
     children: int = 0
     timeout: float = 0.0
+    elastic: bool = False
+    on_term: bool = False
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -159,6 +163,30 @@ def train(spec: Spec, folder: Path) -> None:
         journal.did(dist.get_rank(), dist.get_world_size(), step, data)
         if spec.save_every and step % spec.save_every == 0 and dist.get_rank() == 0:
             save(folder, step, data)
+        if spec.on_term and elastic.termination_requested():
+            if dist.get_rank() == 0:
+                save(folder, step, data)
+            break
+
+
+def train_with_whoever_is_there(spec: Spec, folder: Path) -> None:
+    """The same steps, each of them committed in memory."""
+    journal = Journal(folder)
+    kept = elastic.State(weights=dt.zeros(SIZE), step=0)
+
+    @elastic.run
+    def go_on(state: elastic.State) -> None:
+        while state.step < spec.steps:
+            time.sleep(spec.seconds)
+            gradients = dt.full((SIZE,), float(state.step % 7))
+            dist.all_reduce(gradients)
+            state.weights -= gradients / dist.get_world_size()
+            state.step += 1
+            data = state.weights.numpy().tobytes()
+            journal.did(dist.get_rank(), dist.get_world_size(), state.step, data)
+            state.commit()
+
+    go_on(kept)
 
 
 def main() -> None:
@@ -168,7 +196,10 @@ def main() -> None:
     for _ in range(spec.children):  # one that detaches itself from all that can be detached from
         subprocess.Popen(["setsid", "sh", "-c", "trap '' TERM INT HUP; sleep 1000 & wait"])
     dist.init_process_group(timeout=timedelta(seconds=spec.timeout) if spec.timeout else None)
-    train(spec, folder)
+    if spec.elastic:
+        train_with_whoever_is_there(spec, folder)
+    else:
+        train(spec, folder)
     dist.destroy_process_group()
 
 

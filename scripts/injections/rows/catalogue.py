@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from injections.rows import elastic_rows, endings, many_hosts, one_host
+from injections.rows import elastic_rows, endings, joining, many_hosts, one_host
 from injections.rows.row import Row
 
+_KINDS = (one_host, endings, many_hosts, elastic_rows, joining)
 ROWS: dict[str, Row] = {
     row.name: row
-    for row in sorted(
-        [*one_host.ROWS, *endings.ROWS, *many_hosts.ROWS, *elastic_rows.ROWS], key=lambda row: int(row.name[1:])
-    )
+    for row in sorted((r for kind in _KINDS for r in kind.ROWS), key=lambda r: int(r.name[1:]))
 }

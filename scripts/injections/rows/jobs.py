@@ -22,7 +22,7 @@ from injections.rows.step_job import STEP, Spec
 ROOT = Path(__file__).parents[3]
 PROGRAM = Path(__file__).with_name("step_job.py")
 PATIENCE = 60.0  # a job that takes longer hangs
-OURS = {"log", "said", "saved", "struck", "tmp"}
+OURS = {"log", "said", "saved", "struck", "tmp", "run"}
 _UNWANTED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -51,11 +51,12 @@ class Job:
         self.folder, self.node, self.ranks = trial.folder, node, ranks
         self.log = trial.folder / f"log{node}"
         self._said = (trial.folder / f"said{node}").open("wb")
-        (trial.folder / "tmp").mkdir(exist_ok=True)
+        for name in ("tmp", "run"):
+            (trial.folder / name).mkdir(mode=0o700, exist_ok=True)
         inherited = {k: v for k, v in os.environ.items() if k not in _UNWANTED}
         inherited |= {
             MARK: trial.folder.name, "TMPDIR": str(trial.folder / "tmp"), "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": f"{ROOT}:{ROOT / 'scripts'}",
+            "PYTHONPATH": f"{ROOT}:{ROOT / 'scripts'}", "XDG_RUNTIME_DIR": str(trial.folder / "run"),
         }  # fmt: skip
         command = [*before, sys.executable, "-m", "launcher", "--nproc-per-node", str(ranks),
                    "--log-dir", str(self.log), *flags, str(PROGRAM), str(trial.folder),
@@ -222,6 +223,8 @@ class Experiment:
 
     def result(self, known: Iterable[str] = (), seconds: float = SOON) -> Seen:
         """After all jobs have ended: what was seen, and what is left."""
+        for path in (self.folder / "run").glob("disttrain/*"):  # by which others find running jobs
+            self.seen.expect("run" in known, f"H2: {path.name} is left")
         for job in self.jobs:
             if job.runs():
                 self.seen.wrong.append("a launcher still runs")

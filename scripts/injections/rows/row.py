@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 
+MOST = 700  # characters of a complaint
+
+
 @dataclass(frozen=True)
 class Trial:
     """One trial. ``folder``: its own, empty; ``quick``: a shorter one, where that says less."""
@@ -63,7 +66,7 @@ class Result:
         self.trials += 1
         for name, value in seen.values.items():
             self.values.setdefault(name, []).append(value)
-        self.wrong += [f"trial {self.trials}: {text}" for text in seen.wrong]
+        self.wrong += [f"trial {self.trials}: {text[:MOST]}" for text in seen.wrong]
 
     def over(self, row: Row) -> list[str]:
         """The limits that the worst trial has broken."""

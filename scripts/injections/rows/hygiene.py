@@ -27,7 +27,9 @@ def marked(mark: str) -> list[int]:
 
 
 def shared_memory() -> set[str]:
-    return {name for name in os.listdir("/dev/shm") if not name.startswith(FOREIGN)}
+    """Names of segments there (folders are somebody's who wants a fast disk)."""
+    files = (entry.name for entry in os.scandir("/dev/shm") if not entry.is_dir())
+    return {name for name in files if not name.startswith(FOREIGN)}
 
 
 def listening(pids: list[int]) -> dict[str, str]:

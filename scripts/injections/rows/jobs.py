@@ -56,7 +56,8 @@ class Job:
         inherited = {k: v for k, v in os.environ.items() if k not in _UNWANTED}
         inherited |= {
             MARK: trial.folder.name, "TMPDIR": str(trial.folder / "tmp"), "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": f"{ROOT}:{ROOT / 'scripts'}", "XDG_RUNTIME_DIR": str(trial.folder / "run"),
+            "XDG_RUNTIME_DIR": str(trial.folder / "run"),
+            "PYTHONPATH": f"{ROOT}:{ROOT / 'scripts'}",
         }  # fmt: skip
         command = [*before, sys.executable, "-m", "launcher", "--nproc-per-node", str(ranks),
                    "--log-dir", str(self.log), *flags, str(PROGRAM), str(trial.folder),

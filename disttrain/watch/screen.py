@@ -7,6 +7,7 @@ what is shown.
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import sys
@@ -22,6 +23,7 @@ PLAIN, BOLD, REVERSE, DIM, RED, YELLOW = "", "\x1b[1m", "\x1b[7m", "\x1b[2m", "\
 _RESET = "\x1b[0m"
 _ARROWS = {"\x1b[A": "up", "\x1b[B": "down", "\x1b[5~": "page up", "\x1b[6~": "page down",
            "\x1bOA": "up", "\x1bOB": "down"}  # fmt: skip
+_KEYS = re.compile(r"\x1b[\[O][0-9;]*.|.", re.DOTALL)
 
 
 class Screen:
@@ -31,6 +33,7 @@ class Screen:
         self.colour = "NO_COLOR" not in os.environ if colour is None else colour
         self._in, self._out = sys.stdin.fileno(), sys.stdout.fileno()
         self._ends = False
+        self._typed: list[str] = []  # keys that nobody has asked for yet
 
     def __enter__(self) -> Screen:
         self._before = termios.tcgetattr(self._in)
@@ -89,6 +92,8 @@ class Screen:
     def key(self, seconds: float) -> str:
         """The next key, at most so many seconds later: a character, or ``up``, ``down``, ``page
         up``, ``page down``; ``resize``; "q" at the end of the input; "" for none."""
+        if self._typed:
+            return self._typed.pop(0)
         ready, _, _ = select.select([self._in, self._reader], [], [], max(0.0, seconds))
         if self._ends:
             return "q"
@@ -97,8 +102,9 @@ class Screen:
             return "resize"
         if not ready:
             return ""
-        data = os.read(self._in, 16).decode("utf-8", "replace")
-        return _ARROWS.get(data, data[:1]) if data else "q"
+        data = os.read(self._in, 512).decode("utf-8", "replace")
+        self._typed += [_ARROWS.get(part, part) for part in _KEYS.findall(data)]
+        return self._typed.pop(0) if data else "q"
 
     def _write(self, text: str) -> None:
         view = memoryview(text.encode("utf-8", "replace"))

@@ -158,7 +158,7 @@ def heading(job: Job, host: str, all_rows: Sequence[Row], when: float) -> list[s
     states: dict[str, int] = {}
     for row in all_rows:
         states[row.state] = states.get(row.state, 0) + 1
-    counts = ", ".join(f"{n} {state}" for state, n in states.items())
+    counts = ", ".join(f"{state} {n}" for state, n in states.items())
     where = f", node {job.node} of {job.num_nodes}: ranks of other nodes are shown there"
     rate = sum(row.samples_per_second or 0.0 for row in all_rows)
     steps = [row.steps_per_second for row in all_rows if row.steps_per_second is not None]

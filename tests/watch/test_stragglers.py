@@ -12,7 +12,7 @@ import pytest
 
 from disttrain.watch.stragglers import Judge, Seen, Straggler, table
 
-RUNS = Path(__file__).parent / "runs"
+RUNS = Path(__file__).parent / "recorded"
 Work = Callable[[int, int], float]  # (rank, step) -> seconds
 
 

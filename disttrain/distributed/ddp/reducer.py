@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ...backends.device.memory import HOST, memory_of
+from ...comm.blackbox import recorder
 from ...context import thread
 from ...core.engine import on_finish
 from ...core.tensor import Tensor, wrap
@@ -141,6 +142,8 @@ class Reducer(Unused):
         self.house.lay_out(plan, self.asks_use)
         self.rows_of = {self.house.place[i]: i for i in alone}  # buckets that are one such matrix
         self.sizes = [len(b.slots) for b in self.buckets]
+        count = len(self.sizes)
+        self.labels = [recorder().text(f"bucket {b + 1} of {count}") for b in range(count)]
         self._reset()
 
     def let_go(self, i: int) -> None:
@@ -280,20 +283,24 @@ class Reducer(Unused):
 
     def launch(self) -> None:
         """Reduce the next bucket, and those behind it that are complete."""
-        flats, group = self.house.flats, self.group
+        flats, group, box = self.house.flats, self.group, recorder()
         last = len(flats) - 1
         if not self.next:
             self.stats.launch_at = self.stats.now()
         while self.next <= last and not self.left[self.next]:
             b = self.next
             self.next = b + 1
-            if self.hook is not None:
-                self.works.append(self._ask_hook(b))
-                continue
-            if b == last:
-                self._tell()
-            if group.size > 1:
-                self._reduce(b, flats[b])
+            box.label = self.labels[b]
+            try:
+                if self.hook is not None:
+                    self.works.append(self._ask_hook(b))
+                    continue
+                if b == last:
+                    self._tell()
+                if group.size > 1:
+                    self._reduce(b, flats[b])
+            finally:
+                box.label = 0
 
     def _reduce(self, b: int, flat: Any) -> None:
         """Start to sum bucket ``b``, which lies in ``flat``."""

@@ -3,7 +3,7 @@
 Ranks that meet at each step take equally long for it; what tells them apart is how much of that
 time each has waited for others. The rest of it a rank was busy, and a straggler is busy for longer
 than the others, again and again. What is looked at is a *window* of a few steps, and three windows
-in a row must blame the same rank (five, where it is less than twice as slow): one that saves a
+in a row must blame the same rank (five, where it is not much slower): one that saves a
 checkpoint, compiles a kernel or was stopped for a moment is slow in one of them (or in two, where
 one ends in the middle of it), and on a loaded machine it is now this rank, now that one.
 
@@ -24,7 +24,7 @@ from statistics import median
 # nothing else to do and on one that is loaded twice over. (Where ranks are more than cores, one
 # with three times the work of the others has 1.5: they share with each other what it has alone.)
 # (Middle of the windows' ratios, how many windows, in none of them less.)
-RULES = ((2.0, 3, 1.5), (1.35, 5, 1.1))
+RULES = ((1.7, 3, 1.3), (1.35, 5, 1.1))
 _AT_LEAST = min(least for _, _, least in RULES)
 _UNITS, _SECONDS = 3, 0.1  # steps and time in a window, at least
 _LONG = 0.6  # seconds that the windows must last together

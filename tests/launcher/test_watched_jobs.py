@@ -145,11 +145,11 @@ def test_what_a_killed_rank_did_stands_under_the_headline(tmp_path):
     assert report["host"] == os.uname().nodename and abs(report["time_ns"] / 1e9 - time.time()) < 30
 
 
-def test_a_log_directory_that_cannot_be_written_costs_the_box_its_file_alone(tmp_path, capsys):
+def test_a_log_directory_that_cannot_be_written_costs_the_box_its_file_alone(tmp_path, capfd):
     (tmp_path / "attempt_0").write_text("in the way")
     plan = Plan(("a.py",), 2, log_dir=str(tmp_path))
     watching = Watching(plan, plan.alone())
-    assert "the black box is kept in memory alone" in capsys.readouterr().err
+    assert "the black box is kept in memory alone" in capfd.readouterr().err
     assert watching.path == "" and watching.box.num_ranks == 2
     watching.look(0.0)
     watching.close()

@@ -43,6 +43,14 @@ WARM = (
     "disttrain.distributed.ddp",
     "disttrain.optim",
 )
+# What ranks that begin again are likely to use: loaded for all of them, when there may be such.
+WARM_AGAIN = (
+    "disttrain.distributed.checkpoint",
+    "disttrain.distributed.elastic",
+    "disttrain.distributed.fsdp",
+    "disttrain.distributed.planning",
+    "disttrain.metrics",
+)
 
 
 class Agent:
@@ -64,7 +72,7 @@ class Agent:
         if not self.plan.spawn:
             if self.body is None and devices.cuda_is_initialised():
                 raise LaunchError(FORKED_TOO_LATE)
-            for package in WARM:
+            for package in (*WARM, *(WARM_AGAIN if self.plan.max_restarts else ())):
                 importlib.import_module(package)
             if self.body is None:
                 gc.collect()

@@ -1,4 +1,4 @@
-"""The environment of a worker: torchrun's names, and two of our own."""
+"""The environment of a worker: torchrun's names, and some of our own."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from .generation import Generation
 from .plan import Plan
 
 LEAST = "DISTTRAIN_MIN_RANKS"  # with fewer the job ends: who is left need not try to go on
+ON_TERM = "DISTTRAIN_ON_TERM"  # what SIGTERM is to mean, where that is not the end
 JOB_FD = "DISTTRAIN_JOB_FD"  # the descriptor of the job segment, inherited
 
 
@@ -31,6 +32,8 @@ def worker_env(plan: Plan, generation: Generation, rank: int) -> dict[str, str]:
     }
     if not plan.mpi_hosts:
         values[LEAST] = plan.min_ranks or n
+    if plan.on_term != "exit":
+        values[ON_TERM] = plan.on_term
     if plan.devices:
         values |= {"LOCAL_RANK": 0, "CUDA_VISIBLE_DEVICES": plan.devices[local_rank]}
     if plan.log_dir:

@@ -3,6 +3,7 @@
 
     dtrun --nproc-per-node 4 scripts/train.py --config configs/digits_ddp.toml
     python scripts/train.py --config configs/gpt_char.toml --train.epochs 2
+    dtrun --nproc-per-node 4 --replace-ranks --max-restarts 9 --on-term checkpoint scripts/train.py
     dtrun --nproc-per-node gpu scripts/train.py --config configs/gpt_char.toml --device cuda
 
 Every setting of the TOML file can be given on the command line: --optim.lr 0.01
@@ -11,14 +12,17 @@ Every setting of the TOML file can be given on the command line: --optim.lr 0.01
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 import sys
 from pathlib import Path
 
 import disttrain as dt
 from disttrain import config
+from disttrain.distributed import elastic
 from disttrain.distributed.planning import Subject
 from disttrain.errors import ConfigError, DeviceError, SerializationError
-from training import checkpoint
+from training import checkpoint, enduring
 from training.loop import Result, Trainer
 from training.planning import make_subject
 from training.settings import Settings
@@ -63,6 +67,10 @@ def read_command_line(words: list[str]) -> tuple[Settings, Path | None]:
     settings = config.load(Settings, path, overrides)
     if options.resume is True:
         resume = checkpoint.find(settings.log.dir)
+    restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    if restarts != "0" and not elastic.is_newcomer():  # this job's own run goes on
+        job = os.environ.get("TORCHELASTIC_RUN_ID", "")
+        resume = checkpoint.of_job(settings.log.dir, job) or resume
     return settings, resume
 
 
@@ -70,6 +78,10 @@ def train(settings: Settings, resume: Path | None = None) -> Result:
     """Train on this rank; every rank of the job calls it alike."""
     if settings.parallel.strategy == "none":
         return Trainer(settings, resume).fit()
+    if enduring.outlives(settings):
+        result = enduring.fit(settings, resume)
+        dt.distributed.destroy_process_group()
+        return result
     dt.distributed.init_process_group()
     try:
         return Trainer(settings, resume).fit()
@@ -83,7 +95,8 @@ def subject(words: list[str]) -> Subject:
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run the program; the exit code is 2 for wrong settings."""
+    """Run the program; the exit code is 2 for wrong settings, 143 where it was asked to end before
+    all was done."""
     try:
         settings, resume = read_command_line(sys.argv[1:] if words is None else words)
         result = train(settings, resume)
@@ -92,6 +105,11 @@ def main(words: list[str] | None = None) -> int:
         return 2
     if result.run is not None:
         print(f"run: {result.run}")
+    if result.stopped:
+        if result.run is not None:
+            print(f"stopped, and saved; --resume {result.run} goes on", flush=True)
+        return 128 + signal.SIGTERM
+    if result.run is not None:
         print(
             f"final: test_accuracy={result.test_accuracy:.3f} train_loss={result.train_loss:.4f} "
             f"world_size={result.world_size} seconds={result.seconds:.1f}",

@@ -22,10 +22,12 @@ from disttrain.distributed.checkpoint.folder import MANIFEST
 from disttrain.errors import ConfigError, SerializationError
 
 _OPTIMIZER = "optimizer"
+_JOB = "job"  # the file of a run that says which job made it
 
 
-def new_run(folder: Path) -> Path:
-    """Make and return the next numbered folder in ``folder``."""
+def new_run(folder: Path, job: str = "") -> Path:
+    """Make and return the next numbered folder in ``folder``; ``job``: the launcher's name for the
+    job that makes it, which is noted."""
     folder.mkdir(parents=True, exist_ok=True)
     number = 1 + max((int(p.name) for p in _runs(folder)), default=0)
     while True:
@@ -35,7 +37,19 @@ def new_run(folder: Path) -> Path:
         except FileExistsError:  # another job was faster
             number += 1
         else:
+            if job:
+                (run / _JOB).write_text(job)
             return run
+
+
+def of_job(folder: Path, job: str) -> Path | None:
+    """The newest checkpoint in ``folder`` that ``job`` itself has made; None where it has none."""
+    runs = sorted(_runs(folder), reverse=True) if folder.is_dir() else []
+    for run in runs:
+        noted = run / _JOB
+        if job and noted.exists() and noted.read_text() == job and (found := _checkpoints(run)):
+            return found[-1]
+    return None
 
 
 def find(where: Path) -> Path:

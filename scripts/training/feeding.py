@@ -30,10 +30,13 @@ class Feed:
         rank: int,
         size: int,
         shards: VirtualShards | None = None,
+        uneven: bool = False,
     ) -> None:
+        """``uneven``: the batch need not be divided by ranks: what is left over is not used."""
         data = settings.data
+        self.batch_size = data.batch_size
         self.rank, self.size, self.shards = rank, size, shards
-        self._check(data.batch_size, len(task.train))
+        self._check(data.batch_size, len(task.train), uneven)
         if shards is None:
             self.sampler: Any = dt.data.DistributedSampler(
                 task.train, size, rank, seed=settings.seed, drop_last=True
@@ -53,11 +56,11 @@ class Feed:
             task.test, batch_sampler=self._test_batches(len(task.test))
         )
 
-    def _check(self, batch_size: int, num_samples: int) -> None:
+    def _check(self, batch_size: int, num_samples: int, uneven: bool) -> None:
         parts, what = self.size, "ranks"
         if self.shards is not None:
             parts, what = self.shards.count, "virtual shards"
-        if batch_size % parts:
+        if batch_size % parts and not (uneven and batch_size >= parts):
             raise ConfigError(
                 f"data.batch_size: {batch_size} given for {parts} {what}; "
                 f"a multiple of {parts} is needed (it counts all ranks together)"
@@ -78,6 +81,12 @@ class Feed:
         """Batches of all ranks in one step."""
         return self.size if self.shards is None else self.shards.count
 
+    @property
+    def samples(self) -> int:
+        """Samples that all ranks take in one step."""
+        each = self.size if self.shards is None else self.shards.count
+        return self.batch_size // each * each
+
     def place(self, number: int) -> int:
         """The place of this rank's batch ``number`` among all of a step."""
         return self.rank if self.shards is None else self.shards.ids[number]
@@ -85,6 +94,8 @@ class Feed:
     def steps(self, epoch: int, done: int = 0) -> Iterator[list]:
         """The epoch's steps: this rank's batches of each. ``done``: steps that the state which was
         given to ``loader.load_state_dict`` has behind it."""
+        if done == self.per_epoch:
+            return
         self.sampler.set_epoch(epoch)
         step: list = []
         for batch in self.loader:

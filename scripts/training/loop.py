@@ -9,6 +9,8 @@ would have. On another number of ranks it is set anew from seed, epoch, step and
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ import numpy as np
 import disttrain as dt
 from disttrain import config, context, metrics
 from disttrain.distributed.checkpoint import tools
+from disttrain.distributed.elastic import termination_requested
 from disttrain.errors import ConfigError
 
 from . import checkpoint
@@ -29,47 +32,52 @@ from .optimizing import learning_rate_factor
 from .planning import memory_table
 from .reporting import Reporter
 from .settings import Settings
-from .strategies import SHARDED, make_rank_optimizer, wrap
+from .strategies import SHARDED, Wrapped, make_rank_optimizer, wrap
 from .tally import Tally, means
 
 F = dt.nn.functional
 
 # What a checkpoint says of how far the run is, and what a resumed run may do differently.
 _PROGRESS = ("epoch", "step", "train_loss", "test_accuracy")
+JOB = "TORCHELASTIC_RUN_ID"  # the launcher's name for the job
+WANTED = "DISTTRAIN_ON_TERM"  # set: the job is to save when it gets SIGTERM
 _MAY_CHANGE = {"schedule", "train", "parallel", "log", "optim.lr", "data.dir", "data.num_workers"}
+
+
+class Stopped(Exception):  # noqa: N818  (no error: the run can go on from its checkpoint)
+    """The job was asked to end, and everything is saved."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """How a run ended. ``run`` is its folder (rank 0 only)."""
+    """How a run ended. ``run`` is its folder (rank 0 only). ``stopped``: it was asked to end before
+    all was done."""
 
     test_accuracy: float
     train_loss: float
     world_size: int
     seconds: float
     run: Path | None
+    stopped: bool = False
 
 
 class Trainer:
     """One rank's part of a run. ``resume`` is a checkpoint to go on from."""
 
-    def __init__(self, settings: Settings, resume: Path | None = None) -> None:
-        self.settings = settings
+    def __init__(
+        self, settings: Settings, resume: Path | None = None, uneven: bool = False
+    ) -> None:
+        """``uneven``: ranks may be missing for a while, so that batches cannot be divided."""
+        self.settings, self.uneven = settings, uneven
         self.start = context.now()
-        self.alone = settings.parallel.strategy == "none"
-        self.rank = 0 if self.alone else dt.distributed.get_rank()
-        self.world_size = 1 if self.alone else int(dt.distributed.get_world_size())
         dt.manual_seed(settings.seed)
         self.task = make_task(settings.data)
         self.device = own_device(settings.train.device)
         self.model = make_model(settings.model, self.task, settings.data.block_size)
         self.model.to(self.device)
-        self.wrapped = wrap(settings.parallel, self.model, self.device.type)
-        self.net, self.shards = self.wrapped.net, self.wrapped.shards
-        size = self.wrapped.data_size
-        self.feed = Feed(settings, self.task, self.wrapped.data_rank, size, self.shards)
+        self.run: Path | None = None
+        self.take_part()
         self.num_steps = self.feed.per_epoch * settings.train.epochs
-        self.copies = self.world_size // size
         self.optimizer = make_rank_optimizer(
             settings.parallel, settings.optim, self.model.parameters()
         )
@@ -77,26 +85,45 @@ class Trainer:
         self.epoch = self.step = 0
         self.train_loss = self.test_accuracy = math.nan  # of the last epoch that is done
         self.whole = np.zeros(3)  # sums of this epoch, up to the last record
-        self.tally = Tally(size, self.copies)
         self.rng: Any = None  # the random state to begin with in the middle of an epoch
+        self.taken = 0  # samples of this epoch, by all ranks
+        self.resumed = resume
         if resume is not None:
             self._load(resume)
-        self.run = self._open_run(resume)
+        # Called after each step and epoch; true: the job is to end.
+        self.commit: Callable[[], bool] = termination_requested if WANTED in os.environ else _never
 
     # -- setting up --------------------------------------------------------------------------------
+
+    def take_part(self) -> None:
+        """What depends on which ranks there are: the wrapped model, this rank's data and sums."""
+        settings = self.settings
+        self.alone = settings.parallel.strategy == "none" or not dt.distributed.is_initialized()
+        self.rank = 0 if self.alone else dt.distributed.get_rank()
+        self.world_size = 1 if self.alone else int(dt.distributed.get_world_size())
+        if self.alone:
+            self.wrapped = Wrapped(self.model, self.model)
+        else:
+            self.wrapped = wrap(settings.parallel, self.model, self.device.type)
+        self.net, self.shards = self.wrapped.net, self.wrapped.shards
+        size = self.wrapped.data_size
+        rank = self.wrapped.data_rank
+        self.feed = Feed(settings, self.task, rank, size, self.shards, self.uneven)
+        self.copies = self.world_size // size
+        self.tally = Tally(size, self.copies)
 
     def _factor(self, step: int) -> float:
         return learning_rate_factor(
             self.settings.schedule, step, self.num_steps, self.feed.per_epoch
         )
 
-    def _open_run(self, resume: Path | None) -> Path | None:
+    def open_run(self) -> Path | None:
         """The folder of this run, on rank 0."""
-        if self.rank:
-            return None
-        if resume is not None:
-            return resume.parent
-        run = checkpoint.new_run(self.settings.log.dir)
+        if self.rank or self.run is not None:
+            return self.run
+        if self.resumed is not None:
+            return self.resumed.parent
+        run = checkpoint.new_run(self.settings.log.dir, os.environ.get(JOB, ""))
         config.dump(self.settings, run / "config.toml")
         return run
 
@@ -104,27 +131,32 @@ class Trainer:
 
     def fit(self) -> Result:
         """Train until ``train.epochs`` epochs are done."""
-        settings = self.settings
+        settings, stopped = self.settings, False
+        self.run = self.open_run()
         batch, done = settings.data.batch_size, self.step * settings.data.batch_size
         total = self.num_steps * batch
         report = Reporter(settings.log, self.run, total, done, self.step)
         try:
             report.text("config", config.dump(settings))
-            if not self.alone and self.run is not None:
+            divides = batch % self.wrapped.data_size == 0  # else a rank is missing just now
+            if not self.alone and self.run is not None and divides:
                 report.progress.say(memory_table(settings, self.world_size))
             while self.epoch < settings.train.epochs:
                 self._end_epoch(report, means(self._train_epoch(report)), means(self._test()))
             self._sample(report)
+        except Stopped:
+            stopped = True
         finally:
             report.close()
         seconds = context.now() - self.start
-        return Result(self.test_accuracy, self.train_loss, self.world_size, seconds, self.run)
+        loss, accuracy = self.train_loss, self.test_accuracy
+        return Result(accuracy, loss, self.world_size, seconds, self.run, stopped)
 
     def _train_epoch(self, report: Reporter) -> np.ndarray:
         done = self.step - self.epoch * self.feed.per_epoch
         if done == 0:
             dt.manual_seed(self._seed())
-            self.whole = np.zeros(3)
+            self.whole, self.taken = np.zeros(3), 0
         elif self.rng is None or not set_rng_state(self.rng, self.device):
             dt.manual_seed(self._seed() + self.step * 1009**3)
         self.rng = None
@@ -138,6 +170,7 @@ class Trainer:
                 self.tally.add(since * rows + self.feed.place(number), *answer)
             self.step, since = self.step + 1, since + 1
             metrics.step(share)
+            self.taken += self.feed.samples
             if self.step % self.settings.log.every == 0:
                 window, since = self.tally.together(0, since * rows), 0
                 self.whole += window
@@ -146,6 +179,9 @@ class Trainer:
                 self._log_train(report, values)
             report.progress.update(self.settings.data.batch_size, note)
             self._save_within()
+            if self.commit():
+                self._save_within(now=True)
+                raise Stopped
         return self.whole + self.tally.together(0, since * rows)
 
     def _seed(self) -> int:
@@ -210,18 +246,22 @@ class Trainer:
         report.record("test", self.step, self.epoch, tested)
         keep = self.settings.log.keep_checkpoints
         checkpoint.save(self.run, checkpoint.name_of(self.epoch), self._state(), keep)
+        stop = self.commit()
         epochs = self.settings.train.epochs
         report.progress.say(
             f"epoch {self.epoch}/{epochs} done  {self.epoch / epochs:4.0%}  "
             f"loss {self.train_loss:.4f}  test loss {tested['loss']:.4f}  "
             f"test accuracy {self.test_accuracy:.4f}  {report.progress.rate:,.0f} samples/s"
         )
+        if stop:
+            raise Stopped
 
-    def _save_within(self) -> None:
-        """The checkpoints between the ends of epochs."""
+    def _save_within(self, now: bool = False) -> None:
+        """The checkpoints between the ends of epochs. ``now``: whether or not it is time."""
         every = self.settings.train.save_every
-        if every is None or self.step % every or self.step % self.feed.per_epoch == 0:
-            return
+        due = every is not None and self.step % every == 0 and self.step % self.feed.per_epoch
+        if now == bool(due):
+            return  # it is not time, or has just been done
         state, rows = self._state(), self._since * self.feed.rows_per_step
         state["sums"] = {
             "whole": self.whole.tolist(),
@@ -283,6 +323,10 @@ class Trainer:
             if self.run is not None:
                 report.text("sample", text, self.step)
                 report.progress.say(f"--- sample ---\n{text}\n--------------")
+
+
+def _never() -> bool:
+    return False
 
 
 def _check_same(path: Path, saved: str, settings: Settings) -> None:

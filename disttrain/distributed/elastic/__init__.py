@@ -17,8 +17,8 @@ are recorded.
 """
 
 from .records import record
-from .running import run
+from .running import is_newcomer, run
 from .state import State
 from .stopping import termination_requested
 
-__all__ = ["State", "record", "run", "termination_requested"]
+__all__ = ["State", "is_newcomer", "record", "run", "termination_requested"]

@@ -7,6 +7,8 @@ import os
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from ... import context
+from ...comm.control import JOB_SLOT
 from ...errors import GroupRevoked, PeerFailed
 from ..recovery import shrink
 from ..state import group_or_default, init_process_group, is_initialized
@@ -57,6 +59,14 @@ def run(function: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any,
                 must_regroup = True
 
     return wrapper
+
+
+def is_newcomer() -> bool:
+    """Was this process started in the place of a rank that was lost, while others go on? Then it
+    need not load a checkpoint: ``run`` takes the state of one of them."""
+    me = context.current()
+    job = me.slots.get(JOB_SLOT)
+    return job is not None and job.slot(me.rank).turn > 0
 
 
 def _may_go_on() -> bool:

@@ -72,8 +72,6 @@ class State:
             self._ending = termination.requested()
             return
         job = context.current().slots.get(JOB_SLOT)
-        if job is not None:
-            job.slot(group_or_default().rank).step = self._commits
         waiting = job is not None and bool(survivors.newcomers(survivors.as_view(job)))
         self._ending, regroup = agreed(None, [termination.requested(), waiting])
         if regroup and not self._ending:

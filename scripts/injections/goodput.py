@@ -21,6 +21,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from disttrain.watch.running import jobs
+from launcher.processes import descendants
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -85,7 +88,8 @@ def records(folder: Path) -> list[dict]:
 
 def ranks_of(launcher: int) -> list[int]:
     """The processes of the ranks: the children of the launcher's agent."""
-    return [pid for agent in _children(launcher) for pid in _children(agent)]
+    below = set(descendants(launcher))
+    return [pid for job in jobs() if job.pid in below for pid in _children(job.pid)]
 
 
 def _children(pid: int) -> list[int]:

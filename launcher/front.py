@@ -13,6 +13,7 @@ import importlib
 import os
 import signal
 import tempfile
+import time
 import traceback
 from typing import Any
 
@@ -23,6 +24,7 @@ from disttrain.lifetime import adopt_orphans, rename
 from . import binding, limits, mpi
 from .agent import Agent
 from .env import worker_env
+from .events import tell_events
 from .fake import play
 from .logs import FULL
 from .options import Options
@@ -181,8 +183,10 @@ def _agent(plan: Plan, reader: int) -> None:
     try:
         os.setpgid(0, 0)
         rename("dtrun")
+        began = time.monotonic()
         attempt = Agent(plan, None, reader).run()
         tell(attempt, plan)
+        tell_events(attempt, plan, time.monotonic() - began)
         code = attempt.code
     except DisttrainError as error:
         say(str(error))

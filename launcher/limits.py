@@ -61,19 +61,24 @@ def pids_max() -> str:
 
 def table() -> str:
     """All of them, for people."""
-    rows = [
-        ("open files of a process (ulimit -n)", _limit(resource.RLIMIT_NOFILE, True)),
-        ("open files of the machine (fs.file-max)", _read("/proc/sys/fs/file-max")),
-        ("processes of this user (ulimit -u)", _limit(resource.RLIMIT_NPROC)),
-        ("processes of the control group (pids.max)", pids_max()),
-        ("processes of the machine (kernel.pid_max)", _read("/proc/sys/kernel/pid_max")),
-        ("bytes of a file, or of shared memory (ulimit -f)", _limit(resource.RLIMIT_FSIZE)),
-        ("bytes of addresses (ulimit -v)", _limit(resource.RLIMIT_AS)),
-        ("bytes locked in memory (ulimit -l)", _limit(resource.RLIMIT_MEMLOCK)),
-        ("cores that this process may use", str(len(os.sched_getaffinity(0)))),
-    ]
-    width = max(len(name) for name, _ in rows)
-    return "\n".join(f"{name:{width}}  {value}" for name, value in rows)
+    return rows(
+        [
+            ("open files of a process (ulimit -n)", _limit(resource.RLIMIT_NOFILE, True)),
+            ("open files of the machine (fs.file-max)", _read("/proc/sys/fs/file-max")),
+            ("processes of this user (ulimit -u)", _limit(resource.RLIMIT_NPROC)),
+            ("processes of the control group (pids.max)", pids_max()),
+            ("processes of the machine (kernel.pid_max)", _read("/proc/sys/kernel/pid_max")),
+            ("bytes of a file, or of shared memory (ulimit -f)", _limit(resource.RLIMIT_FSIZE)),
+            ("bytes of addresses (ulimit -v)", _limit(resource.RLIMIT_AS)),
+            ("bytes locked in memory (ulimit -l)", _limit(resource.RLIMIT_MEMLOCK)),
+            ("cores that this process may use", str(len(os.sched_getaffinity(0)))),
+        ]
+    )
+
+
+def rows(pairs: list[tuple[str, str]]) -> str:
+    """Names and values in two columns."""
+    return "\n".join(f"{name:48}  {value}" for name, value in pairs)
 
 
 def _limit(which: int, hard: bool = False) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
 
+_LONGEST = 1 << 18  # bytes of a line that is looked at as a whole
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -35,6 +37,28 @@ class Log:
         if not self._lost:
             return ""
         return f"{self.path}: {self._lost} bytes of output are missing: {self._why}"
+
+
+class Sieve:
+    """The lines of one output that have one of some words in them, for a file of many outputs."""
+
+    def __init__(self, words: Sequence[str], log: Log, prefix: str) -> None:
+        self._words, self._log = [word.encode() for word in words], log
+        self._prefix, self._rest = prefix.encode(), b""
+
+    def take(self, data: bytes) -> None:
+        """More of the output."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > _LONGEST:
+            lines, self._rest = [*lines, self._rest], b""
+        found = [line for line in lines if any(word in line for word in self._words)]
+        if found:
+            self._log.write(b"".join(self._prefix + line + b"\n" for line in found))
+
+    def finish(self) -> None:
+        """Nothing more comes: its last line may have no end."""
+        if self._rest:
+            self.take(b"\n")
 
 
 def write_whole(path: str, text: str) -> str:

@@ -12,15 +12,9 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from . import clusters, devices, elastic
+from . import clusters, devices, elastic, log_flags, parsing
+from .parsing import MORE, Parser
 from .simulated.flags import Flags, add_flags, flags_of
-
-UNSUPPORTED = {
-    "logs_specs": "custom log specifications",
-    "event_log_handler": "event log handlers",
-    "duplicate_stdout_filters": "filters of duplicated outputs",
-    "duplicate_stderr_filters": "filters of duplicated outputs",
-}
 
 ONE_NODE, LOOPBACK = "1:1", "127.0.0.1"  # where nobody says anything
 ALONE = clusters.Place()
@@ -45,6 +39,8 @@ class Options:
     redirects: str = "0"
     tee: str = "0"
     local_ranks_filter: tuple[int, ...] | None = None
+    duplicates: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())  # filters of stdout, of stderr
+    event_log: str = "null"
     signals: tuple[int, ...] = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
     shutdown_timeout: float = 5.0
     stopped_timeout: float = 2.0
@@ -62,29 +58,13 @@ class Options:
     place: clusters.Place = ALONE  # what the cluster says of this node
 
 
-class _Parser(argparse.ArgumentParser):
-    """Accepts ``--nproc_per_node`` for ``--nproc-per-node``."""
-
-    def _get_option_tuples(self, option_string: str) -> list:
-        return super()._get_option_tuples(_dashes(option_string))
-
-    def _parse_optional(self, arg_string: str):  # type: ignore[no-untyped-def]
-        return super()._parse_optional(_dashes(arg_string))
-
-
-def _dashes(text: str) -> str:
-    if not text.startswith("--"):
-        return text
-    name, equals, value = text.partition("=")
-    return name.replace("_", "-") + equals + value
-
-
 def parser() -> argparse.ArgumentParser:
     """The parser, for ``--help`` and for tests."""
-    p = _Parser(
+    p = Parser(
         prog="dtrun",
-        description="Start a training script on several ranks of this machine.",
-        epilog="Example: dtrun --nproc-per-node 4 train.py --lr 0.1",
+        usage="dtrun [options] program [arguments]",
+        description="Start a training script on several ranks.",
+        epilog=MORE,
     )
     add = p.add_argument
     add("--nproc-per-node", default="1", metavar="N", help="ranks: a number, auto, cpu or gpu")
@@ -104,10 +84,6 @@ def parser() -> argparse.ArgumentParser:
     add("--standalone", action="store_true", help="one machine, any free port (the default)")
     add("--monitor-interval", type=float, default=0.1, help="accepted; exits are seen at once")
     add("--role", default="default", help="the name of this group of ranks")
-    add("--log-dir", default=None, metavar="DIR", help="where outputs and report.json go")
-    add("-r", "--redirects", default="0", help="outputs to files: 0 none, 1 out, 2 err, 3 both")
-    add("-t", "--tee", default="0", help="outputs to files and the console: as --redirects")
-    add("--local-ranks-filter", default="", help="ranks whose output is shown, as 0,2")
     add("--node-rank", type=int, default=0, help="this machine's number")
     add("--master-addr", default=LOOPBACK, help="MASTER_ADDR for the ranks")
     add("--master-port", type=int, default=0, help="MASTER_PORT for the ranks (0: any free one)")
@@ -126,8 +102,8 @@ def parser() -> argparse.ArgumentParser:
     add("--dry-run", action="store_true", help="print what would be started, and start nothing")
     elastic.add_flags(p)
     add_flags(p)
-    for name, what in UNSUPPORTED.items():
-        add("--" + name.replace("_", "-"), default=None, help=argparse.SUPPRESS, metavar=what)
+    log_flags.add_flags(p)
+    parsing.add_flags(p)
     add("program", nargs=argparse.REMAINDER, help="the script (or module) and its arguments")
     return p
 
@@ -138,9 +114,6 @@ def parse(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Options:
     devices.add_flags(p)
     clusters.add_flags(p)
     given, place = _given(p, argv, os.environ if env is None else env)
-    for name, what in UNSUPPORTED.items():
-        if getattr(given, name) is not None:
-            p.error(f"--{name.replace('_', '-')}: {what} is not supported in this version")
     program = given.program[1:] if given.program[:1] == ["--"] else given.program
     if not program:
         p.error("no program given; needed is a script: dtrun --nproc-per-node 4 train.py")
@@ -156,14 +129,11 @@ def parse(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Options:
         as_torch=given.as_torch,
         start_method="spawn" if given.no_python else given.start_method,
         **elastic.options_of(p, given),
+        **log_flags.options_of(p, given),
         run_id=given.rdzv_id,
         role=given.role,
         master_addr=_endpoint(given)[0],
         master_port=_port(p, _endpoint(given)[1]),
-        log_dir=given.log_dir,
-        redirects=_streams(p, "--redirects", given.redirects),
-        tee=_streams(p, "--tee", given.tee),
-        local_ranks_filter=_filter(p, given.local_ranks_filter),
         signals=_signals(p, given.signals_to_handle),
         straggler_report=given.straggler_report,
         stopped_timeout=_at_least(p, "--stopped-timeout", given.stopped_timeout, 0),
@@ -317,32 +287,6 @@ def _port(p: argparse.ArgumentParser, value: int | str) -> int:
     if not str(value).isdigit() or int(value) > 65535:
         p.error(f"port {value!r}: a number from 0 to 65535 is needed")
     return int(value)
-
-
-def _streams(p: argparse.ArgumentParser, flag: str, text: str) -> str:
-    for part in text.split(","):
-        rank, colon, value = part.rpartition(":")
-        if value not in ("0", "1", "2", "3") or (colon and not rank.isdigit()):
-            p.error(f"{flag} {text}: 0, 1, 2 or 3, or rank:value pairs such as 0:1,1:2 are needed")
-    return text
-
-
-def streams_of(text: str, rank: int) -> int:
-    """The value (0..3) that a ``--redirects`` or ``--tee`` text gives ``rank``."""
-    value = 0
-    for part in text.split(","):
-        who, colon, number = part.rpartition(":")
-        if not colon or int(who) == rank:
-            value = int(number)
-    return value
-
-
-def _filter(p: argparse.ArgumentParser, text: str) -> tuple[int, ...] | None:
-    if not text:
-        return None
-    if not all(part.strip().isdigit() for part in text.split(",")):
-        p.error(f"--local-ranks-filter {text}: ranks such as 0,2 are needed")
-    return tuple(int(part) for part in text.split(","))
 
 
 def _signals(p: argparse.ArgumentParser, text: str) -> tuple[int, ...]:

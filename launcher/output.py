@@ -17,7 +17,7 @@ import termios
 import time
 import tty
 
-from .logs import Log
+from .logs import Log, Sieve
 
 _CHUNK = 1 << 16
 _AT_ONCE = 4096  # a pipe that is writable takes so many bytes without blocking (PIPE_BUF)
@@ -126,11 +126,16 @@ class Stream:
     """One rank's stdout or stderr. ``console``: where it is shown, if it is."""
 
     def __init__(
-        self, prefix: str, console: Console | None, log: Log | None = None, rank: int = 0
+        self,
+        prefix: str,
+        console: Console | None,
+        log: Log | None = None,
+        rank: int = 0,
+        sieve: Sieve | None = None,
     ) -> None:
         self.prefix = colored(prefix, rank).encode() if is_colored(console) else prefix.encode()
         self.console = console
-        self.log = log
+        self.log, self.sieve = log, sieve
         self.at_start = True  # of a line, on the console
         self.tail, self.tail_since = b"", 0.0  # the beginning of a line whose end has not come
         shown_to_somebody = console is not None and os.isatty(console.fd)
@@ -159,6 +164,8 @@ class Stream:
             return False
         if self.log is not None:
             self.log.write(data)
+        if self.sieve is not None:
+            self.sieve.take(data)
         if self.console is not None:
             self._show(data)
         return True
@@ -203,6 +210,8 @@ class Stream:
             if fd >= 0:
                 os.close(fd)
         self.reader = self.writer = -1
+        if self.sieve is not None:
+            self.sieve.finish()
         log, self.log = self.log, None
         return "" if log is None else log.close()
 

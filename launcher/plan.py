@@ -12,7 +12,8 @@ from disttrain.liveness import STOPPED_LIMIT
 
 from .binding import as_ranges
 from .generation import Generation
-from .options import Options, streams_of
+from .log_flags import streams_of
+from .options import Options
 from .policy import GRACE
 
 
@@ -35,6 +36,8 @@ class Plan:
     redirects: str = "0"
     tee: str = "0"
     shown: tuple[int, ...] | None = None
+    duplicates: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())  # see ``log_flags``
+    event_log: str = "null"
     signals: tuple[int, ...] = ()
     shutdown_timeout: float = 5.0
     stopped_timeout: float = STOPPED_LIMIT
@@ -53,6 +56,8 @@ class Plan:
     def writes_files(self) -> bool:
         """Does the output of any rank go to a file?"""
         texts = (self.redirects, self.tee)
+        if any(self.duplicates):
+            return True
         return any(streams_of(text, rank) for text in texts for rank in range(self.num_ranks))
 
     def alone(self) -> Generation:
@@ -93,6 +98,8 @@ def make_plan(options: Options, master_port: int) -> Plan:
         redirects=options.redirects,
         tee=options.tee,
         shown=options.local_ranks_filter,
+        duplicates=options.duplicates,
+        event_log=options.event_log,
         signals=options.signals,
         shutdown_timeout=options.shutdown_timeout,
         stopped_timeout=options.stopped_timeout,

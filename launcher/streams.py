@@ -8,11 +8,13 @@ import selectors
 from disttrain.errors import LaunchError
 
 from .generation import Generation
-from .logs import FULL, Log
-from .options import streams_of
+from .log_flags import streams_of
+from .logs import FULL, Log, Sieve
 from .output import Console, Stream
 from .plan import Plan
 from .report import say
+
+_NAMES = {1: "stdout", 2: "stderr"}
 
 
 class Streams:
@@ -30,6 +32,7 @@ class Streams:
         self._selector, self._consoles = selector, consoles
         self._streams: list[Stream] = []
         self._held_up: list[Stream] = []
+        self._filtered: dict[int, Log] = {}  # what all ranks' outputs are duplicated to
 
     def open(self, rank: int, which: int) -> Stream | None:
         """The pipe for stdout (1) or stderr (2); None: the rank inherits ours."""
@@ -37,19 +40,28 @@ class Streams:
         redirect = streams_of(plan.redirects, local) & which
         tee = streams_of(plan.tee, local) & which
         world = self._generation.world_size
-        if world == 1 and not (redirect or tee) and plan.shown is None:
+        if world == 1 and not (redirect or tee or plan.duplicates[which - 1] or plan.shown):
             return None
         hidden = (redirect and not tee) or (plan.shown is not None and local not in plan.shown)
         path = None
         if (redirect or tee) and plan.log_dir:
-            name = "stdout.log" if which == 1 else "stderr.log"
-            path = os.path.join(plan.rank_dir(self._generation, rank), name)
+            path = os.path.join(plan.rank_dir(self._generation, rank), f"{_NAMES[which]}.log")
         num_shown = world if plan.shown is None else len(plan.shown)
         prefix = f"[rank {rank}] " if num_shown > 1 else ""
         log = None if path is None else self._log(path)
         lost = path is not None and log is None  # better there than nowhere
         console = self._consoles[which] if lost or not hidden else None
-        return Stream(prefix, console, log, rank)
+        return Stream(prefix, console, log, rank, self._sieve(rank, which))
+
+    def _sieve(self, rank: int, which: int) -> Sieve | None:
+        words, name = self._plan.duplicates[which - 1], _NAMES[which]
+        if words and which not in self._filtered:
+            folder = self._plan.attempt_dir(self._generation)
+            log = self._log(os.path.join(folder, f"filtered_{name}.log"))
+            if log is None:
+                return None
+            self._filtered[which] = log
+        return Sieve(words, self._filtered[which], f"[rank {rank}] ") if words else None
 
     def _log(self, path: str) -> Log | None:
         """The file; None where the disk is full, which is no reason for the job to fail."""
@@ -92,7 +104,11 @@ class Streams:
             self._finish(stream, until)
         for which, console in self._consoles.items():
             if why := console.told():
-                say(f"std{'out' if which == 1 else 'err'}: {why}")
+                say(f"{_NAMES[which]}: {why}")
+        for log in self._filtered.values():
+            if why := log.close():
+                say(why)
+        self._filtered.clear()
 
     def _finish(self, stream: Stream, until: float) -> None:
         if why := stream.finish(until):

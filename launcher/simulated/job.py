@@ -28,7 +28,7 @@ from disttrain.context import current
 from disttrain.errors import ConfigError, Deadlock, PeerFailed
 
 from ..env import worker_env
-from ..options import streams_of
+from ..log_flags import streams_of
 from ..plan import Plan
 from ..report import RankReport, headline
 from ..worker import COMPAT, FAREWELL, format_error

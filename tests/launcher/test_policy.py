@@ -6,7 +6,8 @@ import signal
 
 import pytest
 
-from launcher.options import parse, streams_of
+from launcher.log_flags import streams_of
+from launcher.options import parse
 from launcher.policy import GRACE, TERM_GRACE, Begin, Exit, Policy, Signal, overcome, root_cause
 from launcher.restarts import Restarts
 

@@ -1,0 +1,118 @@
+"""The parser of the command line: torchrun's two spellings of a flag, hints where one is mistyped,
+help with examples, and what is printed instead of starting anything.
+
+Standard library only, so that it answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from . import completion, limits
+
+MORE = """\
+examples:
+  dtrun --nproc-per-node 4 train.py --lr 0.1     four ranks on this machine
+  dtrun --nproc-per-node 4 -m package.train      the program is a module
+  dtrun --nproc-per-node 2 --max-restarts 3 --log-dir logs --tee 3 train.py
+                                                 start again after failures, keep outputs
+  dtrun --nproc-per-node 4 --as-torch train.py   a script that says `import torch`
+  dtrun --simulate 64 train.py                   64 ranks in one process
+  dtrun --dry-run --nproc-per-node 4 train.py    what would be started
+  eval "$(dtrun --print-completion bash)"        completion of options (or zsh)
+
+exit codes:
+  0        all ranks have ended well           2   the command line cannot be meant
+  k        the first rank that failed ended with exit code k
+  128 + N  that rank was killed by signal N; or the job was: 130 Ctrl-C, 143 SIGTERM,
+           141 nobody reads its output any more
+  75       the nodes did not meet in time: try again   76   this node was given up by the others
+
+files of --log-dir:
+  report.json                       who failed first, of what, and how each rank ended
+  attempt_N/RANK/stdout.log         with --redirects or --tee; stderr.log alike
+  attempt_N/RANK/error.json         the exception of a rank, as torchelastic writes it
+                                    (TORCHELASTIC_ERROR_FILE)
+
+Every flag may be spelled with _ for -, and be given by a variable: PET_NPROC_PER_NODE=4.
+Prefixes of lines are coloured on terminals; NO_COLOR=1 and FORCE_COLOR=1 decide otherwise."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Accepts ``--nproc_per_node`` for ``--nproc-per-node``, and says what a mistyped flag may have
+    meant."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, **settings)
+
+    def _get_option_tuples(self, option_string: str) -> list:
+        return super()._get_option_tuples(dashes(option_string))
+
+    def _parse_optional(self, arg_string: str):  # type: ignore[no-untyped-def]
+        return super()._parse_optional(dashes(arg_string))
+
+    def error(self, message: str):  # type: ignore[no-untyped-def]
+        super().error(message + self._hint(message))
+
+    def _hint(self, message: str) -> str:
+        """The flags that are nearest to those which nobody knows."""
+        _, unknown, words = message.partition("unrecognized arguments: ")
+        if not unknown:
+            return ""
+        known = [flag for flag in self._option_string_actions if flag.startswith("--")]
+        near = [
+            hit
+            for word in re.findall(r"--[\w-]+", words)
+            for hit in difflib.get_close_matches(dashes(word), known, 1, 0.6)
+        ]
+        return f"; did you mean {', '.join(near)}?" if near else ""
+
+
+def dashes(text: str) -> str:
+    """``--a_b=c_d`` as ``--a-b=c_d``."""
+    if not text.startswith("--"):
+        return text
+    name, equals, value = text.partition("=")
+    return name.replace("_", "-") + equals + value
+
+
+class _Print(argparse.Action):
+    """A flag that prints something, after which nothing is started."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        if self.dest == "print_completion":
+            print(completion.script(parser, values), end="")
+        else:
+            print(f"{limits.table()}\n{_own_limits()}")
+        parser.exit()
+
+
+def _own_limits() -> str:
+    """What the job's store takes, as ``limits.table`` says the rest."""
+    store = importlib.import_module("disttrain.comm.store").Limits()
+    names = [name for name in vars(type(store)) if not name.startswith("_")]
+    return limits.rows([(f"store: {name}", str(getattr(store, name))) for name in names])
+
+
+def add_flags(p: argparse.ArgumentParser) -> None:
+    """Those that print."""
+    p.add_argument("--print-completion", action=_Print, choices=completion.SHELLS,
+                   help="print what completes these options in that shell")  # fmt: skip
+    p.add_argument("--print-limits", action=_Print, nargs=0,
+                   help="print what this machine and the job's store allow")  # fmt: skip
+
+
+def flags_of(p: argparse.ArgumentParser) -> Sequence[argparse.Action]:
+    """All that ``--help`` shows."""
+    return [a for a in p._actions if a.option_strings and a.help != argparse.SUPPRESS]

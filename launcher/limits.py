@@ -35,7 +35,7 @@ def advice(error: OSError, num_ranks: int) -> str:
         f"; {files} are needed",
         errno.ENFILE: f"the machine may open {_read('/proc/sys/fs/file-max')} files (fs.file-max)",
         errno.EAGAIN: f"{_limit(resource.RLIMIT_NPROC)} processes are allowed (ulimit -u), and "
-        f"{pids_max()} in this control group (pids.max); {num_ranks + 2} and the threads of each "
+        f"{pids_max()} in this control group (pids.max); {num_ranks + 3} and the threads of each "
         "are needed",
         errno.ENOMEM: f"memory is short (ulimit -v: {_limit(resource.RLIMIT_AS)}; the control "
         "group's memory limit; vm.overcommit_memory)",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import faulthandler
 import importlib
 import io
@@ -174,7 +175,8 @@ def _end_within(seconds: float, code: int) -> None:
         os.write(2, f"{said}{', '.join(threads)}\n".encode(errors="replace"))
         os._exit(code)
 
-    threading.Thread(target=end, daemon=True).start()
+    with contextlib.suppress(RuntimeError):  # no thread may be started: the agent does it then
+        threading.Thread(target=end, daemon=True).start()
 
 
 def _exit_code(stop: SystemExit) -> int:

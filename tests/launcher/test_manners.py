@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from launcher.logs import Log
 from launcher.output import Stream, colored, is_colored
-from support.dtrun import ROOT, Job, dtrun
+from support.dtrun import ROOT, Job, dtrun, until
 
 TWO = ("--nproc-per-node", "2")
 HELLO = "import sys\nprint('hello')\nprint('error', file=sys.stderr)\n"
@@ -302,3 +303,25 @@ def test_prefixes_change_nothing_but_the_beginnings_of_lines(data):
     lines = (data + data).splitlines(keepends=True)
     expected = [b"[0] " * (line not in (b"\n", b"\r", b"\r\n")) + line for line in lines]
     assert shown == b"".join(expected)
+
+
+@pytest.mark.skipif(
+    os.getuid() or not os.path.exists("/sys/fs/cgroup/pids"), reason="needs a control group"
+)
+def test_too_few_processes_are_an_error_with_the_number_that_is_needed(tmp_path):
+    folder = f"/sys/fs/cgroup/pids/disttrain-test-{os.getpid()}"
+    os.mkdir(folder)
+    try:
+        with open(f"{folder}/pids.max", "w") as file:
+            file.write("8")
+
+        def enter() -> None:
+            with open(f"{folder}/cgroup.procs", "w") as file:
+                file.write(str(os.getpid()))
+
+        script = "import time\ntime.sleep(60)\n"
+        ended = dtrun(tmp_path, script, "--nproc-per-node", "8", preexec_fn=enter)
+        assert ended.code == 1 and "8 in this control group (pids.max); 11 and" in ended.err
+    finally:
+        until(lambda: not Path(folder, "cgroup.procs").read_text(), "the group to be empty")
+        os.rmdir(folder)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 
 # Of programs that may run beside the tests (those of MPI among them, whose tests look for the names
-# of their own jobs), and of multiprocessing's own locks: nothing here makes names of these kinds.
-_FOREIGN = ("sem.mp-", "psm_", "torch_", "mpich_")
+# of their own jobs), of multiprocessing's own locks, and of tempfile: nothing here makes names of
+# these kinds.
+_FOREIGN = ("sem.mp-", "psm_", "torch_", "mpich_", "tmp")
 
 
 def names() -> set[str]:

@@ -21,8 +21,9 @@ def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     if words[:1] == ["submit"]:  # a program of that name is ./submit
         return int(importlib.import_module("launcher.submit.command").main(words[1:]))
-    if cluster := handing_on.ray(words, os.environ):
-        return int(importlib.import_module("launcher.clusters.ray").main(words, cluster))
+    starter, value = handing_on.starter(words, os.environ)
+    if starter:
+        return int(importlib.import_module(f"launcher.clusters.{starter}").main(words, value))
     options = parse(words)
     if options.place.hint:
         sys.stderr.write(f"dtrun: {options.place.hint}\n")

@@ -18,15 +18,20 @@ def parser(without: Collection[str]) -> tuple[argparse.ArgumentParser, list[argp
     return p, [action for action in p._actions if action.dest not in without]
 
 
-def ray(given_words: Sequence[str], env: Mapping[str, str]) -> str:
-    """The cluster of Ray's that a command line, or else PET_CLUSTER, names: "ray" or "ray://...";
-    "" where none is."""
-    said = env.get("PET_CLUSTER", "auto")
-    if not any("ray" in text for text in (*given_words, said)):
-        return ""  # as nearly always, without parsing
+def starter(given_words: Sequence[str], env: Mapping[str, str]) -> tuple[str, str]:
+    """Who starts the job's agents, where it is not for somebody else to do: the name of a file of
+    ``clusters``, and what it is given: ("ray", "ray" or "ray://..."), ("hostfile", the file); or
+    ("", "")."""
+    cluster, backend = env.get("PET_CLUSTER", "auto"), env.get("PET_BACKEND", "")
+    if not any("ray" in text or "host" in text for text in (*given_words, cluster)):
+        return "", ""  # as nearly always, without parsing
     given = parser(())[0].parse_args(list(given_words))
-    found = str(said if given.cluster == "auto" else given.cluster)
-    return found if found == "ray" or found.startswith("ray://") else ""
+    cluster = str(cluster if given.cluster == "auto" else given.cluster)
+    if cluster == "ray" or cluster.startswith("ray://"):
+        return "ray", cluster
+    if given.hostfile and (given.backend or backend) != "mpi":
+        return "hostfile", given.hostfile
+    return "", ""
 
 
 def words(actions: Sequence[argparse.Action], given: argparse.Namespace) -> list[str]:

@@ -92,7 +92,12 @@ def is_open_mpi(mpiexec: str) -> bool:
 def _told_open_mpi() -> list[str]:
     """What Open MPI must be told, that others do of themselves: ranks may be more than processors,
     and root may start them."""
-    return ["--map-by", ":OVERSUBSCRIBE", *(["--allow-run-as-root"] if os.getuid() == 0 else [])]
+    return ["--map-by", ":OVERSUBSCRIBE", *allowed_as_root()]
+
+
+def allowed_as_root() -> list[str]:
+    """What Open MPI must be told where root starts it."""
+    return ["--allow-run-as-root"] if os.getuid() == 0 else []
 
 
 def command(mpiexec: str, num_ranks: int, name: str) -> list[str]:

@@ -155,6 +155,9 @@ def _given(
     place = _place(p, given, env)
     if answers := _answers(p, given, place, env):
         given = p.parse_args(list(argv), argparse.Namespace(**answers))
+    if place.name_timeout and "name_timeout" not in given.rdzv_conf:
+        own = f"name_timeout={place.name_timeout:g}"
+        given.rdzv_conf = ",".join(filter(None, (given.rdzv_conf, own)))
     return given, place
 
 

@@ -8,9 +8,7 @@ Secret that the pod mounts. ``launcher/submit/manifest.py`` writes such manifest
 
 from __future__ import annotations
 
-import socket
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from .place import Place, number
 
@@ -18,7 +16,7 @@ ENDS = (
     "by SIGTERM to this process when the pod is to go; the pod is killed "
     "terminationGracePeriodSeconds later"
 )
-JOIN = 300.0  # seconds for the first pod to begin
+JOIN = 300.0  # seconds for the first pod to begin: before that, its name is not known
 INDEX = "JOB_COMPLETION_INDEX"
 MEETING = ("PET_RDZV_ENDPOINT", "PET_MASTER_ADDR")
 
@@ -29,9 +27,8 @@ def matches(env: Mapping[str, str]) -> bool:
     return "KUBERNETES_SERVICE_HOST" in env and INDEX in env and "PET_NNODES" in env
 
 
-def place(env: Mapping[str, str], wait: Callable[[str], None] | None = None) -> Place:
-    """Our place in the job. ``wait`` returns when a name can be looked up: the first pod has its
-    own when it has begun, which may be after us."""
+def place(env: Mapping[str, str]) -> Place:
+    """Our place in the job."""
     index, nodes = number(env, INDEX), env.get("PET_NNODES", "")
     most = nodes.rpartition(":")[2]
     meeting = next((env[name] for name in MEETING if env.get(name)), "")
@@ -45,32 +42,13 @@ def place(env: Mapping[str, str], wait: Callable[[str], None] | None = None) -> 
             f"--cluster kubernetes: {'; '.join(problems)}; "
             "`dtrun submit --to kubernetes --dry-run` prints a manifest that has all of it"
         )
-    if index != 0 and meeting:
-        (wait or until_known)(meeting)
     return Place(
         cluster="kubernetes",
         num_nodes=int(most),
         first=meeting,
         node_rank=index,
         job=env.get("PET_RDZV_ID", ""),
+        name_timeout=JOIN,
         ends=ENDS,
         token_file=env.get("DISTTRAIN_TOKEN_FILE", ""),
     )
-
-
-def until_known(endpoint: str, seconds: float = JOIN) -> None:
-    """Wait until the host of ``endpoint`` has an address. Raises ``ValueError`` when it has none in
-    time."""
-    host, deadline = endpoint.rpartition(":")[0] or endpoint, time.monotonic() + seconds
-    while True:
-        try:
-            socket.getaddrinfo(host, None)
-            return
-        except OSError as error:
-            if time.monotonic() > deadline:
-                raise ValueError(
-                    f"--cluster kubernetes: {host} has no address after {seconds:g} s ({error}); "
-                    "does the first pod run, and is there a headless Service of the name of the "
-                    "pods' subdomain, with publishNotReadyAddresses?"
-                ) from None
-        time.sleep(1.0)

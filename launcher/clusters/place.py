@@ -17,9 +17,10 @@ class Place:
     how do I end, for people.
 
     ``label``: what the job's token is derived from, with the user's key; "" where it comes from
-    elsewhere (``tokens``). ``token_file``: where the environment has put it. ``doubt``: why these
-    answers cannot be meant unless the command line says how many nodes there are. ``hint``: what is
-    said to people, who may have meant something else.
+    elsewhere (``tokens``). ``name_timeout``: for how many seconds the first one's name may not be
+    known yet. ``token_file``: where the environment has put the token. ``doubt``: why these answers
+    cannot be meant unless the command line says how many nodes there are. ``hint``: what is said to
+    people, who may have meant something else.
     """
 
     cluster: str = "local"
@@ -29,6 +30,7 @@ class Place:
     job: str = ""
     ends: str = "by the signals that this process gets"
     label: str = ""
+    name_timeout: float = 0.0
     token_file: str = ""
     doubt: str = ""
     hint: str = ""

@@ -10,6 +10,7 @@ with this process, and this process with the job.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
 import os
@@ -18,7 +19,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TextIO
 
 from disttrain.errors import LaunchError
 
@@ -64,8 +65,10 @@ class Job:
 def main(argv: Sequence[str], cluster: str) -> int:
     """Run the job of a command line on that cluster; its exit code."""
     job = _parse(argv, cluster)
+    out = sys.stdout
     try:
-        return Driver(job, _connect(job)).run()
+        with contextlib.redirect_stdout(sys.stderr):  # where Ray reports what it has lost
+            return Driver(job, _connect(job), out).run()
     except LaunchError as error:
         sys.stderr.write(f"dtrun: {error}\n")
         return 2
@@ -127,8 +130,8 @@ class Machine:
 class Driver:
     """Runs one job."""
 
-    def __init__(self, job: Job, ray: Any) -> None:
-        self.job, self.ray = job, ray
+    def __init__(self, job: Job, ray: Any, out: TextIO) -> None:
+        self.job, self.ray, self.out = job, ray, out
         self.slots = Slots(job.nodes[1])
         self.machines: list[Machine] = []
         self.groups: list[Any] = []
@@ -146,8 +149,9 @@ class Driver:
                 raise LaunchError(str(error)) from None
             ranks = num_ranks(self.job.nproc, needs)
             if self.job.dry_run:
-                print(f"on each of {self.job.nodes[0]} to {self.job.nodes[1]} machines: {needs}")
-                print(" ".join(["dtrun", *self.job.words("HEAD:PORT", ranks)]))
+                fewest, most = self.job.nodes
+                words = " ".join(["dtrun", *self.job.words("HEAD:PORT", ranks)])
+                self.out.write(f"on each of {fewest} to {most} machines: {needs}\n{words}\n")
                 return 0
             for number in SIGNALS:
                 signal.signal(number, lambda which, _: self.signalled.append(which))
@@ -247,7 +251,9 @@ class Driver:
             self.slots.lost(number, time.monotonic())
             return
         for which, data in pieces:
-            _write(which, data)
+            stream = self.out if which == 1 else sys.stderr
+            stream.buffer.write(data)
+            stream.flush()
         if code is None:
             machine.asked = machine.actor.read.remote(PATIENCE)
             return
@@ -265,9 +271,3 @@ class Driver:
                     self.ray.kill(actor)
                 else:
                     actor.signal.remote(which)
-
-
-def _write(which: int, data: bytes) -> None:
-    stream = sys.stdout if which == 1 else sys.stderr
-    stream.buffer.write(data)
-    stream.flush()

@@ -1,10 +1,11 @@
 """The script that sbatch takes. Pure: a job to text.
 
 One task on each node, which is the node's ``dtrun``; Slurm itself answers the rest
-(``launcher/clusters/slurm.py``). A lost node ends neither the job nor its step (``--no-kill``), so
-that the others may go on. Slurm sends SIGTERM before the time limit; ``dtrun`` then ends with 143,
-and the script queues the job anew. A job that is cancelled is not queued again: scancel ends the
-script, too.
+(``launcher/clusters/slurm.py``). Where fewer nodes are enough, a lost one ends neither the job nor
+its step (``--no-kill``), so that the others go on; else Slurm ends the job and queues it again
+(``--requeue``), since a job of Slurm's gets no other node. Slurm sends SIGTERM before the time
+limit; ``dtrun`` then ends with 143, and the script queues the job anew. A job that is cancelled is
+not queued again: scancel ends the script, too.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def script(job: Job, slurm: Slurm) -> str:
         "signal": f"TERM@{job.save_time}",
     }
     lines = [f"#SBATCH --{name}={value}" for name, value in asked.items() if value]
-    lines += ["#SBATCH --requeue", "#SBATCH --no-kill"]
+    lines += ["#SBATCH --requeue", *(["#SBATCH --no-kill"] if most > fewest else [])]
     lines += [f"#SBATCH {line}" for line in slurm.lines]
     setup = [*slurm.setup, ""] if slurm.setup else []
     body = _REQUEUE.format(srun=_srun(job), code=ENDED_BY_SIGTERM, restarts=job.restarts)
@@ -56,6 +57,7 @@ def _srun(job: Job) -> str:
     own options alone (since Slurm 22.05)."""
     fewest, most = job.nodes
     own = [f"--cpus-per-task={job.cpus}"] if job.cpus else []
-    words = ["srun", "--no-kill", "--kill-on-bad-exit=0", *own, "dtrun"]
+    others = ["--no-kill", "--kill-on-bad-exit=0"] if most > fewest else []
+    words = ["srun", *others, *own, "dtrun"]
     elastic = [f'--nnodes {fewest}:"$SLURM_JOB_NUM_NODES"'] if most > fewest else []
     return " ".join([*words, *elastic, shlex.join([*job.flags, *job.program])])

@@ -59,7 +59,6 @@ def test_nodes_of_one_step_agree_on_all_but_their_number():
 )
 def test_auto_finds_who_has_started_several_of_us(env, cluster, monkeypatch):
     monkeypatch.setattr(slurm, "reachable", as_named)
-    monkeypatch.setattr(kubernetes, "until_known", as_named)
     assert clusters.find("auto", env).cluster == cluster
 
 
@@ -79,19 +78,10 @@ def test_mpi_answers_what_mpiexec_has_set_and_mpi_has_told():
 
 
 def test_a_pod_answers_from_its_index_and_its_manifest():
-    waited = []
-    place = kubernetes.place(POD, waited.append)
-    assert waited == ["train-0.train:29400"]
+    place = kubernetes.place(POD)
     assert (place.num_nodes, place.node_rank, place.job) == (3, 1, "train")
     assert place.first == "train-0.train:29400"
     assert place.token_file == "/etc/disttrain/token" and not place.label
-
-
-def test_the_first_pod_waits_for_no_name_and_others_not_for_ever():
-    assert kubernetes.place(POD | {"JOB_COMPLETION_INDEX": "0"}).node_rank == 0
-    kubernetes.until_known("localhost:29400")
-    with pytest.raises(ValueError, match="publishNotReadyAddresses"):
-        kubernetes.until_known("train-0.invalid:29400", seconds=0.0)
 
 
 @pytest.mark.parametrize(

@@ -130,16 +130,20 @@ def test_a_word_that_no_machine_gives_a_meaning():
 @pytest.mark.parametrize(
     "words, env, found",
     [
-        (["--cluster", "ray", "t.py"], {}, "ray"),
-        (["--cluster=ray://h:10001", "t.py"], {}, "ray://h:10001"),
-        (["t.py"], {"PET_CLUSTER": "ray"}, "ray"),
-        (["--cluster", "local", "t.py"], {"PET_CLUSTER": "ray"}, ""),
-        (["train_ray.py", "--cluster", "ray"], {}, ""),
-        (["t.py"], {}, ""),
+        (["--cluster", "ray", "t.py"], {}, ("ray", "ray")),
+        (["--cluster=ray://h:10001", "t.py"], {}, ("ray", "ray://h:10001")),
+        (["t.py"], {"PET_CLUSTER": "ray"}, ("ray", "ray")),
+        (["--cluster", "local", "t.py"], {"PET_CLUSTER": "ray"}, ("", "")),
+        (["train_ray.py", "--cluster", "ray"], {}, ("", "")),
+        (["t.py"], {}, ("", "")),
+        (["--hostfile", "h", "t.py"], {}, ("hostfile", "h")),
+        (["--hostfile", "h", "--backend", "mpi", "t.py"], {}, ("", "")),
+        (["--hostfile", "h", "t.py"], {"PET_BACKEND": "mpi"}, ("", "")),
+        (["t.py", "--hostfile", "h"], {}, ("", "")),
     ],
 )
-def test_ray_is_asked_for_by_the_launcher_not_by_the_program(words, env, found):
-    assert handing_on.ray(words, env) == found
+def test_who_starts_agents_is_said_to_the_launcher_not_to_the_program(words, env, found):
+    assert handing_on.starter(words, env) == found
 
 
 def test_an_agent_gets_the_options_that_are_its_own():

@@ -55,7 +55,7 @@ def test_a_pod_of_the_manifest_finds_its_place(client):
     env = {variable.name: variable.value for variable in container.env}
     env |= {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "JOB_COMPLETION_INDEX": "3"}
     assert cluster.matches(env)
-    place = cluster.place(env, lambda first: None)
+    place = cluster.place(env)
     assert (place.node_rank, place.num_nodes, place.first) == (3, 4, "train-0.train:29401")
     mounts = {mount.name: mount.mount_path for mount in container.volume_mounts}
     assert place.token_file == f"{mounts['token']}/token"

@@ -81,7 +81,7 @@ def test_dtrun_gets_its_own_options_and_the_program_its_arguments(capsys):
 def test_a_node_may_be_lost_and_time_may_end(capsys):
     text = written(capsys, *SLURM, "--save-time", "300", "--restarts", "7", "--time", "60", "t.py")
     assert "#SBATCH --signal=TERM@300" in text and "#SBATCH --requeue" in text
-    assert "#SBATCH --no-kill" in text and "--no-kill" in srun_of(text)
+    assert "--no-kill" not in text, "the job needs all, and another start gets others"
     assert "$code == 143" in text and "-lt 7" in text
     assert "--on-term checkpoint --shutdown-timeout 290" in text
     words = ("--on-term", "exit", "--shutdown-timeout", "9", "t.py")
@@ -92,6 +92,7 @@ def test_between_two_numbers_of_nodes(capsys):
     text = written(capsys, "submit", "--to", "slurm", "--dry-run", "--nnodes", "2:5", "t.py")
     assert "#SBATCH --nodes=2-5" in text
     assert '--nnodes 2:"$SLURM_JOB_NUM_NODES"' in text
+    assert "#SBATCH --no-kill" in text and "--no-kill" in srun_of(text)
     text = written(capsys, *POD[:-1], "2:5", "t.py")
     assert 'value: "2:5"' in text and "completions: 5" in text
 

@@ -255,6 +255,10 @@ class StoreUnreached(NetworkError, WaitTimeout):
     """No store was found in time where one was to be."""
 
 
+class StoreRefused(StoreUnreached):
+    """What answers where a store was to be is another program, or a store of another job."""
+
+
 class QueueEmptyError(StoreError):
     """``queue_pop(block=False)`` found nothing."""
 

@@ -14,13 +14,16 @@ import os
 import selectors
 import signal
 import time
+from typing import Any
 
 from disttrain.errors import LaunchError
 from disttrain.lifetime import adopt_orphans
 
 from . import devices, limits
 from .generation import Generation
-from .outcome import Attempt
+from .membership import FAILED, FINISHED, LEAVING, READY, WORKING
+from .orders import Orders
+from .outcome import Attempt, told_of
 from .output import Console, consoles
 from .plan import Plan
 from .processes import reap
@@ -54,17 +57,21 @@ WARM_AGAIN = (
 
 
 class Agent:
-    """Runs ``plan``. ``front`` is a descriptor that ends when our starter does."""
+    """Runs ``plan``. ``front`` is a descriptor that ends when our starter does; ``orders`` come
+    from the keeper of a job on several nodes."""
 
-    def __init__(self, plan: Plan, body: Body | None, front: int) -> None:
+    def __init__(
+        self, plan: Plan, body: Body | None, front: int, orders: Orders | None = None
+    ) -> None:
         self.plan = dataclasses.replace(plan, open_files=limits.raise_open_files())
-        self.body, self.front = body, front
+        self.body, self.front, self.orders = body, front, orders
         self.selector = selectors.DefaultSelector()
         self.wake_reader, self.wake_writer = os.pipe()
         os.set_blocking(self.wake_reader, False)
         os.set_blocking(self.wake_writer, False)
         self.consoles: dict[int, Console] = consoles()
         self.ranks: Ranks | None = None  # of the generation that runs
+        self.asked = 0  # the signal by which the job was to end while no ranks ran
 
     def run(self) -> Attempt:
         """All generations: the last one's outcome."""
@@ -78,6 +85,9 @@ class Agent:
                 gc.collect()
             gc.freeze()  # what ranks share with us they need not look through, nor copy
         self._listen_for_signals()
+        return self._run_alone() if self.orders is None else self._run_together(self.orders)
+
+    def _run_alone(self) -> Attempt:
         generation, restarts = self.plan.alone(), Restarts(self.plan.max_restarts)
         while True:
             began, before = time.monotonic(), restarts.used
@@ -96,13 +106,20 @@ class Agent:
 
     def _run(self, generation: Generation, restarts: Restarts) -> Attempt:
         """One generation, from its start to its outcome."""
+        orders = self.orders
+        tell = None if orders is None else self._tell
         self.ranks = ranks = Ranks(
-            self.plan, generation, self.body, self.selector, self.consoles, restarts
+            self.plan, generation, self.body, self.selector, self.consoles, restarts, tell
         )
         try:
             ranks.start()
             while not ranks.over:
-                self._wait(min(ranks.waits(), default=None))
+                waits = ranks.waits()
+                if orders is not None:
+                    waits += orders.waits(time.monotonic())
+                self._wait(min(waits, default=None))
+                if orders is not None:
+                    self._follow(orders, ranks)
                 ranks.tend()
         finally:
             ranks.end()
@@ -124,6 +141,64 @@ class Agent:
             if key.data() is False:
                 unwatch(self.selector, key.fd)
 
+    # --- a job on several nodes -----------------------------------------------------------------
+
+    def _run_together(self, orders: Orders) -> Attempt:
+        self.selector.register(orders.channel, selectors.EVENT_READ, orders.take)
+        attempt = Attempt(1, None, [], [], 0)
+        while True:
+            generation = self._next(orders)
+            if self.asked:
+                orders.report(LEAVING, _asked(self.asked))
+                return Attempt(128 + self.asked, None, [], [], self.asked)
+            if generation is None:
+                return self._ended(orders, attempt)
+            attempt, self.ranks = self._run(generation, Restarts(0)), None
+            self._report(orders, attempt)
+            if attempt.stopped_by:
+                return attempt
+
+    def _next(self, orders: Orders) -> Generation | None:
+        """The generation to start, once there is one; None where the job has ended."""
+        while not self.asked:
+            generation = orders.begin()
+            if generation is not None or orders.end is not None:
+                return generation
+            self._wait(None)
+        return None
+
+    def _follow(self, orders: Orders, ranks: Ranks) -> None:
+        """Do to the ranks what the keeper has said."""
+        for failure in orders.failures:
+            ranks.publish(failure["rank"], failure["cause"], failure["traceback"])
+        orders.failures.clear()
+        if orders.is_over(time.monotonic()):
+            ranks.supersede(patient=orders.patient)
+
+    def _tell(self, rank: int, cause: str, text: str) -> None:
+        """A rank has failed of itself: ranks elsewhere are to hear of it at once."""
+        assert self.orders is not None
+        self.orders.report(WORKING, {"rank": rank, "cause": cause, "traceback": text})
+
+    def _report(self, orders: Orders, attempt: Attempt) -> None:
+        if attempt.stopped_by:
+            orders.report(LEAVING, _asked(attempt.stopped_by))
+        elif attempt.superseded:
+            orders.report(READY, {"fenced": True} if orders.fenced else {})
+        elif attempt.code:
+            orders.report(FAILED, told_of(attempt))
+        else:
+            orders.report(FINISHED)
+
+    def _ended(self, orders: Orders, attempt: Attempt) -> Attempt:
+        """What came of the job, which may have ended elsewhere."""
+        assert orders.end is not None
+        result, attempt.code = orders.end["result"], orders.end["code"]
+        attempt.why, node = orders.end["why"], result.get("node", "")
+        if node and node != orders.name:
+            attempt.node, attempt.report = node, result["report"]
+        return attempt
+
     # --- signals --------------------------------------------------------------------------------
 
     def _listen_for_signals(self) -> None:
@@ -140,13 +215,15 @@ class Agent:
         ranks = self.ranks
         for number in os.read(self.wake_reader, 512):
             if ranks is None:
-                continue
-            if number == signal.SIGCHLD:
+                self.asked = self.asked or (number if number in self.plan.signals else 0)
+            elif number == signal.SIGCHLD:
                 reap(set(ranks.pids.values()))
             elif number in (signal.SIGTSTP, signal.SIGCONT):
                 ranks.suspend(number == signal.SIGTSTP)
             else:
                 ranks.signalled(number)
+                if self.orders is not None:  # the others need not wait for our ranks
+                    self.orders.report(WORKING, {**_asked(number), "leaving": True})
         return True
 
     def _front_gone(self) -> bool:
@@ -154,4 +231,11 @@ class Agent:
             return True
         if self.ranks is not None:
             self.ranks.orphaned()
+        else:
+            self.asked = self.asked or signal.SIGKILL
         return False
+
+
+def _asked(number: int) -> dict[str, Any]:
+    """What a node says that goes since somebody has asked for it."""
+    return {"cause": f"was asked to end ({signal.Signals(number).name})", "code": 128 + number}

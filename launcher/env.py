@@ -36,6 +36,8 @@ def worker_env(plan: Plan, generation: Generation, rank: int) -> dict[str, str]:
         values[ON_TERM] = plan.on_term
     if plan.devices:
         values |= {"LOCAL_RANK": 0, "CUDA_VISIBLE_DEVICES": plan.devices[local_rank]}
+    if plan.token_file:
+        values["DISTTRAIN_TOKEN_FILE"] = plan.token_file
     if plan.log_dir:
         values["TORCHELASTIC_ERROR_FILE"] = plan.error_file(generation, rank)
     return {name: str(value) for name, value in values.items()}

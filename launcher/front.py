@@ -37,8 +37,10 @@ from .worker import COMPAT
 
 def run(options: Options) -> int:
     """Run a job; the exit code for the shell."""
-    with reserve_port() as holder:
-        plan = make_plan(options, options.master_port or holder.getsockname()[1])
+    several = options.rendezvous is not None
+    with reserve_port("" if several else "127.0.0.1") as holder:
+        free = holder.getsockname()[1]
+        plan = make_plan(options, free if several else options.master_port or free)
         try:
             return _run(options, placed(plan, options))
         except LaunchError as error:
@@ -69,20 +71,30 @@ def _run(options: Options, plan: Plan) -> int:
     if plan.mpi_hosts:
         return mpi.run_between_hosts(plan)
     adopt_orphans()
+    kept: Any = None
+    token = None
+    if options.rendezvous is not None:
+        nodes = importlib.import_module("launcher.nodes")
+        token = nodes.token_for(options)
+        plan = dataclasses.replace(plan, token_file=nodes.token_file_for_ranks(options, token))
     reader, writer = os.pipe()
     pid_reader, pid_writer = os.pipe()
     with held_back(plan.signals):
+        if options.rendezvous is not None:
+            kept = nodes.start_keeper(plan, options.rendezvous, token)
         warden = os.fork()
         if warden == 0:
             os.close(writer)
             os.close(pid_reader)
-            _warden(plan, reader, pid_writer)
+            _warden(plan, reader, pid_writer, kept)
         for fd in (reader, pid_writer):
             os.close(fd)
+        if kept is not None:
+            kept.sock.close()
         told = os.read(pid_reader, 16)
         os.close(pid_reader)
         _forward(plan.signals, int(told or warden))
-    code = _wait(warden)
+    code = _wait(warden, plan.signals, kept)
     signal.pthread_sigmask(signal.SIG_BLOCK, plan.signals)  # one more changes nothing of the end
     return code
 
@@ -154,7 +166,7 @@ def _check_log_dir(path: str) -> None:
             raise LaunchError(f"--log-dir {path}: a folder that may be written to is needed")
 
 
-def _warden(plan: Plan, reader: int, pid_writer: int) -> None:
+def _warden(plan: Plan, reader: int, pid_writer: int, kept: Any) -> None:
     """Start the agent, and wait for its end: whatever is left then, however it has detached itself,
     has this process for its parent."""
     code = 1
@@ -165,10 +177,12 @@ def _warden(plan: Plan, reader: int, pid_writer: int) -> None:
         agent = os.fork()
         if agent == 0:
             os.close(pid_writer)
-            _agent(plan, reader)
+            _agent(plan, reader, kept)
         os.write(pid_writer, b"%d" % agent)
         for fd in (reader, pid_writer):
             os.close(fd)
+        if kept is not None:
+            kept.sock.close()
         for number in plan.signals:  # the front tells the agent of them
             signal.signal(number, signal.SIG_IGN)
         code = _wait(agent)
@@ -178,13 +192,14 @@ def _warden(plan: Plan, reader: int, pid_writer: int) -> None:
         os._exit(code)
 
 
-def _agent(plan: Plan, reader: int) -> None:
+def _agent(plan: Plan, reader: int, kept: Any) -> None:
     code = 1
     try:
         os.setpgid(0, 0)
         rename("dtrun")
         began = time.monotonic()
-        attempt = Agent(plan, None, reader).run()
+        orders = None if kept is None else kept.orders()
+        attempt = Agent(plan, None, reader, orders).run()
         tell(attempt, plan)
         tell_events(attempt, plan, time.monotonic() - began)
         code = attempt.code
@@ -219,9 +234,15 @@ def _forward(signals: tuple[int, ...], agent: int) -> None:
         signal.signal(signal.SIGTSTP, suspend)
 
 
-def _wait(process: int) -> int:
-    """Wait for the exit code of the agent or the warden; clean up after one that was killed."""
+def _wait(process: int, signals: tuple[int, ...] = (), kept: Any = None) -> int:
+    """Wait for the exit code of the agent or the warden; clean up after one that was killed. A
+    keeper has something to tell the others then; one more signal, and nobody waits for that."""
     _, status = os.waitpid(process, 0)
+    if kept is not None:
+        for number in signals:
+            signal.signal(number, lambda *_: kept.kill())
+        kill_descendants({kept.pid}, 2.0)
+        kept.wait()
     kill_descendants(set(), 2.0)
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)

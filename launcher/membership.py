@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 GATHERING, RUNNING, ENDED = "gathering", "running", "ended"
-READY, FINISHED, FAILED, LEAVING = "ready", "finished", "failed", "leaving"
+READY, WORKING, FINISHED, FAILED, LEAVING = "ready", "running", "finished", "failed", "leaving"
 TIMED_OUT, LOST_QUORUM, REFUSED = 75, 76, 2  # exit codes; 75 is EX_TEMPFAIL: try again
 ECHO = 1.0  # seconds beyond a lease that an error which only tells of another node's is held back
 
@@ -53,6 +53,11 @@ class Node:
     ran: int = 0
     report: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def leaves(self) -> bool:
+        """Is it going, or about to?"""
+        return self.state == LEAVING or bool(self.report.get("leaving"))
+
     def encode(self) -> bytes:
         return json.dumps(dataclasses.asdict(self)).encode()
 
@@ -66,9 +71,11 @@ class Document:
     """What the job has agreed on. ``number``: of the last generation that was formed; ``members``:
     the ids of its nodes in order, ``nodes`` what they had said then. ``why``: what the last change
     followed from, for people. ``result``: how the job has ended. ``by``: who has made this, and
-    which of its own it is, so that no two are equal."""
+    which of its own it is, so that no two are equal. ``base``: the number before the first
+    generation, where an earlier job has left its numbers behind."""
 
     number: int = 0
+    base: int = 0
     phase: str = GATHERING
     members: tuple[str, ...] = ()
     nodes: tuple[dict[str, Any], ...] = ()
@@ -79,6 +86,11 @@ class Document:
 
     def encode(self) -> bytes:
         return json.dumps(dataclasses.asdict(self)).encode()
+
+    @property
+    def begins(self) -> bool:
+        """Has no generation been formed yet?"""
+        return self.number == self.base
 
     @classmethod
     def decode(cls, data: bytes) -> Document:
@@ -103,8 +115,11 @@ class Observer:
         """``nodes``: all whose leases hold, by id."""
         self._asked = set()
         document = Document() if document is None else document
+        first = [n for n in nodes.values() if n.order == 0 and n.leaves]
         if document.phase == ENDED:
             follows = None
+        elif first:
+            follows = _host_leaves(document, first[0])
         elif document.phase == GATHERING:
             follows = self._gather(now, document, nodes)
         else:
@@ -120,16 +135,16 @@ class Observer:
     # --- gathering ------------------------------------------------------------------------------
 
     def _gather(self, now: float, d: Document, nodes: Nodes) -> Document | None:
-        s, staying = self.settings, {i: n for i, n in nodes.items() if n.state != LEAVING}
+        s, staying = self.settings, {i: n for i, n in nodes.items() if not n.leaves}
         waited = self._for(now, "gathering", d.number)
-        clash = conflict(staying) if d.number == 0 else ""
+        clash = conflict(staying) if d.begins else ""
         if clash:
             return _ended(d, REFUSED, clash)
-        if any(n.state == "running" for n in staying.values()):
+        if any(n.state == WORKING for n in nodes.values()):
             return None  # its ranks are about to be stopped; never two generations at once
         if len(staying) >= s.min_nodes:
             enough = self._for(now, "enough", d.number)
-            if len(staying) >= s.max_nodes or d.number > 0 or enough >= s.last_call:
+            if len(staying) >= s.max_nodes or not d.begins or enough >= s.last_call:
                 return _formed(d, staying, s.max_nodes)
         elif waited >= s.join_timeout:
             there = ", ".join(n.name for n in staying.values()) or "none"
@@ -142,7 +157,7 @@ class Observer:
     # --- running --------------------------------------------------------------------------------
 
     def _watch(self, now: float, d: Document, nodes: Nodes) -> Document | None:
-        here = {i: nodes[i] for i in d.members if i in nodes and nodes[i].state != LEAVING}
+        here = {i: nodes[i] for i in d.members if i in nodes and not nodes[i].leaves}
         at_work = {i: n for i, n in here.items() if n.ran == d.number}
         reports = [n for n in at_work.values() if n.state == FAILED]
         own = [n for n in reports if not n.report.get("echo")]
@@ -159,7 +174,7 @@ class Observer:
                 return self._failed(d, reports[0])
             return None
         fresh = [i for i, n in nodes.items() if i not in d.members and n.state == READY]
-        busy = all(n.state == "running" for n in at_work.values())
+        busy = all(n.state == WORKING for n in at_work.values())
         if fresh and busy and len(d.members) < self.settings.max_nodes:
             names = ", ".join(nodes[i].name for i in fresh)
             return _gathering(d, f"node {names} joins")
@@ -179,12 +194,12 @@ class Observer:
         """Members have gone: their leases have ended, or they leave."""
         s, names = self.settings, dict(zip(d.members, (n["name"] for n in d.nodes), strict=True))
         gone = [i for i in d.members if i not in here]
-        asked = [nodes[i] for i in gone if i in nodes]  # who leaves says so
+        asked = [nodes[i] for i in gone if i in nodes and "code" in nodes[i].report]
         what = "; ".join(
             f"node {names[i]} {nodes[i].report.get('cause', 'leaves') if i in nodes else 'is lost'}"
             for i in gone
         )
-        left = sum(n.state != LEAVING for n in nodes.values())
+        left = sum(not n.leaves for n in nodes.values())
         if left >= s.min_nodes:
             return _gathering(d, f"{what}; the job goes on with {min(left, s.max_nodes)} nodes")
         if not asked and d.restart_count < s.restarts:
@@ -226,6 +241,12 @@ def _ended(
 ) -> Document:
     result = {"code": code, "node": node, "report": dict(report or {})}
     return dataclasses.replace(d, phase=ENDED, why=why, result=result)
+
+
+def _host_leaves(d: Document, node: Node) -> Document:
+    r = node.report
+    what = f"node {node.name}, which has the job's rendezvous, {r.get('cause', 'leaves')}"
+    return _ended(d, int(r.get("code", TIMED_OUT)), what)
 
 
 def _formed(d: Document, nodes: Nodes, most: int) -> Document:

@@ -12,11 +12,11 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from . import clusters, devices, elastic, log_flags, parsing
+from . import clusters, devices, elastic, log_flags, parsing, rendezvous
 from .parsing import MORE, Parser
+from .rendezvous import LOOPBACK, ONE_NODE, Rendezvous
 from .simulated.flags import Flags, add_flags, flags_of
 
-ONE_NODE, LOOPBACK = "1:1", "127.0.0.1"  # where nobody says anything
 ALONE = clusters.Place()
 
 
@@ -56,6 +56,8 @@ class Options:
     simulated: Flags | None = None
     fake: tuple[int, int] | None = None  # one process plays that rank of so many
     place: clusters.Place = ALONE  # what the cluster says of this node
+    rendezvous: Rendezvous | None = None  # of a job on several nodes
+    token_file: str | None = None
 
 
 def parser() -> argparse.ArgumentParser:
@@ -63,12 +65,11 @@ def parser() -> argparse.ArgumentParser:
     p = Parser(
         prog="dtrun",
         usage="dtrun [options] program [arguments]",
-        description="Start a training script on several ranks.",
+        description="Start a training script on several ranks, of this machine or of many.",
         epilog=MORE,
     )
     add = p.add_argument
     add("--nproc-per-node", default="1", metavar="N", help="ranks: a number, auto, cpu or gpu")
-    add("--nnodes", default=ONE_NODE, metavar="N", help="machines; this version runs on one")
     add("-m", "--module", action="store_true", help="the program is a module, as with python -m")
     add("--no-python", action="store_true", help="the program is an executable, not Python")
     add("--run-path", action="store_true", help="accepted; scripts are always run by path")
@@ -77,17 +78,9 @@ def parser() -> argparse.ArgumentParser:
     add("--hostfile", default=None, metavar="F", help="with --backend mpi: hosts, with slots=N")
     add("--start-method", default="fork", choices=("fork", "forkserver", "spawn"),
         help="fork ranks from one warm process, or start a fresh Python for each")  # fmt: skip
-    add("--rdzv-id", "--run-id", dest="rdzv_id", default="none", help="the job's name")
-    add("--rdzv-backend", default="static", help="accepted (static, c10d)")
-    add("--rdzv-endpoint", default="", help="host:port of the job's store")
-    add("--rdzv-conf", default="", help="accepted: k=v,k=v")
     add("--standalone", action="store_true", help="one machine, any free port (the default)")
     add("--monitor-interval", type=float, default=0.1, help="accepted; exits are seen at once")
     add("--role", default="default", help="the name of this group of ranks")
-    add("--node-rank", type=int, default=0, help="this machine's number")
-    add("--master-addr", default=LOOPBACK, help="MASTER_ADDR for the ranks")
-    add("--master-port", type=int, default=0, help="MASTER_PORT for the ranks (0: any free one)")
-    add("--local-addr", default=None, help="accepted")
     add("--signals-to-handle", default="SIGTERM,SIGINT,SIGHUP,SIGQUIT",
         help="signals that are passed on to the ranks")  # fmt: skip
     add(
@@ -100,6 +93,7 @@ def parser() -> argparse.ArgumentParser:
     add("--straggler-report", action="store_true",
         help="print at the end how long each rank was busy, and waited for others")  # fmt: skip
     add("--dry-run", action="store_true", help="print what would be started, and start nothing")
+    rendezvous.add_flags(p)
     elastic.add_flags(p)
     add_flags(p)
     log_flags.add_flags(p)
@@ -117,7 +111,7 @@ def parse(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Options:
     program = given.program[1:] if given.program[:1] == ["--"] else given.program
     if not program:
         p.error("no program given; needed is a script: dtrun --nproc-per-node 4 train.py")
-    _check_nodes(p, given)
+    meeting = rendezvous.rendezvous_of(p, given)
     simulated = _simulated(p, given)
     return Options(
         program=tuple(program),
@@ -143,6 +137,8 @@ def parse(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Options:
         binding=_binding(p, given),
         virtual_local_rank=given.virtual_local_rank,
         place=place,
+        rendezvous=meeting,
+        token_file=given.token_file,
     )
 
 
@@ -257,20 +253,6 @@ def _binding(p: argparse.ArgumentParser, given: argparse.Namespace) -> str:
     if given.numa_binding != "none" and (given.simulate or given.fake or given.hostfile):
         p.error(f"--numa-binding {given.numa_binding}: it binds processes that dtrun starts here")
     return given.numa_binding
-
-
-def _check_nodes(p: argparse.ArgumentParser, given: argparse.Namespace) -> None:
-    low, _, high = given.nnodes.partition(":")
-    try:
-        fewest, most = int(low), int(high or low)
-    except ValueError:
-        p.error(f"--nnodes {given.nnodes}: a number or MIN:MAX is needed")
-    if fewest < 1 or most < fewest:
-        p.error(f"--nnodes {given.nnodes}: 1 <= MIN <= MAX is needed")
-    if fewest > 1:
-        p.error(f"--nnodes {given.nnodes}: this version runs on one machine; use --nnodes 1")
-    if given.node_rank != 0:
-        p.error(f"--node-rank {given.node_rank}: with one machine it is 0")
 
 
 def _at_least(p: argparse.ArgumentParser, flag: str, value: float, low: float):  # type: ignore[no-untyped-def]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from disttrain.comm.control import HAS_LEFT, Segment
 from disttrain.outputs import UNHEARD, is_heard, put
@@ -15,7 +16,7 @@ from disttrain.outputs import UNHEARD, is_heard, put
 from .generation import Generation
 from .plan import Plan
 from .policy import Exit, Policy, overcome, root_cause
-from .report import VANISHED, RankReport, cause_of, headline, write_report
+from .report import VANISHED, RankReport, cause_of, elsewhere, headline, say, write_report
 from .watching import Watching
 
 LISTEN = 5.0  # seconds for a slow reader to take the summary
@@ -32,6 +33,10 @@ class Attempt:
     results: list[bytes]
     stopped_by: int
     operations: int = 0
+    superseded: bool = False  # something elsewhere has ended it
+    why: str = ""  # of a job of several nodes: why it has ended
+    node: str = ""  # ... and the node where that has happened, if it is another one
+    report: dict[str, Any] = field(default_factory=dict)  # ... and what that one says of it
 
     def stopped(self, number: int) -> Attempt:
         """The same, of a job that a signal has ended afterwards."""
@@ -59,7 +64,7 @@ def outcome(
     root = None if first is None else reports[first.rank]
     if plan.log_dir:
         write_report(plan.log_dir, root, ranks, code, replaced)
-    return Attempt(code, root, ranks, results, policy.stopped_by)
+    return Attempt(code, root, ranks, results, policy.stopped_by, superseded=policy.superseded)
 
 
 def report_of(
@@ -92,11 +97,26 @@ def is_echo(cause: str) -> bool:
     return left or cause.startswith("PeerFailed")
 
 
+def told_of(attempt: Attempt) -> dict[str, Any]:
+    """What other nodes are told of a failed attempt."""
+    first = attempt.first
+    if first is None:
+        return {"cause": f"exit code {attempt.code}", "code": attempt.code}
+    names = "rank local_rank pid cause traceback echo code"
+    return {name: getattr(first, name) for name in names.split()}
+
+
 def tell(attempt: Attempt, plan: Plan) -> None:
     """Print the failure summary of an attempt that failed by itself."""
-    if attempt.first is None or attempt.stopped_by:
+    if attempt.stopped_by:
         return
     if attempt.code == UNHEARD and not (is_heard(1) and is_heard(2)):
         return  # it has inherited our output, and ends as others do that nobody reads
-    others = [r for r in attempt.ranks if r.rank != attempt.first.rank]
-    put(headline(attempt.first, others, " ".join(plan.program)) + "\n", patience=LISTEN)
+    program, first = " ".join(plan.program), attempt.first
+    if attempt.node:
+        put(elsewhere(attempt.node, attempt.report, program) + "\n", patience=LISTEN)
+    elif attempt.why and attempt.code and (first is None or first.echo or attempt.superseded):
+        say(attempt.why)  # what is no failure of a rank here
+    elif first is not None and not attempt.superseded:
+        others = [r for r in attempt.ranks if r.rank != first.rank]
+        put(headline(first, others, program) + "\n", patience=LISTEN)

@@ -51,6 +51,7 @@ class Plan:
     cores: tuple[tuple[int, ...], ...] = ()  # of each rank; none: any
     devices: tuple[str, ...] = ()  # what each rank sees alone (CUDA_VISIBLE_DEVICES); none: all
     mpi_hosts: tuple[tuple[str, int], ...] = ()  # (host, ranks), where some are elsewhere
+    token_file: str = ""  # of a job on several nodes, for its ranks
 
     @property
     def writes_files(self) -> bool:
@@ -90,7 +91,7 @@ def make_plan(options: Options, master_port: int) -> Plan:
         as_torch=options.as_torch,
         spawn=options.start_method == "spawn",
         max_restarts=options.max_restarts,
-        run_id=options.run_id if options.run_id != "none" else uuid.uuid4().hex[:12],
+        run_id=_run_id(options),
         role=options.role,
         master_addr=options.master_addr,
         master_port=master_port,
@@ -111,8 +112,16 @@ def make_plan(options: Options, master_port: int) -> Plan:
     )
 
 
-def reserve_port() -> socket.socket:
-    """A socket that keeps a free port for MASTER_PORT as long as it is open.
+def _run_id(options: Options) -> str:
+    """One that is given, or that all nodes have alike, or a new one."""
+    if options.run_id != "none" or options.rendezvous is not None:
+        return options.run_id
+    return uuid.uuid4().hex[:12]
+
+
+def reserve_port(host: str = "127.0.0.1") -> socket.socket:
+    """A socket that keeps a free port for MASTER_PORT as long as it is open. ``host`` "": of all
+    addresses of this machine.
 
     Ranks of ours meet in the job segment and need no port, scripts may. The socket is bound but
     does not listen, and Linux lets others with SO_REUSEADDR (every server sets it) bind and listen
@@ -120,7 +129,7 @@ def reserve_port() -> socket.socket:
     """
     holder = socket.socket()
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    holder.bind(("127.0.0.1", 0))
+    holder.bind((host, 0))
     return holder
 
 

@@ -68,6 +68,7 @@ class Policy:
     grace: float = GRACE
     exits: list[Exit] = field(default_factory=list)
     stopped_by: int = 0  # the signal that ended the job, if one did
+    superseded: bool = False  # the job goes on, or ends, without this generation
     anew: Restarts | None = None  # None: no rank is started anew while others go on
     replaced: list[Exit] = field(default_factory=list)  # whose ranks were started anew
     away: set[int] = field(default_factory=set)  # ranks that the others go on without, for now
@@ -81,7 +82,8 @@ class Policy:
             return []
         self.exits.append(event)
         self.away.discard(event.rank)
-        if event.failed and self._too_few() and not self._steps and not self.stopped_by:
+        over = self.stopped_by or self.superseded
+        if event.failed and self._too_few() and not self._steps and not over:
             self._give_up_those_away()
             self._steps = [
                 (event.at + self.grace, signal.SIGTERM),
@@ -146,6 +148,17 @@ class Policy:
         self._give_up_those_away()
         self._steps = [(now + self.shutdown_timeout, signal.SIGKILL)]
         return [Signal(signal.SIGTERM)]
+
+    def supersede(self, now: float, patient: bool) -> list[Action]:
+        """Something elsewhere ends this generation: its ranks are of no more use. ``patient``: they
+        may notice by themselves, and say so."""
+        if self.superseded or self.stopped_by:
+            return []
+        self.superseded = True
+        self._give_up_those_away()
+        term = now + self.grace * patient
+        self._steps = [(term, signal.SIGTERM), (term + TERM_GRACE, signal.SIGKILL)]
+        return self.tick(now)
 
     def orphaned(self) -> list[Action]:
         """Who started us is gone."""

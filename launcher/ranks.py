@@ -12,7 +12,7 @@ import os
 import selectors
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from disttrain.comm.control import Segment
 from disttrain.liveness import sample
@@ -20,7 +20,7 @@ from disttrain.liveness import sample
 from . import mpi, stillness, worker
 from .generation import Generation
 from .out_of_memory import Kills
-from .outcome import Attempt, outcome, report_of
+from .outcome import Attempt, is_echo, outcome, report_of
 from .output import Console
 from .plan import Plan
 from .policy import REAP, Action, Begin, Exit, Policy, Signal
@@ -31,6 +31,7 @@ from .starting import Body, Start
 from .streams import Streams, unwatch
 from .watching import Watching
 
+Tell = Callable[[int, str, str], None]  # rank, cause, traceback
 LISTEN = 30.0  # seconds for a slow reader to take the last outputs of a job
 LISTEN_FAILED = 0.5  # ... that has failed, and whose end must not wait
 LATER = 0.5  # seconds after ``worker.FAREWELL`` that a failed rank is ended from outside
@@ -47,10 +48,13 @@ class Ranks:
         selector: selectors.BaseSelector,
         consoles: dict[int, Console],
         restarts: Restarts,
+        tell: Tell | None = None,
     ) -> None:
+        """``tell`` hears of every rank that fails of itself, at once."""
         self.plan, self.generation, self.selector = plan, generation, selector
         n = generation.num_ranks
-        self.segment = Segment.create(generation.world_size, epoch=generation.number)
+        here = None if generation.num_nodes == 1 else generation.ranks
+        self.segment = Segment.create(generation.world_size, epoch=generation.number, here=here)
         anew = restarts if plan.replace_ranks else None
         self.policy = Policy(n, plan.shutdown_timeout, plan.min_ranks, plan.grace, anew=anew)
         self.restarts = restarts
@@ -68,6 +72,7 @@ class Ranks:
         self.shims = mpi.Shims(n) if plan.mpi else None
         self.kills = Kills()
         self.watching = Watching(plan, generation)
+        self._tell = tell
         box = self.watching.box
         self._begin = Start(plan, generation, self.segment, box, body, self.shims, selector)
 
@@ -107,6 +112,14 @@ class Ranks:
     def signalled(self, number: int) -> None:
         """The agent got a signal."""
         self._perform(self.policy.signalled(number, time.monotonic()))
+
+    def supersede(self, patient: bool) -> None:
+        """Something elsewhere ends this generation."""
+        self._perform(self.policy.supersede(time.monotonic(), patient))
+
+    def publish(self, rank: int, cause: str, text: str) -> None:
+        """A rank has failed elsewhere: those here learn of it."""
+        self.segment.publish_failure(rank, cause, text)
 
     def orphaned(self) -> None:
         """Who started the agent is gone."""
@@ -255,10 +268,12 @@ class Ranks:
             if self.shims is not None:
                 self.shims.look(self.pids.values())
             self.segment.publish_failure(rank, cause_of(event, cause), text)
+            if self._tell is not None and not is_echo(cause):
+                self._tell(rank, cause_of(event, cause), text)
         self._look_for_newcomers()
         ran, used = now - self.started[rank], self.restarts.used
         self._perform(self.policy.exited(event, ran, self.watching.box.operations(rank)))
-        if event.failed and not self.policy.failed:
+        if event.failed and not (self.policy.failed or self.policy.superseded):
             self._say_that_others_go_on(rank, cause_of(event, cause), self.restarts.used > used)
         return True
 

@@ -91,6 +91,19 @@ def _moment(wall: int) -> str:
     return f"{time.strftime('%Y-%m-%d_%H:%M:%S', seconds)}.{wall % 10**9 // 1000:06}"
 
 
+def elsewhere(node: str, report: dict[str, Any], program: str) -> str:
+    """The block on nodes where it did not happen. ``report``: what the node has told of it."""
+    lines = [BAR, f"{program} FAILED", "", f"Root Cause (first observed failure), on node {node}:"]
+    cause = str(report.get("cause", "unknown"))
+    lines.append(
+        f"  rank      : {report.get('rank', '?')} (local_rank: {report.get('local_rank')})"
+    )
+    lines.append(f"  cause     : {cause.replace(chr(10), chr(10) + ' ' * 14)}")
+    lines.append(f"  exitcode  : {report.get('code', '?')} (pid: {report.get('pid', '?')})")
+    lines += ["", f"What it has printed, and where it was, stands in the output of {node}."]
+    return "\n".join([*lines, BAR])
+
+
 def _short(r: RankReport) -> str:
     text = r.cause.splitlines()[0] if r.cause else "finished"
     if r.stopped and not r.echo:

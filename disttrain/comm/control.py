@@ -36,6 +36,7 @@ TRACE_BYTES = 32 << 10
 _PATIENCE = 1.0  # seconds for who publishes a failure at the same moment
 
 _HEADER = struct.Struct("<QIIQQQ")  # magic, version, ranks, epoch, arena bytes, cores
+_HERE_AT = 48  # two uint32: the first rank of this host and how many; 0, 0 where all are
 _FAILED_AT = 64  # int32: rank + 1 of the first failure, 0 while there is none
 _ROUNDS_AT = 72  # the last round that was decided; the last that was wanted; where its flags begin
 _PID, _STATE, _JOINED, _MEMBER, _LOST = 0, 8, 32, 40, 48
@@ -204,14 +205,23 @@ class Segment:
             )
         self.num_ranks, self.epoch, self.arena_bytes = ranks, epoch, arena
         self.cores = cores  # that its maker may use: each rank may be bound to some of them
+        first, count = struct.unpack_from("<II", self.buffer, _HERE_AT)
+        self.here = range(first, first + count) if count else range(ranks)  # ranks of this host
         self._slots = [Slot(self.buffer, PAGE + r * SLOT_BYTES) for r in range(ranks)]
         self._failed = memoryview(self.buffer)[_FAILED_AT : _FAILED_AT + 4].cast("i")
         self.rounds = memoryview(self.buffer)[_ROUNDS_AT : _ROUNDS_AT + 24].cast("q")
         self.kept: dict[int, Any] = {}  # per rank: what it keeps of its arena over all its groups
 
     @classmethod
-    def create(cls, num_ranks: int, arena_bytes: int = ARENA_BYTES, epoch: int = 1) -> Segment:
-        """A fresh segment for ``num_ranks``; arenas shrink when the address space is limited."""
+    def create(
+        cls,
+        num_ranks: int,
+        arena_bytes: int = ARENA_BYTES,
+        epoch: int = 1,
+        here: range | None = None,
+    ) -> Segment:
+        """A fresh segment for ``num_ranks``; arenas shrink when the address space is limited.
+        ``here``: the ranks of this host, where the others cannot see it."""
         if num_ranks < 1:
             raise CommError(f"job segment: {num_ranks} ranks given; at least one is needed")
         while True:
@@ -221,6 +231,8 @@ class Segment:
                 os.ftruncate(fd, total)
                 cores = len(os.sched_getaffinity(0))
                 os.pwrite(fd, _HEADER.pack(MAGIC, 1, num_ranks, epoch, arena_bytes, cores), 0)
+                if here is not None:
+                    os.pwrite(fd, struct.pack("<II", here.start, len(here)), _HERE_AT)
                 return cls(fd, total)
             except (OSError, OverflowError, ValueError) as error:
                 os.close(fd)

@@ -78,23 +78,31 @@ class Meeting:
         of the others only once."""
         if self.on_segment() or self.size == 1:
             return [host_id()] * self.size
-        store = self.store()
-        store.set(f"host/{self.rank}", host_id())
+        store, name = self.store(), host_id()
+        if self.job is not None:  # launchers that share a machine are hosts of their own
+            name = f"{name}/{self.job.here.start}"
+        store.set(f"host/{self.rank}", name)
         if self.rank == 0:
             said = store.multi_get([f"host/{r}" for r in range(self.size)], self.timeout)
             store.set("hosts", json.dumps([bytes(host).decode() for host in said]))
         return json.loads(bytes(store.get("hosts", self.timeout)))
 
     def on_segment(self) -> bool:
-        """Whether all ranks have a place in the job's segment."""
-        return (
-            self.segment is not None and self.ranks is None and self.size <= self.segment.num_ranks
-        )
+        """Whether all ranks have a place in the job's segment, and see it."""
+        job = self.job
+        return job is not None and len(job.here) == job.num_ranks
+
+    @property
+    def job(self) -> Segment | None:
+        """The job's segment, where its ranks are this meeting's: who fails is published there."""
+        if self.segment is None or self.ranks is not None or self.size > self.segment.num_ranks:
+            return None
+        return self.segment
 
     def taken_over(self) -> Segment | None:
         """The job's segment, where this process was started in the place of a rank that has ended,
         and the others go on: it is to join them."""
-        job = self.segment
+        job = self.job
         anew = isinstance(job, Segment) and self.on_segment() and job.slot(self.rank).turn > 0
         return job if anew else None
 

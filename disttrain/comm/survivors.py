@@ -47,6 +47,7 @@ class View:
         self.num_ranks, self.epoch, self.buffer, self.fd = (
             len(members), base.epoch, base.buffer, base.fd,
         )  # fmt: skip
+        self.here = range(len(members))  # all see it
 
     def slot(self, rank: int) -> Slot:
         return self.base.slot(self.members[rank])

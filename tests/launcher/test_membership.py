@@ -81,7 +81,7 @@ def test_order_is_given_or_kept_or_that_of_names():
     assert eye.look(0, None, first).members == ("x", "z", "y")
     ranked = {i: dataclasses.replace(n, rank=r) for (i, n), r in zip(named.items(), (1, 2, 0))}
     assert eye.look(0, None, ranked).members == ("z", "x", "y")
-    again = Document(3, GATHERING, ("y", "x"))
+    again = Document(3, phase=GATHERING, members=("y", "x"))
     assert eye.look(0, again, named).members == ("y", "x", "z")
 
 

@@ -17,7 +17,7 @@ import threading
 import time
 
 from ... import context
-from ...errors import ConfigError, StoreError, StoreLost, StoreUnreached, WaitTimeout
+from ...errors import ConfigError, StoreError, StoreLost, StoreRefused, StoreUnreached, WaitTimeout
 from . import hello
 from .base import DEFAULT_TIMEOUT, Store, Timeout, keys_text, seconds, wait_for
 from .connecting import Attempt, WrongStore, local_name
@@ -233,7 +233,7 @@ class TCPStore(Store):
                     return False
                 wrong_since = now if wrong_since is None else wrong_since
                 if now - wrong_since > _WRONG_SECONDS:
-                    raise StoreUnreached(f"store at {self.host}:{self.port}: {trouble}") from None
+                    raise StoreRefused(f"store at {self.host}:{self.port}: {trouble}") from None
                 return False
 
         def what() -> str:

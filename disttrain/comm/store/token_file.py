@@ -13,10 +13,13 @@ _MOST_BYTES = 4096
 
 def read_token_file(path: str) -> bytes:
     """What ``path`` holds. Nobody but its owner, who must be this user, may read or write it.
+    ``fd:N`` is a descriptor that a launcher has left open.
 
     Raises ``ConfigError``. The token itself stands in no message.
     """
     where = f"token file {path}"
+    if path.startswith("fd:") and path[3:].isdigit():
+        return _inherited(int(path[3:]), where)
     how = "make it with: (umask 077; head -c 32 /dev/urandom > FILE), and copy it to every host"
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -39,4 +42,19 @@ def read_token_file(path: str) -> bytes:
         raise ConfigError(
             f"{where}: {len(token)} bytes; at least {LEAST_BYTES} secret ones are needed; {how}"
         )
+    return token
+
+
+def _inherited(fd: int, where: str) -> bytes:
+    """What a launcher has left open for its ranks, where the token stands in no file."""
+    try:
+        token = os.pread(fd, _MOST_BYTES, 0)
+    except OSError as error:
+        raise ConfigError(
+            f"{where}: the descriptor is not open in this process ({error.strerror}): it is "
+            "inherited by ranks of dtrun, and by what they start if it passes it on; set "
+            "DISTTRAIN_TOKEN_FILE to a file"
+        ) from None
+    if len(token) < LEAST_BYTES:
+        raise ConfigError(f"{where}: {len(token)} bytes; it is no token of dtrun's")
     return token

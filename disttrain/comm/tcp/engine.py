@@ -53,7 +53,7 @@ def connect(meeting: Meeting) -> Any:
     prefix = f"tcp/{layout.host_of[rank]}"
     segment = share_segment(store, rank, size, meeting.timeout, prefix, mates)
     net = Net(segment, rank, layout.host_of)
-    net.job = meeting.segment if meeting.on_segment() else None
+    net.job = meeting.job
     try:
         _link(meeting, net, layout, segment.arena_bytes)
     except BaseException:

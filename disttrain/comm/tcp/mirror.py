@@ -187,7 +187,7 @@ class NetHub(Hub):
     def end_program(self) -> None:
         super().end_program()
         error = getattr(sys, "last_value", None)
-        failure = self.segment.failure()
+        failure = self.net.known_failure()
         with self.lock:
             if error is not None and not isinstance(error, SystemExit):
                 self._tell(error)

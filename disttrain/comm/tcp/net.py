@@ -326,16 +326,21 @@ class Net:
         """Called again and again by who waits: give signs of life, and publish what has failed."""
         if self._closed:
             return
-        failure = self.segment.failure()
-        if failure is None and self.job is not None:
-            failure = self.job.failure()
-            if failure is not None:
-                self._publish(failure)
+        failure = self.known_failure()
         if failure is None:
             failure = self._failure_found()
         if failure is not None:
             self.tell(failure)
         self.beat()
+
+    def known_failure(self) -> Failure | None:
+        """What has been published, here or in the launcher's segment."""
+        failure = self.segment.failure()
+        if failure is None and self.job is not None:
+            failure = self.job.failure()
+            if failure is not None:
+                self._publish(failure)
+        return failure
 
     def beat(self) -> None:
         """Give signs of life, when it is time."""

@@ -185,8 +185,9 @@ class Keeper:
         if self.node.state == WORKING:
             return False  # ranks of before are being stopped
         raw, document, nodes = self._see()
-        if document is not None and not nodes:  # all of an earlier job have gone
-            if document.phase == ENDED and not getattr(self.registry, "outlives_jobs", False):
+        anew = document is None or (document.phase == membership.GATHERING and document.begins)
+        if document is not None and not nodes and not anew:  # all of an earlier job have gone
+            if document.phase == ENDED and not self.registry.outlives_jobs:
                 self._end(membership.REFUSED, f"the job at {self.r.endpoint} has ended")
                 return False
             fresh = Document(number=document.number, base=document.number)

@@ -24,7 +24,8 @@ ECHO = 1.0  # seconds beyond a lease that an error which only tells of another n
 @dataclass(frozen=True)
 class Settings:
     """``restarts``: how often the job may be restarted since ranks have failed. ``last_call``: for
-    how long the first generation, once it has enough nodes, waits for more."""
+    how long the first generation, once it has enough nodes, waits for more. ``ttl``: within which
+    it is known that a node is lost."""
 
     min_nodes: int
     max_nodes: int
@@ -202,6 +203,8 @@ class Observer:
         left = sum(not n.leaves for n in nodes.values())
         if left >= s.min_nodes:
             return _gathering(d, f"{what}; the job goes on with {min(left, s.max_nodes)} nodes")
+        if not here and not asked:  # who has come since has lost nobody
+            return Document(number=d.number, base=d.number, why=f"{what}; the job begins anew")
         if not asked and d.restart_count < s.restarts:
             return _gathering(d, f"{what}; waiting for nodes: {left} of {s.min_nodes} are here")
         code = asked[0].report.get("code", LOST_QUORUM) if asked else LOST_QUORUM

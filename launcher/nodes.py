@@ -108,7 +108,8 @@ def _keep(plan: Plan, r: Rendezvous, token: bytes | None, name: str, channel: Ch
         channel.receive()
         if seconds - noticed > (_NOTICE if not noticed else 30.0):
             noticed = seconds
-            channel.send("say", text=f"waiting for the first node at {r.endpoint} ({last})")
+            what = "etcd" if r.backend == "etcd" else "the first node"
+            channel.send("say", text=f"waiting for {what} at {r.endpoint} ({last})")
         return channel.open
 
     try:

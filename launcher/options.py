@@ -126,8 +126,8 @@ def parse(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Options:
         **log_flags.options_of(p, given),
         run_id=given.rdzv_id,
         role=given.role,
-        master_addr=_endpoint(given)[0],
-        master_port=_port(p, _endpoint(given)[1]),
+        master_addr=_endpoint(given, meeting)[0],
+        master_port=_port(p, _endpoint(given, meeting)[1]),
         signals=_signals(p, given.signals_to_handle),
         straggler_report=given.straggler_report,
         stopped_timeout=_at_least(p, "--stopped-timeout", given.stopped_timeout, 0),
@@ -261,9 +261,10 @@ def _at_least(p: argparse.ArgumentParser, flag: str, value: float, low: float): 
     return value
 
 
-def _endpoint(given: argparse.Namespace) -> tuple[str, int | str]:
+def _endpoint(given: argparse.Namespace, r: Rendezvous | None) -> tuple[str, int | str]:
+    """MASTER_ADDR and MASTER_PORT of a job on one machine, of which the endpoint is its store."""
     host, _, port = given.rdzv_endpoint.rpartition(":")
-    if given.rdzv_endpoint and not given.standalone:
+    if given.rdzv_endpoint and not given.standalone and r is None:
         return host or given.rdzv_endpoint, port if host else 0
     return given.master_addr, given.master_port
 

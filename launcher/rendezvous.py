@@ -17,6 +17,7 @@ PORTS = {"static": 29500, "c10d": 29400, "etcd": 2379}
 # Seconds between two signs of life, and how many of them a lease is long. An etcd that chooses a
 # leader anew confirms nothing for more than a second.
 LEASE = {"static": (0.5, 4), "c10d": (0.5, 4), "etcd": (0.5, 6)}
+ELECTION = 7.0  # seconds by which etcd may end a lease later then: it lets all begin anew
 
 # --rdzv-conf: seconds, except for the last ones
 _SECONDS = ("join_timeout", "last_call_timeout", "close_timeout", "keep_alive_interval",
@@ -59,8 +60,9 @@ class Rendezvous:
 
     def settings(self, restarts: int) -> Settings:
         """What the rules of membership need of it."""
+        known = self.ttl + (ELECTION if self.backend == "etcd" else 0.0)
         return Settings(
-            self.min_nodes, self.max_nodes, restarts, self.join_timeout, self.last_call, self.ttl
+            self.min_nodes, self.max_nodes, restarts, self.join_timeout, self.last_call, known
         )
 
 

@@ -34,6 +34,7 @@ class Registry:
 
     ttl: float
     patience: float
+    outlives_jobs = False  # entries without a lease stay when all nodes have gone
 
     @property
     def where(self) -> str:

@@ -61,6 +61,11 @@ class EtcdRegistry(Registry):
     def where(self) -> str:
         return f"etcd at {', '.join(self.gateway.access.names)}"
 
+    @property
+    def host(self) -> str:
+        """Where the member is that has answered last."""
+        return self.gateway.host
+
     def put_leased(self, key: str, value: bytes) -> None:
         def put() -> None:
             self._hold()

@@ -102,6 +102,11 @@ class Gateway:
         self._token = ""
         self._lock = threading.Lock()
 
+    @property
+    def host(self) -> str:
+        """Of the member that has answered last."""
+        return self.access.endpoints[self._preferred][1]
+
     def call(self, path: str, body: dict, within: float) -> dict:
         """The answer to a request. Unreached: nobody gave one in ``within`` seconds; Refused: it
         was no."""
@@ -231,7 +236,9 @@ def _connection_failure(error: BaseException) -> _Failed:
         return _Failed("the name does not resolve", lasting=inner.errno != socket.EAI_AGAIN)
     if isinstance(inner, ssl.SSLError):
         ended = isinstance(inner, (ssl.SSLEOFError, ssl.SSLZeroReturnError))
-        return _Failed(f"TLS: {inner.reason or inner.strerror or inner}", lasting=not ended)
+        hint = " (if it has no TLS: --rdzv-conf protocol=http)" if ended else ""
+        words = f"TLS: {inner.reason or inner.strerror or inner}{hint}"
+        return _Failed(words, lasting=not ended)
     if isinstance(inner, TimeoutError):
         return _Failed("no answer")
     if isinstance(inner, OSError) and inner.strerror:

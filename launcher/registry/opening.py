@@ -77,9 +77,7 @@ def _etcd(
     registry = connect(r.endpoint, r.run_id, dict(r.conf), r.ttl, still)
     if registry is None:
         return None
-    first = r.endpoint.split(",")[0].rpartition("://")[2]
-    host = first[1:].partition("]")[0] if first.startswith("[") else first.partition(":")[0]
-    address = r.local_addr or towards(host)
+    address = r.local_addr or towards(registry.host)
     if token is None and not _is_loopback(address):
         registry.close()
         raise _no_token(r)

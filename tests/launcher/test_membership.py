@@ -143,6 +143,15 @@ def test_too_few_nodes_end_a_job_without_restarts():
     assert ended.result["code"] == 143 and "b:1 was asked to end" in ended.why
 
 
+def test_who_comes_after_all_have_gone_begins_anew():
+    """All were killed and start again, while the leases of before still hold."""
+    eye, document = formed(2, 2, restarts=1)
+    anew = eye.look(1.0, document, {"c": node("c")})
+    assert (anew.phase, anew.number, anew.begins) == (GATHERING, 1, True)
+    formed_again = eye.look(1.1, anew, {"c": node("c"), "d": node("d")})
+    assert (formed_again.number, formed_again.members) == (2, ("c", "d"))
+
+
 def test_a_node_that_comes_begins_a_generation_unless_there_is_no_room():
     eye, document = formed(1, 3)
     more = two() | {"c": node("c")}

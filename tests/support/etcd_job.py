@@ -23,7 +23,7 @@ from support import etcd_cluster, namespaces
 from support.dtrun import ROOT, UNWANTED, Ended
 from support.etcd_cluster import EtcdCluster
 from support.namespaces import Wire
-from support.stepping import PROGRAM
+from support.stepping import PROGRAM, notes_of
 
 
 def why_not() -> str:
@@ -52,9 +52,9 @@ class Hosts:
 
 
 @contextlib.contextmanager
-def etcd_hosts(count: int, members: int = 3) -> Iterator[Hosts]:
+def etcd_hosts(count: int, members: int = 3, *flags: str) -> Iterator[Hosts]:
     """``count`` hosts on a wire, the first ``members`` of which have a member of etcd."""
-    with Wire(count) as wire, EtcdCluster(members, wire) as etcd:
+    with Wire(count) as wire, EtcdCluster(members, wire, *flags) as etcd:
         yield Hosts(count, etcd, wire)
 
 
@@ -76,6 +76,7 @@ class EtcdJob:
         self.folders = [folder / f"{self.name}-{host}" for host in range(hosts.count)]
         for each in self.folders:
             each.mkdir()
+        self.everywhere = str(folder / f"{self.name}-*")
         self.nodes: dict[int, subprocess.Popen] = {}
         self.marks: dict[int, str] = {}
         self.token = folder / f"{self.name}.token"
@@ -99,7 +100,7 @@ class EtcdJob:
                     *(sys.executable, "-m", "launcher", "--rdzv-backend", "etcd"),
                     *("--rdzv-endpoint", self.hosts.etcd.endpoint, "--rdzv-id", self.name),
                     *("--token-file", str(self.token), *self.flags, *flags),
-                    *(str(self.script), str(self.pause), str(self.enough)),
+                    *(str(self.script), str(self.pause), str(self.enough), self.everywhere),
                 ],
                 cwd=self.folders[host],
                 env=env,
@@ -118,6 +119,15 @@ class EtcdJob:
         code = self.nodes[host].wait(timeout)
         text = self.output(host)
         return Ended(code, text, text)
+
+    def running(self) -> list[int]:
+        """The hosts on which dtrun has not ended."""
+        return [host for host, process in self.nodes.items() if process.poll() is None]
+
+    def node_of_rank_0(self) -> int:
+        """The host whose rank 0 has noted the last step of any."""
+        last = [[n for n in notes_of([folder]) if n.rank == 0] for folder in self.folders]
+        return max(range(len(last)), key=lambda host: last[host][-1].at if last[host] else 0.0)
 
     def output(self, host: int) -> str:
         return (self.folders[host] / "out").read_text()

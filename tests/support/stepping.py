@@ -2,7 +2,8 @@
 
 ``PROGRAM`` is a script for dtrun: its ranks step together and append a line for each step to a file
 of their node, synchronised to the disk, as one who commits. After a restart they go on behind the
-last step that any of them has noted. ``verify`` reads the files of all nodes:
+last step that anybody has noted, as from a checkpoint that all can read. ``verify`` reads the files
+of all nodes:
 
 - no step was committed by two generations (a step is committed once all ranks have noted it),
 - no two generations have stepped at the same time,
@@ -19,22 +20,24 @@ from itertools import pairwise
 from pathlib import Path
 
 PROGRAM = """
-import os, sys, time
+import glob, os, sys, time
 import disttrain as dt
 from disttrain import distributed as dist
 from disttrain.comm.control import Segment
 
-pause, enough = float(sys.argv[1]), sys.argv[2]
+pause, enough, folders = float(sys.argv[1]), sys.argv[2], sys.argv[3]
 dist.init_process_group()
 rank, world = dist.get_rank(), dist.get_world_size()
 generation = Segment.attach(int(os.environ["DISTTRAIN_JOB_FD"])).epoch
-notes = f"steps.{os.environ['LOCAL_RANK']}"
-lines = open(notes).read().splitlines() if os.path.exists(notes) else []
-mine = dt.tensor([int(lines[-1].split()[1]) if lines else 0])
+seen = 0
+for path in glob.glob(folders + "/steps.*"):
+    lines = open(path).read().split("\\n")[:-1]
+    seen = max(seen, int(lines[-1].split()[1]) if lines else 0)
+mine = dt.tensor([seen])
 everyone = [dt.zeros(1, dtype=mine.dtype) for _ in range(world)]
 dist.all_gather(everyone, mine)
 step = max(int(t) for t in everyone)
-file = os.open(notes, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+file = os.open(f"steps.{os.environ['LOCAL_RANK']}", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 while True:
     ends = dt.tensor([float(os.path.exists(enough))])
     dist.all_reduce(ends)

@@ -1,12 +1,19 @@
-"""All rows of the table, by name."""
+"""All rows of the table, by name: a number, and a letter where there are several of it."""
 
 from __future__ import annotations
 
-from injections.rows import elastic_rows, endings, joining, many_hosts, one_host
+import re
+
+from injections.rows import elastic_rows, endings, joining, many_hosts, on_etcd, one_host
 from injections.rows.row import Row
 
-_KINDS = (one_host, endings, many_hosts, elastic_rows, joining)
+_KINDS = (one_host, endings, many_hosts, on_etcd, elastic_rows, joining)
+
+
+def _place(row: Row) -> tuple[int, str]:
+    return int(re.sub(r"\D", "", row.name)), row.name
+
+
 ROWS: dict[str, Row] = {
-    row.name: row
-    for row in sorted((r for kind in _KINDS for r in kind.ROWS), key=lambda r: int(r.name[1:]))
+    row.name: row for row in sorted((r for kind in _KINDS for r in kind.ROWS), key=_place)
 }

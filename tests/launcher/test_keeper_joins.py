@@ -1,0 +1,92 @@
+"""How a keeper joins where an earlier job has left something. Its registry is a dictionary."""
+
+from __future__ import annotations
+
+import pytest
+
+from launcher.channel import Channel, pair
+from launcher.keeper import DOCUMENT, NODES, Keeper
+from launcher.membership import ENDED, GATHERING, RUNNING, WORKING, Document, Node
+from launcher.registry import Registry, Snapshot
+from launcher.rendezvous import Rendezvous
+
+
+class Memory(Registry):
+    """What all nodes share, as a registry that outlives jobs."""
+
+    outlives_jobs = True
+    ttl = patience = 1.0
+    where = "memory"
+
+    def __init__(self, entries: dict[str, bytes]) -> None:
+        self.entries, self.changes = entries, 0
+
+    def put_leased(self, key: str, value: bytes) -> None:
+        self.entries[key] = value
+
+    def renew(self) -> None:
+        """It holds."""
+
+    def compare_swap(self, key: str, expected: bytes | None, new: bytes) -> bool:
+        self.changes += 1
+        same = self.entries.get(key) == expected
+        if same:
+            self.entries[key] = new
+        return same
+
+    def read(self) -> Snapshot:
+        return Snapshot(self.changes, dict(self.entries))
+
+    def delete(self, key: str) -> None:
+        self.entries.pop(key, None)
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+@pytest.fixture
+def keepers():
+    made, entries = [], {}
+
+    def keeper(name: str) -> Keeper:
+        ours, its = pair()
+        made.append((ours, its))
+        r = Rendezvous("etcd", "a", "a", 1, "job", 2, 2)
+        return Keeper(Memory(entries), Node(name, 1), r, 0, Channel(its), False)
+
+    keeper.entries = entries
+    yield keeper
+    for ends in made:
+        for end in ends:
+            end.close()
+
+
+def left_behind(phase: str, nodes: dict[str, Node]) -> dict[str, bytes]:
+    members = ("x", "y")
+    said = tuple({"name": i, "count": 1, "address": "a", "port": 1} for i in members)
+    document = Document(7, 0, phase, members, said, restart_count=3, result={"code": 0})
+    return {DOCUMENT: document.encode(), **{NODES + i: n.encode() for i, n in nodes.items()}}
+
+
+@pytest.mark.parametrize("phase", [GATHERING, RUNNING, ENDED])
+def test_what_an_earlier_job_has_left_is_put_aside(keepers, phase):
+    keepers.entries.update(left_behind(phase, {}))
+    a, b = keepers("a"), keepers("b")
+    for _ in range(6):
+        a.step()
+        b.step()
+    document = Document.decode(keepers.entries[DOCUMENT])
+    assert (document.number, document.phase, document.restart_count) == (8, RUNNING, 0)
+    assert {node["name"] for node in document.nodes} == {"a", "b"}
+
+
+def test_a_job_that_is_ending_is_waited_for(keepers):
+    keepers.entries.update(left_behind(ENDED, {"x": Node("x", 1, state=WORKING, ran=7)}))
+    a = keepers("a")
+    for _ in range(3):
+        a.step()
+    assert not a.id and not a.ended and set(keepers.entries) == {DOCUMENT, NODES + "x"}
+    del keepers.entries[NODES + "x"]
+    for _ in range(3):
+        a.step()
+    assert a.id and Document.decode(keepers.entries[DOCUMENT]).phase == GATHERING

@@ -1,6 +1,6 @@
 """Rows about jobs whose nodes meet at an etcd of three members, which lie on the first three nodes.
 
-Members elect as docs/launcher.md advises: with etcd's defaults, which are for members far from each
+Members elect as docs/etcd.md advises: with etcd's defaults, which are for members far from each
 other, a loss is known up to 3 s later where it takes etcd's leader along.
 
 Ranks note every step (``support.stepping``); what they noted is verified as a whole: no step was

@@ -12,6 +12,7 @@ from launcher.submit.yaml_text import documents
 
 ROOT = Path(__file__).parents[3]
 TEMPLATES = sorted((ROOT / "configs" / "cluster").glob("*"))
+WRITTEN = [path for path in TEMPLATES if path.suffix != ".sh"]
 SLURM = ("submit", "--to", "slurm", "--dry-run", "--nnodes", "2")
 POD = ("submit", "--to", "kubernetes", "--dry-run", "--image", "i:1", "--nnodes", "2")
 
@@ -28,7 +29,7 @@ def refused(capsys, *words):
     return capsys.readouterr().err.splitlines()[-1]
 
 
-@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.name)
 def test_templates_are_what_their_first_lines_write(path, capsys):
     text = path.read_text()
     command = next(line for line in text.splitlines() if line.startswith("# dtrun submit "))

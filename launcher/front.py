@@ -77,11 +77,11 @@ def _run(options: Options, plan: Plan) -> int:
         nodes = importlib.import_module("launcher.nodes")
         token = nodes.token_for(options)
         plan = dataclasses.replace(plan, token_file=nodes.token_file_for_ranks(options, token))
-    reader, writer = os.pipe()
-    pid_reader, pid_writer = os.pipe()
     with held_back(plan.signals):
-        if options.rendezvous is not None:
+        if options.rendezvous is not None:  # before the pipes, whose ends tell of a death
             kept = nodes.start_keeper(plan, options.rendezvous, token)
+        reader, writer = os.pipe()
+        pid_reader, pid_writer = os.pipe()
         warden = os.fork()
         if warden == 0:
             os.close(writer)

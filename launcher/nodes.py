@@ -71,7 +71,8 @@ def token_file_for_ranks(options: Options, token: bytes | None) -> str:
     """What ranks find as DISTTRAIN_TOKEN_FILE: the file of the user's, or a descriptor that they
     inherit."""
     given = options.token_file or os.environ.get("DISTTRAIN_TOKEN_FILE", "")
-    if token is None or (given and not options.place.token_file):
+    lasting = given and not given.startswith("fd:") and not options.place.token_file
+    if token is None or lasting:
         return os.path.abspath(given) if given else ""
     fd = os.memfd_create("disttrain-token", os.MFD_CLOEXEC)
     os.write(fd, token)

@@ -10,6 +10,7 @@ import argparse
 import difflib
 import importlib
 import re
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -55,6 +56,36 @@ class Parser(argparse.ArgumentParser):
 
     def _parse_optional(self, arg_string: str):  # type: ignore[no-untyped-def]
         return super()._parse_optional(dashes(arg_string))
+
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
+        """The program's arguments are its own: here they are not even looked at. (argparse refuses
+        ``train.py --a`` where several flags of ours begin so.)"""
+        words = list(sys.argv[1:] if args is None else args)
+        where = self._program_at(words)
+        given, rest = super().parse_known_args(words[:where], namespace)
+        given.program = words[where:]
+        return given, rest
+
+    def _program_at(self, words: Sequence[str]) -> int:
+        """Where the flags and their values end."""
+        at = 0
+        while at < len(words) and words[at].startswith("-") and words[at] not in ("-", "--"):
+            at += 2 if self._takes_the_next(words[at]) else 1
+        return min(at, len(words))
+
+    def _takes_the_next(self, word: str) -> bool:
+        """Is the word after that flag its value?"""
+        name, equals, _ = dashes(word).partition("=")
+        flag = self._option_string_actions.get(name)
+        if flag is None and name.startswith("--"):
+            near = self._get_option_tuples(name)
+            flag = near[0][0] if len(near) == 1 else None
+        elif flag is None:  # -mr 3, -t3
+            for at, letter in enumerate(word[1:], 2):
+                flag = self._option_string_actions.get(f"-{letter}")
+                if flag is None or flag.nargs != 0:
+                    return flag is not None and at == len(word)
+        return flag is not None and flag.nargs != 0 and not equals
 
     def error(self, message: str):  # type: ignore[no-untyped-def]
         super().error(message + self._hint(message))

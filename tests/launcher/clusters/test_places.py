@@ -84,6 +84,14 @@ def test_a_pod_answers_from_its_index_and_its_manifest():
     assert place.token_file == "/etc/disttrain/token" and not place.label
 
 
+def test_a_pod_waits_for_the_name_of_the_first_one():
+    """It is not known before that pod has begun."""
+    assert parse(["train.py"], POD).rendezvous.name_timeout == 300.0
+    said = ["--rdzv-conf", "name_timeout=5,join_timeout=60", "train.py"]
+    assert parse(said, POD).rendezvous.name_timeout == 5.0
+    assert parse(["--rdzv-conf", "join_timeout=60", "train.py"], POD).rendezvous.join_timeout == 60
+
+
 @pytest.mark.parametrize(
     "name, env, said",
     [

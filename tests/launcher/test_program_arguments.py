@@ -1,0 +1,38 @@
+"""Whatever the program is given, it gets, and the launcher does not look at it."""
+
+import pytest
+
+from launcher.options import parse
+
+
+@pytest.mark.parametrize(
+    "flags, program",
+    [
+        ([], ["t.py", "--a", "1"]),  # flags of ours that begin so are several
+        ([], ["t.py", "--n=2", "-h", "--help", "--nproc-per-node", "9"]),
+        ([], ["t.py", "--my_flag", "a b", "-"]),
+        ([], ["t.py", "--", "--x"]),
+        (["--nproc-per-node", "2"], ["t.py", "--nnod", "x"]),
+        (["--nproc_per_node=2"], ["t.py", "-m"]),
+        (["--max-rest", "2"], ["t.py", "--max-rest"]),
+        (["-m"], ["package.t", "-m"]),
+        (["-r3"], ["t.py", "-r"]),
+        (["-t", "3"], ["t.py", "--tee"]),
+        (["-mr", "3"], ["package.t"]),
+        (["--standalone"], ["t.py", "--standalone"]),
+    ],
+)
+def test_arguments_reach_the_program_as_they_are(flags, program):
+    assert parse([*flags, *program], {}).program == tuple(program)
+
+
+def test_two_dashes_end_the_flags():
+    assert parse(["--max-restarts", "1", "--", "t.py", "--"], {}).program == ("t.py", "--")
+
+
+@pytest.mark.parametrize("words", [["--max-restarts"], ["-t"], [], ["--"]])
+def test_flags_alone_are_no_job(words, capsys):
+    with pytest.raises(SystemExit) as ended:
+        parse(words, {})
+    assert ended.value.code == 2
+    assert "expected one argument" in (said := capsys.readouterr().err) or "no program" in said

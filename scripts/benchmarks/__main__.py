@@ -27,16 +27,20 @@ def command(case: str, library: str, python: str) -> list[str]:
     ranks = RANKS.get(case)
     if ranks is None:
         return [python, "-m", *tail]
+    start = ["launcher"]
     if library == "torch":
-        start = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), "-m"]
-    else:
-        start = ["launcher", "--nproc-per-node", str(ranks), "-m"]
-    return [python, "-m", *start, *tail]
+        start = ["torch.distributed.run", "--standalone"]
+    if case == "restart":
+        start += ["--max-restarts", "1"]
+        start += ["--rdzv-id", f"{os.getpid()}-{library}-{time.monotonic_ns()}"]
+    return [python, "-m", *start, "--nproc-per-node", str(ranks), "-m", *tail]
 
 
 def run(case: str, library: str, python: str) -> dict[str, float]:
     """One run of one case: its rows, or an empty dict with a note on standard error."""
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    if case == "restart":  # else a restart of the peer meets the store of the start before
+        env["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
     env.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode
     start = time.perf_counter()
     done = subprocess.run(

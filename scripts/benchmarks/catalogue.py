@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks import calls, cases, stores, strategies
+from benchmarks import calls, cases, restarts, stores, strategies
 
 CASES = {
     f.__name__: f
@@ -12,7 +12,7 @@ CASES = {
         *(strategies.fsdp_mlp, strategies.fsdp_gpt),
         *(stores.fsdp_memory, stores.checkpoint),
         *(cases.all_reduce_4, cases.all_reduce_8, cases.all_reduce_16, cases.scatter_gather),
-        *(cases.all_reduce, cases.memory, cases.launch),
+        *(cases.all_reduce, cases.memory, cases.launch, restarts.restart),
         *(calls.rpc_call, calls.rpc_tensor, calls.rpc_echo, calls.rpc_flight),
         *(calls.rpc_autograd, calls.rpc_memory),
     )
@@ -22,7 +22,7 @@ TWO = (
     *("all_reduce", "memory", "scatter_gather"),
     *("rpc_call", "rpc_tensor", "rpc_echo", "rpc_flight", "rpc_autograd", "rpc_memory"),
 )
-MORE = {"launch": 4, "all_reduce_4": 4, "all_reduce_8": 8, "all_reduce_16": 16}
+MORE = {"launch": 4, "restart": 4, "all_reduce_4": 4, "all_reduce_8": 8, "all_reduce_16": 16}
 RANKS = {**dict.fromkeys(TWO, 2), **MORE}
 WHOLE = {"launch": "launch 4 ranks, one all_reduce, exit"}  # timed from outside
 
@@ -41,6 +41,7 @@ BARS = {
     "all_reduce 25 MB, 4 ranks": (5.0, 8.0),
     "reduce_scatter + all_gather 25 MB, 2 ranks": (8.0, 12.0),
     WHOLE["launch"]: (8.0, 20.0),
+    restarts.RESTART: (10.0, 40.0),
     "rpc: small call": (2.0, 8.0),
     "rpc: call with a tensor [8]": (2.0, 6.0),
     "rpc: echo of 16 MB": (1.5, 3.0),

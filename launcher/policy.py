@@ -19,6 +19,7 @@ from .restarts import Restarts
 from .stillness import CODE
 
 GRACE = 0.3  # for the others to notice a failure and say so
+HURRY = 0.02  # the same where the job begins again, which takes no time to read what others say
 TERM_GRACE = 0.25  # from SIGTERM to SIGKILL after a failure
 # A scheduler sends SIGTERM to every process of a job at once, and we pass on what we get: only what
 # comes later is a second one. Nobody but people sends SIGINT.

@@ -23,7 +23,7 @@ from .out_of_memory import Kills
 from .outcome import Attempt, is_echo, outcome, report_of
 from .output import Console
 from .plan import Plan
-from .policy import REAP, Action, Begin, Exit, Policy, Signal
+from .policy import HURRY, REAP, Action, Begin, Exit, Policy, Signal
 from .processes import kill_descendants
 from .report import RankReport, cause_of, say
 from .restarts import Restarts
@@ -56,7 +56,8 @@ class Ranks:
         here = None if generation.num_nodes == 1 else generation.ranks
         self.segment = Segment.create(generation.world_size, epoch=generation.number, here=here)
         anew = restarts if plan.replace_ranks else None
-        self.policy = Policy(n, plan.shutdown_timeout, plan.min_ranks, plan.grace, anew=anew)
+        grace = plan.grace if restarts.used >= restarts.most else min(plan.grace, HURRY)
+        self.policy = Policy(n, plan.shutdown_timeout, plan.min_ranks, grace, anew=anew)
         self.restarts = restarts
         self.started: dict[int, float] = {}
         self.replaced: list[RankReport] = []  # of ranks that were started anew

@@ -5,11 +5,14 @@ Knows descriptors; no jobs.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import select
 import signal
+import sys
 import time
+from collections.abc import Callable
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 UNHEARD = 128 + signal.SIGPIPE  # exit code of who ends because nobody reads its output
@@ -20,6 +23,26 @@ def is_heard(fd: int) -> bool:
     poll = select.poll()
     poll.register(fd, 0)
     return not any(event & select.POLLERR for _, event in poll.poll(0))
+
+
+def command(main: Callable[[], int], name: str) -> int:
+    """Run ``main`` as the command ``name``: its exit code, or that of ``unwritten``."""
+    try:
+        try:
+            return main()
+        finally:
+            if sys.stdout is not None:  # it may have been closed
+                sys.stdout.flush()
+    except OSError as error:
+        return unwritten(error, name)
+
+
+def flush() -> None:
+    """Write what is in the buffers of stdout and stderr, before a fork: it would be there twice."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            if stream is not None:
+                stream.flush()
 
 
 def unwritten(error: OSError, name: str) -> int:

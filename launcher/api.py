@@ -14,6 +14,7 @@ from typing import Any
 
 from disttrain.errors import LaunchError
 from disttrain.lifetime import end_of
+from disttrain.outputs import flush, put
 
 from . import open_files
 from .agent import Agent
@@ -128,8 +129,7 @@ class Job:
             outputs = self._given(1, sys.stdout), self._given(2, sys.stderr)
         alive_reader, self._alive = os.pipe()
         self._outcome, outcome_writer = os.pipe()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        flush()
         with held_back(plan.signals):
             self._pid = os.fork()
             if self._pid == 0:
@@ -221,8 +221,7 @@ def _agent(plan: Plan, body: Callable[[int], bytes] | None, alive: int, outcome:
             f.write(struct.pack("<Q", len(data)) + data)
         code = 0
     except BaseException as error:
-        sys.stderr.write(f"launcher: {type(error).__name__}: {error}\n")
-        sys.stderr.flush()
+        put(f"launcher: {type(error).__name__}: {error}\n")
     finally:
         os._exit(code)
 

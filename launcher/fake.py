@@ -8,7 +8,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import resource
-import sys
+
+from disttrain.outputs import put
 
 from .env import worker_env
 from .generation import of_hosts
@@ -28,10 +29,12 @@ def play(plan: Plan, rank: int, size: int, local_size: int = 1) -> int:
     os.environ.update(worker_env(plan, generation, rank) | {FAKE: "1"})
     try:
         program_body(plan)()
+    except BrokenPipeError:
+        raise  # perhaps its reader has gone, as with any command
     except Exception as error:
-        sys.stderr.write(format_error(error))
+        put(format_error(error))
         return 1
     finally:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        sys.stderr.write(f"dtrun: played rank {rank} of {size}; {peak:.0f} MiB at most\n")
+        put(f"dtrun: played rank {rank} of {size}; {peak:.0f} MiB at most\n")
     return 0

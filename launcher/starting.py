@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from disttrain.comm.blackbox import BOX_FD, Box
 from disttrain.comm.control import Segment
 from disttrain.lifetime import Leash, die_with_parent
-from disttrain.outputs import put
+from disttrain.outputs import flush, put
 
 from . import binding, mpi, worker
 from .env import JOB_FD, worker_env
@@ -46,9 +46,7 @@ class Start:
     def fork(self, rank: int, out: Stream | None, err: Stream | None) -> tuple[int, int]:
         """(pid, descriptor at which the rank's result can be read)."""
         result_reader, result_writer = os.pipe()
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None:
-                stream.flush()
+        flush()
         agent = os.getpid()
         with held_back(self.plan.signals):
             pid = os.fork()

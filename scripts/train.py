@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 
 import disttrain as dt
-from disttrain import config
+from disttrain import config, outputs
 from disttrain.distributed import elastic
 from disttrain.distributed.planning import Subject
 from disttrain.errors import ConfigError, DeviceError, SerializationError
@@ -119,4 +119,4 @@ def main(words: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(outputs.command(main, "train.py"))

@@ -13,8 +13,8 @@ import signal
 import sys
 from collections.abc import Sequence
 
+from .. import outputs
 from ..errors import DisttrainError
-from ..outputs import unwritten
 
 COMMANDS = {
     "blackbox": "show what a job's ranks did last, also after it has died",
@@ -31,13 +31,7 @@ COMMANDS = {
 def command() -> int:
     """The command, as a process: it ends quietly when its reader has gone, or at Ctrl-C."""
     try:
-        try:
-            return main()
-        finally:
-            if sys.stdout is not None:  # it may have been closed
-                sys.stdout.flush()
-    except OSError as error:
-        return unwritten(error, "disttrain")
+        return outputs.command(main, "disttrain")
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
 

@@ -26,6 +26,7 @@ from disttrain.comm.sim.scheduler import Task
 from disttrain.comm.sim.stacks import standing
 from disttrain.context import current
 from disttrain.errors import ConfigError, Deadlock, PeerFailed
+from disttrain.outputs import UNHEARD, flush, is_heard
 
 from ..env import worker_env
 from ..log_flags import streams_of
@@ -296,6 +297,8 @@ def run_job(plan: Plan, flags: Flags) -> int:
     real = time.monotonic() - start
     sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__ = streams  # type: ignore[misc]
     outcome = outcome_of(scheduler, fabric)
+    if outcome.code == UNHEARD and not (is_heard(1) and is_heard(2)):
+        return UNHEARD
     tell_failure(job, scheduler)
     for fault in outcome.happened[:_SHOWN]:
         say(f"struck: {fault}")
@@ -324,6 +327,5 @@ def run(plan: Plan, flags: Flags) -> int:
     except KeyboardInterrupt:
         code = 130
     atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    flush()
     os._exit(code)  # threads that the program has started, or that never go on, are left

@@ -9,7 +9,11 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable, Collection
-from typing import IO, Any, TextIO
+from typing import Any, TextIO
+
+from disttrain.outputs import UNHEARD, put
+
+from ..logs import Log
 
 
 class Voice(io.TextIOBase):
@@ -28,7 +32,7 @@ class Voice(io.TextIOBase):
         self._stream, self._who, self._shown, self._path = stream, who, shown, path
         self._prefixed = (num_ranks if shown is None else len(shown)) > 1
         self._tails: dict[int, str] = {}
-        self._files: dict[int, IO[str]] = {}
+        self._files: dict[int, Log] = {}
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
@@ -71,7 +75,8 @@ class Voice(io.TextIOBase):
                 self._say(rank, tail + "\n")
         self._tails.clear()
         for file in self._files.values():
-            file.close()
+            if why := file.close():
+                put(f"dtrun: {why}\n")
         self._files.clear()
         self._stream.flush()
 
@@ -79,14 +84,16 @@ class Voice(io.TextIOBase):
         path = self._path(rank)
         if path:
             if rank not in self._files:
-                os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-                self._files[rank] = open(path, "a", encoding="utf-8")  # noqa: SIM115
-            self._files[rank].write(lines)
+                self._files[rank] = Log(path)
+            self._files[rank].write(lines.encode(errors="replace"))
         if self._shown is None or rank in self._shown:
             prefix = f"[rank {rank}] " if self._prefixed else ""
-            for line in lines.splitlines(keepends=True):
-                self._stream.write(line if line == "\n" else prefix + line)
-            self._stream.flush()
+            try:
+                for line in lines.splitlines(keepends=True):
+                    self._stream.write(line if line == "\n" else prefix + line)
+                self._stream.flush()
+            except BrokenPipeError:  # nobody reads any more: all ranks end as processes would
+                os._exit(UNHEARD)
 
 
 class _Bytes(io.RawIOBase):

@@ -45,12 +45,10 @@ def first_line(folder, *command: str) -> tuple[str, int, str]:
     return line, process.wait(), error
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_a_job_that_nobody_reads_any_more_ends_quietly(tmp_path, ranks):
+@pytest.mark.parametrize("flags", ["--nproc-per-node 1", "--nproc-per-node 2", "--simulate 2"])
+def test_a_job_that_nobody_reads_any_more_ends_quietly(tmp_path, flags):
     (tmp_path / "endless.py").write_text(ENDLESS)
-    line, code, error = first_line(
-        tmp_path, "launcher", "--nproc-per-node", str(ranks), "endless.py"
-    )
+    line, code, error = first_line(tmp_path, "launcher", *flags.split(), "endless.py")
     assert line.endswith("0\n") and (code, error) == (141, "")
 
 

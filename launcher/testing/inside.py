@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import pdb  # noqa: T100
 import stat
 import sys
 import warnings
@@ -26,8 +27,7 @@ INSIDE = pytest.StashKey[bool]()  # of an item, in the process of a rank
 
 def call_phase(item: pytest.Item) -> tuple[dict[str, Any], BaseException | None]:
     """Run the test's call; what to tell of it, and the exception that has ended it."""
-    item.stash[INSIDE] = True
-    own_captures(item.config)
+    logged = begin(item)
     with recorded_warnings() as warned:
         try:
             call = pytest.CallInfo.from_call(
@@ -38,8 +38,52 @@ def call_phase(item: pytest.Item) -> tuple[dict[str, Any], BaseException | None]
         except pytest.exit.Exception as stop:
             return {"exit": [stop.msg, stop.returncode]}, stop
         told, error = told_of(item, call)
-    told["warnings"] = warned()
+    told |= {"warnings": warned(), "logged": logged}
+    save_coverage(item.config)
     return told, error
+
+
+def begin(item: pytest.Item) -> list[Any]:
+    """What this process shares with pytest's becomes its own; what it does not have is said. The
+    reports, as data, that are made while the test runs (of subtests)."""
+    item.stash[INSIDE] = True
+    own_captures(item.config)
+    pdb.set_trace = sys.breakpointhook = _no_terminal
+    hooks, log = item.config.hook, _Log(item.config)
+    for caller in (hooks.pytest_runtest_logreport, hooks.pytest_exception_interact):
+        for implementation in list(caller.get_hookimpls()):
+            caller._remove_plugin(implementation.plugin)
+    item.config.pluginmanager.register(log)
+    return log.told
+
+
+class _Log:
+    """Keeps reports for pytest's own process, which shows and counts them."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config, self.told = config, []  # type: ignore[var-annotated]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        serialize = self.config.hook.pytest_report_to_serializable
+        self.told.append(serialize(config=self.config, report=report))
+
+
+def _no_terminal(*args: Any, **named: Any) -> None:
+    raise RuntimeError(
+        "breakpoint(): ranks have no terminal to debug in. What they print is shown (with -s at "
+        "once), and so are their variables with -l"
+    )
+
+
+def save_coverage(config: pytest.Config) -> None:
+    """Leave what was measured here where pytest-cov, or ``coverage combine``, finds it."""
+    coverage: Any = sys.modules.get("coverage")
+    measured = None if coverage is None else coverage.Coverage.current()
+    if measured is None:
+        return
+    measured.stop()
+    if config.pluginmanager.hasplugin("_cov") or measured.get_option("run:parallel"):
+        measured.save()
 
 
 def told_of(

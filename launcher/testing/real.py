@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -54,10 +54,11 @@ def run(item: pytest.Item, ask: Ask, deadline: float) -> Outcome:
     finally:
         os.close(writer)
         happened = _lines(reader)
-    tell_pytest([end.told for end in ends.all])
+    subtests = tell_pytest(item, [end.told for end in ends.all])
     gone = faults.doomed(happened)
     verdicts = [verdict_of(item.config, end, ends, end.rank in gone) for end in ends.all]
-    return combine(ask.num_ranks, verdicts, "", ends.said, faults.amiss(wrong, happened))
+    outcome = combine(ask.num_ranks, verdicts, "", ends.said, faults.amiss(wrong, happened))
+    return outcome.with_subtests(subtests)
 
 
 def _lines(reader: int) -> list[str]:
@@ -83,18 +84,27 @@ def prepare(item: pytest.Item, backend: str | None) -> None:
     item.runtest = in_rank  # type: ignore[method-assign]
 
 
-def tell_pytest(all_told: Any) -> None:
-    """What is pytest's own business: warnings, each once, and a request to end."""
+def tell_pytest(item: pytest.Item, all_told: Sequence[Told | None]) -> int:
+    """What is pytest's own business: warnings, each once, reports of subtests, a request to end.
+    How many subtests have failed."""
     seen: list[list[Any]] = []
-    for told in all_told:
+    failed = 0
+    for rank, told in enumerate(all_told):
         if told is None:
             continue
         if "exit" in told:
             pytest.exit(*told["exit"])
-        for warning in told.get("warnings", ()):
-            if warning not in seen:
-                seen.append(warning)
+        seen += [warning for warning in told["warnings"] if warning not in seen]
+        for data in told["logged"]:
+            make = item.config.hook.pytest_report_from_serializable
+            report = make(config=item.config, data=data)
+            of = getattr(getattr(report, "context", None), "kwargs", None)
+            if isinstance(of, dict) and len(all_told) > 1:
+                of["rank"] = rank
+            item.ihook.pytest_runtest_logreport(report=report)
+            failed += report.failed
     inside.warn_again(seen)
+    return failed
 
 
 def verdict_of(config: pytest.Config, end: End, ends: Ends, doomed: bool = False) -> Verdict:

@@ -6,6 +6,7 @@ shown once.
 
 from __future__ import annotations
 
+import bdb
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -27,8 +28,15 @@ from .stacks import Frame
 _PASSED, _SKIPPED, _XFAILED, _FAILED = "passed", "skipped", "xfailed", "failed"
 
 
+_GONE = "--pdb: the ranks were processes without a terminal, and have ended; -l shows variables"
+
+
 class RanksFailed(Exception):
     """A test has failed on some of its ranks."""
+
+
+class NothingToDebug(RanksFailed, bdb.BdbQuit):
+    """The same where pytest would open its debugger: on a frame of ours, as the rank is gone."""
 
 
 @dataclass
@@ -70,6 +78,15 @@ class Outcome:
     sections: list[tuple[str, str]] = field(default_factory=list)
     properties: list[tuple[str, object]] = field(default_factory=list)
 
+    debugged: bool = False  # pytest was started with --pdb
+
+    def with_subtests(self, failed: int) -> Outcome:
+        """The same, failed where so many subtests have, which pytest shows by themselves."""
+        if failed and self.kind == _PASSED:
+            self.kind, self.summary = _FAILED, f"contains {failed} failed subtests"
+            self.longrepr = self.summary
+        return self
+
     def tell(self) -> None:
         """What the test's own call does in pytest's process."""
         if self.kind == _SKIPPED:
@@ -77,6 +94,9 @@ class Outcome:
         if self.kind == _XFAILED:
             raise pytest.xfail.Exception(self.summary)
         if self.kind == _FAILED:
+            if self.debugged:
+                self.sections.append(("Not debugged", _GONE))
+                raise NothingToDebug(self.summary)
             raise RanksFailed(self.summary)
 
     def enter(self, report: pytest.TestReport, call: pytest.CallInfo[None]) -> None:

@@ -52,4 +52,6 @@ def seconds_of(item: pytest.Item, ask: Ask) -> float:
 def run(item: pytest.Item, ask: Ask) -> Outcome:
     """Run the test's call on its ranks."""
     deadline = time.monotonic() + seconds_of(item, ask)
-    return (sim if sim.wanted(item, ask) else real).run(item, ask, deadline)
+    outcome = (sim if sim.wanted(item, ask) else real).run(item, ask, deadline)
+    outcome.debugged = bool(item.config.getoption("usepdb", False))
+    return outcome

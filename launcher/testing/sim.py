@@ -21,7 +21,6 @@ from ..simulated.explore import NO_TIME
 from ..simulated.flags import Flags
 from ..simulated.job import Job, make_cluster
 from . import faults, inside
-from .inside import INSIDE
 from .job import Ends, Told, run_job
 from .marks import Ask, MarkError
 from .real import prepare, tell_pytest, verdict_of, warm_up
@@ -66,8 +65,7 @@ def run(item: pytest.Item, ask: Ask, deadline: float) -> Outcome:
         warned.append(told)
         if outcome.kind != "passed":
             break
-    tell_pytest(warned)
-    return outcome
+    return outcome.with_subtests(tell_pytest(item, warned))
 
 
 def _head(item: pytest.Item, ask: Ask, seed: int, tried: int, num_seeds: int) -> str:
@@ -134,8 +132,7 @@ class Simulated:
     def run(self) -> Told:
         """What to tell of all ranks."""
         item = self.item
-        item.stash[INSIDE] = True
-        inside.own_captures(item.config)
+        logged = inside.begin(item)
         runtest: Callable[[], Any] = item.runtest
         item.runtest = lambda: self._simulate(runtest)  # type: ignore[method-assign]
         before = len(item._report_sections)
@@ -148,10 +145,12 @@ class Simulated:
                         item._report_sections[before:]]  # fmt: skip
             del item._report_sections[before:]
             ranks = [self._told_of(rank) for rank in range(self.cluster.num_ranks)]
+        inside.save_coverage(item.config)
         return {
             "ranks": ranks,
             "sections": sections,
             "warnings": warned(),
+            "logged": logged,
             "happened": self.happened,
         }
 

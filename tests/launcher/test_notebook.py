@@ -41,6 +41,7 @@ print(launch(os.getpid, 1) != [os.getpid()], subprocess.run(["ps", "--ppid", str
 def kernel(monkeypatch, tmp_path):
     client = pytest.importorskip("jupyter_client", reason="no jupyter_client and ipykernel here")
     pytest.importorskip("ipykernel", reason="no ipykernel here")
+    monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     manager, kernel = client.manager.start_new_kernel(kernel_name="python3", stderr=-3)
@@ -55,11 +56,13 @@ def test_cells(kernel):
 
     def run(code, when=None):
         """The texts of a cell, and the name of the error that ended it."""
-        client.execute(code)
+        mine = client.execute(code)
         text, error = "", ""
         while True:
             message = client.get_iopub_msg(timeout=30)
             content = message["content"]
+            if message["parent_header"].get("msg_id") != mine:
+                continue
             text += content["text"] if message["msg_type"] == "stream" else ""
             if message["msg_type"] == "error":
                 error = f"{content['ename']}: {content['evalue']}"

@@ -204,7 +204,7 @@ import disttrain as dt
 from disttrain import distributed as dist
 from disttrain.errors import PeerFailed
 
-@pytest.mark.ranks(3, backend="gloo", seeds=20)
+@pytest.mark.ranks(3, backend="gloo", seeds=(0, 4))
 def test_order():
     sources = []
     print("on", dist.get_rank())
@@ -258,7 +258,7 @@ def test_simulated_ranks_and_faults(run):
         "test_not_for_real": "ERROR",
     }
     result.stdout.fnmatch_lines([
-        "seed 4, after 4 of 20 have passed; run it again with: pytest test_it.py::test_order "
+        "seed 4, after 1 of 2 have passed; run it again with: pytest test_it.py::test_order "
         "--ranks-seed=4",
         "rank 0 of 3:", "E*assert [[]2, 1[]] == [[]1, 2[]]",
         "ranks 1-2 ended with PeerFailed, for rank 0",
@@ -270,7 +270,35 @@ def test_simulated_ranks_and_faults(run):
     ])  # fmt: skip
     again = run(SIMULATED, "-k", "test_order", "--ranks-seed=4")
     again.assert_outcomes(failed=1, deselected=5)
-    run(SIMULATED, "-k", "test_order", "--ranks-seed=0").assert_outcomes(passed=1, deselected=5)
+
+
+def test_subtests_are_reported_and_debuggers_refused(run):
+    result = run(
+        """
+        import os, pytest
+
+        @pytest.mark.ranks(2)
+        def test_parts(subtests):
+            for i in range(3):
+                with subtests.test(i=i):
+                    assert i != 1 or os.environ["RANK"] == "0"
+
+        @pytest.mark.ranks(2)
+        def test_debugs():
+            breakpoint()
+        """,
+        "--pdb",
+    )
+    result.stdout.fnmatch_lines([
+        "*ranks 0-1 of 2:*", "*RuntimeError: breakpoint(): ranks have no terminal to debug in*",
+        "*--pdb: the ranks were processes without a terminal*",
+    ])  # fmt: skip
+    if pytest.version_tuple >= (9,):
+        result.stdout.fnmatch_lines([
+            "*test_parts (i='1', rank=1)*", "*assert (1 != 1 or '1' == '0'*",
+            "*contains 1 failed subtest*",
+        ])  # fmt: skip
+        result.assert_outcomes(failed=3)
 
 
 def test_it_can_be_switched_off(run):

@@ -80,7 +80,7 @@ def add_flags(p: argparse.ArgumentParser) -> None:
         help="join_timeout, last_call_timeout, keep_alive_interval ... in seconds")  # fmt: skip
     add("--token-file", default=None, metavar="F",
         help="secret bytes that all nodes of the job have (also DISTTRAIN_TOKEN_FILE)")  # fmt: skip
-    add("--node-rank", type=int, default=None, help="this machine's number (static: 0)")
+    add("--node-rank", type=int, default=None, help="this machine's number (with static)")
     add("--master-addr", default=LOOPBACK, help="the first node, as --rdzv-endpoint says it")
     add("--master-port", type=int, default=0, help="its port; on one machine MASTER_PORT (0: any)")
     add("--local-addr", default=None, help="this machine's address, as the others reach it")
@@ -109,8 +109,6 @@ def rendezvous_of(p: argparse.ArgumentParser, given: argparse.Namespace) -> Rend
     rank = given.node_rank
     if rank is not None and not 0 <= rank < most:
         p.error(f"--node-rank {rank}: with --nnodes {given.nnodes} 0 to {most - 1} are there")
-    if backend == "static" and rank is None:
-        rank = 0
     interval = _number(p, conf, "keep_alive_interval", LEASE[backend][0])
     attempts = _number(p, conf, "keep_alive_max_attempt", LEASE[backend][1])
     return Rendezvous(
@@ -193,7 +191,7 @@ def _is_host(
 ) -> bool | None:
     if "is_host" in conf:
         return _flag(p, conf, "is_host", False)
-    return rank == 0 if backend == "static" else None
+    return rank == 0 if backend == "static" and rank is not None else None
 
 
 def _place(p: argparse.ArgumentParser, endpoint: str, port: int) -> tuple[str, int]:

@@ -13,6 +13,7 @@ from launcher.membership import REFUSED, TIMED_OUT
 from support.nodes import Nodes
 
 TWO = ("--nnodes", "2", "--nproc-per-node")
+RANKED = ("--rdzv-backend", "static", "--node-rank", "0")
 ELASTIC = ("--nnodes", "1:2", "--nproc-per-node")
 
 SUM = """
@@ -152,7 +153,7 @@ def test_the_first_node_ends_the_job_when_it_is_lost(tmp_path):
 @pytest.mark.parametrize(
     ("one", "other", "said"),
     [
-        (("--rdzv-backend", "static"), ("--rdzv-backend", "static"), "both have --node-rank 0"),
+        (RANKED, RANKED, "both have --node-rank 0"),
         ((), ("--no-python",), "differ in the command"),
     ],
 )

@@ -76,7 +76,7 @@ def report_of(
     stopped: bool,
 ) -> RankReport:
     """How a rank ended. ``stopped``: the launcher has sent it a signal."""
-    slot, seen = segment.slot(e.rank), watching.last_words(e.rank, e.at)
+    slot, seen = segment.slot(e.rank), watching.last_words(e.rank, e.at, e.failed)
     cause, text = slot.error
     left = not e.failed and cause.startswith(HAS_LEFT)
     vanished = not e.failed and slot.state == "vanished"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from disttrain.comm.blackbox import Box
 from disttrain.errors import ConfigError
 from disttrain.watch import running, stragglers, telling
-from disttrain.watch.reading import UNDER_WAY, Follower, Words, read_rank, read_words
+from disttrain.watch.reading import SHOWN, UNDER_WAY, Follower, Words, read_rank, read_words
 from disttrain.watch.trace import Trace
 
 from .generation import Generation
@@ -85,7 +85,7 @@ class Watching:
             if found is not None:
                 say(found.text(self._waits_in(found.rank, running)))
         many = len(running) > _MANY
-        self.next_look = now + (_DRAIN if many else self.stragglers.pace)
+        self.next_look = now + (max(_DRAIN, len(running) / 100) if many else self.stragglers.pace)
 
     def suspended(self) -> None:
         """The ranks were stopped, all of them."""
@@ -147,9 +147,10 @@ class Watching:
 
     # --- their ends -----------------------------------------------------------------------------
 
-    def last_words(self, rank: int, at: float) -> LastWords:
-        """What it did until ``at`` (monotonic seconds), when its end was seen."""
-        seen, moment = read_rank(self.box, rank), round(at * 1e9)
+    def last_words(self, rank: int, at: float, failed: bool) -> LastWords:
+        """What it did until ``at`` (monotonic seconds), when its end was seen. Of one that has not
+        ``failed`` the operations do not matter."""
+        seen, moment = read_rank(self.box, rank, SHOWN if failed else 0), round(at * 1e9)
         last = seen.last
         doing = last.shown if last is not None and last.state == UNDER_WAY else ""
         operations = tuple(telling.summary(seen, moment))

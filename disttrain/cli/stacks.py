@@ -19,16 +19,19 @@ def run(options: argparse.Namespace) -> int:
     box = running.find(options.job).open_box()
     ranks = [read_rank(box, r) for r in each(box)]
     told = standings(ranks, time.monotonic_ns())
-    for rank, standing in zip(ranks, told, strict=True):
-        if options.rank is not None and rank.rank not in options.rank:
-            continue
+    chosen = [
+        (rank, standing)
+        for rank, standing in zip(ranks, told, strict=True)
+        if options.rank is None or rank.rank in options.rank
+    ]
+    alive = [rank for rank, _ in chosen if not rank.words.ended]
+    answers = stacks.ask([(rank.words.pid, rank.words.stacks_fd) for rank in alive])
+    found = {rank.rank: answer for rank, answer in zip(alive, answers, strict=True)}
+    for rank, standing in chosen:
         words = rank.words
         print(f"rank {rank.rank} (pid {words.pid}), step {words.step}: {standing.text}")
-        if words.ended:
-            print(f"  (it has ended, with exit code {words.ended - 1})")
-        else:
-            print(_indented(stacks.ask(words.pid, words.stacks_fd)))
-        print(flush=True)
+        ended = f"(it has ended, with exit code {words.ended - 1})"
+        print(_indented(found.get(rank.rank, ended)), end="\n\n", flush=True)
     box.close()
     return 0
 

@@ -99,7 +99,7 @@ def read_rank(box: Box, rank: int, count: int = SHOWN) -> Rank:
     """One rank with its last ``count`` operations."""
     texts = Texts(box, rank)
     start = box.at(rank) + at.RECORDS_AT
-    raw = box.buffer[start : start + at.NUM_RECORDS * at.RECORD_BYTES]
+    raw = box.buffer[start : start + at.NUM_RECORDS * at.RECORD_BYTES] if count else b""
     found = [r for r in at.RECORD.iter_unpack(raw) if r[0] and r[0] == r[-1]]
     found.sort()
     operations = [texts.operation(r) for r in found[-count:]]

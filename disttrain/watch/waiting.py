@@ -37,7 +37,8 @@ class Standing:
         told = "" if self.operation is None else self.operation.shown
         if self.state == WAITS:
             whom = f" for {names(self.waits_for)}" if self.waits_for else ""
-            told = told or self.said.removeprefix("waits in ")
+            if self.said and not self.waits_for:  # of ranks elsewhere only it knows
+                told = self.said.removeprefix("waits in ")
             return f"waits {self.seconds:.1f} s{whom}{' in ' + told if told else ''}"
         if self.state == COMPUTES and self.operation is not None:
             if self.operation.state == UNDER_WAY:

@@ -109,6 +109,24 @@ def test_a_record_that_was_not_finished_is_left_out(box):
     assert [op.seq for op in read_rank(box, 4).operations] == [1]
 
 
+def test_a_process_that_takes_a_ranks_place_goes_on_in_its_box(box):
+    first = box.recorder(4)
+    mark = _mark(first, "all_reduce at a.py:1")
+    for i in range(1, 4):
+        first.end(first.begin(i, mark))
+    first.begin(4, mark)
+    box.ended(4, 137)
+    assert box.operations(4) == 4
+    second = box.recorder(4)
+    assert (box.operations(4), read_rank(box, 4).words.ended) == (0, 0)
+    second.end(second.begin(1, _mark(second, "barrier at b.py:2", "again")))
+    assert box.operations(4) == 1
+    there = read_rank(box, 4)
+    assert [(op.number, op.state) for op in there.operations[-2:]] == [(4, FAILED), (5, "ended")]
+    assert there.operations[0].text.endswith("a.py:1") and there.last.text == "barrier at b.py:2"
+    assert there.last.group == "again" and set(there.groups) == {"world", "again"}
+
+
 @pytest.mark.parametrize(
     "ranks", [[], [3], [0, 1, 2, 3], [0, 2, 4, 6], [5, 3, 1], [0, 1, 5, 9, 13, 14], [7, 7]]
 )

@@ -36,6 +36,7 @@ from typing import Any
 
 from ... import context
 from ...errors import CollectiveMismatch, PeerFailed
+from ..blackbox import recorder
 from ..control import HAS_LEFT
 from ..header import name_ranks
 from ..survivors import as_view
@@ -84,6 +85,7 @@ class Detective:
         areas = [segment.comm_area(r) for r in range(size)]
         self._at = [offset + nbytes - RECORD_BYTES for offset, nbytes in areas]
         self._every = LOOK_EVERY * max(1.0, size * size / (_CALM * as_view(segment).base.cores))
+        self._recorder = recorder()
         self._beat = 0
         self._since: float | None = None
         self._next = 0.0
@@ -188,7 +190,7 @@ class Detective:
             if not self._final:
                 self._published = key
                 self._write(WAITING if edges else IDLE, edges, "\n    and in ".join(texts))
-                self._boxes[self._rank].describe(f"waits in {next(iter(texts))}")
+                self._describe(f"waits in {next(iter(texts))}")
         return edges
 
     def relax(self) -> None:
@@ -199,7 +201,12 @@ class Detective:
                 if self._published and not self._final:
                     self._published = ()
                     self._write(IDLE, [], "")
-                    self._boxes[self._rank].describe("")
+                    self._describe("")
+
+    def _describe(self, text: str) -> None:
+        """For people, while the rank lives and afterwards."""
+        self._boxes[self._rank].describe(text)
+        self._recorder.say(text)
 
     def leave(self, met: bool) -> None:
         """This rank will take part in nothing more: who waits for it is stuck. ``met``: it has met

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -15,6 +16,8 @@ from .processes import STATES, Usage, usage
 from .reading import Rank, read_all
 from .running import Job
 from .waiting import COMPUTES, Standing, standings
+
+_FOLDERS = re.compile(r" at /(?:[^/\s]+/)*([^/\s]+/[^/\s]+:\d+)")  # of a calling line but the last
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ def _state(standing: Standing, use: Usage | None, ended: int) -> str:
 def _doing(standing: Standing, use: Usage | None) -> str:
     if use is not None and use.state in ("T", "t"):
         return "does not move: got SIGSTOP, or a debugger holds it"
-    return standing.text
+    return _FOLDERS.sub(r" at \1", standing.text)
 
 
 SORTS = {

@@ -19,7 +19,8 @@ from disttrain.comm.blackbox import MARK, STACKS_FD, Box
 from disttrain.watch import running, table
 from disttrain.watch.waiting import lateness, names, standings
 
-NAME = "all_reduce(float32[10]) at train.py:3"
+NAME = "all_reduce(float32[10]) at /home/me/exp/train.py:3"
+SHOWN = "all_reduce(float32[10]) at exp/train.py:3"
 
 
 @pytest.fixture
@@ -69,6 +70,7 @@ def test_who_waits_for_whom_and_who_is_late(job):
     late = lateness(now.ranks)
     assert late[0] == 0 and late[2] > late[1] and late[2] > 3.9
     rows = table.rows("here", now, before)
+    assert rows[2].doing.endswith(f"since {SHOWN}")
     assert [row.state for row in rows[:2]] == ["waits", "waits"] and rows[0].waited > 0.3
     assert [row.step for row in rows] == [2, 2, 2] and rows[0].steps_per_second == 0
     assert table.rows("here", now, None)[0].cpu is None  # nothing to compare with

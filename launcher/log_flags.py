@@ -11,7 +11,8 @@ EVENT_LOGS = ("null", "console")
 
 def add_flags(p: argparse.ArgumentParser) -> None:
     add = p.add_argument
-    add("--log-dir", default=None, metavar="DIR", help="where outputs and report.json go")
+    add("--log-dir", default=None, metavar="DIR",
+        help="where outputs, report.json, the black box and the trace go")  # fmt: skip
     add("-r", "--redirects", default="0", help="outputs to files: 0 none, 1 out, 2 err, 3 both")
     add("-t", "--tee", default="0", help="outputs to files and the console: as --redirects")
     add("--local-ranks-filter", default="", help="ranks whose output is shown, as 0,2")

@@ -54,6 +54,8 @@ def _run(options: Options, plan: Plan) -> int:
     if options.mpi:
         plan = mpi.with_hosts(plan, options.hostfile)
     if options.dry_run:
+        if options.place.cluster != "local":
+            print(options.place.describe())
         print(describe(plan, worker_env))
         return 0
     problem = _cannot_start(plan)

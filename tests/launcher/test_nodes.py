@@ -101,7 +101,7 @@ def wait_for_rank(job: Nodes, name: str, rank: str) -> bool:
     return (job.folder / name / f"stepped-2-0-{rank}").exists()
 
 
-@pytest.mark.parametrize("how", ["agent", "asked"])
+@pytest.mark.parametrize("how", ["agent", "front", "asked"])
 def test_a_node_that_goes_leaves_the_others_at_work_and_another_one_may_come(tmp_path, how):
     with Nodes(tmp_path, STEPS) as job:
         job.start("a", *ELASTIC, "1")
@@ -111,10 +111,16 @@ def test_a_node_that_goes_leaves_the_others_at_work_and_another_one_may_come(tmp
         job.wait_for("b", "stepped-2-0-1")
         if how == "agent":
             os.kill(job.agent("b"), signal.SIGKILL)
+        elif how == "front":
+            os.kill(job.pids["b"], signal.SIGKILL)
         else:
             os.kill(job.pids["b"], signal.SIGTERM)
         job.wait_for("a", "stepped-1-0-0")
-        assert job.ended("b") == (137 if how == "agent" else 143)
+        assert job.ended("b") == {"agent": 137, "front": -9, "asked": 143}[how]
+        if how == "front":
+            (tmp_path / "enough").touch()
+            assert job.ended("a") == 0, job.everything()
+            return
         said = "is lost: its dtrun was killed" if how == "agent" else "was asked to end (SIGTERM)"
         assert f"{said}; the job goes on with 1 nodes" in job.said("a")
         job.start("c", *ELASTIC, "1")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from launcher import clusters
+from launcher import cli, clusters
 from launcher.clusters import Place, kubernetes, mpi, slurm
 from launcher.options import parse
 
@@ -136,6 +136,15 @@ def test_answers_are_what_options_are_called():
     assert given == {
         "nnodes": "5", "node_rank": 4, "rdzv_endpoint": "n08:15427", "rdzv_id": "slurm-7.0",
     }  # fmt: skip
+
+
+def test_what_would_be_started_says_who_has_answered(capsys, monkeypatch):
+    monkeypatch.setattr(slurm, "reachable", as_named)
+    for name, value in STEP.items():
+        monkeypatch.setenv(name, value)
+    assert cli.main(["--dry-run", "train.py"]) == 0
+    said = capsys.readouterr().out
+    assert "cluster: slurm, node 4 of 5, meeting at n08:15427" in said and "SIGTERM" in said
 
 
 def test_a_name_that_is_no_cluster_is_refused(capsys):

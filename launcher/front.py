@@ -72,6 +72,9 @@ def _run(options: Options, plan: Plan) -> int:
         return int(run_simulated(plan, options.simulated))
     if plan.mpi_hosts:
         return mpi.run_between_hosts(plan)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # nohup: it is to outlive its terminal
+        others = tuple(n for n in plan.signals if n != signal.SIGHUP)
+        plan = dataclasses.replace(plan, signals=others)
     adopt_orphans()
     kept: Any = None
     token = None

@@ -46,7 +46,8 @@ def become_rank(
     """Turn a freshly forked process into rank ``rank``."""
     die_with_parent(agent)
     for number in AS_EVER:
-        signal.signal(number, signal.SIG_DFL)
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+            signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.set_wakeup_fd(-1)
     me = context.current()

@@ -205,6 +205,23 @@ def test_process_groups_go_when_all_of_the_launcher_is_killed_at_once(tmp_path):
     job.all_gone()
 
 
+def test_nohup_lets_a_job_outlive_its_terminal(tmp_path):
+    script = (
+        "import os, signal, time\nopen('up' + os.environ['RANK'], 'w').close()\n"
+        "while not os.path.exists('go'): time.sleep(0.01)\n"
+        "print(signal.getsignal(signal.SIGHUP) is signal.SIG_IGN)\n"
+    )
+    ignore = {"preexec_fn": lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)}
+    job = Job(tmp_path, script, *TWO, **ignore)
+    job.wait_for("up0", "up1")
+    for pid in job.launcher().values():
+        os.kill(pid, signal.SIGHUP)
+    time.sleep(0.05)
+    (tmp_path / "go").write_text("")
+    ended = job.wait()
+    assert (ended.code, ended.out.count("True")) == (0, 2)
+
+
 INTERRUPTED = """
 import os, signal, sys
 import launcher.command

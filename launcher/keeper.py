@@ -36,7 +36,7 @@ from .membership import (
 from .registry import LeaseEnded, Registry, RegistryLost
 from .rendezvous import Rendezvous
 
-TICK = 0.1  # seconds between two looks
+TICK = 0.1  # seconds between two looks of one that leaves
 NOTICE = 3.0  # ... after which people are told what is waited for
 DOCUMENT, NODES, REFUSALS = "document", "nodes/", "refused/"
 RUN_ID = "--rdzv-id"  # among a node's terms
@@ -76,7 +76,7 @@ class Keeper:
         """Until the agent has gone."""
         while self.channel.open:
             self.step()
-            select.select([self.channel], [], [], TICK)
+            select.select([self.channel], [], [], self.registry.pause)
         self.leave()
 
     def step(self) -> None:

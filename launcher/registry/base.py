@@ -34,6 +34,7 @@ class Registry:
 
     ttl: float
     patience: float
+    pause = 0.1  # seconds between two looks at it
     outlives_jobs = False  # entries without a lease stay when all nodes have gone
 
     @property

@@ -46,6 +46,7 @@ class EtcdRegistry(Registry):
     """The entries of one job. For one thread at a time."""
 
     outlives_jobs = True
+    pause = 0.2  # one look costs etcd a round between its members, and a keeper 2 ms
 
     def __init__(
         self, gateway: Gateway, job: str, ttl: float = 3.0, patience: float = PATIENCE

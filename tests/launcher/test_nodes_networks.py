@@ -27,10 +27,13 @@ def wire():
 def job(tmp_path, wire):
     """Two nodes that step together, the first of which has the rendezvous."""
     with Nodes(tmp_path, PROGRAM, wire) as made:
-        args = "0.02", str(tmp_path / "enough")
+        args = "0.02", str(tmp_path / "enough"), f"{tmp_path}/[ab]"
         made.start("a", *ELASTIC, args=args, host=0)
         made.start("b", *ELASTIC, "--rdzv-conf", "is_host=0", args=args, host=1)
-        wait_for(folders(made), lambda notes: sum(n.world == 4 for n in notes) > 40)
+        try:
+            wait_for(folders(made), lambda notes: sum(n.world == 4 for n in notes) > 40)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{made.everything()}") from None
         yield made
 
 

@@ -27,7 +27,7 @@ from injections.rows.row import Result, Row, Seen, Trial, table
 
 DOC = Path(__file__).parents[3] / "docs" / "failures.md"
 BEGIN, END = "<!-- rows: begin -->", "<!-- rows: end -->"
-QUICK = 2  # trials of a row
+TRIALS, QUICK = 20, 2  # of a row
 
 
 def run_trial(row: Row, number: int, quick: bool) -> Seen:
@@ -93,7 +93,7 @@ class Bar:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/faults", description=__doc__.splitlines()[0])
     parser.add_argument("rows", nargs="*", metavar="R", help="rows, as R1 R5; all without")
-    parser.add_argument("--trials", type=int, default=20, help="of each row")
+    parser.add_argument("--trials", type=int, help="of each row: 20, or as it says itself")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK} short trials of each row")
     parser.add_argument("--keep", type=Path, help="a JSON file of results: earlier ones stay")
     parser.add_argument("--add", action="store_true", help="to the earlier trials of these rows")
@@ -105,7 +105,10 @@ def main() -> int:
     adopt_orphans()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     chosen = [ROWS[name] for name in options.rows] or list(ROWS.values())
-    counts = {row.name: QUICK if options.quick else row.trials or options.trials for row in chosen}
+    counts = {
+        row.name: options.trials or (QUICK if options.quick else row.trials or TRIALS)
+        for row in chosen
+    }
     bar, results = Bar(sum(counts.values())), read(options.keep)
     for row in chosen:
         earlier = results.get(row.name) if options.add else None

@@ -27,7 +27,7 @@ def killed(trial: Trial) -> Seen:
 def restarted(trial: Trial) -> Seen:
     """R2."""
     with Experiment(trial) as it:
-        job = it.start(Spec(save_every=EVERY, steps=60), "--max-restarts", "1")
+        job = it.start(Spec(save_every=EVERY, steps=30), "--max-restarts", "1")
         if it.ready(steps=EVERY + 3):
             last = max(step.number for step in it.steps())
             it.kill(it.pids()[VICTIM])
@@ -46,7 +46,7 @@ EVERY = 5  # steps between checkpoints
 def shrunk(trial: Trial) -> Seen:
     """R3."""
     with Experiment(trial) as it:
-        job = it.start(Spec(shrink=True, steps=60), "--min-ranks", "2")
+        job = it.start(Spec(shrink=True, steps=30), "--min-ranks", "2")
         if it.ready(steps=10):
             it.kill(it.pids()[VICTIM])
             code = job.wait()
@@ -81,7 +81,7 @@ def stopped(trial: Trial) -> Seen:
     with Experiment(trial) as it:
         restart = bool(trial.number % 2)
         flags = ("--max-restarts", "1") if restart else ()
-        spec = Spec(save_every=EVERY, steps=60) if restart else Spec()
+        spec = Spec(save_every=EVERY, steps=30) if restart else Spec()
         job = it.start(spec, *flags)
         if it.ready(steps=EVERY + 1):
             it.kill(it.pids()[VICTIM], signal.SIGSTOP)

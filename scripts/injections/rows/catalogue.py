@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from injections.rows import elastic_rows, endings, joining, many_hosts, on_etcd, one_host
+from injections.rows import elastic_rows, endings, joining, many_hosts, on_etcd, one_host, slow
 from injections.rows.row import Row
 
-_KINDS = (one_host, endings, many_hosts, on_etcd, elastic_rows, joining)
+_KINDS = (one_host, endings, many_hosts, on_etcd, elastic_rows, joining, slow)
 
 
 def _place(row: Row) -> tuple[int, str]:

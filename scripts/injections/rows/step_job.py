@@ -31,26 +31,29 @@ import disttrain as dt
 from disttrain import distributed as dist
 from disttrain.distributed import elastic
 from disttrain.errors import CommError, WaitTimeout
-from injections import memory_limit
+from injections import cpu_limit, memory_limit
 from injections.rows.hygiene import MARK
 
 WORDS = "struck by the table"
 SIZE = 1000
 LIMIT = 32 << 20  # bytes that one rank may have more
+SHARE = 1 / 6  # of a processor, for a rank that is slowed
 LOOKED_AT = 0.3  # seconds in which a launcher has looked at everybody
 STEP = struct.Struct("<dqqqqq")  # when, rank, restarts before, world size, step, weights
 
 
 @dataclass(frozen=True)
 class Spec:
-    """``strike``: what the ``victim`` does before ``strike_at`` (see ``strike``); ``save_every``:
-    steps between two checkpoints; ``shrink``: go on without who has failed; ``ignore``: signals
-    that all ranks ignore; ``children``: processes that each rank starts, which ignore them too;
-    ``timeout``: of the group, in seconds; ``elastic``: steps are committed in memory, and whoever
-    is there goes on; ``on_term``: save when the job is asked to end, and end."""
+    """``seconds``: for which a step sleeps, and ``computes``, of a processor; ``strike``: what the
+    ``victim`` does before ``strike_at`` (see ``strike``); ``save_every``: steps between two
+    checkpoints; ``shrink``: go on without who has failed; ``ignore``: signals that all ranks
+    ignore; ``children``: processes that each rank starts, which ignore them too; ``timeout``: of
+    the group, in seconds; ``elastic``: steps are committed in memory, and whoever is there goes on;
+    ``on_term``: save when the job is asked to end, and end."""
 
     steps: int = 1_000_000
     seconds: float = 0.02
+    computes: float = 0.0
     strike: str = ""
     victim: int = 2
     strike_at: int = 10
@@ -101,6 +104,8 @@ def strike(kind: str) -> None:
         os._exit(3)
     if kind == "hangs":
         time.sleep(3600)
+    if kind == "slows":
+        cpu_limit.enter(os.environ[MARK], SHARE)
     if kind == "eats":  # more memory than it may have
         memory_limit.enter(os.environ[MARK], LIMIT)
         time.sleep(LOOKED_AT)
@@ -138,6 +143,14 @@ def agree(step: int, weights: dt.Tensor) -> int:
             continue
 
 
+def pass_time(spec: Spec) -> None:
+    """What a step takes."""
+    time.sleep(spec.seconds)
+    until = time.thread_time() + spec.computes
+    while time.thread_time() < until:
+        sum(range(100))
+
+
 def train(spec: Spec, folder: Path) -> None:
     """All steps."""
     journal, weights = Journal(folder), dt.zeros(SIZE)
@@ -148,7 +161,7 @@ def train(spec: Spec, folder: Path) -> None:
             if victim and spec.strike and step == spec.strike_at:
                 (folder / "struck").write_text(str(time.monotonic()))
                 strike(spec.strike)
-            time.sleep(spec.seconds)
+            pass_time(spec)
             gradients = dt.full((SIZE,), float(step % 7))
             dist.all_reduce(gradients)
             weights -= gradients / dist.get_world_size()

@@ -14,6 +14,7 @@ import signal
 import socket
 import time
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .channel import Channel, pair
@@ -25,6 +26,7 @@ from .orders import Orders
 from .plan import Plan
 from .registry.opening import CannotOpen, Opened, opened
 from .rendezvous import Rendezvous
+from .report import say
 
 _NOTICE = 3.0  # seconds of silence before people are told what is waited for
 _END = 2.0  # ... for a keeper to end that waits for nothing
@@ -80,8 +82,21 @@ def token_file_for_ranks(options: Options, token: bytes | None) -> str:
     return f"fd:{fd}"
 
 
+def _not_encrypted(r: Rendezvous, token: bytes | None, env: Mapping[str, str]) -> list[str]:
+    """What to tell who has asked for encryption between ranks of several machines."""
+    asked = env.get("DISTTRAIN_TLS", "0") not in ("", "0") and token is not None
+    if not asked or (r.backend == "etcd" and dict(r.conf).get("protocol") == "https"):
+        return []
+    return [
+        "DISTTRAIN_TLS=1 encrypts what ranks send each other; what the nodes' launchers do (names, "
+        "addresses, errors of ranks) is proved by the token, but not encrypted"
+    ]
+
+
 def start_keeper(plan: Plan, r: Rendezvous, token: bytes | None) -> Kept:
     """Fork the keeper, before anything large is loaded and while signals are held back."""
+    for hint in (*r.hints, *_not_encrypted(r, token, os.environ)):
+        say(hint)
     name = f"{os.uname().nodename}:{os.getpid()}"
     ours, its = pair()
     pid = os.fork()

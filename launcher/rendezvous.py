@@ -6,6 +6,7 @@ Every option is checked here; nothing is opened, no name looked up.
 from __future__ import annotations
 
 import argparse
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -21,9 +22,17 @@ ELECTION = 7.0  # seconds by which etcd may end a lease later then: it lets all 
 
 # --rdzv-conf: seconds, except for the last ones
 _SECONDS = ("join_timeout", "last_call_timeout", "close_timeout", "keep_alive_interval",
-            "read_timeout", "name_timeout", "heartbeat_timeout", "timeout")  # fmt: skip
-_OTHERS = ("keep_alive_max_attempt", "is_host", "store_type", "use_libuv", "tls", "same_command")
+            "name_timeout", "timeout")  # fmt: skip
+_OTHERS = ("keep_alive_max_attempt", "is_host", "tls", "same_command")
 _ETCD = ("protocol", "cacert", "cert", "key", "user", "password", "password_file", "etcd_prefix")
+# torchrun's, which have nothing to set here
+_IDLE = {
+    "read_timeout": "what waits here ends by join_timeout and keep_alive_interval",
+    "heartbeat_timeout": "keep_alive_interval times keep_alive_max_attempt is what it would say",
+    "store_type": "the store is a job's own, on the first node",
+    "use_libuv": "there is one server for both",
+    "rank": "--node-rank says it",
+}
 
 
 @dataclass(frozen=True)
@@ -31,7 +40,8 @@ class Rendezvous:
     """What is known before anybody is asked. ``endpoint``: as it was given, ``host`` and ``port``
     the same where it names one place. ``is_host``: whether this node has the registry; None: as
     the address says. ``name_timeout``: for how long a name may be unknown before that is an error.
-    ``conf``: the words of --rdzv-conf that only some backends understand."""
+    ``conf``: the words of --rdzv-conf that only some backends understand. ``hints``: what people
+    are to be told of words that set nothing."""
 
     backend: str
     endpoint: str
@@ -51,6 +61,7 @@ class Rendezvous:
     ttl: float = 2.0
     same_command: bool = True
     conf: tuple[tuple[str, str], ...] = ()
+    hints: tuple[str, ...] = ()
 
     @property
     def fence(self) -> float:
@@ -99,6 +110,7 @@ def rendezvous_of(p: argparse.ArgumentParser, given: argparse.Namespace) -> Rend
         known = ", ".join(BACKENDS)
         p.error(f"--rdzv-backend {given.rdzv_backend}: one of {known} is needed")
     conf = _conf(p, given.rdzv_conf)
+    _refuse_tls(p, conf, backend)
     endpoint = given.rdzv_endpoint
     if not endpoint and backend == "static":
         endpoint = f"{given.master_addr}:{given.master_port or PORTS[backend]}"
@@ -130,6 +142,7 @@ def rendezvous_of(p: argparse.ArgumentParser, given: argparse.Namespace) -> Rend
         ttl=interval * attempts,
         same_command=_flag(p, conf, "same_command", True),
         conf=tuple((k, v) for k, v in conf.items() if k in _ETCD),
+        hints=_hints(conf, backend),
     )
 
 
@@ -140,6 +153,29 @@ def _refuse_others(p: argparse.ArgumentParser, given: argparse.Namespace) -> Non
                        ("--min-ranks", given.min_ranks)):  # fmt: skip
         if said:
             p.error(f"{name} with --nnodes {given.nnodes}: it is for one machine; use --nnodes 1")
+
+
+def _refuse_tls(p: argparse.ArgumentParser, conf: Mapping[str, str], backend: str) -> None:
+    """Who asks for encryption is not to go without."""
+    if not _flag(p, conf, "tls", False) or (backend, conf.get("protocol")) == ("etcd", "https"):
+        return
+    if backend == "etcd":
+        p.error("--rdzv-conf tls=1: an etcd is reached so by protocol=https (with cacert=FILE)")
+    p.error(
+        f"--rdzv-conf tls=1: what nodes tell each other with --rdzv-backend {backend} is proved by "
+        "the job's token, but not encrypted; leave it out, or use --rdzv-backend etcd with "
+        "protocol=https (DISTTRAIN_TLS=1 encrypts what ranks send each other)"
+    )
+
+
+def _hints(conf: Mapping[str, str], backend: str) -> tuple[str, ...]:
+    """Of each word that sets nothing: why."""
+    idle = dict(_IDLE)
+    if backend == "etcd":
+        idle["is_host"] = "the nodes meet at the etcd"
+    else:
+        idle |= dict.fromkeys(_ETCD, "it is for --rdzv-backend etcd")
+    return tuple(f"--rdzv-conf {key} sets nothing: {idle[key]}" for key in conf if key in idle)
 
 
 def _nodes(p: argparse.ArgumentParser, given: argparse.Namespace) -> tuple[int, int]:
@@ -155,13 +191,15 @@ def _nodes(p: argparse.ArgumentParser, given: argparse.Namespace) -> tuple[int, 
 
 def _conf(p: argparse.ArgumentParser, text: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    known = (*_SECONDS, *_OTHERS, *_ETCD)
+    known = (*_SECONDS, *_OTHERS, *_ETCD, *_IDLE)
     for pair in filter(None, (part.strip() for part in text.split(","))):
         key, equals, value = pair.partition("=")
         if not equals or not value.strip():
             p.error(f"--rdzv-conf {text}: {pair!r} is no key=value")
         if key.strip() not in known:
-            p.error(f"--rdzv-conf {text}: {key.strip()} is none of {', '.join(known)}")
+            near = difflib.get_close_matches(key.strip(), known, 1, 0.6)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            p.error(f"--rdzv-conf {text}: {key.strip()} is none of {', '.join(known)}{hint}")
         found[key.strip()] = value.strip()
     return found
 

@@ -23,6 +23,7 @@ from .plan import Plan
 from .report import say
 
 _DRAIN = 0.2  # seconds between two looks at the operations themselves
+_LONGEST = 256  # characters of a job's name in its box
 _MANY = 16  # ranks, which are looked at less often
 
 
@@ -55,8 +56,8 @@ class Watching:
         plan, generation = self.plan, self.generation
         try:
             job = running.this_process(
-                plan.run_id, " ".join(plan.program), self.box.fd, generation=generation.number,
-                node=generation.me, num_nodes=generation.num_nodes,
+                plan.run_id, telling.command(plan.program), self.box.fd,
+                generation=generation.number, node=generation.me, num_nodes=generation.num_nodes,
                 world_size=generation.world_size, first_rank=generation.first_rank,
                 num_ranks=generation.num_ranks, log_dir=os.path.abspath(plan.log_dir or ""),
             )  # fmt: skip
@@ -171,9 +172,11 @@ class Watching:
 
 def _box(plan: Plan, generation: Generation) -> tuple[str, Box]:
     """A fresh box, and its path; "" where it has none."""
-    about = {"job": plan.run_id, "program": list(plan.program), "host": os.uname().nodename,
-             "world_size": generation.world_size, "generation": generation.number,
-             "node": generation.me}  # fmt: skip
+    about = {
+        "job": plan.run_id[:_LONGEST], "program": telling.command(plan.program),
+        "host": os.uname().nodename, "world_size": generation.world_size,
+        "generation": generation.number, "node": generation.me,
+    }  # fmt: skip
     if plan.log_dir:
         folder = plan.attempt_dir(generation)
         path = os.path.join(folder, telling.NAME)

@@ -73,8 +73,13 @@ def _run(root: Path, path: Path, files: list[str]) -> Run | None:
     if not known and not boxes:
         return None
     times = [_changed(path / name) for name in known] + [_changed(Path(box)) for box in boxes]
-    name = str(path.relative_to(root))
+    name = shown(path.relative_to(root))
     return Run(name, path, max(times), METRICS in known, REPORT in known, boxes)
+
+
+def shown(path: Path) -> str:
+    """A path as text that any browser takes, also where it is none in UTF-8."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _is_plain(path: Path) -> bool:
@@ -106,7 +111,7 @@ def read_records(run: Run, at: int = 0) -> tuple[list[dict[str, Any]], int]:
     records = []
     for line in whole.split(b"\n") if newline else ():
         try:
-            record = json.loads(line)
+            record = json.loads(line, parse_constant=str.lower)  # as JsonLines spells them
         except (ValueError, RecursionError):
             continue  # not ours; the next lines may be
         if isinstance(record, dict):
@@ -121,6 +126,7 @@ def read_report(run: Run) -> dict[str, Any] | None:
         return None
     try:
         content = json.loads(path.read_bytes())
+        json.dumps(content, allow_nan=False)  # a browser knows no others
     except (OSError, ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None

@@ -8,7 +8,7 @@ from typing import Any, TypeGuard
 
 MOST = 2000  # points of a curve that are drawn at first
 _ABOUT = ("kind", "step", "epoch")
-_SPELLED = {"nan": None, "inf": None, "-inf": None}  # JSON has no numbers for them; gaps show them
+_SPELLED = ("nan", "inf", "-inf")  # JSON has no numbers for them; gaps show them
 
 Curve = tuple[list[float], list[float | None]]  # steps, values
 
@@ -19,7 +19,7 @@ def curves(records: Iterable[dict[str, Any]]) -> dict[str, Curve]:
     found: dict[str, Curve] = {}
     for record in records:
         step, kind = record.get("step"), record.get("kind", "")
-        if not _is_number(step):
+        if not is_number(step):
             continue
         if kind == "resume":
             for steps, values in found.values():
@@ -27,17 +27,25 @@ def curves(records: Iterable[dict[str, Any]]) -> dict[str, Curve]:
                 del steps[keep:], values[keep:]
             continue
         for name, value in record.items():
-            if name in _ABOUT or not (_is_number(value) or value in _SPELLED):
+            if name in _ABOUT or not (is_number(value) or _is_spelled(value)):
                 continue
             label = f"{kind}/{name}" if kind else name
             steps, values = found.setdefault(label, ([], []))
             steps.append(step)
-            values.append(value if _is_number(value) else None)
+            values.append(value if is_number(value) else None)
     return found
 
 
-def _is_number(value: Any) -> TypeGuard[float]:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+def is_number(value: Any) -> TypeGuard[float]:
+    """One that can be drawn: finite, and no more than a float can be."""
+    try:
+        return type(value) in (int, float) and math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def _is_spelled(value: Any) -> bool:
+    return isinstance(value, str) and value in _SPELLED
 
 
 def thinned(curve: Curve, most: int = MOST) -> Curve:

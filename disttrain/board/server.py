@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hmac
+import json
 import secrets
 import socket
 import threading
@@ -19,8 +20,8 @@ from typing import Any
 from ..errors import ConfigError
 from . import page
 from .ranks import Watcher
-from .runs import Run, find_runs, read_records, read_report
-from .series import curves, thinned
+from .runs import Run, find_runs, read_records, read_report, shown
+from .series import curves, is_number, thinned
 
 try:
     import uvicorn
@@ -31,7 +32,6 @@ try:
     from starlette.responses import (
         FileResponse,
         HTMLResponse,
-        JSONResponse,
         PlainTextResponse,
         RedirectResponse,
         Response,
@@ -111,7 +111,7 @@ class Board:
         return FileResponse(page.plotting_library(), media_type="text/javascript", headers=guards)
 
     def _runs(self, request: Request) -> Response:
-        return _json({"root": str(self.root), "runs": [run.about() for run in self.runs()]})
+        return _json({"root": shown(self.root), "runs": [run.about() for run in self.runs()]})
 
     def _metrics(self, request: Request) -> Response:
         run = self._run(request)
@@ -149,7 +149,7 @@ def metrics(run: Run, at: int) -> dict[str, Any]:
     found = curves(records)
     if whole:
         found = {name: thinned(curve) for name, curve in found.items()}
-    resumed = [r["step"] for r in records if r.get("kind") == "resume" and "step" in r]
+    resumed = [r["step"] for r in records if r.get("kind") == "resume" and is_number(r.get("step"))]
     return {"at": end, "whole": whole, "curves": found, "resumed": [] if whole else resumed}
 
 
@@ -157,7 +157,7 @@ def snapshot(board: Board) -> dict[str, Any]:
     """All that the page shows, for one that asks nobody."""
     runs = board.runs()
     return {
-        "root": str(board.root),
+        "root": shown(board.root),
         "runs": [run.about() for run in runs],
         "metrics": {run.name: metrics(run, 0) for run in runs},
         "ranks": {run.name: board.ranks(run) for run in runs},
@@ -201,7 +201,8 @@ def serve(board: Board, listener: socket.socket, ready: Callable[[str], None]) -
 
 
 def _json(content: dict[str, Any], status: int = 200) -> Response:
-    return JSONResponse(content, status, headers=_GUARDS)
+    text = json.dumps(content, allow_nan=False, separators=(",", ":"))  # ASCII: names may be odd
+    return Response(text, status, headers=_GUARDS, media_type="application/json")
 
 
 def _refused() -> Response:

@@ -59,6 +59,12 @@ def boot_id() -> str:
         return file.read().strip()
 
 
+def place() -> str:
+    """Names the host, and the numbering of processes, that this process lives in: a directory may
+    be shared by hosts and by containers."""
+    return f"{os.uname().nodename} {os.readlink('/proc/self/ns/pid')}"
+
+
 def catches(pid: int, number: int) -> bool:
     """Has the process a handler of its own for this signal?"""
     try:

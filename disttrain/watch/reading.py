@@ -18,6 +18,7 @@ from ..comm.header import DTYPES, OPS
 
 _WORDS = struct.Struct(f"<{at.NUM_WORDS}q")
 _TEXT = struct.Struct("<IH")
+_MEMBERS = 1 << 16  # of a group, at most: a damaged text may name any number of them
 SHOWN = 64  # operations of a rank that are kept for people
 UNDER_WAY, ENDED, FAILED, BROKEN_OFF = "under way", "ended", "failed", "broken off"
 
@@ -242,13 +243,16 @@ class Follower:
 
 
 def numbers(text: str) -> tuple[int, ...]:
-    """What ``blackbox.runs`` has written; () where it was cut."""
+    """What ``blackbox.runs`` has written; () where it was cut, or is damaged."""
     found: list[int] = []
     try:
         for part in text.split(",") if text else ():
             ends, _, step = part.partition(":")
             first, dash, last = ends.partition("-")
-            found += range(int(first), int(last if dash else first) + 1, int(step or 1))
+            ends_at = int(last if dash else first)
+            if ends_at > _MEMBERS or len(found) > _MEMBERS:
+                return ()
+            found += range(int(first), ends_at + 1, abs(int(step or 1)))
     except ValueError:
         return ()
     return tuple(found)
@@ -258,7 +262,12 @@ def _text_at(box: Box, place: int, limit: int) -> tuple[int, str]:
     number, length = _TEXT.unpack_from(box.buffer, place)
     place += _TEXT.size
     data = box.buffer[place : place + min(length, limit - _TEXT.size)]
-    return number, data.decode("utf-8", "replace")
+    return number, "\n".join(map(printable, data.decode("utf-8", "replace").split("\n")))
+
+
+def printable(text: str) -> str:
+    """``text`` on one line of a terminal, whose cursor it does not move."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
 
 
 def opened(path: str) -> Box:

@@ -21,7 +21,7 @@ from typing import Any
 
 from ..comm.blackbox import Box
 from ..errors import CommError, ConfigError
-from .processes import boot_id, started_at
+from .processes import boot_id, place, started_at
 
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 _MOST_BYTES = 64 << 10
@@ -30,7 +30,8 @@ _MOST_BYTES = 64 << 10
 @dataclass(frozen=True)
 class Job:
     """One job as its agent tells of it. ``box_fd``: a descriptor of that process; ``since``: when
-    this generation of ranks was started (seconds of the wall clock)."""
+    this generation of ranks was started (seconds of the wall clock); ``place``: where its pid
+    means something."""
 
     job: str
     program: str
@@ -46,6 +47,7 @@ class Job:
     first_rank: int = 0
     num_ranks: int = 1
     log_dir: str = ""
+    place: str = ""
 
     @property
     def runs(self) -> bool:
@@ -69,7 +71,8 @@ class Job:
 def this_process(job: str, program: str, box_fd: int, **more: Any) -> Job:
     """A job whose agent is this process."""
     me = os.getpid()
-    return Job(job, program, me, started_at(me), boot_id(), box_fd, time.time(), **more)
+    since = time.time()
+    return Job(job, program, me, started_at(me), boot_id(), box_fd, since, place=place(), **more)
 
 
 def directories() -> list[str]:
@@ -125,8 +128,8 @@ def _check(folder: str) -> None:
 
 
 def jobs() -> list[Job]:
-    """All that run, the oldest first. Files of those that do not are removed."""
-    found = []
+    """All that run here, the oldest first. Files of those that do not any more are removed."""
+    found, here = [], place()
     for folder in directories():
         try:
             _check(folder)
@@ -136,9 +139,11 @@ def jobs() -> list[Job]:
         for name in names:
             path = os.path.join(folder, name)
             job = _read(path) if name.endswith(".json") else None
-            if job is not None and job.runs:
+            if job is None or job.place != here:
+                continue  # none, or of another host or container: theirs to sweep
+            if job.runs:
                 found.append(job)
-            elif job is not None:
+            else:
                 withdraw(path)
     return sorted(found, key=lambda j: (j.since, j.pid))
 
@@ -151,7 +156,7 @@ def _read(path: str) -> Job | None:
         known = {f.name for f in dataclasses.fields(Job)}
         job = Job(**{k: v for k, v in told.items() if k in known})
         return job if isinstance(job.pid, int) and isinstance(job.box_fd, int) else None
-    except (OSError, ValueError, TypeError, AttributeError):
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return None
 
 

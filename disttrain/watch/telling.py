@@ -11,12 +11,20 @@ import re
 import time
 from collections.abc import Sequence
 
-from ..comm.blackbox import Box
+from ..comm.blackbox import Box, clipped
 from ..errors import ConfigError
-from .reading import UNDER_WAY, Operation, Rank, read_all
+from .reading import UNDER_WAY, Operation, Rank, printable, read_all
 from .waiting import Standing, standings
 
 NAME = "blackbox"  # the file in the folder of an attempt
+_LONGEST = 1000  # bytes of a command line that are told
+
+
+def command(words: Sequence[str]) -> str:
+    """A command line on one line, without what would move a terminal's cursor; long ones are cut in
+    their middle."""
+    told = os.fsencode(" ".join(words)).decode("utf-8", "backslashreplace")
+    return clipped(printable(told), _LONGEST).decode("utf-8", "ignore")
 
 
 def latest(ranks: Sequence[Rank]) -> int:
@@ -62,9 +70,9 @@ def report(box: Box, count: int, only: Sequence[int] | None = None) -> list[str]
     origin, about = latest(ranks), box.about
     wall = (box.wall + origin - box.monotonic) / 1e9
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(wall))
-    program = " ".join(about.get("program", ()))
     out = [
-        f"job {about.get('job', '?')}: {program}, generation {about.get('generation', '?')}, on "
+        f"job {about.get('job', '?')}: {about.get('program', '?')}, generation "
+        f"{about.get('generation', '?')}, on "
         f"{about.get('host', '?')}",
         f"its last sign of life is of {when}{f'{wall % 1:.6f}'[1:]}; times count from there",
     ]

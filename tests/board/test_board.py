@@ -1,6 +1,7 @@
 """The board: which runs it finds, what it answers, and to whom; in a browser where there is one."""
 
 import contextlib
+import importlib
 import json
 import os
 import re
@@ -94,6 +95,28 @@ def test_metrics_are_read_as_they_grow_and_anew_when_begun_anew(tmp_path):
     assert records == [{"step": 20}]
     path.write_bytes(b'{"step": 5}\n')
     assert read_records(run, later) == ([{"step": 5}], 12)
+
+
+def test_odd_names_and_records_are_shown_all_the_same(tmp_path):
+    names = [b"latin-\xff", b"<script>", b"line\nbreak", b"x" * 250]
+    lines = [b'{"step": 1, "\\ud800": 1, "loss": NaN}', b'{"kind": "resume", "step": NaN}',
+             b'{"kind": "resume", "step": "x"}', b"[" * 100_000, os.urandom(99), b""]  # fmt: skip
+    for name in names:
+        folder = os.path.join(os.fsencode(tmp_path), name)
+        os.mkdir(folder)
+        for file, content in ((b"metrics.jsonl", b"\n".join(lines)), (b"report.json", b"[1e999]")):
+            with open(os.path.join(folder, file), "wb") as out:
+                out.write(content)
+    server = importlib.import_module("disttrain.board.server")
+    board = server.Board(tmp_path)
+    told = json.loads(server._json(server.snapshot(board)).body)
+    shown = {"latin-\\xff", "<script>", "line\nbreak", "x" * 250}
+    assert {run["name"] for run in told["runs"]} == shown
+    assert "\\u003cscript>" in server.page.document(server.snapshot(board))
+    for run in board.runs():
+        after = json.loads(server._json(server.metrics(run, 1)).body)
+        assert after["resumed"] == []
+        assert told["metrics"][run.name]["curves"] == {"\ud800": [[1], [1]], "loss": [[1], [None]]}
 
 
 def test_links_and_hidden_folders_are_no_runs(tmp_path):

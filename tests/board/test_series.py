@@ -16,6 +16,12 @@ def test_numbers_become_curves_by_kind_and_name():
     assert curves(records) == {"train/loss": ([1, 2], [2.0, None]), "memory": ([2], [5])}
 
 
+def test_values_that_are_no_numbers_are_left_out():
+    odd = {"list": [1], "dict": {"a": 1}, "none": None, "text": "x", "large": 10**400, "yes": True}
+    records = [{"step": 1, "kind": [1], "loss": 1.0, **odd}, {"step": 10**400, "loss": 1.0}]
+    assert curves(records) == {"[1]/loss": ([1], [1.0])}
+
+
 def test_what_a_resumed_run_computes_again_is_left_out():
     steps = [{"kind": "train", "step": s, "loss": float(s)} for s in (1, 2, 3)]
     again = [{"kind": "resume", "step": 1}, {"kind": "train", "step": 2, "loss": 20.0}]

@@ -154,6 +154,17 @@ def test_a_log_directory_that_cannot_be_written_costs_the_box_its_file_alone(tmp
     watching.close()
 
 
+def test_long_and_odd_command_lines_are_told_on_one_line(tmp_path, mine):
+    words = ["a.py", "two\nlines", "\x1b[31mred", os.fsdecode(b"\xff"), *map(str, range(50_000))]
+    plan = Plan(tuple(words), 2, log_dir=str(tmp_path))
+    watching = Watching(plan, plan.alone())
+    watching.announce()
+    (job,) = running.jobs()
+    assert job.program.startswith("a.py two?lines ?[31mred \\xff 0 1 ") and len(job.program) <= 1000
+    assert job.program.endswith("49999") and watching.box.about["program"] == job.program
+    watching.close()
+
+
 def test_jobs_that_are_gone_are_swept_and_names_are_explained(tmp_path, mine, capsys):
     path = running.announce(running.this_process("abc", "a.py", 3))
     other = running.announce(running.this_process("abd", "b.py", 3, num_ranks=2))
@@ -168,6 +179,9 @@ def test_jobs_that_are_gone_are_swept_and_names_are_explained(tmp_path, mine, ca
     Path(other).write_text(json.dumps(told))
     assert [j.job for j in running.jobs()] == ["abc"] and not os.path.exists(other)
     assert running.find(None).job == "abc"
+    Path(other).write_text(json.dumps(told | {"place": "another host"}))
+    assert [j.job for j in running.jobs()] == ["abc"] and os.path.exists(other)
+    os.unlink(other)
     running.withdraw(path)
     with pytest.raises(ConfigError, match="no job of yours runs here"):
         running.find(None)

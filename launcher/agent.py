@@ -90,11 +90,11 @@ class Agent:
     def _run_alone(self) -> Attempt:
         generation, restarts = self.plan.alone(), Restarts(self.plan.max_restarts)
         while True:
-            began, before = time.monotonic(), restarts.used
+            before = restarts.used
             attempt = self._run(generation, restarts)
             if attempt.code == 0 or attempt.stopped_by:
                 return attempt
-            wait = restarts.another(time.monotonic() - began, attempt.operations)
+            wait = restarts.another(attempt.seconds, attempt.operations)
             if wait is None:
                 return attempt
             say(f"rank {attempt.first.rank if attempt.first else '?'} failed "
@@ -106,7 +106,7 @@ class Agent:
 
     def _run(self, generation: Generation, restarts: Restarts) -> Attempt:
         """One generation, from its start to its outcome."""
-        orders = self.orders
+        orders, began = self.orders, time.monotonic()
         tell = None if orders is None else self._tell
         self.ranks = ranks = Ranks(
             self.plan, generation, self.body, self.selector, self.consoles, restarts, tell
@@ -123,7 +123,7 @@ class Agent:
                 ranks.tend()
         finally:
             ranks.end()
-        return ranks.outcome()
+        return dataclasses.replace(ranks.outcome(), seconds=time.monotonic() - began)
 
     def _pause(self, seconds: float) -> bool:
         """Let so much time pass before the next generation. False: the job is to end instead."""
@@ -149,7 +149,7 @@ class Agent:
         while True:
             generation = self._next(orders)
             if self.asked:
-                orders.report(LEAVING, _asked(self.asked))
+                orders.report(LEAVING, _asked(self.asked, False))
                 return Attempt(128 + self.asked, None, [], [], self.asked)
             if generation is None:
                 return self._ended(orders, attempt)
@@ -173,7 +173,9 @@ class Agent:
             ranks.publish(failure["rank"], failure["cause"], failure["traceback"])
         orders.failures.clear()
         if orders.is_over(time.monotonic()):
-            ranks.supersede(patient=orders.patient)
+            ranks.supersede(orders.patient, orders.saving)
+        if orders.fenced:
+            ranks.fence()
 
     def _tell(self, rank: int, cause: str, text: str) -> None:
         """A rank has failed of itself: ranks elsewhere are to hear of it at once."""
@@ -182,7 +184,7 @@ class Agent:
 
     def _report(self, orders: Orders, attempt: Attempt) -> None:
         if attempt.stopped_by:
-            orders.report(LEAVING, _asked(attempt.stopped_by))
+            orders.report(LEAVING, _asked(attempt.stopped_by, self._saves(attempt.stopped_by)))
         elif attempt.superseded:
             orders.report(READY, {"fenced": True} if orders.fenced else {})
         elif attempt.code:
@@ -222,8 +224,8 @@ class Agent:
                 ranks.suspend(number == signal.SIGTSTP)
             else:
                 ranks.signalled(number)
-                if self.orders is not None:  # the others need not wait for our ranks
-                    self.orders.report(WORKING, {**_asked(number), "leaving": True})
+                if self.orders is not None:
+                    self.orders.report(WORKING, _asked(number, self._saves(number)))
         return True
 
     def _front_gone(self) -> bool:
@@ -235,7 +237,13 @@ class Agent:
             self.asked = self.asked or signal.SIGKILL
         return False
 
+    def _saves(self, number: int) -> bool:
+        """Do the ranks of all nodes save when one is asked to end so?"""
+        return number == signal.SIGTERM and self.plan.on_term == "checkpoint"
 
-def _asked(number: int) -> dict[str, Any]:
-    """What a node says that goes since somebody has asked for it."""
-    return {"cause": f"was asked to end ({signal.Signals(number).name})", "code": 128 + number}
+
+def _asked(number: int, saves: bool) -> dict[str, Any]:
+    """What a node says that goes since somebody has asked for it. The others need not wait for its
+    ranks, unless they save together."""
+    cause = f"was asked to end ({signal.Signals(number).name})"
+    return {"cause": cause, "code": 128 + number, "saves" if saves else "leaving": True}

@@ -96,7 +96,7 @@ class Keeper:
             self.reached = self.clock()
         except LeaseEnded as error:
             self.id = ""  # for the others we were lost; we may come again, as another one
-            self._stop(f"this node was lost for the others: {error}", False)
+            self._stop(f"this node was lost for the others: {error}")
         except RegistryLost as error:
             self._unreached(str(error))
 
@@ -233,13 +233,14 @@ class Keeper:
         if document is not None:
             self._obey(document, nodes)
         if not self.ended and self.node.state != WORKING:
-            self._notice(nodes)
+            self._notice(document, nodes)
         else:
             self.idle_since = self.clock()
 
-    def _notice(self, nodes: Nodes) -> None:
-        """Say what this node waits for, where that takes long."""
-        if self.clock() - self.idle_since > NOTICE and self.node.state == READY:
+    def _notice(self, document: Document | None, nodes: Nodes) -> None:
+        """Say what this node waits for, where that takes long and is nothing else."""
+        long = self.clock() - self.idle_since > NOTICE and self.node.state == READY
+        if long and not (document is not None and document.wait):
             here = ", ".join(sorted(n.name for n in nodes.values()))
             self._say(f"waiting for nodes (--nnodes): {here} are here")
 
@@ -247,10 +248,10 @@ class Keeper:
         """Do what the document says of this node."""
         current = d.phase == RUNNING and self.id in d.members
         if d.phase == ENDED:
-            self._end(d.result.get("code", 1), d.why, d.result)
+            self._end(d.result.get("code", 1), d.why, d.result, d.saving)
         elif self.node.state == WORKING and not (current and d.number == self.node.ran):
             if self.sent == self.node.ran:
-                self._stop(d.why, failed=d.restart_count > self.restarts_used)
+                self._stop(d.why, d.restart_count > self.restarts_used, d.saving)
             else:  # something came between what we have said and what the agent was told
                 self._put(state=READY)
         elif current and d.number > self.sent:
@@ -279,10 +280,10 @@ class Keeper:
         )
         self.channel.send("generation", fields=generation.to_json(), why=d.why)
 
-    def _stop(self, why: str, failed: bool) -> None:
+    def _stop(self, why: str, failed: bool = False, saving: bool = False) -> None:
         if self.node.state == WORKING and self.stopped < self.node.ran:
             self.stopped = self.node.ran
-            self.channel.send("stop", number=self.node.ran, why=why, failed=failed)
+            self.channel.send("stop", number=self.node.ran, why=why, failed=failed, saving=saving)
 
     def _pass_on(self, d: Document, nodes: Nodes) -> None:
         """Tell the agent of ranks that have failed elsewhere."""
@@ -302,9 +303,9 @@ class Keeper:
                     traceback=report.get("traceback", ""),
                 )  # fmt: skip
 
-    def _end(self, code: int, why: str, result: dict | None = None) -> None:
+    def _end(self, code: int, why: str, result: dict | None = None, saving: bool = False) -> None:
         self.ended = True
-        self.channel.send("end", code=code, why=why, result=result or {})
+        self.channel.send("end", code=code, why=why, result=result or {}, saving=saving)
 
     def _say(self, text: str) -> None:
         if text not in self.said:

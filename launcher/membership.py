@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .restarts import Restarts
+
 GATHERING, RUNNING, ENDED = "gathering", "running", "ended"
 READY, WORKING, FINISHED, FAILED, LEAVING = "ready", "running", "finished", "failed", "leaving"
 TIMED_OUT, LOST_QUORUM, REFUSED = 75, 76, 2  # exit codes; 75 is EX_TEMPFAIL: try again
@@ -41,7 +43,8 @@ class Node:
     where ranks may meet, if its first one becomes rank 0. ``rank``: its --node-rank, None where the
     order does not matter. ``order``: hosts of the registry come first. ``terms``: what all nodes
     must have alike. ``ran``: the last generation that it has started ranks of; ``state``: what has
-    become of them ("running" while there are any), ``report`` of the first that failed."""
+    become of them ("running" while there are any), ``report`` of the first that failed. A node
+    that was asked to end says in ``report`` that it is ``leaving``, or that it ``saves`` before."""
 
     name: str
     count: int
@@ -73,7 +76,9 @@ class Document:
     the ids of its nodes in order, ``nodes`` what they had said then. ``why``: what the last change
     followed from, for people. ``result``: how the job has ended. ``by``: who has made this, and
     which of its own it is, so that no two are equal. ``base``: the number before the first
-    generation, where an earlier job has left its numbers behind."""
+    generation, where an earlier job has left its numbers behind. ``vain``: generations that failed
+    without progress, one after the other; ``wait``: seconds before the next one begins.
+    ``saving``: the ranks of the last one have their time to save."""
 
     number: int = 0
     base: int = 0
@@ -81,6 +86,9 @@ class Document:
     members: tuple[str, ...] = ()
     nodes: tuple[dict[str, Any], ...] = ()
     restart_count: int = 0
+    vain: int = 0
+    wait: float = 0.0
+    saving: bool = False
     why: str = ""
     result: dict[str, Any] = field(default_factory=dict)
     by: str = ""
@@ -143,6 +151,8 @@ class Observer:
             return _ended(d, REFUSED, clash)
         if any(n.state == WORKING for n in nodes.values()):
             return None  # its ranks are about to be stopped; never two generations at once
+        if waited < d.wait:
+            return None
         if len(staying) >= s.min_nodes:
             enough = self._for(now, "enough", d.number)
             if len(staying) >= s.max_nodes or not d.begins or enough >= s.last_call:
@@ -159,6 +169,11 @@ class Observer:
 
     def _watch(self, now: float, d: Document, nodes: Nodes) -> Document | None:
         here = {i: nodes[i] for i in d.members if i in nodes and not nodes[i].leaves}
+        saving = [nodes[i] for i in d.members if i in nodes and nodes[i].report.get("saves")]
+        if any(not n.leaves for n in saving):
+            return None  # the ranks of all nodes save, and it leaves when its own have ended
+        if saving:
+            return dataclasses.replace(self._lost(d, nodes, here), saving=True)
         at_work = {i: n for i, n in here.items() if n.ran == d.number}
         reports = [n for n in at_work.values() if n.state == FAILED]
         own = [n for n in reports if not n.report.get("echo")]
@@ -185,10 +200,11 @@ class Observer:
         """Ranks of ``node`` have failed of themselves."""
         r, s = node.report, self.settings
         what = f"rank {r.get('rank', '?')} on node {node.name} failed ({r.get('cause', '?')})"
-        if d.restart_count < s.restarts:
-            used = d.restart_count + 1
-            text = f"{what}; restart {used} of {s.restarts}"
-            return dataclasses.replace(_gathering(d, text), restart_count=used)
+        left = Restarts(s.restarts, d.restart_count, d.vain)
+        wait = left.another(r.get("seconds", 0.0), r.get("operations", 0))
+        if wait is not None:
+            new = _gathering(d, f"{what}; {left.told(wait)}")
+            return dataclasses.replace(new, restart_count=left.used, vain=left.vain, wait=wait)
         return _ended(d, int(r.get("code", 1)), what, node.name, r)
 
     def _lost(self, d: Document, nodes: Nodes, here: Nodes) -> Document:
@@ -249,7 +265,8 @@ def _ended(
 def _host_leaves(d: Document, node: Node) -> Document:
     r = node.report
     what = f"node {node.name}, which has the job's rendezvous, {r.get('cause', 'leaves')}"
-    return _ended(d, int(r.get("code", TIMED_OUT)), what)
+    ended = _ended(d, int(r.get("code", TIMED_OUT)), what)
+    return dataclasses.replace(ended, saving=bool(r.get("saves")))
 
 
 def _formed(d: Document, nodes: Nodes, most: int) -> Document:
@@ -266,7 +283,9 @@ def _formed(d: Document, nodes: Nodes, most: int) -> Document:
     said = tuple(
         {"name": n.name, "count": n.count, "address": n.address, "port": n.port} for n in facts
     )
-    return dataclasses.replace(d, number=d.number + 1, phase=RUNNING, members=members, nodes=said)
+    return dataclasses.replace(
+        d, number=d.number + 1, phase=RUNNING, members=members, nodes=said, wait=0.0, saving=False
+    )
 
 
 def _natural(name: str) -> list[tuple[int, int, str]]:

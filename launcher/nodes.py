@@ -148,6 +148,7 @@ def _node(plan: Plan, r: Rendezvous, name: str, found: Opened) -> Node:
         "the version of disttrain": importlib.metadata.version("disttrain"),
         "--nnodes": nodes,
         "--max-restarts": str(plan.max_restarts),
+        "--on-term": plan.on_term,
     }
     if r.same_command:
         kind = ["-m"] if plan.module else ["--no-python"] if plan.no_python else []

@@ -26,6 +26,7 @@ class Orders:
         self.end: Message | None = None  # how the job has ended
         self.failures: list[Message] = []  # of ranks elsewhere, not published yet
         self.alive_at: float | None = None
+        self.saving = False  # ranks that are to be stopped have time to save
         self.patient = False  # ranks that are to be stopped may say before that a rank has failed
         self._why = ""  # as people were told it last
 
@@ -42,21 +43,23 @@ class Orders:
         generation, self.next = self.next, None
         if generation is None or generation.number <= self.stop:
             return None
-        self.running, self.failures, self.fenced = generation.number, [], False
+        self.running, self.failures = generation.number, []
+        self.fenced = self.saving = False
         return generation
 
     def is_over(self, now: float) -> bool:
         """Are the ranks that run to be stopped?"""
         fenced = self.alive_at is not None and now - self.alive_at > self.fence
-        if fenced and self.stop < self.running:
-            self.stop, self.fenced, self.patient = self.running, True, False
+        if fenced and not self.fenced and (self.saving or self.stop < self.running):
+            self.stop, self.fenced = self.running, True
+            self.patient = self.saving = False
             say(f"this node's lease was not confirmed for {self.fence:.1f} s; its ranks are "
                 "stopped before the others can take it for lost")  # fmt: skip
         return self.end is not None or self.stop >= self.running
 
     def waits(self, now: float) -> list[float]:
         """After how many seconds ``is_over`` may have changed by itself."""
-        if self.alive_at is None or self.stop >= self.running:
+        if self.alive_at is None or (self.stop >= self.running and not self.saving):
             return []
         return [max(self.alive_at + self.fence - now, 0.0) + 0.001]
 
@@ -78,11 +81,13 @@ class Orders:
             self._tell(message)
 
     def _stop(self, message: Message) -> None:
-        self.stop, self.patient = max(self.stop, message["number"]), message["failed"]
+        self.stop = max(self.stop, message["number"])
+        self.patient, self.saving = message["failed"], message["saving"]
         self._tell(message)
 
     def _end(self, message: Message) -> None:
         self.end, self.patient = message, bool(message["result"].get("node"))
+        self.saving = message.get("saving", False)
 
     def _failure(self, message: Message) -> None:
         if message["number"] == self.running:

@@ -33,6 +33,7 @@ class Attempt:
     results: list[bytes]
     stopped_by: int
     operations: int = 0
+    seconds: float = 0.0  # for which it ran
     superseded: bool = False  # something elsewhere has ended it
     why: str = ""  # of a job of several nodes: why it has ended
     node: str = ""  # ... and the node where that has happened, if it is another one
@@ -100,10 +101,11 @@ def is_echo(cause: str) -> bool:
 def told_of(attempt: Attempt) -> dict[str, Any]:
     """What other nodes are told of a failed attempt."""
     first = attempt.first
+    got: dict[str, Any] = {"seconds": attempt.seconds, "operations": attempt.operations}
     if first is None:
-        return {"cause": f"exit code {attempt.code}", "code": attempt.code}
+        return {"cause": f"exit code {attempt.code}", "code": attempt.code, **got}
     names = "rank local_rank pid cause traceback echo code"
-    return {name: getattr(first, name) for name in names.split()}
+    return {**got, **{name: getattr(first, name) for name in names.split()}}
 
 
 def tell(attempt: Attempt, plan: Plan) -> None:

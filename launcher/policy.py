@@ -70,6 +70,7 @@ class Policy:
     exits: list[Exit] = field(default_factory=list)
     stopped_by: int = 0  # the signal that ended the job, if one did
     superseded: bool = False  # the job goes on, or ends, without this generation
+    fenced: bool = False  # ... and may be doing so already
     anew: Restarts | None = None  # None: no rank is started anew while others go on
     replaced: list[Exit] = field(default_factory=list)  # whose ranks were started anew
     away: set[int] = field(default_factory=set)  # ranks that the others go on without, for now
@@ -150,16 +151,27 @@ class Policy:
         self._steps = [(now + self.shutdown_timeout, signal.SIGKILL)]
         return [Signal(signal.SIGTERM)]
 
-    def supersede(self, now: float, patient: bool) -> list[Action]:
+    def supersede(self, now: float, patient: bool, saving: bool = False) -> list[Action]:
         """Something elsewhere ends this generation: its ranks are of no more use. ``patient``: they
-        may notice by themselves, and say so."""
+        may notice by themselves, and say so. ``saving``: all ranks of the job are about to save
+        since a node was asked to end; these have as long as that one's."""
         if self.superseded or self.stopped_by:
             return []
         self.superseded = True
         self._give_up_those_away()
         term = now + self.grace * patient
-        self._steps = [(term, signal.SIGTERM), (term + TERM_GRACE, signal.SIGKILL)]
+        kill = now + self.shutdown_timeout if saving else term + TERM_GRACE
+        self._steps = [(term, signal.SIGTERM), (kill, signal.SIGKILL)]
         return self.tick(now)
+
+    def fence(self) -> list[Action]:
+        """Ranks elsewhere may soon begin in the place of these, whatever time they were given."""
+        if self.fenced:
+            return []
+        self.fenced, self.superseded = True, self.superseded or not self.stopped_by
+        self._give_up_those_away()
+        self._steps = []
+        return [Signal(signal.SIGKILL)]
 
     def orphaned(self) -> list[Action]:
         """Who started us is gone."""

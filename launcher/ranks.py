@@ -114,9 +114,13 @@ class Ranks:
         """The agent got a signal."""
         self._perform(self.policy.signalled(number, time.monotonic()))
 
-    def supersede(self, patient: bool) -> None:
+    def supersede(self, patient: bool, saving: bool) -> None:
         """Something elsewhere ends this generation."""
-        self._perform(self.policy.supersede(time.monotonic(), patient))
+        self._perform(self.policy.supersede(time.monotonic(), patient, saving))
+
+    def fence(self) -> None:
+        """None of them may do anything more."""
+        self._perform(self.policy.fence())
 
     def publish(self, rank: int, cause: str, text: str) -> None:
         """A rank has failed elsewhere: those here learn of it."""

@@ -16,11 +16,12 @@ FIRST, CAP = 1.0, 60.0  # seconds: the second vain attempt waits first, then twi
 
 @dataclass
 class Restarts:
-    """``most``: how many there may be. ``used``: how many there were."""
+    """``most``: how many there may be. ``used``: how many there were. ``vain``: the attempts
+    without progress, one after the other, that were the last."""
 
     most: int
     used: int = 0
-    _vain: int = 0  # attempts without progress, one after the other
+    vain: int = 0
 
     def another(self, ran: float, operations: int) -> float | None:
         """Use one: after how many seconds it may begin; None where there is none left.
@@ -30,12 +31,12 @@ class Restarts:
         if self.used >= self.most:
             return None
         self.used += 1
-        self._vain = 0 if ran >= LONG or operations >= PROGRESS else self._vain + 1
-        return 0.0 if self._vain < 2 else min(CAP, FIRST * 2.0 ** (self._vain - 2))
+        self.vain = 0 if ran >= LONG or operations >= PROGRESS else self.vain + 1
+        return 0.0 if self.vain < 2 else min(CAP, FIRST * 2.0 ** (self.vain - 2))
 
     def told(self, wait: float) -> str:
         """For people: which restart it is, and why it waits."""
         text = f"restart {self.used} of {self.most}"
         if wait:
-            text += f" in {wait:g} s, since the last {self._vain} attempts failed at once"
+            text += f" in {wait:g} s, since the last {self.vain} attempts failed at once"
         return text

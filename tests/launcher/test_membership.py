@@ -110,6 +110,46 @@ def test_a_rank_that_fails_uses_a_restart_and_the_next_one_ends_the_job():
     assert (document.phase, document.result["code"], document.result["node"]) == (ENDED, 3, "b:1")
 
 
+def test_what_fails_at_once_again_and_again_waits_before_it_begins():
+    eye, document = formed(restarts=9)
+    waits, now = [], 0.0
+    for used, ran in enumerate([0.2, 0.3, 0.2, 60.0], 1):
+        bad = dataclasses.replace(failed("b", 3), ran=document.number)
+        bad.report.update(seconds=ran, operations=0)
+        alive = {"a": node("a", "ready", document.number), "b": bad}
+        document = eye.look(now, document, alive)
+        assert (document.phase, document.restart_count) == (GATHERING, used)
+        waits.append(document.wait)
+        assert eye.look(now, document, alive) is None or not document.wait
+        assert not document.wait or eye.look(now + 0.9 * document.wait, document, alive) is None
+        now += document.wait
+        document = eye.look(now, document, alive)
+        assert (document.phase, document.wait) == (RUNNING, 0.0)
+    assert waits == [0.0, 1.0, 2.0, 0.0]
+    assert document.vain == 0
+
+
+def test_all_nodes_save_before_the_one_that_was_asked_to_end_has_left():
+    eye, document = formed(1, 2)
+    saves = {"cause": "was asked to end (SIGTERM)", "code": 143, "saves": True}
+    nodes = two() | {"b": node("b", "running", 1, report=saves)}
+    assert eye.look(1.0, document, nodes) is None
+    nodes["a"] = failed("a", 0)
+    assert eye.look(9.0, document, nodes) is None, "what its ranks end with is no failure"
+    nodes["b"] = node("b", LEAVING, 1, report=saves)
+    follows = eye.look(9.1, document, nodes | {"a": node("a", "running", 1)})
+    assert (follows.phase, follows.saving, follows.restart_count) == (GATHERING, True, 0)
+    follows = eye.look(9.1, document, nodes)
+    assert follows.why == "node b:1 was asked to end (SIGTERM); the job goes on with 1 nodes"
+    follows = eye.look(9.2, follows, nodes)
+    assert (follows.phase, follows.members, follows.saving) == (RUNNING, ("a",), False)
+    host = node("b", LEAVING, 1, order=0, report=saves)
+    ended = eye.look(9.1, document, nodes | {"b": host})
+    assert (ended.phase, ended.result["code"], ended.saving) == (ENDED, 143, True)
+    lost = eye.look(9.3, document, {"a": two()["a"]})
+    assert lost.why.startswith("node b:1 is lost") and not lost.saving
+
+
 def test_an_echo_waits_for_who_can_say_what_happened():
     eye, document = formed(restarts=1)
     echo = two() | {"a": failed("a", 0, echo=True, at=0.5)}

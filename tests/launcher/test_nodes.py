@@ -130,6 +130,51 @@ def test_a_node_that_goes_leaves_the_others_at_work_and_another_one_may_come(tmp
         assert "joins" in job.said("a")
 
 
+# Saves when any node is asked to end, node a slowly; a file tells the step.
+SAVES = """
+import os, sys, time
+import disttrain as dt
+import disttrain.distributed as dist
+from disttrain.distributed import elastic
+dist.init_process_group()
+world, rank, step = dist.get_world_size(), dist.get_rank(), 0
+while not elastic.termination_requested():
+    step += 1
+    if step == 2:
+        open(f"stepped-{world}-{rank}", "w").close()
+    if os.path.exists("../enough"):
+        sys.exit(0)
+    time.sleep(0.01)
+if os.path.exists("slow"):
+    time.sleep(0.7)
+open(f"saved-{world}-{step}", "w").close()
+sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_all_nodes_save_one_step_when_one_is_asked_to_end(tmp_path, first):
+    with Nodes(tmp_path, SAVES) as job:
+        job.start("a", *ELASTIC, "1", "--on-term", "checkpoint")
+        while not free_to_join(job):
+            pass
+        job.start("b", *ELASTIC, "1", "--on-term", "checkpoint")
+        job.wait_for("b", "stepped-2-1")
+        stays, goes = ("b", "a") if first else ("a", "b")
+        (tmp_path / stays / "slow").touch()
+        os.kill(job.pids[goes], signal.SIGTERM)
+        assert job.ended(goes) == 143
+        if first:
+            assert job.ended(stays) == 143
+        else:
+            job.wait_for(stays, "stepped-1-0")
+            (tmp_path / "enough").touch()
+            assert job.ended(stays) == 0
+            assert "was asked to end (SIGTERM); the job goes on with 1" in job.said(stays)
+        steps = [[f.name for f in (tmp_path / n).glob("saved-*")] for n in "ab"]
+        assert steps[0] == steps[1] and len(steps[0]) == 1, job.everything()
+
+
 def free_to_join(job: Nodes) -> bool:
     """Does the first node listen?"""
     host, _, port = job.endpoint.partition(":")

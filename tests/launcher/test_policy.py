@@ -220,3 +220,13 @@ def test_torchruns_other_flags_are_accepted():
 def test_streams_by_rank():
     assert [streams_of("3", r) for r in (0, 1)] == [3, 3]
     assert [streams_of("0:1,1:2", r) for r in (0, 1, 2)] == [1, 2, 0]
+
+
+def test_who_saves_has_time_unless_the_node_may_be_lost_for_the_others():
+    policy = Policy(2, shutdown_timeout=30.0)
+    assert policy.supersede(0.0, False, saving=True) == [Signal(signal.SIGTERM)]
+    assert policy.tick(29.9) == [] and policy.next_tick == 30.0
+    assert policy.fence() == [Signal(signal.SIGKILL)] and policy.fence() == []
+    asked = Policy(2, shutdown_timeout=30.0)
+    asked.signalled(signal.SIGTERM, 0.0)
+    assert asked.fence() == [Signal(signal.SIGKILL)] and not asked.superseded

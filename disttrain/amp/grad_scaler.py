@@ -136,6 +136,10 @@ class GradScaler:
                 self._scale, self._good = self._scale * self._growth, 0
         self._states.clear()
 
+    def break_off(self) -> None:
+        """Forget what was seen since the last ``update``: the step begins again."""
+        self._states.clear()
+
     def get_growth_factor(self) -> float:
         return self._growth
 

@@ -64,6 +64,45 @@ def test_a_state_goes_back_to_its_last_commit_and_draws_the_same_again():
         state.restore()
 
 
+def test_what_was_under_way_is_dropped_with_the_step():
+    model, optimizer = make()
+    scaler = dt.amp.GradScaler("cpu")
+    weight = dt.zeros(2, requires_grad=True)  # kept by itself: the program's object stays
+    state = elastic.State(model=model, optimizer=optimizer, scaler=scaler, own=[weight])
+    state.commit()
+    for _ in range(2):  # broken off between unscale_() and update()
+        loss = model(dt.randn(5, 4)).square().mean() + weight.sum()
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        with dt.no_grad():
+            weight += 1
+        state.restore()
+        assert all(p.grad is None for p in model.parameters())
+        assert state.own[0] is weight and weight.grad is None and weight.tolist() == [0, 0]
+
+
+def test_a_commit_that_fails_in_the_middle_leaves_the_one_before():
+    class Meter:
+        broken = False
+
+        def state_dict(self):
+            if self.broken:
+                raise PeerFailed("meter", 1, "it was killed")
+            return {}
+
+        def load_state_dict(self, told):
+            pass
+
+    state = elastic.State(values=dt.zeros(2), meter=Meter())
+    state.commit()
+    state.values += 1
+    state.meter.broken = True
+    with pytest.raises(PeerFailed):
+        state.commit()
+    state.restore()
+    assert state.commits == 1 and state.values.tolist() == [0, 0]
+
+
 def test_what_cannot_be_kept_is_refused():
     with pytest.raises(ConfigError, match=r"commit= was given, which is a name of State's own"):
         elastic.State(commit=1)
@@ -91,9 +130,9 @@ def train(state: elastic.State, number: int, deaths: list[int], steps: int) -> l
         if deaths and state.step >= deaths[0]:
             deaths.pop(0)
             raise Death
-        state.optimizer.zero_grad()
         ddp(dt.full((2, 1), float(state.step + 1))).sum().backward()
         state.optimizer.step()
+        state.optimizer.zero_grad()
         state.step += 1
         sizes.append(dist.get_world_size())
         if deaths and deaths[0] == -state.step:
@@ -105,17 +144,19 @@ def train(state: elastic.State, number: int, deaths: list[int], steps: int) -> l
 
 def life(number: int, deaths: list[int], steps: int):
     """Of one rank, and of those that take its place."""
+    start = 0.0  # as if it were loaded from a checkpoint, which newcomers need not do
     while True:
         dt.manual_seed(number)
         model = nn.Linear(1, 1, bias=False)
         with dt.no_grad():
-            model.weight.zero_()
+            model.weight.fill_(start)
         optimizer = dt.optim.SGD(model.parameters(), 1.0)
         state = elastic.State(model=model, optimizer=optimizer, step=0)
         try:
             sizes = elastic.run(train)(state, number, deaths, steps)
         except Death:
             start_anew(number)
+            start = 99.0
             continue
         except CommError as error:
             assert "none of them is left; they have ended" in str(error)
@@ -130,8 +171,8 @@ def test_no_committed_step_is_lost_whoever_ends_where(seed):
     first = draw.randrange(ranks)  # never ends
     deaths: dict[int, list[int]] = {r: [] for r in range(ranks)}
     for rank in set(range(ranks)) - {first}:
-        at = sorted(draw.sample(range(1, 5), draw.randrange(0, 3)))
-        deaths[rank] = [draw.choice([a, -a]) for a in at]
+        at = sorted(draw.sample(range(5), draw.randrange(0, 3)))
+        deaths[rank] = [draw.choice([a, -a]) for a in at]  # before a step, or in its commit
 
     def body():
         me = context.current().rank
@@ -161,6 +202,42 @@ def test_where_the_launcher_would_end_the_job_the_failure_is_raised(monkeypatch)
         return None
 
     assert dist.simulate(body, 3, seed=2).results == [1, None, 1]
+
+
+def test_a_newcomer_that_comes_to_another_function_is_told_so():
+    """And the others go on without it."""
+
+    def body():
+        me = context.current().rank
+        state = elastic.State(step=0)
+
+        @elastic.run
+        def first(state):
+            while state.step < 2:
+                state.step += 1
+                state.commit()
+
+        @elastic.run
+        def second(state):
+            while state.step < 6:
+                if me == 1 and state.step == 4:
+                    raise Death
+                state.step += 1
+                state.commit()
+            return state.step
+
+        try:
+            first(state)
+            return second(state)
+        except Death:
+            start_anew(me)
+        with pytest.raises(CommError, match=r"rank 1 calls .*first\(\), and rank 0 is in another"):
+            first(elastic.State(step=0))
+        start_anew(me)  # it ends
+        return None
+
+    ended = dist.simulate(body, 3, seed=1).results
+    assert ended == [6, None, 6]
 
 
 def test_all_ranks_hear_of_a_request_to_end_after_the_same_step():

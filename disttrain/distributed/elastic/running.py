@@ -33,11 +33,13 @@ def run(function: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any,
     without ``--min-ranks`` or ``--replace-ranks``), ``PeerFailed`` is raised as without this.
     """
 
+    name = getattr(function, "__qualname__", type(function).__name__)
+
     @functools.wraps(function)
     def wrapper(state: Any, *args: P.args, **kwargs: P.kwargs) -> R:
         if not isinstance(state, State):
             raise TypeError(
-                f"elastic.run: {function.__name__}() was called with "
+                f"elastic.run: {name}() was called with "
                 f"{type(state).__name__} first; an elastic.State is needed there"
             )
         state.begin()
@@ -49,7 +51,7 @@ def run(function: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any,
                 if must_regroup:
                     shrink()
                     must_regroup = False
-                state.sync()
+                state.sync(name)
                 return function(state, *args, **kwargs)
             except Regroup:
                 must_regroup = True

@@ -8,6 +8,8 @@ when is ``running``'s.
 from __future__ import annotations
 
 import copy
+import zlib
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -15,9 +17,10 @@ import numpy as np
 from ... import context
 from ...comm import survivors, termination
 from ...comm.control import JOB_SLOT
+from ...core.grad_mode import no_grad
 from ...core.random import get_rng_state, set_rng_state
 from ...core.tensor import Tensor
-from ...errors import ConfigError
+from ...errors import CommError, ConfigError
 from .. import objects
 from ..state import group_or_default, is_initialized
 from .stopping import agreed
@@ -33,7 +36,8 @@ class State:
     What has ``state_dict`` and ``load_state_dict`` (modules, optimizers, schedulers, samplers,
     loaders) is kept by means of these, the rest by copies. All of it must be the same on every
     rank after each step: shards of parameters die with their rank, so a DTensor is refused
-    (``TypeError``); restart such jobs from checkpoints (``dtrun --max-restarts``).
+    (``TypeError``); restart such jobs from checkpoints (``dtrun --max-restarts``). Gradients are
+    not kept: a commit is made where they have been used.
 
     ``commits`` counts the commits. ``ending``: the job was asked to end (SIGTERM under ``dtrun
     --on-term checkpoint``), known to all ranks since the same commit.
@@ -51,6 +55,7 @@ class State:
         self._commits, self._ending = 0, False
         self._saved: dict[str, Any] = {}
         self._rng: Any = None
+        self._shared = False  # is what is saved that of all ranks?
 
     @property
     def commits(self) -> int:
@@ -66,8 +71,8 @@ class State:
         Every rank calls it after the same steps. Where processes wait to join, it does not return:
         ``run`` calls its function again, with them.
         """
-        self._commits += 1
         self._save()
+        self._commits += 1
         if not is_initialized():
             self._ending = termination.requested()
             return
@@ -78,13 +83,15 @@ class State:
             raise Regroup
 
     def restore(self) -> None:
-        """Everything as of the last commit."""
+        """Everything as of the last commit; what was under way since is dropped: gradients, and
+        what a ``GradScaler`` has seen of them."""
         for name, value in self._saved.items():
             here = getattr(self, name)
             if _is_holder(here):
                 here.load_state_dict(_copied(value))
+                _break_off(here)
             else:
-                setattr(self, name, _copied(value))
+                setattr(self, name, _put_back(value, here))
         if self._rng is not None:
             set_rng_state(self._rng)
 
@@ -93,34 +100,97 @@ class State:
         if not self._saved:
             self._save()
 
-    def sync(self) -> None:
-        """All ranks of the default group call it: everything as of the newest commit of any."""
+    def sync(self, caller: str = "") -> None:
+        """All ranks of the default group call it: everything as of the newest commit of any; at
+        first, as rank 0 has it, or the first rank that is no newcomer.
+
+        ``caller``: for which function, which must be the same: a process that was started anew may
+        come to another one than the others are in. It gets ``CommError`` then.
+        """
         self.begin()
         group = group_or_default()
-        told = np.empty(group.size, np.int64)
-        group.all_gather_single(told, np.array([self._commits], np.int64))
-        newest = int(told.max())
-        source = int(told.argmax())
-        behind = [r for r in range(group.size) if (told[r] < newest or not newest) and r != source]
+        told = np.empty((group.size, 2), np.int64)
+        mine = [self._standing(), zlib.crc32(caller.encode())]
+        group.all_gather_single(told, np.array(mine, np.int64))
+        source = int(told[:, 0].argmax())
+        if told[group.rank, 1] != told[source, 1]:
+            raise CommError(
+                f"elastic.run: rank {group.rank} calls {caller}(), and rank {source} is in another "
+                "function; one that takes a lost rank's place has to come to that one first. Give "
+                "the script one function of elastic.run, which calls the others"
+            )
+        standing = told[:, 0]
+        behind = np.flatnonzero(standing != standing[source])
+        if standing[source] < _SHARED:
+            behind = np.delete(np.arange(group.size), source)
+        behind = behind[told[behind, 1] == told[source, 1]]
         if group.rank == source:
-            for rank in behind:
-                objects.send(group, [self._saved], rank)
+            for rank in behind.tolist():
+                objects.send(group, [(self._commits, self._saved)], rank)
         elif group.rank in behind:
-            self._saved = objects.recv(group, source)[0][0]
-            self._commits = newest
+            self._commits, self._saved = objects.recv(group, source)[0][0]
+        self._shared = True
         self.restore()
 
+    def _standing(self) -> int:
+        """Who has the highest gives what it has to those that have a lower one."""
+        me = context.current()
+        job = me.slots.get(JOB_SLOT)
+        newcomer = job is not None and job.slot(me.rank).turn > 0
+        return _SHARED * self._shared + 2 * self._commits + (not newcomer)
+
     def _save(self) -> None:
-        saved = {}
-        for name in self._names:
-            value = getattr(self, name)
-            value = value.state_dict() if _is_holder(value) else value
-            saved[name] = _copied(value, self._saved.get(name), name)
-        self._saved, self._rng = saved, get_rng_state()
+        """First all is asked for, which may raise, then the copies of before are overwritten."""
+        kept = {name: getattr(self, name) for name in self._names}
+        kept = {n: v.state_dict() if _is_holder(v) else v for n, v in kept.items()}
+        for name, value in kept.items():
+            kept[name] = _copied(value, self._saved.get(name), name)
+        self._saved, self._rng = kept, get_rng_state()
+
+
+_SHARED = 1 << 60  # more than any number of commits
 
 
 def _is_holder(value: Any) -> bool:
     return hasattr(value, "state_dict") and hasattr(value, "load_state_dict")
+
+
+def _put_back(value: Any, here: Any) -> Any:
+    """A copy of ``value`` for the program, whose own parameters stay the objects that they are."""
+    if isinstance(value, Tensor):
+        if not (isinstance(here, Tensor) and here.requires_grad and here.is_leaf):
+            return _copied(value)
+        here.grad = None
+        if (here.shape, here.dtype, here.device) == (value.shape, value.dtype, value.device):
+            own: Any = here
+            with no_grad():
+                return own.copy_(value)
+        return _copied(value).requires_grad_()
+    if isinstance(value, dict):
+        old = here if isinstance(here, dict) else {}
+        items = {k: _put_back(v, old.get(k)) for k, v in value.items()}
+        return items if type(value) is dict else _like(value, items)
+    if type(value) in (list, tuple):
+        before = here if isinstance(here, (list, tuple)) and len(here) == len(value) else None
+        each = (None if before is None else before[i] for i in range(len(value)))
+        return type(value)([_put_back(v, old) for v, old in zip(value, each, strict=True)])
+    return _copied(value)
+
+
+def _break_off(holder: Any) -> None:
+    """Let ``holder`` forget the step that it was in."""
+    if hasattr(holder, "break_off"):
+        holder.break_off()
+    for parameter in _parameters(holder):
+        parameter.grad = None
+
+
+def _parameters(holder: Any) -> Iterable[Any]:
+    """Of a module, or of an optimizer."""
+    if callable(getattr(holder, "parameters", None)):
+        return holder.parameters()
+    groups = getattr(holder, "param_groups", ())
+    return [p for group in groups for p in group["params"]]
 
 
 def _copied(value: Any, into: Any = None, where: str = "") -> Any:

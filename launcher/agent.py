@@ -161,7 +161,7 @@ class Agent:
     def _next(self, orders: Orders) -> Generation | None:
         """The generation to start, once there is one; None where the job has ended."""
         while not self.asked:
-            generation = orders.begin()
+            generation = orders.begin(time.monotonic())
             if generation is not None or orders.end is not None:
                 return generation
             self._wait(None)
@@ -172,10 +172,10 @@ class Agent:
         for failure in orders.failures:
             ranks.publish(failure["rank"], failure["cause"], failure["traceback"])
         orders.failures.clear()
-        if orders.is_over(time.monotonic()):
-            ranks.supersede(orders.patient, orders.saving)
-        if orders.fenced:
+        if orders.lapses(time.monotonic()):
             ranks.fence()
+        elif orders.is_over:
+            ranks.supersede(orders.patient, orders.saving)
 
     def _tell(self, rank: int, cause: str, text: str) -> None:
         """A rank has failed of itself: ranks elsewhere are to hear of it at once."""

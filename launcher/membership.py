@@ -189,7 +189,11 @@ class Observer:
             if len(ended) == len(d.members) or held > self.settings.ttl + ECHO:
                 return self._failed(d, reports[0])
             return None
-        fresh = [i for i, n in nodes.items() if i not in d.members and n.state == READY]
+        fresh = [
+            i
+            for i, n in nodes.items()
+            if i not in d.members and n.state != WORKING and not n.leaves
+        ]
         busy = all(n.state == WORKING for n in at_work.values())
         if fresh and busy and len(d.members) < self.settings.max_nodes:
             names = ", ".join(nodes[i].name for i in fresh)

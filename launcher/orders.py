@@ -11,6 +11,7 @@ from typing import Any
 
 from .channel import Channel, Message, shortened
 from .generation import Generation
+from .membership import READY
 from .report import say
 
 
@@ -38,30 +39,54 @@ class Orders:
             self.end = {"code": 1, "why": "the keeper process of this node has ended", "result": {}}
         return self.channel.open
 
-    def begin(self) -> Generation | None:
-        """The generation to start now, if there is one."""
+    def begin(self, now: float) -> Generation | None:
+        """The generation to start now, if there is one. One that is over before it has begun is
+        reported as such: the others wait for that."""
         generation, self.next = self.next, None
-        if generation is None or generation.number <= self.stop:
+        if generation is None:
             return None
         self.running, self.failures = generation.number, []
         self.fenced = self.saving = False
+        if self.lapses(now) or self.is_over:
+            self.report(READY, {"fenced": True} if self.fenced else {})
+            return None
         return generation
 
-    def is_over(self, now: float) -> bool:
+    @property
+    def is_over(self) -> bool:
         """Are the ranks that run to be stopped?"""
-        fenced = self.alive_at is not None and now - self.alive_at > self.fence
-        if fenced and not self.fenced and (self.saving or self.stop < self.running):
-            self.stop, self.fenced = self.running, True
-            self.patient = self.saving = False
-            say(f"this node's lease was not confirmed for {self.fence:.1f} s; its ranks are "
-                "stopped before the others can take it for lost")  # fmt: skip
         return self.end is not None or self.stop >= self.running
 
+    def lapses(self, now: float) -> bool:
+        """Are they to be killed at once, also those that are being stopped, since others may begin
+        without this node? True once for a generation."""
+        if self._is_fresh(now):
+            return False
+        self.take()  # we may have been stopped ourselves, and not the keeper
+        if self._is_fresh(now):
+            return False
+        if not self.is_over:
+            say(f"this node's lease was not confirmed for {self.fence:.1f} s; its ranks are "
+                "stopped before the others can take it for lost")  # fmt: skip
+        self.stop, self.fenced = max(self.stop, self.running), True
+        self.patient = self.saving = False
+        return True
+
+    def _is_fresh(self, now: float) -> bool:
+        return not self._is_leased or now - (self.alive_at or 0.0) <= self.fence
+
+    @property
+    def _is_leased(self) -> bool:
+        """Is it the lease that lets the ranks of this node run? After the end of the job nobody
+        begins another generation."""
+        ended = self.end is not None and self.end["result"]
+        return self.alive_at is not None and not self.fenced and not ended
+
     def waits(self, now: float) -> list[float]:
-        """After how many seconds ``is_over`` may have changed by itself."""
-        if self.alive_at is None or (self.stop >= self.running and not self.saving):
+        """After how many seconds ``lapses`` may have changed by itself."""
+        if not self._is_leased:
             return []
-        return [max(self.alive_at + self.fence - now, 0.0) + 0.001]
+        return [max((self.alive_at or 0.0) + self.fence - now, 0.0) + 0.001]
 
     def report(self, state: str, report: dict[str, Any] | None = None) -> None:
         """Tell the keeper how the ranks fare."""

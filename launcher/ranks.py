@@ -157,7 +157,8 @@ class Ranks:
         for rank in list(self.result_fds):
             while self._take_result(rank):
                 continue
-        self.streams.finish(time.monotonic() + (LISTEN_FAILED if self.policy.failed else LISTEN))
+        over = self.policy.failed or self.policy.superseded
+        self.streams.finish(time.monotonic() + (LISTEN_FAILED if over else LISTEN))
         if left:
             say(f"processes {left} do not go although they were killed")
 
@@ -273,7 +274,8 @@ class Ranks:
             if self.shims is not None:
                 self.shims.look(self.pids.values())
             self.segment.publish_failure(rank, cause_of(event, cause), text)
-            if self._tell is not None and not is_echo(cause):
+            over = self.policy.stopped_by or self.policy.superseded
+            if self._tell is not None and not over and not is_echo(cause):
                 self._tell(rank, cause_of(event, cause), text)
         self._look_for_newcomers()
         ran, used = now - self.started[rank], self.restarts.used

@@ -7,6 +7,7 @@ from .plan import Plan
 
 LEAST = "DISTTRAIN_MIN_RANKS"  # with fewer the job ends: who is left need not try to go on
 ON_TERM = "DISTTRAIN_ON_TERM"  # what SIGTERM is to mean, where that is not the end
+GENERATION = "DISTTRAIN_GENERATION"  # its number: who says another one is refused by the store
 JOB_FD = "DISTTRAIN_JOB_FD"  # the descriptor of the job segment, inherited
 
 
@@ -29,6 +30,7 @@ def worker_env(plan: Plan, generation: Generation, rank: int) -> dict[str, str]:
         "TORCHELASTIC_MAX_RESTARTS": plan.max_restarts,
         "TORCHELASTIC_RUN_ID": plan.run_id,
         "TORCHELASTIC_USE_AGENT_STORE": "False",
+        GENERATION: generation.number,
     }
     if not plan.mpi_hosts:
         values[LEAST] = plan.min_ranks or n

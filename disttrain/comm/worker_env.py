@@ -21,7 +21,8 @@ STRICT_SLOT = "comm.strict"  # of a rank: whether its groups are strict where no
 class WorkerEnv:
     """A worker's place in its job. ``job_fd``: the job segment, when our launcher started it.
     ``token_file``: the file with the job's token, which lets workers of several hosts meet;
-    ``tls``: whether what ranks of different hosts send each other is encrypted."""
+    ``generation``: of the job's ranks, where our launcher counts them (else 0); ``tls``: whether
+    what ranks of different hosts send each other is encrypted."""
 
     rank: int = 0
     world_size: int = 1
@@ -31,6 +32,7 @@ class WorkerEnv:
     master_port: int | None = None
     job_fd: int | None = None
     restart_count: int = 0
+    generation: int = 0
     family: str = "none"
     token_file: str | None = None
     by_mpi: bool = False  # ranks meet through MPI, which has started them
@@ -73,6 +75,7 @@ def read_worker_env(
     elif launched:
         job = None  # the program makes a world of its own
     address, port = _meeting_place(env, launcher)
+    generation = env.get("DISTTRAIN_GENERATION", "0")
     return WorkerEnv(
         *place,
         master_addr=address,
@@ -81,6 +84,7 @@ def read_worker_env(
         restart_count=_number(
             "TORCHELASTIC_RESTART_COUNT", env.get("TORCHELASTIC_RESTART_COUNT", "0")
         ),
+        generation=0 if job is None else _number("DISTTRAIN_GENERATION", generation),
         family=name,
         token_file=env.get("DISTTRAIN_TOKEN_FILE") or None,
         by_mpi=_by_mpi(env, launcher),

@@ -38,10 +38,11 @@ class _Hosted(TCPStore):
         timeout: float,
         token: bytes | None,
         wait: bool,
+        epoch: int,
     ) -> None:
         self.beside = beside
         is_master = not beside
-        super().__init__(host, port, world_size, is_master, timeout, wait, token=token)
+        super().__init__(host, port, world_size, is_master, timeout, wait, token=token, epoch=epoch)
 
     def close(self) -> None:
         if self in self.beside:
@@ -52,7 +53,13 @@ class _Hosted(TCPStore):
 
 
 def _host(
-    host: str, port: int, world_size: int | None, timeout: float, token: bytes | None, wait: bool
+    host: str,
+    port: int,
+    world_size: int | None,
+    timeout: float,
+    token: bytes | None,
+    wait: bool,
+    epoch: int,
 ) -> Store:
     """The store at ``port``, made where this process does not host it yet."""
     beside = context.current().slot(_HOSTED, dict[int, list[_Hosted]]).setdefault(port, [])
@@ -60,13 +67,13 @@ def _host(
     deadline = context.now() + min(_TAKEN_SECONDS, timeout)
     while True:
         try:
-            store = _Hosted(beside, host, port, world_size, timeout, token, wait)
+            store = _Hosted(beside, host, port, world_size, timeout, token, wait, epoch)
         except PortTaken:
             if context.now() > deadline:
                 raise
             # A store of another process: one that closes just now, or that ranks meet at.
             try:
-                return TCPStore(host, port, None, False, _PATIENCE, token=token)
+                return TCPStore(host, port, None, False, _PATIENCE, token=token, epoch=epoch)
             except (StoreError, WaitTimeout):
                 continue
         if port:
@@ -79,7 +86,8 @@ def store_for(url: str, place: WorkerEnv, timeout: float, wait: bool = True) -> 
     hosts it waits for all others.
 
     With a token file a store at host:port is there for other hosts, too; without one, for this
-    user's processes on this host only.
+    user's processes on this host only. At env:// ranks of one generation meet: those of another one
+    are refused.
     """
     parts = urlsplit(url)
     if parts.scheme == "file":
@@ -104,9 +112,10 @@ def store_for(url: str, place: WorkerEnv, timeout: float, wait: bool = True) -> 
     if token is None:
         known(host, port)
     size = place.world_size if place.world_size > 0 else None
+    epoch = place.generation if parts.scheme == "env" else 0
     if place.rank == 0:
-        return _host(host, port, size, timeout, token, wait)
-    return TCPStore(host, port, size, False, timeout=timeout, token=token)
+        return _host(host, port, size, timeout, token, wait, epoch)
+    return TCPStore(host, port, size, False, timeout=timeout, token=token, epoch=epoch)
 
 
 Handler = Callable[..., Iterator[tuple[Store, int, int]]]

@@ -263,6 +263,8 @@ def test_token_epoch_and_job_must_fit(server):
             connect(server, timeout=0.05, **wrong)
     with closing(connect(server)) as store:
         assert store.get("a") == b"1"
+    with closing(connect(server, epoch=0)) as store:  # made by a program for itself
+        assert store.get("a") == b"1"
 
 
 def test_it_listens_on_loopback_only(server):

@@ -5,12 +5,16 @@ import re
 import socket
 import threading
 import time
+from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
 import disttrain as dt
 from disttrain import distributed as dist
-from disttrain.errors import ConfigError, StoreError, WaitTimeout
+from disttrain.comm.worker_env import WorkerEnv
+from disttrain.distributed.stores import store_for
+from disttrain.errors import ConfigError, StoreError, StoreUnreached, WaitTimeout
 from support.ranks import fork_ranks, free_port, run_ranks
 
 
@@ -101,6 +105,19 @@ def test_ranks_meet_again_where_another_one_hosts_the_store():
         return seen
 
     assert run_ranks(3, body) == [[3.0] * 6] * 3
+
+
+def test_a_rank_of_an_older_generation_is_refused():
+    port = free_port()
+    first = WorkerEnv(0, 2, master_port=port, generation=3)
+    with closing(store_for("env://", first, 5.0, wait=False)) as store:
+        store.set("a", "1")
+        late = WorkerEnv(1, 2, master_port=port, generation=2)
+        with pytest.raises(StoreUnreached, match="another job or generation"):
+            store_for("env://", late, 0.1)
+        for url, number in (("env://", 3), (f"tcp://127.0.0.1:{port}", 2)):
+            with closing(store_for(url, replace(late, generation=number), 5.0)) as other:
+                assert other.get("a") == b"1"
 
 
 def test_a_forked_child_does_not_keep_the_port():

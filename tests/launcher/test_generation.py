@@ -43,4 +43,5 @@ def test_workers_of_several_nodes_are_told_torchruns_numbers(tmp_path):
     assert [env[name] for name in names.split()] == ["4", "1", "6", "3", "2", "3"]
     assert (env["MASTER_ADDR"], env["MASTER_PORT"]) == ("h", "9")
     assert env["TORCHELASTIC_RESTART_COUNT"] == "2"
+    assert env["DISTTRAIN_GENERATION"] == "4"
     assert env["TORCHELASTIC_ERROR_FILE"] == f"{tmp_path}/node_2/attempt_3/1/error.json"

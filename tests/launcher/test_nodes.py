@@ -15,16 +15,18 @@ from support.nodes import Nodes
 TWO = ("--nnodes", "2", "--nproc-per-node")
 RANKED = ("--rdzv-backend", "static", "--node-rank", "0")
 ELASTIC = ("--nnodes", "1:2", "--nproc-per-node")
+DAY = 86400  # nobody compares the wall clocks of two nodes
 
 SUM = """
 import json, os
 import disttrain as dt
 import disttrain.distributed as dist
+from disttrain.comm.worker_env import read_worker_env
 dist.init_process_group()
 x = dt.ones(2) * (dist.get_rank() + 1)
 dist.all_reduce(x)
 names = "LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE TORCHELASTIC_RUN_ID"
-told = [x.tolist(), *(os.environ[name] for name in names.split())]
+told = [x.tolist(), *(os.environ[name] for name in names.split()), read_worker_env().generation]
 with open(f"rank{dist.get_rank()}", "w") as file:
     json.dump(told, file)
 dist.destroy_process_group()
@@ -58,7 +60,7 @@ dist.destroy_process_group()
 def test_uneven_nodes_are_one_job(tmp_path):
     with Nodes(tmp_path, SUM) as job:
         job.start("a", *TWO, "2", "--rdzv-id", "mine")
-        job.start("b", *TWO, "1", "--rdzv-id", "mine")
+        job.start("b", *TWO, "1", "--rdzv-id", "mine", ahead=-DAY)
         assert (job.ended("a"), job.ended("b")) == (0, 0), job.everything()
         found = {}
         for name, count in (("a", 2), ("b", 1)):
@@ -68,7 +70,7 @@ def test_uneven_nodes_are_one_job(tmp_path):
                 told = json.loads(file.read_text())
                 assert told[0] == [6.0, 6.0]
                 assert told[1:4] == [str(local), "3", str(count)]
-                assert told[5:] == ["2", "mine"]
+                assert told[5:] == ["2", "mine", 1]
                 found[file.name] = told[4]
         assert sorted(found) == ["rank0", "rank1", "rank2"]
         assert len(set(found.values())) == 2
@@ -76,8 +78,8 @@ def test_uneven_nodes_are_one_job(tmp_path):
 
 def test_a_rank_that_fails_is_told_everywhere_and_restarts_all(tmp_path):
     with Nodes(tmp_path, STEPS) as job:
-        for name in "ab":
-            job.start(name, *TWO, "1", "--max-restarts", "1", FAILS="1")
+        for name, ahead in (("a", 0), ("b", DAY)):
+            job.start(name, *TWO, "1", "--max-restarts", "1", ahead=ahead, FAILS="1")
         names = {r: n for n in "ab" for r in "01" if wait_for_rank(job, n, r)}
         (tmp_path / "fail-1").touch()
         for rank, name in names.items():
@@ -107,7 +109,7 @@ def test_a_node_that_goes_leaves_the_others_at_work_and_another_one_may_come(tmp
         job.start("a", *ELASTIC, "1")
         while not job.said("a") and not free_to_join(job):
             pass
-        job.start("b", *ELASTIC, "1")
+        job.start("b", *ELASTIC, "1", ahead=DAY)
         job.wait_for("b", "stepped-2-0-1")
         if how == "agent":
             os.kill(job.agent("b"), signal.SIGKILL)

@@ -48,9 +48,16 @@ class Nodes:
         self.codes: dict[str, int] = {}
 
     def start(
-        self, name: str, *flags: str, args: tuple[str, ...] = (), host: int = 0, **env: str
+        self,
+        name: str,
+        *flags: str,
+        args: tuple[str, ...] = (),
+        host: int = 0,
+        ahead: int = 0,
+        **env: str,
     ) -> None:
-        """Start a node. ``flags``: beside those that say where the nodes meet."""
+        """Start a node. ``flags``: beside those that say where the nodes meet. ``ahead``: seconds
+        by which its wall clock is wrong."""
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
         known = ("--rdzv-backend", "c10d", "--rdzv-endpoint", self.endpoint)
@@ -75,6 +82,7 @@ class Nodes:
                     os.dup2(out, fd)
                 sys.stdout = sys.__stdout__ = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
                 sys.stderr = sys.__stderr__ = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+                _shift_clock(ahead)
                 os.environ.update(env, TMPDIR=str(folder), XDG_RUNTIME_DIR=str(folder))
                 code = front.run(parse(argv))
             except SystemExit as stop:
@@ -136,3 +144,10 @@ class Nodes:
         for name in self.pids:
             if name not in self.codes:
                 self.kill(name)
+
+
+def _shift_clock(seconds: int) -> None:
+    """Of this process, and of those that are forked from it."""
+    right, right_ns = time.time, time.time_ns
+    time.time = lambda: right() + seconds
+    time.time_ns = lambda: right_ns() + seconds * 10**9

@@ -190,6 +190,9 @@ def _read_exactly(sock: socket.socket, size: int, silent: str) -> Generator[None
             yield
             continue
         if not more:
-            raise StoreError("the other side closed the connection during the handshake")
+            raise StoreError(
+                "the other side closed the connection during the handshake: it is about to end, or "
+                "belongs to another job or generation"
+            )
         data += more
     return data

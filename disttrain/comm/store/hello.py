@@ -47,7 +47,8 @@ def client_hello(job: bytes, epoch: int, role: int = ROLE_STORE) -> bytes:
 
 
 def objection(hello: bytes, job: bytes, epoch: int, role: int = ROLE_STORE) -> str:
-    """Why a client's hello is refused; empty when it may go on."""
+    """Why a client's hello is refused; empty when it may go on. Stores that programs make for
+    themselves have epoch 0, which fits any."""
     magic, version, its_role, its_epoch, its_job, _ = _CLIENT.unpack(hello)
     if magic != _MAGIC:
         return "does not speak this protocol"
@@ -57,7 +58,8 @@ def objection(hello: bytes, job: bytes, epoch: int, role: int = ROLE_STORE) -> s
         return "wants something else than this listener"
     if its_job != job:
         return "belongs to another job"
-    if its_epoch != epoch & 0xFFFFFFFF:
+    either = role == ROLE_STORE and 0 in (epoch, its_epoch)
+    if its_epoch != epoch & 0xFFFFFFFF and not either:
         return f"belongs to epoch {its_epoch}, not {epoch}"
     return ""
 

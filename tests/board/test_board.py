@@ -16,6 +16,7 @@ import urllib.request
 import pytest
 
 from disttrain.board.runs import find_runs, read_records, read_report
+from disttrain.cli import main
 from disttrain.errors import ConfigError
 from disttrain.metrics import JsonLines
 
@@ -156,39 +157,36 @@ def test_only_who_knows_the_address_is_answered(folder):
         assert [row["rank"] for row in ranks["ranks"]] == [0, 1]
         assert {"all_reduce"} <= {span["verb"] for span in ranks["spans"]}
         assert "program.py:5" in str(ranks["spans"])
+        many_ask_at_once(base, token)
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == 0
         assert "Traceback" not in process.stderr.read()
 
 
-def test_many_ask_at_once(folder):
-    with running(folder) as (_, address):
-        base, token = address.split("/?token=")
-        answers = []
+def many_ask_at_once(base, token):
+    answers = []
 
-        def ask():
-            for path in ("/api/runs", "/api/ranks?run=job", "/api/metrics?run=one"):
-                answers.append(get(base + path, token)[0])
+    def ask():
+        for path in ("/api/runs", "/api/ranks?run=job", "/api/metrics?run=one"):
+            answers.append(get(base + path, token)[0])
 
-        threads = [threading.Thread(target=ask) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert answers == [200] * 24
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == [200] * 24
 
 
-def test_wrong_use_is_told(folder, tmp_path):
-    def board(*words):
-        command = [sys.executable, "-m", "disttrain.cli", "board", *words]
-        return subprocess.run(command, capture_output=True, text=True, timeout=50)
-
-    done = board(str(tmp_path / "none"))
-    assert (done.returncode, "no such directory" in done.stderr) == (2, True)
-    done = board(str(folder), "--host", "0.0.0.0")
-    assert (done.returncode, "this machine alone" in done.stderr) == (2, True)
-    done = board(str(folder), "--export", str(tmp_path / "no" / "such" / "page.html"))
-    assert (done.returncode, "cannot be written" in done.stderr) == (2, True)
+def test_wrong_use_is_told(folder, tmp_path, capsys):
+    page = tmp_path / "no" / "such" / "page.html"
+    for words, said in (
+        ([str(tmp_path / "none")], "no such directory"),
+        ([str(folder), "--host", "0.0.0.0"], "this machine alone"),
+        ([str(folder), "--export", str(page)], "cannot be written"),
+    ):
+        assert main(["board", *words]) == 2
+        assert said in capsys.readouterr().err
 
 
 def browser():

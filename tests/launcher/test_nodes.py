@@ -6,10 +6,12 @@ import json
 import os
 import signal
 import socket
+from pathlib import Path
 
 import pytest
 
 from launcher.membership import REFUSED, TIMED_OUT
+from support.dtrun import until
 from support.nodes import Nodes
 
 TWO = ("--nnodes", "2", "--nproc-per-node")
@@ -98,8 +100,7 @@ def test_a_rank_that_fails_is_told_everywhere_and_restarts_all(tmp_path):
 def wait_for_rank(job: Nodes, name: str, rank: str) -> bool:
     """Whether the rank is that node's; both nodes have stepped by then."""
     files = [f"stepped-2-0-{r}" for r in "01"]
-    while not any((job.folder / name / file).exists() for file in files):
-        assert not (job.codes or {}).get(name), job.everything()
+    until(lambda: any((job.folder / name / file).exists() for file in files), f"{name}: {files}")
     return (job.folder / name / f"stepped-2-0-{rank}").exists()
 
 
@@ -107,8 +108,7 @@ def wait_for_rank(job: Nodes, name: str, rank: str) -> bool:
 def test_a_node_that_goes_leaves_the_others_at_work_and_another_one_may_come(tmp_path, how):
     with Nodes(tmp_path, STEPS) as job:
         job.start("a", *ELASTIC, "1")
-        while not job.said("a") and not free_to_join(job):
-            pass
+        wait_until_it_listens(job)
         job.start("b", *ELASTIC, "1", ahead=DAY)
         job.wait_for("b", "stepped-2-0-1")
         if how == "agent":
@@ -158,8 +158,7 @@ sys.exit(3)
 def test_all_nodes_save_one_step_when_one_is_asked_to_end(tmp_path, first):
     with Nodes(tmp_path, SAVES) as job:
         job.start("a", *ELASTIC, "1", "--on-term", "checkpoint")
-        while not free_to_join(job):
-            pass
+        wait_until_it_listens(job)
         job.start("b", *ELASTIC, "1", "--on-term", "checkpoint")
         job.wait_for("b", "stepped-2-1")
         stays, goes = ("b", "a") if first else ("a", "b")
@@ -177,24 +176,27 @@ def test_all_nodes_save_one_step_when_one_is_asked_to_end(tmp_path, first):
         assert steps[0] == steps[1] and len(steps[0]) == 1, job.everything()
 
 
-def free_to_join(job: Nodes) -> bool:
-    """Does the first node listen?"""
-    host, _, port = job.endpoint.partition(":")
-    with socket.socket() as tried:
-        return tried.connect_ex((host, int(port))) == 0
+def wait_until_it_listens(job: Nodes) -> None:
+    """The first node, of which the kernel is asked: who tries again and again to connect to a port
+    may get itself at the other end."""
+    wanted = f":{int(job.endpoint.rpartition(':')[2]):04X}"
+
+    def listens() -> bool:
+        lines = [x for v in ("tcp", "tcp6") for x in Path("/proc/net", v).read_text().splitlines()]
+        return any(w[3] == "0A" and w[1].endswith(wanted) for w in map(str.split, lines))
+
+    until(listens, job.endpoint)
 
 
 def test_the_first_node_ends_the_job_when_it_is_lost(tmp_path):
     with Nodes(tmp_path, STEPS) as job:
         job.start("a", *ELASTIC, "1")
-        while not free_to_join(job):
-            pass
+        wait_until_it_listens(job)
         job.start("b", *ELASTIC, "1", "--max-restarts", "3")
         assert job.ended("b") == REFUSED and "differ in --max-restarts" in job.said("b")
         assert job.ended("a") == REFUSED and "differ in --max-restarts" in job.said("a")
         job.start("c", *ELASTIC, "1")
-        while not free_to_join(job):
-            pass
+        wait_until_it_listens(job)
         job.start("d", *ELASTIC, "1")
         job.wait_for("d", "stepped-2-0-1")
         job.kill("c")
@@ -223,8 +225,7 @@ def test_nodes_that_do_not_fit_say_so_on_all(tmp_path, one, other, said):
 def test_another_job_is_refused_and_the_one_that_is_there_goes_on(tmp_path):
     with Nodes(tmp_path, SUM) as job:
         job.start("a", *TWO, "1", "--rdzv-id", "x")
-        while not free_to_join(job):
-            pass
+        wait_until_it_listens(job)
         job.start("b", *TWO, "1", "--rdzv-id", "y")
         assert job.ended("b") == REFUSED and "to job x (--rdzv-id)" in job.said("b")
         job.start("c", *TWO, "1", "--rdzv-id", "x")

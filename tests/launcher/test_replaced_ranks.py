@@ -86,8 +86,10 @@ while True:
     time.sleep(0.001 * (me + 1))
     if step == 5:
         open(f"up{me}", "w").close()
-    if STOPS and elastic.termination_requested():
-        break
+    if elastic.termination_requested():
+        open(f"asked{me}", "w").close()
+        if STOPS:
+            break
 with open(f"saved{me}", "w") as f:
     f.write(str(step))
 """
@@ -111,6 +113,7 @@ def test_who_does_not_save_is_killed(tmp_path, second):
     job.wait_for("up0")
     job.process.terminate()
     if second:
+        job.wait_for("asked0")  # signals that wait together come in the order of their numbers
         job.process.send_signal(second)
     ended = job.wait(10)
     assert ended.code == 143 and job.processes() == []

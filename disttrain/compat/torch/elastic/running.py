@@ -24,9 +24,10 @@ _ALIASES = {"training_script": 0, "training_script_args": slice(1, None)}
 
 
 def get_args_parser() -> argparse.ArgumentParser:
-    """dtrun's parser."""
+    """dtrun's parser, with PyTorch's default where dtrun finds out by itself: programs read it."""
     made = options.parser()
     devices.add_flags(made)
+    made.set_defaults(node_rank=0)
     return made
 
 

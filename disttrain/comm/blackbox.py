@@ -62,7 +62,15 @@ RECORD = struct.Struct("<QqqQ20sIQ")
 # reduce operator + 1, flags: the codes of ``header``.
 MARK = struct.Struct("<qIHhBBBB")
 _END_WORD = 2  # of a record
-_MASK = NUM_RECORDS - 1
+_OWN_AT = NUM_WORDS * 8  # where records begin in memory of a recorder's own
+# Where records begin, and their words that say when they ended, by where the first one begins.
+_RECORDS = {
+    start: (
+        tuple(range(start, start + NUM_RECORDS * RECORD_BYTES, RECORD_BYTES)),
+        tuple((start >> 3) + i * (RECORD_BYTES >> 3) + _END_WORD for i in range(NUM_RECORDS)),
+    )
+    for start in (RECORDS_AT, _OWN_AT)
+}
 _TEXT = struct.Struct("<IH")
 
 BOX_SLOT = "comm.blackbox"  # the slot of a rank's context where its recorder is
@@ -76,7 +84,7 @@ class Recorder:
     for memory of its own that keeps no texts."""
 
     __slots__ = (
-        *("_buffer", "_groups", "_next", "_put", "_start", "_texts", "at", "label", "steps"),
+        *("_buffer", "_groups", "_next", "_put", "_texts", "_waited", "at", "label", "steps"),
         "words",
     )
 
@@ -89,22 +97,21 @@ class Recorder:
         kept = buffer is not None
         self._buffer, self.at = buffer, at
         if not kept:
-            buffer = bytearray(NUM_WORDS * 8 + NUM_RECORDS * RECORD_BYTES)
+            buffer = bytearray(_OWN_AT + NUM_RECORDS * RECORD_BYTES)
         view = memoryview(buffer)
         size = RANK_BYTES if kept else len(buffer)
         self.words = view[at : at + size].cast("q")
-        self._start = RECORDS_AT if kept else NUM_WORDS * 8  # from ``at``
         self._put: Callable[..., None] = partial(RECORD.pack_into, view[at : at + size])
         used = _numbers_used(view[at : at + size]) if kept and self.words[PID] else (0, 0, 0)
-        self._next, self._texts, self._groups = (itertools.count(n + 1).__next__ for n in used)
-        self.words[BEFORE] = used[0]
+        self._next = _places(used[0] + 1, RECORDS_AT if kept else _OWN_AT)
+        self._texts, self._groups = (itertools.count(n + 1).__next__ for n in used[1:])
+        self.words[BEFORE], self._waited = used[0], self.words[WAITED]
 
     def begin(self, seq: int, mark: bytes) -> int:
         """An operation begins: what ``end`` is to be told."""
-        number = self._next()
-        at = self._start + (number & _MASK) * RECORD_BYTES
+        number, at, word = self._next()
         self._put(at, number, _now(), 0, seq, mark, self.label, number)
-        return (at >> 3) + _END_WORD
+        return word
 
     def end(self, word: int) -> None:
         """It has ended."""
@@ -126,7 +133,7 @@ class Recorder:
     def waited(self, since: int) -> None:
         words = self.words
         words[WAITS_SINCE] = 0
-        words[WAITED] += _now() - since
+        words[WAITED] = self._waited = self._waited + _now() - since
 
     def say(self, text: str) -> None:
         """What the rank waits for, for people; empty where it does not."""
@@ -161,6 +168,17 @@ class Recorder:
         """In a process forked from the rank: write nothing into its box."""
         self._open(None, 0)
         self.steps.words = self.words
+
+
+def _places(first: int, start: int) -> Callable[[], tuple[int, int, int]]:
+    """Gives the number of each next record, where it begins, and its word that says when it ended;
+    at once, since every operation asks."""
+    at, words = _RECORDS[start]
+    skipped = first % NUM_RECORDS
+    found = zip(itertools.count(first - skipped), itertools.cycle(at), itertools.cycle(words))
+    for _ in range(skipped):
+        next(found)
+    return found.__next__
 
 
 def _numbers_used(part: memoryview) -> tuple[int, int, int]:

@@ -39,6 +39,16 @@ def _end(box: Recorder, begun: int, work: Work) -> None:
         box.fail(begun)
 
 
+class _Inside(dict[str, bool]):
+    """Which files are of this package."""
+
+    def __missing__(self, path: str) -> bool:
+        if len(self) > _MAX_CALLS:
+            self.clear()
+        found = self[path] = path.startswith(_PACKAGE)
+        return found
+
+
 class Calls:
     """Makes and keeps the ``Call`` of each line that uses a group."""
 
@@ -49,6 +59,7 @@ class Calls:
         self._name, self._epoch, self._rank, self._ranks = name, epoch, rank, ranks
         self._strict = strict
         self._known: dict[tuple, tuple] = {}
+        self._inside = _Inside()
         self._thread, self._lock = _get_ident(), threading.Lock()
         self._count = 0  # collectives so far
         self.box: Recorder = recorder()
@@ -75,10 +86,10 @@ class Calls:
         """
         if self._thread != _get_ident() and verb not in _MESSAGES:
             self._change_hands(verb)
-        frame = sys._getframe(2)
-        while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
-            frame = frame.f_back
+        frame, inside = sys._getframe(2), self._inside
         code = frame.f_code
+        while inside[code.co_filename] and (back := frame.f_back) is not None:
+            frame, code = back, back.f_code
         what = None if array is None else (array.shape, array.dtype)
         key = (verb, what, id(op), root, id(code), frame.f_lasti, sizes, shown, ragged)
         entry = self._known.get(key)

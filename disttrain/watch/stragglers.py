@@ -3,7 +3,8 @@
 Ranks that meet at each step take equally long for it; what tells them apart is how much of that
 time each has waited for others. The rest of it a rank was busy, and a straggler is busy for longer
 than the others, again and again. What is looked at is a *window* of a few steps, and three windows
-in a row must blame the same rank (five, where it is not much slower): one that saves a
+in a row must blame the same rank (five, where it is not much slower; more, where others have been
+blamed of late, since then it is chance): one that saves a
 checkpoint, compiles a kernel or was stopped for a moment is slow in one of them (or in two, where
 one ends in the middle of it), and on a loaded machine it is now this rank, now that one.
 
@@ -109,6 +110,7 @@ class Judge:
     windows: int = 0
     _begun: tuple[int, dict[int, Seen]] | None = None
     _kept: list[_Window] = field(default_factory=list)
+    _blamed: list[int] = field(default_factory=list)  # by the last windows; -1: nobody
     _named: set[int] = field(default_factory=set)
     _stalled: set[int] = field(default_factory=set)
     _brisk: bool = False  # steps are short
@@ -183,6 +185,10 @@ class Judge:
         if not self._kept:
             return None
         rank = self._kept[-1].slowest
+        blamed = rank if _blames(self._kept[-1], rank) else -1
+        self._blamed = [*self._blamed, blamed][-_MOST:]
+        known = {rank, -1, *self._named}
+        chance = sum(1 for other in self._blamed if other not in known) // 2
         blaming: list[_Window] = []
         for window in reversed(self._kept):
             if not _blames(window, rank):
@@ -191,7 +197,8 @@ class Judge:
         self._kept = self._kept[-min(max(len(blaming), 1), _MOST) :]
         if rank in self._named:
             return None
-        for ratio, count, least in RULES:
+        for ratio, windows, least in RULES:
+            count = windows + chance
             found = _compared(rank, blaming, count, least) if len(blaming) >= count else None
             if found is not None and found.ratio >= ratio:
                 self._named.add(rank)

@@ -57,6 +57,22 @@ def test_a_rank_three_times_slower_is_named_once_within_twenty_steps(step, ranks
         assert "RATIO" in table(judge.totals)[0] and table(judge.totals)[1].split()[0] == str(slow)
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_two_slow_ranks_are_both_named_in_noise_too(seed):
+    rng = random.Random(seed)
+    found, _ = _run(lambda r, i: rng.lognormvariate(-3, 0.2) * (3 if r in (1, 5) else 1), 8)
+    assert sorted(said.rank for _, said in found) == [1, 5]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_nobody_is_named_where_each_is_slow_by_chance(seed):
+    rng = random.Random(seed)
+    found, _ = _run(
+        lambda r, i: rng.lognormvariate(-1, 0.4) * (3 if rng.random() < 0.1 else 1), 8, 400
+    )
+    assert found == []
+
+
 @pytest.mark.parametrize("onset", [30, 47, 61])
 def test_a_rank_that_becomes_slow_is_named_within_twenty_steps(onset):
     found, _ = _run(lambda r, i: 0.06 if r == 2 and i >= onset else 0.02)

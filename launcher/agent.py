@@ -21,7 +21,6 @@ from disttrain.lifetime import adopt_orphans
 
 from . import devices, limits
 from .generation import Generation
-from .membership import FAILED, FINISHED, LEAVING, READY, WORKING
 from .orders import Orders
 from .outcome import Attempt, told_of
 from .output import Console, consoles
@@ -31,6 +30,7 @@ from .ranks import Ranks
 from .report import say
 from .restarts import Restarts
 from .starting import Body
+from .states import FAILED, FINISHED, LEAVING, READY, WORKING
 from .streams import unwatch
 
 FORKED_TOO_LATE = (
@@ -79,8 +79,10 @@ class Agent:
         if not self.plan.spawn:
             if self.body is None and devices.cuda_is_initialised():
                 raise LaunchError(FORKED_TOO_LATE)
+            gc.disable()  # what is loaded stays
             for package in (*WARM, *(WARM_AGAIN if self.plan.max_restarts else ())):
                 importlib.import_module(package)
+            gc.enable()
             if self.body is None:
                 gc.collect()
             gc.freeze()  # what ranks share with us they need not look through, nor copy

@@ -6,6 +6,7 @@ errors answer at once, and because numpy's BLAS reads its thread count when it i
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
@@ -30,4 +31,7 @@ def main(argv: list[str] | None = None) -> int:
     if options.nproc_per_node > 1:
         for name in THREAD_VARIABLES:
             os.environ.setdefault(name, "1")
-    return int(importlib.import_module("launcher.front").run(options))
+    gc.disable()  # what is loaded stays: looking through it again and again finds nothing
+    front = importlib.import_module("launcher.front")
+    gc.enable()
+    return int(front.run(options))

@@ -32,14 +32,21 @@ from .membership import (
     Node,
     Nodes,
     Observer,
+    Settings,
 )
 from .registry import LeaseEnded, Registry, RegistryLost
-from .rendezvous import Rendezvous
+from .rendezvous import ELECTION, Rendezvous
 
 TICK = 0.1  # seconds between two looks of one that leaves
 NOTICE = 3.0  # ... after which people are told what is waited for
 DOCUMENT, NODES, REFUSALS = "document", "nodes/", "refused/"
 RUN_ID = "--rdzv-id"  # among a node's terms
+
+
+def settings_of(r: Rendezvous, restarts: int) -> Settings:
+    """What the rules of membership need of it."""
+    known = r.ttl + (ELECTION if r.backend == "etcd" else 0.0)
+    return Settings(r.min_nodes, r.max_nodes, restarts, r.join_timeout, r.last_call, known)
 
 
 class Keeper:
@@ -57,7 +64,7 @@ class Keeper:
     ) -> None:
         self.registry, self.node, self.r, self.channel = registry, node, r, channel
         self.hosts, self.clock = hosts, clock
-        self.observer = Observer(r.settings(restarts))
+        self.observer = Observer(settings_of(r, restarts))
         self.restarts_used = 0  # when that generation began
         self.id = ""  # among the nodes; "" while it is not one of them
         self.swaps = 0

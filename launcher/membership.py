@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .restarts import Restarts
+from .states import FAILED, FINISHED, LEAVING, READY, WORKING
 
 GATHERING, RUNNING, ENDED = "gathering", "running", "ended"
-READY, WORKING, FINISHED, FAILED, LEAVING = "ready", "running", "finished", "failed", "leaving"
 TIMED_OUT, LOST_QUORUM, REFUSED = 75, 76, 2  # exit codes; 75 is EX_TEMPFAIL: try again
 ECHO = 1.0  # seconds beyond a lease that an error which only tells of another node's is held back
 

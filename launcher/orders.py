@@ -11,8 +11,8 @@ from typing import Any
 
 from .channel import Channel, Message, shortened
 from .generation import Generation
-from .membership import READY
 from .report import say
+from .states import READY
 
 
 class Orders:

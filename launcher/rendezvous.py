@@ -10,8 +10,6 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .membership import Settings
-
 ONE_NODE, LOOPBACK = "1:1", "127.0.0.1"  # where nobody says anything
 BACKENDS = {"static": "static", "c10d": "c10d", "etcd": "etcd", "etcd-v2": "etcd"}
 PORTS = {"static": 29500, "c10d": 29400, "etcd": 2379}
@@ -68,13 +66,6 @@ class Rendezvous:
         """Seconds without a confirmed lease after which this node stops its ranks: before anybody
         else can take it for lost."""
         return self.ttl - min(0.25, self.ttl / 4)
-
-    def settings(self, restarts: int) -> Settings:
-        """What the rules of membership need of it."""
-        known = self.ttl + (ELECTION if self.backend == "etcd" else 0.0)
-        return Settings(
-            self.min_nodes, self.max_nodes, restarts, self.join_timeout, self.last_call, known
-        )
 
 
 def add_flags(p: argparse.ArgumentParser) -> None:

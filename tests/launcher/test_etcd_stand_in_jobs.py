@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from launcher.keeper import settings_of
 from launcher.membership import Settings
 from launcher.rendezvous import Rendezvous
 from support.etcd_job import EtcdJob, Hosts
@@ -31,7 +32,7 @@ def test_an_etcd_that_elects_may_know_later_that_a_node_is_lost():
     """Errors of ranks that only tell of others wait until then, and are not taken for the cause."""
 
     def known_within(backend: str) -> Settings:
-        return Rendezvous(backend, "a", "a", 1, "job", 1, 2, ttl=3.0).settings(0)
+        return settings_of(Rendezvous(backend, "a", "a", 1, "job", 1, 2, ttl=3.0), 0)
 
     assert known_within("c10d").ttl == 3.0
     assert known_within("etcd").ttl == 10.0

@@ -3,8 +3,9 @@
     PYTHONPATH=.:scripts:tests python -m injections.goodput --seconds 180 --every 5
 
 Trains ``scripts/train.py`` for so long without faults, then as long with a rank killed (SIGKILL)
-every so many seconds on average, and compares the steps. Each time that the job has gone on, it
-must not have gone back behind what was committed: the steps that its records tell of.
+every so many seconds on average, and compares the steps, and the samples in them. Each time that
+the job has gone on, it must not have gone back behind what was committed: the steps that its
+records tell of.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class Trial:
     """What one run gave. ``lost``: times that it went back behind a step that was committed."""
 
     steps: int
+    samples: int
     kills: int
     resumed: int
     lost: int
@@ -71,7 +73,16 @@ def run(folder: Path, ranks: int, seconds: float, every: float | None, seed: int
     told = [r for r in records(folder) if r["kind"] in ("train", "resume")]
     resumed = [i for i, r in enumerate(told) if r["kind"] == "resume"]
     lost = sum(told[i]["step"] < max(r["step"] for r in told[:i]) - 1 for i in resumed if i)
-    return Trial(last - first, kills, len(resumed), lost, code)
+    return Trial(last - first, samples(told), kills, len(resumed), lost, code)
+
+
+def samples(told: list[dict]) -> int:
+    """How many were taken in all steps that ``told`` has records of, each counted once."""
+    epochs: dict[int, int] = {}
+    for record in told:
+        if record["kind"] == "train":
+            epochs[record["epoch"]] = record["samples"]
+    return sum(epochs.values())
 
 
 def records(folder: Path) -> list[dict]:
@@ -117,7 +128,9 @@ def main() -> int:
         trials.append(trial)
         print(f"{'with' if every else 'without'} kills: {trial}", flush=True)
     goodput = trials[1].steps / trials[0].steps
-    print(f"goodput: {goodput:.1%} of the steps without faults, in {options.seconds:g} s")
+    taken = trials[1].samples / trials[0].samples
+    said = f"{goodput:.1%} of the steps and {taken:.1%} of the samples without faults"
+    print(f"goodput: {said}, in {options.seconds:g} s")
     ended = all(t.code == 128 + signal.SIGTERM for t in trials)
     return 0 if goodput >= options.least and trials[1].lost == 0 and ended else 1
 

@@ -4,7 +4,7 @@
 
 Every step is committed in memory on every rank (``disttrain.distributed.elastic``). For runs under
 ``ddp``, where every rank has everything; others are restarted from their checkpoints. While a rank
-is missing, a step has fewer samples: as many for each rank as before, rounded down.
+is missing, a step has as many samples as before, rounded down to as many for each of the others.
 """
 
 from __future__ import annotations

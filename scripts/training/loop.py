@@ -234,7 +234,8 @@ class Trainer:
                 f"{self.epoch + 1}. Lower optim.lr, or set optim.clip_norm"
             )
         rate = {"lr": self.scheduler.get_last_lr()[0], "samples_per_second": report.progress.rate}
-        report.record("train", self.step, self.epoch + 1, {**means, **rate})
+        values = {**means, **rate, "samples": self.taken}  # of this epoch so far
+        report.record("train", self.step, self.epoch + 1, values)
 
     # -- the end of an epoch -----------------------------------------------------------------------
 

@@ -17,6 +17,10 @@ _TEXT = 20_000  # characters of a traceback that travel
 Message = dict[str, Any]
 
 
+class Unread(LaunchError):
+    """The other side has not read for so long that nothing more can be said to it just now."""
+
+
 class Channel:
     """One end."""
 
@@ -29,15 +33,14 @@ class Channel:
         return self._sock.fileno()
 
     def send(self, kind: str, **content: Any) -> None:
-        """Say something; nothing happens where nobody is there any more. Raises ``LaunchError``
-        where the other side has not read for long."""
+        """Say something; nothing happens where nobody is there any more. Raises ``Unread``."""
         data = json.dumps({"kind": kind, **content}, ensure_ascii=False).encode(errors="replace")
         if len(data) > _MOST_BYTES:
             raise LaunchError(f"a message of {len(data)} bytes between agent and keeper ({kind})")
         try:
             self._sock.send(data, socket.MSG_NOSIGNAL)
         except BlockingIOError:
-            raise LaunchError("the other one of agent and keeper does not read") from None
+            raise Unread("the other one of agent and keeper does not read") from None
         except OSError:
             self.open = False
 

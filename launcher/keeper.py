@@ -9,6 +9,7 @@ A network may be slow, so the keeper may wait for it; the agent never waits for 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import secrets
 import select
@@ -18,7 +19,7 @@ from collections.abc import Callable
 from disttrain.errors import LaunchError
 
 from . import membership
-from .channel import Channel, Message
+from .channel import Channel, Message, Unread
 from .generation import Generation
 from .membership import (
     ENDED,
@@ -88,6 +89,10 @@ class Keeper:
 
     def step(self) -> None:
         """Take what the agent says, and look once."""
+        with contextlib.suppress(Unread):  # what could not be said follows again from a later look
+            self._step()
+
+    def _step(self) -> None:
         try:
             for message in self.channel.receive():
                 self._hear(message)
@@ -160,7 +165,8 @@ class Keeper:
     def _confirmed(self, when: float) -> None:
         """The registry has our lease from a moment after ``when``."""
         self.renewed = when
-        self.channel.send("alive", at=when)
+        with contextlib.suppress(Unread):  # the agent is stopped; its fence is its own
+            self.channel.send("alive", at=when)
 
     def _swap(self, raw: bytes | None, follows: Document) -> None:
         self.swaps += 1
@@ -274,7 +280,6 @@ class Keeper:
         if again is None or (again.phase, again.number) != (RUNNING, d.number):
             self._put(state=READY)
             return
-        self.sent, self.restarts_used = d.number, d.restart_count
         first = d.nodes[0]
         generation = Generation(
             counts=tuple(n["count"] for n in d.nodes),
@@ -286,11 +291,12 @@ class Keeper:
             nodes=tuple(n["name"] for n in d.nodes),
         )
         self.channel.send("generation", fields=generation.to_json(), why=d.why)
+        self.sent, self.restarts_used = d.number, d.restart_count
 
     def _stop(self, why: str, failed: bool = False, saving: bool = False) -> None:
         if self.node.state == WORKING and self.stopped < self.node.ran:
-            self.stopped = self.node.ran
             self.channel.send("stop", number=self.node.ran, why=why, failed=failed, saving=saving)
+            self.stopped = self.node.ran
 
     def _pass_on(self, d: Document, nodes: Nodes) -> None:
         """Tell the agent of ranks that have failed elsewhere."""
@@ -303,21 +309,21 @@ class Keeper:
                 and not report.get("echo")
                 and key not in self.told
             ):
-                self.told.add(key)
                 cause = f"{report.get('cause', 'failed')} [on node {node.name}]"
                 self.channel.send(
                     "failure", number=d.number, rank=key[1], cause=cause,
                     traceback=report.get("traceback", ""),
                 )  # fmt: skip
+                self.told.add(key)
 
     def _end(self, code: int, why: str, result: dict | None = None, saving: bool = False) -> None:
-        self.ended = True
         self.channel.send("end", code=code, why=why, result=result or {}, saving=saving)
+        self.ended = True
 
     def _say(self, text: str) -> None:
         if text not in self.said:
-            self.said.add(text)
             self.channel.send("say", text=text)
+            self.said.add(text)
 
     def _is_known_to_leave(self) -> bool:
         """Has somebody drawn the conclusion?"""

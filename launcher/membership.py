@@ -149,8 +149,11 @@ class Observer:
         clash = conflict(staying) if d.begins else ""
         if clash:
             return _ended(d, REFUSED, clash)
-        if any(n.state == WORKING for n in nodes.values()):
-            return None  # its ranks are about to be stopped; never two generations at once
+        working = ", ".join(n.name for n in nodes.values() if n.state == WORKING)
+        if working:  # its ranks are about to be stopped; never two generations at once
+            text = (f"node {working} has not stopped its ranks in {s.join_timeout:g} s; "
+                    "is its dtrun stopped?")  # fmt: skip
+            return None if waited < s.join_timeout else _ended(d, TIMED_OUT, text)
         if waited < d.wait:
             return None
         if len(staying) >= s.min_nodes:

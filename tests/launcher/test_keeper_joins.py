@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
-from launcher.channel import Channel, pair
+from launcher.channel import Channel, Unread, pair
 from launcher.keeper import DOCUMENT, NODES, Keeper
 from launcher.membership import ENDED, GATHERING, RUNNING, WORKING, Document, Node
 from launcher.registry import Registry, Snapshot
@@ -46,15 +48,16 @@ class Memory(Registry):
 
 @pytest.fixture
 def keepers():
-    made, entries = [], {}
+    made, entries, agents = [], {}, {}
 
     def keeper(name: str) -> Keeper:
         ours, its = pair()
         made.append((ours, its))
+        agents[name] = ours
         r = Rendezvous("etcd", "a", "a", 1, "job", 2, 2)
         return Keeper(Memory(entries), Node(name, 1), r, 0, Channel(its), False)
 
-    keeper.entries = entries
+    keeper.entries, keeper.agents = entries, agents
     yield keeper
     for ends in made:
         for end in ends:
@@ -66,6 +69,27 @@ def left_behind(phase: str, nodes: dict[str, Node]) -> dict[str, bytes]:
     said = tuple({"name": i, "count": 1, "address": "a", "port": 1} for i in members)
     document = Document(7, 0, phase, members, said, restart_count=3, result={"code": 0})
     return {DOCUMENT: document.encode(), **{NODES + i: n.encode() for i, n in nodes.items()}}
+
+
+def test_an_agent_that_reads_nothing_keeps_its_node_and_hears_the_end_later(keepers):
+    a, b = keepers("a"), keepers("b")
+    for _ in range(4):
+        a.step()
+        b.step()
+    assert a.node.state == WORKING
+    with pytest.raises(Unread):
+        while True:
+            a.channel.send("say", text="x" * 1000)
+    a.renewed = -1e9
+    document = Document.decode(keepers.entries[DOCUMENT])
+    ended = dataclasses.replace(document, phase=ENDED, result={"code": 3})
+    keepers.entries[DOCUMENT] = ended.encode()
+    a.step()
+    assert a.renewed > 0 and not a.ended
+    agent = Channel(keepers.agents["a"])
+    assert "generation" in [m["kind"] for m in agent.receive()]
+    a.step()
+    assert a.ended and ("end", 3) in [(m["kind"], m.get("code")) for m in agent.receive()]
 
 
 @pytest.mark.parametrize("phase", [GATHERING, RUNNING, ENDED])

@@ -94,6 +94,16 @@ def test_who_does_not_come_ends_the_job_for_all():
     assert eye.look(99.0, document, {}) is None
 
 
+def test_a_node_that_does_not_stop_its_ranks_ends_the_job():
+    eye, document = formed(1, 2)
+    document = eye.look(1.0, document, two() | {"b": node("b", LEAVING, 1)})
+    stuck = {"a": node("a", "running", 1)}
+    assert document.phase == GATHERING and eye.look(2.0, document, stuck) is None
+    assert eye.look(601.0, document, stuck) is None
+    ended = eye.look(602.0, document, stuck)
+    assert ended.result["code"] == TIMED_OUT and "a:1 has not stopped its ranks" in ended.why
+
+
 def test_a_rank_that_fails_uses_a_restart_and_the_next_one_ends_the_job():
     eye, document = formed(restarts=1)
     nodes = two() | {"b": failed("b", 3)}

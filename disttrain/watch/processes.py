@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+_SLACK = 2 * 10**9  # nanoseconds by which the kernel's clocks may differ
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 STATES = {
     "R": "computes", "S": "sleeps", "D": "waits for a disk", "T": "stopped", "t": "in a debugger",
@@ -27,6 +28,14 @@ class Usage:
     memory: int = 0
     at: int = 0
     start: int = 0
+
+    def unless_begun_after(self, moment: int) -> Usage:
+        """This, or of one that is gone where the process cannot be the one that gave a sign of life
+        at ``moment`` (0: never): pids are used again, also after a boot."""
+        awake = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - self.start * 10**9 // _TICKS
+        if moment and (moment > self.at + _SLACK or self.at - awake > moment + _SLACK):
+            return Usage("")
+        return self
 
     def share_since(self, before: Usage | None) -> float | None:
         """Processors that it has kept busy since ``before``; None where that cannot be said."""

@@ -50,7 +50,11 @@ class Look:
 def look(box: Box) -> Look:
     """Look at all ranks of a box, and at their processes."""
     ranks = read_all(box)
-    usages = {r.rank: usage(r.words.pid) for r in ranks if r.words.pid and not r.words.ended}
+    usages = {
+        r.rank: usage(r.words.pid).unless_begun_after(r.alive_at)
+        for r in ranks
+        if r.words.pid and not r.words.ended
+    }
     return Look(time.monotonic_ns(), ranks, usages)
 
 
@@ -84,6 +88,8 @@ def _state(standing: Standing, use: Usage | None, ended: int) -> str:
         return f"exit {ended - 1}"
     if use is not None and use.state in ("T", "t", "Z", "X", "D"):
         return STATES[use.state]
+    if use is not None and not use.state:
+        return "gone"  # nobody has noted how it ended: its launcher was killed, too
     if standing.state == COMPUTES and use is not None and use.state == "S":
         return "sleeps"  # in no operation of a group: a file, a lock, a subprocess
     return standing.state

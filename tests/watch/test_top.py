@@ -15,8 +15,8 @@ import time
 import pytest
 
 from disttrain.cli import main, top
-from disttrain.comm.blackbox import MARK, STACKS_FD, Box
-from disttrain.watch import running, table
+from disttrain.comm.blackbox import MARK, PID, STACKS_FD, Box
+from disttrain.watch import processes, running, table
 from disttrain.watch.waiting import lateness, names, standings
 
 NAME = "all_reduce(float32[10]) at /home/me/exp/train.py:3"
@@ -158,3 +158,19 @@ def test_a_rank_that_is_no_python_is_not_asked(job, capsys):
     ranks[0].words[STACKS_FD] = 0
     assert main(["stacks", "exp", "--rank", "0"]) == 0
     assert "does not answer: it is no Python" in capsys.readouterr().out
+
+
+def test_a_process_that_has_the_number_of_a_dead_rank_is_not_taken_for_it(job):
+    _, ranks, box = job
+    _step(ranks, 1)
+    assert all(use.state for use in table.look(box).usages.values())
+    ranks[1].words[PID] = child = os.posix_spawn("/bin/sleep", ["sleep", "60"], {})
+    try:
+        for seconds, known in ((0, True), (60, False), (-60, False)):
+            moment = time.monotonic_ns() - seconds * 10**9
+            assert bool(processes.usage(child).unless_begun_after(moment).state) == known
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    rows = table.rows("here", table.look(box), None)
+    assert [row.state for row in rows].count("gone") == 1 and rows[1].memory == 0

@@ -97,9 +97,10 @@ def _failure(attempt: Attempt, name: str) -> str:
     return f"launch({name}): rank {first.rank} failed: {first.cause}{trace}{others}"
 
 
-def run_in_agent(plan: Plan, body: Callable[[int], bytes] | None) -> Attempt:
-    """Fork an agent, let it run the job, and take its outcome."""
-    job = Job(plan, body)
+def run_in_agent(plan: Plan, body: Callable[[int], bytes] | None, kept: Any = None) -> Attempt:
+    """Fork an agent, let it run the job, and take its outcome. ``kept``: the keeper of a job on
+    several nodes, see ``nodes``."""
+    job = Job(plan, body, kept=kept)
     try:
         job.wait()
     finally:
@@ -123,8 +124,10 @@ class Job:
         plan: Plan,
         body: Callable[[int], bytes] | None,
         outputs: tuple[int, int] | None = None,
+        kept: Any = None,
     ) -> None:
         self._forwards: list[Forward] = []
+        self._kept = kept
         if outputs is None:
             outputs = self._given(1, sys.stdout), self._given(2, sys.stderr)
         alive_reader, self._alive = os.pipe()
@@ -138,7 +141,9 @@ class Job:
                 for given, ours in zip(outputs, (1, 2)):
                     if given != ours:
                         os.dup2(given, ours)
-                _agent(plan, body, alive_reader, outcome_writer)
+                _agent(plan, body, alive_reader, outcome_writer, kept)
+        if kept is not None:
+            kept.sock.close()
         os.close(alive_reader)
         os.close(outcome_writer)
         for forward in self._forwards:
@@ -199,6 +204,8 @@ class Job:
                 self.wait()
             finally:
                 os.waitpid(self._pid, 0)
+                if self._kept is not None:
+                    self._kept.wait()
                 for forward in self._forwards:
                     forward.finish()
                 os.close(self._outcome)
@@ -207,7 +214,9 @@ class Job:
         return None if len(self._data) < 8 else pickle.loads(self._data[8:])  # of our own child
 
 
-def _agent(plan: Plan, body: Callable[[int], bytes] | None, alive: int, outcome: int) -> None:
+def _agent(
+    plan: Plan, body: Callable[[int], bytes] | None, alive: int, outcome: int, kept: Any
+) -> None:
     """Run the job in this forked process and send what came of it. Does not return."""
     code = 1
     try:
@@ -216,7 +225,8 @@ def _agent(plan: Plan, body: Callable[[int], bytes] | None, alive: int, outcome:
             stream if stream is None or leads_to(stream, fd) else _text(fd)
             for stream, fd in ((sys.stdout, 1), (sys.stderr, 2))
         )
-        data = pickle.dumps(Agent(plan, body, alive).run())
+        orders = None if kept is None else kept.orders()
+        data = pickle.dumps(Agent(plan, body, alive, orders).run())
         with os.fdopen(outcome, "wb") as f:
             f.write(struct.pack("<Q", len(data)) + data)
         code = 0

@@ -31,6 +31,7 @@ from .options import Options
 from .outcome import tell
 from .plan import Plan, describe, make_plan, reserve_port
 from .processes import held_back, kill_descendants
+from .program import has_main
 from .report import say
 from .worker import COMPAT
 
@@ -138,7 +139,9 @@ def _cannot_start(plan: Plan) -> str:
         return ""
     if not os.path.exists(name):
         return f"{name}: no such file; give the path of a script, or -m with a module's name"
-    return f"{name}: is a directory; a script is needed" if os.path.isdir(name) else ""
+    if not os.path.isdir(name) or has_main(name):
+        return ""
+    return f"{name}: is a directory without __main__.py; a script is needed"
 
 
 def _with_log_dir(plan: Plan) -> Plan:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from .rendezvous import LOOPBACK, ONE_NODE, Rendezvous
 from .simulated.flags import Flags, add_flags, flags_of
 
 ALONE = clusters.Place()
+ALIASES = {"shutdown_timeout": "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"}  # other variables of torchrun's
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,8 @@ def parser() -> argparse.ArgumentParser:
     add("--nproc-per-node", default="1", metavar="N", help="ranks: a number, auto, cpu or gpu")
     add("-m", "--module", action="store_true", help="the program is a module, as with python -m")
     add("--no-python", action="store_true", help="the program is an executable, not Python")
-    add("--run-path", action="store_true", help="accepted; scripts are always run by path")
+    add("--run-path", action="store_true", help="the program is a Python script, as it always is "
+        "without -m and --no-python, which this overrules")  # fmt: skip
     add("--as-torch", action="store_true", help="let `import torch` in the script mean disttrain")
     add("--backend", default="", metavar="NAME", help="mpi: make the ranks an MPI job, by mpiexec")
     add("--hostfile", default=None, metavar="F", help="with --backend mpi: hosts, with slots=N")
@@ -109,8 +112,14 @@ def parse(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Options:
     clusters.add_flags(p)
     given, place = _given(p, argv, os.environ if env is None else env)
     program = given.program[1:] if given.program[:1] == ["--"] else given.program
+    given.rdzv_endpoint = given.rdzv_endpoint.strip()
+    if given.run_path:
+        given.module = given.no_python = False
+    if given.module and given.no_python:
+        p.error("-m with --no-python: the one is a module of Python's, the other an executable")
     if not program:
         p.error("no program given; needed is a script: dtrun --nproc-per-node 4 train.py")
+    program = _interpreted(given, program, os.environ if env is None else env)
     meeting = rendezvous.rendezvous_of(p, given)
     simulated = _simulated(p, given)
     return Options(
@@ -140,6 +149,19 @@ def parse(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Options:
         rendezvous=meeting,
         token_file=given.token_file,
     )
+
+
+def _interpreted(
+    given: argparse.Namespace, program: list[str], env: Mapping[str, str]
+) -> list[str]:
+    """As with torchrun, PYTHON_EXEC names the Python that runs the program. Ours forks ranks, any
+    other one is an executable like all others."""
+    other = env.get("PYTHON_EXEC", sys.executable)
+    if given.no_python or given.run_path or not other or other == sys.executable:
+        return program
+    program = [other, "-u", *(["-m"] if given.module else []), *program]
+    given.module, given.no_python = False, True
+    return program
 
 
 def _given(
@@ -203,7 +225,7 @@ def _mpi(p: argparse.ArgumentParser, given: argparse.Namespace) -> bool:
 def take_defaults(p: argparse.ArgumentParser, env: Mapping[str, str]) -> None:
     """``PET_NPROC_PER_NODE=4`` sets ``--nproc-per-node 4`` unless the flag is given."""
     for action in p._actions:
-        value = env.get(f"PET_{action.dest.upper()}")
+        value = env.get(f"PET_{action.dest.upper()}", env.get(ALIASES.get(action.dest, "")))
         if value is None or action.dest in ("help", "program"):
             continue
         if action.nargs == 0:

@@ -31,6 +31,8 @@ _IDLE = {
     "use_libuv": "there is one server for both",
     "rank": "--node-rank says it",
 }
+_SAME = {"ssl_cert": "cert", "ssl_cert_key": "key", "ca_cert": "cacert"}  # names of etcd-v2
+KEYS = (*_SECONDS, *_OTHERS, *_ETCD, *_IDLE)  # all that it knows
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ def rendezvous_of(p: argparse.ArgumentParser, given: argparse.Namespace) -> Rend
     """What the command line says; None where the job is to run on one machine alone."""
     fewest, most = _nodes(p, given)
     if most == 1 or given.standalone:
-        if given.node_rank not in (None, 0):
+        if given.node_rank not in (None, 0) and _is_static(given):
             p.error(f"--node-rank {given.node_rank}: with one machine it is 0")
         return None
     _refuse_others(p, given)
@@ -105,12 +107,14 @@ def rendezvous_of(p: argparse.ArgumentParser, given: argparse.Namespace) -> Rend
     endpoint = given.rdzv_endpoint
     if not endpoint and backend == "static":
         endpoint = f"{given.master_addr}:{given.master_port or PORTS[backend]}"
+    if not endpoint and backend == "etcd":
+        p.error(f"--rdzv-backend {backend} --nnodes {given.nnodes}: where is etcd? Give all nodes "
+                "--rdzv-endpoint HOST:PORT, with a name that all know")  # fmt: skip
     if not endpoint:
-        p.error(f"--rdzv-backend {backend} --nnodes {given.nnodes}: where do the nodes meet? Give "
-                "all of them --rdzv-endpoint HOST:PORT, with a name that all know")  # fmt: skip
+        endpoint = f"localhost:{PORTS[backend]}"  # as with torchrun: all nodes on this machine
     host, port = ("", 0) if backend == "etcd" else _place(p, endpoint, PORTS[backend])
     rank = given.node_rank
-    if rank is not None and not 0 <= rank < most:
+    if backend == "static" and rank is not None and not 0 <= rank < most:
         p.error(f"--node-rank {rank}: with --nnodes {given.nnodes} 0 to {most - 1} are there")
     interval = _number(p, conf, "keep_alive_interval", LEASE[backend][0])
     attempts = _number(p, conf, "keep_alive_max_attempt", LEASE[backend][1])
@@ -135,6 +139,12 @@ def rendezvous_of(p: argparse.ArgumentParser, given: argparse.Namespace) -> Rend
         conf=tuple((k, v) for k, v in conf.items() if k in _ETCD),
         hints=_hints(conf, backend),
     )
+
+
+def _is_static(given: argparse.Namespace) -> bool:
+    """Is a node's number more than a variable that stands in every node's environment?"""
+    named = given.rdzv_endpoint or given.master_port
+    return given.rdzv_backend == "static" and bool(named) and not given.standalone
 
 
 def _refuse_others(p: argparse.ArgumentParser, given: argparse.Namespace) -> None:
@@ -182,16 +192,16 @@ def _nodes(p: argparse.ArgumentParser, given: argparse.Namespace) -> tuple[int, 
 
 def _conf(p: argparse.ArgumentParser, text: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    known = (*_SECONDS, *_OTHERS, *_ETCD, *_IDLE)
     for pair in filter(None, (part.strip() for part in text.split(","))):
         key, equals, value = pair.partition("=")
         if not equals or not value.strip():
             p.error(f"--rdzv-conf {text}: {pair!r} is no key=value")
-        if key.strip() not in known:
-            near = difflib.get_close_matches(key.strip(), known, 1, 0.6)
+        key = _SAME.get(key.strip(), key.strip())
+        if key not in KEYS:
+            near = difflib.get_close_matches(key, KEYS, 1, 0.6)
             hint = f"; did you mean {near[0]}?" if near else ""
-            p.error(f"--rdzv-conf {text}: {key.strip()} is none of {', '.join(known)}{hint}")
-        found[key.strip()] = value.strip()
+            p.error(f"--rdzv-conf {text}: {key} is none of {', '.join(KEYS)}{hint}")
+        found[key] = value.strip()
     return found
 
 

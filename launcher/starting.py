@@ -114,9 +114,8 @@ class Start:
         if plan.no_python:
             os.execvpe(plan.program[0], list(plan.program), env)
         fields = json.dumps(dataclasses.asdict(plan))
-        args = [sys.executable, "-m", "launcher.worker", str(rank)]
+        args = [sys.executable, "-c", worker.FRESH, _root(), str(rank)]
         args += [self.generation.to_json(), fields]
-        env["PYTHONPATH"] = os.pathsep.join(filter(None, [_root(), env.get("PYTHONPATH", "")]))
         os.execve(sys.executable, args, env)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import selectors
+import string
 
 from disttrain.errors import LaunchError
 
@@ -14,6 +15,7 @@ from .output import Console, Stream
 from .plan import Plan
 from .report import say
 
+PREFIX = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
 _NAMES = {1: "stdout", 2: "stderr"}
 
 
@@ -47,11 +49,20 @@ class Streams:
         if (redirect or tee) and plan.log_dir:
             path = os.path.join(plan.rank_dir(self._generation, rank), f"{_NAMES[which]}.log")
         num_shown = world if plan.shown is None else len(plan.shown)
-        prefix = f"[rank {rank}] " if num_shown > 1 else ""
+        prefix = self._prefix(rank) if num_shown > 1 else ""
         log = None if path is None else self._log(path)
         lost = path is not None and log is None  # better there than nowhere
         console = self._consoles[which] if lost or not hidden else None
         return Stream(prefix, console, log, rank, self._sieve(rank, which))
+
+    def _prefix(self, rank: int) -> str:
+        """What stands in front of a rank's lines, in torchrun's words where it is given so."""
+        names = {
+            "role_name": self._plan.role,
+            "rank": rank,
+            "local_rank": self._generation.local_rank(rank),
+        }
+        return string.Template(os.environ.get(PREFIX) or "[rank ${rank}] ").safe_substitute(names)
 
     def _sieve(self, rank: int, which: int) -> Sieve | None:
         words, name = self._plan.duplicates[which - 1], _NAMES[which]
@@ -61,7 +72,7 @@ class Streams:
             if log is None:
                 return None
             self._filtered[which] = log
-        return Sieve(words, self._filtered[which], f"[rank {rank}] ") if words else None
+        return Sieve(words, self._filtered[which], self._prefix(rank)) if words else None
 
     def _log(self, path: str) -> Log | None:
         """The file; None where the disk is full, which is no reason for the job to fail."""

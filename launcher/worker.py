@@ -9,7 +9,6 @@ import importlib
 import io
 import json
 import os
-import runpy
 import signal
 import sys
 import threading
@@ -33,6 +32,7 @@ from .env import JOB_FD, worker_env
 from .generation import Generation
 from .logs import write_whole
 from .plan import Plan
+from .program import run_module, run_script
 
 COMPAT = "disttrain.compat.torch"
 AS_EVER = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD,
@@ -101,7 +101,7 @@ def run_rank(
     """
     slot, me = segment.slot(rank), os.getpid()
     error: BaseException | None = None
-    code = 0
+    code, hook = 0, sys.excepthook
     try:
         body()
     except SystemExit as stop:
@@ -117,7 +117,8 @@ def run_rank(
     is_rank = os.getpid() == me
     if error is not None:
         _flush(sys.stdout)
-        put(format_error(error), patience=FAREWELL)
+        if not _tells_itself(error, hook):
+            put(format_error(error), patience=FAREWELL)
     if code and is_rank:
         if error is not None:
             _report(plan, generation, segment, rank, error)
@@ -129,6 +130,20 @@ def run_rank(
             _report(plan, generation, segment, rank, late)
         slot.state = "failed" if code else "finished"
     return code
+
+
+def _tells_itself(error: BaseException, before: Any) -> bool:
+    """Has the program its own ``sys.excepthook``, which tells of the error?"""
+    hook = sys.excepthook
+    module = getattr(hook, "__module__", None) or ""
+    if hook in (before, sys.__excepthook__) or module.partition(".")[0] == context.__package__:
+        return False
+    try:
+        hook(type(error), error, error.__traceback__)
+    except BaseException:
+        put(f"Error in sys.excepthook:\n{traceback.format_exc()}\nOriginal exception was:\n")
+        return False
+    return True
 
 
 def _finish(code: int) -> tuple[int, BaseException | None]:
@@ -215,7 +230,7 @@ def format_error(error: BaseException) -> str:
     frames = list(report.stack)
     while len(frames) > 1 and (
         frames[0].filename.startswith(launcher)
-        or frames[0].filename in (runpy.__file__, "<frozen runpy>")
+        or frames[0].filename.startswith(("<frozen runpy", "<frozen importlib"))
     ):
         frames.pop(0)
     if isinstance(error, DisttrainError):
@@ -243,18 +258,13 @@ def program_body(plan: Plan) -> Callable[[], None]:
         sys.argv = list(plan.program)
         if plan.as_torch:
             importlib.import_module(COMPAT).install()
-        if plan.module:
-            sys.path.insert(0, os.getcwd())
-            runpy.run_module(plan.program[0], run_name="__main__", alter_sys=True)
-        else:
-            sys.path.insert(0, os.path.dirname(os.path.abspath(plan.program[0])))
-            runpy.run_path(plan.program[0], run_name="__main__")
+        (run_module if plan.module else run_script)(plan.program[0])
 
     return body
 
 
 def main(argv: list[str]) -> int:
-    """``python -m launcher.worker RANK GENERATION PLAN``, as JSON: a rank that was executed."""
+    """RANK GENERATION PLAN, as JSON: a rank that was executed."""
     rank, generation = int(argv[0]), Generation.from_json(argv[1])
     fields = json.loads(argv[2])
     for name, value in fields.items():
@@ -269,7 +279,13 @@ def main(argv: list[str]) -> int:
     return run_rank(plan, generation, segment, rank, program_body(plan))
 
 
-if __name__ == "__main__":
+# What a fresh Python is given with -c, followed by the folder of this package and the words of
+# ``main``. (PYTHONPATH would be found by what the program starts, too.)
+FRESH = "import sys; sys.path[0] = sys.argv.pop(1); from launcher.worker import begin; begin()"
+
+
+def begin() -> None:
+    """The whole life of such a process."""
     status = main(sys.argv[1:])
     _flush(sys.stdout)
     os._exit(status)

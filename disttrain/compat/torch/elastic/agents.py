@@ -15,7 +15,9 @@ from typing import Any
 from launcher.api import SIGNALS, run_in_agent
 from launcher.outcome import Attempt
 from launcher.plan import Plan, reserve_port
+from launcher.together import run_together
 
+from . import several
 from .builtin import LauncherRendezvous
 from .errors import ProcessFailure
 from .events import Event, EventSource
@@ -102,16 +104,22 @@ class LocalElasticAgent:
     def run(self, role: str = "default") -> RunResult:
         """Start the workers, and wait for their end. Raises ``SignalException`` where a signal has
         ended the job."""
-        with reserve_port() as holder:
-            plan = self._plan(holder.getsockname()[1])
-            function = self._spec.entrypoint
-            body = None if isinstance(function, str) else _body(function, self._spec.args)
-            attempt = run_in_agent(plan, body)
+        function, nodes = self._spec.entrypoint, several.of_nodes(self._spec)
+        body = None if isinstance(function, str) else _body(function, self._spec.args)
+        with reserve_port("127.0.0.1" if nodes is None else "") as holder:
+            plan = self._plan(holder.getsockname()[1], nodes is not None)
+            if nodes is None:
+                attempt = run_in_agent(plan, body)
+            else:
+                attempt = run_together(plan, body, nodes)
         if attempt.stopped_by:
             name = signal.Signals(attempt.stopped_by).name
             raise SignalException(f"the job got {name}", signal.Signals(attempt.stopped_by))
         if attempt.code:
-            return RunResult(WorkerState.FAILED, failures=_failures(attempt))
+            failures = _failures(attempt)
+            if not failures:
+                raise several.not_met(attempt)
+            return RunResult(WorkerState.FAILED, failures=failures)
         if isinstance(self._logs, DefaultLogsSpecs):
             self._logs.done()
         values = {
@@ -120,11 +128,13 @@ class LocalElasticAgent:
         }
         return RunResult(WorkerState.SUCCEEDED, return_values=values)
 
-    def _plan(self, free_port: int) -> Plan:
+    def _plan(self, free_port: int, together: bool) -> Plan:
         spec, logs, handler = self._spec, self._logs, self._spec.rdzv_handler
         program, kind = _program(spec)
         run_id, host, port = handler.get_run_id(), "127.0.0.1", free_port
-        if isinstance(handler, StaticTCPRendezvous):
+        if together:  # whose first node says where its ranks meet
+            pass
+        elif isinstance(handler, StaticTCPRendezvous):
             host, port = handler.master_addr, handler.master_port
         elif not isinstance(handler, LauncherRendezvous):
             info = handler.next_rendezvous().bootstrap_store_info
@@ -182,6 +192,10 @@ def _body(function: Any, args: tuple) -> Callable[[int], bytes]:
 
 def _failures(attempt: Attempt) -> dict[int, ProcessFailure]:
     found = {}
+    if attempt.node:  # of another node
+        r = attempt.report
+        found[r["rank"]] = ProcessFailure(r["local_rank"], r["pid"], r["code"], "")
+        return found
     for r in attempt.ranks:
         if r.code:
             code = -r.signal if r.signal else r.code

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from launcher import devices, options
+from launcher.rendezvous import BACKENDS, PORTS
 
 from .launching import LaunchConfig, elastic_launch
 from .processes import DefaultLogsSpecs, LogsSpecs, Std
@@ -62,15 +63,18 @@ def config_from_args(
     args: argparse.Namespace,
 ) -> tuple[LaunchConfig, Callable[..., Any] | str, list[str]]:
     """What ``elastic_launch`` takes: a configuration, an entry point and its arguments."""
-    low, high = parse_min_max_nnodes(args.nnodes)
+    low, high = (1, 1) if args.standalone else parse_min_max_nnodes(args.nnodes)
     backend, endpoint = args.rdzv_backend, args.rdzv_endpoint
     conf = dict(pair.split("=", 1) for pair in args.rdzv_conf.strip("'").split(",") if pair)
     if backend == "static" or (low == high == 1 and not endpoint):
         backend = "static"
-        conf.setdefault("rank", args.node_rank)
+        conf.setdefault("rank", args.node_rank or 0)
     if args.standalone or not endpoint:
         host = "127.0.0.1" if args.standalone else args.master_addr
-        endpoint = f"{host}:{args.master_port or get_free_port()}"
+        port = args.master_port or (
+            get_free_port() if high == 1 else PORTS.get(BACKENDS.get(backend, ""), 29400)
+        )
+        endpoint = f"{host}:{port}"
     filtered = args.local_ranks_filter
     logs = _logs_class(args.logs_specs)(
         args.log_dir, Std.from_str(args.redirects), Std.from_str(args.tee),

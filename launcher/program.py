@@ -1,0 +1,107 @@
+"""Runs a rank's program as Python's own command does: what it finds in ``__main__``, ``sys.argv``
+and ``sys.path``, and which of its files are meant.
+
+Knows nothing of ranks.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib.util
+import io
+import os
+import pkgutil
+import sys
+import types
+import zipfile
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from types import CodeType
+from typing import Any
+
+OURS = __package__ or "launcher"
+
+
+def is_archive(path: str) -> bool:
+    """Is it a folder, or a zip file, of which Python runs ``__main__.py``?"""
+    return os.path.isdir(path) or zipfile.is_zipfile(path)
+
+
+def has_main(path: str) -> bool:
+    """Does that folder or zip file have something to run?"""
+    finder = pkgutil.get_importer(path)
+    return finder is not None and finder.find_spec("__main__", None) is not None
+
+
+def run_script(name: str) -> None:
+    """As ``python NAME``: of a source file, a compiled one, a folder or a zip file."""
+    path = os.path.join(os.getcwd(), name)  # still right when the program has changed its folder
+    if is_archive(path):
+        _enter(path)
+        finder: Any = pkgutil.get_importer(path)
+        spec = finder.find_spec("__main__", None)
+        _run(_code_of(spec, f"__main__ in {name}"), spec.origin, spec.loader, spec)
+        return
+    _enter(os.path.dirname(os.path.realpath(path)))
+    with io.open_code(path) as file:
+        code = pkgutil.read_code(file)
+    if code is None:
+        with io.open_code(path) as file:
+            code = compile(file.read(), path, "exec", dont_inherit=True)
+    _run(code, path, loader=SourceFileLoader("__main__", path))
+
+
+def run_module(name: str) -> None:
+    """As ``python -m NAME``: of a module, or of a package's ``__main__``."""
+    _enter(os.getcwd())
+    spec = importlib.util.find_spec(name)
+    if spec is not None and spec.submodule_search_locations is not None:
+        name += ".__main__"
+        spec = importlib.util.find_spec(name)
+    code = _code_of(spec, name)
+    assert spec is not None
+    sys.argv[0] = spec.origin or name
+    _run(code, spec.origin or name, spec.loader, spec)
+
+
+def _code_of(spec: ModuleSpec | None, name: str) -> CodeType:
+    if spec is None:
+        raise ImportError(f"No module named {name}")
+    loader: Any = spec.loader
+    code = loader.get_code(spec.name) if hasattr(loader, "get_code") else None
+    if code is None:
+        raise ImportError(f"No code object available for {name}")
+    return code
+
+
+def _enter(folder: str) -> None:
+    """Put the program's folder where Python has that of its own program: here, of the command that
+    has started this process."""
+    if not sys.flags.safe_path:
+        sys.path[:1] = [folder]
+    found = PathFinder.find_spec(OURS)
+    if found is not None and found.origin != sys.modules[OURS].__file__:
+        _give_way()
+
+
+def _give_way() -> None:
+    """The program has a module that is called like this package: what is loaded of ours goes on,
+    but that name is the program's."""
+    for name in list(sys.modules):
+        if name == OURS or name.startswith(f"{OURS}."):
+            del sys.modules[name]
+
+
+def _run(code: CodeType, path: str, loader: Any = None, spec: ModuleSpec | None = None) -> None:
+    """Run it as ``__main__``, which it stays: threads and exit handlers may outlive the code."""
+    main = types.ModuleType("__main__")
+    vars(main).update(
+        __file__=path,
+        __builtins__=builtins,
+        __loader__=loader,
+        __spec__=spec,
+        __package__=None if spec is None else spec.parent,
+        __cached__=None if spec is None else spec.cached,
+        __annotations__={},
+    )
+    sys.modules["__main__"] = main
+    exec(code, vars(main))

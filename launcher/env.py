@@ -14,6 +14,7 @@ JOB_FD = "DISTTRAIN_JOB_FD"  # the descriptor of the job segment, inherited
 def worker_env(plan: Plan, generation: Generation, rank: int) -> dict[str, str]:
     """What every script under a launcher may rely on. ``rank``: one of this node."""
     local_rank, n = generation.local_rank(rank), generation.world_size
+    role_rank, role_size = generation.in_role(rank)
     values: dict[str, object] = {
         "RANK": rank,
         "LOCAL_RANK": local_rank,
@@ -22,8 +23,8 @@ def worker_env(plan: Plan, generation: Generation, rank: int) -> dict[str, str]:
         "GROUP_RANK": generation.me,
         "GROUP_WORLD_SIZE": generation.num_nodes,
         "ROLE_NAME": plan.role,
-        "ROLE_RANK": rank,
-        "ROLE_WORLD_SIZE": n,
+        "ROLE_RANK": role_rank,
+        "ROLE_WORLD_SIZE": role_size,
         "MASTER_ADDR": generation.master_addr,
         "MASTER_PORT": generation.master_port,
         "TORCHELASTIC_RESTART_COUNT": generation.restart_count,

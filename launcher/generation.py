@@ -20,7 +20,8 @@ class Generation:
     ``counts``: how many ranks each node has, in the nodes' order; ``me``: this node's place among
     them (GROUP_RANK). ``number`` grows with every generation and is never used twice: what carries
     an older one is refused. ``restart_count``: how many of the restarts were used. ``master_addr``
-    and ``master_port``: where the ranks meet. ``nodes``: each node as host:pid, for messages.
+    and ``master_port``: where the ranks meet. ``nodes``: each node as host:pid, for messages;
+    ``roles``: the --role of each, none where all have the same.
     """
 
     counts: tuple[int, ...]
@@ -30,6 +31,7 @@ class Generation:
     master_addr: str = "127.0.0.1"
     master_port: int = 0
     nodes: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
 
     @cached_property
     def world_size(self) -> int:
@@ -56,6 +58,14 @@ class Generation:
 
     def local_rank(self, rank: int) -> int:
         return rank - self.first_rank
+
+    def in_role(self, rank: int) -> tuple[int, int]:
+        """``rank``, one of this node's, among the ranks of its role; how many these are."""
+        mine = [n for n, role in enumerate(self.roles) if role == self.roles[self.me]]
+        if not mine:
+            return rank, self.world_size
+        before = sum(self.counts[n] for n in mine if n < self.me)
+        return before + self.local_rank(rank), sum(self.counts[n] for n in mine)
 
     def node_of(self, rank: int) -> int:
         """The node that has ``rank``."""

@@ -289,6 +289,7 @@ class Keeper:
             master_addr=first["address"],
             master_port=first["port"],
             nodes=tuple(n["name"] for n in d.nodes),
+            roles=tuple(n["role"] for n in d.nodes),
         )
         self.channel.send("generation", fields=generation.to_json(), why=d.why)
         self.sent, self.restarts_used = d.number, d.restart_count

@@ -21,6 +21,7 @@ from .states import FAILED, FINISHED, LEAVING, READY, WORKING
 GATHERING, RUNNING, ENDED = "gathering", "running", "ended"
 TIMED_OUT, LOST_QUORUM, REFUSED = 75, 76, 2  # exit codes; 75 is EX_TEMPFAIL: try again
 ECHO = 1.0  # seconds beyond a lease that an error which only tells of another node's is held back
+COMMAND = "the command (--rdzv-conf same_command=0: it may)"  # of the nodes of one role
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class Node:
     state: str = READY
     ran: int = 0
     report: dict[str, Any] = field(default_factory=dict)
+    role: str = "default"
 
     @property
     def leaves(self) -> bool:
@@ -251,7 +253,7 @@ def disagreement(one: Node, other: Node) -> str:
     pair = f"node {one.name} and node {other.name}"
     for what in sorted(one.terms.keys() | other.terms.keys()):
         here, there = (n.terms.get(what, "nothing") for n in (one, other))
-        if here != there:
+        if here != there and (what != COMMAND or one.role == other.role):
             return f"{pair} differ in {what}: {here} and {there}; start all nodes of a job alike"
     if one.rank is not None and one.rank == other.rank:
         return f"{pair} both have --node-rank {one.rank}; each node needs one of its own"
@@ -288,7 +290,8 @@ def _formed(d: Document, nodes: Nodes, most: int) -> Document:
     members = tuple(sorted(nodes, key=place)[:most])
     facts = [nodes[i] for i in members]
     said = tuple(
-        {"name": n.name, "count": n.count, "address": n.address, "port": n.port} for n in facts
+        {"name": n.name, "count": n.count, "address": n.address, "port": n.port, "role": n.role}
+        for n in facts
     )
     return dataclasses.replace(
         d, number=d.number + 1, phase=RUNNING, members=members, nodes=said, wait=0.0, saving=False

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from .channel import Channel, pair
 from .clusters.tokens import token_of
 from .keeper import RUN_ID, Keeper
-from .membership import Node
+from .membership import COMMAND, Node
 from .options import Options
 from .orders import Orders
 from .plan import Plan
@@ -153,8 +153,8 @@ def _node(plan: Plan, r: Rendezvous, name: str, found: Opened) -> Node:
     if r.same_command:
         kind = ["-m"] if plan.module else ["--no-python"] if plan.no_python else []
         words = [*kind, os.path.basename(plan.program[0]), *plan.program[1:]]
-        terms["the command (--rdzv-conf same_command=0: it may)"] = shlex.join(words)
+        terms[COMMAND] = shlex.join(words)
     return Node(
         name, plan.num_ranks, found.address, plan.master_port, r.node_rank,
-        0 if found.hosts else 1, terms,
+        0 if found.hosts else 1, terms, role=plan.role,
     )  # fmt: skip

@@ -422,7 +422,7 @@ def test_dry_run_starts_nothing(tmp_path):
         (("--nproc-per-node", "0"), "--nproc-per-node 0: at least one rank"),
         (("--nproc-per-node", "many"), "--nproc-per-node many: a number, auto"),
         (("--nnodes", "x"), "--nnodes x"),
-        (("--nnodes", "2"), "--nnodes 2: this version runs on one machine"),
+        (("--nnodes", "2", "--rdzv-endpoint", "host:0"), "several nodes need one port"),
         (("--frobnicate",), "--frobnicate"),
         (("--numa-binding", "bogus"), "--binding: invalid choice: 'bogus'"),
     ],

@@ -45,3 +45,15 @@ def test_workers_of_several_nodes_are_told_torchruns_numbers(tmp_path):
     assert env["TORCHELASTIC_RESTART_COUNT"] == "2"
     assert env["DISTTRAIN_GENERATION"] == "4"
     assert env["TORCHELASTIC_ERROR_FILE"] == f"{tmp_path}/node_2/attempt_3/1/error.json"
+
+
+def test_ranks_of_one_role_are_counted_by_themselves():
+    env = [
+        worker_env(
+            Plan(("t.py",), 2, role=role), Generation((2, 1, 2), me, roles=("a", "b", "a")), r
+        )
+        for me, role, r in ((0, "a", 1), (1, "b", 2), (2, "a", 4))
+    ]
+    assert [(e["RANK"], e["ROLE_RANK"], e["ROLE_WORLD_SIZE"]) for e in env] == [
+        ("1", "1", "4"), ("2", "0", "1"), ("4", "3", "4"),
+    ]  # fmt: skip

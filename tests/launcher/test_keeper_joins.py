@@ -66,7 +66,7 @@ def keepers():
 
 def left_behind(phase: str, nodes: dict[str, Node]) -> dict[str, bytes]:
     members = ("x", "y")
-    said = tuple({"name": i, "count": 1, "address": "a", "port": 1} for i in members)
+    said = tuple({"name": i, "count": 1, "address": "a", "port": 1, "role": ""} for i in members)
     document = Document(7, 0, phase, members, said, restart_count=3, result={"code": 0})
     return {DOCUMENT: document.encode(), **{NODES + i: n.encode() for i, n in nodes.items()}}
 

@@ -44,6 +44,10 @@ Every flag may be spelled with _ for -, and be given by a variable: PET_NPROC_PE
 Prefixes of lines are coloured on terminals; NO_COLOR=1 and FORCE_COLOR=1 decide otherwise."""
 
 
+# Flags of torchrun's that may be shortened to what flags of our own begin with, too.
+SHORTENED = ("--redirects", "--tee")
+
+
 class Parser(argparse.ArgumentParser):
     """Accepts ``--nproc_per_node`` for ``--nproc-per-node``, and says what a mistyped flag may have
     meant."""
@@ -52,7 +56,9 @@ class Parser(argparse.ArgumentParser):
         super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, **settings)
 
     def _get_option_tuples(self, option_string: str) -> list:
-        return super()._get_option_tuples(dashes(option_string))
+        found = super()._get_option_tuples(dashes(option_string))
+        torchruns = [one for one in found if one[1].startswith(SHORTENED)]
+        return torchruns if len(torchruns) == 1 else found
 
     def _parse_optional(self, arg_string: str):  # type: ignore[no-untyped-def]
         return super()._parse_optional(dashes(arg_string))

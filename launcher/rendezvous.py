@@ -107,9 +107,6 @@ def rendezvous_of(p: argparse.ArgumentParser, given: argparse.Namespace) -> Rend
     endpoint = given.rdzv_endpoint
     if not endpoint and backend == "static":
         endpoint = f"{given.master_addr}:{given.master_port or PORTS[backend]}"
-    if not endpoint and backend == "etcd":
-        p.error(f"--rdzv-backend {backend} --nnodes {given.nnodes}: where is etcd? Give all nodes "
-                "--rdzv-endpoint HOST:PORT, with a name that all know")  # fmt: skip
     if not endpoint:
         endpoint = f"localhost:{PORTS[backend]}"  # as with torchrun: all nodes on this machine
     host, port = ("", 0) if backend == "etcd" else _place(p, endpoint, PORTS[backend])

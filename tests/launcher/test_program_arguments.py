@@ -36,3 +36,8 @@ def test_flags_alone_are_no_job(words, capsys):
         parse(words, {})
     assert ended.value.code == 2
     assert "expected one argument" in (said := capsys.readouterr().err) or "no program" in said
+
+
+def test_torchruns_flags_are_shortened_as_there():
+    options = parse(["--t=3", "--re", "1", "t.py"], {})
+    assert (options.tee, options.redirects, options.program) == ("3", "1", ("t.py",))

@@ -14,6 +14,7 @@ import pkgutil
 import sys
 import types
 import zipfile
+from importlib.abc import InspectLoader
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import CodeType
 from typing import Any
@@ -104,4 +105,17 @@ def _run(code: CodeType, path: str, loader: Any = None, spec: ModuleSpec | None 
         __annotations__={},
     )
     sys.modules["__main__"] = main
-    exec(code, vars(main))
+    _Program(code).exec_module(main)
+
+
+class _Program(InspectLoader):
+    """Runs code that is at hand in a module, as an import does."""
+
+    def __init__(self, code: CodeType) -> None:
+        self._code = code
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self._code
+
+    def get_source(self, fullname: str) -> str | None:
+        return None

@@ -28,7 +28,7 @@ _QUIET_BUSY = 0.25  # ... of a process that may only have had no processor
 _MOST = 4 << 20
 _LAUNCHER = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(__file__))), "launcher")
 _STARTS = re.compile(
-    rf'File "(<frozen runpy>|{re.escape(_LAUNCHER)}{os.sep}|[^"]*[/\\]bin[/\\]dtrun")'
+    rf'File "(<frozen runpy>|<frozen importlib[^>]*>|{re.escape(_LAUNCHER)}{os.sep}|[^"]*[/\\]bin[/\\]dtrun")'
 )
 
 

@@ -79,12 +79,11 @@ def test_a_job_is_seen_while_it_runs_and_after_everybody_was_killed(tmp_path, mi
     assert main(["top", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["ranks"]
     assert [row["step"] for row in rows] == [12, 12] and rows[1]["late_ms"] > rows[0]["late_ms"]
-    before = time.monotonic()
     assert main(["stacks", "exp"]) == 0
     stacks = capsys.readouterr().out
     rank0, rank1 = stacks.split("rank 1 (pid")
     assert "in barrier" in rank0 and "in waits_in_c" in rank1 and "in <module>" in rank1
-    assert "launcher" not in stacks and time.monotonic() - before < 5
+    assert "launcher" not in stacks and "no answer within" not in stacks
     assert main(["stacks", "exp", "--rank", "1"]) == 0  # they go on: it answers again
     assert "waits_in_c" in capsys.readouterr().out
     os.kill(running.find("exp").pid, signal.SIGKILL)  # the agent, and with it all ranks

@@ -42,7 +42,7 @@ class Channel:
         except BlockingIOError:
             raise Unread("the other one of agent and keeper does not read") from None
         except OSError:
-            self.open = False
+            return  # its end shows once all that it has said was read
 
     def receive(self) -> list[Message]:
         """All that has come."""
@@ -52,6 +52,8 @@ class Channel:
                 data = self._sock.recv(_MOST_BYTES)
             except BlockingIOError:
                 break
+            except ConnectionResetError:  # it has ended without reading all; its words come now
+                continue
             except OSError:
                 data = b""
             if not data:

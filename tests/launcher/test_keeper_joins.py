@@ -114,3 +114,17 @@ def test_a_job_that_is_ending_is_waited_for(keepers):
     for _ in range(3):
         a.step()
     assert a.id and Document.decode(keepers.entries[DOCUMENT]).phase == GATHERING
+
+
+@pytest.mark.parametrize("unread", [False, True])
+def test_what_was_said_before_an_end_is_heard(unread):
+    """Also by who finds out by speaking that nobody listens, or was not listened to."""
+    ours, its = (Channel(sock) for sock in pair())
+    if unread:
+        ours.send("alive", at=1.0)
+    its.send("state", state="leaving")
+    its.close()
+    ours.send("alive", at=2.0)
+    heard = [message["state"] for _ in range(3) for message in ours.receive()]
+    assert heard == ["leaving"] and not ours.open
+    ours.close()

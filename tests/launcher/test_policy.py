@@ -173,6 +173,7 @@ def test_both_spellings_and_the_environment_set_flags():
     assert parse(["t.py"], env).nproc_per_node == 4
     assert parse(["--nproc-per-node", "3", "t.py"], env).nproc_per_node == 3
     assert parse(["t.py"], env).master_port == 1234
+    assert parse(["--node-rank", "1", "t.py"], {}).program == ("t.py",)  # alone, it says nothing
 
 
 def test_underscores_in_the_scripts_own_flags_stay():
@@ -190,7 +191,7 @@ def test_underscores_in_the_scripts_own_flags_stay():
         ["-t", "x:1", "t.py"],
         ["--local-ranks-filter", "a", "t.py"],
         ["--signals-to-handle", "SIGNOPE", "t.py"],
-        ["--node-rank", "1", "t.py"],
+        ["--nnodes", "2", "--node-rank", "2", "t.py"],
         ["--start-method", "thread", "t.py"],
         ["--nproc-per-node", "gpu", "t.py"],
     ],

@@ -114,7 +114,7 @@ def test_a_rank_of_an_older_generation_is_refused():
         store.set("a", "1")
         late = WorkerEnv(1, 2, master_port=port, generation=2)
         with pytest.raises(StoreUnreached, match="another job or generation"):
-            store_for("env://", late, 0.1)
+            store_for("env://", late, 1.0)
         for url, number in (("env://", 3), (f"tcp://127.0.0.1:{port}", 2)):
             with closing(store_for(url, replace(late, generation=number), 5.0)) as other:
                 assert other.get("a") == b"1"

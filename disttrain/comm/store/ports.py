@@ -5,6 +5,7 @@ Knows sockets and /proc; no store.
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 from collections.abc import Iterator
@@ -66,12 +67,15 @@ def stop(listener: socket.socket) -> None:
 
 
 def holder(port: int) -> str:
-    """The process that listens at ``port`` of this machine, as a text."""
+    """The process that listens at ``port`` of this machine, as a text: of several that have the
+    socket the oldest one, from which the others were forked."""
     inodes = {inode for table in ("tcp", "tcp6") for inode in _listening(table, port)}
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        if inodes & set(_sockets(pid)):
-            return f"process {pid} ({_name(pid)})"
-    return "a process that this user cannot see"
+    pids = filter(str.isdigit, os.listdir("/proc"))
+    have = [pid for pid in pids if inodes & set(_sockets(pid))]
+    if not have:
+        return "a process that this user cannot see"
+    pid = min(have, key=_started)
+    return f"process {pid} ({_name(pid)})"
 
 
 def _listening(table: str, port: int) -> list[str]:
@@ -97,6 +101,15 @@ def _sockets(pid: str) -> Iterator[str]:
             continue
         if target.startswith("socket:["):
             yield target[8:-1]
+
+
+def _started(pid: str) -> float:
+    """When it was started, in ticks after the boot."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return int(file.read().rpartition(")")[2].split()[19])
+    except OSError:
+        return math.inf  # gone
 
 
 def _name(pid: str) -> str:

@@ -43,6 +43,7 @@ _MAX_ANSWER = 128 << 20
 _JOINED = HIDDEN + b"joined"
 _CONNECT_EVERY = 0.02
 _WRONG_SECONDS = 0.5  # as long a store of another job is taken for one that closes just now
+_TELLS_SECONDS = 0.3  # of a try that goes on, before it says more than the last one that ended
 
 
 class TCPStore(Store):
@@ -213,14 +214,15 @@ class TCPStore(Store):
         finds a store of another job is told soon: it may only be one that closes just now."""
         link: socket.socket | None = None
         attempt: Attempt | None = None
-        trouble, next_try = "", 0.0
+        trouble, next_try, begun = "", 0.0, 0.0
         wrong_since: float | None = None
 
         def connected() -> bool:
-            nonlocal link, attempt, trouble, next_try, wrong_since
+            nonlocal link, attempt, trouble, next_try, wrong_since, begun
             if attempt is None:
                 if time.monotonic() < next_try:
                     return False
+                begun = time.monotonic()
                 attempt = Attempt(self.host, self.port, self._token, self._job, self.epoch)
             try:
                 link = attempt.step()
@@ -237,7 +239,10 @@ class TCPStore(Store):
                 return False
 
         def what() -> str:
-            last = trouble if attempt is None else attempt.found or trouble or attempt.doing
+            if attempt is None or (trouble and time.monotonic() - begun < _TELLS_SECONDS):
+                last = trouble
+            else:
+                last = attempt.found or trouble or attempt.doing
             return f"the store at {self.host}:{self.port} to accept us (last try: {last})"
 
         try:

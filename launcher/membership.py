@@ -69,7 +69,7 @@ class Node:
 
     @classmethod
     def decode(cls, data: bytes) -> Node:
-        return cls(**json.loads(data))
+        return cls(**_known(cls, json.loads(data)))
 
 
 @dataclass(frozen=True)
@@ -105,9 +105,16 @@ class Document:
 
     @classmethod
     def decode(cls, data: bytes) -> Document:
-        told = json.loads(data).items()
+        told = _known(cls, json.loads(data)).items()
         fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in told}
         return cls(**fields)
+
+
+def _known(kind: type, told: dict[str, Any]) -> dict[str, Any]:
+    """What another node has written, without the fields that only its version has: that the
+    versions differ is said of the nodes' terms."""
+    names = {f.name for f in dataclasses.fields(kind)}
+    return {name: value for name, value in told.items() if name in names}
 
 
 Nodes = Mapping[str, Node]

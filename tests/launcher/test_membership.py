@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import random
 
 import pytest
@@ -327,3 +328,13 @@ def test_whatever_happens_one_generation_steps_and_the_job_ends(seeds):
         assert world.numbers == sorted(world.numbers)
         ends.append(world.document and world.document.result.get("code"))
     assert {0, 1, TIMED_OUT} <= set(ends), "the histories are of many kinds"
+
+
+def test_fields_of_another_version_are_passed_over():
+    """So that what differs is told, and nobody ends in a traceback."""
+    theirs = {**dataclasses.asdict(node("a")), "terms": {"version": "9.0"}, "colour": "blue"}
+    mine = dataclasses.replace(node("b"), terms={"version": "1.0"})
+    told = Node.decode(json.dumps(theirs).encode())
+    assert told.terms == {"version": "9.0"} and "version" in conflict({"a": told, "b": mine})
+    later = {**dataclasses.asdict(Document(number=3, members=("a",))), "mood": 1}
+    assert Document.decode(json.dumps(later).encode()) == Document(number=3, members=("a",))

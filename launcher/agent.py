@@ -79,10 +79,12 @@ class Agent:
         if not self.plan.spawn:
             if self.body is None and devices.cuda_is_initialised():
                 raise LaunchError(FORKED_TOO_LATE)
+            collects = gc.isenabled()
             gc.disable()  # what is loaded stays
             for package in (*WARM, *(WARM_AGAIN if self.plan.max_restarts else ())):
                 importlib.import_module(package)
-            gc.enable()
+            if collects:  # or the program of launch() wants none
+                gc.enable()
             if self.body is None:
                 gc.collect()
             gc.freeze()  # what ranks share with us they need not look through, nor copy

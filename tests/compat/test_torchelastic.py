@@ -105,14 +105,14 @@ def test_the_modules_are_there_under_pytorchs_names(tmp_path):
 class Told(handlers.RendezvousHandler):
     """Of a program's own: says where the ranks meet."""
 
-    over = 0
+    over, nodes = 0, 1
 
     def get_backend(self):
         return "told"
 
     def next_rendezvous(self):
         where = handlers.RendezvousStoreInfo("127.0.0.1", 12345)
-        return handlers.RendezvousInfo(None, 0, 1, where)
+        return handlers.RendezvousInfo(None, 0, self.nodes, where)
 
     def is_closed(self):
         return False
@@ -138,6 +138,9 @@ def test_a_handler_of_the_programs_own_says_where_ranks_meet():
     )()
     assert seen == {0: ("12345", "0"), 1: ("12345", "1")}
     assert Told.over == 1
+    Told.nodes = 2  # not silently two jobs of one node each
+    with pytest.raises(handlers.RendezvousError, match=r"node 0 of 2.*rdzv_backend c10d"):
+        elastic_launch(config(rdzv_backend="told"), print)()
     with pytest.raises(ValueError, match="not registered"):
         elastic_launch(config(rdzv_backend="unknown"), print)()
 

@@ -21,7 +21,7 @@ from . import several
 from .builtin import LauncherRendezvous
 from .errors import ProcessFailure
 from .events import Event, EventSource
-from .handlers import RendezvousHandler
+from .handlers import RendezvousError, RendezvousHandler
 from .processes import DefaultLogsSpecs, LogsSpecs, SignalException, as_text, ranks_of
 from .static import StaticTCPRendezvous
 from .texts import macros
@@ -137,9 +137,7 @@ class LocalElasticAgent:
         elif isinstance(handler, StaticTCPRendezvous):
             host, port = handler.master_addr, handler.master_port
         elif not isinstance(handler, LauncherRendezvous):
-            info = handler.next_rendezvous().bootstrap_store_info
-            if info is not None:
-                host, port = info.master_addr, info.master_port
+            host, port = _where(handler, host, port)
         folder = logs.folder(run_id) if isinstance(logs, DefaultLogsSpecs) else logs.root_log_dir
         grace = {} if self._shutdown_timeout is None else {
             "shutdown_timeout": float(self._shutdown_timeout)
@@ -166,6 +164,19 @@ class LocalElasticAgent:
             "state": state, "max_restarts": spec.max_restarts,
         }  # fmt: skip
         return Event(f"torchelastic.worker.status.{state}", EventSource.AGENT, metadata=told)
+
+
+def _where(handler: RendezvousHandler, host: str, port: int) -> tuple[str, int]:
+    """Where the ranks of one node meet, as a handler of the program's own says."""
+    told = handler.next_rendezvous()
+    if told.world_size != 1:
+        raise RendezvousError(
+            f"the program's rendezvous handler {handler.get_backend()!r} says that this is node "
+            f"{told.rank} of {told.world_size}; a handler of a program's own can place the ranks "
+            "of one node. Let several nodes meet by rdzv_backend c10d, static or etcd"
+        )
+    info = told.bootstrap_store_info
+    return (host, port) if info is None else (info.master_addr, info.master_port)
 
 
 def _program(spec: WorkerSpec) -> tuple[tuple[str, ...], dict[str, bool]]:

@@ -10,7 +10,8 @@ import contextlib
 import os
 from pathlib import Path
 
-from injections.memory_limit import PREFIX
+from injections import control_groups
+from injections.control_groups import PREFIX
 
 _V1, _V2 = Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")
 _PERIOD = 10_000  # microseconds
@@ -22,18 +23,7 @@ def _parent() -> Path:
 
 def why_not() -> str:
     """What keeps this process from making such groups; empty where nothing does."""
-    if os.geteuid():
-        return "control groups need root"
-    group = _parent() / f"{PREFIX}{os.getpid()}-cpu"
-    try:
-        group.mkdir()
-    except OSError as error:
-        return f"no control group can be made: {error}"
-    try:
-        there = (group / "cpu.cfs_quota_us").exists() or (group / "cpu.max").exists()
-        return "" if there else "control groups do not limit processors here"
-    finally:
-        group.rmdir()
+    return control_groups.why_not(_parent(), ("cpu.cfs_quota_us", "cpu.max"), "limit processors")
 
 
 def enter(name: str, share: float) -> None:

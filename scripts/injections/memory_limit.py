@@ -10,8 +10,10 @@ import contextlib
 import os
 from pathlib import Path
 
+from injections import control_groups
+from injections.control_groups import PREFIX
+
 _V1, _V2 = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
-PREFIX = "disttrain-matrix-"
 
 
 def _parent() -> tuple[Path, str]:
@@ -23,18 +25,8 @@ def _parent() -> tuple[Path, str]:
 
 def why_not() -> str:
     """What keeps this process from making such groups; empty where nothing does."""
-    if os.geteuid():
-        return "control groups need root"
     parent, limit = _parent()
-    try:
-        group = parent / f"{PREFIX}{os.getpid()}-try"
-        group.mkdir()
-    except OSError as error:
-        return f"no control group can be made: {error}"
-    try:
-        return "" if (group / limit).exists() else "control groups do not count memory here"
-    finally:
-        group.rmdir()
+    return control_groups.why_not(parent, (limit,), "count memory")
 
 
 def enter(name: str, nbytes: int) -> None:

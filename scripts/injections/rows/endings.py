@@ -10,7 +10,7 @@ import struct
 import time
 from pathlib import Path
 
-from injections import memory_limit
+from injections import control_groups, memory_limit
 from injections.rows.jobs import Experiment
 from injections.rows.row import Row, Seen, Trial
 from injections.rows.step_job import LIMIT, Spec
@@ -102,23 +102,13 @@ def _pids_parent() -> Path:
 
 def why_no_pids() -> str:
     """What keeps this process from limiting the number of processes."""
-    if os.geteuid():
-        return "control groups need root"
-    group = _pids_parent() / f"{memory_limit.PREFIX}{os.getpid()}-pids"
-    try:
-        group.mkdir()
-    except OSError as error:
-        return f"no control group can be made: {error}"
-    try:
-        return "" if (group / "pids.max").exists() else "control groups do not count processes here"
-    finally:
-        group.rmdir()
+    return control_groups.why_not(_pids_parent(), ("pids.max",), "count processes")
 
 
 def crowded(trial: Trial) -> Seen:
     """R21: 8 ranks where 20 processes may be, which are enough, or 6, which are not."""
     most = 6 if trial.number % 2 else 20
-    group = _pids_parent() / f"{memory_limit.PREFIX}{trial.folder.name}"
+    group = _pids_parent() / f"{control_groups.PREFIX}{trial.folder.name}"
     group.mkdir()
     (group / "pids.max").write_text(str(most))
 

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from support import ray_cluster
+from support.cluster_programs import ALL_REDUCE, SUM
 from support.dtrun import until
 from support.ray_cluster import RayCluster
 
@@ -18,25 +19,6 @@ pytestmark = [
     pytest.mark.timeout(180),
     pytest.mark.skipif(bool(why := ray_cluster.why_not()), reason=why or "-"),
 ]
-ALL_REDUCE = """
-import os, sys, time
-import disttrain as dt
-import disttrain.distributed as dist
-dist.init_process_group()
-rank, world = dist.get_rank(), dist.get_world_size()
-
-def step():
-    x = dt.ones(1)
-    dist.all_reduce(x)
-    time.sleep(0.02)
-    return int(x.item())
-"""
-SUM = (
-    ALL_REDUCE
-    + """
-print(f"rank {rank} of {world}, node {os.environ['GROUP_RANK']}: sum {step()}", flush=True)
-"""
-)
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import pytest
 from launcher.clusters import slurm as cluster
 from launcher.clusters.tokens import derive, key_path, user_key
 from support import slurm_cluster
+from support.cluster_programs import ALL_REDUCE, SUM
 from support.dtrun import ROOT, until
 from support.slurm_cluster import SlurmCluster
 
@@ -21,25 +22,6 @@ pytestmark = [
 ]
 DTRUN = str(Path(sys.executable).with_name("dtrun"))
 SRUN = ("srun", "-N2", "--ntasks-per-node=1", DTRUN)
-ALL_REDUCE = """
-import os, time
-import disttrain as dt
-import disttrain.distributed as dist
-dist.init_process_group()
-rank, world = dist.get_rank(), dist.get_world_size()
-
-def step():
-    x = dt.ones(1)
-    dist.all_reduce(x)
-    time.sleep(0.02)
-    return int(x.item())
-"""
-SUM = (
-    ALL_REDUCE
-    + """
-print(f"rank {rank} of {world}, node {os.environ['GROUP_RANK']}: sum {step()}")
-"""
-)
 
 
 @pytest.fixture(scope="module")

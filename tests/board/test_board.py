@@ -42,7 +42,15 @@ def folder(tmp_path_factory):
                 lines.write({"kind": "train", "step": step, "epoch": 1, "loss": loss})
     program = root / "program.py"
     program.write_text(SCRIPT)
-    command = [sys.executable, "-m", "launcher", "--nproc-per-node", "2", "--log-dir", root / "job"]
+    command = [
+        sys.executable,
+        "-m",
+        "disttrain_launcher",
+        "--nproc-per-node",
+        "2",
+        "--log-dir",
+        root / "job",
+    ]
     subprocess.run([*command, program], check=True, capture_output=True)
     return root
 

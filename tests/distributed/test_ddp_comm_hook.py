@@ -12,7 +12,7 @@ from disttrain import distributed as dist
 from disttrain.core.random import manual_seed
 from disttrain.errors import AutogradError, ConfigError, WaitTimeout
 from disttrain.futures import Future
-from launcher import launch
+from disttrain_launcher import launch
 
 
 def net() -> nn.Module:

@@ -7,7 +7,7 @@ import pytest
 
 from disttrain import core, nn, optim
 from disttrain import distributed as dist
-from launcher import launch
+from disttrain_launcher import launch
 
 DDP = dist.DistributedDataParallel
 

@@ -21,7 +21,7 @@ from disttrain.errors import (
     Deadlock,
     LaunchError,
 )
-from launcher import launch
+from disttrain_launcher import launch
 from support.ranks import free_port, run_ranks
 
 pytestmark = pytest.mark.filterwarnings("ignore:Running .* which does not belong to the given")

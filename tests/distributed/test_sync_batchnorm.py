@@ -11,7 +11,7 @@ import disttrain as dt
 from disttrain import core, nn
 from disttrain import distributed as dist
 from disttrain.errors import LaunchError, ShapeError, UninitializedError
-from launcher import launch
+from disttrain_launcher import launch
 
 FEATURES, STEPS = 3, 3
 SIZES = {1: [6], 2: [5, 1], 3: [4, 0, 2], 4: [1, 3, 0, 2]}  # samples per rank; some have none

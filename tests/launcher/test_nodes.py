@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.membership import REFUSED, TIMED_OUT
+from disttrain_launcher.membership import REFUSED, TIMED_OUT
 from support.dtrun import until
 from support.nodes import Nodes
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from launcher.membership import TIMED_OUT
+from disttrain_launcher.membership import TIMED_OUT
 from support import namespaces
 from support.namespaces import Wire
 from support.nodes import Nodes

@@ -16,7 +16,7 @@ from disttrain import distributed as dist
 from disttrain.core.random import manual_seed
 from disttrain.distributed.fsdp import FSDPModule, fully_shard
 from disttrain.errors import LaunchError
-from launcher import launch
+from disttrain_launcher import launch
 
 STEPS, BATCH = 4, 24
 

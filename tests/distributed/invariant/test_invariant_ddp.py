@@ -13,7 +13,7 @@ from disttrain import nn
 from disttrain.distributed import invariant
 from disttrain.distributed.fsdp import MixedPrecision
 from disttrain.errors import AutogradError, ConfigError
-from launcher import launch
+from disttrain_launcher import launch
 from support.invariant_cases import BATCH, MODELS, STEPS, bits, mlp, task
 
 F = nn.functional

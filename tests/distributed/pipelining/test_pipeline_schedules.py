@@ -21,7 +21,7 @@ from disttrain.errors import (
     LaunchError,
     PeerFailed,
 )
-from launcher import launch
+from disttrain_launcher import launch
 
 BATCH = 12
 WIDTH = 6

@@ -98,6 +98,8 @@ def load_subject(program: Path, words: list[str]) -> Any:
 
 def binds_subject(program: Path) -> bool:
     """Whether the top level of a Python file defines, imports or assigns ``subject``."""
+    if not program.is_file():
+        raise ConfigError(f"--program {program}: there is no such file")
     try:
         tree = ast.parse(program.read_bytes(), str(program))
     except OSError as error:

@@ -155,7 +155,7 @@ TRAINS = "import disttrain.nn as nn\nnn.Linear(2, 2)\nraise SystemExit('it has t
 @pytest.mark.parametrize(("text", "message"), [
     (TRAINS, "has no function subject(words). A plan needs one"),
     ("class A:\n    subject = 1\ndef f():\n    subject = 1\n", "has no function subject"),
-    ("def subject(words):\n    return 1 / 0\n", "line 2 raised ZeroDivisionError: division by zero"),
+    ("def subject(words):\n    return 1 / 0\n", "line 2 raised ZeroDivisionError: division by"),
     ("subject = len\n" + TRAINS, "line 4 raised SystemExit: it has trained"),
     ("if True:\n    from os import fspath as subject\n", "raised TypeError"),
     ("from builtins import len as subject", "returned int, not a Subject"),

@@ -197,8 +197,7 @@ def _named(code: int) -> str:
 @pytest.mark.parametrize("tcache", [0, 2])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_ends(name, tcache):
-    for _ in range(2):
-        ends_well([start(PROGRAMS[name], environment(tcache)) for _ in range(2)])
+    ends_well([start(PROGRAMS[name], environment(tcache)) for _ in range(2)])
 
 
 def free_port() -> int:

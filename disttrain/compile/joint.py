@@ -59,6 +59,7 @@ class Joint:
         self.held: list[int] = []  # which inputs and tensors from outside backward reads
         self.saved: tuple[Var, ...] = ()  # which values made on the way
         self.pure: Graph | None = None  # the forward, where running it again changes nothing
+        self.cut: frozenset[Var] = frozenset()  # values that are no part of a graph
 
     # --- a replay ---------------------------------------------------------------------------
     def attach(self, outputs: tuple, inputs: list[Tensor], graph: Graph) -> tuple:
@@ -168,7 +169,8 @@ class Replayed(GraphNode):
             out = ins.prim(*[values.get(a, a) for a in ins.args], **ins.params)
             outs = out if isinstance(out, tuple) else (out,)
             made = [o if isinstance(o, Tensor) else wrap(o) for o in outs]
-            values.update(zip(ins.outputs, made, strict=True))
+            for var, o in zip(ins.outputs, made, strict=True):
+                values[var] = o.detach() if var in joint.cut else o
         results = [values[graph.outputs[at]] for at in joint.places]
         present = [i for i, x in enumerate(gs) if x is not None]
         found = grad(
@@ -349,6 +351,7 @@ class _Differentiation:
         if self.why is not None:
             return None, self.why
         joint.ends = list(self.ends.values())
+        joint.cut = frozenset(var for var, t in self.recorder.made if t._node is None)
         n = len(self.results)
         sizes = range(1, n + 1) if n <= _ALL_SETS else (1, n)
         for size in sizes:
@@ -428,9 +431,11 @@ def _complaint(node: Node) -> str | None:
     return None
 
 
-def join(graph: Graph, joint: Joint, names: dict[Var, Var]) -> Graph | None:
-    """The graph, giving also what backward needs, with the sweeps laid out accordingly (``names``:
-    what values of the recording are called in the graph). None when backward reads a gradient."""
+def join(graph: Graph, joint: Joint, recorder: Capture) -> Graph | None:
+    """The graph, giving also what backward needs, with the sweeps laid out accordingly. None when
+    backward reads a gradient."""
+    names = recorder.names  # what values of the recording are called in the graph
+    versioned = {names.get(v, v) for v in recorder.versioned}
     outside = (*graph.inputs, *graph.outside())
     made = {o for ins in graph.instructions for o in ins.outputs}
     used: set[Var] = set()
@@ -450,10 +455,12 @@ def join(graph: Graph, joint: Joint, names: dict[Var, Var]) -> Graph | None:
     joint.saved = tuple(sorted((v for v in used if v in made), key=lambda v: v.number))
     for sweep in joint.sweeps:
         sweep.graph = Backward(sweep, [*(outside[i] for i in joint.held), *joint.saved])
+        unseen = {i for i, k in enumerate(joint.held) if outside[k] not in versioned}
+        sweep.graph.reads = [i for i in sweep.graph.reads if i not in unseen]
     lean = dead_code(graph)
     if not any(ins.prim.mutates or ins.prim.random for ins in lean.instructions):
         joint.pure = lean
     count = len(graph.outputs)
     results = {graph.outputs[i] for i in joint.places}
-    same = {**graph.same, **{count + k: v not in results for k, v in enumerate(joint.saved)}}
+    same = {**graph.same, **{count + k: "detach" if v in results else "self" for k, v in enumerate(joint.saved)}}
     return replace(graph, outputs=(*graph.outputs, *joint.saved), same=same)

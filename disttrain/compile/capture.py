@@ -264,6 +264,8 @@ class Capture:
     def process(self, prim: Primitive, args: tuple, params: dict, proceed: Callable) -> Any:
         """Run ``prim`` and write it down."""
         names = tuple(self.var(a) if isinstance(a, Tensor) else a for a in args)
+        if "layout" in params:
+            self._check_layout(args[0], prim)
         self.running = True
         try:
             out = proceed(prim, args, params)
@@ -278,6 +280,12 @@ class Capture:
             results = tuple(self._define(o) for o in outs)
         self.instructions.append(Instruction(prim, names, params, results))
         return out
+
+    def _check_layout(self, t: Tensor, prim: Primitive) -> None:
+        """Other calls' arguments, and gradients, may lie elsewhere in larger memory."""
+        varying = {*map(id, self.given), *self.around.gradients}
+        if any(id(known) in varying for known in self._names_of(t)):
+            self._refuse(f"{prim.name} looks at the whole memory that an argument lies in")
 
     def accumulate(self, grad: Tensor, more: Tensor) -> None:
         """Add to the gradient that a leaf has, in place as eagerly."""

@@ -111,6 +111,8 @@ def _quick(self: Tensor, args: tuple, ufunc: Any) -> bool:
             return False
     if not thread.mode and self.graph_node() is not None:
         return False
+    if ufunc is np.negative and not x.flags.forc:
+        return False  # numpy 2.4 goes wrong over every fourth element, given ``out``
     try:
         if args:
             ufunc(x, y, out=x)

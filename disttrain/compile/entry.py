@@ -103,6 +103,10 @@ class Entry:
         ]
         self.leaves = [leaf for leaf, _ in entry]
         self.present = [grad is None for _, grad in entry]
+        own = recorder.around.gradients
+        self.pinned = [
+            (leaf, grad) for leaf, grad in entry if grad is not None and id(grad) not in own
+        ]
         self.marked = [n for n in self.nodes if type(n) is AccumulateGrad] if self.walked else []
         self.hooks = self._hooks()
         strides = {recorder.names[v]: s for v, s in recorder.strides.items()}
@@ -144,6 +148,8 @@ class Entry:
             return why
         if [t._grad is None for t in self.leaves] != self.present:
             return "gradients present: other leaves than before have a .grad"
+        if any(leaf._grad is not grad for leaf, grad in self.pinned):
+            return "gradients: one that has other names was replaced"
         if self.marked and not all(map(is_, self._hooks(), self.hooks)):
             return "hooks on gradients were set or removed"
         return self._odd_state()

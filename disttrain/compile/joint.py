@@ -300,6 +300,8 @@ class _Differentiation:
         self.recorder, self.results, self.places = recorder, results, places
         self.why: str | None = None
         self.freed: str | None = None
+        self.overwritten: str | None = None
+        self.arrived: list[Any] = []
         self.ends: dict[Any, tuple[str, Any]] = {}  # (node, index) -> where gradients arrive
         self.inputs = {}
         for i, t in enumerate(recorder.given):
@@ -342,10 +344,15 @@ class _Differentiation:
         elif node.__class__ is not Node and not isinstance(node, TensorNode):
             self.why = f"{node.name()}, a Function of its own, is part of its result's graph"
         else:
-            self.freed = self.freed or _complaint(node)
+            found = _complaint(node)
+            if found is not None and node.saved is not None:
+                self.overwritten = "it overwrites a value that the gradient of its result needs"
+            self.freed = self.freed or found
 
     def joint(self) -> tuple[Joint | None, str | None]:
         joint = Joint(self.places, tuple(t.meta() for t in self.results), self.freed)
+        if self.overwritten is not None:
+            return None, self.overwritten
         if self.freed is not None:
             return joint, None
         if self.why is not None:
@@ -361,7 +368,17 @@ class _Differentiation:
                 except AutogradError as error:
                     joint.freed = str(error)
                     return joint, None
+        self._order(joint)
         return joint, None
+
+    def _order(self, joint: Joint) -> None:
+        """Let gradients go on in the order in which an eager walk completes them."""
+        rank = {node: i for i, node in enumerate(self.arrived)}
+        turns = [rank.get(node, len(rank)) for node, _ in self.ends]
+        order = sorted(range(len(turns)), key=turns.__getitem__)
+        joint.ends = [joint.ends[k] for k in order]
+        for sweep in joint.sweeps:
+            sweep.ends = tuple(sweep.ends[k] for k in order)
 
     def _sweep(self, present: tuple[int, ...]) -> Sweep:
         recorder = self.recorder
@@ -379,6 +396,7 @@ class _Differentiation:
             for t, s in zip(roots, starts, strict=True):
                 walk.feed(t._node, s)
             walk.run()
+            self.arrived = walk.arrived  # of the last sweep, from all results
         finally:
             set_state({"grad_enabled": before[0]})
             recorder.walked = before[1]
@@ -394,6 +412,7 @@ class _Inner(Walk):
 
     def __init__(self, roots: list, targets: set) -> None:
         self.cut = targets
+        self.arrived: list[Any] = []
         super().__init__(roots, discard, keep=True, tensors=True, targets=targets)
 
     def _below(self, node: Any) -> tuple:
@@ -402,6 +421,7 @@ class _Inner(Walk):
     def _push(self, node: Any) -> None:
         if node in self.cut:  # as it arrives: the hooks there are for the real walk to run
             self._capture(node, self.grads.pop(node))
+            self.arrived.append(node)
         else:
             super()._push(node)
 

@@ -326,7 +326,9 @@ class Reach:
                 self._push(hooks or (), f"{where}'s hooks")
 
     def _take_gradient(self, grad: Tensor, where: str) -> None:
-        if id(grad) not in self._seen:
+        if id(grad) in self._seen:  # it has another name, or another leaf has it, too
+            self.gradients.pop(id(grad), None)
+        else:
             self.gradients[id(grad)] = grad
             self._push(grad, where)
 

@@ -81,10 +81,7 @@ class _RestWalk(Walk):
                 self._add(target, index, g)
             self.pending[target] -= 1
             if not self.pending[target]:
-                if target in self.grads:
-                    self._push(target)
-                else:
-                    self._skip(target)
+                self._arrive(target)
 
 
 class _InputWalk(Walk):
@@ -110,7 +107,7 @@ class _InputWalk(Walk):
             self.rest.nodes.append((node, g, others))
         else:
             for edge, other, r in zip(node.edges, others, results, strict=True):
-                if other and r is not None:
+                if other:
                     self.rest.parts.append((edge, r))
             node.release()
         return results

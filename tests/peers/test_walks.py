@@ -14,11 +14,11 @@ GRAPHS = 600
 @pytest.mark.parametrize("first", range(0, GRAPHS, 100))
 def test_walks_run_what_pytorch_runs(first):
     import torch
+    from peers.walks import Walked
     from torch.utils.checkpoint import checkpoint as their_checkpoint
 
     import disttrain as dt
     from disttrain.core.checkpoint import checkpoint
-    from peers.walks import Walked
 
     for seed in range(first, first + 100):
         theirs = Walked(torch, functools.partial(their_checkpoint, use_reentrant=False), seed)

@@ -1,5 +1,5 @@
-"""Random graphs with Functions that return None, hooks and prehooks, walked once or twice: what ran,
-in which order, and what it was given."""
+"""Random graphs with Functions that return None, hooks and prehooks, walked once or twice: what
+ran, in which order, and what it was given."""
 
 from __future__ import annotations
 
@@ -129,7 +129,8 @@ class Walked:
         grads = [values(t.grad) if t.is_leaf or t.retains_grad else None for t in self.pool]
         of_leaves = [entry for entry in self.log if entry[0].startswith("leaf")]
         others = [entry for entry in self.log if not entry[0].startswith("leaf")]
-        return others, sorted(of_leaves, key=repr), grads  # (which leaf is first, the peer leaves open)
+        # Which leaf comes first, the peer leaves open.
+        return others, sorted(of_leaves, key=repr), grads
 
     def _walked(self, way: str, roots: list, keep: bool) -> Any:
         autograd = self.T.autograd

@@ -107,6 +107,9 @@ class Freed(GraphNode):
     def run(self, g: Any, tensors: bool, wanted: tuple | None = None) -> tuple:
         raise AutogradError(self.why)
 
+    def run_without(self, tensors: bool) -> tuple:
+        raise AutogradError(self.why)
+
 
 class Replayed(GraphNode):
     """The node of one replay's results."""
@@ -145,11 +148,14 @@ class Replayed(GraphNode):
             found = [r if want else None for r, want in zip(found, wanted, strict=True)]
         return tuple(wrap(r) if tensors and r is not None else r for r in found)
 
+    def run_without(self, tensors: bool) -> tuple:
+        self._check()
+        return (None,) * len(self.edges)
+
     def _recorded(self, gs: tuple, wanted: tuple | None) -> tuple:
         """The gradients as Tensors with a graph: the forward is run once more, recorded."""
         joint = self.joint
-        if self.saved is None:
-            self._run(joint.sweeps[0], [])  # says so
+        self._check()
         if self.again is None or joint.pure is None:
             raise AutogradError(
                 "backward: create_graph=True goes through the results of a compiled function that "
@@ -194,13 +200,16 @@ class Replayed(GraphNode):
                 total[k] = r if total[k] is None else total[k] if r is None else total[k] + r
         return total
 
-    def _run(self, sweep: Sweep, gs: list) -> list:
+    def _check(self) -> None:
         if self.saved is None:
             raise AutogradError(
                 f"backward: {self.name()} was already run and its saved tensors were freed; to "
                 "backward through the graph a second time, pass retain_graph=True the first time"
             )
-        tensors = self.saved
+
+    def _run(self, sweep: Sweep, gs: list) -> list:
+        self._check()
+        tensors: Any = self.saved
         for at in sweep.graph.reads:
             t = tensors[at]
             if t._version != self.versions[at]:

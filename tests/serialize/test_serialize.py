@@ -257,7 +257,8 @@ class Net:
     [
         (Net(), r"\['lock'\].*cannot pickle.*in a Net; save that one's \.state_dict"),
         (lambda: 0, "Code is not"),
-        (np.array([object()]), "array"), (np.array(["a"]), "array"), (np.str_("a"), "taken apart"),
+        (np.array([threading.Lock()]), "cannot pickle"),
+        (np.zeros(2, [("x", "i4"), ("y", "f8")]), "array"),
         (iter([]), "made of"), (threading.Lock(), "cannot pickle"),
     ],
 )  # fmt: skip
@@ -265,6 +266,25 @@ def test_other_objects_are_refused_by_place(path, value, advice):
     with pytest.raises(SerializationError, match=r"obj\['model'\]\[1\].*" + advice):
         save({"model": [0, value]}, path)
     assert os.listdir(path.parent) == []
+
+
+def test_arrays_of_texts_times_and_objects(path):
+    words = np.array([["a", "bcd"], ["", "x"]])
+    mixed = np.array(["q", None, 3], dtype=object)
+    given = {
+        "words": words, "again": [words, mixed, mixed], "turned": words[:, ::-1].T,
+        "none": np.array([], dtype="U3"), "bytes": np.array([b"ab", b"c"]),
+        "days": np.array(["2020-01-01"], "M8[D]"), "steps": np.array(3, "m8[s]"),
+        "text": np.str_("zz"),
+    }  # fmt: skip
+    save(given, path)
+    found = load(path)
+    for name in ("words", "turned", "none", "bytes", "days", "steps"):
+        assert found[name].dtype == given[name].dtype and np.array_equal(found[name], given[name])
+    first, one, two = found["again"]
+    assert first is found["words"] and one is two and one.tolist() == mixed.tolist()
+    assert type(found["text"]) is np.str_ and found["text"] == "zz"
+    found["words"][0, 0] = "w"
 
 
 def test_wrong_keys_and_targets():

@@ -68,6 +68,7 @@ class Keeper:
         self.observer = Observer(settings_of(r, restarts))
         self.restarts_used = 0  # when that generation began
         self.id = ""  # among the nodes; "" while it is not one of them
+        self.given_up: set[str] = set()  # what it was called before, and may be still
         self.swaps = 0
         self.sent = 0  # the generation that the agent was told to start
         self.stopped = 0  # ... and to stop
@@ -76,6 +77,7 @@ class Keeper:
         self.told: set[tuple[int, int]] = set()  # (generation, rank) whose failure the agent knows
         self.said: set[str] = set()
         self.dirty = False  # the others have not been told what we are
+        self.waits_for_host = False  # which does not answer, and people know
         self.reached = self.renewed = self.idle_since = clock()
 
     # --- the loop -------------------------------------------------------------------------------
@@ -96,6 +98,9 @@ class Keeper:
         try:
             for message in self.channel.receive():
                 self._hear(message)
+            for old in sorted(self.given_up):  # until that was done: its lease may be ours still
+                self.registry.delete(NODES + old)
+                self.given_up.discard(old)
             if self.dirty and self.id:
                 self._put()
             if self.ended:
@@ -105,7 +110,7 @@ class Keeper:
                 return
             self._keep_lease()
             self._look()
-            self.reached = self.clock()
+            self.reached, self.waits_for_host = self.clock(), False
         except LeaseEnded as error:
             self.id = ""  # for the others we were lost; we may come again, as another one
             self._stop(f"this node was lost for the others: {error}")
@@ -175,21 +180,32 @@ class Keeper:
         self.registry.compare_swap(DOCUMENT, raw, new.encode())
 
     def _unreached(self, trouble: str) -> None:
-        """A registry that ends with its node is lost with it; any other one may come back."""
+        """A registry that has gone with its node is lost; one that is silent may come back."""
         if self.ended:
             return
         away = self.clock() - self.reached
         over = self.r.ttl + max(1.0, self.r.ttl / 2)
-        if self.r.backend != "etcd" and not self.hosts and away > over:
-            who = self.first_node or f"at {self.r.endpoint}"
+        if self.r.backend == "etcd" or self.hosts:
+            if away > self.r.join_timeout:
+                where = self.registry.where
+                self._end(LOST_QUORUM, f"no answer in {away:.0f} s from {where}: {trouble}")
+        elif away > self.r.join_timeout or (away > over and self.registry.has_gone()):
             text = (
-                f"the first node ({who}), which has the job's rendezvous, is lost: {trouble}. "
+                f"{self._host()} is lost: {trouble}. "
                 "Start the job again; one that is to outlive any node needs --rdzv-backend etcd"
             )
             self._end(TIMED_OUT, text)
-        elif away > self.r.join_timeout:
-            where = self.registry.where
-            self._end(LOST_QUORUM, f"no answer in {away:.0f} s from {where}: {trouble}")
+        elif away > over and not self.waits_for_host:
+            self.waits_for_host = True
+            text = (
+                f"{self._host()} does not answer; this node's ranks are stopped, and it comes back "
+                f"when it does, for {self.r.join_timeout:g} s (--rdzv-conf join_timeout=SECONDS)"
+            )
+            self.channel.send("say", text=text)
+
+    def _host(self) -> str:
+        who = self.first_node or f"at {self.r.endpoint}"
+        return f"the first node ({who}), which has the job's rendezvous,"
 
     # --- joining --------------------------------------------------------------------------------
 
@@ -199,12 +215,14 @@ class Keeper:
             return False  # ranks of before are being stopped
         raw, document, nodes = self._see()
         anew = document is None or (document.phase == membership.GATHERING and document.begins)
-        if document is not None and not nodes and not anew:  # all of an earlier job have gone
+        if document is not None and document.phase == ENDED and document.number >= self.sent > 0:
+            self._end(document.result.get("code", 1), document.why, document.result)
+            return False  # it was ours, and has ended while we were away
+        if document is not None and not nodes and not anew:
             if document.phase == ENDED and not self.registry.outlives_jobs:
                 self._end(membership.REFUSED, f"the job at {self.r.endpoint} has ended")
                 return False
-            fresh = Document(number=document.number, base=document.number)
-            self._swap(raw, fresh)
+            self._swap(raw, self._after(document))
             return False
         if document is not None and document.phase == ENDED:
             return False  # its nodes are leaving
@@ -215,8 +233,16 @@ class Keeper:
             self._end(membership.REFUSED, clash)
             return False
         self.id = fresh_id
-        self._put(state=READY, report={}, ran=0)
+        self._put(state=READY, report={}, ran=self.sent)
         return True
+
+    def _after(self, document: Document) -> Document:
+        """What follows where all have gone: the job goes on where it is this node's, or has a
+        registry of its own, whose machine was stopped; else another one begins."""
+        if self.registry.outlives_jobs and self.sent < document.number:
+            return Document(number=document.number, base=document.number)
+        why = "no node was heard of for a while; the job goes on with those that come"
+        return dataclasses.replace(document, phase=membership.GATHERING, why=why)
 
     def _refused(self, document: Document | None, nodes: Nodes) -> str:
         """Why this node cannot join a job that others are in. Before the first generation begins,
@@ -340,4 +366,4 @@ class Keeper:
         self.dirty = True
         if report.get("fenced") and old:  # as if it had been lost, though nobody may have seen it
             self.id = ""
-            self.registry.delete(NODES + old)
+            self.given_up.add(old)

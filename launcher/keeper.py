@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from disttrain.errors import LaunchError
 
-from . import membership
+from . import membership, stillness
 from .channel import Channel, Message, Unread
 from .generation import Generation
 from .membership import (
@@ -74,6 +74,7 @@ class Keeper:
         self.stopped = 0  # ... and to stop
         self.ended = False  # the agent knows how the job has ended
         self.first_node = ""  # its name
+        self.elsewhere: tuple = ()  # as the agent knows it
         self.told: set[tuple[int, int]] = set()  # (generation, rank) whose failure the agent knows
         self.said: set[str] = set()
         self.dirty = False  # the others have not been told what we are
@@ -297,11 +298,12 @@ class Keeper:
             self._begin(d)
         elif current and d.number == self.node.ran:
             self._pass_on(d, nodes)
+            self._tell_standings(d, nodes)
 
     def _begin(self, d: Document) -> None:
         """Say that we begin, and begin if nothing has changed by then: from that moment on, nobody
         begins another generation before we have said that our ranks have ended."""
-        self._put(state=WORKING, ran=d.number, report={})
+        self._put(state=WORKING, ran=d.number, report={}, stands={})
         again = self._see()[1]
         if again is None or (again.phase, again.number) != (RUNNING, d.number):
             self._put(state=READY)
@@ -343,6 +345,22 @@ class Keeper:
                 )  # fmt: skip
                 self.told.add(key)
 
+    def _tell_standings(self, d: Document, nodes: Nodes) -> None:
+        """Tell the agent how the ranks of all nodes stand, where that has changed."""
+        stand = {
+            i: stillness.Standing(**nodes[i].stands)
+            for i in d.members
+            if i in nodes and nodes[i].ran == d.number and nodes[i].state == WORKING
+        }
+        move = len(stand) < len(d.members) or stillness.moves(
+            s for i, s in stand.items() if i != self.id
+        )
+        all_known = len(stand) == len(d.members)
+        known = d.number, move, stillness.awaited(stand.values()) if all_known else -1
+        if known != self.elsewhere:
+            self.channel.send("elsewhere", number=d.number, move=move, awaited=known[2])
+            self.elsewhere = known
+
     def _end(self, code: int, why: str, result: dict | None = None, saving: bool = False) -> None:
         self.channel.send("end", code=code, why=why, result=result or {}, saving=saving)
         self.ended = True
@@ -360,7 +378,13 @@ class Keeper:
     # --- the agent ------------------------------------------------------------------------------
 
     def _hear(self, message: Message) -> None:
-        """``state``: how its ranks fare; it comes with a report where that is of interest."""
+        """``state``: how its ranks fare; it comes with a report where that is of interest.
+        ``standing``: how they stand, beside those of other nodes."""
+        if message["kind"] == "standing":
+            if message["number"] == self.node.ran and message["stands"] != self.node.stands:
+                self.node = dataclasses.replace(self.node, stands=message["stands"])
+                self.dirty = True
+            return
         report, old = message["report"], self.id
         self.node = dataclasses.replace(self.node, state=message["state"], report=report)
         self.dirty = True

@@ -45,7 +45,8 @@ class Node:
     order does not matter. ``order``: hosts of the registry come first. ``terms``: what all nodes
     must have alike. ``ran``: the last generation that it has started ranks of; ``state``: what has
     become of them ("running" while there are any), ``report`` of the first that failed. A node
-    that was asked to end says in ``report`` that it is ``leaving``, or that it ``saves`` before."""
+    was asked to end says in ``report`` that it is ``leaving``, or that it ``saves`` before.
+    ``stands``: how its ranks do (the fields of a ``Standing``)."""
 
     name: str
     count: int
@@ -58,6 +59,7 @@ class Node:
     ran: int = 0
     report: dict[str, Any] = field(default_factory=dict)
     role: str = "default"
+    stands: dict[str, Any] = field(default_factory=dict)
 
     @property
     def leaves(self) -> bool:

@@ -21,6 +21,7 @@ from disttrain.watch.trace import Trace
 from .generation import Generation
 from .plan import Plan
 from .report import say
+from .stillness import Standing, awaited
 
 _DRAIN = 0.2  # seconds between two looks at the operations themselves
 _LONGEST = 256  # characters of a job's name in its box
@@ -45,7 +46,9 @@ class Watching:
         self.plan, self.generation = plan, generation
         self.path, self.box = _box(plan, generation)
         self._announced = ""
-        self.stragglers = stragglers.Judge()
+        self.stragglers, self._stalls = stragglers.Judge(), stragglers.Stalls()
+        self.stands = Standing()  # the ranks here, as far as others are to know it
+        self._awaited: set[int] = set()  # ranks that all wait for, which people know
         self.next_look = 0.0
         self._followers = {r: Follower(self.box, r) for r in generation.ranks}
         self._trace = self._open_trace()
@@ -81,16 +84,30 @@ class Watching:
             self._drained = now
             self._follow(moment, words)
         running = {r: w for r, w in words.items() if w.pid and not w.ended}
+        seen = self._seen(moment, running)
         if len(running) > 1:
-            found = self.stragglers.look(moment, self._seen(moment, running))
+            found = self.stragglers.look(moment, seen)
             if found is not None:
                 say(found.text(self._waits_in(found.rank, running)))
+        self.stands = Standing(False, *self._stalls.look(moment, seen))
+        if self.generation.num_nodes == 1 and len(running) > 1:
+            self.tell_awaited(awaited([self.stands]), running)
         many = len(running) > _MANY
         self.next_look = now + (max(_DRAIN, len(running) / 100) if many else self.stragglers.pace)
+
+    def tell_awaited(self, rank: int, running: Iterable[int] = ()) -> None:
+        """All ranks of the job have waited for ``rank`` for long (-1: for none)."""
+        if rank < 0 or rank in self._awaited:
+            return
+        self._awaited.add(rank)
+        where = self._waits_in(rank, running or self.generation.ranks)
+        node = "" if self.generation.num_nodes == 1 else self.generation.name_of(rank)
+        say(stragglers.stalled(rank, where, node))
 
     def suspended(self) -> None:
         """The ranks were stopped, all of them."""
         self.stragglers.reset()
+        self._stalls = stragglers.Stalls()
 
     def _seen(self, now: int, running: Mapping[int, Words]) -> dict[int, stragglers.Seen]:
         return {

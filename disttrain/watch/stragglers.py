@@ -9,7 +9,7 @@ checkpoint, compiles a kernel or was stopped for a moment is slow in one of them
 one ends in the middle of it), and on a loaded machine it is now this rank, now that one.
 
 A window only ends when all ranks have made some steps. So a rank that does not come back from one
-is found in another way: all others wait for it, for seconds.
+is found in another way (``Stalls``): all others wait for it, for seconds.
 
 Knows times and counts; no boxes, no processes.
 """
@@ -31,7 +31,7 @@ _UNITS, _SECONDS = 3, 0.1  # steps and time in a window, at least
 _LONG = 0.6  # seconds that the windows must last together
 _WAITED = 0.1  # part of each window that the others (their median) must have waited
 _MOST = 20  # windows that are kept
-_STALL = 10.0  # seconds that all others wait for one
+STALL = 10.0  # seconds that all others wait for one
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,7 @@ class Seen:
 @dataclass(frozen=True)
 class Straggler:
     """``rank`` is ``ratio`` times slower than the others: busy for ``own`` seconds a unit, they for
-    ``others``. ``units`` of which were compared; ``unit``: step or operation. A rank that does not
-    come at all has ratio 0, and ``own`` says for how long the others wait."""
+    ``others``. ``units`` of which were compared; ``unit``: step or operation."""
 
     rank: int
     ratio: float
@@ -61,13 +60,38 @@ class Straggler:
     def text(self, where: str) -> str:
         """For people. ``where``: what the others wait in."""
         at = f" in {where}" if where else ""
-        if not self.ratio:
-            return f"all other ranks wait for rank {self.rank}, for {self.own:.0f} s now{at}"
         return (
             f"rank {self.rank} is a straggler: {self.ratio:.1f} times slower than the others "
             f"({_time(self.own)} a{'n' if self.unit[0] == 'o' else ''} {self.unit} against "
             f"{_time(self.others)}, over the last {self.units}); they wait for it{at}"
         )
+
+
+def stalled(rank: int, where: str, node: str = "") -> str:
+    """For people: that all wait for ``rank`` (on ``node``), and what they wait in."""
+    whose, at = f" on node {node}" if node else "", f" in {where}" if where else ""
+    return f"all other ranks wait for rank {rank}{whose}, for {STALL:.0f} s now{at}"
+
+
+@dataclass
+class Stalls:
+    """Do ranks stand still: all wait for long, but for one, which does nothing that shows?"""
+
+    _busy: dict[int, tuple[tuple[int, int, int], int]] = field(default_factory=dict)
+
+    def look(self, now: int, seen: Mapping[int, Seen]) -> tuple[bool, int]:
+        """``now`` in nanoseconds; ``seen``: of every rank that runs. Whether they do, and which one
+        does not wait (-1: all do)."""
+        before, self._busy = self._busy, {}
+        for rank, s in seen.items():
+            if not s.waits:
+                done = s.waited, s.steps, s.operations
+                same = rank in before and before[rank][0] == done
+                self._busy[rank] = before[rank] if same else (done, now)
+        since = [now - since for _, since in self._busy.values()]
+        since += [s.waits for s in seen.values() if s.waits]
+        still = len(self._busy) <= 1 and bool(since) and min(since) >= STALL * 1e9
+        return still, next(iter(self._busy), -1) if still else -1
 
 
 def _time(seconds: float) -> str:
@@ -112,7 +136,6 @@ class Judge:
     _kept: list[_Window] = field(default_factory=list)
     _blamed: list[int] = field(default_factory=list)  # by the last windows; -1: nobody
     _named: set[int] = field(default_factory=set)
-    _stalled: set[int] = field(default_factory=set)
     _brisk: bool = False  # steps are short
     _warm: bool = False  # the first window is of the start, when nobody is like the others
 
@@ -131,9 +154,6 @@ class Judge:
             self.reset()
             self._begun = now, dict(seen)
             return None
-        stalled = self._stall(seen)
-        if stalled is not None:
-            return stalled
         window = self._window(now, seen)
         if window is None:
             return None
@@ -144,17 +164,6 @@ class Judge:
         self._add(window)
         self._kept = [*self._kept, window] if window.units else []
         return self._judge()
-
-    def _stall(self, seen: Mapping[int, Seen]) -> Straggler | None:
-        """Who alone does not wait, for long."""
-        busy = [rank for rank, s in seen.items() if not s.waits]
-        if len(busy) != 1 or busy[0] in self._stalled:
-            return None
-        shortest = min(s.waits for rank, s in seen.items() if rank != busy[0]) / 1e9
-        if shortest < _STALL:
-            return None
-        self._stalled.add(busy[0])
-        return Straggler(busy[0], 0.0, shortest, 0.0, 0, "step")
 
     def _window(self, now: int, seen: Mapping[int, Seen]) -> _Window | None:
         """What has passed since the last one ended, once that is enough. Of ranks that do not go on

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from disttrain.watch.stragglers import Judge, Seen, Straggler, table
+from disttrain.watch.stragglers import Judge, Seen, Stalls, Straggler, stalled, table
 
 RUNS = Path(__file__).parent / "recorded"
 Work = Callable[[int, int], float]  # (rank, step) -> seconds
@@ -106,12 +106,32 @@ def test_a_rank_that_saves_now_and_then_is_none(pause):
     assert found == []
 
 
-def test_who_does_not_come_back_is_named_too():
-    found, _ = _run(lambda r, i: 30.0 if (r, i) == (3, 20) else 0.02, steps=25)
-    [(step, said)] = found
-    assert (step, said.rank, said.ratio) == (20, 3, 0.0) and 10 <= said.own < 10.2
-    where = "all_reduce at a.py:1"
-    assert said.text(where) == f"all other ranks wait for rank 3, for 10 s now in {where}"
+LONG = 10**10  # nanoseconds
+
+
+@pytest.mark.parametrize("steps", [0, 7])
+def test_who_does_not_come_back_is_known_after_ten_seconds(steps):
+    stalls = Stalls()
+
+    def look(now: int, *waits: int) -> tuple[bool, int]:
+        return stalls.look(now, {r: Seen(w, steps, 3, w) for r, w in enumerate(waits)})
+
+    assert look(0, 1, 0, 1) == (False, -1)
+    assert look(LONG - 1, LONG, 0, LONG) == (False, -1)
+    assert look(LONG, LONG, 0, LONG) == (True, 1)
+    assert look(LONG + 1, LONG, 1, LONG) == (False, -1), "it has come"
+    assert look(3 * LONG, 3 * LONG, 2 * LONG, 3 * LONG) == (True, -1), "of other nodes, perhaps"
+    assert look(4 * LONG, 4 * LONG, 0, 0) == (False, -1)
+    assert stalled(3, "f() at a:1") == "all other ranks wait for rank 3, for 10 s now in f() at a:1"
+    assert stalled(3, "", "b:7").startswith("all other ranks wait for rank 3 on node b:7, for 10 s")
+
+
+def test_a_rank_alone_stands_still_when_nothing_shows_of_it_for_long():
+    stalls = Stalls()
+    assert stalls.look(0, {5: Seen(0, 1, 1)}) == (False, -1)
+    assert stalls.look(LONG, {5: Seen(0, 1, 1)}) == (True, 5)
+    for seen in (Seen(0, 2, 1), Seen(0, 2, 2), Seen(1, 2, 2), Seen(2, 2, 2, 1)):
+        assert stalls.look(2 * LONG, {5: seen}) == (False, -1)
 
 
 def test_ranks_that_do_not_go_on_alike_and_ranks_that_go_are_not_compared():

@@ -3,8 +3,8 @@
 A rank that was stopped for ``limit`` seconds is lost: nothing but a signal from outside would let
 it go on, and all others wait for it. Where every rank is stopped, somebody means the whole job
 (a scheduler that suspends it), and nobody waits for anybody: that is told, not ended. So are ranks
-in the hands of a debugger, or of a disk. A node sees its own ranks alone, so nodes tell each other how
-theirs stand.
+in the hands of a debugger, or of a disk. A node sees its own ranks alone, so nodes tell each other
+how theirs stand.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from disttrain.comm.blackbox import Box
 from disttrain.errors import ConfigError
-from disttrain.watch import running, stragglers, telling
+from disttrain.watch import processes, running, stragglers, telling
 from disttrain.watch.reading import SHOWN, UNDER_WAY, Follower, Words, read_rank, read_words
 from disttrain.watch.trace import Trace
 
@@ -23,6 +23,7 @@ from .plan import Plan
 from .report import say
 from .stillness import Standing, awaited
 
+_GROUPS = 0.5  # seconds for which a rank is taken to stay in its control group
 _DRAIN = 0.2  # seconds between two looks at the operations themselves
 _LONGEST = 256  # characters of a job's name in its box
 _MANY = 16  # ranks, which are looked at less often
@@ -48,6 +49,7 @@ class Watching:
         self._announced = ""
         self.stragglers, self._stalls = stragglers.Judge(), stragglers.Stalls()
         self.stands = Standing()  # the ranks here, as far as others are to know it
+        self._limited: dict[int, tuple[bool, float]] = {}  # has it limits of its own; until when
         self._awaited: set[int] = set()  # ranks that all wait for, which people know
         self.next_look = 0.0
         self._followers = {r: Follower(self.box, r) for r in generation.ranks}
@@ -114,9 +116,19 @@ class Watching:
             rank: stragglers.Seen(
                 w.waited_by(now), w.step, self._followers[rank].newest(),
                 max(0, now - w.waits_since) if w.waits_since else 0,
+                self._deprived(w.pid), max(0, now - w.step_at) if w.step_at else 0,
             )
             for rank, w in running.items()
         }  # fmt: skip
+
+    def _deprived(self, pid: int) -> int:
+        """For how long it got no processor though it was ready to run. What a control group of its
+        own takes from a rank is none of a machine that is loaded."""
+        limited, until = self._limited.get(pid, (False, 0.0))
+        if until < time.monotonic():
+            limited = processes.control_group(pid) != processes.control_group(os.getpid())
+            self._limited[pid] = limited, time.monotonic() + _GROUPS
+        return 0 if limited else processes.deprived(pid)
 
     def _waits_in(self, slow: int, running: Iterable[int]) -> str:
         """What the others wait in."""

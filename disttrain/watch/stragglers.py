@@ -2,8 +2,10 @@
 
 Ranks that meet at each step take equally long for it; what tells them apart is how much of that
 time each has waited for others. The rest of it a rank was busy, and a straggler is busy for longer
-than the others, again and again. What is looked at is a *window* of a few steps, and three windows
-in a row must blame the same rank (five, where it is not much slower; more, where others have been
+than the others, again and again: also without the time for which it was ready to run and got no
+processor, which says that the machine is loaded. Where one step is much longer than the others of
+a window, it may have been a checkpoint. What is looked at is a *window* of a few steps, and three
+windows in a row must blame the same rank (five, where it is not much slower; more, where others have been
 blamed of late, since then it is chance): one that saves a
 checkpoint, compiles a kernel or was stopped for a moment is slow in one of them (or in two, where
 one ends in the middle of it), and on a loaded machine it is now this rank, now that one.
@@ -29,6 +31,8 @@ RULES = ((1.7, 3, 1.3), (1.35, 5, 1.1))
 _AT_LEAST = min(least for _, _, least in RULES)
 _UNITS, _SECONDS = 3, 0.1  # steps and time in a window, at least
 _LONG = 0.6  # seconds that the windows must last together
+_WORTH = 0.02  # seconds a step that a straggler takes longer, at least; half of it in each window
+_UNEVEN = 3.0  # times as long as those of its window a step may be that says how long all are
 _WAITED = 0.1  # part of each window that the others (their median) must have waited
 _MOST = 20  # windows that are kept
 STALL = 10.0  # seconds that all others wait for one
@@ -37,12 +41,16 @@ STALL = 10.0  # seconds that all others wait for one
 @dataclass(frozen=True)
 class Seen:
     """What one rank has done until a look, in nanoseconds and counts that only grow. ``waits``:
-    for how long it has been waiting just now (0: it does not)."""
+    for how long it has been waiting just now (0: it does not). ``deprived``: for how long it was
+    ready to run and got no processor, in all. ``inside``: for how long it has been in its present
+    step."""
 
     waited: int
     steps: int
     operations: int
     waits: int = 0
+    deprived: int = 0
+    inside: int = 0
 
 
 @dataclass(frozen=True)
@@ -100,16 +108,23 @@ def _time(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class _Window:
-    """``busy``: of each rank, in seconds."""
+    """``busy``: of each rank, in seconds; ``worked``: the same without the time in which it got no
+    processor; ``longest``: of its steps."""
 
     seconds: float
     units: int
     unit: str
     busy: dict[int, float]
+    worked: dict[int, float]
+    longest: dict[int, float]
 
     @property
     def slowest(self) -> int:
-        return max(self.busy, key=lambda rank: self.busy[rank])
+        return max(self.worked, key=lambda rank: self.worked[rank])
+
+    def more(self, rank: int) -> float:
+        """Seconds a unit that it has worked for longer than the others were busy."""
+        return (self.worked[rank] - self.others(rank)) / self.units
 
     def others(self, rank: int) -> float:
         """For how long the others were busy."""
@@ -133,6 +148,7 @@ class Judge:
     totals: dict[int, Total] = field(default_factory=dict)
     windows: int = 0
     _begun: tuple[int, dict[int, Seen]] | None = None
+    _longest: dict[int, int] = field(default_factory=dict)  # inside a step, since then
     _kept: list[_Window] = field(default_factory=list)
     _blamed: list[int] = field(default_factory=list)  # by the last windows; -1: nobody
     _named: set[int] = field(default_factory=set)
@@ -146,7 +162,7 @@ class Judge:
 
     def reset(self) -> None:
         """What was seen so far says nothing of what comes: the job was stopped, ranks have gone."""
-        self._begun, self._kept = None, []
+        self._begun, self._kept, self._longest = None, [], {}
 
     def look(self, now: int, seen: Mapping[int, Seen]) -> Straggler | None:
         """``now`` in nanoseconds; ``seen``: of every rank that runs."""
@@ -154,10 +170,12 @@ class Judge:
             self.reset()
             self._begun = now, dict(seen)
             return None
+        self._longest = {r: max(s.inside, self._longest.get(r, 0)) for r, s in seen.items()}
         window = self._window(now, seen)
         if window is None:
             return None
         self._begun, self._brisk = (now, dict(seen)), window.seconds < 1.0
+        self._longest = {}
         if not self._warm:
             self._warm = True
             return None
@@ -178,7 +196,10 @@ class Judge:
             return None
         alike = max(counts) - min(counts) <= max(2, max(counts) // 10)
         busy = {r: max(0.0, seconds - (s.waited - before[r].waited) / 1e9) for r, s in seen.items()}
-        return _Window(seconds, min(counts) if alike else 0, unit, busy)
+        deprived = {r: max(0, s.deprived - before[r].deprived) / 1e9 for r, s in seen.items()}
+        worked = {r: max(0.0, busy[r] - deprived[r]) for r in seen}
+        longest = {r: min(self._longest[r] / 1e9, seconds) for r in seen}
+        return _Window(seconds, min(counts) if alike else 0, unit, busy, worked, longest)
 
     def _add(self, window: _Window) -> None:
         self.windows += 1
@@ -221,8 +242,10 @@ def _compared(rank: int, blaming: list[_Window], count: int, least: float) -> St
     while count < len(blaming) and sum(w.seconds for w in blaming[:count]) < _LONG:
         count += 1
     chosen = blaming[:count]
-    ratios = [w.busy[rank] / max(w.others(rank), 1e-9) for w in chosen]
+    ratios = [w.worked[rank] / max(w.others(rank), 1e-9) for w in chosen]
     if sum(w.seconds for w in chosen) < _LONG or min(ratios) < least:
+        return None
+    if median(w.more(rank) for w in chosen) < _WORTH:
         return None
     others, units = sum(w.others(rank) for w in chosen), sum(w.units for w in chosen)
     ratio = median(ratios)
@@ -232,7 +255,9 @@ def _compared(rank: int, blaming: list[_Window], count: int, least: float) -> St
 def _blames(window: _Window, rank: int) -> bool:
     others = window.others(rank)
     waited = 1 - others / window.seconds
-    return window.busy[rank] >= _AT_LEAST * others and waited >= _WAITED
+    slow = window.worked[rank] >= _AT_LEAST * others and window.more(rank) >= _WORTH / 2
+    steady = window.longest[rank] <= _UNEVEN * window.seconds / window.units
+    return slow and steady and waited >= _WAITED
 
 
 def table(totals: Mapping[int, Total]) -> list[str]:

@@ -17,13 +17,15 @@ Work = Callable[[int, int], float]  # (rank, step) -> seconds
 
 
 def _run(
-    work: Work, ranks: int = 4, steps: int = 200, counts: bool = True
+    work: Work, ranks: int = 4, steps: int = 200, counts: bool = True, share: Work = lambda r, i: 1
 ) -> tuple[list[tuple[int, Straggler]], Judge]:
-    """Ranks that meet after each step; (step, what the judge says) of all looks."""
+    """Ranks that meet after each step; (step, what the judge says) of all looks. ``share``: of a
+    processor, that a rank gets in a step."""
     judge, found = Judge(), []
-    now, look, waited = 0.0, 0.0, [0.0] * ranks
+    now, look, waited, deprived = 0.0, 0.0, [0.0] * ranks, [0.0] * ranks
     for step in range(steps):
-        times = [work(r, step) for r in range(ranks)]
+        shares = [share(r, step) for r in range(ranks)]
+        times = [work(r, step) / shares[r] for r in range(ranks)]
         last = max(times)
         while look < now + last:
             inside = look - now
@@ -34,6 +36,8 @@ def _run(
                 seen[r] = Seen(
                     round((waited[r] + waits) * 1e9), step if counts else 0, began,
                     round(waits * 1e9),
+                    round((deprived[r] + min(inside, times[r]) * (1 - shares[r])) * 1e9),
+                    round(inside * 1e9) if counts else 0,
                 )  # fmt: skip
             said = judge.look(round(look * 1e9), seen)
             if said is not None:
@@ -41,10 +45,11 @@ def _run(
             look += judge.pace
         now += last
         waited = [w + last - t for w, t in zip(waited, times, strict=True)]
+        deprived = [d + t * (1 - s) for d, t, s in zip(deprived, times, shares, strict=True)]
     return found, judge
 
 
-@pytest.mark.parametrize("step", [0.005, 0.02, 0.1, 2.0])
+@pytest.mark.parametrize("step", [0.012, 0.02, 0.1, 2.0])
 @pytest.mark.parametrize("ranks", [2, 4, 16])
 def test_a_rank_three_times_slower_is_named_once_within_twenty_steps(step, ranks):
     for slow in {0, ranks - 1}:
@@ -104,6 +109,34 @@ def test_nobody_is_named_where_all_are_alike(seed):
 def test_a_rank_that_saves_now_and_then_is_none(pause):
     found, _ = _run(lambda r, i: 0.02 + (pause if r == 0 and i % 30 == 0 else 0.0), 4, 200)
     assert found == []
+
+
+@pytest.mark.parametrize("step", [0.0001, 0.001, 0.009])
+def test_who_costs_less_than_20_ms_a_step_is_not_named(step):
+    assert _run(lambda r, i: step * (3 if r == 1 else 1), 4, round(3 / step))[0] == []
+
+
+@pytest.mark.parametrize("every", [7, 10, 20, 50, 100])
+@pytest.mark.parametrize("step", [0.0005, 0.002, 0.01])
+def test_a_rank_that_saves_among_empty_steps_is_none(step, every):
+    found, _ = _run(lambda r, i: step + 0.3 * (r == 0 and i % every == 0), 4, 600)
+    assert found == []
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_who_only_gets_less_of_a_processor_is_none(seed):
+    """Now this rank, now that one, for seconds: busy processes are beside them. One that works for
+    longer is named all the same, where it gets as much as the others."""
+    rng = random.Random(seed)
+    shares = {(r, k): rng.choice([0.2, 0.33, 0.5, 1.0]) for r in range(4) for k in range(30)}
+
+    def share(rank: int, step: int) -> float:
+        return shares[rank, step // 25]
+
+    step = rng.choice([0.02, 0.05, 0.2])
+    assert _run(lambda r, i: step * rng.uniform(0.9, 1.1), 4, 700, share=share)[0] == []
+    found, _ = _run(lambda r, i: step * (4 if r == 2 else 1), 4, 700, share=lambda r, i: 0.5)
+    assert [said.rank for _, said in found] == [2]
 
 
 LONG = 10**10  # nanoseconds

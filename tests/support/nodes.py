@@ -92,6 +92,7 @@ class Nodes:
             finally:
                 os._exit(code)
         self.pids[name] = pid
+        self.codes.pop(name, None)
 
     def said(self, name: str) -> str:
         path = self.folder / name / "out"

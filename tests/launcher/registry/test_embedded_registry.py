@@ -46,6 +46,8 @@ class TestEmbedded(RegistryContract):
     def test_a_registry_that_has_gone_is_lost_for_all_others(self, opened):
         host, other = opened(), opened()
         other.put_leased("nodes/b", b"1")
+        assert not other.has_gone()
         host.close()
         with pytest.raises(RegistryLost, match="rendezvous at"):
             other.renew()
+        assert other.has_gone()

@@ -47,13 +47,17 @@ def test_links_pipes_folders_and_short_files_are_refused(path, tmp_path):
         read_token_file(str(tmp_path))
 
 
+def place(rank, path):
+    return WorkerEnv(rank, rank + 1, generation=0, token_file=str(path), tls=False)
+
+
 def test_workers_with_the_file_meet_under_its_token(path):
     env = {"DISTTRAIN_TOKEN_FILE": str(path), "RANK": "0", "WORLD_SIZE": "1"}
     assert read_worker_env(env).token_file == str(path)
-    host = store_for("tcp://127.0.0.1:0", WorkerEnv(0, 1, token_file=str(path)), 10.0)
+    host = store_for("tcp://127.0.0.1:0", place(0, path), 10.0)
     try:
         url = f"tcp://127.0.0.1:{host.port}"
-        other = store_for(url, WorkerEnv(1, 2, token_file=str(path)), 10.0)
+        other = store_for(url, place(1, path), 10.0)
         assert host.meeting_host == other.meeting_host == "127.0.0.1"
         assert host.secret("x") == other.secret("x") != host.secret("y") != b""
         other.close()

@@ -109,10 +109,10 @@ def test_ranks_meet_again_where_another_one_hosts_the_store():
 
 def test_a_rank_of_an_older_generation_is_refused():
     port = free_port()
-    first = WorkerEnv(0, 2, master_port=port, generation=3)
+    first = replace(WorkerEnv.inside(0, 2), master_port=port, generation=3)
     with closing(store_for("env://", first, 5.0, wait=False)) as store:
         store.set("a", "1")
-        late = WorkerEnv(1, 2, master_port=port, generation=2)
+        late = replace(WorkerEnv.inside(1, 2), master_port=port, generation=2)
         with pytest.raises(StoreUnreached, match="another job or generation"):
             store_for("env://", late, 1.0)
         for url, number in (("env://", 3), (f"tcp://127.0.0.1:{port}", 2)):

@@ -27,7 +27,7 @@ from .simulated import watch_steps
 from .stores import store_for, told_by_url
 
 _WHERE = ("MASTER_ADDR", "MASTER_PORT", "DISTTRAIN_TOKEN_FILE")  # a store is
-_REFUSED_SECONDS = 2.0  # as long a rank that was refused tries to tell the others
+_REFUSED_SECONDS = 5.0  # as long a rank that was refused tries to tell the others
 
 
 @dataclass

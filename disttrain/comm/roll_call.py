@@ -151,6 +151,7 @@ class _Meeting:
             raise WaitTimeout(
                 f"{waited} rank{'s' if len(missing) > 1 else ''} {shown} to come. "
                 "See why they did not start, or raise timeout= if they need longer"
+                + (f". {hint}" if (hint := getattr(self.store, "only_here", "")) else "")
             ) from error
         except StoreError:
             raise

@@ -14,7 +14,7 @@ from .. import context
 from ..errors import ConfigError
 from . import slurm
 
-TLS = "DISTTRAIN_TLS"
+TLS, TOKEN_FILE = "DISTTRAIN_TLS", "DISTTRAIN_TOKEN_FILE"
 STRICT_SLOT = "comm.strict"  # of a rank: whether its groups are strict where nobody says
 
 
@@ -94,11 +94,16 @@ def read_worker_env(
         ),
         generation=0 if job is None else _number("DISTTRAIN_GENERATION", generation),
         family=name,
-        token_file=env.get("DISTTRAIN_TOKEN_FILE") or None,
+        token_file=token_file_told(env),
         by_mpi=_by_mpi(env, launcher),
         tls=tls_wanted(env),
         fake=env.get("DISTTRAIN_FAKE", "0") not in ("", "0"),
     )
+
+
+def token_file_told(env: Mapping[str, str] | None = None) -> str | None:
+    """The file with the job's token, where there is one."""
+    return (os.environ if env is None else env).get(TOKEN_FILE) or None
 
 
 def tls_wanted(env: Mapping[str, str]) -> bool:

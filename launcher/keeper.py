@@ -41,7 +41,7 @@ from .rendezvous import ELECTION, Rendezvous
 TICK = 0.1  # seconds between two looks of one that leaves
 NOTICE = 3.0  # ... after which people are told what is waited for
 DOCUMENT, NODES, REFUSALS = "document", "nodes/", "refused/"
-RUN_ID = "--rdzv-id"  # among a node's terms
+RUN_ID, UNNAMED = "--rdzv-id", "none"  # among a node's terms; its value where nobody names a job
 
 
 def settings_of(r: Rendezvous, restarts: int) -> Settings:
@@ -223,7 +223,10 @@ class Keeper:
             if document.phase == ENDED and not self.registry.outlives_jobs:
                 self._end(membership.REFUSED, f"the job at {self.r.endpoint} has ended")
                 return False
-            self._swap(raw, self._after(document))
+            named = document.phase != ENDED and self.node.terms.get(RUN_ID, UNNAMED) != UNNAMED
+            job = document.job if named else ""  # all of its nodes were lost: these go on with it
+            fresh = Document(number=document.number, base=document.number, job=job)
+            self._swap(raw, fresh)
             return False
         if document is not None and document.phase == ENDED:
             return False  # its nodes are leaving
@@ -318,6 +321,7 @@ class Keeper:
             master_port=first["port"],
             nodes=tuple(n["name"] for n in d.nodes),
             roles=tuple(n["role"] for n in d.nodes),
+            job=d.job,
         )
         self.channel.send("generation", fields=generation.to_json(), why=d.why)
         self.sent, self.restarts_used = d.number, d.restart_count

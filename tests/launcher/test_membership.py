@@ -203,6 +203,17 @@ def test_who_comes_after_all_have_gone_begins_anew():
     assert (formed_again.number, formed_again.members) == (2, ("c", "d"))
 
 
+def test_all_generations_of_a_job_have_one_name_and_no_other_job_has_it():
+    eye, first = formed(2, 3)
+    assert first.job == "a"  # a node's id, which holds random letters
+    again = eye.look(1.0, first, {**two(), "c": node("c")})
+    second = eye.look(2.0, again, {**two("ready", 1), "c": node("c")})
+    assert (second.number, second.job) == (2, "a")
+    anew = eye.look(3.0, second, {"d": node("d")})  # a spare one, when all others are lost
+    assert anew.begins and anew.job == "a"
+    assert Document.decode(anew.encode()).job == "a"
+
+
 def test_a_node_that_comes_begins_a_generation_unless_there_is_no_room():
     eye, document = formed(1, 3)
     more = two() | {"c": node("c")}

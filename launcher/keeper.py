@@ -223,10 +223,7 @@ class Keeper:
             if document.phase == ENDED and not self.registry.outlives_jobs:
                 self._end(membership.REFUSED, f"the job at {self.r.endpoint} has ended")
                 return False
-            named = document.phase != ENDED and self.node.terms.get(RUN_ID, UNNAMED) != UNNAMED
-            job = document.job if named else ""  # all of its nodes were lost: these go on with it
-            fresh = Document(number=document.number, base=document.number, job=job)
-            self._swap(raw, fresh)
+            self._swap(raw, self._after(document))
             return False
         if document is not None and document.phase == ENDED:
             return False  # its nodes are leaving
@@ -244,7 +241,9 @@ class Keeper:
         """What follows where all have gone: the job goes on where it is this node's, or has a
         registry of its own, whose machine was stopped; else another one begins."""
         if self.registry.outlives_jobs and self.sent < document.number:
-            return Document(number=document.number, base=document.number)
+            named = document.phase != ENDED and self.node.terms.get(RUN_ID, UNNAMED) != UNNAMED
+            job = document.job if named else ""  # all of its nodes were lost: these go on with it
+            return Document(number=document.number, base=document.number, job=job)
         why = "no node was heard of for a while; the job goes on with those that come"
         return dataclasses.replace(document, phase=membership.GATHERING, why=why)
 

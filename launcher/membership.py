@@ -309,7 +309,7 @@ def _formed(d: Document, nodes: Nodes, most: int) -> Document:
         for n in facts
     )
     return dataclasses.replace(
-        d, number=d.number + 1, phase=RUNNING, members=members, nodes=said, wait=0.0, saving=False,
+        d, number=number, phase=RUNNING, members=members, nodes=said, wait=0.0, saving=False,
         job=d.job or members[0],
     )  # fmt: skip
 

@@ -79,7 +79,7 @@ class Walk:
         self.sink, self.keep, self.tensors = sink, keep, tensors
         self.pending: dict[Any, int] = {}
         self.grads: dict[Any, Any] = {}
-        self.owned: set = set()
+        self.lent: set = set()  # nodes whose gradient others may have, or may have had
         self.silent: set = set()  # ready, although no gradient has come: they run with None
         self.ready: list[tuple[int, int, Any]] = []
         self.turn = itertools.count().__next__  # leaves run in the order in which they are complete
@@ -139,9 +139,7 @@ class Walk:
         if self.needed is not None and node not in self.needed:
             return
         if g is not None:
-            if self.tensors and "array" in g.__dict__:
-                self.stored[id(g.array)] = g.array
-            self._add(node, index, g)
+            self._add(node, index, g, True)
         if not self.pending[node]:
             self._arrive(node)
 
@@ -211,14 +209,12 @@ class Walk:
                 else:
                     sink(node, g, node not in lent)
                 continue
-            if node.pre_hooks or node.post_hooks:
-                results = self._run_node(node, g)
-            else:
-                if g.__class__ is list:
-                    g = self._materialize(node, g)
-                results = node.run(g, False)
-                if not keep:
-                    node.release()
+            if g.__class__ is list or node.pre_hooks or node.post_hooks:
+                self._run_node(node, g)
+                continue
+            results = node.run(g, False)
+            if not keep:
+                node.release()
             for e, r in zip(node.edges, results):
                 if e is None:
                     continue
@@ -242,7 +238,6 @@ class Walk:
                     if e not in grads:
                         self.silent.add(e)
                     push(ready, (-e.seq, turn(), e))
-            results = r = None  # so that a leaf can tell whether its gradient is its own
 
     def _run_general(self) -> None:
         ready, grads = self.ready, self.grads
@@ -264,7 +259,7 @@ class Walk:
                 continue
             if self.needed is not None and not self.needed[node]:
                 continue
-            self._deliver(node, self._run_node(node, g))
+            self._run_node(node, g)
 
     def _run_silent(self, node: Any) -> None:
         """Run ``node`` if it is complete and no gradient has come to it: its hooks get None, and
@@ -280,7 +275,7 @@ class Walk:
             if needed is None or node in needed:
                 self._run_leaf(node, None)
         elif needed is None or needed[node]:
-            self._deliver(node, self._run_node(node, g))
+            self._run_node(node, g)
 
     def _run_leaf(self, node: AccumulateGrad, g: Any) -> None:
         if self.sink is discard:
@@ -290,29 +285,32 @@ class Walk:
         if g is None:
             run_accumulate_hooks(node)
         else:
-            self.sink(node, g)
+            self.sink(node, g, not (node in self.lent or node.pre_hooks or node.post_hooks))
         if node.post_hooks:
             run_post_hooks(self, node, (), g)
 
-    def _run_node(self, node: Any, g: Any) -> tuple:
+    def _run_node(self, node: Any, g: Any) -> None:
         if g.__class__ is list:
             g = tuple(g)
         if node.pre_hooks:
             g = run_pre_hooks(self, node, g)
-        results = self._results(node, g)
+        came, g = g, self._filled(node, g)
+        results = node.run_without(self.tensors) if g is None else self._results(node, g)
         if node.post_hooks:
-            results = run_post_hooks(self, node, results, g)
+            results = run_post_hooks(self, node, results, came)
         if thread.anomaly and thread.check_nan:
             check_nan(node, results)
         if not self.keep:
             node.release()
-        return results
+        self._deliver(node, g, results)
+
+    def _filled(self, node: Any, g: Any) -> Any:
+        """``g`` with zeros for what has not come; None where nothing has."""
+        if g.__class__ is not tuple or all([x is not None for x in g]):
+            return g
+        return self._materialize(node, g) if any([x is not None for x in g]) else None
 
     def _results(self, node: Any, g: Any) -> tuple:
-        if g is None or (g.__class__ is tuple and g and all(x is None for x in g)):
-            return node.run_without(self.tensors)
-        if g.__class__ is tuple and any(x is None for x in g):
-            g = self._materialize(node, g)
         wanted = self._wanted(node)
         if self.pull is not None and not thread.grad_enabled:
             return self.pull(node, g, wanted)

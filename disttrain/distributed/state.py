@@ -24,6 +24,7 @@ from ..core.device import located, usable
 from ..errors import CommError, ConfigError, GroupError, StoreLost, WaitTimeout
 from .cores import share_cores
 from .process_group import ProcessGroup, group_on
+from .simulated import watch_steps
 from .stores import store_for, told_by_url
 
 _WHERE = ("MASTER_ADDR", "MASTER_PORT", "DISTTRAIN_TOKEN_FILE")  # a store is
@@ -156,12 +157,18 @@ def _transport(
     except ConfigError as error:
         _tell_others(init_method, store, rank, size, str(error))
         raise
-    me.rank, me.world_size = place.rank, place.world_size
-    me.local_rank, me.local_world_size = place.local_rank, place.local_world_size
-    share_cores(place)
-    meeting = Meeting(place.rank, place.world_size, seconds, place=place)
-    if place.job_fd is not None and store is None and init_method in (None, "env://"):
-        meeting.segment = Segment.attach(place.job_fd)
+    meeting = Meeting(place.rank, place.world_size, place, seconds)
+    if inherits and simulated_cluster() is not None:
+        watch_steps()
+        return engines.connect(backend, meeting)
+    if inherits and JOB_SLOT in me.slots:
+        meeting.segment = _own(me)
+    else:
+        me.rank, me.world_size = place.rank, place.world_size
+        me.local_rank, me.local_world_size = place.local_rank, place.local_world_size
+        share_cores(place)
+        if place.job_fd is not None and store is None and init_method in (None, "env://"):
+            meeting.segment = Segment.attach(place.job_fd)
     return _meet(backend, meeting, init_method, store)
 
 

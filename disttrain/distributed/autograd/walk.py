@@ -94,9 +94,7 @@ class FedWalk(Walk):
         """The gradients of the tensors that left at ``send`` (None: there are none)."""
         for i, g in enumerate(gradients or ()):
             if g is not None:
-                if self.tensors and "array" in g.__dict__:
-                    self.stored[id(g.array)] = g.array
-                self._add(send, i, g)
+                self._add(send, i, g, True)
         self._arrive(send)
 
     def ship(self, recv: RecvRpcBackward, gradients: tuple | None) -> None:

@@ -224,12 +224,15 @@ class Walk:
                     index, single = 0, True
                 if r is not None:
                     if (
-                        single and r.__class__ is ndarray and e not in grads
+                        single and r.__class__ is ndarray
                         and r.dtype is e.dtype and r.shape == e.shape
                     ):  # fmt: skip
-                        grads[e] = r
-                        if r is g and (node in lent or not _single(results)):
-                            lent.add(e)
+                        if e in grads:
+                            self._add_more(e, r)
+                        else:
+                            grads[e] = r
+                            if r is g and (node in lent or not _single(results)):
+                                lent.add(e)
                     else:
                         self._add(e, index, r, self._is_lent(node, g, r, results))
                 left = pending[e] - 1
@@ -376,11 +379,17 @@ class Walk:
             grads[node] = g
             if lent and g is given:  # else it was made here to fit
                 self.lent.add(node)
-        elif node in self.lent or grads[node].__class__ is not ndarray or _is_view(grads[node]):
-            grads[node] = self._sum(grads[node], g)
-            self.lent.discard(node)
         else:
-            np.add(grads[node], g, out=grads[node])
+            self._add_more(node, g)
+
+    def _add_more(self, node: Any, g: Any) -> None:
+        """Add ``g``, which fits, to what the one output of ``node`` has received."""
+        so_far = self.grads[node]
+        if so_far.__class__ is ndarray and so_far.base is None and node not in self.lent:
+            np.add(so_far, g, out=so_far)
+        else:
+            self.grads[node] = self._sum(so_far, g)
+            self.lent.discard(node)
 
     def _sum(self, a: Any, b: Any) -> Any:
         """In memory of its own."""
@@ -408,10 +417,6 @@ class Walk:
 
 def _single(results: tuple) -> bool:
     return len(results) == 1 or sum([r is not None for r in results]) == 1
-
-
-def _is_view(array: ndarray) -> bool:
-    return array.base is not None
 
 
 def _is_among(r: Any, given: Any) -> bool:

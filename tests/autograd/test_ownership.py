@@ -362,3 +362,73 @@ def test_gradients_that_somebody_has_are_not_written_to(part):
         check_apart(graph.owned(), [])
         assert all((g.numpy() == before).all() for g, before in seen)
         assert all((g.numpy() == before).all() for g, before in zip(graph.fed, fed, strict=True))
+
+
+# --- other ways to the gradients of leaves ------------------------------------------------------
+
+
+@pytest.mark.parametrize("part", range(2))
+@pytest.mark.parametrize("whole", [False, True], ids=["forward", "step"])
+def test_of_compiled_functions(part, whole):
+    for seed in range(20 * part, 20 * part + 20):
+        rng = random.Random(seed)
+        ops = [(rng.choice(TWO[:10]), rng.choice(ONE[:16])) for _ in range(3)]
+        leaves = [drawn(rng, True) for _ in range(3)]
+
+        def forward(a, b, c, ops=ops):
+            for two, one in ops:
+                a, b, c = b, two(a, one(c)), a
+            return b, b + c
+
+        def step(*fed, forward=forward, leaves=leaves):
+            autograd.backward(forward(*leaves), fed)
+
+        run = dt.compile(step if whole else forward)
+        kept: list[Tensor] = []
+        want = None
+        for _ in range(4):
+            fed = [drawn(random.Random(seed)) for _ in range(2)]
+            if whole:
+                run(*fed)
+            else:
+                autograd.backward(run(*leaves), fed)
+            grads = [leaf.grad for leaf in leaves if leaf.grad is not None]
+            kept += [*fed, *grads]
+            now = [g.tolist() for g in grads]
+            want = want or now
+            assert now == want
+            for leaf in leaves:
+                leaf.grad = None
+        check_apart(kept, leaves)
+
+
+def test_of_tables_that_are_looked_up():
+    """Sparse and dense gradients of one table, of two tables that one gradient came to."""
+    index = dt.tensor([0, 2, 2])
+    one, other = (dt.ones(4, 3, dtype=dt.float64, requires_grad=True) for _ in range(2))
+    for sparse in (False, True):
+        fed = dt.ones(3, 3, dtype=dt.float64)
+        rows = [nn.functional.embedding(index, t, sparse=sparse) for t in (one, other, one)]
+        (rows[0] + rows[1] + rows[2]).backward(fed)
+        grads = [t.grad.coalesce().values() if sparse else t.grad for t in (one, other)]
+        check_apart(grads, [fed])
+        one.grad = other.grad = None
+
+
+def test_a_gradient_that_came_alone_is_not_copied():
+    """What a rule has made becomes the gradient, through operations that hand it on."""
+    made: list[np.ndarray] = []
+    for through in (lambda p: p, lambda p: p + 1.0, lambda p: p.clone(), lambda p: p.clone() - 2.0):
+        p = drawn(random.Random(0), True)
+        y = through(p) * drawn(random.Random(1))
+        node = y.graph_node()
+        run = node.run
+
+        def seen(*args, run=run):
+            found = run(*args)
+            made.append(found[0])
+            return found
+
+        node.run = seen
+        y.backward(dt.ones(*SHAPE, dtype=dt.float64))
+        assert p.grad.array is made[-1]

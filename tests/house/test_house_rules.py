@@ -75,6 +75,21 @@ def test_no_imports_for_the_type_checker_alone():
     assert complaints(check) == []
 
 
+def test_references_are_not_counted():
+    """Interpreters borrow references: whose an array is, is said by who made it, and whether
+    somebody has something, by whether it lives on when it is let go."""
+    counters = {"getrefcount", "get_referrers"}
+
+    def check(path):
+        for node in nodes(path):
+            words = {getattr(node, field, None) for field in ("id", "attr", "value", "name")
+                     if isinstance(getattr(node, field, None), str)}  # fmt: skip
+            for word in words & counters:
+                yield f"line {node.lineno}: {word}"
+
+    assert complaints(check, [p for p in SOURCES if name(p).startswith(PACKAGES)]) == []
+
+
 def test_files_stay_short():
     def check(path):
         lines = len(path.read_text(encoding="utf-8").splitlines())

@@ -197,13 +197,13 @@ class Part:
     def _through_grad(self, acc: AccumulateGrad, leaf: Tensor, g: Any, own: bool) -> None:
         """Let hooks that look at ``.grad`` find the context's gradient there."""
         with one_at_a_time(_LENDING, "hooks of a leaf, in another context"):
-            own, leaf._grad = leaf._grad, self.get(leaf)
+            before, leaf._grad = leaf._grad, self.get(leaf)
             try:
                 accumulate(acc, g, own)
                 if leaf._grad is not None:
                     self.put(leaf, leaf._grad)
             finally:
-                leaf._grad = own
+                leaf._grad = before
 
     def get(self, leaf: Tensor) -> Tensor | None:
         """The gradient of ``leaf`` in the context, with what this pass has put there. It may be

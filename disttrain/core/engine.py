@@ -223,6 +223,7 @@ class Walk:
                         push(ready, (-e.seq, turn(), e))
                     else:
                         self._skip(e)
+            results = r = None  # what a leaf has copied need not live on
 
     def _run_aside(self, node: Any, g: Any) -> tuple[Any, tuple]:
         """One with several outputs, or hooks. Where its results are lent is noted in advance."""

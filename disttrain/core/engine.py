@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,13 @@ from ..context import elsewhere, thread
 from ..errors import AutogradError
 from .algebra import Algebra
 from .fit import fit_array, fit_tensor
-from .hook_calls import check_nan, run_post_hooks, run_pre_hooks, run_tensor_hooks
+from .hook_calls import (
+    check_nan,
+    run_accumulate_hooks,
+    run_post_hooks,
+    run_pre_hooks,
+    run_tensor_hooks,
+)
 from .node import AccumulateGrad, Output
 from .tensor import Tensor, wrap
 
@@ -42,6 +48,8 @@ _DEEP = 24  # walks inside of each other that one thread's stack is given
 class Walk:
     """One backward pass over the graph below ``roots`` (nodes, Outputs or accumulators).
 
+    ``targets``: the nodes that it is to come to; other ways are left out. ``through``: it runs the
+    targets, too.
     ``home``: where its sink keeps the gradients of leaves, where not in ``.grad`` (``get(leaf)``,
     ``put(leaf, gradient)``): for accumulators that have a ``store`` of their own.
     """
@@ -57,11 +65,13 @@ class Walk:
         keep: bool = False,
         tensors: bool = False,
         targets: set | None = None,
+        through: bool = False,
     ) -> None:
         self.sink, self.keep, self.tensors = sink, keep, tensors
         self.pending: dict[Any, int] = {}
         self.grads: dict[Any, Any] = {}
         self.lent: set = set()  # nodes whose gradient others may have, or may have had
+        self.silent: set = set()  # ready, although no gradient has come: they run with None
         self.ready: list[tuple[int, int, Any]] = []
         self.turn = itertools.count().__next__  # leaves run in the order in which they are complete
         self.callbacks: list[Callable[[], None]] = []
@@ -71,7 +81,7 @@ class Walk:
         alone = tensors and len(thread.stack) == 1
         self.pull = getattr(thread.stack[0], "pull", None) if alone else None
         order = self._count(roots)
-        self.needed = None if targets is None else _needed(order, targets)
+        self.needed = None if targets is None else _needed(order, targets, through)
         if self.needed is not None:
             self._count_only(order)
 
@@ -119,9 +129,10 @@ class Walk:
         node, index = (root.node, root.index) if root.__class__ is Output else (root, 0)
         if self.needed is not None and node not in self.needed:
             return
-        self._add(node, index, g, True)
+        if g is not None:
+            self._add(node, index, g, True)
         if not self.pending[node]:
-            self._push(node)
+            self._arrive(node)
 
     def reaches(self, node: Any) -> bool:
         """Whether this walk comes to ``node``."""
@@ -179,6 +190,7 @@ class Walk:
             node = pop(ready)[2]
             g = grads.pop(node, None)
             if g is None:
+                self._run_silent(node)
                 continue
             if node.tensor_hooks is not None:
                 g = run_tensor_hooks(self, node, g)
@@ -189,11 +201,11 @@ class Walk:
                     sink(node, g, node not in lent)
                 continue
             if g.__class__ is list or node.pre_hooks or node.post_hooks:
-                g, results = self._run_aside(node, g)
-            else:
-                results = node.run(g, False)
-                if not keep:
-                    node.release()
+                self._run_node(node, g)
+                continue
+            results = node.run(g, False)
+            if not keep:
+                node.release()
             for e, r in zip(node.edges, results):
                 if e is None:
                     continue
@@ -219,32 +231,17 @@ class Walk:
                 left = pending[e] - 1
                 pending[e] = left
                 if not left:
-                    if e in grads:
-                        push(ready, (-e.seq, turn(), e))
-                    else:
-                        self._skip(e)
+                    if e not in grads:
+                        self.silent.add(e)
+                    push(ready, (-e.seq, turn(), e))
             results = r = None  # what a leaf has copied need not live on
-
-    def _run_aside(self, node: Any, g: Any) -> tuple[Any, tuple]:
-        """One with several outputs, or hooks. Where its results are lent is noted in advance."""
-        if g.__class__ is list:
-            g = self._materialize(node, g)
-        if node.pre_hooks or node.post_hooks:
-            results = self._results(node, g)
-        else:
-            results = node.run(g, False)
-            if not self.keep:
-                node.release()
-        for e, r in zip(node.edges, results):
-            if e is not None and r is not None and self._is_lent(node, g, r, results):
-                self.lent.add(e.node if e.__class__ is Output else e)
-        return g, results
 
     def _run_general(self) -> None:
         ready, grads = self.ready, self.grads
         while ready:
             node = heapq.heappop(ready)[2]
             if node not in grads:
+                self._run_silent(node)
                 continue
             g = grads.pop(node)
             if self.course is not None:
@@ -261,34 +258,60 @@ class Walk:
                 continue
             self._run_node(node, g)
 
+    def _run_silent(self, node: Any) -> None:
+        """Run ``node`` if it is complete and no gradient has come to it: its hooks get None, and
+        what it leads to, as a Function's backward may do more than compute gradients."""
+        if node not in self.silent:  # it has run: two roots of one node
+            return
+        self.silent.discard(node)
+        g = None if node.shapes is None else [None] * len(node.shapes)
+        if node.tensor_hooks is not None:
+            run_tensor_hooks(self, node, g)
+        needed = self.needed
+        if node.__class__ is AccumulateGrad:
+            if needed is None or node in needed:
+                self._run_leaf(node, None)
+        elif needed is None or needed[node]:
+            self._run_node(node, g)
+
     def _run_leaf(self, node: AccumulateGrad, g: Any) -> None:
         if self.sink is discard:
             return
         if node.pre_hooks:
             g = run_pre_hooks(self, node, g)
-        self.sink(node, g, not (node in self.lent or node.pre_hooks or node.post_hooks))
+        if g is None:
+            run_accumulate_hooks(node)
+        else:
+            self.sink(node, g, not (node in self.lent or node.pre_hooks or node.post_hooks))
         if node.post_hooks:
             run_post_hooks(self, node, (), g)
 
     def _run_node(self, node: Any, g: Any) -> None:
         if g.__class__ is list:
-            g = self._materialize(node, g)
-        self._deliver(node, g, self._results(node, g))
-
-    def _results(self, node: Any, g: Any) -> tuple:
+            g = tuple(g)
         if node.pre_hooks:
             g = run_pre_hooks(self, node, g)
-        if self.pull is not None and not thread.grad_enabled:
-            results = self.pull(node, g, self._wanted(node))
-        else:
-            results = node.run(g, self.tensors, self._wanted(node))
+        came, g = g, self._filled(node, g)
+        results = node.run_without(self.tensors) if g is None else self._results(node, g)
         if node.post_hooks:
-            results = run_post_hooks(self, node, results, g)
+            results = run_post_hooks(self, node, results, came)
         if thread.anomaly and thread.check_nan:
             check_nan(node, results)
         if not self.keep:
             node.release()
-        return results
+        self._deliver(node, g, results)
+
+    def _filled(self, node: Any, g: Any) -> Any:
+        """``g`` with zeros for what has not come; None where nothing has."""
+        if g.__class__ is not tuple or all([x is not None for x in g]):
+            return g
+        return self._materialize(node, g) if any([x is not None for x in g]) else None
+
+    def _results(self, node: Any, g: Any) -> tuple:
+        wanted = self._wanted(node)
+        if self.pull is not None and not thread.grad_enabled:
+            return self.pull(node, g, wanted)
+        return node.run(g, self.tensors, wanted)
 
     def _wanted(self, node: Any) -> tuple | None:
         """Which edges of ``node`` lead to a target (None: all)."""
@@ -313,28 +336,13 @@ class Walk:
             left = pending[target] - 1
             pending[target] = left
             if not left:
-                if target in self.grads:
-                    self._push(target)
-                else:
-                    self._skip(target)
+                self._arrive(target)
 
-    def _skip(self, node: Any) -> None:
-        """No gradient reached ``node``: what only it leads to gets none either."""
-        stack = [node]
-        while stack:
-            node = stack.pop()
-            if self.needed is not None and node not in self.needed:
-                continue
-            for e in node.edges:
-                if e is None:
-                    continue
-                e = e.node if e.__class__ is Output else e
-                self.pending[e] -= 1
-                if not self.pending[e]:
-                    if e in self.grads:
-                        self._push(e)
-                    else:
-                        stack.append(e)
+    def _arrive(self, node: Any) -> None:
+        """All has come that will come to ``node``, which may be nothing."""
+        if node not in self.grads:
+            self.silent.add(node)
+        self._push(node)
 
     def _is_lent(self, node: Any, g: Any, r: Any, results: tuple) -> bool:
         """Whether somebody else may have ``r``, one of the ``results`` of ``node`` for ``g``."""
@@ -386,7 +394,7 @@ class Walk:
         total = a + b
         return total if total.__class__ is ndarray else np.asarray(total)
 
-    def _materialize(self, node: Any, slots: list) -> tuple:
+    def _materialize(self, node: Any, slots: Sequence) -> tuple:
         if node.wants_none:
             return tuple(slots)
         zeros = _zeros_beside(next(g for g in slots if g is not None), self.tensors)
@@ -446,9 +454,9 @@ def _zeros_beside(g: Any, tensors: bool) -> Callable[[tuple, Any], Any]:
     return array.blank
 
 
-def _needed(order: list, targets: set) -> dict[Any, bool]:
+def _needed(order: list, targets: set, through: bool) -> dict[Any, bool]:
     """The nodes from which a target can be reached, each with whether it must run for that."""
-    needed = dict.fromkeys(targets, False)
+    needed = dict.fromkeys(targets, through)
     for node in sorted(order, key=lambda n: n.seq if n.__class__ is not AccumulateGrad else 0):
         for e in node.edges:
             if e is not None and (e.node if e.__class__ is Output else e) in needed:

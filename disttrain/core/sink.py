@@ -9,8 +9,8 @@ import numpy as np
 from ..backends.device.array import DeviceArray
 from ..backends.kinds import ArrayKind
 from ..context import thread
-from ..errors import AutogradError
 from .algebra import Algebra
+from .hook_calls import run_accumulate_hooks
 from .node import AccumulateGrad
 from .tensor import Tensor, wrap
 
@@ -29,11 +29,7 @@ def accumulate(acc: AccumulateGrad, g: Any, own: bool = False) -> None:
         with acc.lock:
             store_grad(leaf, g, own)
     if acc.accumulate_hooks:
-        for hook in list(acc.accumulate_hooks.values()):
-            if hook(leaf) is not None:
-                raise AutogradError(
-                    "post accumulate grad hooks should return None: change tensor.grad instead"
-                )
+        run_accumulate_hooks(acc)
 
 
 def store_grad(leaf: Any, g: Any, own: bool = False) -> None:

@@ -82,10 +82,7 @@ class _RestWalk(Walk):
                 self._add(target, index, r, self._is_lent(node, g, r, results))
             self.pending[target] -= 1
             if not self.pending[target]:
-                if target in self.grads:
-                    self._push(target)
-                else:
-                    self._skip(target)
+                self._arrive(target)
 
 
 class _InputWalk(Walk):
@@ -112,7 +109,7 @@ class _InputWalk(Walk):
             self.rest.nodes.append((node, g, others))
         else:
             for edge, other, r in zip(node.edges, others, results, strict=True):
-                if other and r is not None:
+                if other:
                     self.rest.parts.append((edge, r))
             node.release()
         return results

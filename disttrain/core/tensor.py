@@ -233,6 +233,10 @@ class Tensor:
                 )
         self._grad = value
 
+    @grad.deleter
+    def grad(self) -> None:
+        self._grad = None
+
     @property
     def retains_grad(self) -> bool:
         return self._retains
@@ -314,8 +318,7 @@ class Tensor:
         note_read(value)
         version = self._version
         self.set_array(value.array)
-        if self.is_leaf:  # what saved it reads the new value
-            self.storage_cell().version = version
+        self.storage_cell().version = version  # what saved it reads the new value
 
     def _data(self) -> Tensor:
         return wrap(self.array)

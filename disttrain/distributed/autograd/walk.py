@@ -92,15 +92,12 @@ class FedWalk(Walk):
 
     def feed_send(self, send: SendRpcBackward, gradients: Sequence[Any] | None) -> None:
         """The gradients of the tensors that left at ``send`` (None: there are none)."""
-        if gradients is None or all(g is None for g in gradients):
-            self._skip(send)
-            return
-        for i, g in enumerate(gradients):
+        for i, g in enumerate(gradients or ()):
             if g is not None:
                 self._add(send, i, g, True)
-        self._push(send)
+        self._arrive(send)
 
-    def ship(self, recv: RecvRpcBackward, gradients: tuple) -> None:
+    def ship(self, recv: RecvRpcBackward, gradients: tuple | None) -> None:
         self.post(recv, gradients)
 
     @property
@@ -165,31 +162,7 @@ class FedWalk(Walk):
                 self._add(target, *what)
             self.pending[target] -= 1
             if not self.pending[target]:
-                if target in self.grads:
-                    self._push(target)
-                else:
-                    self._skip(target)
-
-    def _skip(self, node: Any) -> None:
-        stack = [node]
-        lines = self.lines
-        while stack:
-            node = stack.pop()
-            if node.__class__ is RecvRpcBackward:
-                self.post(node, None)
-                continue
-            for slot, e in enumerate(node.edges):
-                if e is None:
-                    continue
-                e = e.node if e.__class__ is Output else e
-                if lines is not None and e in lines:
-                    lines[e].take(self, e, (node, slot), (0, None, False))
-                self.pending[e] -= 1
-                if not self.pending[e]:
-                    if e in self.grads:
-                        self._push(e)
-                    else:
-                        stack.append(e)
+                self._arrive(target)
 
 
 class _Line:

@@ -39,12 +39,25 @@ class Housing:
     def lay_out(self, buckets: Sequence[Bucket], counted: bool) -> None:
         """Take memory for ``buckets``; gradients that lie in the present ones move along.
 
-        ``counted``: the last bucket counts the use of each parameter, too.
+        ``counted``: the last bucket counts the use of each parameter, too. The present ones are
+        given back first, so that there is never more than one set of them for good.
         """
+        self._vacate()
         self.buckets = tuple(buckets)
         self.flats = [self.take(b, counted) for b in range(len(self.buckets))]
         for b in range(len(self.buckets)):
             self._house(b)
+
+    def _vacate(self) -> None:
+        """Keep nothing of the present buckets: gradients wait outside, others are forgotten."""
+        for i, view in enumerate(self.views):
+            self.slots[i] = None
+            if view is not None and self.params[i]._grad is view:
+                view.array = self.memory.held(self.memory.raw(view.array).copy())
+                view._st = None
+            else:
+                self.views[i] = None  # type: ignore[call-overload]
+        self.flats, self.rows = [], None
 
     def take(self, b: int, counted: bool) -> Any:
         """Fresh memory for bucket ``b``, all zeros."""

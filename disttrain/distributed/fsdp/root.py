@@ -80,6 +80,9 @@ class Exit(GraphNode):
         self.call.unit.root.enter(self.call)
         return (g,)
 
+    def run_without(self, tensors: bool) -> tuple:
+        return self.run(None, tensors)
+
 
 class Marker(GraphNode):
     """Comes up in a walk when all that was recorded after the beginning of a call is done."""

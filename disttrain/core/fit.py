@@ -1,16 +1,19 @@
 """A gradient in the shape and element type of what it is the gradient of: sums undo broadcasting, a
-cast undoes promotion. What fits already is given back as it is."""
+cast undoes promotion. What fits already is given back as it is. And several gradients in memory of
+their own (``apart``)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
+from ..backends.device.array import DeviceArray
 from ..backends.kinds import ArrayKind
 from ..errors import ShapeError
 from .algebra import Algebra
-from .tensor import wrap
+from .tensor import Tensor, wrap
 from .wide import total
 
 ndarray = np.ndarray
@@ -61,3 +64,19 @@ def sum_to_array(g: Any, shape: tuple) -> Any:
         g = total(g, tuple(range(lead)), False)
     axes = tuple(i for i, n in enumerate(shape) if n == 1 and g.shape[i] != 1)
     return total(g, axes, True) if axes else g
+
+
+def apart(found: Iterable[Any], kept: Iterable[Any], copy: Callable[[Any], Any]) -> list:
+    """``found``, with copies of what is ``kept`` as well, or comes a second time."""
+    seen = {id(_raw(a)) for a in kept}
+    out = []
+    for r in found:
+        known = r is not None and id(_raw(r)) in seen
+        out.append(copy(r) if known else r)
+        seen.add(id(_raw(r)))
+    return out
+
+
+def _raw(value: Any) -> Any:
+    array = value.__dict__.get("array", value) if isinstance(value, Tensor) else value
+    return array.data if array.__class__ is DeviceArray else array

@@ -248,6 +248,10 @@ class Capture:
         if not looks or after.argval not in _ABOUT:
             self.on_read(t)
 
+    def on_walk(self) -> None:
+        """The program runs backward: hooks of leaves count."""
+        self.walked = True
+
     def on_stream(self) -> None:
         """A stream of random numbers is used: by a primitive that draws from it, or else?"""
         if not self.running:
@@ -293,7 +297,6 @@ class Capture:
 
     def pull(self, node: Any, g: Any, wanted: tuple | None) -> tuple:
         """Run the derivative rules of ``node`` on arrays, as one instruction."""
-        self.walked = True
         if node.seq <= self.start:
             self._refuse("it runs backward through a graph that was made outside")
         if node.__class__ is not Node:  # (rules of a device's nodes are operations themselves)

@@ -195,7 +195,7 @@ def test_a_module_and_its_backward(mode, around):
                 [t.cpu().tolist() for t in (x.grad, *(p.grad for p in model.parameters()))]
             )
         assert found[0] == found[1]
-    assert len(own.forward.graphs) > 0 and not own.forward.eager, own.forward.explain()
+    assert len(run.forward.graphs) > 0 and not run.forward.eager, run.forward.explain()
 
 
 def test_names_of_modes():

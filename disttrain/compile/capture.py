@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from .. import context, tree
-from ..context import thread
 from ..backends.device.array import DeviceArray
 from ..backends.kinds import ArrayKind
 from ..backends.null import NullArray
+from ..context import thread
 from ..core.gate import Primitive, Tracer
 from ..core.node import AccumulateGrad, Node, next_seq
 from ..core.tensor import Tensor, wrap

@@ -247,7 +247,7 @@ class _Attempt:
     ) -> bool:  # fmt: skip
         """Whether a replay could stand for the run, as far as Python is concerned."""
         before, watch = self.before, self.watch
-        self._refuse(recorder.refused or watch.refused or recorder.odd_argument())
+        self._refuse(watch.outward or recorder.refused or watch.refused or recorder.odd_argument())
         if before.lost:
             self._refuse("it can reach more state than every call could compare")
         if environment() != outside:
@@ -346,7 +346,9 @@ def compile(  # noqa: A001  (the field's name)
     """Capture ``fn`` and replay it. Usable as a decorator, of methods too. See ``Compiled``.
 
     ``fullgraph``: raise ``CaptureError`` where a call would run eagerly (after the run that showed
-    it, whose effects stay). ``mode="reduce-overhead"`` (and ``"max-autotune"``, ``backend="cudagraphs"``, or
+    it, whose effects stay).
+
+    ``mode="reduce-overhead"`` (and ``"max-autotune"``, ``backend="cudagraphs"``, or
     ``options={"triton.cudagraphs": True}``): what runs on a device is recorded as CUDA graphs, so
     that a call is few launches. ``disable``: ``fn`` itself. ``dynamic``, the other backends of
     PyTorch and other options are accepted and have no effect. A mode or a backend of another name

@@ -482,5 +482,8 @@ def join(graph: Graph, joint: Joint, recorder: Capture) -> Graph | None:
         joint.pure = lean
     count = len(graph.outputs)
     results = {graph.outputs[i] for i in joint.places}
-    same = {**graph.same, **{count + k: "detach" if v in results else "self" for k, v in enumerate(joint.saved)}}
+    same = {
+        **graph.same,
+        **{count + k: "detach" if v in results else "self" for k, v in enumerate(joint.saved)},
+    }
     return replace(graph, outputs=(*graph.outputs, *joint.saved), same=same)

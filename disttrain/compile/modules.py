@@ -41,6 +41,12 @@ class Twin:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """No subclass that a program made: its classes are not told."""
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "__class__" and not issubclass(value, Twin):  # the module becomes another
+            self._orig_mod.__class__ = value  # type: ignore[attr-defined]
+            value = _class(self._orig_mod, self.forward)  # type: ignore[attr-defined]
+        super().__setattr__(name, value)
+
     def __reduce_ex__(self, protocol: Any) -> tuple:
         return twin, (self._orig_mod, self.forward)  # type: ignore[attr-defined]
 
@@ -50,13 +56,17 @@ def original(module: Any) -> Any:
     return module._orig_mod if isinstance(module, Twin) else module
 
 
+def _class(module: Any, run: Callable) -> type:
+    kind = type(module)
+    own: dict[str, Any] = {
+        name: getattr(kind, name) for name in ("__doc__", "__module__", "__qualname__")
+    }
+    own |= {"forward": _Run(run), "_orig_mod": module}
+    return type(kind)(kind.__name__, (Twin, kind), own)
+
+
 def twin(module: Any, run: Callable) -> Any:
     """A twin of ``module`` whose forward is ``run``."""
-    kind = type(module)
-    own = {name: getattr(kind, name) for name in ("__doc__", "__module__", "__qualname__")}
-    made = type(kind)(
-        kind.__name__, (Twin, kind), {**own, "forward": _Run(run), "_orig_mod": module}
-    )
-    found = object.__new__(made)
+    found = object.__new__(_class(module, run))
     object.__setattr__(found, "__dict__", module.__dict__)
     return found

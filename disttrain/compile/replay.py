@@ -132,12 +132,7 @@ class Program:
         for leaf, var in graph.grads:
             tensors[self.slots[leaf]]._grad = None if var is None else results.of(var)
         same = graph.same
-        return tuple(
-            [
-                _AS[same.get(i, "self")](results.of(o))
-                for i, o in enumerate(graph.outputs)
-            ]
-        )
+        return tuple([_AS[same.get(i, "self")](results.of(o)) for i, o in enumerate(graph.outputs)])
 
     def execute(self, values: list) -> None:
         """All steps. Raises Afresh as ``run`` does."""

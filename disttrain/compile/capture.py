@@ -182,6 +182,8 @@ class Capture:
         apart = thread.grad_enabled and known._node is not t._node
         if how is None or (coincide(array, t.array) and not apart):
             return root  # (another time it may have to be a window)
+        if array.__class__ is DeviceArray and not array.flags.c_contiguous:
+            self._refuse("it looks at memory of a device with strides under another name")
         out = self._define(t)
         self.instructions.append(Instruction(window, (root,), how, (out,)))
         return out

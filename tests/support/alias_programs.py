@@ -76,6 +76,11 @@ OUTSIDE = [
     "args[1] = args[0].data", "args[0] = rand(5, 3)[:4]", "args[1] = w.data",
     "args[0] = far[:12].view(4, 3)",
     "o.param_groups[0]['lr'] = 0.01 * i", "w.grad = lin.weight.grad", "b.t_().t_()",
+    "args[0] = [b, *(t.detach() for r in held for t in r if t.shape == (4, 3))][-1]",
+    "args[0] = [b, *(t for r in held for t in r if t.shape == (4, 3) and t.is_leaf)][-1]",
+    "args[1] = b if lin.weight.grad is None else lin.weight.grad", "w.grad = b", "b = rand(4, 3)",
+    "lin.weight.grad = w.data", "e = w.data", "v = lin.center[:]", "s.data = b[2:4]",
+    "w = nn.Parameter(b.data)", "lin.bias.requires_grad_(i % 2 == 0)", "o.state.clear()",
 ]  # fmt: skip
 ARGS = [
     "[rand(4, 3), rand(4, 3)]", "[rand(4, 3), rand(4, 3)]", "[b, rand(4, 3)]",
@@ -185,7 +190,8 @@ class _Writer:
                f"                {c}", "        except dt.errors.DisttrainError: pass")],
             "    return r",
             "def look(): return [w, b, s, d, e, v, far, m, *lin.state_dict().values(),",
-            "                    lin.weight.grad, *args, held, *(list(z.values()) for z in o.state.values())]",
+            "                    lin.weight.grad, *args, held,",
+            "                    *(list(z.values()) for z in o.state.values())]",
             "return step, between, look",
         ]  # fmt: skip
         return head + "\n".join(indent + line for line in lines) + "\n"

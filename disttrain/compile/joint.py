@@ -10,11 +10,13 @@ inputs and the leaves, where the engine goes on as ever.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from ..backends.device.array import DeviceArray
 from ..backends.kinds import ArrayKind
 from ..context import thread
 from ..core.algebra import Algebra
@@ -105,10 +107,14 @@ class Freed(GraphNode):
     def run(self, g: Any, tensors: bool, wanted: tuple | None = None) -> tuple:
         raise AutogradError(self.why)
 
+    def run_without(self, tensors: bool) -> tuple:
+        raise AutogradError(self.why)
+
 
 class Replayed(GraphNode):
     """The node of one replay's results."""
 
+    makes = True
     wants_none = True  # for results without a gradient
     again: tuple | None = None  # what the forward was given, with versions
 
@@ -142,11 +148,14 @@ class Replayed(GraphNode):
             found = [r if want else None for r, want in zip(found, wanted, strict=True)]
         return tuple(wrap(r) if tensors and r is not None else r for r in found)
 
+    def run_without(self, tensors: bool) -> tuple:
+        self._check()
+        return (None,) * len(self.edges)
+
     def _recorded(self, gs: tuple, wanted: tuple | None) -> tuple:
         """The gradients as Tensors with a graph: the forward is run once more, recorded."""
         joint = self.joint
-        if self.saved is None:
-            self._run(joint.sweeps[0], [])  # says so
+        self._check()
         if self.again is None or joint.pure is None:
             raise AutogradError(
                 "backward: create_graph=True goes through the results of a compiled function that "
@@ -177,11 +186,9 @@ class Replayed(GraphNode):
             [results[i] for i in present], starts, [gs[i] for i in present],
             create_graph=True, allow_unused=True,
         )  # fmt: skip
-        return (
-            found
-            if wanted is None
-            else tuple(r if want else None for r, want in zip(found, wanted, strict=True))
-        )
+        wanted = wanted or (True,) * len(found)
+        found = tuple(r if want else None for r, want in zip(found, wanted, strict=True))
+        return tuple(_apart(found, (), Algebra.clone))
 
     def _through(self, present: tuple, gs: tuple) -> list:
         sweep = self.joint.sweep(present)
@@ -193,18 +200,38 @@ class Replayed(GraphNode):
                 total[k] = r if total[k] is None else total[k] if r is None else total[k] + r
         return total
 
-    def _run(self, sweep: Sweep, gs: list) -> list:
+    def _check(self) -> None:
         if self.saved is None:
             raise AutogradError(
                 f"backward: {self.name()} was already run and its saved tensors were freed; to "
                 "backward through the graph a second time, pass retain_graph=True the first time"
             )
-        tensors = self.saved
+
+    def _run(self, sweep: Sweep, gs: list) -> list:
+        self._check()
+        tensors: Any = self.saved
         for at in sweep.graph.reads:
             t = tensors[at]
             if t._version != self.versions[at]:
                 raise AutogradError(_changed(self.name(), t))
-        return sweep.graph.run([t.array for t in tensors], gs)
+        arrays = [t.array for t in tensors]
+        return _apart(sweep.graph.run(arrays, gs), arrays, lambda a: a.copy("C"))
+
+
+def _apart(found: Iterable[Any], kept: Iterable[Any], copy: Callable[[Any], Any]) -> list:
+    """``found``, with copies of what is ``kept`` as well, or comes a second time."""
+    seen = {id(_raw(a)) for a in kept}
+    out = []
+    for r in found:
+        known = r is not None and id(_raw(r)) in seen
+        out.append(copy(r) if known else r)
+        seen.add(id(_raw(r)))
+    return out
+
+
+def _raw(value: Any) -> Any:
+    array = value.__dict__.get("array", value) if isinstance(value, Tensor) else value
+    return array.data if array.__class__ is DeviceArray else array
 
 
 def _changed(name: str, t: Tensor) -> str:

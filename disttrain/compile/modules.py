@@ -38,17 +38,20 @@ class _Run:
 class Twin:
     """What twins of all classes have in common. ``_orig_mod`` is the module."""
 
+    _orig_mod: Any
+    forward: Any
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """No subclass that a program made: its classes are not told."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "__class__" and not issubclass(value, Twin):  # the module becomes another
-            self._orig_mod.__class__ = value  # type: ignore[attr-defined]
-            value = _class(self._orig_mod, self.forward)  # type: ignore[attr-defined]
+            self._orig_mod.__class__ = value
+            value = _class(self._orig_mod, self.forward)
         super().__setattr__(name, value)
 
     def __reduce_ex__(self, protocol: Any) -> tuple:
-        return twin, (self._orig_mod, self.forward)  # type: ignore[attr-defined]
+        return twin, (self._orig_mod, self.forward)
 
 
 def original(module: Any) -> Any:
@@ -57,16 +60,17 @@ def original(module: Any) -> Any:
 
 
 def _class(module: Any, run: Callable) -> type:
-    kind = type(module)
+    kind: Any = type(module)
     own: dict[str, Any] = {
         name: getattr(kind, name) for name in ("__doc__", "__module__", "__qualname__")
     }
     own |= {"forward": _Run(run), "_orig_mod": module}
-    return type(kind)(kind.__name__, (Twin, kind), own)
+    meta: Any = type(kind)
+    return meta(kind.__name__, (Twin, kind), own)
 
 
 def twin(module: Any, run: Callable) -> Any:
     """A twin of ``module`` whose forward is ``run``."""
-    found = object.__new__(_class(module, run))
+    found: Any = object.__new__(_class(module, run))
     object.__setattr__(found, "__dict__", module.__dict__)
     return found

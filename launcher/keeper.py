@@ -41,7 +41,7 @@ from .rendezvous import ELECTION, Rendezvous
 TICK = 0.1  # seconds between two looks of one that leaves
 NOTICE = 3.0  # ... after which people are told what is waited for
 DOCUMENT, NODES, REFUSALS = "document", "nodes/", "refused/"
-RUN_ID = "--rdzv-id"  # among a node's terms
+RUN_ID, UNNAMED = "--rdzv-id", "none"  # among a node's terms; its value where nobody names a job
 
 
 def settings_of(r: Rendezvous, restarts: int) -> Settings:
@@ -241,7 +241,9 @@ class Keeper:
         """What follows where all have gone: the job goes on where it is this node's, or has a
         registry of its own, whose machine was stopped; else another one begins."""
         if self.registry.outlives_jobs and self.sent < document.number:
-            return Document(number=document.number, base=document.number)
+            named = document.phase != ENDED and self.node.terms.get(RUN_ID, UNNAMED) != UNNAMED
+            job = document.job if named else ""  # all of its nodes were lost: these go on with it
+            return Document(number=document.number, base=document.number, job=job)
         why = "no node was heard of for a while; the job goes on with those that come"
         return dataclasses.replace(document, phase=membership.GATHERING, why=why)
 
@@ -318,6 +320,7 @@ class Keeper:
             master_port=first["port"],
             nodes=tuple(n["name"] for n in d.nodes),
             roles=tuple(n["role"] for n in d.nodes),
+            job=d.job,
         )
         self.channel.send("generation", fields=generation.to_json(), why=d.why)
         self.sent, self.restarts_used = d.number, d.restart_count

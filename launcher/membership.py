@@ -82,7 +82,8 @@ class Document:
     which of its own it is, so that no two are equal. ``base``: the number before the first
     generation, where an earlier job has left its numbers behind. ``vain``: generations that failed
     without progress, one after the other; ``wait``: seconds before the next one begins.
-    ``saving``: the ranks of the last one have their time to save."""
+    ``saving``: the ranks of the last one have their time to save. ``job``: what no other job has, from
+    the first generation on."""
 
     number: int = 0
     base: int = 0
@@ -96,6 +97,7 @@ class Document:
     why: str = ""
     result: dict[str, Any] = field(default_factory=dict)
     by: str = ""
+    job: str = ""
 
     def encode(self) -> bytes:
         return json.dumps(dataclasses.asdict(self)).encode()
@@ -240,7 +242,8 @@ class Observer:
         if not here and not asked and any(n.ran >= d.number for n in nodes.values()):
             return _gathering(d, f"{what}; the job goes on with those that are back")
         if not here and not asked:  # who has come since has lost nobody
-            return Document(number=d.number, base=d.number, why=f"{what}; the job begins anew")
+            why = f"{what}; the job begins anew"
+            return Document(number=d.number, base=d.number, why=why, job=d.job)
         if not asked and d.restart_count < s.restarts:
             return _gathering(d, f"{what}; waiting for nodes: {left} of {s.min_nodes} are here")
         code = asked[0].report.get("code", LOST_QUORUM) if asked else LOST_QUORUM
@@ -306,8 +309,9 @@ def _formed(d: Document, nodes: Nodes, most: int) -> Document:
         for n in facts
     )
     return dataclasses.replace(
-        d, number=number, phase=RUNNING, members=members, nodes=said, wait=0.0, saving=False
-    )
+        d, number=number, phase=RUNNING, members=members, nodes=said, wait=0.0, saving=False,
+        job=d.job or members[0],
+    )  # fmt: skip
 
 
 def _natural(name: str) -> list[tuple[int, int, str]]:

@@ -37,7 +37,9 @@ _GONE = 0.1  # seconds for a thread that has ended to be gone
 _MOST = 4 << 20
 _HEAD = 64  # bytes at the beginning of the file, which say where the pipe is
 _HERE = os.path.abspath(__file__)
-_LAUNCHER = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(__file__))), "launcher")
+_LAUNCHER = os.path.join(
+    os.path.dirname(os.path.dirname(os.path.dirname(__file__))), "disttrain_launcher"
+)
 _OURS = rf"<frozen (runpy|importlib[^>]*)>|{re.escape(_LAUNCHER)}{os.sep}"
 _STARTS = re.compile(rf'File "({_OURS}|[^"]*[/\\]bin[/\\]dtrun")')
 _LISTENS = re.compile(rf'File "{re.escape(_HERE)}", line \d+ in _serve')

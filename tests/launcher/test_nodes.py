@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.membership import REFUSED, TIMED_OUT
-from launcher.processes import descendants
+from disttrain_launcher.membership import REFUSED, TIMED_OUT
+from disttrain_launcher.processes import descendants
 from support.dtrun import until
 from support.nodes import Nodes
 

@@ -15,8 +15,8 @@ from disttrain.cli import main, top
 from disttrain.errors import ConfigError
 from disttrain.watch import running, telling, trace
 from disttrain.watch.reading import opened, read_all, read_rank
-from launcher.plan import Plan
-from launcher.watching import Watching
+from disttrain_launcher.plan import Plan
+from disttrain_launcher.watching import Watching
 from support.dtrun import Job, dtrun, until
 
 TWO = ("--nproc-per-node", "2")

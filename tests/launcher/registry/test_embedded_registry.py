@@ -8,8 +8,8 @@ import pytest
 
 from disttrain.comm.store.ports import PortTaken
 from disttrain.errors import StoreUnreached
-from launcher.registry import RegistryLost
-from launcher.registry.embedded import EmbeddedRegistry
+from disttrain_launcher.registry import RegistryLost
+from disttrain_launcher.registry.embedded import EmbeddedRegistry
 from support.registry_contract import RegistryContract
 
 TTL, PATIENCE = 0.3, 0.5

@@ -42,6 +42,10 @@ class Registry:
         """What it is and where, for messages."""
         raise NotImplementedError
 
+    def name(self, key: str) -> str:
+        """What people find an entry by."""
+        return key
+
     def has_gone(self) -> bool:
         """Is it known that the registry is there no more? Silence proves nothing: a network that is
         cut, and a process that is stopped, come back."""

@@ -62,6 +62,9 @@ class EtcdRegistry(Registry):
     def where(self) -> str:
         return f"etcd at {', '.join(self.gateway.access.names)}"
 
+    def name(self, key: str) -> str:
+        return self.root.decode() + key
+
     @property
     def host(self) -> str:
         """Where the member is that has answered last."""
@@ -150,7 +153,7 @@ class EtcdRegistry(Registry):
         return _packed(self.root + key.encode())
 
     def _unpack(self, pair: dict) -> tuple[str, _Seen]:
-        key = base64.b64decode(pair["key"])[len(self.root) :].decode()
+        key = base64.b64decode(pair["key"])[len(self.root) :].decode(errors="replace")
         value = base64.b64decode(pair.get("value", ""))
         return key, _Seen(int(pair["mod_revision"]), value[_MARK:], value[:_MARK])
 

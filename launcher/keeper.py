@@ -114,6 +114,7 @@ class Keeper:
                 return
             self._keep_lease()
             self._look()
+            self.registry.keep(DOCUMENT)
             self.reached, self.waits_for_host = self.clock(), False
         except LeaseEnded as error:
             self.id = ""  # for the others we were lost; we may come again, as another one

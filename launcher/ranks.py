@@ -174,7 +174,11 @@ class Ranks:
 
     def _report_of(self, exit_: Exit) -> RankReport:
         stopped = exit_.rank in self.stopped
-        return report_of(exit_, self.plan, self.generation, self.segment, self.watching, stopped)
+        plan, watching = self.plan, self.watching
+        report = report_of(exit_, plan, self.generation, self.segment, watching, stopped)
+        if report.code and not report.signal and not report.traceback:
+            report = dataclasses.replace(report, said=self.streams.said_last(exit_.rank))
+        return report
 
     # --- events ---------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import disttrain as dt
 import disttrain.distributed.checkpoint as dcp
+from disttrain import outputs
 from disttrain.distributed.checkpoint import tools
 from disttrain.distributed.checkpoint.folder import MANIFEST
 from disttrain.errors import ConfigError, SerializationError
@@ -38,7 +39,8 @@ def new_run(folder: Path, job: str = "") -> Path:
             number += 1
         else:
             if job:
-                (run / _JOB).write_text(job)
+                with open(run / _JOB, "wb", buffering=0) as file:
+                    outputs.write_all(file.fileno(), job.encode(), file.name)
             return run
 
 

@@ -22,6 +22,7 @@ from ..comm.worker_env import WorkerEnv, read_worker_env
 from ..comm.world import SLOT
 from ..core.device import located, usable
 from ..errors import CommError, ConfigError, GroupError, StoreLost, WaitTimeout
+from .cores import share_cores
 from .process_group import ProcessGroup, group_on
 from .simulated import watch_steps
 from .stores import store_for, told_by_url
@@ -165,6 +166,7 @@ def _transport(
     else:
         me.rank, me.world_size = place.rank, place.world_size
         me.local_rank, me.local_world_size = place.local_rank, place.local_world_size
+        share_cores(place)
         if place.job_fd is not None and store is None and init_method in (None, "env://"):
             meeting.segment = Segment.attach(place.job_fd)
     return _meet(backend, meeting, init_method, store)

@@ -72,7 +72,7 @@ def _etcd(
             raise _nobody(r, why)
         return waiting(waited, why)
 
-    connect = importlib.import_module("launcher.registry.etcd").connect
+    connect = importlib.import_module("disttrain_launcher.registry.etcd").connect
     registry = connect(r.endpoint, r.run_id, dict(r.conf), r.ttl, still)
     if registry is None:
         return None

@@ -48,11 +48,17 @@ def why_not() -> str:
         return "there is no /dev/net/tun"
     name = f"dtkit{os.getpid()}try"
     try:
-        tried = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True)
+        said = _fails("netns", "add", name) or _fails("-n", name, "link")  # not under chroot
     except FileNotFoundError:
         return "there is no ip(8)"
-    subprocess.run(["ip", "netns", "del", name], capture_output=True)
-    return f"ip netns add: {tried.stderr.strip()}" if tried.returncode else ""
+    _fails("netns", "del", name)
+    return said
+
+
+def _fails(*command: str) -> str:
+    """What ip(8) says where it cannot do that."""
+    tried = subprocess.run(["ip", *command], capture_output=True, text=True)
+    return f"ip {command[0]}: {tried.stderr.strip()}" if tried.returncode else ""
 
 
 def _enter(fd: int) -> None:

@@ -122,6 +122,8 @@ class Ranks:
 
     def signalled(self, number: int) -> None:
         """The agent got a signal."""
+        if number == signal.SIGINT and not self.policy.stopped_by:
+            self.watching.tell_if_hung()
         self._perform(self.policy.signalled(number, time.monotonic()))
 
     def supersede(self, patient: bool, saving: bool) -> None:

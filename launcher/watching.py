@@ -125,9 +125,7 @@ class Watching:
             say(f"  {line}")
         if self._announced:
             job = shlex.quote(self.plan.run_id)
-            say(
-                f"  next, while it runs: `disttrain stacks {job}` shows every thread's Python stack"
-            )
+            say(f"  next, while it runs: `disttrain stacks {job}` shows the stacks of all threads")
 
     def suspended(self) -> None:
         """The ranks were stopped, all of them."""

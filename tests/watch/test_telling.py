@@ -1,5 +1,5 @@
-"""What people are told of a job that hangs: a line for each rank, and of many ranks those first that
-nobody else tells of."""
+"""What people are told of a job that hangs: a line for each rank, of many those first that nobody
+else tells of."""
 
 from __future__ import annotations
 

@@ -72,9 +72,7 @@ class Feed:
         self.rank, self.size, self.shards = rank, size, shards
         self._check(data.batch_size, len(task.train))
         if shards is None:
-            self.sampler: Any = StepSampler(
-                task.train, data.batch_size, rank, size, settings.seed
-            )
+            self.sampler: Any = StepSampler(task.train, data.batch_size, rank, size, settings.seed)
         else:
             self.sampler = VirtualShardSampler(
                 task.train, shards, data.batch_size, seed=settings.seed

@@ -163,8 +163,9 @@ class Trainer:
             report.progress.say(f"goes on behind step {self.step} of {self.num_steps}{where}")
         elif os.environ[_GENERATION] != "1":
             report.progress.say(
-                f"ranks of this job ran before, but it has no checkpoint in {self.settings.log.dir}: "
-                "it begins at step 1 (train.save_every=N saves more often; all nodes need that folder)"
+                "ranks of this job ran before, but it has no checkpoint in "
+                f"{self.settings.log.dir}: it begins at step 1 (train.save_every=N saves more "
+                "often; all nodes need that folder)"
             )
 
     def _train_epoch(self, report: Reporter) -> np.ndarray:
@@ -301,7 +302,10 @@ class Trainer:
             self.rng = rng["state"]
         sums = tools.values(str(path), ["sums"])["sums"]
         self.whole = np.array(sums["whole"])
-        rows, earlier = np.array(sums["rows"]).reshape(-1, 3), np.array(sums.get("earlier", [0.0] * 3))
+        rows, earlier = (
+            np.array(sums["rows"]).reshape(-1, 3),
+            np.array(sums.get("earlier", [0.0] * 3)),
+        )
         if sums["every"] != self.settings.log.every:  # records at other steps begin anew
             self.whole += np.add.reduce(rows) + earlier
         elif len(rows) == self._since * self.feed.rows_per_step:

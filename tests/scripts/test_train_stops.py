@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -120,7 +121,7 @@ def test_steps_have_the_same_samples_on_any_number_of_ranks(size):
     whole = list(StepSampler(range(70), 16, 0, 1, seed=3))
     ranks = [StepSampler(range(70), 16, rank, size, seed=3) for rank in range(size)]
     for step, parts in enumerate(zip(*ranks, strict=True)):
-        assert sorted(sum(parts, [])) == sorted(whole[step])
+        assert sorted(chain.from_iterable(parts)) == sorted(whole[step])
         assert max(map(len, parts)) - min(map(len, parts)) <= 1
     for done in range(4):
         for sampler in ranks:

@@ -45,7 +45,8 @@ class Node:
     order does not matter. ``order``: hosts of the registry come first. ``terms``: what all nodes
     must have alike. ``ran``: the last generation that it has started ranks of; ``state``: what has
     become of them ("running" while there are any), ``report`` of the first that failed. A node
-    that was asked to end says in ``report`` that it is ``leaving``, or that it ``saves`` before."""
+    was asked to end says in ``report`` that it is ``leaving``, or that it ``saves`` before.
+    ``stands``: how its ranks do (the fields of a ``Standing``)."""
 
     name: str
     count: int
@@ -58,6 +59,7 @@ class Node:
     ran: int = 0
     report: dict[str, Any] = field(default_factory=dict)
     role: str = "default"
+    stands: dict[str, Any] = field(default_factory=dict)
 
     @property
     def leaves(self) -> bool:
@@ -237,6 +239,8 @@ class Observer:
         left = sum(not n.leaves for n in nodes.values())
         if left >= s.min_nodes:
             return _gathering(d, f"{what}; the job goes on with {min(left, s.max_nodes)} nodes")
+        if not here and not asked and any(n.ran >= d.number for n in nodes.values()):
+            return _gathering(d, f"{what}; the job goes on with those that are back")
         if not here and not asked:  # who has come since has lost nobody
             why = f"{what}; the job begins anew"
             return Document(number=d.number, base=d.number, why=why, job=d.job)
@@ -299,12 +303,13 @@ def _formed(d: Document, nodes: Nodes, most: int) -> Document:
 
     members = tuple(sorted(nodes, key=place)[:most])
     facts = [nodes[i] for i in members]
+    number = 1 + max(d.number, *(n.ran for n in facts))  # the registry may be younger than a node
     said = tuple(
         {"name": n.name, "count": n.count, "address": n.address, "port": n.port, "role": n.role}
         for n in facts
     )
     return dataclasses.replace(
-        d, number=d.number + 1, phase=RUNNING, members=members, nodes=said, wait=0.0, saving=False,
+        d, number=number, phase=RUNNING, members=members, nodes=said, wait=0.0, saving=False,
         job=d.job or members[0],
     )  # fmt: skip
 

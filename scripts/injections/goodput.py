@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from disttrain.watch.running import jobs
-from launcher.processes import descendants
+from disttrain_launcher.processes import descendants
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,7 +42,7 @@ class Trial:
 
 def run(folder: Path, ranks: int, seconds: float, every: float | None, seed: int) -> Trial:
     """Train for ``seconds``, counted from the first record on."""
-    command = [sys.executable, "-m", "launcher", "--nproc-per-node", str(ranks)]
+    command = [sys.executable, "-m", "disttrain_launcher", "--nproc-per-node", str(ranks)]
     command += ["--replace-ranks", "--max-restarts", "100000", "--on-term", "checkpoint"]
     command += [str(ROOT / "scripts/train.py"), "--config", str(ROOT / "configs/digits_ddp.toml")]
     command += ["--train.epochs", "1000000", f"--log.dir={folder}", "--log.every", "5"]

@@ -31,7 +31,7 @@ def test_program(tmp_path, name, ranks, said, start):
     for unwanted in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
         env.pop(unwanted, None)
     program, *args = name.split()
-    command = [sys.executable, "-m", "launcher", "--as-torch", start, str(ranks)]
+    command = [sys.executable, "-m", "disttrain_launcher", "--as-torch", start, str(ranks)]
     command += [str(PROGRAMS / f"{program}.py"), *args]
     done = subprocess.run(
         command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=50
@@ -66,7 +66,15 @@ def test_every_simulated_rank_finds_every_name(tmp_path):
     script = tmp_path / "faces.py"
     script.write_text(FACES)
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "launcher", "--as-torch", "--simulate", "3", str(script)]
+    command = [
+        sys.executable,
+        "-m",
+        "disttrain_launcher",
+        "--as-torch",
+        "--simulate",
+        "3",
+        str(script),
+    ]
     done = subprocess.run(
         command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=50
     )

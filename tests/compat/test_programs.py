@@ -29,7 +29,7 @@ EXPECTED = {
 
 
 ALONE = ("disttrain.compat.torch",)
-SIMULATED = ("launcher", "--as-torch", "--simulate", "2", "--compute", "0")
+SIMULATED = ("disttrain_launcher", "--as-torch", "--simulate", "2", "--compute", "0")
 
 
 @pytest.mark.parametrize("start", [ALONE, SIMULATED], ids=["alone", "simulated"])

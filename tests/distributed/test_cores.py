@@ -12,7 +12,7 @@ import pytest
 from disttrain.backends import blas
 from disttrain.comm.worker_env import WorkerEnv, read_worker_env
 from disttrain.distributed.cores import share_cores
-from launcher.cli import THREAD_VARIABLES
+from disttrain_launcher.cli import THREAD_VARIABLES
 from support.mpi_job import MPIEXEC
 
 ROOT = Path(__file__).parents[2]
@@ -65,7 +65,7 @@ PYTHON = [sys.executable]
 
 
 def dtrun(ranks: int) -> list[str]:
-    return [*PYTHON, "-m", "launcher", "--nproc-per-node", str(ranks)]
+    return [*PYTHON, "-m", "disttrain_launcher", "--nproc-per-node", str(ranks)]
 
 
 @pytest.mark.timeout(120)

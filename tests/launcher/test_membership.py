@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from launcher.membership import (
+from disttrain_launcher.membership import (
     ECHO,
     ENDED,
     FAILED,

@@ -16,7 +16,7 @@ from disttrain.metrics import read_jsonl
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = str(ROOT / "scripts" / "train.py")
-DTRUN = [sys.executable, "-m", "launcher", "--local-ranks-filter", "0"]
+DTRUN = [sys.executable, "-m", "disttrain_launcher", "--local-ranks-filter", "0"]
 QUICK = ["--model.name", "mlp", "--model.hidden", "32", "--optim.lr", "0.01"]
 FINAL = re.compile(
     r"final: test_accuracy=(\d\.\d{3}) train_loss=(\d\.\d{4}) world_size=(\d+) seconds=\d+\.\d"

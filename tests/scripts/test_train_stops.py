@@ -160,7 +160,14 @@ def train(folder: Path, ranks: int, stop: int, *words: str) -> str:
     """In processes of their own."""
     script = folder.parent / "stopped.py"
     script.write_text(STOPPED)
-    command = [sys.executable, "-m", "launcher", "--nproc-per-node", str(ranks), str(script)]
+    command = [
+        sys.executable,
+        "-m",
+        "disttrain_launcher",
+        "--nproc-per-node",
+        str(ranks),
+        str(script),
+    ]
     env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'scripts'}", "OMP_NUM_THREADS": "1"}
     ended = subprocess.run(
         [*command, str(stop), *WORDS, "--data.batch_size=64", f"--log.dir={folder}", *words],

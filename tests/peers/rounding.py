@@ -94,7 +94,8 @@ def _pairs(T: Any, x: Any, y: Any) -> list:
         F.mse_loss(x, y, reduction="sum"), F.soft_margin_loss(x / 50, y.detach().sign()),
         F.binary_cross_entropy_with_logits(x, y.sigmoid()), F.cosine_similarity(x, y, -1),
         F.kl_div(x.log_softmax(-1), y.softmax(-1), reduction="sum"), F.pairwise_distance(x, y),
-        F.gaussian_nll_loss(x, y.detach(), (y * 0 + 0.5).detach()), F.poisson_nll_loss(x, y.detach()),
+        F.gaussian_nll_loss(x, y.detach(), (y * 0 + 0.5).detach()),
+        F.poisson_nll_loss(x, y.detach()),
         F.hinge_embedding_loss(x, y.detach().sign()),
     ]  # fmt: skip
 

@@ -240,13 +240,11 @@ def index_add(
 
 
 def _factor(where: str, alpha: Any, kind: dtypes.dtype) -> Any:
-    """``alpha`` as a number of ``kind``."""
-    if isinstance(alpha, float) and not (kind.is_floating_point or kind.is_complex):
-        raise DTypeError(
-            f"{where}: alpha={alpha} given for {kind!r}; for integral input tensors, argument "
-            "alpha must not be a floating point number"
-        )
-    return bool(alpha) if kind is dtypes.bool else fitted(where, alpha, kind)
+    """``alpha`` as a number of ``kind``; of integers its whole part, as in PyTorch."""
+    if kind is dtypes.bool:
+        return bool(alpha)
+    whole = not (kind.is_floating_point or kind.is_complex)
+    return fitted(where, int(alpha) if whole else alpha, kind)
 
 
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from ... import core
 from ...backends.fused import elementwise as kernels
 from ...backends.lang import expr as ex
 from ...core import dtypes
-from ...core.wide import through_float32
+from ...core.wide import log_of_one_more, through_float32
 from ...errors import DTypeError, NumberError
 from ..declare import binary, broadcast, primitive, type_of, unary
 from ..promotion import convert, fitted, no_bool, result_type, same_type_args, scalar
@@ -82,23 +82,7 @@ log2 = unary(
 log10 = unary(
     "log10", np.log10, lambda g, a: g / (H(a) * math.log(10.0)), floating=True, samples=_positive
 )
-
-
-def _log1p(a: Any) -> Any:
-    """numpy's loses the digits of complex numbers that are small."""
-    if a.dtype.kind != "c":
-        return np.log1p(a)
-    wide = a.astype(np.complex128, copy=False)
-    x, y = wide.real, wide.imag
-    near = np.hypot(x, y) < 0.5
-    small = 0.5 * np.log1p(np.where(near, x * (2 + x) + y * y, 0.0))
-    out = np.empty(a.shape, wide.dtype)
-    out.real = np.where(near, small, np.log(np.hypot(1 + x, y)))
-    out.imag = np.arctan2(y, 1 + x)
-    return out.astype(a.dtype, copy=False)
-
-
-log1p = unary("log1p", _log1p, lambda g, a: g / (H(a) + 1), floating=True, samples=_positive)
+log1p = unary("log1p", log_of_one_more, lambda g, a: g / (H(a) + 1), floating=True, samples=_positive)
 sqrt = unary(
     "sqrt", np.sqrt, lambda g, out: g * 0.5 / H(out), expr=lambda a: ex.sqrt(a), floating=True,
     samples=_positive,

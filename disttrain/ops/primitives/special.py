@@ -157,9 +157,9 @@ def _gammas(a: Any, x: Any) -> tuple[Any, Any]:
 def _at_ends(a: Any, x: Any, out: Any, at_zero: float) -> Any:
     """``out`` but for a and x at 0 and infinity; ``at_zero``: the value where x is 0."""
     out = np.where((x == 0) | np.isposinf(a), at_zero, out)
-    out = np.where((np.isposinf(x) | (a == 0)) & ~np.isposinf(a) & (x != 0), 1.0 - at_zero, out)
-    unknown = (x < 0) | (a < 0) | (np.isposinf(a) & np.isposinf(x)) | ((a == 0) & (x == 0))
-    return np.where(unknown | np.isnan(a) | np.isnan(x), np.nan, out)
+    out = np.where((np.isposinf(x) & ~np.isposinf(a)) | ((a == 0) & (x > 0)), 1.0 - at_zero, out)
+    unknown = (x < 0) | (a < 0) | (np.isposinf(a) & np.isposinf(x)) | ((a == 0) & ~(x > 0))
+    return np.where(unknown, np.nan, out)
 
 
 def _between(low: float, high: float) -> Any:

@@ -103,7 +103,7 @@ def count(shape: tuple, dims: tuple) -> int:
     return math.prod(shape[d] for d in dims)
 
 
-def log_of_one_more(a: Any) -> Any:
+def log1p_of(a: Any) -> Any:
     """``log1p``; numpy's loses the digits of complex numbers that are small."""
     if a.dtype.kind != "c":
         return np.log1p(a)

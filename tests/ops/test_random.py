@@ -17,7 +17,7 @@ from disttrain.core import random as source
 from disttrain.errors import AutogradError, ConfigError, DTypeError, ShapeError
 from disttrain.ops.functions import create, random
 from disttrain.ops.functions.data import tensor
-from launcher import launch
+from disttrain_launcher import launch
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Single calls at the edges of what they are defined for: values, gradients, refusals, as PyTorch's."""
+"""Single calls at the edges of what they are defined for do what PyTorch's do."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ CALLS = [
       for f in ("index_add", "scatter_add", "index_copy")),
     *(f"T.bincount(T.tensor([0, 1, 1]), weights=T.ones(3).to(T.{k}))"
       for k in ("float16", "float32", "float64", "int32")),
-    *(f"[x.tolist() for x in (b := T.zeros(8), v := b[{cut}], {call})]" for cut in ("::2", "2:4", "4:")
-      for call in ("T.arange(3, out=v)", "T.linspace(0, 1, 4, out=v)", "T.arange(9.0, out=v)")),
+    *(f"[x.tolist() for x in (b := T.zeros(8), v := b[{cut}], {call})]"
+      for cut in ("::2", "2:4", "4:") for call in ("T.arange(3, out=v)",
+      "T.linspace(0, 1, 4, out=v)", "T.arange(9.0, out=v)")),
     "T.asarray(bytearray(8)).tolist()", "T.asarray(bytearray(8), dtype=T.int16).tolist()",
     "T.asarray([1, 2], copy=False)", "T.asarray(memoryview(bytearray(4)), dtype=T.uint8)",
     "(b := bytearray(8), T.asarray(b, dtype=T.float32).fill_(1), bytes(b))[2]",
@@ -131,7 +132,10 @@ def test_gradients_of_an_empty_batch_are_zeros(layer):
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("p, limit", [*itertools.product((0.5, 1, 2, 3, float("inf")), (0.5, 2, 50))])
+NORMS = [*itertools.product((0.5, 1, 2, 3, float("inf")), (0.5, 2, 50))]
+
+
+@pytest.mark.parametrize("p, limit", NORMS)
 def test_renormed_slices_and_their_gradients(p, limit):
     import torch
 

@@ -26,6 +26,7 @@ from . import (
     distributions,
     elastic,
     facade,
+    foreach,
     gradients,
     legacy,
     reducers,
@@ -91,6 +92,7 @@ def _top() -> Shim:
         .take(dt)
         .give(**legacy.classes())
         .give(**facade.settings())
+        .give(**foreach.names())
         .give(
             __version__=VERSION, pi=math.pi, inf=math.inf, nan=math.nan, e=math.e, newaxis=None,
             compile=dt.compile, load=saving.load, save=saving.save, vmap=dt.func.vmap,

@@ -25,7 +25,16 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from ...errors import ConfigError, SerializationError
-from ...serialize.disk import FOREIGN_AGE, host, lock, reserve, sync_folder, write_error
+from ...serialize.disk import (
+    FOREIGN_AGE,
+    file_mode,
+    folder_mode,
+    host,
+    lock,
+    reserve,
+    sync_folder,
+    write_error,
+)
 
 MANIFEST = "manifest.json"
 MANIFEST_CAP = 1 << 30  # bytes that are read at most
@@ -58,15 +67,14 @@ def check_shard_name(name: Any, where: str) -> str:
 
 
 def make(path: str) -> bool:
-    """Make the folder where it is missing, readable by its owner alone; its name is on the disk.
-    Whether it was missing."""
+    """Make the folder where it is missing; its name is on the disk. Whether it was missing."""
     try:
         made = []
         at = os.path.abspath(path)
         while not os.path.isdir(at):
             made.append(at)
             at = os.path.dirname(at)
-        os.makedirs(path, mode=0o700, exist_ok=True)
+        os.makedirs(path, mode=folder_mode(), exist_ok=True)
         for folder in made:
             sync_folder(os.path.dirname(folder))
         return bool(made)
@@ -92,7 +100,7 @@ class Shard:
     def _open(self) -> None:
         flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
         while True:
-            self.fd = os.open(self.path, flags, 0o600)
+            self.fd = os.open(self.path, flags, file_mode())
             lock(self.fd)  # or not, on a file system without locks
             if os.fstat(self.fd).st_nlink:
                 return
@@ -133,7 +141,7 @@ def commit(folder: str, save: str, text: bytes) -> None:
     final = os.path.join(folder, MANIFEST)
     try:
         sync_folder(folder)  # the names of all shards are on the disk before the manifest's is
-        fd = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        fd = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, file_mode())
         try:
             lock(fd)
             view = memoryview(text)

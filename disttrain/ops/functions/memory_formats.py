@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from numpy import ndarray
+
 from ...core.memory_format import (
     as_format,
     contiguous_format,
@@ -31,6 +33,12 @@ def stride(input: Tensor, dim: int | None = None) -> Any:
     return steps if dim is None else steps[dim]
 
 
+def _in_order(input: Tensor) -> bool:
+    """Whether ``input`` is an array of the host whose memory is in order: the commonest."""
+    array = input.__dict__.get("array")
+    return array.__class__ is ndarray and array.flags.c_contiguous
+
+
 def _unknown(input: Tensor) -> bool:
     """Whether nothing is known of how it lies: shapes without data, values inside a transform."""
     return input.is_meta or (input.__class__ is not Tensor and hasattr(input, "interp"))
@@ -55,6 +63,8 @@ def suggest(input: Tensor) -> memory_format:
 
 def kept_order(where: str, input: Tensor, given: Any) -> tuple[int, ...] | None:
     """In which order of dimensions a new tensor like ``input`` lies; None: as they come."""
+    if given is None and _in_order(input):
+        return None
     layout = as_format(where, given, preserve_format)
     if layout is contiguous_format or (layout is preserve_format and is_contiguous(input)):
         return None
@@ -73,7 +83,7 @@ def copy_in_order(input: Tensor, order: tuple[int, ...] | None) -> Tensor:
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy with its own memory, recorded; in the order of the input where its memory is dense,
     unless ``memory_format`` says another one."""
-    if memory_format is None and is_contiguous(input):  # the commonest
+    if memory_format is None and _in_order(input):
         return el.copy(input)
     order = kept_order("clone", input, memory_format)
     if order is not None and memory_format in (None, preserve_format):
@@ -85,7 +95,7 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
 
 def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
     """The tensor itself if its memory is in order, else a copy."""
-    if is_contiguous(input, memory_format):
+    if (memory_format is None and _in_order(input)) or is_contiguous(input, memory_format):
         return input
     layout = as_format("contiguous", memory_format, contiguous_format)
     return copy_in_order(input, order_of("contiguous", layout, input.ndim))

@@ -2,6 +2,7 @@
 
 import sys
 
+from .errors import LinAlgError
 from .ops.functions.linalg import linalg_norm as norm
 from .ops.functions.linalg import (
     matmul,
@@ -18,6 +19,7 @@ from .ops.primitives.linalg import det, inv
 settle(sys.modules[__name__])
 
 __all__ = [
+    "LinAlgError",
     "det",
     "inv",
     "matmul",

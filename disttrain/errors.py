@@ -15,6 +15,7 @@
       |    |- ModuleNameError (KeyError)            a name that a module cannot register
       |    `- UninitializedError (ValueError)       a parameter that has no shape yet
       |- StateDictError (RuntimeError)              a state dict that does not fit its module
+      |    `- HookError (AssertionError)            a hook of loading returned something
       |- ConfigError (RuntimeError, ValueError)     a wrong setting, key or argument of a component
       |    |- MissingSetting (KeyError)             a setting that must be there and is not
       |    |- GroupError (AssertionError)           a process group that is not there
@@ -115,6 +116,10 @@ class ModuleNameError(ModuleError, KeyError):
 
 class StateDictError(DisttrainError, RuntimeError):
     """A state dict does not fit the module: missing, unexpected or mis-shaped entries."""
+
+
+class HookError(StateDictError, AssertionError):
+    """A hook of loading returned what nobody takes."""
 
 
 class ConfigError(DisttrainError, RuntimeError, ValueError):

@@ -34,6 +34,7 @@ from ..errors import (
     DTypeError,
     LinAlgError,
     ShapeError,
+    cause,
 )
 from ..trace import call_site
 from .node import NOTHING, Node, Output, next_seq
@@ -135,7 +136,7 @@ def gate(prim: Primitive, args: tuple, params: dict) -> Any:
     except DisttrainError:
         raise
     except (ValueError, TypeError, IndexError, NotImplementedError) as error:
-        raise explain(prim, args, params, error) from error
+        raise explain(prim, args, params, error) from cause(error)
     if prim.mutates:
         return _mutated(prim, args)
     out: Any
@@ -170,7 +171,7 @@ def _gate_simple(prim: Primitive, a: Tensor, params: dict) -> Any:
     except DisttrainError:
         raise
     except (ValueError, TypeError, IndexError, NotImplementedError) as error:
-        raise explain(prim, (a,), params, error) from error
+        raise explain(prim, (a,), params, error) from cause(error)
     out = _new(Tensor)
     out.array = result if result.__class__ is ndarray else finish(result)
     if prim.view:
@@ -423,7 +424,7 @@ def _through(prim: Primitive, args: tuple, params: dict, depth: int) -> Any:
     except DisttrainError:
         raise
     except (ValueError, TypeError, IndexError, NotImplementedError) as error:
-        raise explain(prim, args, params, error) from error
+        raise explain(prim, args, params, error) from cause(error)
     if prim.mutates and result.__class__ is not ndarray:  # what it wrote to, on a device
         return args[prim.mutates[0]]
     if prim.multi:

@@ -1,5 +1,5 @@
 """Calling hooks during a walk: of tensors, before and after nodes. Knows the walk only as what says
-whether gradients travel as Tensors (``walk.tensors``)."""
+whether gradients travel as Tensors (``walk.tensors``), and whose others may have (``walk.lent``)."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ def run_tensor_hooks(walk: Any, node: Any, g: Any) -> Any:
     for index, hooks in list(node.tensor_hooks.items()):
         current = g[index] if several else g
         for hook in list(hooks.values()):
+            walk.lent.add(node)  # they may keep what they see
             given = current if walk.tensors or current is None else wrap(current)
             new = hook(given)
             if new is not None:
@@ -41,7 +42,10 @@ def run_tensor_hooks(walk: Any, node: Any, g: Any) -> Any:
 
 
 def _retain(walk: Any, tensor: Tensor, g: Any) -> None:
-    kept = Algebra.clone(g) if walk.tensors else wrap(np.array(g) if g.__class__ is ndarray else g)
+    if walk.tensors:
+        kept = Algebra.clone(g)
+    else:
+        kept = wrap(np.array(g) if g.__class__ is ndarray else g.owned(False))
     tensor._grad = kept if tensor._grad is None else Algebra.add(tensor._grad, kept)
 
 

@@ -27,6 +27,7 @@ class GraphNode:
     num_outputs = 1
     tensor_hooks: dict[int, HookDict] | None = None  # by output number
     retained: dict[int, weakref.ref] | None = None  # tensors that keep their gradient, likewise
+    makes = False  # whether ``run`` gives what came, views, or arrays made for that one place
     wants_none = False  # whether a missing gradient reaches ``run`` as None, not as zeros
     pre_hooks: HookDict | None = None
     post_hooks: HookDict | None = None
@@ -204,6 +205,7 @@ class Node(GraphNode):
     nobody looks at need none.
     """
 
+    makes = True
     versions: tuple | None = None
     out: Any = None
 

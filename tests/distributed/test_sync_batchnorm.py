@@ -11,7 +11,11 @@ import disttrain as dt
 from disttrain import core, nn
 from disttrain import distributed as dist
 from disttrain.errors import LaunchError, ShapeError, UninitializedError
-from launcher import launch
+from disttrain_launcher import launch
+from support.rounding import Sums
+
+# The longest sum has as many rows; layers, there and back, and steps.
+SUMS = Sums(terms=6 * 8, depth=2 * 4 * 3)
 
 FEATURES, STEPS = 3, 3
 SIZES = {1: [6], 2: [5, 1], 3: [4, 0, 2], 4: [1, 3, 0, 2]}  # samples per rank; some have none
@@ -79,11 +83,11 @@ def assert_like_one(results: list[dict], dims: int, settings: dict) -> None:
         ours = [r[name] for r in results]
         if name[0] == "=":
             for each in ours:
-                np.testing.assert_allclose(each, value, rtol=0, atol=1e-12)
+                SUMS.equal(each, value)
         elif name[0] == "+":
-            np.testing.assert_allclose(sum(ours), value, rtol=0, atol=1e-10)
+            SUMS.equal(sum(ours), value)
         elif name != "eval" or settings.get("track_running_stats", True):
-            np.testing.assert_allclose(np.concatenate(ours), value, rtol=0, atol=1e-10)
+            SUMS.equal(np.concatenate(ours), value)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -119,7 +123,7 @@ def test_second_derivatives() -> None:
 
     whole = penalty(nn.BatchNorm1d(FEATURES).double(), core.wrap(batch(0, 2, 6)))
     ours = np.concatenate(dist.simulate(body, 2).results)
-    np.testing.assert_allclose(ours, whole, rtol=1e-9, atol=1e-10)
+    SUMS.equal(ours, whole)
 
 
 @pytest.mark.parametrize("kind", [dt.bfloat16, dt.float32])
@@ -155,7 +159,7 @@ def test_within_a_smaller_group() -> None:
     ours = dist.simulate(body, 4).results
     for pair in range(2):
         y = nn.BatchNorm1d(FEATURES).double()(core.wrap(batch(pair, 2, 6))).detach().numpy()
-        np.testing.assert_allclose(np.concatenate(ours[2 * pair : 2 * pair + 2]), y, atol=1e-12)
+        SUMS.equal(np.concatenate(ours[2 * pair : 2 * pair + 2]), y)
 
 
 def test_conversion_keeps_parameters_buffers_and_mode() -> None:
@@ -202,7 +206,7 @@ def test_a_cnn_in_ddp_equals_one_process() -> None:
     alone = losses(net(), slice(None))
     for ours in dist.simulate(body, 2).results:
         for a, b in zip(ours, alone, strict=True):
-            np.testing.assert_allclose(a, b, rtol=0, atol=1e-10)
+            SUMS.equal(a, b)
 
 
 def test_one_value_in_all_is_refused_on_every_rank() -> None:

@@ -325,9 +325,20 @@ def test_errors_of_a_function_that_places_are_its_own():
 # --- files ----------------------------------------------------------------------------------------
 
 
-def test_mode_and_nothing_left_over(path):
-    save({"a": tensor([1])}, path)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+@pytest.fixture
+def umask():
+    before = os.umask(0o027)
+    yield os.umask
+    os.umask(before)
+
+
+def test_mode_and_nothing_left_over(path, umask, monkeypatch):
+    for mask, private, mode in ((0o027, "", 0o640), (0o022, "0", 0o644), (0, "1", 0o600)):
+        path.unlink(missing_ok=True)
+        umask(mask)
+        monkeypatch.setenv("DISTTRAIN_PRIVATE_FILES", private)
+        save({"a": tensor([1])}, path)
+        assert stat.S_IMODE(path.stat().st_mode) == mode
     path.chmod(0o644)
     save({"a": tensor([2])}, str(path))
     assert stat.S_IMODE(path.stat().st_mode) == 0o644

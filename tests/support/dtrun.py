@@ -36,7 +36,7 @@ class Job:
         env |= settings.pop("env", {})
         env["PYTHONPATH"] = str(ROOT)
         program = ["script.py"] if "-m" not in flags else ["script"]
-        command = [sys.executable, "-m", "launcher", *flags, *program, *args]
+        command = [sys.executable, "-m", "disttrain_launcher", *flags, *program, *args]
         self.process = subprocess.Popen(
             command, cwd=folder, env=env, text=True, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, **settings,

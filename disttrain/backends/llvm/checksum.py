@@ -217,12 +217,11 @@ def _compiled() -> Any:
         return None
     text = _text(bits)
     try:
-        loaded = kept(f"{text}\n{host.cpu().model}", lambda: text, _nothing)
+        places = kept(f"{text}\n{host.cpu().model}", lambda: text, _nothing)
     except (ImportError, ObjectError, RuntimeError):
         return None
     kinds = (ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
-    function = ctypes.CFUNCTYPE(None, *kinds)(loaded.functions["sums"])
-    return function, loaded  # whoever holds the function holds its memory
+    return ctypes.CFUNCTYPE(None, *kinds)(places["sums"])
 
 
 def _nothing(name: str) -> int:
@@ -275,9 +274,9 @@ def crc32c_blocks(data: np.ndarray, block: int = BLOCK) -> np.ndarray:
     """The checksum (uint32) of every ``block`` bytes of ``data``, a contiguous array of bytes; the
     last block may be shorter."""
     out = np.empty(-(-data.size // block), np.uint32)
-    made = _compiled()
-    if made is not None:
-        made[0](data.ctypes.data, data.size, block, out.ctypes.data)
+    sums = _compiled()
+    if sums is not None:
+        sums(data.ctypes.data, data.size, block, out.ctypes.data)
         return out
     for k in range(out.size):
         out[k] = _plain(data[k * block : (k + 1) * block])
@@ -287,11 +286,11 @@ def crc32c_blocks(data: np.ndarray, block: int = BLOCK) -> np.ndarray:
 def crc32c_at(data: np.ndarray, address: int, begin: int, end: int) -> int:
     """The checksum of the bytes from ``begin`` to ``end`` of ``data``, which lies at ``address``:
     for who asks for many, one by one."""
-    made = _compiled()
-    if made is None:
+    sums = _compiled()
+    if sums is None:
         return _plain(data[begin:end])
     out = ctypes.c_uint32()
-    made[0](address + begin, end - begin, end - begin, ctypes.byref(out))
+    sums(address + begin, end - begin, end - begin, ctypes.byref(out))
     return out.value
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any
+
+from .immortal import immortal
 
 _lock = threading.Lock()
 
@@ -32,9 +33,9 @@ def compile_ir(text: str) -> bytes:
         return machine.emit_object(module)
 
 
-def run_ir(text: str, names: Sequence[str]) -> tuple[dict[str, int], Any]:
-    """The addresses of functions, placed in memory by LLVM itself, whatever the processor; they are
-    there as long as the second result is. Raises as ``compile_ir``."""
+def run_ir(text: str, names: Sequence[str]) -> dict[str, int]:
+    """The addresses of functions, placed in memory by LLVM itself, whatever the processor, and for
+    good. Raises as ``compile_ir``."""
     import llvmlite.binding as llvm
 
     with _lock:
@@ -43,6 +44,6 @@ def run_ir(text: str, names: Sequence[str]) -> tuple[dict[str, int], Any]:
         machine = llvm.Target.from_default_triple().create_target_machine()
         module = llvm.parse_assembly(text)
         module.verify()
-        engine = llvm.create_mcjit_compiler(module, machine)
+        engine = immortal(llvm.create_mcjit_compiler(module, machine))
         engine.finalize_object()
-        return {name: engine.get_function_address(name) for name in names}, engine
+        return {name: engine.get_function_address(name) for name in names}

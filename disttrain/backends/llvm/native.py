@@ -29,9 +29,10 @@ from .. import host
 from ..lang.interpret import storage
 from ..lang.kernel import Kernel
 from .emit import EXTERNAL, Target
+from .immortal import immortal
 from .ir import module
 from .kept import kept
-from .objfile import Loaded, ObjectError
+from .objfile import ObjectError
 from .wrap import (
     DTYPES,
     FIRST_DTYPE,
@@ -89,15 +90,11 @@ def build(kernel: Kernel, access: dict[str, str], target: Target | None = None) 
     process = _process()
     for p in kernel.arrays:
         process.know_dtype(p.dtype)
-    loaded = process.load(kernel, access, target or process.target)
-    methods = []
-    for name in ("fast", "general"):
-        method = _MethodDef(
-            f"{kernel.name}_{name}".encode(), loaded.functions[name], _FASTCALL, None
-        )
-        methods.append((method, process.new_function(ctypes.byref(method), process.table, None)))
-    process.keep.append((loaded, methods))
-    return Built(methods[0][1], methods[1][1])
+    places = process.load(kernel, access, target or process.target)
+    fast, general = (
+        process.function(f"{kernel.name}_{name}", places[name]) for name in ("fast", "general")
+    )
+    return Built(fast, general)
 
 
 def why_unavailable() -> str:
@@ -114,7 +111,6 @@ class _Process:
 
     def __init__(self) -> None:
         self.cpu = host.cpu()
-        self.keep: list[Any] = []  # code that functions may be called from is never given back
         reason = _unsupported()
         if reason:
             raise Unavailable(reason)
@@ -122,7 +118,7 @@ class _Process:
         self.c_library = ctypes.CDLL(None)
         self.math_library = ctypes.CDLL("libm.so.6")
         self.target = self._target()
-        self.table = self._table()
+        self.table = immortal(self._table())
         self.fingerprint = self._fingerprint()
         self.new_function = ctypes.PyDLL(None).PyCFunction_NewEx
         self.new_function.restype = ctypes.py_object
@@ -152,7 +148,9 @@ class _Process:
         return table
 
     def know_dtype(self, name: str) -> None:
-        self.table[FIRST_DTYPE + DTYPES.index(name)] = id(storage(name))
+        at = FIRST_DTYPE + DTYPES.index(name)
+        if not self.table[at]:
+            self.table[at] = id(immortal(storage(name)))
 
     def _fingerprint(self) -> str:
         """Everything but the kernel that its object code depends on."""
@@ -167,7 +165,7 @@ class _Process:
         python = f"{sys.implementation.cache_tag} numpy {np.__version__.split('.')[0]}"
         return f"{digest.hexdigest()}\n{self.cpu.model}\n{features}\n{python}"
 
-    def load(self, kernel: Kernel, access: dict[str, str], target: Target) -> Loaded:
+    def load(self, kernel: Kernel, access: dict[str, str], target: Target) -> dict[str, int]:
         text = f"{kernel}\n{sorted(access.items())}\n{target}\n{self.fingerprint}"
         try:
             return kept(text, lambda: module(kernel, access, target), self.resolve)
@@ -179,6 +177,12 @@ class _Process:
             raise Unavailable(
                 f"LLVM refused the code of kernel {kernel.name}; is llvmlite at least 0.45? ({e})"
             ) from None
+
+    def function(self, name: str, address: int) -> Callable[..., Any]:
+        """A built-in function, whose definition CPython reads again when it is given back."""
+        definition = immortal(_MethodDef(name.encode(), address, _FASTCALL, None))
+        made: Callable[..., Any] = self.new_function(ctypes.byref(definition), self.table, None)
+        return made
 
     def resolve(self, name: str) -> int:
         """The address of a function of the C library that LLVM decided to call."""

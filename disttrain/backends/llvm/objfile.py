@@ -15,6 +15,8 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from .immortal import immortal
+
 _PROGBITS, _SYMTAB, _RELA, _NOBITS = 1, 2, 4, 8
 _ALLOC = 2
 _R_64, _R_PC32, _R_PLT32 = 1, 2, 4
@@ -38,16 +40,9 @@ class _Section:
     at: int = -1  # its place in memory
 
 
-@dataclass(slots=True)
-class Loaded:
-    """Executable memory, never given back, and where the global functions are in it."""
-
-    memory: mmap.mmap
-    functions: dict[str, int]
-
-
-def load(code: bytes, resolve: Callable[[str], int]) -> Loaded:
-    """Load an object file; ``resolve(name)`` gives the address of a C function that it calls."""
+def load(code: bytes, resolve: Callable[[str], int]) -> dict[str, int]:
+    """Load an object file, for good; the addresses of its global functions. ``resolve(name)`` gives
+    the address of a C function that it calls."""
     if code[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<HH", code, 16) != (1, 62):
         raise ObjectError("not an x86-64 ELF object file")
     sections = _sections(code)
@@ -68,7 +63,8 @@ def load(code: bytes, resolve: Callable[[str], int]) -> Loaded:
         if s.kind == _RELA and sections[s.info].at >= 0:
             _relocate(code, s, sections[s.info].at, memory, places, base)
     _make_executable(base, len(memory))
-    return Loaded(memory, {n: base + at for n, at, public in symbols if public and at is not None})
+    immortal(memory)
+    return {n: base + at for n, at, public in symbols if public and at is not None}
 
 
 def _sections(code: bytes) -> list[_Section]:

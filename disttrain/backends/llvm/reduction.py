@@ -16,8 +16,6 @@ import ctypes
 import functools
 import platform
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 from .. import host
 from .kept import kept
@@ -337,16 +335,12 @@ def _rounds(kind: str, n: int) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Code:
-    """``rounds(address of the words, scale)`` says why it has returned; runs without the GIL."""
-
-    rounds: Callable[[int, float], int]
-    memory: Any  # where the code is
+# ``rounds(address of the words, scale)`` says why it has returned; runs without the GIL.
+Rounds = Callable[[int, float], int]
 
 
 @functools.cache
-def reduction(kind: str, n: int, steps: Steps) -> Code | None:
+def reduction(kind: str, n: int, steps: Steps) -> Rounds | None:
     """The code for ``n`` arrays of dtype ``kind``, added in ``steps`` (left, right, result); None
     where there is none. Takes a few milliseconds where it is in the cache of kernels, 200 else.
     """
@@ -355,11 +349,12 @@ def reduction(kind: str, n: int, steps: Steps) -> Code | None:
         return None
     text = _text(kind, n, steps, host.vector_bits(host.cpu().features))
     try:
-        loaded = kept(f"{text}\n{host.cpu().model}", lambda: text, _of_c)
+        places = kept(f"{text}\n{host.cpu().model}", lambda: text, _of_c)
     except (ImportError, ObjectError, RuntimeError):
         return None
     kinds = (ctypes.c_int64, ctypes.c_void_p, ctypes.c_double)
-    return Code(ctypes.CFUNCTYPE(*kinds)(loaded.functions["rounds"]), loaded)
+    rounds: Rounds = ctypes.CFUNCTYPE(*kinds)(places["rounds"])
+    return rounds
 
 
 def _of_c(name: str) -> int:

@@ -54,7 +54,7 @@ class FencedWords:
     def __init__(self, view: memoryview, address: int) -> None:
         self._view, self._address = view, address
         try:
-            places, self._engine = run_ir(_TEXT, ("load", "store", "all"))
+            places = run_ir(_TEXT, ("load", "store", "all"))
         except (ImportError, RuntimeError) as error:
             raise CommError(
                 f"shm: this machine ({platform.machine()}) needs fences between stores, which LLVM "

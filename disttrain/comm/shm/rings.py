@@ -124,7 +124,7 @@ class NativeRounds:
 
     def __init__(
         self,
-        code: reduction.Code,
+        code: reduction.Rounds,
         rings: Sequence[np.ndarray],
         me: int,
         flags: Sequence[int],
@@ -143,7 +143,7 @@ class NativeRounds:
         words[reduction.YIELDS] = yields
         words[reduction.FOR_ALL], words[reduction.FOR_ANY] = sleepers
         words[reduction.STEP] = self._step = rings[0].nbytes // NUM_SLOTS
-        self._words, self._at, self._code = words, address_of(words), code.rounds
+        self._words, self._at, self._code = words, address_of(words), code
 
     def __call__(
         self, array: np.ndarray, start: int, scale: float, ring: Callable[[int], None]

@@ -57,6 +57,8 @@ class Call:
 class Exit(GraphNode):
     """The identity at an output of a call: backward that comes here enters the call."""
 
+    makes = True
+
     def __init__(self, call: Call, before: Any, meta: tuple) -> None:
         self.call, self.edges = call, (before,)
         self.shape, self.dtype = meta

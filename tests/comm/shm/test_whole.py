@@ -49,10 +49,16 @@ def test_a_call_that_is_interrupted_while_it_looks_for_its_peers_ends_the_group(
 def test_ever_new_factors_leave_no_memory_behind():
     def body(group):
         x = np.ones(NUM_ELEMENTS, np.float32)
+        before = _reducers()  # of other tests
         for i in range(200):
             group.all_reduce(x, reduce_ops.premul_sum(0.5 + i / 1024))
             if i == 0:
                 assert x[0] == 1.0
-        return sum(isinstance(each, reduce_ops._Wide) for each in gc.get_objects())
+        return _reducers() - before
 
     assert max(run_group(2, body)) <= 64
+
+
+def _reducers() -> int:
+    """How many there are in this process."""
+    return sum(isinstance(each, reduce_ops._Wide) for each in gc.get_objects())

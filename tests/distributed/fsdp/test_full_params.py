@@ -27,7 +27,11 @@ from disttrain.distributed.fsdp.wrap import ModuleWrapPolicy
 from disttrain.distributed.fsdp.wrapper import TrainingState
 from disttrain.distributed.tensor import DTensor
 from disttrain.errors import AutogradError, ShapeError, StateDictError
+from support.rounding import Sums
 from support.simulated import on_ranks
+
+# The longest sum has as many rows; layers, there and back, and steps.
+SUMS = Sums(terms=12, depth=2 * 3)
 
 NAMES = ["0.0.weight", "0.0.bias", "0.1.weight", "0.1.bias", "1.weight", "1.bias"]
 BOTH = pytest.mark.parametrize("orig", [False, True], ids=["flat", "orig"])
@@ -129,11 +133,11 @@ def test_gradients_are_summoned_and_written_back() -> None:
         backward(m)
         with FSDP.summon_full_params(m, with_grads=True):
             for n, p in m.named_parameters():
-                np.testing.assert_allclose(p.grad.numpy(), want[n], rtol=0, atol=1e-12)
+                SUMS.equal(p.grad.numpy(), want[n])
                 p.grad = p.grad * 3
         with FSDP.summon_full_params(m, with_grads=True):
             for n, p in m.named_parameters():
-                np.testing.assert_allclose(p.grad.numpy(), want[n] * 3, rtol=0, atol=1e-12)
+                SUMS.equal(p.grad.numpy(), want[n] * 3)
 
     on_ranks(body, 3)
 
@@ -260,7 +264,7 @@ def assert_reference(state: dict[str, Any]) -> None:
         for key, value in theirs.items():
             got = state[name][key]
             got = got.full_tensor() if isinstance(got, DTensor) else got
-            np.testing.assert_allclose(got.numpy(), value, rtol=0, atol=1e-10, err_msg=name)
+            SUMS.equal(got.numpy(), value, err_msg=name)
 
 
 @BOTH
@@ -372,7 +376,7 @@ def test_clipping_by_the_norm_of_everything(
         if orig:
             with FSDP.summon_full_params(m, with_grads=True):
                 for n, p in m.named_parameters():
-                    np.testing.assert_allclose(p.grad.numpy(), want[n], rtol=0, atol=1e-12)
+                    SUMS.equal(p.grad.numpy(), want[n])
 
     on_ranks(body, 2)
 
@@ -422,7 +426,7 @@ def test_parameters_replaced_outside_and_optimizers_made_before() -> None:
         theirs.step()
         for name in NAMES[:-1]:  # the optimizer does not know the new bias
             want = ref.state_dict()[name].numpy()
-            np.testing.assert_allclose(after[name].numpy(), want, rtol=0, atol=1e-12)
+            SUMS.equal(after[name].numpy(), want)
         assert (after["1.bias"].numpy() == 3).all()
         weight.data = core.wrap(np.zeros((9, 9)))
         with pytest.raises(ShapeError, match="parameter shape changes"):

@@ -18,6 +18,10 @@ from disttrain.core.dtypes import float32
 from disttrain.core.random import manual_seed
 from disttrain.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from disttrain.errors import ConfigError
+from support.rounding import Sums
+
+# The longest sum has as many rows; layers, there and back, and steps.
+SUMS = Sums(terms=12, depth=2 * 3 * 4)
 
 ROWS = np.random.default_rng(0).standard_normal((12, 6))
 
@@ -99,7 +103,7 @@ def test_a_view_taken_before_forward_is_not_written_while_others_read(take: Call
         return [found, looked(m, rows())]
 
     for rank, (first, second) in enumerate(on_ranks(body)):
-        np.testing.assert_allclose(first, want[rank::2], rtol=0, atol=1e-12)
+        SUMS.equal(first, want[rank::2])
         if take is not VIEWS["rows"]:
             assert not second.any()
 
@@ -127,7 +131,7 @@ def test_weights_of_frozen_units_are_not_written_while_others_go_backward() -> N
         return found
 
     for rank, got in enumerate(on_ranks(body)):
-        np.testing.assert_allclose(got, want[rank::2], rtol=0, atol=1e-12)
+        SUMS.equal(got, want[rank::2])
 
 
 @pytest.mark.parametrize("where", ["backward", "at the end"])
@@ -162,7 +166,7 @@ def test_a_step_that_breaks_off_on_one_rank_ends_its_turn(where: str) -> None:
     fill(list(plain.parameters()), 0.2)
     want = looked(plain, core.wrap(ROWS))
     for rank, got in enumerate(on_ranks(body)):
-        np.testing.assert_allclose(got, want[rank::2], rtol=0, atol=1e-12)
+        SUMS.equal(got, want[rank::2])
 
 
 def test_weights_that_are_held_are_given_up_by_a_reset() -> None:
@@ -264,7 +268,7 @@ def test_a_part_of_a_unit_may_be_frozen(freeze: Callable) -> None:
         results = on_ranks(lambda units=units: trained(units(network()), rows(), freeze))
         for got in results:
             for a, b in zip(got, want if freeze is between_steps else results[0], strict=True):
-                np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
+                SUMS.equal(a, b)
 
 
 def two_ranks_give_the_mean_of_both(kind: type[nn.Module], train: Callable) -> None:
@@ -289,7 +293,7 @@ def two_ranks_give_the_mean_of_both(kind: type[nn.Module], train: Callable) -> N
 
     for got in on_ranks(body):
         for a, b in zip(got, want, strict=True):
-            np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
+            SUMS.equal(a, b)
 
 
 class Parts(nn.Module):
@@ -354,7 +358,7 @@ def test_gradients_go_to_the_memory_that_is_reduced_when_it_has_grown() -> None:
             m.zero_grad()
             m(core.wrap(ROWS)).sum().backward()
             for p, q in zip(m.parameters(), want.parameters(), strict=True):
-                np.testing.assert_allclose(p.grad.full_tensor().numpy(), q.grad.numpy(), atol=1e-12)
+                SUMS.equal(p.grad.full_tensor().numpy(), q.grad.numpy())
             pool = fully_shard.state(m).unit.pool  # as when a larger unit is trained, too
             kept.append(list(pool._free))
             pool.reserve(pool.capacity + 4096)

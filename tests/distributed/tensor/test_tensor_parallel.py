@@ -30,6 +30,10 @@ from disttrain.distributed.tensor.parallel import (
     parallelize_module,
 )
 from disttrain.errors import ConfigError, DimError, PlacementError, ShapeError
+from support.rounding import Sums
+
+# The longest sum has as many rows; layers, there and back, and steps.
+SUMS = Sums(terms=24, depth=2 * 2 * 6)
 
 DIM, HEADS, VOCAB, BATCH, SEQ = 8, 4, 12, 3, 8
 
@@ -114,9 +118,7 @@ def whole(t: dt.Tensor) -> np.ndarray:
 def assert_same_grads(m: nn.Module, reference: nn.Module) -> None:
     theirs = dict(reference.named_parameters())
     for name, p in m.named_parameters():
-        np.testing.assert_allclose(
-            whole(p.grad), theirs[name].grad.numpy(), rtol=0, atol=1e-10, err_msg=name
-        )
+        SUMS.equal(whole(p.grad), theirs[name].grad.numpy(), err_msg=name)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
@@ -133,7 +135,7 @@ def test_an_mlp_equals_one_process(ranks: int, hidden: int) -> None:
         x = numbers(5, DIM)
         out, expected = m(x), reference(x)
         assert type(out) is dt.Tensor
-        np.testing.assert_allclose(whole(out), whole(expected), rtol=0, atol=1e-12)
+        SUMS.equal(whole(out), whole(expected))
         (out**2).sum().backward()
         (expected**2).sum().backward()
         assert m.w1.weight.placements == (Shard(0),) and m.w2.weight.placements == (Shard(1),)
@@ -174,7 +176,7 @@ def test_a_block_equals_one_process(ranks: int) -> None:
         (m(x) ** 2).sum().backward()
         (reference(y) ** 2).sum().backward()
         assert_same_grads(m, reference)
-        np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy(), rtol=0, atol=1e-10)
+        SUMS.equal(x.grad.numpy(), y.grad.numpy())
 
     on_ranks(ranks, body)
 
@@ -202,7 +204,7 @@ def test_uneven_heads_work_on_sharded_tensors() -> None:
         parallelize_module(m, mesh, {**plan, "wo": RowwiseParallel()})
         x = numbers(BATCH, SEQ, DIM)
         out, expected = m(x), reference(x)
-        np.testing.assert_allclose(whole(out), whole(expected), rtol=0, atol=1e-12)
+        SUMS.equal(whole(out), whole(expected))
         (out**2).sum().backward()
         (expected**2).sum().backward()
         assert_same_grads(m, reference)
@@ -248,7 +250,7 @@ def test_a_gpt_equals_one_process(ranks: int, sequence: bool, cut_classes: bool)
             else:
                 loss = F.cross_entropy(out.flatten(0, 1), target.flatten())
                 loss.backward()
-            np.testing.assert_allclose(whole(loss), whole(expected), rtol=0, atol=1e-12)
+            SUMS.equal(whole(loss), whole(expected))
             assert_same_grads(m, reference)
             for model in (m, reference):
                 dt.optim.SGD(model.parameters(), lr=0.1).step()
@@ -293,9 +295,9 @@ def test_cross_entropy_over_cut_classes(shape: tuple, placements: list) -> None:
             with loss_parallel():
                 found = F.cross_entropy(d, dt.tensor(TARGETS), weight, **options)
                 found.backward(distribute_tensor(g, mesh, [Replicate()] * mesh.ndim))
-            np.testing.assert_allclose(whole(found), whole(expected), rtol=0, atol=1e-12)
+            SUMS.equal(whole(found), whole(expected))
             assert d.grad.placements == tuple(placements)
-            np.testing.assert_allclose(whole(d.grad), a.grad.numpy(), rtol=0, atol=1e-12)
+            SUMS.equal(whole(d.grad), a.grad.numpy())
         with (
             loss_parallel(),
             pytest.raises(

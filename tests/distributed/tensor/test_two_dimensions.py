@@ -34,6 +34,10 @@ from disttrain.distributed.tensor.parallel import (
     parallelize_module,
 )
 from disttrain.errors import ConfigError
+from support.rounding import Sums
+
+# The longest sum has as many rows; layers, there and back, and steps.
+SUMS = Sums(terms=16, depth=2 * 6 * 3)
 
 DIM, VOCAB, BATCH, SEQ = 8, 12, 4, 4
 
@@ -125,12 +129,12 @@ def whole(t: dt.Tensor) -> np.ndarray:
 def assert_equals_one_process(results: list) -> None:
     reference = made()
     losses = train(reference, 0, 1)
-    np.testing.assert_allclose(np.mean([r[1] for r in results], 0), losses, rtol=0, atol=1e-10)
+    SUMS.equal(np.mean([r[1] for r in results], 0), losses)
     expected = {n: p.detach().numpy() for n, p in reference.named_parameters()}
     for params, _ in results:
         assert list(params) == list(expected)
         for name, p in params.items():
-            np.testing.assert_allclose(p, expected[name], rtol=0, atol=1e-10, err_msg=name)
+            SUMS.equal(p, expected[name], err_msg=name)
 
 
 def run(shape: tuple, names: tuple, body) -> list:
@@ -317,7 +321,7 @@ def test_norms_are_those_of_the_whole_model() -> None:
     for found, grads in run((2, 2), ("dp", "tp"), body):
         assert found == pytest.approx(norm, abs=1e-10)
         for name, p in reference.named_parameters():
-            np.testing.assert_allclose(grads[name], p.grad.numpy(), rtol=0, atol=1e-10)
+            SUMS.equal(grads[name], p.grad.numpy())
 
 
 def test_meshes_that_do_not_belong_together() -> None:
@@ -446,14 +450,14 @@ def test_pipelines_of_spread_stages(name: str, spread, tp: int) -> None:
     reference = made()
     losses = train(reference, 0, 1)
     last = [r[2] for r in results if r[0] == 1]
-    np.testing.assert_allclose(np.mean(last, 0), losses, rtol=0, atol=1e-10)
+    SUMS.equal(np.mean(last, 0), losses)
     expected = {n: p.detach().numpy() for n, p in reference.named_parameters()}
     for stage, params, _ in results:
         assert len(params) == 7
         for n, p in params.items():
             head, _, rest = n.partition(".")
             full = f"{NAMES[stage][head]}.{rest}"
-            np.testing.assert_allclose(p, expected[full], rtol=0, atol=1e-10, err_msg=full)
+            SUMS.equal(p, expected[full], err_msg=full)
 
 
 def test_a_checkpoint_of_three_dimensions_loads_in_one_process(tmp_path) -> None:

@@ -44,8 +44,8 @@ def _random(add):
             add(code, np.zeros((7, 147), dtype), SEED, OFFSET, tolerance=tolerance)
         x = rng.normal(size=(5, 103)).astype(dtype)
         mask = np.zeros(x.shape, bool)
-        add(codes.DROPOUT, x, x * 0, mask, SEED, 3, 0.7, 1 / 0.7)
-        add(codes.DROPOUT_AGAIN, x, x * 0, SEED, 3, 0.7, 1 / 0.7)
+        add(codes.DROPOUT, x, np.zeros_like(x), mask, SEED, 3, 0.7, 1 / 0.7)
+        add(codes.DROPOUT_AGAIN, x, np.zeros_like(x), SEED, 3, 0.7, 1 / 0.7)
     add(codes.INTEGERS, np.zeros(1001, np.int64), SEED, 1, -5, 17)
     add(codes.INTEGERS, np.zeros(1001, np.int64), SEED, 2, -(1 << 63), (1 << 64) - 1)
     for dtype in FLOATS[:2]:

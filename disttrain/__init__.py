@@ -74,14 +74,15 @@ __version__ = "0.1.0"
 
 _PACKAGES = ("amp", "autograd", "compile", "cuda", "data", "distributed", "distributions", "func",
              "futures", "linalg", "metrics", "nn", "optim", "profiler", "serialize")  # fmt: skip
-_ELSEWHERE = {"autocast": "amp", "load": "serialize", "save": "serialize"}
+_ELSEWHERE = {"autocast": ".amp", "launch": "disttrain_launcher", "load": ".serialize",
+              "save": ".serialize"}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return importlib.import_module(f".{name}", __name__)
     if name in _ELSEWHERE:
-        found = getattr(importlib.import_module(f".{_ELSEWHERE[name]}", __name__), name)
+        found = getattr(importlib.import_module(_ELSEWHERE[name], __name__), name)
         globals()[name] = found
         return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,5 +12,5 @@ __all__ = ["launch"]
 
 def __getattr__(name: str) -> Any:
     if name == "launch":
-        return importlib.import_module("launcher.api").launch
-    raise AttributeError(f"module 'launcher' has no attribute {name!r}")
+        return importlib.import_module("disttrain_launcher.api").launch
+    raise AttributeError(f"module 'disttrain_launcher' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""``python -m launcher``: the command dtrun."""
+"""``python -m disttrain_launcher``: the command dtrun."""
 
 import sys
 

@@ -176,6 +176,8 @@ class Agent:
         for failure in orders.failures:
             ranks.publish(failure["rank"], failure["cause"], failure["traceback"])
         orders.failures.clear()
+        ranks.know_of_others(orders.others_move, orders.awaited)
+        orders.tell_standing(dataclasses.asdict(ranks.stands))
         if orders.lapses(time.monotonic()):
             ranks.fence()
         elif orders.is_over:

@@ -21,10 +21,12 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command line; the exit code of the first failure, or 0."""
     words = sys.argv[1:] if argv is None else argv
     if words[:1] == ["submit"]:  # a program of that name is ./submit
-        return int(importlib.import_module("launcher.submit.command").main(words[1:]))
+        return int(importlib.import_module("disttrain_launcher.submit.command").main(words[1:]))
     starter, value = handing_on.starter(words, os.environ)
     if starter:
-        return int(importlib.import_module(f"launcher.clusters.{starter}").main(words, value))
+        return int(
+            importlib.import_module(f"disttrain_launcher.clusters.{starter}").main(words, value)
+        )
     options = parse(words)
     if options.place.hint:
         sys.stderr.write(f"dtrun: {options.place.hint}\n")
@@ -32,6 +34,6 @@ def main(argv: list[str] | None = None) -> int:
         for name in THREAD_VARIABLES:
             os.environ.setdefault(name, "1")
     gc.disable()  # what is loaded stays: looking through it again and again finds nothing
-    front = importlib.import_module("launcher.front")
+    front = importlib.import_module("disttrain_launcher.front")
     gc.enable()
     return int(front.run(options))

@@ -19,7 +19,7 @@ def main() -> int:
     open_standard()
     try:
         try:
-            return int(importlib.import_module("launcher.cli").main())
+            return int(importlib.import_module("disttrain_launcher.cli").main())
         finally:
             sys.stdout.flush()
     except OSError as error:

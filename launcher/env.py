@@ -9,6 +9,7 @@ LEAST = "DISTTRAIN_MIN_RANKS"  # with fewer the job ends: who is left need not t
 ON_TERM = "DISTTRAIN_ON_TERM"  # what SIGTERM is to mean, where that is not the end
 GENERATION = "DISTTRAIN_GENERATION"  # its number: who says another one is refused by the store
 JOB_FD = "DISTTRAIN_JOB_FD"  # the descriptor of the job segment, inherited
+JOB_ID = "DISTTRAIN_JOB_ID"  # the same in all generations of a job, and in no other job
 
 
 def worker_env(plan: Plan, generation: Generation, rank: int) -> dict[str, str]:
@@ -32,6 +33,7 @@ def worker_env(plan: Plan, generation: Generation, rank: int) -> dict[str, str]:
         "TORCHELASTIC_RUN_ID": plan.run_id,
         "TORCHELASTIC_USE_AGENT_STORE": "False",
         GENERATION: generation.number,
+        JOB_ID: generation.job or plan.job,
     }
     if not plan.mpi_hosts:
         values[LEAST] = plan.min_ranks or n

@@ -69,7 +69,7 @@ def _run(options: Options, plan: Plan) -> int:
     if options.fake is not None:
         return play(plan, *options.fake, local_size=options.nproc_per_node)
     if options.simulated is not None:
-        run_simulated = importlib.import_module("launcher.simulated.job").run
+        run_simulated = importlib.import_module("disttrain_launcher.simulated.job").run
         return int(run_simulated(plan, options.simulated))
     if plan.mpi_hosts:
         return mpi.run_between_hosts(plan)
@@ -80,7 +80,7 @@ def _run(options: Options, plan: Plan) -> int:
     kept: Any = None
     token = None
     if options.rendezvous is not None:
-        nodes = importlib.import_module("launcher.nodes")
+        nodes = importlib.import_module("disttrain_launcher.nodes")
         token = nodes.token_for(options)
         plan = dataclasses.replace(plan, token_file=nodes.token_file_for_ranks(options, token))
     with held_back(plan.signals):

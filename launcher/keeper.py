@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from disttrain.errors import LaunchError
 
-from . import membership
+from . import membership, stillness
 from .channel import Channel, Message, Unread
 from .generation import Generation
 from .membership import (
@@ -41,7 +41,7 @@ from .rendezvous import ELECTION, Rendezvous
 TICK = 0.1  # seconds between two looks of one that leaves
 NOTICE = 3.0  # ... after which people are told what is waited for
 DOCUMENT, NODES, REFUSALS = "document", "nodes/", "refused/"
-RUN_ID = "--rdzv-id"  # among a node's terms
+RUN_ID, UNNAMED = "--rdzv-id", "none"  # among a node's terms; its value where nobody names a job
 
 
 def settings_of(r: Rendezvous, restarts: int) -> Settings:
@@ -68,14 +68,17 @@ class Keeper:
         self.observer = Observer(settings_of(r, restarts))
         self.restarts_used = 0  # when that generation began
         self.id = ""  # among the nodes; "" while it is not one of them
+        self.given_up: set[str] = set()  # what it was called before, and may be still
         self.swaps = 0
         self.sent = 0  # the generation that the agent was told to start
         self.stopped = 0  # ... and to stop
         self.ended = False  # the agent knows how the job has ended
         self.first_node = ""  # its name
+        self.elsewhere: tuple = ()  # as the agent knows it
         self.told: set[tuple[int, int]] = set()  # (generation, rank) whose failure the agent knows
         self.said: set[str] = set()
         self.dirty = False  # the others have not been told what we are
+        self.waits_for_host = False  # which does not answer, and people know
         self.reached = self.renewed = self.idle_since = clock()
 
     # --- the loop -------------------------------------------------------------------------------
@@ -96,6 +99,9 @@ class Keeper:
         try:
             for message in self.channel.receive():
                 self._hear(message)
+            for old in sorted(self.given_up):  # until that was done: its lease may be ours still
+                self.registry.delete(NODES + old)
+                self.given_up.discard(old)
             if self.dirty and self.id:
                 self._put()
             if self.ended:
@@ -105,7 +111,7 @@ class Keeper:
                 return
             self._keep_lease()
             self._look()
-            self.reached = self.clock()
+            self.reached, self.waits_for_host = self.clock(), False
         except LeaseEnded as error:
             self.id = ""  # for the others we were lost; we may come again, as another one
             self._stop(f"this node was lost for the others: {error}")
@@ -175,21 +181,32 @@ class Keeper:
         self.registry.compare_swap(DOCUMENT, raw, new.encode())
 
     def _unreached(self, trouble: str) -> None:
-        """A registry that ends with its node is lost with it; any other one may come back."""
+        """A registry that has gone with its node is lost; one that is silent may come back."""
         if self.ended:
             return
         away = self.clock() - self.reached
         over = self.r.ttl + max(1.0, self.r.ttl / 2)
-        if self.r.backend != "etcd" and not self.hosts and away > over:
-            who = self.first_node or f"at {self.r.endpoint}"
+        if self.r.backend == "etcd" or self.hosts:
+            if away > self.r.join_timeout:
+                where = self.registry.where
+                self._end(LOST_QUORUM, f"no answer in {away:.0f} s from {where}: {trouble}")
+        elif away > self.r.join_timeout or (away > over and self.registry.has_gone()):
             text = (
-                f"the first node ({who}), which has the job's rendezvous, is lost: {trouble}. "
+                f"{self._host()} is lost: {trouble}. "
                 "Start the job again; one that is to outlive any node needs --rdzv-backend etcd"
             )
             self._end(TIMED_OUT, text)
-        elif away > self.r.join_timeout:
-            where = self.registry.where
-            self._end(LOST_QUORUM, f"no answer in {away:.0f} s from {where}: {trouble}")
+        elif away > over and not self.waits_for_host:
+            self.waits_for_host = True
+            text = (
+                f"{self._host()} does not answer; this node's ranks are stopped, and it comes back "
+                f"when it does, for {self.r.join_timeout:g} s (--rdzv-conf join_timeout=SECONDS)"
+            )
+            self.channel.send("say", text=text)
+
+    def _host(self) -> str:
+        who = self.first_node or f"at {self.r.endpoint}"
+        return f"the first node ({who}), which has the job's rendezvous,"
 
     # --- joining --------------------------------------------------------------------------------
 
@@ -199,12 +216,14 @@ class Keeper:
             return False  # ranks of before are being stopped
         raw, document, nodes = self._see()
         anew = document is None or (document.phase == membership.GATHERING and document.begins)
-        if document is not None and not nodes and not anew:  # all of an earlier job have gone
+        if document is not None and document.phase == ENDED and document.number >= self.sent > 0:
+            self._end(document.result.get("code", 1), document.why, document.result)
+            return False  # it was ours, and has ended while we were away
+        if document is not None and not nodes and not anew:
             if document.phase == ENDED and not self.registry.outlives_jobs:
                 self._end(membership.REFUSED, f"the job at {self.r.endpoint} has ended")
                 return False
-            fresh = Document(number=document.number, base=document.number)
-            self._swap(raw, fresh)
+            self._swap(raw, self._after(document))
             return False
         if document is not None and document.phase == ENDED:
             return False  # its nodes are leaving
@@ -215,8 +234,18 @@ class Keeper:
             self._end(membership.REFUSED, clash)
             return False
         self.id = fresh_id
-        self._put(state=READY, report={}, ran=0)
+        self._put(state=READY, report={}, ran=self.sent)
         return True
+
+    def _after(self, document: Document) -> Document:
+        """What follows where all have gone: the job goes on where it is this node's, or has a
+        registry of its own, whose machine was stopped; else another one begins."""
+        if self.registry.outlives_jobs and self.sent < document.number:
+            named = document.phase != ENDED and self.node.terms.get(RUN_ID, UNNAMED) != UNNAMED
+            job = document.job if named else ""  # all of its nodes were lost: these go on with it
+            return Document(number=document.number, base=document.number, job=job)
+        why = "no node was heard of for a while; the job goes on with those that come"
+        return dataclasses.replace(document, phase=membership.GATHERING, why=why)
 
     def _refused(self, document: Document | None, nodes: Nodes) -> str:
         """Why this node cannot join a job that others are in. Before the first generation begins,
@@ -271,11 +300,12 @@ class Keeper:
             self._begin(d)
         elif current and d.number == self.node.ran:
             self._pass_on(d, nodes)
+            self._tell_standings(d, nodes)
 
     def _begin(self, d: Document) -> None:
         """Say that we begin, and begin if nothing has changed by then: from that moment on, nobody
         begins another generation before we have said that our ranks have ended."""
-        self._put(state=WORKING, ran=d.number, report={})
+        self._put(state=WORKING, ran=d.number, report={}, stands={})
         again = self._see()[1]
         if again is None or (again.phase, again.number) != (RUNNING, d.number):
             self._put(state=READY)
@@ -290,6 +320,7 @@ class Keeper:
             master_port=first["port"],
             nodes=tuple(n["name"] for n in d.nodes),
             roles=tuple(n["role"] for n in d.nodes),
+            job=d.job,
         )
         self.channel.send("generation", fields=generation.to_json(), why=d.why)
         self.sent, self.restarts_used = d.number, d.restart_count
@@ -317,6 +348,22 @@ class Keeper:
                 )  # fmt: skip
                 self.told.add(key)
 
+    def _tell_standings(self, d: Document, nodes: Nodes) -> None:
+        """Tell the agent how the ranks of all nodes stand, where that has changed."""
+        stand = {
+            i: stillness.Standing(**nodes[i].stands)
+            for i in d.members
+            if i in nodes and nodes[i].ran == d.number and nodes[i].state == WORKING
+        }
+        move = len(stand) < len(d.members) or stillness.moves(
+            s for i, s in stand.items() if i != self.id
+        )
+        all_known = len(stand) == len(d.members)
+        known = d.number, move, stillness.awaited(stand.values()) if all_known else -1
+        if known != self.elsewhere:
+            self.channel.send("elsewhere", number=d.number, move=move, awaited=known[2])
+            self.elsewhere = known
+
     def _end(self, code: int, why: str, result: dict | None = None, saving: bool = False) -> None:
         self.channel.send("end", code=code, why=why, result=result or {}, saving=saving)
         self.ended = True
@@ -334,10 +381,16 @@ class Keeper:
     # --- the agent ------------------------------------------------------------------------------
 
     def _hear(self, message: Message) -> None:
-        """``state``: how its ranks fare; it comes with a report where that is of interest."""
+        """``state``: how its ranks fare; it comes with a report where that is of interest.
+        ``standing``: how they stand, beside those of other nodes."""
+        if message["kind"] == "standing":
+            if message["number"] == self.node.ran and message["stands"] != self.node.stands:
+                self.node = dataclasses.replace(self.node, stands=message["stands"])
+                self.dirty = True
+            return
         report, old = message["report"], self.id
         self.node = dataclasses.replace(self.node, state=message["state"], report=report)
         self.dirty = True
         if report.get("fenced") and old:  # as if it had been lost, though nobody may have seen it
             self.id = ""
-            self.registry.delete(NODES + old)
+            self.given_up.add(old)

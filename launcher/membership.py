@@ -45,7 +45,8 @@ class Node:
     order does not matter. ``order``: hosts of the registry come first. ``terms``: what all nodes
     must have alike. ``ran``: the last generation that it has started ranks of; ``state``: what has
     become of them ("running" while there are any), ``report`` of the first that failed. A node
-    that was asked to end says in ``report`` that it is ``leaving``, or that it ``saves`` before."""
+    was asked to end says in ``report`` that it is ``leaving``, or that it ``saves`` before.
+    ``stands``: how its ranks do (the fields of a ``Standing``)."""
 
     name: str
     count: int
@@ -58,6 +59,7 @@ class Node:
     ran: int = 0
     report: dict[str, Any] = field(default_factory=dict)
     role: str = "default"
+    stands: dict[str, Any] = field(default_factory=dict)
 
     @property
     def leaves(self) -> bool:
@@ -80,7 +82,8 @@ class Document:
     which of its own it is, so that no two are equal. ``base``: the number before the first
     generation, where an earlier job has left its numbers behind. ``vain``: generations that failed
     without progress, one after the other; ``wait``: seconds before the next one begins.
-    ``saving``: the ranks of the last one have their time to save."""
+    ``saving``: the ranks of the last one have their time to save. ``job``: what no other job has, from
+    the first generation on."""
 
     number: int = 0
     base: int = 0
@@ -94,6 +97,7 @@ class Document:
     why: str = ""
     result: dict[str, Any] = field(default_factory=dict)
     by: str = ""
+    job: str = ""
 
     def encode(self) -> bytes:
         return json.dumps(dataclasses.asdict(self)).encode()
@@ -235,8 +239,11 @@ class Observer:
         left = sum(not n.leaves for n in nodes.values())
         if left >= s.min_nodes:
             return _gathering(d, f"{what}; the job goes on with {min(left, s.max_nodes)} nodes")
+        if not here and not asked and any(n.ran >= d.number for n in nodes.values()):
+            return _gathering(d, f"{what}; the job goes on with those that are back")
         if not here and not asked:  # who has come since has lost nobody
-            return Document(number=d.number, base=d.number, why=f"{what}; the job begins anew")
+            why = f"{what}; the job begins anew"
+            return Document(number=d.number, base=d.number, why=why, job=d.job)
         if not asked and d.restart_count < s.restarts:
             return _gathering(d, f"{what}; waiting for nodes: {left} of {s.min_nodes} are here")
         code = asked[0].report.get("code", LOST_QUORUM) if asked else LOST_QUORUM
@@ -296,13 +303,15 @@ def _formed(d: Document, nodes: Nodes, most: int) -> Document:
 
     members = tuple(sorted(nodes, key=place)[:most])
     facts = [nodes[i] for i in members]
+    number = 1 + max(d.number, *(n.ran for n in facts))  # the registry may be younger than a node
     said = tuple(
         {"name": n.name, "count": n.count, "address": n.address, "port": n.port, "role": n.role}
         for n in facts
     )
     return dataclasses.replace(
-        d, number=d.number + 1, phase=RUNNING, members=members, nodes=said, wait=0.0, saving=False
-    )
+        d, number=number, phase=RUNNING, members=members, nodes=said, wait=0.0, saving=False,
+        job=d.job or members[0],
+    )  # fmt: skip
 
 
 def _natural(name: str) -> list[tuple[int, int, str]]:

@@ -17,6 +17,8 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from disttrain.comm.worker_env import TLS, tls_wanted
+
 from .channel import Channel, pair
 from .clusters.tokens import token_of
 from .keeper import RUN_ID, Keeper
@@ -84,12 +86,16 @@ def token_file_for_ranks(options: Options, token: bytes | None) -> str:
 
 def _not_encrypted(r: Rendezvous, token: bytes | None, env: Mapping[str, str]) -> list[str]:
     """What to tell who has asked for encryption between ranks of several machines."""
-    asked = env.get("DISTTRAIN_TLS", "0") not in ("", "0") and token is not None
-    if not asked or (r.backend == "etcd" and dict(r.conf).get("protocol") == "https"):
+    if not tls_wanted(env) or token is None:
         return []
+    plain = ["what ranks put into their store (addresses, keys of their programs)"]
+    if r.backend != "etcd":
+        plain.append("what the nodes' launchers say (names, addresses, errors of ranks)")
+    elif dict(r.conf).get("protocol") != "https":
+        plain.append("what the nodes' launchers say to etcd (--rdzv-conf protocol=https does that)")
     return [
-        "DISTTRAIN_TLS=1 encrypts what ranks send each other; what the nodes' launchers do (names, "
-        "addresses, errors of ranks) is proved by the token, but not encrypted"
+        f"{TLS}=1 encrypts what ranks send each other between nodes; not encrypted: "
+        f"{'; '.join(plain)}"
     ]
 
 
@@ -149,6 +155,7 @@ def _node(plan: Plan, r: Rendezvous, name: str, found: Opened) -> Node:
         "--nnodes": nodes,
         "--max-restarts": str(plan.max_restarts),
         "--on-term": plan.on_term,
+        f"{TLS} (TLS between ranks)": str(int(tls_wanted(os.environ))),
     }
     if r.same_command:
         kind = ["-m"] if plan.module else ["--no-python"] if plan.no_python else []

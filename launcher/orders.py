@@ -29,6 +29,8 @@ class Orders:
         self.alive_at: float | None = None
         self.saving = False  # ranks that are to be stopped have time to save
         self.patient = False  # ranks that are to be stopped may say before that a rank has failed
+        self.others_move, self.awaited = False, -1  # see ``Ranks.know_of_others``
+        self._stands: dict[str, Any] = {}  # as the others know it
         self._why = ""  # as people were told it last
 
     def take(self) -> bool:
@@ -46,6 +48,7 @@ class Orders:
         if generation is None:
             return None
         self.running, self.failures = generation.number, []
+        self.others_move, self.awaited, self._stands = False, -1, {}
         self.fenced = self.saving = False
         if self.lapses(now) or self.is_over:
             self.report(READY, {"fenced": True} if self.fenced else {})
@@ -95,6 +98,12 @@ class Orders:
             told["traceback"] = shortened(told["traceback"])
         self.channel.send("state", state=state, report=told)
 
+    def tell_standing(self, stands: dict[str, Any]) -> None:
+        """Tell the keeper how the ranks stand, where that has changed."""
+        if stands != self._stands:
+            self._stands = stands
+            self.channel.send("standing", number=self.running, stands=stands)
+
     # --- one method for each kind of message ----------------------------------------------------
 
     def _alive(self, message: Message) -> None:
@@ -117,6 +126,10 @@ class Orders:
     def _failure(self, message: Message) -> None:
         if message["number"] == self.running:
             self.failures.append(message)
+
+    def _elsewhere(self, message: Message) -> None:
+        if message["number"] == self.running:
+            self.others_move, self.awaited = message["move"], message["awaited"]
 
     def _say(self, message: Message) -> None:
         say(message["text"])

@@ -6,7 +6,7 @@ import os
 import socket
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from disttrain.liveness import STOPPED_LIMIT
 
@@ -29,6 +29,7 @@ class Plan:
     spawn: bool = False
     max_restarts: int = 0
     run_id: str = "none"
+    job: str = field(default_factory=lambda: uuid.uuid4().hex[:12])  # of one on this machine alone
     role: str = "default"
     master_addr: str = "127.0.0.1"
     master_port: int = 0

@@ -15,11 +15,9 @@ import sys
 import types
 import zipfile
 from importlib.abc import InspectLoader
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import CodeType
 from typing import Any
-
-OURS = __package__ or "launcher"
 
 
 def is_archive(path: str) -> bool:
@@ -79,17 +77,6 @@ def _enter(folder: str) -> None:
     has started this process."""
     if not sys.flags.safe_path:
         sys.path[:1] = [folder]
-    found = PathFinder.find_spec(OURS)
-    if found is not None and found.origin != sys.modules[OURS].__file__:
-        _give_way()
-
-
-def _give_way() -> None:
-    """The program has a module that is called like this package: what is loaded of ours goes on,
-    but that name is the program's."""
-    for name in list(sys.modules):
-        if name == OURS or name.startswith(f"{OURS}."):
-            del sys.modules[name]
 
 
 def _run(code: CodeType, path: str, loader: Any = None, spec: ModuleSpec | None = None) -> None:

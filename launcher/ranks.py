@@ -77,6 +77,16 @@ class Ranks:
         box = self.watching.box
         self._begin = Start(plan, generation, self.segment, box, body, self.shims, selector)
 
+    @property
+    def stands(self) -> stillness.Standing:
+        """What ranks on other nodes are to know of those here."""
+        return dataclasses.replace(self.watching.stands, stopped=self.judge.all_stopped)
+
+    def know_of_others(self, move: bool, awaited: int) -> None:
+        """How ranks elsewhere stand: whether any moves, and which one of the job all wait for."""
+        self.judge.others_move = move
+        self.watching.tell_awaited(awaited)
+
     # --- what the agent calls -------------------------------------------------------------------
 
     def start(self) -> None:

@@ -3,13 +3,14 @@
 A rank that was stopped for ``limit`` seconds is lost: nothing but a signal from outside would let
 it go on, and all others wait for it. Where every rank is stopped, somebody means the whole job
 (a scheduler that suspends it), and nobody waits for anybody: that is told, not ended. So are ranks
-in the hands of a debugger, or of a disk.
+in the hands of a debugger, or of a disk. A node sees its own ranks alone, so nodes tell each other
+how theirs stand.
 """
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from disttrain.liveness import LOOK_EVERY, STATES, STOPPED_LIMIT, Sample, Stillness, told
@@ -17,15 +18,41 @@ from disttrain.liveness import LOOK_EVERY, STATES, STOPPED_LIMIT, Sample, Stilln
 CODE = 128 + signal.SIGSTOP  # of a job that ends since a rank was stopped
 _WARN_AFTER = {"T": 0.5, "t": 3.0, "D": 3.0}  # seconds
 _WARN_AGAIN = 60.0
+_NEWS = 2.0  # seconds by which all ranks of other nodes may be known to be stopped, too
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How the ranks of one node stand. ``stopped``: all of them. ``stalled``: for long, all have
+    waited but ``busy``, which has not (-1: all of them)."""
+
+    stopped: bool = False
+    stalled: bool = False
+    busy: int = -1
+
+
+def moves(others: Iterable[Standing]) -> bool:
+    """Is there a rank on other nodes that is not stopped, which waits for those here?"""
+    return any(not standing.stopped for standing in others)
+
+
+def awaited(all_nodes: Iterable[Standing]) -> int:
+    """The rank that all others of the job have waited for, for long; -1: there is none."""
+    known = list(all_nodes)
+    busy = [standing.busy for standing in known if standing.busy >= 0]
+    return busy[0] if len(busy) == 1 and all(s.stalled for s in known) else -1
 
 
 @dataclass
 class Judge:
-    """Takes in looks at the ranks' processes. ``limit`` 0: no rank is ever lost."""
+    """Takes in looks at the processes of one node's ranks. ``limit`` 0: no rank is ever lost.
+    ``others_move``: there are ranks on other nodes, and not all of them are stopped."""
 
     num_ranks: int
     limit: float = STOPPED_LIMIT
     next_look: float = 0.0
+    others_move: bool = False
+    all_stopped: bool = False  # at the last look
     _stillness: Stillness = field(default_factory=Stillness)
     _warned: dict[int, float] = field(default_factory=dict)
 
@@ -37,12 +64,14 @@ class Judge:
         self._stillness.look(now, samples)
         still = {rank: self._stillness.still(rank) for rank in samples}
         stopped = {rank for rank, (state, _) in still.items() if state == "T"}
-        everybody = len(stopped) == self.num_ranks
+        self.all_stopped = len(stopped) == self.num_ranks
+        everybody = self.all_stopped and not self.others_move
         warnings = [self._warning(r, *still[r], everybody) for r in sorted(still) if
                     self._is_due(r, *still[r], now)]  # fmt: skip
         if everybody:
             return warnings[:1], {}
-        over = {r for r in stopped if self.limit and still[r][1] >= self.limit}
+        limit = self.limit + _NEWS * self.all_stopped
+        over = {r for r in stopped if self.limit and still[r][1] >= limit}
         return warnings, {rank: still[rank] for rank in over}
 
     def _is_due(self, rank: int, state: str, seconds: float, now: float) -> bool:

@@ -14,14 +14,16 @@ from dataclasses import dataclass
 
 from disttrain.comm.blackbox import Box
 from disttrain.errors import ConfigError
-from disttrain.watch import running, stragglers, telling
+from disttrain.watch import processes, running, stragglers, telling
 from disttrain.watch.reading import SHOWN, UNDER_WAY, Follower, Words, read_rank, read_words
 from disttrain.watch.trace import Trace
 
 from .generation import Generation
 from .plan import Plan
 from .report import say
+from .stillness import Standing, awaited
 
+_GROUPS = 0.5  # seconds for which a rank is taken to stay in its control group
 _DRAIN = 0.2  # seconds between two looks at the operations themselves
 _LONGEST = 256  # characters of a job's name in its box
 _MANY = 16  # ranks, which are looked at less often
@@ -45,7 +47,10 @@ class Watching:
         self.plan, self.generation = plan, generation
         self.path, self.box = _box(plan, generation)
         self._announced = ""
-        self.stragglers = stragglers.Judge()
+        self.stragglers, self._stalls = stragglers.Judge(), stragglers.Stalls()
+        self.stands = Standing()  # the ranks here, as far as others are to know it
+        self._limited: dict[int, tuple[bool, float]] = {}  # has it limits of its own; until when
+        self._awaited: set[int] = set()  # ranks that all wait for, which people know
         self.next_look = 0.0
         self._followers = {r: Follower(self.box, r) for r in generation.ranks}
         self._trace = self._open_trace()
@@ -81,25 +86,49 @@ class Watching:
             self._drained = now
             self._follow(moment, words)
         running = {r: w for r, w in words.items() if w.pid and not w.ended}
+        seen = self._seen(moment, running)
         if len(running) > 1:
-            found = self.stragglers.look(moment, self._seen(moment, running))
+            found = self.stragglers.look(moment, seen)
             if found is not None:
                 say(found.text(self._waits_in(found.rank, running)))
+        self.stands = Standing(False, *self._stalls.look(moment, seen))
+        if self.generation.num_nodes == 1 and len(running) > 1:
+            self.tell_awaited(awaited([self.stands]), running)
         many = len(running) > _MANY
         self.next_look = now + (max(_DRAIN, len(running) / 100) if many else self.stragglers.pace)
+
+    def tell_awaited(self, rank: int, running: Iterable[int] = ()) -> None:
+        """All ranks of the job have waited for ``rank`` for long (-1: for none)."""
+        if rank < 0 or rank in self._awaited:
+            return
+        self._awaited.add(rank)
+        where = self._waits_in(rank, running or self.generation.ranks)
+        node = "" if self.generation.num_nodes == 1 else self.generation.name_of(rank)
+        say(stragglers.stalled(rank, where, node))
 
     def suspended(self) -> None:
         """The ranks were stopped, all of them."""
         self.stragglers.reset()
+        self._stalls = stragglers.Stalls()
 
     def _seen(self, now: int, running: Mapping[int, Words]) -> dict[int, stragglers.Seen]:
         return {
             rank: stragglers.Seen(
                 w.waited_by(now), w.step, self._followers[rank].newest(),
                 max(0, now - w.waits_since) if w.waits_since else 0,
+                self._deprived(w.pid), max(0, now - w.step_at) if w.step_at else 0,
             )
             for rank, w in running.items()
         }  # fmt: skip
+
+    def _deprived(self, pid: int) -> int:
+        """For how long it got no processor though it was ready to run. What a control group of its
+        own takes from a rank is none of a machine that is loaded."""
+        limited, until = self._limited.get(pid, (False, 0.0))
+        if until < time.monotonic():
+            limited = processes.control_group(pid) != processes.control_group(os.getpid())
+            self._limited[pid] = limited, time.monotonic() + _GROUPS
+        return 0 if limited else processes.deprived(pid)
 
     def _waits_in(self, slow: int, running: Iterable[int]) -> str:
         """What the others wait in."""

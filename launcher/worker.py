@@ -281,7 +281,10 @@ def main(argv: list[str]) -> int:
 
 # What a fresh Python is given with -c, followed by the folder of this package and the words of
 # ``main``. (PYTHONPATH would be found by what the program starts, too.)
-FRESH = "import sys; sys.path[0] = sys.argv.pop(1); from launcher.worker import begin; begin()"
+FRESH = (
+    "import sys; sys.path[0] = sys.argv.pop(1); "
+    "from disttrain_launcher.worker import begin; begin()"
+)
 
 
 def begin() -> None:

@@ -28,7 +28,7 @@ from disttrain.distributed.algorithms.ddp_comm_hooks import (
     powerSGD_hook,
     quantization_hooks,
 )
-from launcher import launch
+from disttrain_launcher import launch
 
 START = 2  # iterations before PowerSGD compresses
 

@@ -67,26 +67,39 @@ def read_command_line(words: list[str]) -> tuple[Settings, Path | None]:
     settings = config.load(Settings, path, overrides)
     if options.resume is True:
         resume = checkpoint.find(settings.log.dir)
-    restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    if restarts != "0" and not elastic.is_newcomer():  # this job's own run goes on
-        job = os.environ.get("TORCHELASTIC_RUN_ID", "")
-        resume = checkpoint.of_job(settings.log.dir, job) or resume
     return settings, resume
+
+
+def own_checkpoint(settings: Settings, resume: Path | None) -> Path | None:
+    """What this job goes on from: its own newest checkpoint, whatever of it was started anew; where
+    it has none, ``resume``."""
+    if elastic.is_newcomer():  # beside others, who give it their state
+        return resume
+    job = checkpoint.job_of(os.environ)
+    run = checkpoint.own_run(settings.log.dir, job, resume)
+    return checkpoint.newest(run) or resume
 
 
 def train(settings: Settings, resume: Path | None = None) -> Result:
     """Train on this rank; every rank of the job calls it alike."""
     if settings.parallel.strategy == "none":
-        return Trainer(settings, resume).fit()
+        return Trainer(settings, own_checkpoint(settings, resume)).fit()
     if enduring.outlives(settings):
-        result = enduring.fit(settings, resume)
+        result = enduring.fit(settings, own_checkpoint(settings, resume))
         dt.distributed.destroy_process_group()
         return result
     dt.distributed.init_process_group()
     try:
-        return Trainer(settings, resume).fit()
+        return Trainer(settings, _as_rank_0_says(own_checkpoint(settings, resume))).fit()
     finally:
         dt.distributed.destroy_process_group()
+
+
+def _as_rank_0_says(path: Path | None) -> Path | None:
+    """Nodes may see different files."""
+    told = [None if path is None else str(path)]
+    dt.distributed.broadcast_object_list(told)
+    return None if told[0] is None else Path(told[0])
 
 
 def subject(words: list[str]) -> Subject:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, TypeGuard
 
@@ -34,6 +36,19 @@ def curves(records: Iterable[dict[str, Any]]) -> dict[str, Curve]:
             steps.append(step)
             values.append(value if is_number(value) else None)
     return found
+
+
+def is_counter(curve: Curve) -> bool:
+    """Whether a curve merely counts: whole numbers that rise by the same step and, now and then,
+    begin again (the place in an epoch, the samples so far). Its plot would be a saw or a ramp."""
+    values = curve[1]
+    if len(values) < 3 or not all(type(v) is int for v in values):
+        return False
+    changes = Counter(b - a for a, b in itertools.pairwise(values))
+    step, times = changes.most_common(1)[0]
+    restarts = [b for a, b in itertools.pairwise(values) if b < a]
+    regular = times + len(restarts) >= 0.8 * (len(values) - 1)
+    return step > 0 and regular and all(b <= step for b in restarts)
 
 
 def is_number(value: Any) -> TypeGuard[float]:

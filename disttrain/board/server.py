@@ -21,7 +21,7 @@ from ..errors import ConfigError
 from . import page
 from .ranks import Watcher
 from .runs import Run, find_runs, read_records, read_report, shown
-from .series import curves, is_number, thinned
+from .series import curves, is_counter, is_number, thinned
 
 try:
     import uvicorn
@@ -143,14 +143,16 @@ class Board:
 
 
 def metrics(run: Run, at: int) -> dict[str, Any]:
-    """The curves of what was written after byte ``at``, thinned where that is everything."""
+    """The curves of what was written after byte ``at``, thinned where that is everything, and then
+    without those that merely count, whose names are told."""
     records, end = read_records(run, at)
     whole = at == 0 or end < at
     found = curves(records)
+    counters = [name for name, curve in found.items() if is_counter(curve)] if whole else []
     if whole:
-        found = {name: thinned(curve) for name, curve in found.items()}
-    resumed = [r["step"] for r in records if r.get("kind") == "resume" and is_number(r.get("step"))]
-    return {"at": end, "whole": whole, "curves": found, "resumed": [] if whole else resumed}
+        found = {name: thinned(c) for name, c in found.items() if name not in counters}
+    resumes = [r["step"] for r in records if r.get("kind") == "resume" and is_number(r.get("step"))]
+    return {"at": end, "whole": whole, "curves": found, "counters": counters, "resumes": resumes}
 
 
 def snapshot(board: Board) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _go_on(options: argparse.Namespace, copy: Path) -> None:
-    launch = [sys.executable, "-m", "launcher", "--nproc-per-node", str(options.world)]
+    launch = [sys.executable, "-m", "disttrain_launcher", "--nproc-per-node", str(options.world)]
     command = [*launch, options.program, "--resume", str(copy), *options.settings]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:

@@ -29,6 +29,7 @@ _GROUP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "group.py")
 _MAX_CALLS = 4096
 _MESSAGES = frozenset({"send", "recv", "isend", "irecv", "batch"})  # at any time, from any thread
 _get_ident = threading.get_ident
+_SHOWN = {"close": "destroy_process_group"}  # what programs call it
 _ANYWHERE = ("barrier", "split", "close", "send", "recv")  # whose lines differ by their nature
 
 
@@ -174,7 +175,7 @@ class Calls:
         strict = self._strict and verb not in _ANYWHERE
         call = Call(
             "send" if verb == "recv" else verb,
-            shown=verb,
+            shown=_SHOWN.get(verb, verb),
             args=", ".join(args),
             site=site.text,
             dtype=dtype,

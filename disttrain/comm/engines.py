@@ -26,7 +26,7 @@ from .sim.scheduler import SimWaiter
 from .staged import Staged
 from .store import Store
 from .transport import Transport
-from .worker_env import WorkerEnv
+from .worker_env import TLS, WorkerEnv
 
 ENGINES = {  # backend -> its module in this package
     "shm": "shm.engine",
@@ -176,7 +176,26 @@ def connect(backend: Backend, meeting: Meeting) -> Transport:
         )
     transport: Transport = _load(name).connect(meeting)
     transport.between = between
+    if transport.sealed:
+        try:
+            _check_sealed(backend)
+        except BackendError:
+            transport.abandon()
+            raise
     return transport
+
+
+def _check_sealed(backend: Backend) -> None:
+    """Where what goes between hosts is to be encrypted, a library that does not do it is not
+    used. All ranks know the same."""
+    for _, name in backend.pairs:
+        if name in DEVICE_ONLY:
+            raise BackendError(
+                f"init_process_group: backend={backend.text!r}: {name} does not encrypt what it "
+                f"sends between hosts, and {TLS}=1 asks for TLS. Use backend={BEST!r}, which "
+                f"encrypts and moves arrays of devices by way of the host, or unset {TLS} on all "
+                "ranks"
+            )
 
 
 def _check_devices(backend: Backend) -> None:
@@ -194,6 +213,9 @@ def between(backend: str, cpu: Transport, platform: Platform) -> Transport:
     """What moves a group's arrays of ``platform``, beside ``cpu``, which moves those of the host.
     ``backend``: what the program called the group's. Nobody is waited for."""
     name = parse(backend).of(platform.kind)
+    if cpu.sealed:
+        _check_sealed(parse(backend))
+        return Staged(cpu, platform)
     together = not _is_simulated() or platform.ranks_in_threads
     if name in DEVICE_ONLY and together and (backend != "undefined" or missing(name) is None):
         return _load(name).over(cpu, platform)

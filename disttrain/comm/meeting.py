@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..context import DEFAULT_TIMEOUT
 from ..errors import ConfigError
 from .control import Segment
+from .header import name_ranks
 from .store import Store
-from .worker_env import WorkerEnv
+from .worker_env import TLS, WorkerEnv
 
 
 def host_id() -> str:
@@ -26,13 +27,26 @@ def host_id() -> str:
     return f"{boot[:16]}-{os.stat('/proc/self/ns/net').st_ino}-{os.getuid()}"
 
 
+def check_encryption(wanted: Sequence[bool]) -> None:
+    """``wanted``: by each rank. Raises ``ConfigError`` on all of them where they do not agree: a
+    rank that asks for it sends nothing to one that does not."""
+    if len(set(wanted)) > 1:
+        on, off = ([r for r, tls in enumerate(wanted) if tls is asked] for asked in (True, False))
+        raise ConfigError(
+            f"init_process_group: TLS between hosts is asked for by {name_ranks(on)} and not by "
+            f"{name_ranks(off)}; needed is one setting on all: set {TLS}=1 for every process, or "
+            "for none"
+        )
+
+
 @dataclass
 class Meeting:
     """One rank's end of a meeting of ``size`` ranks.
 
-    ``segment``: the job's, where a launcher (or a simulation) has made one: it has a place for each
-    rank of this host, and all of the meeting's ranks where it is that large. ``place``: what the
-    launcher told this process. ``open_store``: makes the store through which the ranks meet, fresh
+    ``place``: what the launcher told this process, among it whom it may talk to, and whether that
+    is encrypted. ``segment``: the job's, where a launcher (or a simulation) has made one: it has a
+    place for each rank of this host, and all of the meeting's ranks where it is that large.
+    ``open_store``: makes the store through which the ranks meet, fresh
     for this meeting; None where they have none. ``ranks``: the members' ranks in the world, where
     they are only some of them. ``wanted``: the backend that the program named; ``gloo`` leaves the
     choice to ``engines``. ``at``: tells apart what meets at one time in one process; ranks that
@@ -41,9 +55,9 @@ class Meeting:
 
     rank: int
     size: int
+    place: WorkerEnv
     timeout: float = DEFAULT_TIMEOUT
     segment: Segment | None = None
-    place: WorkerEnv = field(default_factory=WorkerEnv)
     open_store: Callable[[], Store] | None = None
     ranks: Sequence[int] | None = None
     wanted: str = "gloo"

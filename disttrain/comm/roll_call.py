@@ -2,8 +2,9 @@
 
 Ranks of a world may meet through one store again and again, each time as a new *meeting*. Two
 processes that claim one rank, or that count on worlds of different sizes, are told so at once and
-by name (host:pid), and so is everybody else of that meeting. Uses ``add``, ``set`` and ``get`` of a
-store only, so it may be anybody's.
+by name (host:pid), and so is everybody else of that meeting. Who hosts the store stays until all
+have been told, or ``_LINGER`` is over. Uses ``add``, ``set`` and ``get`` of a store only, so it may
+be anybody's, and compares no clocks of several machines.
 
 Knows keys and numbers; no transport.
 """
@@ -18,9 +19,12 @@ from typing import Any
 
 from .. import context
 from ..errors import ConfigError, NetworkError, StoreError, WaitTimeout
+from .meeting import host_id
 
-_LINGER = 0.7  # seconds: as long the host of the store stays for those that are still to be told
-_RECENT = 5.0  # seconds: who comes as late to a meeting that has failed is told of it
+_LINGER = 10.0  # seconds: as long the host of the store stays for those that are still to be told
+_LEAST = 1.0  # ... where so many have been, but not all ranks: there may be more processes
+_RECENT = 10.0  # seconds: who comes as late to a meeting that has failed on its host is told of it
+_GRACE = 30.0  # seconds in which a world that has begun without a rank may come again to meet it
 
 
 def meet(store: Any, rank: int, size: int, timeout: float) -> str:
@@ -36,7 +40,9 @@ def refuse(store: Any, rank: int, size: int, problem: str) -> None:
     """Tell those who wait in ``meet``, or come soon, that a rank cannot take part, and why."""
     meeting = _Meeting(store, rank, size, 1.0)
     meeting.number = store.add("meetings", 0)
-    meeting.end(f"{problem} (process {meeting.me})")
+    if not meeting.has_failed_before():
+        meeting.end(f"{problem} (process {meeting.me})")
+    meeting.count_told()
 
 
 class _Meeting:
@@ -105,7 +111,7 @@ class _Meeting:
         """Join the meeting that is open; who came first to it, and what that one expects."""
         while True:
             self.number = self.store.add("meetings", 0)
-            self._be_late(self.number - 1)
+            self._be_late()
             ticket = self._add("come", 1)
             if ticket == 1:
                 told = {"rank": self.rank, "size": self.size, "who": self.me}
@@ -125,7 +131,7 @@ class _Meeting:
     def end(self, problem: str) -> None:
         """Close the meeting; the first to do it says how it ended."""
         if self._add("ended", 1) == 1:
-            told = {"problem": problem, "at": time.time()}
+            told = {"problem": problem, "host": host_id(), "at": time.monotonic()}
             self.store.add("meetings", 1)
             self._set("verdict", json.dumps(told))
 
@@ -145,6 +151,7 @@ class _Meeting:
             raise WaitTimeout(
                 f"{waited} rank{'s' if len(missing) > 1 else ''} {shown} to come. "
                 "See why they did not start, or raise timeout= if they need longer"
+                + (f". {hint}" if (hint := getattr(self.store, "only_here", "")) else "")
             ) from error
         except StoreError:
             raise
@@ -170,34 +177,89 @@ class _Meeting:
             return
         try:
             self._add(f"rank/{self.rank}", 1)  # it need not be told again
-            told = self._add("told", 1)
-            deadline = context.now() + _LINGER
-            while self.rank == 0 and told < max(self.size, self._add("come", 0)):
-                if context.now() > deadline:
-                    break
+            self.count_told()
+            begun = context.now()
+            while self.rank == 0 and not self._has_told(context.now() - begun):
                 context.sleep(0.01)
-                told = self._add("told", 0)
-        except StoreError:
+        except (StoreError, NetworkError):
             pass  # its host has gone; what there was to say is known here
         raise ConfigError(f"init_process_group: {problem}")
 
-    def _be_late(self, last: int) -> None:
-        """Who was still missing when the last meeting failed is told, too."""
-        here = f"meeting/{last}/rank/{self.rank}"
-        if last < 0 or self.store.add(here, 0):
+    def count_told(self) -> None:
+        """This process has learned how the meeting has ended."""
+        self._add("told", 1)
+        if 0 <= self.rank < self.size and self._add(f"told/{self.rank}", 1) == 1:
+            self._add("ranks told", 1)
+
+    def _has_told(self, seconds: float) -> bool:
+        """Need nobody be told any more, so long after the host of the store was?"""
+        if self._add("ranks told", 0) >= self.size or seconds > min(_LINGER, self.timeout):
+            return True
+        expected = max(self.size, self._add("come", 0))
+        return seconds > _LEAST and self._add("told", 0) >= expected
+
+    # -- after another meeting ----------------------------------------------------------------
+
+    def has_failed_before(self) -> bool:
+        """Has the last meeting failed, and nobody come since? Then this is that one."""
+        if self.number == 0 or self._add("come", 0):
+            return False
+        self.number -= 1
+        if json.loads(bytes(self._get("verdict")))["problem"]:
+            return True
+        self.number += 1
+        return False
+
+    def _be_late(self) -> None:
+        """Who was missing when the last meeting ended is told, where that fits nobody."""
+        last = self.number - 1
+        if last < 0 or self.store.add(self._key(f"rank/{self.rank}", last), 0):
             return
         told = json.loads(bytes(self._get("verdict", last)))
-        if told["problem"] and abs(time.time() - told["at"]) < _RECENT:
-            self.store.add(here, 1)
-            raise ConfigError(f"init_process_group: {told['problem']}")
+        if not told["problem"]:
+            self._be_left_out(last)
+        elif self._is_of_now(told, last):
+            self.number = last
+            self._hear(told["problem"])
+
+    def _is_of_now(self, told: dict, last: int) -> bool:
+        """Whether a failure is of those who meet now, and not of a job before. Where it was on this
+        host, its clock says so; else those who have come again do, if they are the same."""
+        if told["host"] == host_id():
+            return abs(time.monotonic() - told["at"]) < _RECENT
+        if not self._add("come", 0):
+            return True
+        first = json.loads(bytes(self._get("first")))
+        if not self.store.add(self._key(f"came/{first['rank']}", last), 0):
+            return False
+        return first["who"] == bytes(self._get(f"who/{first['rank']}", last)).decode()
+
+    def _be_left_out(self, last: int) -> None:
+        """A world has begun without this rank, as its size says; it may come again soon."""
+        first = json.loads(bytes(self._get("first", last)))
+        if self.rank < first["size"] or self.rank >= self.size:
+            return
+        deadline = context.now() + min(_GRACE, self.timeout / 2)
+        while not self._add("come", 0) and self.store.add("meetings", 0) == self.number:
+            if context.now() > deadline:
+                raise ConfigError(
+                    f"init_process_group: rank {self.rank} ({self.me}) counts on a world of "
+                    f"{self.size}, and a world of {first['size']} has begun here without it: "
+                    f"rank {first['rank']} ({first['who']}) of {first['size']} came first. Give "
+                    "every process the same world size (WORLD_SIZE), and another job another port "
+                    "or store"
+                )
+            context.sleep(0.05)
 
     def _tidy(self) -> None:
         """Rank 0 removes the keys of the meeting before the last one, where the store can."""
         old = self.number - 2
         if self.rank or old < 0:
             return
-        names = ["come", "first", "here", "ended", "verdict", "told"]
-        names += [f"{kind}/{r}" for kind in ("rank", "who", "came") for r in range(self.size)]
+        names = ["come", "first", "here", "ended", "verdict", "told", "ranks told"]
+        names += [
+            f"{kind}/{r}" for kind in ("rank", "who", "came", "told") for r in range(self.size)
+        ]
         try:
             for name in names:
                 self.store.delete_key(self._key(name, old))

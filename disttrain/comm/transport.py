@@ -58,6 +58,7 @@ class Transport(ABC):
     shares = False  # whether ``share`` gives memory
     divides = True  # whether groups of some of its ranks can be split off from it by name
     hears = True  # whether it brings what other ranks say; one without peers does not
+    sealed = False  # whether what leaves this host is encrypted
     leads = False  # of devices: whether barriers of the group are its affair
     # (the backend's name, the CPU's transport, a platform) -> what moves the platform's arrays
     # beside it; None: they go by way of the host

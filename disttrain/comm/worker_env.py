@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .. import context
 from ..errors import ConfigError
 from . import slurm
 
+TLS, TOKEN_FILE = "DISTTRAIN_TLS", "DISTTRAIN_TOKEN_FILE"
 STRICT_SLOT = "comm.strict"  # of a rank: whether its groups are strict where nobody says
 
 
@@ -22,22 +23,29 @@ class WorkerEnv:
     """A worker's place in its job. ``job_fd``: the job segment, when our launcher started it.
     ``token_file``: the file with the job's token, which lets workers of several hosts meet;
     ``generation``: of the job's ranks, where our launcher counts them (else 0); ``tls``: whether
-    what ranks of different hosts send each other is encrypted."""
+    what ranks of different hosts send each other is encrypted. These three keep others out, so
+    nobody may leave them to a default: ``read_worker_env`` says what was asked for."""
 
-    rank: int = 0
-    world_size: int = 1
+    rank: int
+    world_size: int
     local_rank: int = 0
     local_world_size: int = 1
     master_addr: str = "127.0.0.1"
     master_port: int | None = None
     job_fd: int | None = None
     restart_count: int = 0
-    generation: int = 0
     family: str = "none"
-    token_file: str | None = None
     by_mpi: bool = False  # ranks meet through MPI, which has started them
-    tls: bool = False
     fake: bool = False  # a rank without peers: ``dtrun --fake``
+    generation: int = field(kw_only=True)
+    token_file: str | None = field(kw_only=True)
+    tls: bool = field(kw_only=True)
+
+    @classmethod
+    def inside(cls, rank: int = 0, world_size: int = 1) -> WorkerEnv:
+        """The place of a rank that shares a process with all others (a simulation), or has none:
+        nothing that it says leaves the process."""
+        return cls(rank, world_size, generation=0, token_file=None, tls=False)
 
 
 # family -> (rank, world size, local rank, local world size); "" where the launcher tells none
@@ -86,11 +94,21 @@ def read_worker_env(
         ),
         generation=0 if job is None else _number("DISTTRAIN_GENERATION", generation),
         family=name,
-        token_file=env.get("DISTTRAIN_TOKEN_FILE") or None,
+        token_file=token_file_told(env),
         by_mpi=_by_mpi(env, launcher),
-        tls=env.get("DISTTRAIN_TLS", "0") not in ("", "0"),
+        tls=tls_wanted(env),
         fake=env.get("DISTTRAIN_FAKE", "0") not in ("", "0"),
     )
+
+
+def token_file_told(env: Mapping[str, str] | None = None) -> str | None:
+    """The file with the job's token, where there is one."""
+    return (os.environ if env is None else env).get(TOKEN_FILE) or None
+
+
+def tls_wanted(env: Mapping[str, str]) -> bool:
+    """Whether what ranks of different hosts send each other is to be encrypted."""
+    return env.get(TLS, "0") not in ("", "0")
 
 
 def fixed_order_wanted(env: Mapping[str, str] | None = None) -> bool | None:

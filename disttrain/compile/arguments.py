@@ -12,6 +12,7 @@ from ..core.dtypes import get_default_dtype
 from ..core.node import AccumulateGrad
 from ..core.tensor import Tensor
 from .kinds import PLAIN, is_constant
+from .memory import owner_of, pattern
 
 _BYTES = 1 << 12  # of a numpy array that is part of a key
 
@@ -23,11 +24,12 @@ class Unknown(Exception):
 class Call:
     """``key`` is equal for calls that a capture may stand for, as far as arguments go.
 
-    ``tensors``: all tensors among the arguments, in order; ``objects``: what is known by identity.
+    ``tensors``: all tensors among the arguments, in order, and ``owners`` of the memory that they
+    lie in; ``objects``: what is known by identity.
     ``parts`` is the key as a flat list, for explanations.
     """
 
-    __slots__ = ("key", "objects", "parts", "tensors")
+    __slots__ = ("key", "objects", "owners", "parts", "tensors")
 
     def __init__(self, args: tuple, kwargs: dict) -> None:
         self.tensors: list[Tensor] = []
@@ -44,11 +46,12 @@ class Call:
                 self._part(a, parts)
         if kwargs:
             self._part(kwargs, parts)
-        if len(self.tensors) > 1:
-            places: dict[int, int] = {}
-            who = [places.setdefault(id(t.array), i) for i, t in enumerate(self.tensors)]
-            if len(places) < len(who):
-                parts.append(("one and the same", *who))
+        self.owners = owners = [
+            id(a) if (a := t.array).__class__ is np.ndarray and a.base is None else owner_of(a)
+            for t in self.tensors
+        ]
+        if len(owners) > 1 and len(set(owners)) < len(owners):
+            parts.append(("overlaps", *pattern(self.tensors, owners)))
         self.key = self.parts = tuple(parts)
 
     def _part(self, x: Any, parts: list) -> None:
@@ -93,6 +96,8 @@ def _meta(t: Tensor) -> tuple:
         graph: Any = None
     elif node.__class__ is AccumulateGrad:
         graph = "leaf" if t._grad is None else "leaf with a gradient"
+        if node.accumulate_hooks or node.tensor_hooks or node.store is not None:
+            graph += " and hooks"
     else:
         graph = "requires grad"
     if array.__class__ is np.ndarray:

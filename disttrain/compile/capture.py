@@ -11,7 +11,7 @@ program is refused. Reads are noticed at one place, ``Tensor.array`` itself (``w
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from .. import context, tree
 from ..backends.device.array import DeviceArray
 from ..backends.kinds import ArrayKind
 from ..backends.null import NullArray
+from ..context import thread
 from ..core.gate import Primitive, Tracer
 from ..core.node import AccumulateGrad, Node, next_seq
 from ..core.tensor import Tensor, wrap
@@ -30,6 +31,7 @@ from ..trace import call_site
 from .code import following
 from .graph import Graph, Read
 from .instruction import Instruction, Var
+from .memory import Memories, coincide, is_laid_out, window, window_on
 from .pull import Rule, backward_of
 from .reach import Reach
 
@@ -65,7 +67,8 @@ class Capture:
     def __init__(self, inputs: list[Tensor], around: Reach, strict: bool = True) -> None:
         self.strict, self.around = strict, around
         self.refused: str | None = None
-        self.vars: dict[Any, Var] = {}  # by id of a tensor, and by ("memory", id of an array)
+        self.vars: dict[int, tuple[Var, Any]] = {}  # by id of a tensor: its name, and its memory
+        self.memories = Memories()  # of all that has a name, or is within reach from outside
         self.keep: list[Any] = []  # so that no id is used twice
         self.metas: dict[Var, tuple] = {}
         self.captured: list[Any] = []
@@ -74,13 +77,23 @@ class Capture:
         self.reads: dict[int, Read] = {}
         self.copies: dict[int, Any] = {}  # first values of tensors that appeared on the way
         self.names: dict[Var, Var] = {}  # what tensors from outside are called in the graph
+        self.versioned: set[Var] = set()  # those whose versions tell of writes to what is used
+        self.numpys: set[Var] = set()  # over memory of numpy arrays from outside
+        self.strides: dict[Var, Any] = {}  # of tensors from outside
+        self.made: list[tuple[Var, Tensor]] = []
         self.count = 0
         self.running = self.walked = False
-        self.written: set[int] = set()  # ids of the memory that instructions wrote to
+        self.written = Memories()  # what instructions wrote to
         self.start = next_seq()
         self.given = inputs
-        self.old = {id(t): (t, t.array, t._node) for t in (*around.tensors.values(), *inputs)}
-        self._enter([t for t, _, _ in self.old.values()])
+        self.old = {
+            id(t): (t, t.array, t._node, t._version) for t in (*inputs, *around.tensors.values())
+        }
+        for t, array, _, _ in self.old.values():
+            self.memories.add(array, t)
+        for array in around.arrays:
+            self.memories.add(array, None)
+        self._enter([t for t, *_ in self.old.values()])
         self.inputs = tuple(self._define(t) for t in inputs)
 
     def __str__(self) -> str:
@@ -95,36 +108,83 @@ class Capture:
         var = Var("v", self.count)
         self.count += 1
         self._name(t, var)
+        self.made.append((var, t))
+        if id(t) not in self.old:
+            self.memories.add(t.array, t)
         self.metas[var] = t.meta()
         return var
 
     def _name(self, t: Tensor, var: Var) -> None:
         array = t.array
-        self.vars[id(t)] = self.vars[("memory", id(array))] = var
+        self.vars[id(t)] = var, array
         self.keep += (t, array)
 
     def find(self, t: Tensor) -> Var | None:
-        """The name of a known tensor. Another tensor over the whole memory of a known one (a
-        detached alias) is the same value."""
-        return self.vars.get(id(t)) or self.vars.get(("memory", id(t.array)))
+        """The name of a tensor that has one as it is now."""
+        var, array = self.vars.get(id(t), (None, None))
+        return var if array is t.array else None
 
     def var(self, t: Tensor) -> Var:
-        """The name of a tensor; one that is not known yet comes from outside."""
+        """The name of a tensor; one that is not known yet comes from outside, or is another name
+        of known memory."""
         found = self.find(t)
-        if found is None:
-            found = Var("c", len(self.captured))
-            if id(t) not in self.old:
-                self.copies[len(self.captured)] = t.array.copy()
-            elif t._node is not None and type(t._node) is not AccumulateGrad:
-                self._refuse(
-                    f"a tensor of shape {list(t.shape)} from outside is part of a graph made "
-                    "before; pass it as an argument"
-                )
-            self.captured.append(t)
-            self.metas[found] = t.meta()
-            self._enter([t])  # unless it is known
-        self._name(t, found)
-        return found
+        if found is not None:
+            self.versioned.add(found)
+            return found
+        if id(t) in self.old and self.old[id(t)][1] is t.array:
+            self._check_place(t)
+            return self._bring(t)
+        known = self.memories.best(t)
+        if known is None:
+            self._check_reach(t)
+            return self._bring(t)
+        return self._alias(t, *known)
+
+    def _check_place(self, t: Tensor) -> None:
+        if t._node is not None and type(t._node) is not AccumulateGrad:
+            self._refuse(
+                f"a tensor of shape {list(t.shape)} from outside is part of a graph made "
+                "before; pass it as an argument"
+            )
+
+    def _check_reach(self, t: Tensor) -> None:
+        if any(self.memories.around(t.array)):
+            self._refuse(
+                f"a tensor of shape {list(t.shape)} uses memory beyond that of the tensor from "
+                "outside that it was made of"
+            )
+
+    def _bring(self, t: Tensor) -> Var:
+        """Name a tensor from outside, or one that the program made past the gate."""
+        var = Var("c", len(self.captured))
+        if id(t) not in self.old:
+            self.copies[len(self.captured)] = t.array.copy()
+            self.memories.add(t.array, t)
+        self.captured.append(t)
+        self.metas[var] = t.meta()
+        self.strides[var] = getattr(t.array, "strides", None)
+        self.versioned.add(var)
+        self._enter([t])  # unless it is known
+        self._name(t, var)
+        return var
+
+    def _alias(self, t: Tensor, array: Any, known: Tensor | None) -> Var:
+        """The name of a tensor over the memory ``array`` of a known one: that one's, where both are
+        the same to the program, or that of a window."""
+        if known is None:
+            var = self._bring(t)
+            self.numpys.add(var)
+            return var
+        root = self.find(known) or self._bring(known)
+        how = window_on(array, known, t) if is_laid_out(array) else None
+        if t._st is not None and t._st is known._st:
+            self.versioned.add(root)
+        apart = thread.grad_enabled and known._node is not t._node
+        if how is None or (coincide(array, t.array) and not apart):
+            return root  # (another time it may have to be a window)
+        out = self._define(t)
+        self.instructions.append(Instruction(window, (root,), how, (out,)))
+        return out
 
     def on_read(self, t: Tensor) -> None:
         """A number of ``t`` leaves for Python."""
@@ -144,8 +204,7 @@ class Capture:
                 "spread over ranks"
             )
             return
-        found = self.find(t)
-        if (found is not None and found.kind == "v") or id(_owner(t.array)) in self.written:
+        if self._is_made(t) or any(self.written.around(t.array)):
             self._refuse(
                 f"the value of a tensor of shape {list(t.shape)} is read at {call_site(3)} "
                 "(item(), bool(), numpy(), an index or a shape that depends on it, or the like); a "
@@ -154,9 +213,28 @@ class Capture:
             )
         elif t.array.nbytes > _SMALL:
             self._refuse(f"it reads numbers of a large tensor at {call_site(3)}")
+        elif any(id(known) in self.around.gradients for known in self._names_of(t)):
+            self._refuse(f"it reads numbers of a gradient from outside at {call_site(3)}")
         elif id(t) not in self.reads:
             self.keep.append(t)
             self.reads[id(t)] = Read(t)
+
+    def odd_argument(self) -> str | None:
+        """Why the arguments cannot be told from what is reached by itself, if they cannot."""
+        gradients = self.around.gradients
+        for i, t in enumerate(self.given):
+            if any(id(known) in gradients for known in self._names_of(t)):
+                return f"argument {i} is the gradient of a tensor that it reaches; pass a clone"
+        return None
+
+    def _names_of(self, t: Tensor) -> list[Tensor]:
+        """The tensors that are known to share memory with ``t``."""
+        return [known for _, known in self.memories.around(t.array) if known is not None]
+
+    def _is_made(self, t: Tensor) -> bool:
+        """Whether numbers of ``t`` are those of an argument, or come from instructions."""
+        found = [self.find(known) for known in (t, *self._names_of(t))]
+        return any(var is not None and var.kind == "v" for var in found)
 
     def on_array(self, t: Tensor, frame: types.FrameType) -> None:
         """The array of ``t`` is taken: by those who look at its shape, or at its numbers?"""
@@ -186,6 +264,8 @@ class Capture:
     def process(self, prim: Primitive, args: tuple, params: dict, proceed: Callable) -> Any:
         """Run ``prim`` and write it down."""
         names = tuple(self.var(a) if isinstance(a, Tensor) else a for a in args)
+        if "layout" in params:
+            self._check_layout(args[0], prim)
         self.running = True
         try:
             out = proceed(prim, args, params)
@@ -193,13 +273,19 @@ class Capture:
             self.running = False
         results: tuple[Var, ...] = ()
         if prim.mutates:
-            self.written.update(id(_owner(args[i].array)) for i in prim.mutates)
-            self.keep += [_owner(args[i].array) for i in prim.mutates]
+            for i in prim.mutates:
+                self.written.add(args[i].array, args[i])
         else:
             outs = out if isinstance(out, tuple) else (out,)
             results = tuple(self._define(o) for o in outs)
         self.instructions.append(Instruction(prim, names, params, results))
         return out
+
+    def _check_layout(self, t: Tensor, prim: Primitive) -> None:
+        """Other calls' arguments, and gradients, may lie elsewhere in larger memory."""
+        varying = {*map(id, self.given), *self.around.gradients}
+        if any(id(known) in varying for known in self._names_of(t)):
+            self._refuse(f"{prim.name} looks at the whole memory that an argument lies in")
 
     def accumulate(self, grad: Tensor, more: Tensor) -> None:
         """Add to the gradient that a leaf has, in place as eagerly."""
@@ -235,9 +321,10 @@ class Capture:
         self._check_end()
         grads = tuple(self._grads())
         outs = tuple(self.var(o) if isinstance(o, Tensor) else o for o in outputs)
+        touched = tuple(self._touched())
         owners = {}
         for leaf, grad in self.entry:
-            found = None if grad is None else self.find(grad)
+            found = self.find(grad) if id(grad) in self.around.gradients else None
             if found is not None and found.kind == "c":
                 owners[found] = self.var(leaf)
         names = self.around.names_of_tensors()
@@ -250,28 +337,40 @@ class Capture:
         fresh = self._fresh({v for v in (*outs, *(g for _, g in grads)) if isinstance(v, Var)})
         graph = self._settle(fresh, texts, outs, grads, owners)
         graph.same.update(self._same(outputs))
+        graph.touched.extend(self.names.get(v, v) for v in touched)
         return graph.verify()
 
-    def _same(self, outputs: list) -> dict[int, bool]:
-        """For each result that is a tensor: whether it is its value's own Tensor, or an alias."""
-        own: dict[Var, int] = {}
+    def _touched(self) -> Iterator[Var]:
+        """The tensors from before whose versions rose."""
+        cells: set[int] = set()
+        for t, _, _, version in self.old.values():
+            if t._version != version and id(t._st) not in cells:
+                cells.add(id(t._st))
+                yield self.find(t) or self._bring(t)
+
+    def _same(self, outputs: list) -> dict[int, str]:
+        """For each result that is a tensor: whether it is its value's own Tensor ("self"), or
+        another over the same memory, with the same count of writes ("detach") or not ("data")."""
+        own: dict[Var, Tensor] = {}
         for t in (*self.given, *self.captured):
-            own[self.vars[id(t)]] = id(t)
+            own.setdefault(self.vars[id(t)][0], t)
         tensors = [o for o in outputs if isinstance(o, Tensor)]
         for o in sorted(tensors, key=lambda t: t._node is None):
-            own.setdefault(self.var(o), id(o))
+            own.setdefault(self.var(o), o)
         return {
-            i: own[self.var(o)] == id(o) for i, o in enumerate(outputs) if isinstance(o, Tensor)
+            i: _relation(own[self.var(o)], o)
+            for i, o in enumerate(outputs)
+            if isinstance(o, Tensor)
         }
 
     def _check_end(self) -> None:
         for read in self.reads.values():
-            if not read.holds() or id(_owner(read.tensor.array)) in self.written:
+            if not read.holds() or any(self.written.around(read.tensor.array)):
                 self._refuse(
                     f"the program reads numbers of a tensor of shape {list(read.tensor.shape)} and "
                     "writes to it; a replay would not read it again"
                 )
-        for t, array, node in self.old.values():
+        for t, array, node, _ in self.old.values():
             if t.array is not array or t._node is not node:
                 self._refuse(
                     f"it changes what a tensor of shape {list(t.shape)} from outside is (its "
@@ -297,6 +396,8 @@ class Capture:
         (through views too): they start anew in every run. Others are constants."""
         touched = {ins.args[i] for ins in self.instructions for i in ins.prim.mutates} | results
         touched |= self._sources(touched)
+        if touched & self.numpys:
+            self._refuse("it writes to, or gives back, the memory of a numpy array from outside")
         stay = {id(t) for o in self.around.optimizers for s in o.state.values() for t in s.values()}
         return {
             i for i in self.copies if Var("c", i) in touched and id(self.captured[i]) not in stay
@@ -345,13 +446,11 @@ class Capture:
         )
 
 
-def _owner(array: Any) -> Any:
-    """The array at the bottom of all views; of a device's, its memory."""
-    if array.__class__ is DeviceArray:
-        return array.memory
-    while isinstance(getattr(array, "base", None), np.ndarray):
-        array = array.base
-    return array
+def _relation(own: Tensor, t: Tensor) -> str:
+    """What ``t`` is to the tensor that stands for its value."""
+    if t is own:
+        return "self"
+    return "detach" if t._st is not None and t._st is own._st else "data"
 
 
 def capture(fn: Callable) -> Callable:

@@ -87,7 +87,7 @@ class Compiled:
         given = call.tensors
         why = None
         for i, entry in enumerate(entries):
-            stale = entry.stale(given)
+            stale = entry.stale(call)
             if stale is None:
                 if i:
                     entries.insert(0, entries.pop(i))
@@ -212,7 +212,7 @@ class _Attempt:
             graph = recorder.graph(leaves)
             self._refuse(recorder.refused)
         if joint is not None and self.refused is None and joint.freed is None:
-            graph = join(graph, joint, recorder.names)
+            graph = join(graph, joint, recorder)
             if graph is None:
                 self._refuse("its result's graph reads gradients")
         if self.refused is None and graph is not None:
@@ -233,7 +233,7 @@ class _Attempt:
     ) -> bool:  # fmt: skip
         """Whether a replay could stand for the run, as far as Python is concerned."""
         before, watch = self.before, self.watch
-        self._refuse(recorder.refused or watch.refused)
+        self._refuse(recorder.refused or watch.refused or recorder.odd_argument())
         if before.lost:
             self._refuse("it can reach more state than every call could compare")
         if environment() != outside:

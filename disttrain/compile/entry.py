@@ -19,6 +19,7 @@ from .graph import Graph
 from .holders import DICT, Guard, Holder
 from .instruction import Var
 from .joint import Joint
+from .memory import coincide, overlap, owner_of
 from .reach import Reach
 from .replayed import Player
 
@@ -66,13 +67,27 @@ class Entry:
         self.arrays = [t.array for t in self.outside]
         self.nodes = [t._node for t in self.outside]
         self.whole = len(keep) == len(graph.captured)
-        known = {*around.tensors, *map(id, self.outside)}
-        self.fixed = [(i, t) for i, t in enumerate(call.tensors) if id(t) in known]
-        own = {i for i, _ in self.fixed}
-        self.free = [i for i in range(len(call.tensors)) if i not in own]
-        grads = {id(t._grad) for t in around.tensors.values()}  # these come and go
-        found = (*around.tensors.values(), *self.outside)
-        self.reached = {id(t): t for t in found if id(t) not in grads}
+        found = {id(t): t for t in self.outside}
+        others = {i: t for i, t in around.tensors.items() if i not in around.gradients}
+        self.others = [t for i, t in others.items() if i not in found]
+        self.other_arrays = [t.array for t in self.others]
+        self.other_nodes = [t._node for t in self.others]
+        self._settle_memory(around, call, {**others, **found})
+
+    def _settle_memory(self, around: Reach, call: Call, tensors: dict[int, Tensor]) -> None:
+        """Where the memory lies that the function reaches by itself, and which arguments lie
+        there, too."""
+        self.reached: dict[int, list] = {}
+        for array in (*(t.array for t in tensors.values()), *around.arrays):
+            self.reached.setdefault(owner_of(array), []).append(array)
+        self.fixed, self.free = [], []
+        for i, (t, owner) in enumerate(zip(call.tensors, call.owners, strict=True)):
+            if any(overlap(t.array, a) for a in self.reached.get(owner, ())):
+                known = tensors.get(id(t))
+                cells = {id(s._st) for s in tensors.values() if s._st is not None}
+                self.fixed.append((i, known, t.array, t._st if id(t._st) in cells else None))
+            else:
+                self.free.append(i)
 
     def _settle_leaves(self, around: Reach, recorder: Capture) -> None:
         """Leaves whose gradients the function makes, reads or drops."""
@@ -88,10 +103,15 @@ class Entry:
         ]
         self.leaves = [leaf for leaf, _ in entry]
         self.present = [grad is None for _, grad in entry]
+        own = recorder.around.gradients
+        self.pinned = [
+            (leaf, grad) for leaf, grad in entry if grad is not None and id(grad) not in own
+        ]
         self.marked = [n for n in self.nodes if type(n) is AccumulateGrad] if self.walked else []
         self.hooks = self._hooks()
+        strides = {recorder.names[v]: s for v, s in recorder.strides.items()}
         self.owned = [
-            (self.graph.captured[leaf.number], self.graph.metas[c])
+            (self.graph.captured[leaf.number], self.graph.metas[c], strides[c])
             for c, leaf in self.graph.owners.items()
             if leaf.kind == "c"
         ]
@@ -102,31 +122,42 @@ class Entry:
         ]
 
     # --- is it still right? -----------------------------------------------------------------
-    def stale(self, given: list[Tensor]) -> str | None:
+    def stale(self, call: Call) -> str | None:
         """Why the capture does not stand for a call with these tensors now."""
-        for i, t in self.fixed:
-            if given[i] is not t:
+        for i, t, array, cell in self.fixed:
+            if not _is_still(call.tensors[i], t, array, cell):
                 return f"argument {i} is not the tensor that the function also reaches by itself"
+        owners, reached = call.owners, self.reached
         for i in self.free:
-            if id(given[i]) in self.reached:
-                return f"argument {i} is a tensor that the function also reaches by itself"
+            if owners[i] in reached:
+                array = call.tensors[i].array
+                if any(overlap(array, a) for a in reached[owners[i]]):
+                    return f"argument {i} shares memory with what the function reaches by itself"
         self.now = now = [t.array for t in self.outside]
         if not all(map(is_, now, self.arrays)):
             return "the memory of a tensor was replaced"
         if not all(map(is_, [t._node for t in self.outside], self.nodes)):
-            return self._regraded()
+            return _regraded(self.outside, self.nodes)
+        if self.others:
+            if not all(map(is_, [t.array for t in self.others], self.other_arrays)):
+                return "the memory of a tensor was replaced"
+            if not all(map(is_, [t._node for t in self.others], self.other_nodes)):
+                return _regraded(self.others, self.other_nodes)
         why = self.guard.stale()
         if why is not None:
             return why
         if [t._grad is None for t in self.leaves] != self.present:
             return "gradients present: other leaves than before have a .grad"
+        if any(leaf._grad is not grad for leaf, grad in self.pinned):
+            return "gradients: one that has other names was replaced"
         if self.marked and not all(map(is_, self._hooks(), self.hooks)):
             return "hooks on gradients were set or removed"
         return self._odd_state()
 
     def _odd_state(self) -> str | None:
-        for leaf, meta in self.owned:
-            if leaf._grad.meta() != meta or leaf._grad._node is not None:
+        for leaf, meta, strides in self.owned:
+            grad = leaf._grad
+            if grad.meta() != meta or grad._node is not None or strides != _strides(grad):
                 return "a gradient is of another kind"
         for read in self.graph.reads:
             if not read.holds():
@@ -134,13 +165,6 @@ class Entry:
         if self.optimizers:
             return self._other_numbers()
         return None
-
-    def _regraded(self) -> str:
-        for t, node in zip(self.outside, self.nodes, strict=True):
-            if t._node is not node:
-                was = node is not None
-                return f"requires_grad: {was} became {t.requires_grad}, or the leaf is another"
-        return "requires_grad changed"
 
     # --- optimizers -------------------------------------------------------------------------
     def _settle_updates(self) -> None:
@@ -210,3 +234,22 @@ class Entry:
         for optimizer in self.stepping:
             stepped(optimizer)
         return self.rebuild(list(out))
+
+
+def _is_still(given: Tensor, known: Tensor | None, array: Any, cell: Any) -> bool:
+    """Whether an argument is in the memory where it was, under the same name."""
+    if known is not None:
+        return given is known
+    return coincide(given.array, array) and (cell is None or given._st is cell)
+
+
+def _strides(t: Tensor) -> Any:
+    return getattr(t.array, "strides", None)
+
+
+def _regraded(tensors: list[Tensor], nodes: list) -> str:
+    for t, node in zip(tensors, nodes, strict=True):
+        if t._node is not node:
+            was = node is not None
+            return f"requires_grad: {was} became {t.requires_grad}, or the leaf is another"
+    return "requires_grad changed"

@@ -49,7 +49,8 @@ class Graph:
     grads: tuple[tuple[Var, Var | None], ...] = ()
     owners: dict[Var, Var] = field(default_factory=dict)
     reads: tuple[Read, ...] = ()
-    same: dict[int, bool] = field(default_factory=dict)  # per output: no alias of its value
+    same: dict[int, str] = field(default_factory=dict)  # per output: what it is to its value
+    touched: list[Var] = field(default_factory=list)  # given tensors whose versions rise
 
     def __str__(self) -> str:
         head = ", ".join(f"{v}: {describe(self.metas[v])}" for v in self.inputs)

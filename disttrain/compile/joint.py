@@ -10,11 +10,13 @@ inputs and the leaves, where the engine goes on as ever.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from ..backends.device.array import DeviceArray
 from ..backends.kinds import ArrayKind
 from ..context import thread
 from ..core.algebra import Algebra
@@ -59,6 +61,7 @@ class Joint:
         self.held: list[int] = []  # which inputs and tensors from outside backward reads
         self.saved: tuple[Var, ...] = ()  # which values made on the way
         self.pure: Graph | None = None  # the forward, where running it again changes nothing
+        self.cut: frozenset[Var] = frozenset()  # values that are no part of a graph
 
     # --- a replay ---------------------------------------------------------------------------
     def attach(self, outputs: tuple, inputs: list[Tensor], graph: Graph) -> tuple:
@@ -104,10 +107,14 @@ class Freed(GraphNode):
     def run(self, g: Any, tensors: bool, wanted: tuple | None = None) -> tuple:
         raise AutogradError(self.why)
 
+    def run_without(self, tensors: bool) -> tuple:
+        raise AutogradError(self.why)
+
 
 class Replayed(GraphNode):
     """The node of one replay's results."""
 
+    makes = True
     wants_none = True  # for results without a gradient
     again: tuple | None = None  # what the forward was given, with versions
 
@@ -141,11 +148,14 @@ class Replayed(GraphNode):
             found = [r if want else None for r, want in zip(found, wanted, strict=True)]
         return tuple(wrap(r) if tensors and r is not None else r for r in found)
 
+    def run_without(self, tensors: bool) -> tuple:
+        self._check()
+        return (None,) * len(self.edges)
+
     def _recorded(self, gs: tuple, wanted: tuple | None) -> tuple:
         """The gradients as Tensors with a graph: the forward is run once more, recorded."""
         joint = self.joint
-        if self.saved is None:
-            self._run(joint.sweeps[0], [])  # says so
+        self._check()
         if self.again is None or joint.pure is None:
             raise AutogradError(
                 "backward: create_graph=True goes through the results of a compiled function that "
@@ -168,18 +178,17 @@ class Replayed(GraphNode):
             out = ins.prim(*[values.get(a, a) for a in ins.args], **ins.params)
             outs = out if isinstance(out, tuple) else (out,)
             made = [o if isinstance(o, Tensor) else wrap(o) for o in outs]
-            values.update(zip(ins.outputs, made, strict=True))
+            for var, o in zip(ins.outputs, made, strict=True):
+                values[var] = o.detach() if var in joint.cut else o
         results = [values[graph.outputs[at]] for at in joint.places]
         present = [i for i, x in enumerate(gs) if x is not None]
         found = grad(
             [results[i] for i in present], starts, [gs[i] for i in present],
             create_graph=True, allow_unused=True,
         )  # fmt: skip
-        return (
-            found
-            if wanted is None
-            else tuple(r if want else None for r, want in zip(found, wanted, strict=True))
-        )
+        wanted = wanted or (True,) * len(found)
+        found = tuple(r if want else None for r, want in zip(found, wanted, strict=True))
+        return tuple(_apart(found, (), Algebra.clone))
 
     def _through(self, present: tuple, gs: tuple) -> list:
         sweep = self.joint.sweep(present)
@@ -191,18 +200,38 @@ class Replayed(GraphNode):
                 total[k] = r if total[k] is None else total[k] if r is None else total[k] + r
         return total
 
-    def _run(self, sweep: Sweep, gs: list) -> list:
+    def _check(self) -> None:
         if self.saved is None:
             raise AutogradError(
                 f"backward: {self.name()} was already run and its saved tensors were freed; to "
                 "backward through the graph a second time, pass retain_graph=True the first time"
             )
-        tensors = self.saved
+
+    def _run(self, sweep: Sweep, gs: list) -> list:
+        self._check()
+        tensors: Any = self.saved
         for at in sweep.graph.reads:
             t = tensors[at]
             if t._version != self.versions[at]:
                 raise AutogradError(_changed(self.name(), t))
-        return sweep.graph.run([t.array for t in tensors], gs)
+        arrays = [t.array for t in tensors]
+        return _apart(sweep.graph.run(arrays, gs), arrays, lambda a: a.copy("C"))
+
+
+def _apart(found: Iterable[Any], kept: Iterable[Any], copy: Callable[[Any], Any]) -> list:
+    """``found``, with copies of what is ``kept`` as well, or comes a second time."""
+    seen = {id(_raw(a)) for a in kept}
+    out = []
+    for r in found:
+        known = r is not None and id(_raw(r)) in seen
+        out.append(copy(r) if known else r)
+        seen.add(id(_raw(r)))
+    return out
+
+
+def _raw(value: Any) -> Any:
+    array = value.__dict__.get("array", value) if isinstance(value, Tensor) else value
+    return array.data if array.__class__ is DeviceArray else array
 
 
 def _changed(name: str, t: Tensor) -> str:
@@ -298,6 +327,8 @@ class _Differentiation:
         self.recorder, self.results, self.places = recorder, results, places
         self.why: str | None = None
         self.freed: str | None = None
+        self.overwritten: str | None = None
+        self.arrived: list[Any] = []
         self.ends: dict[Any, tuple[str, Any]] = {}  # (node, index) -> where gradients arrive
         self.inputs = {}
         for i, t in enumerate(recorder.given):
@@ -340,15 +371,21 @@ class _Differentiation:
         elif node.__class__ is not Node and not isinstance(node, TensorNode):
             self.why = f"{node.name()}, a Function of its own, is part of its result's graph"
         else:
-            self.freed = self.freed or _complaint(node)
+            found = _complaint(node)
+            if found is not None and node.saved is not None:
+                self.overwritten = "it overwrites a value that the gradient of its result needs"
+            self.freed = self.freed or found
 
     def joint(self) -> tuple[Joint | None, str | None]:
         joint = Joint(self.places, tuple(t.meta() for t in self.results), self.freed)
+        if self.overwritten is not None:
+            return None, self.overwritten
         if self.freed is not None:
             return joint, None
         if self.why is not None:
             return None, self.why
         joint.ends = list(self.ends.values())
+        joint.cut = frozenset(var for var, t in self.recorder.made if t._node is None)
         n = len(self.results)
         sizes = range(1, n + 1) if n <= _ALL_SETS else (1, n)
         for size in sizes:
@@ -358,7 +395,17 @@ class _Differentiation:
                 except AutogradError as error:
                     joint.freed = str(error)
                     return joint, None
+        self._order(joint)
         return joint, None
+
+    def _order(self, joint: Joint) -> None:
+        """Let gradients go on in the order in which an eager walk completes them."""
+        rank = {node: i for i, node in enumerate(self.arrived)}
+        turns = [rank.get(node, len(rank)) for node, _ in self.ends]
+        order = sorted(range(len(turns)), key=turns.__getitem__)
+        joint.ends = [joint.ends[k] for k in order]
+        for sweep in joint.sweeps:
+            sweep.ends = tuple(sweep.ends[k] for k in order)
 
     def _sweep(self, present: tuple[int, ...]) -> Sweep:
         recorder = self.recorder
@@ -376,6 +423,7 @@ class _Differentiation:
             for t, s in zip(roots, starts, strict=True):
                 walk.feed(t._node, s)
             walk.run()
+            self.arrived = walk.arrived  # of the last sweep, from all results
         finally:
             set_state({"grad_enabled": before[0]})
             recorder.walked = before[1]
@@ -391,6 +439,7 @@ class _Inner(Walk):
 
     def __init__(self, roots: list, targets: set) -> None:
         self.cut = targets
+        self.arrived: list[Any] = []
         super().__init__(roots, discard, keep=True, tensors=True, targets=targets)
 
     def _below(self, node: Any) -> tuple:
@@ -399,6 +448,7 @@ class _Inner(Walk):
     def _push(self, node: Any) -> None:
         if node in self.cut:  # as it arrives: the hooks there are for the real walk to run
             self._capture(node, self.grads.pop(node))
+            self.arrived.append(node)
         else:
             super()._push(node)
 
@@ -428,9 +478,11 @@ def _complaint(node: Node) -> str | None:
     return None
 
 
-def join(graph: Graph, joint: Joint, names: dict[Var, Var]) -> Graph | None:
-    """The graph, giving also what backward needs, with the sweeps laid out accordingly (``names``:
-    what values of the recording are called in the graph). None when backward reads a gradient."""
+def join(graph: Graph, joint: Joint, recorder: Capture) -> Graph | None:
+    """The graph, giving also what backward needs, with the sweeps laid out accordingly. None when
+    backward reads a gradient."""
+    names = recorder.names  # what values of the recording are called in the graph
+    versioned = {names.get(v, v) for v in recorder.versioned}
     outside = (*graph.inputs, *graph.outside())
     made = {o for ins in graph.instructions for o in ins.outputs}
     used: set[Var] = set()
@@ -450,10 +502,15 @@ def join(graph: Graph, joint: Joint, names: dict[Var, Var]) -> Graph | None:
     joint.saved = tuple(sorted((v for v in used if v in made), key=lambda v: v.number))
     for sweep in joint.sweeps:
         sweep.graph = Backward(sweep, [*(outside[i] for i in joint.held), *joint.saved])
+        unseen = {i for i, k in enumerate(joint.held) if outside[k] not in versioned}
+        sweep.graph.reads = [i for i in sweep.graph.reads if i not in unseen]
     lean = dead_code(graph)
     if not any(ins.prim.mutates or ins.prim.random for ins in lean.instructions):
         joint.pure = lean
     count = len(graph.outputs)
     results = {graph.outputs[i] for i in joint.places}
-    same = {**graph.same, **{count + k: v not in results for k, v in enumerate(joint.saved)}}
+    same = {
+        **graph.same,
+        **{count + k: "detach" if v in results else "self" for k, v in enumerate(joint.saved)},
+    }
     return replace(graph, outputs=(*graph.outputs, *joint.saved), same=same)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import gc
 import random
 import sys
 import types
@@ -85,6 +86,8 @@ class Reach:
         self.objects: list[Any] = []  # whose class could be replaced
         self.tensors: dict[int, Tensor] = {}
         self.labels: dict[int, str] = {}
+        self.gradients: dict[int, Tensor] = {}  # by id: those that are nothing but a ``.grad``
+        self.arrays: list[np.ndarray] = []
         self.streams: list[Any] = []
         self.functions: set[types.CodeType] = set()
         self.opaque: list[str] = []
@@ -92,6 +95,7 @@ class Reach:
         self._seen: dict[int, Any] = {}
         self._by_name: list[tuple[Any, str]] = []
         self._strange: list[str] = []
+        self._late: list[tuple[Tensor, str]] = []
         self._globals: dict[int, tuple[dict, set[str]]] = {}
         for code, space in list(self.codes.values()):
             self._learn(code, space)
@@ -102,10 +106,12 @@ class Reach:
     def _walk(self, todo: list) -> None:
         self._todo = todo
         known = -1
-        while self._todo or known != self._knowledge():
-            if not self._todo:
+        while self._todo or known != self._knowledge() or self._late:
+            if not self._todo and known != self._knowledge():
                 known = self._knowledge()
                 self._follow_names()
+            elif not self._todo:  # gradients last, so that those with other names are known by them
+                self._take_gradient(*self._late.pop())
             while self._todo and not self.lost:
                 self._visit(*self._todo.pop())
             if self.lost:
@@ -260,6 +266,11 @@ class Reach:
     def _memo(self, x: Any, where: str) -> None:
         """A function whose results are kept: what it reads counts, whether it ran or not."""
         f = x.__wrapped__
+        kept = gc.get_referents(x)
+        for part in (*kept, *(v for d in kept if type(d) is dict for v in d.values())):
+            if isinstance(part, (Tensor, list, tuple, np.ndarray)):
+                self._push(part, where)
+        self.holders.append(Holder(FACT, x, where, reader=lambda: x.cache_info()[1::2]))
         if isinstance(f, types.FunctionType) and file_kind(f.__code__.co_filename) == USER:
             self._learn(f.__code__, f.__globals__)
         self._push(f, where)
@@ -309,10 +320,17 @@ class Reach:
         if x._view is not None:
             self._push(x._view[0], where)
         if x._grad is not None:
-            self._push(x._grad, f"{where}.grad")
+            self._late.append((x._grad, f"{where}.grad"))
         if type(x._node) is AccumulateGrad:
             for hooks in (x._node.accumulate_hooks, *(x._node.tensor_hooks or {}).values()):
                 self._push(hooks or (), f"{where}'s hooks")
+
+    def _take_gradient(self, grad: Tensor, where: str) -> None:
+        if id(grad) in self._seen:  # it has another name, or another leaf has it, too
+            self.gradients.pop(id(grad), None)
+        else:
+            self.gradients[id(grad)] = grad
+            self._push(grad, where)
 
     def _array(self, x: np.ndarray, where: str) -> None:
         if type(x) is not np.ndarray:
@@ -320,6 +338,7 @@ class Reach:
         elif x.dtype.hasobject or x.nbytes > _BYTES:
             self.opaque.append(f"{where}, a numpy array of {x.nbytes} bytes")
         else:
+            self.arrays.append(x)
             self.holders.append(Holder(FACT, x, where, reader=ArrayParts(x)))
 
     def _reference(self, x: weakref.ref, where: str) -> None:

@@ -18,6 +18,7 @@ from ..core.tensor import Storage, Tensor, wrap
 from ..core.writes import touched
 from ..errors import CaptureError
 from .instruction import Instruction, Var, describe
+from .memory import window
 
 ndarray = np.ndarray
 
@@ -57,6 +58,7 @@ class Program:
         self.steps = [self._step(ins) for ins in graph.instructions]
         self.kept = {o for o in graph.outputs if isinstance(o, Var)}
         self.writes = [self.slots[v] for v in self.written]
+        self.touched = [self.slots[v] for v in graph.touched]
         self.owned = [(self.slots[c], self.slots[leaf]) for c, leaf in graph.owners.items()]
         effects = (s.prim.random or bool(s.prim.mutates) for s in self.steps)
         self.harmless = next((i for i, e in enumerate(effects) if e), len(self.steps))
@@ -120,7 +122,7 @@ class Program:
                 )
             tensors[at] = grad
             values[at] = grad.array
-        for at in self.writes:
+        for at in self.touched:
             _touch(tensors[at])
         if self.player is None:
             self.execute(values)
@@ -130,12 +132,7 @@ class Program:
         for leaf, var in graph.grads:
             tensors[self.slots[leaf]]._grad = None if var is None else results.of(var)
         same = graph.same
-        return tuple(
-            [
-                results.of(o) if same.get(i, True) else results.of(o).detach()
-                for i, o in enumerate(graph.outputs)
-            ]
-        )
+        return tuple([_AS[same.get(i, "self")](results.of(o)) for i, o in enumerate(graph.outputs)])
 
     def execute(self, values: list) -> None:
         """All steps. Raises Afresh as ``run`` does."""
@@ -195,9 +192,15 @@ class _Results:
             if ins is not chain[0][0]:
                 arrays = ins.prim.compute((t.array,), ins.params)
                 made = wrap(arrays if part is None else arrays[part])
-            made._st, made._gen = t.storage_cell(), t._gen
-            made._view = (t, ins.prim, part, ins.params)
+            if ins.params.get("counted", True):
+                made._st, made._gen = t.storage_cell(), t._gen
+            if ins.prim is not window:
+                made._view = (t, ins.prim, part, ins.params)
             t = made
+
+
+# A result from the tensor that stands for its value.
+_AS = {"self": lambda t: t, "detach": Tensor.detach, "data": Tensor._data}
 
 
 def _check(names: tuple, tensors: tuple, graph: Any) -> None:

@@ -142,6 +142,7 @@ def _walk(
         keep=create if keep is None else keep,
         tensors=tensors,
         targets=targets,
+        through=sink is not discard,
     )
 
 

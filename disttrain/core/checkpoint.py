@@ -165,8 +165,8 @@ class _Again(Function):
         inputs = {id(a._node) for a in args if isinstance(a, Tensor)}
         around = thread.walking.sink  # which may write elsewhere than into .grad
 
-        def sink(acc: Any, g: Any) -> None:
-            (accumulate if id(acc) in inputs else around)(acc, g)
+        def sink(acc: Any, g: Any, own: bool) -> None:
+            (accumulate if id(acc) in inputs else around)(acc, g, own)
 
         backward_into(sink, [o for o, _ in pairs], [g for _, g in pairs])
         return (None, None, *[a.grad if isinstance(a, Tensor) else None for a in args])

@@ -7,14 +7,19 @@ overlap communication with the rest of the walk). Nothing is recursive.
 
 Gradients travel as raw arrays, or as Tensors when the walk itself is to be recorded or interpreted
 (``create_graph``, active interpreters, tensors without data). The sink receives
-``(accumulator, gradient)``; ``accumulate`` is the one that writes ``.grad``.
+``(accumulator, gradient, whether it is its own)``; ``accumulate`` is the one that writes ``.grad``.
+
+Whose a gradient is. What the rule of an operation gives is the gradient that came, a view, or an
+array made for this one place (``GraphNode.makes``); a sum is the walk's. Such arrays may be added
+to, and a leaf keeps them. All others are *lent*, and never written to: what the program fed, was
+shown by a hook or has returned, and what went to several places.
 """
 
 from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,9 +30,15 @@ from ..backends.kinds import ArrayKind
 from ..context import elsewhere, thread
 from ..errors import AutogradError, ShapeError
 from .algebra import Algebra
-from .hook_calls import check_nan, run_post_hooks, run_pre_hooks, run_tensor_hooks
+from .hook_calls import (
+    check_nan,
+    run_accumulate_hooks,
+    run_post_hooks,
+    run_pre_hooks,
+    run_tensor_hooks,
+)
 from .node import AccumulateGrad, Output
-from .tensor import wrap
+from .tensor import Tensor, wrap
 from .wide import total
 
 ndarray = np.ndarray
@@ -46,6 +57,8 @@ def sum_to_array(g: Any, shape: tuple) -> Any:
 class Walk:
     """One backward pass over the graph below ``roots`` (nodes, Outputs or accumulators).
 
+    ``targets``: the nodes that it is to come to; other ways are left out. ``through``: it runs the
+    targets, too.
     ``home``: where its sink keeps the gradients of leaves, where not in ``.grad`` (``get(leaf)``,
     ``put(leaf, gradient)``): for accumulators that have a ``store`` of their own.
     """
@@ -56,16 +69,18 @@ class Walk:
     def __init__(
         self,
         roots: Iterable[Any],
-        sink: Callable[[Any, Any], None],
+        sink: Callable[[Any, Any, bool], None],
         *,
         keep: bool = False,
         tensors: bool = False,
         targets: set | None = None,
+        through: bool = False,
     ) -> None:
         self.sink, self.keep, self.tensors = sink, keep, tensors
         self.pending: dict[Any, int] = {}
         self.grads: dict[Any, Any] = {}
-        self.owned: set = set()
+        self.lent: set = set()  # nodes whose gradient others may have, or may have had
+        self.silent: set = set()  # ready, although no gradient has come: they run with None
         self.ready: list[tuple[int, int, Any]] = []
         self.turn = itertools.count().__next__  # leaves run in the order in which they are complete
         self.callbacks: list[Callable[[], None]] = []
@@ -74,9 +89,8 @@ class Walk:
         # An interpreter alone on the stack may run whole rules itself, where nothing records them.
         alone = tensors and len(thread.stack) == 1
         self.pull = getattr(thread.stack[0], "pull", None) if alone else None
-        self.stored: dict[int, Any] = {}  # arrays that a leaf, or the caller, already has
         order = self._count(roots)
-        self.needed = None if targets is None else _needed(order, targets)
+        self.needed = None if targets is None else _needed(order, targets, through)
         if self.needed is not None:
             self._count_only(order)
 
@@ -124,11 +138,10 @@ class Walk:
         node, index = (root.node, root.index) if root.__class__ is Output else (root, 0)
         if self.needed is not None and node not in self.needed:
             return
-        if self.tensors and "array" in g.__dict__:
-            self.stored[id(g.array)] = g.array
-        self._add(node, index, g)
+        if g is not None:
+            self._add(node, index, g, True)
         if not self.pending[node]:
-            self._push(node)
+            self._arrive(node)
 
     def reaches(self, node: Any) -> bool:
         """Whether this walk comes to ``node``."""
@@ -180,30 +193,28 @@ class Walk:
     def _run_ordinary(self) -> None:
         """The loop of a plain backward (arrays, no targets): ``_run_general``, spelled out."""
         ready, grads = self.ready, self.grads
-        keep, pending, owned, sink = self.keep, self.pending, self.owned, self.sink
+        keep, pending, lent, sink = self.keep, self.pending, self.lent, self.sink
         pop, push, turn = heapq.heappop, heapq.heappush, self.turn
         while ready:
             node = pop(ready)[2]
             g = grads.pop(node, None)
             if g is None:
+                self._run_silent(node)
                 continue
-            owned.discard(node)
             if node.tensor_hooks is not None:
                 g = run_tensor_hooks(self, node, g)
             if node.__class__ is AccumulateGrad:
                 if node.pre_hooks or node.post_hooks:
                     self._run_leaf(node, g)
                 else:
-                    sink(node, g)
+                    sink(node, g, node not in lent)
                 continue
-            if g.__class__ is list:
-                g = self._materialize(node, g)
-            if node.pre_hooks or node.post_hooks:
-                results = self._run_node(node, g)
-            else:
-                results = node.run(g, False)
-                if not keep:
-                    node.release()
+            if g.__class__ is list or node.pre_hooks or node.post_hooks:
+                self._run_node(node, g)
+                continue
+            results = node.run(g, False)
+            if not keep:
+                node.release()
             for e, r in zip(node.edges, results):
                 if e is None:
                     continue
@@ -213,31 +224,34 @@ class Walk:
                     index, single = 0, True
                 if r is not None:
                     if (
-                        single and r.__class__ is ndarray and e not in grads
+                        single and r.__class__ is ndarray
                         and r.dtype is e.dtype and r.shape == e.shape
                     ):  # fmt: skip
-                        grads[e] = r
+                        if e in grads:
+                            self._add_more(e, r)
+                        else:
+                            grads[e] = r
+                            if r is g and (node in lent or not _single(results)):
+                                lent.add(e)
                     else:
-                        self._add(e, index, r)
+                        self._add(e, index, r, self._is_lent(node, g, r, results))
                 left = pending[e] - 1
                 pending[e] = left
                 if not left:
-                    if e in grads:
-                        push(ready, (-e.seq, turn(), e))
-                    else:
-                        self._skip(e)
-            results = r = None  # so that a leaf can tell whether its gradient is its own
+                    if e not in grads:
+                        self.silent.add(e)
+                    push(ready, (-e.seq, turn(), e))
 
     def _run_general(self) -> None:
         ready, grads = self.ready, self.grads
         while ready:
             node = heapq.heappop(ready)[2]
             if node not in grads:
+                self._run_silent(node)
                 continue
             g = grads.pop(node)
             if self.course is not None:
                 self.course.follow(node, g)
-            self.owned.discard(node)
             if node.tensor_hooks is not None:
                 g = run_tensor_hooks(self, node, g)
             if node in self.captures:
@@ -248,33 +262,62 @@ class Walk:
                 continue
             if self.needed is not None and not self.needed[node]:
                 continue
-            if g.__class__ is list:
-                g = self._materialize(node, g)
-            self._deliver(node, self._run_node(node, g))
+            self._run_node(node, g)
+
+    def _run_silent(self, node: Any) -> None:
+        """Run ``node`` if it is complete and no gradient has come to it: its hooks get None, and
+        what it leads to, as a Function's backward may do more than compute gradients."""
+        if node not in self.silent:  # it has run: two roots of one node
+            return
+        self.silent.discard(node)
+        g = None if node.shapes is None else [None] * len(node.shapes)
+        if node.tensor_hooks is not None:
+            run_tensor_hooks(self, node, g)
+        needed = self.needed
+        if node.__class__ is AccumulateGrad:
+            if needed is None or node in needed:
+                self._run_leaf(node, None)
+        elif needed is None or needed[node]:
+            self._run_node(node, g)
 
     def _run_leaf(self, node: AccumulateGrad, g: Any) -> None:
         if self.sink is discard:
             return
         if node.pre_hooks:
             g = run_pre_hooks(self, node, g)
-        self.sink(node, g)
+        if g is None:
+            run_accumulate_hooks(node)
+        else:
+            self.sink(node, g, not (node in self.lent or node.pre_hooks or node.post_hooks))
         if node.post_hooks:
             run_post_hooks(self, node, (), g)
 
-    def _run_node(self, node: Any, g: Any) -> tuple:
+    def _run_node(self, node: Any, g: Any) -> None:
+        if g.__class__ is list:
+            g = tuple(g)
         if node.pre_hooks:
             g = run_pre_hooks(self, node, g)
-        if self.pull is not None and not thread.grad_enabled:
-            results = self.pull(node, g, self._wanted(node))
-        else:
-            results = node.run(g, self.tensors, self._wanted(node))
+        came, g = g, self._filled(node, g)
+        results = node.run_without(self.tensors) if g is None else self._results(node, g)
         if node.post_hooks:
-            results = run_post_hooks(self, node, results, g)
+            results = run_post_hooks(self, node, results, came)
         if thread.anomaly and thread.check_nan:
             check_nan(node, results)
         if not self.keep:
             node.release()
-        return results
+        self._deliver(node, g, results)
+
+    def _filled(self, node: Any, g: Any) -> Any:
+        """``g`` with zeros for what has not come; None where nothing has."""
+        if g.__class__ is not tuple or all([x is not None for x in g]):
+            return g
+        return self._materialize(node, g) if any([x is not None for x in g]) else None
+
+    def _results(self, node: Any, g: Any) -> tuple:
+        wanted = self._wanted(node)
+        if self.pull is not None and not thread.grad_enabled:
+            return self.pull(node, g, wanted)
+        return node.run(g, self.tensors, wanted)
 
     def _wanted(self, node: Any) -> tuple | None:
         """Which edges of ``node`` lead to a target (None: all)."""
@@ -285,47 +328,41 @@ class Walk:
             e is not None and (e.node if e.__class__ is Output else e) in needed for e in node.edges
         )
 
-    def _deliver(self, node: Any, results: tuple) -> None:
+    def _deliver(self, node: Any, g: Any, results: tuple) -> None:
         pending = self.pending
         needed = self.needed
-        for e, g in zip(node.edges, results, strict=True):
+        for e, r in zip(node.edges, results, strict=True):
             if e is None:
                 continue
             target, index = (e.node, e.index) if e.__class__ is Output else (e, 0)
             if needed is not None and target not in needed:
                 continue
-            if g is not None:
-                self._add(target, index, g)
+            if r is not None:
+                self._add(target, index, r, self._is_lent(node, g, r, results))
             left = pending[target] - 1
             pending[target] = left
             if not left:
-                if target in self.grads:
-                    self._push(target)
-                else:
-                    self._skip(target)
+                self._arrive(target)
 
-    def _skip(self, node: Any) -> None:
-        """No gradient reached ``node``: what only it leads to gets none either."""
-        stack = [node]
-        while stack:
-            node = stack.pop()
-            if self.needed is not None and node not in self.needed:
-                continue
-            for e in node.edges:
-                if e is None:
-                    continue
-                e = e.node if e.__class__ is Output else e
-                self.pending[e] -= 1
-                if not self.pending[e]:
-                    if e in self.grads:
-                        self._push(e)
-                    else:
-                        stack.append(e)
+    def _arrive(self, node: Any) -> None:
+        """All has come that will come to ``node``, which may be nothing."""
+        if node not in self.grads:
+            self.silent.add(node)
+        self._push(node)
 
-    def _add(self, node: Any, index: int, g: Any) -> None:
+    def _is_lent(self, node: Any, g: Any, r: Any, results: tuple) -> bool:
+        """Whether somebody else may have ``r``, one of the ``results`` of ``node`` for ``g``."""
+        if not node.makes or node.pre_hooks or node.post_hooks:
+            return True
+        if not _is_among(r, g):
+            return False
+        return node in self.lent or not _single(results)
+
+    def _add(self, node: Any, index: int, g: Any, lent: bool) -> None:
         """Add ``g`` to what output ``index`` of ``node`` has received, in its shape and type."""
         several = getattr(node, "shapes", None)
         shape, kind = (node.shape, node.dtype) if several is None else several[index]
+        given = g
         if self.tensors:
             g = _fit_tensor(node, g, shape, kind)
         elif g.__class__ is not ndarray or g.shape != shape or g.dtype is not kind:
@@ -336,16 +373,26 @@ class Walk:
             if slots is None:
                 slots = grads[node] = [None] * len(several)
             slots[index] = g if slots[index] is None else self._sum(slots[index], g)
+            if lent:
+                self.lent.add(node)
         elif node not in grads:
             grads[node] = g
-        elif node in self.owned:
-            np.add(grads[node], g, out=grads[node])
+            if lent and g is given:  # else it was made here to fit
+                self.lent.add(node)
         else:
-            grads[node] = self._sum(grads[node], g)
-            if not self.tensors and grads[node].__class__ is ndarray:
-                self.owned.add(node)
+            self._add_more(node, g)
+
+    def _add_more(self, node: Any, g: Any) -> None:
+        """Add ``g``, which fits, to what the one output of ``node`` has received."""
+        so_far = self.grads[node]
+        if so_far.__class__ is ndarray and so_far.base is None and node not in self.lent:
+            np.add(so_far, g, out=so_far)
+        else:
+            self.grads[node] = self._sum(so_far, g)
+            self.lent.discard(node)
 
     def _sum(self, a: Any, b: Any) -> Any:
+        """In memory of its own."""
         if self.tensors:
             return Algebra.add(a, b)
         if isinstance(a, ArrayKind) or isinstance(b, ArrayKind):
@@ -353,7 +400,7 @@ class Walk:
         total = a + b
         return total if total.__class__ is ndarray else np.asarray(total)
 
-    def _materialize(self, node: Any, slots: list) -> tuple:
+    def _materialize(self, node: Any, slots: Sequence) -> tuple:
         if node.wants_none:
             return tuple(slots)
         zeros = _zeros_beside(next(g for g in slots if g is not None), self.tensors)
@@ -363,11 +410,27 @@ class Walk:
         )
 
     def _capture(self, node: Any, g: Any) -> None:
+        self.lent.add(node)
         for index in self.captures[node]:
             self.captures[node][index] = g[index] if g.__class__ is list else g
 
 
-def discard(acc: Any, g: Any) -> None:
+def _single(results: tuple) -> bool:
+    return len(results) == 1 or sum([r is not None for r in results]) == 1
+
+
+def _is_among(r: Any, given: Any) -> bool:
+    """Whether ``r`` is one of the gradients that a node was given. (Views are known as such.)"""
+    if given.__class__ is tuple:
+        return any([_is_among(r, g) for g in given])
+    if r is given or given is None:
+        return r is given
+    if isinstance(r, Tensor):
+        r, given = r.__dict__.get("array"), given.__dict__.get("array")
+    return r is not None and (r is given or (isinstance(r, ArrayKind) and r.shares_with(given)))
+
+
+def discard(acc: Any, g: Any, own: bool) -> None:
     """The sink of ``grad()``: what is wanted was captured on the way."""
 
 
@@ -391,9 +454,9 @@ def _zeros_beside(g: Any, tensors: bool) -> Callable[[tuple, Any], Any]:
     return array.blank
 
 
-def _needed(order: list, targets: set) -> dict[Any, bool]:
+def _needed(order: list, targets: set, through: bool) -> dict[Any, bool]:
     """The nodes from which a target can be reached, each with whether it must run for that."""
-    needed = dict.fromkeys(targets, False)
+    needed = dict.fromkeys(targets, through)
     for node in sorted(order, key=lambda n: n.seq if n.__class__ is not AccumulateGrad else 0):
         for e in node.edges:
             if e is not None and (e.node if e.__class__ is Output else e) in needed:

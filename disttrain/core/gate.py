@@ -33,6 +33,7 @@ from ..errors import (
     DisttrainError,
     DTypeError,
     ShapeError,
+    cause,
 )
 from ..trace import call_site
 from .node import NOTHING, Node, Output, next_seq
@@ -134,7 +135,7 @@ def gate(prim: Primitive, args: tuple, params: dict) -> Any:
     except DisttrainError:
         raise
     except (ValueError, TypeError, IndexError, NotImplementedError) as error:
-        raise explain(prim, args, params, error) from error
+        raise explain(prim, args, params, error) from cause(error)
     if prim.mutates:
         return _mutated(prim, args)
     out: Any
@@ -169,7 +170,7 @@ def _gate_simple(prim: Primitive, a: Tensor, params: dict) -> Any:
     except DisttrainError:
         raise
     except (ValueError, TypeError, IndexError, NotImplementedError) as error:
-        raise explain(prim, (a,), params, error) from error
+        raise explain(prim, (a,), params, error) from cause(error)
     out = _new(Tensor)
     out.array = result if result.__class__ is ndarray else finish(result)
     if prim.view:
@@ -417,7 +418,7 @@ def _through(prim: Primitive, args: tuple, params: dict, depth: int) -> Any:
     except DisttrainError:
         raise
     except (ValueError, TypeError, IndexError, NotImplementedError) as error:
-        raise explain(prim, args, params, error) from error
+        raise explain(prim, args, params, error) from cause(error)
     if prim.mutates and result.__class__ is not ndarray:  # what it wrote to, on a device
         return args[prim.mutates[0]]
     if prim.multi:

@@ -1,5 +1,5 @@
 """Calling hooks during a walk: of tensors, before and after nodes. Knows the walk only as what says
-whether gradients travel as Tensors (``walk.tensors``)."""
+whether gradients travel as Tensors (``walk.tensors``), and whose others may have (``walk.lent``)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def run_tensor_hooks(walk: Any, node: Any, g: Any) -> Any:
     for index, hooks in list(node.tensor_hooks.items()):
         current = g[index] if several else g
         for hook in list(hooks.values()):
+            walk.lent.add(node)  # they may keep what they see
             given = current if walk.tensors or current is None else wrap(current)
             new = hook(given)
             if new is not None:
-                if given is not None:
-                    _check_result(hook, new, given)
+                _check_result(hook, new, given)
                 current = new if walk.tensors else new.array
         if several:
             g[index] = current
@@ -42,12 +42,20 @@ def run_tensor_hooks(walk: Any, node: Any, g: Any) -> Any:
 
 
 def _retain(walk: Any, tensor: Tensor, g: Any) -> None:
-    kept = Algebra.clone(g) if walk.tensors else wrap(np.array(g) if g.__class__ is ndarray else g)
+    if walk.tensors:
+        kept = Algebra.clone(g)
+    else:
+        kept = wrap(np.array(g) if g.__class__ is ndarray else g.owned(False))
     tensor._grad = kept if tensor._grad is None else Algebra.add(tensor._grad, kept)
 
 
-def _check_result(hook: Any, new: Any, given: Tensor) -> None:
+def _check_result(hook: Any, new: Any, given: Tensor | None) -> None:
     name = getattr(hook, "__name__", type(hook).__name__)
+    if given is None:
+        raise AutogradError(
+            f"hook {name!r}: can't replace a None gradient with a non-None value: no gradient has "
+            "come here; return None, or test the argument for None"
+        )
     if not isinstance(new, Tensor):
         raise AutogradError(
             f"hook {name!r}: returned a {type(new).__name__}; a tensor hook returns None or a "
@@ -66,9 +74,10 @@ def run_pre_hooks(walk: Any, node: Any, g: Any) -> Any:
     """What the hooks before ``node`` make of its gradient (a tuple of several outputs')."""
     several = g.__class__ is tuple
     for hook in list(node.pre_hooks.values()):
-        new = hook(_as_tensors(walk, g))
+        given = _as_tensors(walk, g)
+        new = hook(given)
         if new is not None:
-            new = _back(walk, new)
+            new = _back(walk, hook, new, given)
             g = new if several else new[0]
     return g
 
@@ -76,10 +85,23 @@ def run_pre_hooks(walk: Any, node: Any, g: Any) -> Any:
 def run_post_hooks(walk: Any, node: Any, results: tuple, g: Any) -> tuple:
     """What the hooks after ``node``, which gave ``results`` for ``g``, make of them."""
     for hook in list(node.post_hooks.values()):
-        new = hook(_as_tensors(walk, results), _as_tensors(walk, g))
+        given = _as_tensors(walk, results)
+        new = hook(given, _as_tensors(walk, g))
         if new is not None:
-            results = _back(walk, new)
+            results = _back(walk, hook, new, given)
     return results
+
+
+def run_accumulate_hooks(acc: Any) -> None:
+    """The hooks for when the gradient of a leaf is there, also where none has come."""
+    leaf = acc.variable
+    if leaf is None or leaf._node is None or not acc.accumulate_hooks:
+        return
+    for hook in list(acc.accumulate_hooks.values()):
+        if hook(leaf) is not None:
+            raise AutogradError(
+                "post accumulate grad hooks should return None: change tensor.grad instead"
+            )
 
 
 def _as_tensors(walk: Any, values: Any) -> tuple:
@@ -87,8 +109,16 @@ def _as_tensors(walk: Any, values: Any) -> tuple:
     return tuple(v if v is None or walk.tensors else wrap(v) for v in values)
 
 
-def _back(walk: Any, values: Any) -> tuple:
+def _back(walk: Any, hook: Any, values: Any, given: tuple) -> tuple:
     values = values if isinstance(values, (tuple, list)) else (values,)
+    if len(values) != len(given) and given:
+        raise AutogradError(
+            f"hook {getattr(hook, '__name__', type(hook).__name__)!r} has returned an incorrect "
+            f"number of values (got {len(values)}, but expected {len(given)})"
+        )
+    for new, old in zip(values, given, strict=False):
+        if new is not None:
+            _check_result(hook, new, old)
     return tuple(v if v is None or walk.tensors else v.array for v in values)
 
 

@@ -27,6 +27,7 @@ class GraphNode:
     num_outputs = 1
     tensor_hooks: dict[int, HookDict] | None = None  # by output number
     retained: dict[int, weakref.ref] | None = None  # tensors that keep their gradient, likewise
+    makes = False  # whether ``run`` gives what came, views, or arrays made for that one place
     wants_none = False  # whether a missing gradient reaches ``run`` as None, not as zeros
     pre_hooks: HookDict | None = None
     post_hooks: HookDict | None = None
@@ -69,6 +70,10 @@ class GraphNode:
 
     def run(self, g: Any, tensors: bool, wanted: tuple | None = None) -> tuple:
         raise NotImplementedError
+
+    def run_without(self, tensors: bool) -> tuple:
+        """As ``run``, where no gradient has come."""
+        return (None,) * len(self.edges)
 
     def _sequence_nr(self) -> int:
         return self.seq
@@ -200,6 +205,7 @@ class Node(GraphNode):
     nobody looks at need none.
     """
 
+    makes = True
     versions: tuple | None = None
     out: Any = None
 
@@ -246,6 +252,10 @@ class Node(GraphNode):
                 break
         if self.out is not None:
             self.saved = self.out = None
+
+    def run_without(self, tensors: bool) -> tuple:
+        self.check()
+        return (None,) * len(self.edges)
 
     def check(self) -> None:
         """Raise unless the saved tensors are there and unchanged."""
@@ -298,6 +308,8 @@ class Node(GraphNode):
         prim = self.prim
         if prim.vjp_all is not None:
             needs = wanted or tuple([e is not None for e in self.edges])
+            if True not in needs:
+                return (None,) * len(needs)
             return prim.vjp_all(g, out, values, self, needs)
         rules = prim.rules
         edges = self.edges

@@ -64,7 +64,15 @@ class PackedNode(Node):
     def watch(self, storage: Any, index: int = 0) -> None:
         """Writes to the result do not matter: what ``unpack`` gives counts."""
 
+    def run_without(self, tensors: bool) -> tuple:
+        self._unpacked()
+        return (None,) * len(self.edges)
+
     def run(self, g: Any, tensors: bool, wanted: tuple | None = None) -> tuple:
+        return self._unpacked().run(g, tensors, wanted)
+
+    def _unpacked(self) -> Node:
+        """This node with what ``unpack`` gives."""
         if self.saved is None:
             self.check()
         node = copy.copy(self)
@@ -75,7 +83,7 @@ class PackedNode(Node):
             node.out = tuple([_unpacked(o) for o in self.out])
         else:
             node.out = _unpacked(self.out)
-        return node.run(g, tensors, wanted)
+        return node
 
 
 def _unpacked(value: Any) -> Any:

@@ -12,8 +12,9 @@ import gc
 import importlib
 import importlib.util
 import sys
-from collections.abc import Sequence
-from typing import Any
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,49 +43,63 @@ def share(tensors: Sequence[Tensor]) -> None:
     """Move the memory of ``tensors`` into one shared block. Views and all other tensors over the
     same memory move along; what is shared already stays."""
     todo = {id(t): t for t in tensors if not t.is_meta and t.nbytes and not is_shared(t)}
-    if todo:
-        groups = _with_aliases(list(todo.values()))
-        spans = [_span(group) for group in groups]
-        starts, total = [], 0
-        for low, high in spans:
-            starts.append(total + low % _ALIGN)  # as aligned as it was
-            total += -(-(high - low + low % _ALIGN) // _ALIGN) * _ALIGN
-        block = Block(make_memory("disttrain-shared", total), total)
-        for group, (low, high), start in zip(groups, spans, starts, strict=True):
-            _move(group, block.piece(start, high - low), low)
+    groups = _overlapping([_place(t) for t in todo.values()])
+    owners = [[ref for p in group for ref in _owners(p.tensor.array)] for group in groups]
+    _move(groups)
+    # Memory that is still there, now that these have left it, is held by somebody else.
+    left = [any(ref() is not None for ref in refs) for refs in owners]
+    if any(left):
+        alone = [group for group, is_left in zip(groups, left, strict=True) if not is_left]
+        shown = [group for group, is_left in zip(groups, left, strict=True) if is_left]
+        _move(alone + _with_aliases(shown))
 
 
-def _with_aliases(tensors: list[Tensor]) -> list[list[Tensor]]:
-    """``tensors`` and all others over the same memory, in groups that overlap."""
-    if all(map(_is_alone, tensors)):
-        return [[t] for t in tensors]
-    everybody = {id(t): t for t in tensors}  # gc.freeze() may hide them
-    for t in gc.get_objects():
-        if issubclass(type(t), Tensor) and _has_memory(t):
-            everybody[id(t)] = t
-    groups: list[list[Tensor]] = []
-    end = -1
-    for low, high, t in sorted(
-        ((*_span([t]), t) for t in everybody.values()), key=lambda of: of[:2]
-    ):
-        if low >= end:
-            groups.append([])
-        groups[-1].append(t)
-        end = max(end, high)
-    wanted = {id(t) for t in tensors}
-    return [group for group in groups if not wanted.isdisjoint(map(id, group))]
+class _Place(NamedTuple):
+    """Where a tensor lay: its first element, and the addresses between which all are."""
+
+    tensor: Tensor
+    first: int
+    low: int
+    high: int
 
 
-def _is_alone(t: Tensor) -> bool:
-    """Can nothing else refer to the memory of ``t``? Whatever does has its array, or the one that
-    is the base of it."""
-    array = t.array
+def _place(t: Tensor) -> _Place:
+    low, high = np.lib.array_utils.byte_bounds(t.array)
+    return _Place(t, t.array.__array_interface__["data"][0], low, high)
+
+
+def _owners(array: np.ndarray) -> list[Callable[[], Any]]:
+    """Ways to ask for what has the memory of ``array`` once that has gone: whoever else looks at it
+    holds one of these."""
     base = array.base
-    known = 3  # references: the tensor's or the array's, the variable above, and that of the call
     if base is None:
-        return sys.getrefcount(array) <= known
-    owns = isinstance(base, np.ndarray) and base.base is None
-    return owns and sys.getrefcount(array) <= known and sys.getrefcount(base) <= known
+        return [weakref.ref(array)]
+    if isinstance(base, np.ndarray) and base.base is None:
+        return [weakref.ref(array), weakref.ref(base)]
+    return [lambda: base]
+
+
+def _with_aliases(groups: list[list[_Place]]) -> list[list[_Place]]:
+    """``groups``, whose memory is still there, with all other tensors over it."""
+    wanted = {id(p.tensor) for group in groups for p in group}
+    everybody = [p for group in groups for p in group]
+    for t in gc.get_objects():
+        if issubclass(type(t), Tensor) and id(t) not in wanted and _has_memory(t):
+            everybody.append(_place(t))
+    found = _overlapping(everybody)
+    return [group for group in found if any(id(p.tensor) in wanted for p in group)]
+
+
+def _overlapping(places: list[_Place]) -> list[list[_Place]]:
+    """``places`` in groups that overlap."""
+    groups: list[list[_Place]] = []
+    end = -1
+    for p in sorted(places, key=lambda p: (p.low, p.high)):
+        if p.low >= end:
+            groups.append([])
+        groups[-1].append(p)
+        end = max(end, p.high)
+    return groups
 
 
 def _has_memory(t: Tensor) -> bool:
@@ -92,20 +107,23 @@ def _has_memory(t: Tensor) -> bool:
     return isinstance(array, np.ndarray) and array.nbytes > 0
 
 
-def _span(group: list[Tensor]) -> tuple[int, int]:
-    """The addresses between which all lie."""
-    bounds = [np.lib.array_utils.byte_bounds(t.array) for t in group]
-    return min(low for low, _ in bounds), max(high for _, high in bounds)
-
-
-def _move(group: list[Tensor], memory: np.ndarray, low: int) -> None:
-    """Copy what ``group`` has from the address ``low`` on to ``memory``, and make all views of
-    that."""
-    places = [(t, t.array, t.array.__array_interface__["data"][0] - low) for t in group]
-    for _, array, at in places:
-        _view(memory, array, at)[...] = array
-    for t, array, at in places:
-        t.array = _view(memory, array, at)
+def _move(groups: list[list[_Place]]) -> None:
+    """Copy what the tensors have to one shared block, where those of a group lie as they did."""
+    starts, total = [], 0
+    spans = [(min(p.low for p in group), max(p.high for p in group)) for group in groups]
+    for low, high in spans:
+        starts.append(total + low % _ALIGN)  # as aligned as it was
+        total += -(-(high - low + low % _ALIGN) // _ALIGN) * _ALIGN
+    if not total:
+        return
+    block = Block(make_memory("disttrain-shared", total), total)
+    for group, (low, high), start in zip(groups, spans, starts, strict=True):
+        memory = block.piece(start, high - low)
+        views = [_view(memory, p.tensor.array, p.first - low) for p in group]
+        for p, view in zip(group, views, strict=True):
+            view[...] = p.tensor.array
+        for p, view in zip(group, views, strict=True):
+            p.tensor.array = view
 
 
 def _view(memory: np.ndarray, like: np.ndarray, offset: int) -> np.ndarray:

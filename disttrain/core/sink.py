@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
@@ -10,16 +9,17 @@ import numpy as np
 from ..backends.device.array import DeviceArray
 from ..backends.kinds import ArrayKind
 from ..context import thread
-from ..errors import AutogradError
 from .algebra import Algebra
+from .hook_calls import run_accumulate_hooks
 from .node import AccumulateGrad
 from .tensor import Tensor, wrap
 
 ndarray = np.ndarray
 
 
-def accumulate(acc: AccumulateGrad, g: Any) -> None:
-    """The sink of ``backward()``: write ``g`` into the leaf's ``.grad``, then run its hooks."""
+def accumulate(acc: AccumulateGrad, g: Any, own: bool = False) -> None:
+    """The sink of ``backward()``: write ``g`` into the leaf's ``.grad``, then run its hooks.
+    ``own``: its maker says that nobody else has ``g``."""
     leaf = acc.variable
     if leaf is None or leaf._node is None:  # gone, or frozen since
         return
@@ -27,36 +27,27 @@ def accumulate(acc: AccumulateGrad, g: Any) -> None:
         acc.store(leaf, g)
     else:
         with acc.lock:
-            store_grad(leaf, g)
+            store_grad(leaf, g, own)
     if acc.accumulate_hooks:
-        for hook in list(acc.accumulate_hooks.values()):
-            if hook(leaf) is not None:
-                raise AutogradError(
-                    "post accumulate grad hooks should return None: change tensor.grad instead"
-                )
+        run_accumulate_hooks(acc)
 
 
-def store_grad(leaf: Any, g: Any) -> None:
+def store_grad(leaf: Any, g: Any, own: bool = False) -> None:
     """``leaf.grad = g``, or ``+= g`` when there is one already. ``leaf``: a Tensor, or what keeps a
-    gradient for one (``_grad``, and the ``array`` that it is of)."""
+    gradient for one (``_grad``, and the ``array`` that it is of). ``own``: nobody else has ``g``,
+    which then becomes the gradient where it lies as one does; else that is a copy."""
     tensors = isinstance(g, Tensor)
     if g.__class__ is not ndarray:
         array = g.__dict__.get("array") if tensors else g
         if isinstance(array, ArrayKind):
-            # Held as it is below, and by the variable above.
-            alone = not tensors and sys.getrefcount(array) <= 5
-            if _store_kind(leaf, g, array, alone):
+            if _store_kind(leaf, g, array, own):
                 return
     old = leaf._grad
     if old is None:
         if tensors:
-            leaf._grad = _owned(g)
+            leaf._grad = _owned(g, own)
         else:
-            # Held here, in accumulate, in the walk's loop and as the argument: by nobody else.
-            alone = g.__class__ is not ndarray or (
-                sys.getrefcount(g) <= 4 and g.base is None and g.flags.c_contiguous
-            )
-            leaf._grad = wrap(g if alone else g.copy())
+            leaf._grad = wrap(g if own and _lies_alone(g) else g.copy())
     elif tensors:
         if _captured():
             thread.stack[0].accumulate(old, g)
@@ -80,6 +71,7 @@ def _captured() -> bool:
 def _store_kind(leaf: Any, g: Any, array: Any, alone: bool) -> bool:
     """``store_grad`` for a gradient over an array of another kind than numpy's, which says itself
     how it is to lie; whether that was all. ``alone``: nobody else has it."""
+    alone = alone and g is array
     if g is not array and g._node is not None and isinstance(leaf.array, ArrayKind):
         g = leaf.array.placed(g)  # recorded, so it is not copied
         leaf._grad = g if leaf._grad is None else Algebra.add(leaf._grad, g)
@@ -87,7 +79,7 @@ def _store_kind(leaf: Any, g: Any, array: Any, alone: bool) -> bool:
     if g is not array and array.__class__ is DeviceArray and _captured():
         old = leaf._grad
         if old is None:
-            leaf._grad = _owned(g)
+            leaf._grad = _owned(g, False)
         else:
             thread.stack[0].accumulate(old, g)
         return True
@@ -103,17 +95,16 @@ def _store_kind(leaf: Any, g: Any, array: Any, alone: bool) -> bool:
     return True
 
 
-def _owned(g: Tensor) -> Tensor:
-    """``g``, or a copy where other tensors share its memory: gradients are written to in place.
-    One that is recorded or traced is left as it is; writes to it go through the graph."""
+def _lies_alone(array: ndarray) -> bool:
+    return array.base is None and array.flags.c_contiguous
+
+
+def _owned(g: Tensor, own: bool) -> Tensor:
+    """``g``, or a copy where others may have its memory: gradients are written to in place. One
+    that is traced is left as it is; writes to it go through the graph."""
     array = g.__dict__.get("array")
-    if g._node is not None or array.__class__ not in (ndarray, DeviceArray):
+    if array.__class__ not in (ndarray, DeviceArray):
         return g
-    walk = thread.walk
-    base = array.base if array.__class__ is ndarray else array.data.base
-    fit = base is None and array.flags.c_contiguous
-    if fit and (walk is None or id(array) not in walk.stored):
-        if walk is not None:
-            walk.stored[id(array)] = array
+    if own and _lies_alone(array if array.__class__ is ndarray else array.data):
         return g
     return Algebra.clone(g)

@@ -54,6 +54,7 @@ class _RestWalk(Walk):
         super().__init__([*self.left, *roots], accumulate, tensors=tensors)
         for node, g, _ in nodes:
             self.grads[node] = g
+            self.lent.add(node)
             self._push(node)
 
     def _below(self, node: Any) -> tuple:
@@ -68,23 +69,20 @@ class _RestWalk(Walk):
     def _run(self) -> None:
         self._run_general()
 
-    def _deliver(self, node: Any, results: tuple) -> None:
+    def _deliver(self, node: Any, g: Any, results: tuple) -> None:
         left = self.left.get(node)
         if left is None:
-            super()._deliver(node, results)
+            super()._deliver(node, g, results)
             return
-        for e, g, is_left in zip(node.edges, results, left, strict=True):
+        for e, r, is_left in zip(node.edges, results, left, strict=True):
             if not is_left:
                 continue
             target, index = (e.node, e.index) if e.__class__ is Output else (e, 0)
-            if g is not None:
-                self._add(target, index, g)
+            if r is not None:
+                self._add(target, index, r, self._is_lent(node, g, r, results))
             self.pending[target] -= 1
             if not self.pending[target]:
-                if target in self.grads:
-                    self._push(target)
-                else:
-                    self._skip(target)
+                self._arrive(target)
 
 
 class _InputWalk(Walk):
@@ -100,17 +98,18 @@ class _InputWalk(Walk):
         else:
             super().feed(root, g)
 
-    def _run_node(self, node: Any, g: Any) -> tuple:
+    def _results(self, node: Any, g: Any) -> tuple:
         wanted = super()._wanted(node)
         others = tuple([e is not None and not w for e, w in zip(node.edges, wanted, strict=True)])
-        results = super()._run_node(node, g)
+        results = super()._results(node, g)
         if not any(others):
             node.release()
         elif _divisible(node):
+            self.lent.add(node)
             self.rest.nodes.append((node, g, others))
         else:
             for edge, other, r in zip(node.edges, others, results, strict=True):
-                if other and r is not None:
+                if other:
                     self.rest.parts.append((edge, r))
             node.release()
         return results

@@ -12,7 +12,6 @@ Operators are attached in ``ops/methods.py``.
 from __future__ import annotations
 
 import copy
-import sys
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -234,6 +233,10 @@ class Tensor:
                 )
         self._grad = value
 
+    @grad.deleter
+    def grad(self) -> None:
+        self._grad = None
+
     @property
     def retains_grad(self) -> bool:
         return self._retains
@@ -315,8 +318,7 @@ class Tensor:
         note_read(value)
         version = self._version
         self.set_array(value.array)
-        if self.is_leaf:  # what saved it reads the new value
-            self.storage_cell().version = version
+        self.storage_cell().version = version  # what saved it reads the new value
 
     def _data(self) -> Tensor:
         return wrap(self.array)
@@ -350,13 +352,16 @@ class Tensor:
     def forget_hidden_base(self) -> None:
         """A base that only this view holds, a step inside some function, is nobody's base: what is
         written need not reach it. A leaf is one in any case, whose value its graph is of."""
-        view = self._view
-        if view is None:
+        if self._view is None:
             return
-        view[0].forget_hidden_base()
-        root = view[0]._view is None and view[0]._node.__class__ is not AccumulateGrad
-        if root and sys.getrefcount(view[0]) == 2 and self._stands_for is None:
-            self._view = None
+        source, *how = self._view
+        source.forget_hidden_base()
+        if source._view is None and self._stands_for is None:
+            if source._node.__class__ is not AccumulateGrad:
+                self._view, held = None, weakref.ref(source)
+                del source
+                found = held()  # if others have it
+                self._view = None if found is None else (found, *how)
 
     def leave_behind(self) -> Tensor:
         """This tensor as it is now, for views of it that exist to go on from. Called before it

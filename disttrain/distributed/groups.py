@@ -11,12 +11,11 @@ from .. import context
 from ..comm import engines
 from ..comm.arguments import members as check_members
 from ..comm.meeting import Meeting
-from ..comm.worker_env import read_worker_env
 from ..core.device import device as Device
 from ..errors import CommError, ConfigError
 from .backend import Backend, default_backends
 from .process_group import ProcessGroup, group_on
-from .state import GroupMember, add_group, group_or_default, seconds_of, store_beside
+from .state import GroupMember, add_group, group_or_default, place_here, seconds_of, store_beside
 
 Timeout = timedelta | float | None
 _OUTSIDE = GroupMember.NON_GROUP_MEMBER
@@ -71,8 +70,8 @@ def _beside_world(
     if world.rank not in ranks:
         return None
     limit = world.timeout if seconds is None else seconds
-    meeting = Meeting(ranks.index(int(world.rank)), len(ranks), limit, ranks=ranks)
-    meeting.place, meeting.open_store = read_worker_env(), lambda: store
+    me = ranks.index(int(world.rank))
+    meeting = Meeting(me, len(ranks), place_here(), limit, ranks=ranks, open_store=lambda: store)
     strict = world.strict if strict is None else strict
     return group_on(engines.connect(wanted, meeting), ranks, strict, wanted.text)
 
@@ -250,20 +249,25 @@ def get_default_backend_for_device(device: Any) -> str:
 
 
 def is_gloo_available() -> bool:
+    """Whether groups with the backend gloo (here: shared memory and sockets) can be made here."""
     return engines.missing("gloo") is None
 
 
 def is_nccl_available() -> bool:
+    """Whether groups with the backend NCCL can be made here."""
     return engines.missing("nccl") is None
 
 
 def is_mpi_available() -> bool:
+    """Whether groups with the backend MPI can be made here."""
     return engines.missing("mpi") is None
 
 
 def is_ucc_available() -> bool:
+    """Whether groups with the backend UCC (there is none here) can be made here."""
     return engines.missing("ucc") is None
 
 
 def is_xccl_available() -> bool:
+    """Whether groups with the backend XCCL (there is none here) can be made here."""
     return engines.missing("xccl") is None

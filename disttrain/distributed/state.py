@@ -18,16 +18,17 @@ from ..comm.placing import bind
 from ..comm.sim import SimWaiter
 from ..comm.sim import fabric as simulated_cluster
 from ..comm.store import HashStore, PrefixStore, Store
-from ..comm.worker_env import read_worker_env
+from ..comm.worker_env import WorkerEnv, read_worker_env
 from ..comm.world import SLOT
 from ..core.device import located, usable
 from ..errors import CommError, ConfigError, GroupError, StoreLost, WaitTimeout
+from .cores import share_cores
 from .process_group import ProcessGroup, group_on
 from .simulated import watch_steps
 from .stores import store_for, told_by_url
 
 _WHERE = ("MASTER_ADDR", "MASTER_PORT", "DISTTRAIN_TOKEN_FILE")  # a store is
-_REFUSED_SECONDS = 2.0  # as long a rank that was refused tries to tell the others
+_REFUSED_SECONDS = 5.0  # as long a rank that was refused tries to tell the others
 
 
 @dataclass
@@ -35,7 +36,8 @@ class _State:
     """What a rank keeps: its default group and the store that it was made through.
 
     ``made``: the store, where nobody gave it; ``pid``: the process whose groups these are;
-    ``companions``: groups for work beside a group, with what ends that work."""
+    ``companions``: groups for work beside a group, with what ends that work;
+    ``place``: what the launcher has told of this rank."""
 
     world: ProcessGroup | None = None
     store: Any = None
@@ -47,6 +49,7 @@ class _State:
     )
     made_groups: int = 0
     numbers: dict[str, int] = field(default_factory=dict)  # of groups beside the default one
+    place: WorkerEnv | None = None
     joining: tuple[int, int] | None = None  # the process and the thread in init_process_group
 
 
@@ -68,6 +71,7 @@ def _state() -> _State:
 
 
 def is_available() -> bool:
+    """Whether process groups can be made here: always."""
     return True
 
 
@@ -77,6 +81,7 @@ def is_initialized() -> bool:
 
 
 def is_torchelastic_launched() -> bool:
+    """Whether a launcher with torchrun's environment started this process."""
     return "TORCHELASTIC_RUN_ID" in os.environ
 
 
@@ -148,29 +153,54 @@ def _transport(
     seconds: float,
 ) -> Any:
     """The default group's, once all ranks are there."""
-    job = me.slots.get(JOB_SLOT)
-    if simulated_cluster() is not None and _inherits(init_method, store, rank, size, me):
-        watch_steps()
-        return engines.connect(backend, Meeting(me.rank, me.world_size, seconds))
-    if job is not None and _inherits(init_method, store, rank, size, me):
-        if job.slot(me.rank).pid not in (0, os.getpid()):
-            raise ConfigError(
-                f"init_process_group: this process was forked from rank {me.rank}, which is the "
-                "member of the job's group; give init_method=, rank= and world_size= to make a "
-                "group of its own"
-            )
-        return _meet(backend, Meeting(me.rank, me.world_size, seconds, job), init_method, store)
+    inherits = _inherits(init_method, store, rank, size, me)
     try:
-        place = read_worker_env(None, rank, size)
+        place = _state().place = _place(me, rank, size, inherits)
     except ConfigError as error:
         _tell_others(init_method, store, rank, size, str(error))
         raise
-    me.rank, me.world_size = place.rank, place.world_size
-    me.local_rank, me.local_world_size = place.local_rank, place.local_world_size
-    meeting = Meeting(place.rank, place.world_size, seconds, place=place)
-    if place.job_fd is not None and store is None and init_method in (None, "env://"):
-        meeting.segment = Segment.attach(place.job_fd)
+    meeting = Meeting(place.rank, place.world_size, place, seconds)
+    if inherits and simulated_cluster() is not None:
+        watch_steps()
+        return engines.connect(backend, meeting)
+    if inherits and JOB_SLOT in me.slots:
+        meeting.segment = _own(me)
+    else:
+        me.rank, me.world_size = place.rank, place.world_size
+        me.local_rank, me.local_world_size = place.local_rank, place.local_world_size
+        share_cores(place)
+        if place.job_fd is not None and store is None and init_method in (None, "env://"):
+            meeting.segment = Segment.attach(place.job_fd)
     return _meet(backend, meeting, init_method, store)
+
+
+def _own(me: context.Rank) -> Segment:
+    """The segment of the job that this process was started for."""
+    job: Segment = me.slots[JOB_SLOT]
+    if job.slot(me.rank).pid not in (0, os.getpid()):
+        raise ConfigError(
+            f"init_process_group: this process was forked from rank {me.rank}, which is the "
+            "member of the job's group; give init_method=, rank= and world_size= to make a "
+            "group of its own"
+        )
+    return job
+
+
+def _place(me: context.Rank, rank: int, size: int, inherits: bool) -> WorkerEnv:
+    """What the launcher told this process, which may have been started as rank ``me`` of a job.
+    Simulated ranks share one, whose environment is not theirs."""
+    if inherits and isinstance(me.waiter, SimWaiter):
+        return WorkerEnv.inside(me.rank, me.world_size)
+    if inherits and JOB_SLOT in me.slots:
+        rank, size = me.rank, me.world_size
+    return read_worker_env(None, rank, size)
+
+
+def place_here() -> WorkerEnv:
+    """What the launcher had told this process when it joined the default group."""
+    place = _state().place
+    assert place is not None
+    return place
 
 
 def _tell_others(init_method: str | None, store: Any, rank: int, size: int, problem: str) -> None:
@@ -254,10 +284,7 @@ def _meet(backend: engines.Backend, meeting: Meeting, init_method: str | None, s
         def open_store(made: list[Store] = made) -> Store:
             # The roll is called: nobody waits for the others before that.
             left = max(0.05, deadline - context.now())
-            at = place  # a launcher's own function: its environment has not been read yet
-            if meeting.segment is not None and at.master_port is None:
-                at = read_worker_env(None, meeting.rank, meeting.size)
-            made.append(store_for(init_method or "env://", at, left, wait=False))
+            made.append(store_for(init_method or "env://", place, left, wait=False))
             made[0].set_timeout(meeting.timeout)
             return _called(PrefixStore("default", made[0]), meeting)
 

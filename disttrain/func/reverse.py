@@ -68,9 +68,9 @@ def chosen(
 def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
     """(``func(*primals)``, a function from cotangents to the inputs' cotangents)."""
     leaves, rebuild = tree.flatten(primals)
-    inputs = [_alias(x) for x in leaves]
     recording = thread.grad_enabled
-    with enable_grad():
+    with enable_grad():  # (what is pulled back later may be recorded, when this is not)
+        inputs = [_alias(x) for x in leaves]
         result = func(*rebuild(inputs))
     aux = None
     leave_private(inputs)
@@ -78,13 +78,14 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
         result, aux = result
     outs, unflatten = tree.flatten(result)
     outs = [_output("vjp", o) for o in outs]
-    keep = recording and followed(outs, inputs)
+    outside = followed(outs, inputs)
+    keep = recording and outside
 
     def pull(*cotangents: Any) -> Any:
         given = tree.leaves(cotangents[0] if len(cotangents) == 1 else cotangents)
         if len(given) != len(outs):
             raise ConfigError(f"vjp: {len(given)} cotangents given for {len(outs)} results")
-        create = thread.grad_enabled and (keep or followed(given, ()))
+        create = thread.grad_enabled and (outside or followed(given, ()))
         pairs = [(o, g) for o, g in zip(outs, given, strict=True) if o.requires_grad]
         return rebuild(_pull(pairs, inputs, create))
 

@@ -52,6 +52,16 @@ class _Norm(Module):
     def _statistic(self, device: Any, dtype: Any) -> Tensor:
         return empty((self.num_features,), dtype, device)
 
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, local_metadata: dict, *rest: Any
+    ) -> None:
+        """A dict of the first version, or one that names no version, may lack the counter."""
+        version, counter = local_metadata.get("version"), self.num_batches_tracked
+        if (version is None or version < 2) and self.track_running_stats:
+            start = counter.detach() if counter is not None else empty((), dtypes.int64).zero_()
+            state_dict.setdefault(f"{prefix}num_batches_tracked", start)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
+
     def reset_running_stats(self) -> None:
         """Mean 0, variance 1, no batches seen."""
         if self.track_running_stats:

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ..core import Tensor
-from ..errors import ConfigError, ShapeError
+from ..errors import ConfigError, ShapeError, cause
 from . import functional as F
 from . import init
 from .functional.common import per_dim
@@ -117,7 +117,7 @@ class _Conv(Module):
                 x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups
             )
         except ShapeError as error:
-            raise self._misfit(error, self._needed(), input) from error
+            raise self._misfit(error, self._needed(), input) from cause(error)
 
     def _needed(self) -> str:
         places = ", ".join("DHW"[3 - self.dims :]) if self.dims > 1 else "L"
@@ -205,7 +205,7 @@ class _ConvTranspose(_Conv):
                 self.dilation,
             )  # fmt: skip
         except ShapeError as error:
-            raise self._misfit(error, self._needed(), input) from error
+            raise self._misfit(error, self._needed(), input) from cause(error)
 
     def _output_padding(self, input: Tensor, output_size: Any) -> tuple[int, ...]:
         """What must be added at the end of each dimension to reach ``output_size``."""

@@ -144,8 +144,8 @@ class Convert:
             if set_to_none:
                 param.grad = None
             elif param.grad is not None:
-                with no_grad():
-                    param.grad = param.grad.detach().zero_()
+                with no_grad():  # the tensor stays: programs and buckets hold it
+                    param.grad.detach_().zero_()
 
     def train(self, mode: bool = True) -> Any:
         """Training mode (dropout drops, batch norm learns) for this module and all below."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core import Tensor, no_grad
-from ..errors import ConfigError, DTypeError, ShapeError
+from ..errors import ConfigError, DTypeError, ShapeError, cause
 from . import functional as F
 from . import init
 from .module import Module
@@ -94,7 +94,7 @@ class Embedding(Module):
         except (ShapeError, DTypeError) as error:
             raise type(error)(
                 f"{self!r}: needed integer indices in [0, {self.num_embeddings}). ({error})"
-            ) from error
+            ) from cause(error)
 
     def extra_repr(self) -> str:
         text = f"{self.num_embeddings}, {self.embedding_dim}"

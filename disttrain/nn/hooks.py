@@ -20,6 +20,7 @@ from ..core import Tensor, wrap
 from ..core.node import AccumulateGrad, HookDict, HookHandle
 from ..errors import AutogradError, DTypeError
 from ..ops.declare import primitive
+from ..ops.functions import create
 from ..ops.primitives.batching import fronted
 
 FORWARD_PRE, FORWARD = "forward_pre", "forward"
@@ -225,6 +226,7 @@ class _BackwardHooks:
         others = [
             (i, a.meta()) for i, a in enumerate(args) if isinstance(a, Tensor) and a is out[i]
         ]
+        node.run_without = _zeros_like([args[i] for i in positions])
         node.register_hook(lambda grads, _: self._after(grads, positions, others))
         return out
 
@@ -312,6 +314,17 @@ class _BackwardHooks:
                 f"{len(out)}, but expected {count}"
             )
         return out
+
+
+def _zeros_like(tensors: list) -> Callable:
+    """What gives zeros as gradients of ``tensors``."""
+    places = [(t.meta(), t.device) for t in tensors]
+
+    def run_without(as_tensors: bool) -> tuple:
+        zeros = [create.zeros(shape, dtype=kind, device=at) for (shape, kind), at in places]
+        return tuple([z if as_tensors else z.array for z in zeros])
+
+    return run_without
 
 
 def _spread(values: Iterable, positions: list[int], count: int) -> tuple:

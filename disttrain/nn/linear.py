@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import ops
 from ..core import Tensor
-from ..errors import ConfigError, ShapeError
+from ..errors import ConfigError, ShapeError, cause
 from . import functional as F
 from . import init
 from .lazy import LazyMixin
@@ -71,7 +71,7 @@ class Linear(Module):
             return ops.linear(input, weight, bias)
         except ShapeError as error:
             needed = f"a last dimension of in_features={self.in_features}"
-            raise self._misfit(error, needed, input) from error
+            raise self._misfit(error, needed, input) from cause(error)
 
     def extra_repr(self) -> str:
         return (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core import Tensor
-from ..errors import ConfigError, ShapeError
+from ..errors import ConfigError, ShapeError, cause
 from . import functional as F
 from . import init
 from .module import Module
@@ -43,7 +43,7 @@ class LayerNorm(Module):
             return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
         except ShapeError as error:
             needed = f"last dimensions of {list(self.normalized_shape)}"
-            raise self._misfit(error, needed, input) from error
+            raise self._misfit(error, needed, input) from cause(error)
 
     def extra_repr(self) -> str:
         return (
@@ -81,7 +81,7 @@ class RMSNorm(Module):
             return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
         except ShapeError as error:
             needed = f"last dimensions of {list(self.normalized_shape)}"
-            raise self._misfit(error, needed, input) from error
+            raise self._misfit(error, needed, input) from cause(error)
 
     def extra_repr(self) -> str:
         text = f"{self.normalized_shape}, eps={self.eps}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core import Tensor
-from ..errors import ShapeError
+from ..errors import ShapeError, cause
 from . import functional as F
 from .functional.common import per_dim
 from .module import Module
@@ -39,7 +39,7 @@ class Unflatten(Module):
             return input.reshape(shape[:dim] + self.unflattened_size + shape[dim + 1 :])
         except ShapeError as error:
             needed = f"a dimension {self.dim} that {self.unflattened_size} fits"
-            raise self._misfit(error, needed, input) from error
+            raise self._misfit(error, needed, input) from cause(error)
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}, unflattened_size={self.unflattened_size}"

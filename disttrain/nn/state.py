@@ -248,6 +248,16 @@ class State:
         return hooks.add(self, hooks.LOAD_POST, hooks.Hook(hook))
 
 
+def consume_prefix(state_dict: dict[str, Any], prefix: str) -> None:
+    """Take ``prefix`` (of a wrapper: ``"module."``) off the names in ``state_dict``, in place,
+    where they begin with it."""
+    for key in [k for k in state_dict if k.startswith(prefix)]:
+        state_dict[key[len(prefix) :]] = state_dict.pop(key)
+    versions = getattr(state_dict, "_metadata", None)
+    for key in [k for k in versions or () if f"{k}.".startswith(prefix)]:
+        versions[key[len(prefix) :]] = versions.pop(key)  # type: ignore[index,union-attr]
+
+
 def _load(module: Any, state: Any, prefix: str, metadata: Any, assign: bool, report: tuple) -> None:
     """Load ``module`` and what is below it from ``state``, whose keys all begin with ``prefix``."""
     missing, unexpected, errors = report

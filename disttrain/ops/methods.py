@@ -275,17 +275,15 @@ Tensor.share_memory_, Tensor.is_shared = share_memory_, sharing.is_shared
 Tensor.storage_offset, Tensor.untyped_storage = aliases.storage_offset, aliases.untyped_storage
 Tensor.storage = storage.storage
 Tensor._is_view = lambda self: self._base is not None
-Tensor.new_tensor = lambda self, data, **o: create.tensor(
-    data, dtype=o.pop("dtype", None) or self.dtype, device=o.pop("device", None) or self.device, **o
+Tensor.new_tensor = lambda self, data, **o: create.new_beside(create.tensor, self, data, **o)
+Tensor.new_full = lambda self, size, fill_value, **o: create.new_beside(
+    create.full, self, size, fill_value, **o
 )
 for _make in (create.zeros, create.ones, create.empty):
     setattr(
         Tensor, f"new_{_make.__name__}",
         lambda self, *s, _make=_make, **o: create.new_like(_make, self, s, **o),
     )  # fmt: skip
-Tensor.new_full = lambda self, size, fill_value, **o: create.full(
-    size, fill_value, dtype=o.get("dtype") or self.dtype, device=o.get("device") or self.device
-)
 Tensor.new = lambda self, *args, **kwargs: create.construct(
     self.dtype, args, **{"device": self.device, **kwargs}
 )

@@ -20,7 +20,7 @@ from ..core.tensor import rebuild
 from ..errors import DTypeError, SerializationError
 from .layout import KINDS
 from .objects import Known, begin, finish
-from .structure import DEPTH, FACTORIES
+from .structure import DEPTH, FACTORIES, WORDS
 
 
 def decode(tree: Any, give: Callable[..., Any], where: str, known: Known) -> Any:
@@ -144,6 +144,19 @@ class _Decoder:
         out = self.made[_number(number)] = wrap(NullArray(sizes, dtypes.BY_NAME[_text(kind)].np))
         return out.requires_grad_() if requires_grad is True else out
 
+    def typed(self, number: Any, name: Any, shape: Any, node: Any, depth: int) -> np.ndarray:
+        kind, values = np.dtype(_text(name)), self.value(node, depth)
+        if kind.kind == "O" and type(values) is list:
+            out = np.empty(len(values), object)
+            for i, value in enumerate(values):
+                out[i] = value
+        elif kind.kind in WORDS and isinstance(values, np.ndarray) and values.dtype == np.uint8:
+            out = np.array(values).view(kind)
+        else:
+            raise SerializationError(f"an array of texts, times or objects is needed, {kind} found")
+        out = self.made[_number(number)] = out.reshape(tuple(map(_number, shape)))
+        return out
+
     def tensor(self, cls: Any, node: Any, own: Any, depth: int) -> Any:
         kind, plain = self.value(cls, depth), self.value(node, depth)
         if not (isinstance(kind, type) and issubclass(kind, Tensor) and type(plain) is Tensor):
@@ -222,5 +235,7 @@ _BUILD: dict[str, Callable[[_Decoder, list, int], Any]] = {
     "dtype": lambda s, r, d: dtypes.BY_NAME[_text(*r)],
     "device": lambda s, r, d: device(_text(*r)),
     "scalar": lambda s, r, d: _scalar(*r),
+    "typed": lambda s, r, d: s.typed(*r, depth=d),
+    "item": lambda s, r, d: s.value(*r, d)[()],
     "path": lambda s, r, d: Path(_text(*r)),
 }

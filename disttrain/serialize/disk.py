@@ -17,6 +17,21 @@ FOREIGN_AGE = 86400.0  # seconds; not all file systems show locks of other hosts
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
+def file_mode() -> int:
+    """The mode of a new file, of which the umask takes away; ``DISTTRAIN_PRIVATE_FILES``: for its
+    owner alone."""
+    return 0o600 if _are_private() else 0o666
+
+
+def folder_mode() -> int:
+    """The same of a new folder."""
+    return 0o700 if _are_private() else 0o777
+
+
+def _are_private() -> bool:
+    return os.environ.get("DISTTRAIN_PRIVATE_FILES", "0") not in ("", "0")
+
+
 def host() -> str:
     """This host in the names of drafts: 8 hex digits."""
     return f"{zlib.crc32(os.uname().nodename.encode()):08x}"

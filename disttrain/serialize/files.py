@@ -39,8 +39,8 @@ _NO_UNNAMED = {errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL}
 def write_file(path: str, parts: list[Any], num_bytes: int) -> None:
     """Write ``parts`` (bytes-like, ``num_bytes`` together) as the file ``path``.
 
-    The mode of a new file is 0600 less the umask; a replaced file keeps its mode. A symbolic link
-    is followed. Raises ``WriteError``; the old file is then as it was.
+    The mode of a new file follows the umask (``disk.file_mode``); a replaced file keeps its mode. A
+    symbolic link is followed. Raises ``WriteError``; the old file is then as it was.
     """
     try:
         mode = os.stat(path).st_mode
@@ -86,12 +86,13 @@ def _write_whole(path: str, parts: list[Any], num_bytes: int, mode: int) -> None
 def _open_draft(folder: str, draft: str) -> int:
     """A new file, locked: without a name where the file system can do that."""
     try:
-        fd = os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        fd = os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, disk.file_mode())
     except OSError as error:
         if error.errno not in _NO_UNNAMED:
             raise
         while True:
-            fd = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+            flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
+            fd = os.open(draft, flags, disk.file_mode())
             disk.lock(fd)
             if os.fstat(fd).st_nlink:
                 return fd

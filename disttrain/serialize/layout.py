@@ -71,10 +71,19 @@ _FOREIGN = (
     (b"GGUF", "a GGUF file"),
     (b"\x1f\x8b", "a gzip file"),
 )
+CONVERT_LINE = (
+    'python -c "import torch, safetensors.torch as s; '
+    "f = lambda v, p='': {p[1:]: v.detach().clone().contiguous()} if torch.is_tensor(v) "
+    "else {p[1:]: torch.tensor(v)} if isinstance(v, (bool, int, float)) "
+    "else {k: t for n, w in (v.items() if hasattr(v, 'items') else enumerate(v)) "
+    "for k, t in f(w, p + '.' + str(n)).items()} if isinstance(v, (dict, list, tuple)) else {}; "
+    "s.save_file(f(torch.load('model.pt', map_location='cpu')), 'model.safetensors')\""
+)
 _CONVERT = (
-    "Nothing is unpickled here, since that can run code. Convert it once where PyTorch is "
-    'installed and the file is trusted: python -c "import torch, safetensors.torch as s; '
-    "s.save_file(torch.load('model.pt', map_location='cpu'), 'model.safetensors')\""
+    "Nothing is unpickled here, since that can run code. Convert it once where PyTorch and "
+    "safetensors are installed and the file is trusted (names of nested dictionaries are joined by "
+    "dots, numbers become tensors, tied weights are written twice, texts are left out): "
+    + CONVERT_LINE
 )
 
 
@@ -180,7 +189,7 @@ def _parse(raw: bytes, num_bytes: int | None, where: str) -> Header:
     metadata = _metadata(table.pop(METADATA, {}), where)
     ours = any(key.startswith("disttrain") for key in metadata)
     if ours:
-        _check_header_sum(raw, where)
+        check_header_sum(raw, where)
     entries = {name: _entry(name, value, where) for name, value in table.items()}
     ordered = sorted(entries.values(), key=lambda e: (e.begin, e.end))
     _check_cover(ordered, num_bytes, where)
@@ -319,7 +328,8 @@ def _check_cover(ordered: list[Entry], num_bytes: int | None, where: str) -> Non
         )
 
 
-def _check_header_sum(raw: bytes, where: str) -> None:
+def check_header_sum(raw: bytes, where: str) -> None:
+    """Does the header of a file of ours, with its length in front, fit its own checksum?"""
     at = 8 + len(_CRC_AT)
     blank = raw[:at] + _NO_CRC + raw[at + 8 :]
     if raw[8:at] == _CRC_AT and b"%08x" % zlib.crc32(blank) == raw[at : at + 8]:

@@ -6,6 +6,8 @@
     ["global", "module:name"]    a class or a function
     ["object", n, ...]           an object of a class (see ``objects``), number n
     ["def", n, container]        a container that is met again, as ["ref", n]
+    ["typed", n, type, shape, x] a numpy array of texts, dates or objects, number n: its bytes x, or
+                                 a list of its elements
 
 ``encode`` gives names to tensors and arrays: the path to them, so that a flat dict of tensors keeps
 its names. ``decoding`` has the way back. Knows Tensor; knows no file and no bytes of tensors.
@@ -35,6 +37,7 @@ from .objects import MAKE, name_of, take_apart
 from .sharing import unique
 
 DEPTH = 100  # levels of nesting, when saving and when loading
+WORDS = "USMm"  # kinds of numpy arrays that are kept as bytes: texts, times
 _NUMBERS = (int, float, str, bool)
 FACTORIES = {f.__name__: f for f in (list, dict, set, int, float, str, tuple, bool)}
 
@@ -93,9 +96,13 @@ class _Encoder:
             return self.container(obj, path, depth) if kind in _MUTABLE else (
                 _TAKE[kind](self, obj, path, depth + 1))  # fmt: skip
         if isinstance(obj, np.ndarray):
+            if obj.dtype.kind in f"O{WORDS}":
+                return self.typed(obj, path, depth + 1)
             return ["array", self.array(obj, path)]
         if isinstance(obj, np.generic) and obj.dtype in KIND_NAMES:
             return ["scalar", KIND_NAMES[obj.dtype], obj.tobytes().hex()]
+        if isinstance(obj, np.generic) and obj.dtype.kind in WORDS:
+            return ["item", self.typed(np.asarray(obj), path, depth + 1)]
         if isinstance(obj, PurePath):
             return ["path", str(obj)]
         try:
@@ -166,6 +173,17 @@ class _Encoder:
         node = self.plain(obj, path)
         return ["subclass", self.named(type(obj)), node, self.value(own, path, depth)]
 
+    def typed(self, obj: np.ndarray, path: tuple, depth: int) -> list:
+        """An array of what is no number."""
+        if id(obj) in self.numbers:
+            return ["ref", self.numbers[id(obj)]]
+        number, shape = self.note(obj), list(obj.shape)
+        if obj.dtype.kind == "O":
+            elements = ["list", *self.each(obj.ravel().tolist(), path, depth)]
+            return ["typed", number, "O", shape, elements]
+        flat = np.ascontiguousarray(obj).reshape(-1).view(np.uint8)
+        return ["typed", number, obj.dtype.str, shape, ["array", self.array(flat, path)]]
+
     def array(self, obj: Any, path: tuple) -> str:
         """Name the memory of a tensor or an array."""
         if id(obj) in self.names:
@@ -175,8 +193,8 @@ class _Encoder:
         native = array.dtype.newbyteorder("<") if array.dtype.kind in "iufc" else array.dtype
         if native not in KIND_NAMES:
             raise SerializationError(
-                f"save: {_show(path)} is an array of {array.dtype}; numbers and truth values can "
-                "be saved. Convert it, for example with .tolist()"
+                f"save: {_show(path)} is an array of {array.dtype}; numbers, truth values, texts "
+                "and times can be saved. Convert it, for example with .tolist()"
             )
         name = _plain(".".join(map(str, path)) if path else "tensor")
         name = unique(name, {METADATA, *self.out.arrays} if name == METADATA else self.out.arrays)

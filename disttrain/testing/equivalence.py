@@ -60,7 +60,7 @@ def assert_equivalent(
     the mean of the squares of what the model returns for the batch (called with the elements of a
     tuple or a dict), or that itself if it is a scalar. ``rtol`` is of the largest element; None
     means by type, 1e-4 for float32. ``launch(fn, n)`` calls ``fn`` on n ranks: by default simulated
-    ones, ``launcher.launch`` for processes.
+    ones, ``disttrain.launch`` for processes.
 
     Raises ``ConfigError`` where the batch cannot be divided, and what a rank raises.
     """

@@ -62,6 +62,25 @@ def started_at(pid: int) -> int:
     return 0 if not fields or fields[0] in "ZX" else int(fields[19])
 
 
+def deprived(pid: int) -> int:
+    """Nanoseconds for which its main thread was ready to run and got no processor; 0 where the
+    kernel does not count them."""
+    try:
+        with open(f"/proc/{pid}/schedstat", encoding="ascii") as file:
+            return int(file.read().split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def control_group(pid: int) -> str:
+    """The control groups of a process, as text."""
+    try:
+        with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
 def boot_id() -> str:
     """Names this boot of the kernel."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:

@@ -26,7 +26,9 @@ _PATIENCE = 2.0  # seconds for a process to answer
 _QUIET = 0.05  # after so long without a word an answer has ended
 _QUIET_BUSY = 0.25  # ... of a process that may only have had no processor
 _MOST = 4 << 20
-_LAUNCHER = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(__file__))), "launcher")
+_LAUNCHER = os.path.join(
+    os.path.dirname(os.path.dirname(os.path.dirname(__file__))), "disttrain_launcher"
+)
 _OURS = rf"<frozen (runpy|importlib[^>]*)>|{re.escape(_LAUNCHER)}{os.sep}"
 _STARTS = re.compile(rf'File "({_OURS}|[^"]*[/\\]bin[/\\]dtrun")')
 

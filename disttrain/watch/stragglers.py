@@ -2,14 +2,16 @@
 
 Ranks that meet at each step take equally long for it; what tells them apart is how much of that
 time each has waited for others. The rest of it a rank was busy, and a straggler is busy for longer
-than the others, again and again. What is looked at is a *window* of a few steps, and three windows
-in a row must blame the same rank (five, where it is not much slower; more, where others have been
+than the others, again and again: also without the time for which it was ready to run and got no
+processor, which says that the machine is loaded. Where one step is much longer than the others of
+a window, it may have been a checkpoint. What is looked at is a *window* of a few steps, and three
+windows in a row must blame the same rank (five, where it is not much slower; more, where others have been
 blamed of late, since then it is chance): one that saves a
 checkpoint, compiles a kernel or was stopped for a moment is slow in one of them (or in two, where
 one ends in the middle of it), and on a loaded machine it is now this rank, now that one.
 
 A window only ends when all ranks have made some steps. So a rank that does not come back from one
-is found in another way: all others wait for it, for seconds.
+is found in another way (``Stalls``): all others wait for it, for seconds.
 
 Knows times and counts; no boxes, no processes.
 """
@@ -29,27 +31,32 @@ RULES = ((1.7, 3, 1.3), (1.35, 5, 1.1))
 _AT_LEAST = min(least for _, _, least in RULES)
 _UNITS, _SECONDS = 3, 0.1  # steps and time in a window, at least
 _LONG = 0.6  # seconds that the windows must last together
+_WORTH = 0.02  # seconds a step that a straggler takes longer, at least; half of it in each window
+_UNEVEN = 3.0  # times as long as those of its window a step may be that says how long all are
 _WAITED = 0.1  # part of each window that the others (their median) must have waited
 _MOST = 20  # windows that are kept
-_STALL = 10.0  # seconds that all others wait for one
+STALL = 10.0  # seconds that all others wait for one
 
 
 @dataclass(frozen=True)
 class Seen:
     """What one rank has done until a look, in nanoseconds and counts that only grow. ``waits``:
-    for how long it has been waiting just now (0: it does not)."""
+    for how long it has been waiting just now (0: it does not). ``deprived``: for how long it was
+    ready to run and got no processor, in all. ``inside``: for how long it has been in its present
+    step."""
 
     waited: int
     steps: int
     operations: int
     waits: int = 0
+    deprived: int = 0
+    inside: int = 0
 
 
 @dataclass(frozen=True)
 class Straggler:
     """``rank`` is ``ratio`` times slower than the others: busy for ``own`` seconds a unit, they for
-    ``others``. ``units`` of which were compared; ``unit``: step or operation. A rank that does not
-    come at all has ratio 0, and ``own`` says for how long the others wait."""
+    ``others``. ``units`` of which were compared; ``unit``: step or operation."""
 
     rank: int
     ratio: float
@@ -61,13 +68,38 @@ class Straggler:
     def text(self, where: str) -> str:
         """For people. ``where``: what the others wait in."""
         at = f" in {where}" if where else ""
-        if not self.ratio:
-            return f"all other ranks wait for rank {self.rank}, for {self.own:.0f} s now{at}"
         return (
             f"rank {self.rank} is a straggler: {self.ratio:.1f} times slower than the others "
             f"({_time(self.own)} a{'n' if self.unit[0] == 'o' else ''} {self.unit} against "
             f"{_time(self.others)}, over the last {self.units}); they wait for it{at}"
         )
+
+
+def stalled(rank: int, where: str, node: str = "") -> str:
+    """For people: that all wait for ``rank`` (on ``node``), and what they wait in."""
+    whose, at = f" on node {node}" if node else "", f" in {where}" if where else ""
+    return f"all other ranks wait for rank {rank}{whose}, for {STALL:.0f} s now{at}"
+
+
+@dataclass
+class Stalls:
+    """Do ranks stand still: all wait for long, but for one, which does nothing that shows?"""
+
+    _busy: dict[int, tuple[tuple[int, int, int], int]] = field(default_factory=dict)
+
+    def look(self, now: int, seen: Mapping[int, Seen]) -> tuple[bool, int]:
+        """``now`` in nanoseconds; ``seen``: of every rank that runs. Whether they do, and which one
+        does not wait (-1: all do)."""
+        before, self._busy = self._busy, {}
+        for rank, s in seen.items():
+            if not s.waits:
+                done = s.waited, s.steps, s.operations
+                same = rank in before and before[rank][0] == done
+                self._busy[rank] = before[rank] if same else (done, now)
+        since = [now - since for _, since in self._busy.values()]
+        since += [s.waits for s in seen.values() if s.waits]
+        still = len(self._busy) <= 1 and bool(since) and min(since) >= STALL * 1e9
+        return still, next(iter(self._busy), -1) if still else -1
 
 
 def _time(seconds: float) -> str:
@@ -76,16 +108,23 @@ def _time(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class _Window:
-    """``busy``: of each rank, in seconds."""
+    """``busy``: of each rank, in seconds; ``worked``: the same without the time in which it got no
+    processor; ``longest``: of its steps."""
 
     seconds: float
     units: int
     unit: str
     busy: dict[int, float]
+    worked: dict[int, float]
+    longest: dict[int, float]
 
     @property
     def slowest(self) -> int:
-        return max(self.busy, key=lambda rank: self.busy[rank])
+        return max(self.worked, key=lambda rank: self.worked[rank])
+
+    def more(self, rank: int) -> float:
+        """Seconds a unit that it has worked for longer than the others were busy."""
+        return (self.worked[rank] - self.others(rank)) / self.units
 
     def others(self, rank: int) -> float:
         """For how long the others were busy."""
@@ -109,10 +148,10 @@ class Judge:
     totals: dict[int, Total] = field(default_factory=dict)
     windows: int = 0
     _begun: tuple[int, dict[int, Seen]] | None = None
+    _longest: dict[int, int] = field(default_factory=dict)  # inside a step, since then
     _kept: list[_Window] = field(default_factory=list)
     _blamed: list[int] = field(default_factory=list)  # by the last windows; -1: nobody
     _named: set[int] = field(default_factory=set)
-    _stalled: set[int] = field(default_factory=set)
     _brisk: bool = False  # steps are short
     _warm: bool = False  # the first window is of the start, when nobody is like the others
 
@@ -123,7 +162,7 @@ class Judge:
 
     def reset(self) -> None:
         """What was seen so far says nothing of what comes: the job was stopped, ranks have gone."""
-        self._begun, self._kept = None, []
+        self._begun, self._kept, self._longest = None, [], {}
 
     def look(self, now: int, seen: Mapping[int, Seen]) -> Straggler | None:
         """``now`` in nanoseconds; ``seen``: of every rank that runs."""
@@ -131,30 +170,18 @@ class Judge:
             self.reset()
             self._begun = now, dict(seen)
             return None
-        stalled = self._stall(seen)
-        if stalled is not None:
-            return stalled
+        self._longest = {r: max(s.inside, self._longest.get(r, 0)) for r, s in seen.items()}
         window = self._window(now, seen)
         if window is None:
             return None
         self._begun, self._brisk = (now, dict(seen)), window.seconds < 1.0
+        self._longest = {}
         if not self._warm:
             self._warm = True
             return None
         self._add(window)
         self._kept = [*self._kept, window] if window.units else []
         return self._judge()
-
-    def _stall(self, seen: Mapping[int, Seen]) -> Straggler | None:
-        """Who alone does not wait, for long."""
-        busy = [rank for rank, s in seen.items() if not s.waits]
-        if len(busy) != 1 or busy[0] in self._stalled:
-            return None
-        shortest = min(s.waits for rank, s in seen.items() if rank != busy[0]) / 1e9
-        if shortest < _STALL:
-            return None
-        self._stalled.add(busy[0])
-        return Straggler(busy[0], 0.0, shortest, 0.0, 0, "step")
 
     def _window(self, now: int, seen: Mapping[int, Seen]) -> _Window | None:
         """What has passed since the last one ended, once that is enough. Of ranks that do not go on
@@ -169,7 +196,10 @@ class Judge:
             return None
         alike = max(counts) - min(counts) <= max(2, max(counts) // 10)
         busy = {r: max(0.0, seconds - (s.waited - before[r].waited) / 1e9) for r, s in seen.items()}
-        return _Window(seconds, min(counts) if alike else 0, unit, busy)
+        deprived = {r: max(0, s.deprived - before[r].deprived) / 1e9 for r, s in seen.items()}
+        worked = {r: max(0.0, busy[r] - deprived[r]) for r in seen}
+        longest = {r: min(self._longest[r] / 1e9, seconds) for r in seen}
+        return _Window(seconds, min(counts) if alike else 0, unit, busy, worked, longest)
 
     def _add(self, window: _Window) -> None:
         self.windows += 1
@@ -212,8 +242,10 @@ def _compared(rank: int, blaming: list[_Window], count: int, least: float) -> St
     while count < len(blaming) and sum(w.seconds for w in blaming[:count]) < _LONG:
         count += 1
     chosen = blaming[:count]
-    ratios = [w.busy[rank] / max(w.others(rank), 1e-9) for w in chosen]
+    ratios = [w.worked[rank] / max(w.others(rank), 1e-9) for w in chosen]
     if sum(w.seconds for w in chosen) < _LONG or min(ratios) < least:
+        return None
+    if median(w.more(rank) for w in chosen) < _WORTH:
         return None
     others, units = sum(w.others(rank) for w in chosen), sum(w.units for w in chosen)
     ratio = median(ratios)
@@ -223,7 +255,9 @@ def _compared(rank: int, blaming: list[_Window], count: int, least: float) -> St
 def _blames(window: _Window, rank: int) -> bool:
     others = window.others(rank)
     waited = 1 - others / window.seconds
-    return window.busy[rank] >= _AT_LEAST * others and waited >= _WAITED
+    slow = window.worked[rank] >= _AT_LEAST * others and window.more(rank) >= _WORTH / 2
+    steady = window.longest[rank] <= _UNEVEN * window.seconds / window.units
+    return slow and steady and waited >= _WAITED
 
 
 def table(totals: Mapping[int, Total]) -> list[str]:

@@ -62,6 +62,11 @@ def command(
     words = [mpiexec, *(where if open_mpi else ["-hosts", ",".join(names), "-ppn", "1"])]
     for number, (_, slots) in enumerate(hosts):
         ranks = ["--nproc-per-node", str(slots or nproc)]
-        agent = [sys.executable, "-m", "launcher", *(["--cluster", "mpi"] * (len(hosts) > 1))]
+        agent = [
+            sys.executable,
+            "-m",
+            "disttrain_launcher",
+            *(["--cluster", "mpi"] * (len(hosts) > 1)),
+        ]
         words += [*([":"] if number else []), "-n", "1", *agent, *ranks, *flags]
     return words

@@ -43,7 +43,7 @@ class Agent:
     def start(self, flags: Sequence[str], folder: str, threads: str) -> None:
         """Start ``dtrun`` with these words. ``threads``: what Ray has set OMP_NUM_THREADS to."""
         begun = threading.Event()
-        words = [sys.executable, "-m", "launcher", "--local-addr", self.address(), *flags]
+        words = [sys.executable, "-m", "disttrain_launcher", "--local-addr", self.address(), *flags]
         keeper = threading.Thread(
             target=self._keep, args=(words, folder, threads, begun), daemon=True
         )

@@ -108,7 +108,7 @@ def _parser() -> ModuleType:
     found = importlib.util.find_spec("disttrain")
     assert found is not None and found.submodule_search_locations
     path = os.path.join(found.submodule_search_locations[0], "comm", "slurm.py")
-    spec = importlib.util.spec_from_file_location("launcher.clusters._slurm", path)
+    spec = importlib.util.spec_from_file_location("disttrain_launcher.clusters._slurm", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

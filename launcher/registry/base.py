@@ -42,6 +42,11 @@ class Registry:
         """What it is and where, for messages."""
         raise NotImplementedError
 
+    def has_gone(self) -> bool:
+        """Is it known that the registry is there no more? Silence proves nothing: a network that is
+        cut, and a process that is stopped, come back."""
+        return False
+
     def put_leased(self, key: str, value: bytes) -> None:
         """Set ``key``, under this node's lease, which begins anew (also one that had ended)."""
         raise NotImplementedError

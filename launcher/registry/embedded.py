@@ -5,12 +5,17 @@ That process ends leases, by its own monotonic clock; when its node is lost, so 
 
 from __future__ import annotations
 
+import contextlib
+import socket
+from collections.abc import Iterator
+
 from disttrain.comm.store import TCPStore
 from disttrain.errors import CommError
 
 from .base import LeaseEnded, Registry, RegistryLost, Snapshot
 
 _ENTRIES = "dtrun/"  # in front of every key
+_LISTENS = 0.3  # seconds to find out whether anybody listens at its port
 JOB = "dtrun"  # what every such store calls its job: ids are compared where both can be told
 
 
@@ -53,24 +58,45 @@ class EmbeddedRegistry(Registry):
     def where(self) -> str:
         return f"the job's rendezvous at {self._store.host}:{self._store.port}"
 
+    def has_gone(self) -> bool:
+        """A process that has ended leaves a port at which its machine refuses; one that is stopped
+        leaves one that is still accepted."""
+        try:
+            socket.create_connection((self._store.host, self._store.port), _LISTENS).close()
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            pass
+        return False
+
+    @contextlib.contextmanager
+    def _asked(self) -> Iterator[None]:
+        """What a store raises, as a registry does. Who answers afterwards may be another store,
+        with revisions of its own."""
+        try:
+            yield
+        except (CommError, OSError) as error:
+            self._last = Snapshot(0)
+            raise RegistryLost(f"{self.where}: {error}") from error
+
     def put_leased(self, key: str, value: bytes) -> None:
-        with _told(self.where):
+        with self._asked():
             self._store.lease(_ENTRIES + key, value, self.ttl)
         self._leased[key] = None
 
     def renew(self) -> None:
-        with _told(self.where):
+        with self._asked():
             held = [self._store.renew(_ENTRIES + key, self.ttl) for key in self._leased]
         if not all(held):
             self._leased.clear()
             raise LeaseEnded(f"{self.where} has ended this node's lease of {self.ttl:g} s")
 
     def compare_swap(self, key: str, expected: bytes | None, new: bytes) -> bool:
-        with _told(self.where):
+        with self._asked():
             return self._store.compare_set(_ENTRIES + key, expected or b"", new) == new
 
     def read(self) -> Snapshot:
-        with _told(self.where):
+        with self._asked():
             revision, entries = self._store.since(_ENTRIES, self._last.revision)
         if entries is not None:
             found = {key.removeprefix(_ENTRIES): value for key, value in entries.items()}
@@ -78,23 +104,9 @@ class EmbeddedRegistry(Registry):
         return self._last
 
     def delete(self, key: str) -> None:
-        with _told(self.where):
+        self._leased.pop(key, None)  # what cannot be deleted now goes with its lease
+        with self._asked():
             self._store.delete_key(_ENTRIES + key)
-        self._leased.pop(key, None)
 
     def close(self) -> None:
         self._store.close()
-
-
-class _told:
-    """What a store raises, as a registry does."""
-
-    def __init__(self, where: str) -> None:
-        self._where = where
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, (CommError, OSError)):
-            raise RegistryLost(f"{self._where}: {error}") from error

@@ -1,7 +1,7 @@
 """The registry on an etcd: leases, revisions and fencing are etcd's.
 
 Every node has one lease, of which all entries that it leases hang. A request may be carried out
-late or twice (``launcher.registry.gateway``), and its answer may be lost. So every write is a
+late or twice (``registry.gateway``), and its answer may be lost. So every write is a
 transaction that compares the revision at which we last saw its key, after which a late one does
 nothing; and what is written begins with a number of its own, by which a writer whose answer was
 lost knows whether it has won. What is no lease's stays after a job.

@@ -3,7 +3,7 @@
 etcd3gw speaks to one member by HTTP (etcd's gRPC gateway). A member may be slow, cut off, or gone
 without a word; so a call that one does not answer soon is put to the next as well, and the first
 answer counts. What is asked may thus happen twice, or later than its caller gave up: callers send
-only what may (``launcher.registry.etcd`` says how). It knows nothing of leases and membership.
+only what may (``registry.etcd`` says how). It knows nothing of leases and membership.
 """
 
 from __future__ import annotations

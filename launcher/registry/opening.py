@@ -7,13 +7,12 @@ one of this machine and nobody of the same job listens there yet.
 from __future__ import annotations
 
 import importlib
-import ipaddress
 import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from disttrain.comm.store.ports import PortTaken, known
+from disttrain.comm.store.ports import PortTaken, is_loopback, is_of_this_machine, known
 from disttrain.errors import CommError, LaunchError, StoreRefused, StoreUnreached
 
 from ..membership import TIMED_OUT
@@ -73,12 +72,12 @@ def _etcd(
             raise _nobody(r, why)
         return waiting(waited, why)
 
-    connect = importlib.import_module("launcher.registry.etcd").connect
+    connect = importlib.import_module("disttrain_launcher.registry.etcd").connect
     registry = connect(r.endpoint, r.run_id, dict(r.conf), r.ttl, still)
     if registry is None:
         return None
     address = r.local_addr or towards(registry.host)
-    if token is None and not _is_loopback(address):
+    if token is None and not is_loopback(address):
         registry.close()
         raise _no_token(r)
     return Opened(registry, address, False)
@@ -91,7 +90,7 @@ def _embedded(
     if kind_and_place is None:
         return None
     address = kind_and_place[1][0]
-    if token is None and not _is_loopback(address):
+    if token is None and not is_loopback(address):
         raise _no_token(r)
     may_host = is_of_this_machine(*kind_and_place) if r.is_host is None else r.is_host
     waited, silent = 0.0, 0
@@ -116,10 +115,6 @@ def _embedded(
             raise _nobody(r, last)
         if not waiting(waited, last):
             return None
-
-
-def _is_loopback(address: str) -> bool:
-    return ipaddress.ip_address(address.partition("%")[0]).is_loopback
 
 
 def _no_token(r: Rendezvous) -> CannotOpen:
@@ -163,16 +158,6 @@ def _resolved(r: Rendezvous, waiting: Callable[[float, str], bool]) -> tuple[int
         waited += _TRY
         if not waiting(waited, last):
             return None
-
-
-def is_of_this_machine(kind: int, address: tuple) -> bool:
-    """Whether packets to that address stay here."""
-    with socket.socket(kind, socket.SOCK_STREAM) as tried:
-        try:
-            tried.bind((address[0], 0, *address[2:]))
-        except OSError:
-            return False
-        return True
 
 
 def towards(host: str) -> str:

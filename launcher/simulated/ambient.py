@@ -43,7 +43,7 @@ _SHARED_FOLDERS = tuple(
     for folder in {
         *(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")),
         os.path.join(_OWN, "disttrain"),
-        os.path.join(_OWN, "launcher"),
+        os.path.join(_OWN, "disttrain_launcher"),
         site.getusersitepackages(),
     }
 )

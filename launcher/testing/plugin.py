@@ -17,8 +17,8 @@ from .marks import SIGNATURE, Ask, MarkError, read_mark
 
 _ASK = pytest.StashKey[Ask]()
 _OUTCOME = pytest.StashKey[Any]()
-_OURS = {"disttrain", "launcher"}
-_RUN = "launcher.testing.run"
+_OURS = {"disttrain", "disttrain_launcher"}
+_RUN = "disttrain_launcher.testing.run"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -27,7 +27,7 @@ def command(case: str, library: str, python: str) -> list[str]:
     ranks = RANKS.get(case)
     if ranks is None:
         return [python, "-m", *tail]
-    start = ["launcher"]
+    start = ["disttrain_launcher"]
     if library == "torch":
         start = ["torch.distributed.run", "--standalone"]
     if case == "restart":

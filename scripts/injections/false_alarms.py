@@ -31,11 +31,11 @@ import disttrain as dt
 from disttrain import distributed as dist
 from disttrain.errors import PeerFailed
 from disttrain.lifetime import adopt_orphans
+from disttrain_launcher.api import SIGNALS, run_in_agent
+from disttrain_launcher.plan import Plan, reserve_port
+from disttrain_launcher.processes import kill_descendants
 from injections.job_faults import quiet
 from injections.job_transports import fork_program
-from launcher.api import SIGNALS, run_in_agent
-from launcher.plan import Plan, reserve_port
-from launcher.processes import kill_descendants
 
 FREEZER = Path("/sys/fs/cgroup/freezer")
 HELD = 30  # seconds for which an interpreter lock is held

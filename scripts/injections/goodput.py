@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from disttrain.watch.running import jobs
-from launcher.processes import descendants
+from disttrain_launcher.processes import descendants
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,7 +42,7 @@ class Trial:
 
 def run(folder: Path, ranks: int, seconds: float, every: float | None, seed: int) -> Trial:
     """Train for ``seconds``, counted from the first record on."""
-    command = [sys.executable, "-m", "launcher", "--nproc-per-node", str(ranks)]
+    command = [sys.executable, "-m", "disttrain_launcher", "--nproc-per-node", str(ranks)]
     command += ["--replace-ranks", "--max-restarts", "100000", "--on-term", "checkpoint"]
     command += [str(ROOT / "scripts/train.py"), "--config", str(ROOT / "configs/digits_ddp.toml")]
     command += ["--train.epochs", "1000000", f"--log.dir={folder}", "--log.every", "5"]
@@ -51,7 +51,7 @@ def run(folder: Path, ranks: int, seconds: float, every: float | None, seed: int
     env["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "scripts")])
     output = (folder / "output.txt").open("w")
     job = subprocess.Popen(command, env=env, stdout=output, stderr=output)
-    draw, kills = random.Random(seed), 0
+    draw, kills, lost = random.Random(seed), 0, 0
     try:
         while not records(folder):
             if job.poll() is not None:
@@ -63,17 +63,30 @@ def run(folder: Path, ranks: int, seconds: float, every: float | None, seed: int
             time.sleep(min(left, draw.expovariate(1 / every) if every else left))
             victims = ranks_of(job.pid)
             if every and victims and time.monotonic() < end:
+                before = records(folder)
                 os.kill(draw.choice(victims), signal.SIGKILL)
                 kills += 1
+                lost += _goes_back(folder, before)
         last = max(r["step"] for r in records(folder))
     finally:
         job.send_signal(signal.SIGTERM)
         code = job.wait()
         output.close()
     told = [r for r in records(folder) if r["kind"] in ("train", "resume")]
-    resumed = [i for i, r in enumerate(told) if r["kind"] == "resume"]
-    lost = sum(told[i]["step"] < max(r["step"] for r in told[:i]) - 1 for i in resumed if i)
-    return Trial(last - first, samples(told), kills, len(resumed), lost, code)
+    resumed = sum(r["kind"] == "resume" for r in told)
+    return Trial(last - first, samples(told), kills, resumed, lost, code)
+
+
+def _goes_back(folder: Path, before: list[dict], patience: float = 5.0) -> bool:
+    """Does the run go on behind what ``before`` tells of, of which the last step may not have been
+    committed? What it does again it records again, and what was there of that goes."""
+    deadline, resumed = time.monotonic() + patience, [r for r in before if r["kind"] == "resume"]
+    while time.monotonic() < deadline:
+        later = [r["step"] for r in records(folder) if r["kind"] == "resume" and r not in resumed]
+        if later:
+            return min(later) < max(r["step"] for r in before) - 1
+        time.sleep(0.02)
+    return False
 
 
 def samples(told: list[dict]) -> int:

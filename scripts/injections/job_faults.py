@@ -31,6 +31,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from disttrain.lifetime import adopt_orphans
+from disttrain_launcher.mpi import find_mpiexec
+from disttrain_launcher.processes import descendants
 from injections import memory_limit
 from injections.job_kinds import (
     AGAIN,
@@ -44,8 +46,6 @@ from injections.job_kinds import (
     points_of,
 )
 from injections.job_transports import OURS, PATIENCE, TRANSPORTS
-from launcher.mpi import find_mpiexec
-from launcher.processes import descendants
 from support import namespaces
 
 RANKS = 3

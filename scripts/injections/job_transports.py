@@ -27,11 +27,11 @@ from disttrain import distributed as dist
 from disttrain.comm.sim.cluster import run_cluster, run_tasks
 from disttrain.comm.sim.fabric import Cluster, required
 from disttrain.comm.sim.scheduler import Scheduler
+from disttrain_launcher.api import SIGNALS, run_in_agent
+from disttrain_launcher.mpi import find_mpiexec
+from disttrain_launcher.plan import Plan, reserve_port
+from disttrain_launcher.processes import kill_descendants
 from injections.job_kinds import KINDS, NETWORK, SAME, Seen, Trial, take_part
-from launcher.api import SIGNALS, run_in_agent
-from launcher.mpi import find_mpiexec
-from launcher.plan import Plan, reserve_port
-from launcher.processes import kill_descendants
 from support.namespaces import Wire
 
 PATIENCE = 30.0  # a job that takes longer hangs

@@ -2,16 +2,19 @@
 
     <log.dir>/0001/config.toml  metrics.jsonl  events.out.tfevents...  epoch_0020/
                    epoch_0020_step_00000450/  in the middle of the next epoch
+                   job                        which job went on with it last
 
 A checkpoint is a folder that all ranks write, each what it holds (``docs/checkpoints.md``). It
 counts once it is committed: whatever happens, the newest ``epoch_*`` that ``find`` gives is whole,
-and any number of ranks can go on from it. Knows nothing of what a checkpoint holds, but that
-``settings`` is a text in it and ``optimizer`` the state of an optimizer.
+and any number of ranks can go on from it. A job has one run: whatever of it is started anew finds that again by
+``own_run``. Knows nothing of what a checkpoint holds, but that ``settings`` is a text in it and
+``optimizer`` the state of an optimizer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +25,46 @@ from disttrain.distributed.checkpoint.folder import MANIFEST
 from disttrain.errors import ConfigError, SerializationError
 
 _OPTIMIZER = "optimizer"
-_JOB = "job"  # the file of a run that says which job made it
+_JOB = "job"  # the file of a run that says which job went on with it last
+_METRICS = "metrics.jsonl"
 
 
-def new_run(folder: Path, job: str = "") -> Path:
-    """Make and return the next numbered folder in ``folder``; ``job``: the launcher's name for the
-    job that makes it, which is noted."""
+def job_of(env: Mapping[str, str]) -> str:
+    """The name by which whatever is started anew of this job finds the job's own run; "" where it
+    cannot have one. dtrun gives every job a name that no other one has; what other launchers give
+    may be an earlier job's, too, and counts from the first restart on."""
+    again = env.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+    return env.get("DISTTRAIN_JOB_ID") or (env.get("TORCHELASTIC_RUN_ID", "") if again else "")
+
+
+def own_run(folder: Path, job: str, resume: Path | None = None) -> Path | None:
+    """The run that ``job`` has made in ``folder``, or goes on with from the checkpoint ``resume``;
+    None where it has not begun."""
+    there = [] if resume is None else [resume.parent]
+    for run in [*there, *sorted(_runs(folder), reverse=True)]:
+        noted = run / _JOB
+        if job and noted.exists() and noted.read_text() == job:
+            return run
+    return None
+
+
+def open_run(folder: Path, job: str, resume: Path | None) -> Path:
+    """The folder in which ``job`` goes on: its own; or that of the checkpoint ``resume``, if that
+    is the newest there; else a new one, which begins with the records of the old one."""
+    run = own_run(folder, job, resume)
+    if run is None and resume is not None and newest(resume.parent) == resume:
+        run = resume.parent
+    if run is None:
+        run = new_run(folder)
+        if resume is not None and (resume.parent / _METRICS).exists():
+            shutil.copyfile(resume.parent / _METRICS, run / _METRICS)
+    if job:
+        (run / _JOB).write_text(job)
+    return run
+
+
+def new_run(folder: Path) -> Path:
+    """Make and return the next numbered folder in ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     number = 1 + max((int(p.name) for p in _runs(folder)), default=0)
     while True:
@@ -37,19 +74,13 @@ def new_run(folder: Path, job: str = "") -> Path:
         except FileExistsError:  # another job was faster
             number += 1
         else:
-            if job:
-                (run / _JOB).write_text(job)
             return run
 
 
-def of_job(folder: Path, job: str) -> Path | None:
-    """The newest checkpoint in ``folder`` that ``job`` itself has made; None where it has none."""
-    runs = sorted(_runs(folder), reverse=True) if folder.is_dir() else []
-    for run in runs:
-        noted = run / _JOB
-        if job and noted.exists() and noted.read_text() == job and (found := _checkpoints(run)):
-            return found[-1]
-    return None
+def newest(run: Path | None) -> Path | None:
+    """The newest checkpoint of a run; None where it has none."""
+    found = [] if run is None else _checkpoints(run)
+    return found[-1] if found else None
 
 
 def find(where: Path) -> Path:
@@ -57,9 +88,9 @@ def find(where: Path) -> Path:
     if (where / MANIFEST).exists():
         return where
     for run in [where, *sorted(_runs(where), reverse=True)]:
-        found = _checkpoints(run)
+        found = newest(run)
         if found:
-            return found[-1]
+            return found
     raise ConfigError(
         f"--resume: there is no checkpoint (epoch_*) in {where} nor in its numbered folders; name "
         "the folder of a run, or start without --resume"

@@ -4,7 +4,7 @@
 
 Every step is committed in memory on every rank (``disttrain.distributed.elastic``). For runs under
 ``ddp``, where every rank has everything; others are restarted from their checkpoints. While a rank
-is missing, a step has as many samples as before, rounded down to as many for each of the others.
+is missing, the others have its samples: a step is of the same ones as before.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def outlives(settings: Settings) -> bool:
 class _Place:
     """How far a trainer is, for ``elastic.State``."""
 
-    _NAMES = ("epoch", "step", "taken", "train_loss", "test_accuracy")
+    _NAMES = ("epoch", "step", "train_loss", "test_accuracy")
 
     def __init__(self, trainer: Trainer) -> None:
         self.trainer = trainer
@@ -52,7 +52,7 @@ class _Place:
 
 def fit(settings: Settings, resume: Path | None) -> Result:
     """Train with whoever is there, until all is done; makes the default group."""
-    trainer = Trainer(settings, resume, uneven=True)
+    trainer = Trainer(settings, resume)
     place = _Place(trainer)
     state = elastic.State(
         model=trainer.model,
@@ -72,10 +72,9 @@ def fit(settings: Settings, resume: Path | None) -> Result:
         dt.distributed.broadcast_object_list(told)
         place.run = told[0]
         trainer.run = Path(place.run) if trainer.rank == 0 else None
-        done = trainer.step - trainer.epoch * trainer.feed.per_epoch
-        if done:
-            taken = {"epoch": trainer.epoch, "taken": trainer.taken}
-            trainer.feed.sampler.load_state_dict(taken)
+        if trainer.done:
+            taken = trainer.done * trainer.feed.batch_size
+            trainer.feed.sampler.load_state_dict({"epoch": trainer.epoch, "taken": taken})
         return trainer.fit()
 
     trainer.commit = commit

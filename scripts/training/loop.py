@@ -39,9 +39,11 @@ F = dt.nn.functional
 
 # What a checkpoint says of how far the run is, and what a resumed run may do differently.
 _PROGRESS = ("epoch", "step", "train_loss", "test_accuracy")
-JOB = "TORCHELASTIC_RUN_ID"  # the launcher's name for the job
+_GENERATION = "DISTTRAIN_GENERATION"  # which start of the job this is
 WANTED = "DISTTRAIN_ON_TERM"  # set: the job is to save when it gets SIGTERM
-_MAY_CHANGE = {"schedule", "train", "parallel", "log", "optim.lr", "data.dir", "data.num_workers"}
+_MAY_CHANGE = {"schedule", "parallel", "log", "optim.lr", "data.dir", "data.num_workers"} | {
+    "train.epochs", "train.device", "train.save_every"
+}  # fmt: skip
 
 
 class Stopped(Exception):  # noqa: N818  (no error: the run can go on from its checkpoint)
@@ -64,11 +66,8 @@ class Result:
 class Trainer:
     """One rank's part of a run. ``resume`` is a checkpoint to go on from."""
 
-    def __init__(
-        self, settings: Settings, resume: Path | None = None, uneven: bool = False
-    ) -> None:
-        """``uneven``: ranks may be missing for a while, so that batches cannot be divided."""
-        self.settings, self.uneven = settings, uneven
+    def __init__(self, settings: Settings, resume: Path | None = None) -> None:
+        self.settings = settings
         self.start = context.now()
         dt.manual_seed(settings.seed)
         self.task = make_task(settings.data)
@@ -86,7 +85,6 @@ class Trainer:
         self.train_loss = self.test_accuracy = math.nan  # of the last epoch that is done
         self.whole = np.zeros(3)  # sums of this epoch, up to the last record
         self.rng: Any = None  # the random state to begin with in the middle of an epoch
-        self.taken = 0  # samples of this epoch, by all ranks
         self.resumed = resume
         if resume is not None:
             self._load(resume)
@@ -108,7 +106,7 @@ class Trainer:
         self.net, self.shards = self.wrapped.net, self.wrapped.shards
         size = self.wrapped.data_size
         rank = self.wrapped.data_rank
-        self.feed = Feed(settings, self.task, rank, size, self.shards, self.uneven)
+        self.feed = Feed(settings, self.task, rank, size, self.shards)
         self.copies = self.world_size // size
         self.tally = Tally(size, self.copies)
 
@@ -121,11 +119,16 @@ class Trainer:
         """The folder of this run, on rank 0."""
         if self.rank or self.run is not None:
             return self.run
-        if self.resumed is not None:
-            return self.resumed.parent
-        run = checkpoint.new_run(self.settings.log.dir, os.environ.get(JOB, ""))
-        config.dump(self.settings, run / "config.toml")
+        job = checkpoint.job_of(os.environ)
+        run = checkpoint.open_run(self.settings.log.dir, job, self.resumed)
+        if not (run / "config.toml").exists():
+            config.dump(self.settings, run / "config.toml")
         return run
+
+    @property
+    def done(self) -> int:
+        """Steps of this epoch that are done."""
+        return self.step - self.epoch * self.feed.per_epoch
 
     # -- running -----------------------------------------------------------------------------------
 
@@ -135,11 +138,12 @@ class Trainer:
         self.run = self.open_run()
         batch, done = settings.data.batch_size, self.step * settings.data.batch_size
         total = self.num_steps * batch
-        report = Reporter(settings.log, self.run, total, done, self.step)
+        report = Reporter(settings.log, self.run, total, done, (self.step, self.epoch))
         try:
             report.text("config", config.dump(settings))
-            divides = batch % self.wrapped.data_size == 0  # else a rank is missing just now
-            if not self.alone and self.run is not None and divides:
+            if self.step or _GENERATION in os.environ:
+                self._say_where(report)
+            if not self.alone and self.run is not None and self.feed.even:
                 report.progress.say(memory_table(settings, self.world_size))
             while self.epoch < settings.train.epochs:
                 self._end_epoch(report, means(self._train_epoch(report)), means(self._test()))
@@ -152,17 +156,28 @@ class Trainer:
         loss, accuracy = self.train_loss, self.test_accuracy
         return Result(accuracy, loss, self.world_size, seconds, self.run, stopped)
 
+    def _say_where(self, report: Reporter) -> None:
+        """Tell people that the run goes on, or that it does not."""
+        if self.step:
+            where = f" from {self.resumed}" if self.resumed is not None else ""
+            report.progress.say(f"goes on behind step {self.step} of {self.num_steps}{where}")
+        elif os.environ[_GENERATION] != "1":
+            report.progress.say(
+                f"ranks of this job ran before, but it has no checkpoint in {self.settings.log.dir}: "
+                "it begins at step 1 (train.save_every=N saves more often; all nodes need that folder)"
+            )
+
     def _train_epoch(self, report: Reporter) -> np.ndarray:
-        done = self.step - self.epoch * self.feed.per_epoch
+        done, batch = self.done, self.settings.data.batch_size
         if done == 0:
             dt.manual_seed(self._seed())
-            self.whole, self.taken = np.zeros(3), 0
+            self.whole = np.zeros(3)
         elif self.rng is None or not set_rng_state(self.rng, self.device):
             dt.manual_seed(self._seed() + self.step * 1009**3)
         self.rng = None
         self.net.train()
         rows, since, note = self.feed.rows_per_step, self._since, ""
-        batch, rank, world = self.settings.data.batch_size, self.rank, self.world_size
+        rank, world = self.rank, self.world_size
         share = batch * (rank + 1) // world - batch * rank // world  # of a step's samples
         report.progress.title(f"epoch {self.epoch + 1}/{self.settings.train.epochs}")
         for batches in self.feed.steps(self.epoch, done):
@@ -170,14 +185,13 @@ class Trainer:
                 self.tally.add(since * rows + self.feed.place(number), *answer)
             self.step, since = self.step + 1, since + 1
             metrics.step(share)
-            self.taken += self.feed.samples
             if self.step % self.settings.log.every == 0:
                 window, since = self.tally.together(0, since * rows), 0
                 self.whole += window
                 values = means(window)
                 note = f"loss {values['loss']:.4f}  accuracy {values['accuracy']:.3f}"
                 self._log_train(report, values)
-            report.progress.update(self.settings.data.batch_size, note)
+            report.progress.update(batch, note)
             self._save_within()
             if self.commit():
                 self._save_within(now=True)
@@ -190,16 +204,16 @@ class Trainer:
     @property
     def _since(self) -> int:
         """Steps of this epoch since the last record."""
-        done = self.step - self.epoch * self.feed.per_epoch
-        return min(done, self.step % self.settings.log.every)
+        return min(self.done, self.step % self.settings.log.every)
 
     def _train_step(self, batches: list) -> list[tuple[float, float, int]]:
         """One step of the optimizer; the answers to each batch."""
         self.optimizer.zero_grad()
+        mean = None if self.feed.even else self.feed.batch_size / self.feed.size
         found = []
         for inputs, targets in batches:
             loss, right, answers = self._answer(inputs, targets)
-            loss.backward()
+            self.wrapped.backward(loss, len(inputs), mean)
             found.append((loss, right, answers))
         clip = self.settings.optim.clip_norm
         if clip is not None:
@@ -234,7 +248,7 @@ class Trainer:
                 f"{self.epoch + 1}. Lower optim.lr, or set optim.clip_norm"
             )
         rate = {"lr": self.scheduler.get_last_lr()[0], "samples_per_second": report.progress.rate}
-        values = {**means, **rate, "samples": self.taken}  # of this epoch so far
+        values = {**means, **rate, "samples": self.done * self.feed.batch_size}  # of this epoch
         report.record("train", self.step, self.epoch + 1, values)
 
     # -- the end of an epoch -----------------------------------------------------------------------
@@ -268,6 +282,7 @@ class Trainer:
             "whole": self.whole.tolist(),
             "every": self.settings.log.every,
             "rows": (self.tally.table(0, rows) / self.copies).tolist(),
+            "earlier": self.tally.earlier.tolist(),
         }
         state["loader"] = {str(self.rank): self.feed.loader.state_dict()}
         state["rng"] = {str(self.rank): {"state": rng_state(self.device), "of": self.world_size}}
@@ -279,18 +294,23 @@ class Trainer:
         loader = checkpoint.part(path, "loader", self.rank)[0]
         if loader is None:
             return
-        self.feed.loader.load_state_dict(loader)
+        if self.done < self.feed.per_epoch:  # else the next pass is of the next epoch
+            self.feed.loader.load_state_dict(loader)
         rng, own = checkpoint.part(path, "rng", self.rank)
         if own and rng["of"] == self.world_size:
             self.rng = rng["state"]
         sums = tools.values(str(path), ["sums"])["sums"]
         self.whole = np.array(sums["whole"])
-        rows = np.array(sums["rows"]).reshape(-1, 3)
-        same = sums["every"] == self.settings.log.every
-        if same and len(rows) == self._since * self.feed.rows_per_step:
-            self.tally.before = rows * self.copies
-        else:  # records at other steps, or in other rows: what is summed up begins anew
-            self.whole += np.add.reduce(rows)
+        rows, earlier = (
+            np.array(sums["rows"]).reshape(-1, 3),
+            np.array(sums.get("earlier", [0.0] * 3)),
+        )
+        if sums["every"] != self.settings.log.every:  # records at other steps begin anew
+            self.whole += np.add.reduce(rows) + earlier
+        elif len(rows) == self._since * self.feed.rows_per_step:
+            self.tally.before, self.tally.earlier = rows * self.copies, earlier
+        else:  # of another number of ranks
+            self.tally.earlier = np.add.reduce(rows) + earlier
 
     def _state(self) -> dict[str, Any]:
         return {

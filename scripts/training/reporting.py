@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from pathlib import Path
 
@@ -11,15 +13,24 @@ from .settings import Log
 
 
 class Reporter:
-    """Takes numbers and puts them wherever the settings want them. ``run=None``: nowhere."""
+    """Takes numbers and puts them wherever the settings want them. ``run=None``: nowhere.
 
-    def __init__(self, log: Log, run: Path | None, total: int, done: int, step: int) -> None:
+    ``done``: samples, and ``at``: (steps, epochs) that are behind; what was recorded of later ones
+    will come again, and is removed."""
+
+    def __init__(
+        self, log: Log, run: Path | None, total: int, done: int, at: tuple[int, int]
+    ) -> None:
         # One stream for all that is shown, so that dtrun cannot change the order of the lines.
         self.progress = Progress(total, done=done, enabled=run is not None, stream=sys.stdout)
-        resumed = step if step else None
+        step, resumed = at[0], None
+        if run and (step or any(run.glob("events.*"))):
+            resumed = step + 1  # TensorBoard forgets what is said of this step and later ones
+        if run and (run / "metrics.jsonl").exists():
+            _forget(run / "metrics.jsonl", at)
         self._lines = JsonLines(run / "metrics.jsonl") if run and log.jsonl else None
         self._events = EventWriter(run, purge_step=resumed) if run and log.tensorboard else None
-        if self._lines and resumed:
+        if self._lines and step:
             self._lines.write({"kind": "resume", "step": step})
 
     def record(self, kind: str, step: int, epoch: int, values: dict[str, float]) -> None:
@@ -41,3 +52,16 @@ class Reporter:
         for writer in (self._lines, self._events):
             if writer:
                 writer.close()
+
+
+def _forget(path: Path, at: tuple[int, int]) -> None:
+    """Cut off the records of steps behind the first ``at[0]``, and of tests behind epoch
+    ``at[1]``."""
+    step, epoch = at
+    kept = 0
+    for line in path.read_bytes().splitlines(keepends=True):
+        record = json.loads(line) if line.endswith(b"\n") else {"step": step + 1}  # a half line
+        if record["step"] > step or (record["kind"] == "test" and record["epoch"] > epoch):
+            break
+        kept += len(line)
+    os.truncate(path, kept)

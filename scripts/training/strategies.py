@@ -43,6 +43,18 @@ class Wrapped:
     data_size: int = 1
     shards: invariant.VirtualShards | None = None
 
+    def backward(self, loss: Any, samples: int, mean: float | None) -> None:
+        """Backward of the mean loss of this rank's ``samples``, so that gradients become the mean
+        over those of all ranks. ``mean``: how many a rank has on average; None where all have
+        equally many."""
+        if mean is None:
+            loss.backward()
+        elif isinstance(self.net, dist.DistributedDataParallel):
+            with self.net.weight(samples):
+                loss.backward()
+        else:  # what averages over ranks with equal weights
+            (loss * (samples / mean)).backward()
+
     def clip(self, max_norm: float) -> None:
         """Clip the norm of all gradients together."""
         if self.shards is not None:

@@ -24,6 +24,7 @@ class Tally:
         self.size, self.copies = size, copies
         self.rows: dict[int, tuple[float, float, float]] = {}
         self.before = np.zeros((0, _COLUMNS))  # rows of all ranks, from the first place on
+        self.earlier = np.zeros(_COLUMNS)  # sums of other rows, of another number of ranks
 
     def add(self, place: int, loss: float, right: float, answers: float) -> None:
         """``loss`` is a mean over ``answers``."""
@@ -32,8 +33,9 @@ class Tally:
     def together(self, first: int, count: int) -> np.ndarray:
         """The sums of the rows at ``count`` places from ``first`` on; every rank calls it."""
         table = self.table(first, count)
+        earlier, self.earlier = self.earlier, np.zeros(_COLUMNS)
         self.rows, self.before = {}, self.before[:0]
-        return np.add.reduce(table) / self.copies
+        return np.add.reduce(table) / self.copies + earlier
 
     def table(self, first: int, count: int) -> np.ndarray:
         """Those rows themselves, ``copies`` times each; every rank calls it, and collects on."""

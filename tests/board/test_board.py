@@ -42,7 +42,15 @@ def folder(tmp_path_factory):
                 lines.write({"kind": "train", "step": step, "epoch": 1, "loss": loss})
     program = root / "program.py"
     program.write_text(SCRIPT)
-    command = [sys.executable, "-m", "launcher", "--nproc-per-node", "2", "--log-dir", root / "job"]
+    command = [
+        sys.executable,
+        "-m",
+        "disttrain_launcher",
+        "--nproc-per-node",
+        "2",
+        "--log-dir",
+        root / "job",
+    ]
     subprocess.run([*command, program], check=True, capture_output=True)
     return root
 
@@ -116,8 +124,22 @@ def test_odd_names_and_records_are_shown_all_the_same(tmp_path):
     assert "\\u003cscript>" in server.page.document(server.snapshot(board))
     for run in board.runs():
         after = json.loads(server._json(server.metrics(run, 1)).body)
-        assert after["resumed"] == []
+        assert after["resumes"] == []
         assert told["metrics"][run.name]["curves"] == {"\ud800": [[1], [1]], "loss": [[1], [None]]}
+
+
+def test_resumes_are_told_and_counters_left_out(tmp_path):
+    with JsonLines(tmp_path / "metrics.jsonl") as lines:
+        for step in range(30):
+            lines.write(
+                {"kind": "train", "step": step, "loss": 1 / (step + 1), "samples": step % 10}
+            )
+        lines.write({"kind": "resume", "step": 19})
+    server = importlib.import_module("disttrain.board.server")
+    (run,) = find_runs(tmp_path)
+    told = server.metrics(run, 0)
+    assert (told["resumes"], told["counters"]) == ([19], ["train/samples"])
+    assert list(told["curves"]) == ["train/loss"]
 
 
 def test_links_and_hidden_folders_are_no_runs(tmp_path):
@@ -201,9 +223,13 @@ def test_a_browser_shows_curves_ranks_and_the_timeline(folder, tmp_path):
     page = tmp_path / "page.html"
     command = [sys.executable, "-m", "disttrain.cli", "board", str(folder), "--export", str(page)]
     subprocess.run(command, check=True, capture_output=True)
+    with JsonLines(folder / "one" / "metrics.jsonl") as lines:
+        lines.write({"kind": "resume", "step": 15})
     with running(folder) as (_, address):
         for url in (address, page.as_uri()):
             text = shown_by_browser(url, tmp_path)
+            assert "<canvas" not in text  # nothing needs a graphics processor
+            assert len(re.findall(r'<path class="js-line" d="M', text)) >= 2  # lines are drawn
             assert 'data-ready="yes"' in text
             for words in ("train/loss", "lateness at collectives", "last collectives", "rank 1"):
                 assert words in text

@@ -2,7 +2,7 @@
 
 import math
 
-from disttrain.board.series import curves, thinned
+from disttrain.board.series import curves, is_counter, thinned
 
 
 def test_numbers_become_curves_by_kind_and_name():
@@ -40,3 +40,15 @@ def test_a_thinned_curve_keeps_its_ends_spikes_and_gaps():
     assert steps == sorted(steps)
     short = ([1, 2], [1.0, None])
     assert thinned(short) is short
+
+
+def test_what_merely_counts_is_told_from_what_is_measured():
+    def counts(*values):
+        return is_counter((list(range(len(values))), list(values)))
+
+    saw = [64 * (i % 22 + 1) for i in range(66)]
+    assert counts(*saw) and counts(1, 2, 3, 4) and counts(*range(0, 90, 3))
+    assert counts(*[min(v, 1400) for v in saw])  # the last batch of an epoch is smaller
+    for measured in ([1, 2], [5, 5, 5, 5], [3, 5, 6, 2, 4, 9, 1], [1.0, 2.0, 3.0], [9, 8, 7, 6],
+                     [1, None, 3], [1, 2, 3, 9, 8, 7, 8, 9]):  # fmt: skip
+        assert not counts(*measured)

@@ -31,7 +31,7 @@ def test_program(tmp_path, name, words, said):
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     for unwanted in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
         env.pop(unwanted, None)
-    command = [sys.executable, "-m", "launcher", "--as-torch", "--nproc-per-node", "2"]
+    command = [sys.executable, "-m", "disttrain_launcher", "--as-torch", "--nproc-per-node", "2"]
     done = subprocess.run(
         [*command, str(PROGRAMS / f"{name}.py"), *words],
         env=env, cwd=tmp_path, capture_output=True, text=True, timeout=50,

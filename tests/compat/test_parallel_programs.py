@@ -30,7 +30,14 @@ def test_program(tmp_path, name, ranks, said):
     for unwanted in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
         env.pop(unwanted, None)
     program, *args = name.split()
-    command = [sys.executable, "-m", "launcher", "--as-torch", "--nproc-per-node", str(ranks)]
+    command = [
+        sys.executable,
+        "-m",
+        "disttrain_launcher",
+        "--as-torch",
+        "--nproc-per-node",
+        str(ranks),
+    ]
     command += [str(PROGRAMS / f"{program}.py"), *args]
     done = subprocess.run(
         command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=50

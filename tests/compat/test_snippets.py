@@ -184,7 +184,7 @@ def test_ddp_under_dtrun(tmp_path):
             print(model.module.weight.grad)
         dist.destroy_process_group()
     """
-    dtrun = (sys.executable, "-m", "launcher", "--as-torch", "--nproc-per-node", "2")
+    dtrun = (sys.executable, "-m", "disttrain_launcher", "--as-torch", "--nproc-per-node", "2")
     assert lines(tmp_path, program, *dtrun) == ["[rank 0] tensor([[1.5000, 1.5000]])"]
 
 

@@ -390,3 +390,114 @@ def test_functions_make_no_cycle():
         assert [n() for n in nodes] == [None, None, None]
     finally:
         gc.enable()
+
+
+class Silence(Function):
+    """Its backward gives None."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        return None
+
+
+def noting(log, materialize=True):
+    class Noting(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.set_materialize_grads(materialize)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            log.append(None if g is None else g.tolist())
+            return g
+
+    return Noting.apply
+
+
+@pytest.mark.parametrize("materialize, given", [(True, [0.0, 0.0]), (False, None)])
+def test_what_lies_behind_a_gradient_of_none_runs(materialize, given):
+    log, x = [], leaf(1.0, 2.0)
+    inner = noting(log, materialize)(x)
+    middle = inner * 3
+    middle.register_hook(lambda g: log.append(("hook", g)))
+    middle.grad_fn.register_prehook(lambda gs: log.append(("before", gs)))
+    middle.grad_fn.register_hook(lambda gs, outs: log.append(("after", gs, outs)))
+    x.register_post_accumulate_grad_hook(lambda t: log.append("written"))
+    Silence.apply(middle).sum().backward()
+    nones = ("after", (None, None), (None,))
+    assert log == [("hook", None), ("before", (None,)), nones, given, "written"]
+    assert (None if x.grad is None else x.grad.tolist()) == given
+
+
+def test_recomputation_that_hangs_on_a_phony_runs():
+    """A chain that recomputes by a Function whose only gradient is None, as pipelines do."""
+    log = []
+
+    class Recompute(Function):
+        @staticmethod
+        def forward(ctx, phony):
+            return phony.detach()
+
+        @staticmethod
+        def backward(ctx, g):
+            log.append("recompute")
+            return None
+
+    class Join(Function):
+        @staticmethod
+        def forward(ctx, x, phony):
+            return x.detach()
+
+        @staticmethod
+        def backward(ctx, g):
+            return g, None
+
+    x, phony = leaf(1.0, 2.0), dt.empty(0, requires_grad=True)
+    y = Join.apply(x * 2, Recompute.apply(phony))
+    y.sum().backward()
+    assert log == ["recompute"] and x.grad.tolist() == [2.0, 2.0]
+
+
+def test_none_cannot_be_replaced_by_a_gradient():
+    for register in (
+        lambda t: t.register_hook(lambda g: dt.ones(2)),
+        lambda t: t.grad_fn.register_prehook(lambda gs: (dt.ones(2),)),
+        lambda t: t.grad_fn.register_hook(lambda gs, outs: (dt.ones(2), None)),
+    ):
+        y = leaf(1.0, 2.0) * 2
+        register(y)
+        with pytest.raises(AutogradError, match="can't replace a None gradient"):
+            Silence.apply(y).sum().backward()
+
+
+def test_a_node_that_got_none_is_freed_too():
+    y = leaf(1.0, 2.0).exp()
+    Silence.apply(y).sum().backward()
+    with pytest.raises(AutogradError, match="saved tensors were freed"):
+        y.sum().backward()
+
+
+def test_several_outputs_give_hooks_none_where_nothing_came():
+    log = []
+    a, b = (leaf(1.0, 2.0) * 3).unbind()
+    a.grad_fn.register_prehook(lambda gs: log.append([None if g is None else g.item() for g in gs]))
+    (Silence.apply(a) + b).sum().backward()
+    assert log == [[None, 1.0]]
+
+
+def test_backward_to_inputs_runs_their_own_nodes():
+    log, x = [], leaf(1.0, 2.0)
+    y = noting(log)(x)
+    y.grad_fn.register_prehook(lambda gs: log.append("before"))
+    y.grad_fn.register_hook(lambda gs, outs: log.append("after"))
+    y.exp().sum().backward(inputs=(y,))
+    assert log == ["before", y.exp().tolist(), "after"] and x.grad is None
+    assert y.grad.tolist() == y.exp().tolist()
+    log.clear()
+    dt.autograd.grad(y.exp().sum(), y)
+    assert log == []

@@ -1,5 +1,8 @@
 """The gate: one way for arrays, tensors, shapes without data and traced values; its messages."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -130,3 +133,25 @@ def test_operands_that_make_no_sense():
         dt.ones(2) + "text"
     with pytest.raises(TypeError):
         dt.ones(2) + None
+
+
+def traceback_of(program: str, monkeypatch, full: str) -> str:
+    monkeypatch.setenv("DISTTRAIN_FULL_TRACEBACK", full)
+    words = [sys.executable, "-c", f"import disttrain as dt\n{program}"]
+    return subprocess.run(words, capture_output=True, text=True, check=False).stderr
+
+
+@pytest.mark.parametrize(("program", "says"), [
+    ("dt.ones(2, 3) @ dt.ones(4, 2)", "matmul(a: float32[2, 3], b: float32[4, 2]): inner sizes"),
+    ("dt.ones(3) @ dt.ones(4)", "matmul(a: float32[3], b: float32[4]): inner sizes 3 and 4"),
+    ("dt.nn.Linear(5, 2)(dt.ones(2, 4))", "needed a last dimension of in_features=5"),
+    ("dt.nn.Conv2d(1, 1, 3)(dt.ones(1, 2, 9, 9))", "ShapeError"),
+])  # fmt: skip
+def test_a_traceback_begins_at_the_programs_line(program, says, monkeypatch) -> None:
+    text = traceback_of(program, monkeypatch, "")
+    assert text.count("Traceback") == 1 and says in text.splitlines()[-1]
+    assert text.splitlines()[1].strip() == 'File "<string>", line 2, in <module>'
+
+
+def test_all_of_a_traceback_is_shown_where_it_is_asked_for(monkeypatch) -> None:
+    assert traceback_of("dt.ones(2, 3) @ dt.ones(4, 2)", monkeypatch, "1").count("Traceback") > 1

@@ -11,7 +11,7 @@ from disttrain import distributed as dist
 from disttrain.comm.store import FileStore, HashStore, TCPStore
 from disttrain.distributed import distributed_c10d as c10d
 from disttrain.errors import ConfigError, QueueEmptyError, StoreLost, WaitTimeout
-from launcher import launch
+from disttrain_launcher import launch
 
 SOON = timedelta(seconds=0.05)
 

@@ -145,7 +145,10 @@ def test_real_ranks_write_one_file_each_and_nothing_twice(tmp_path):
     names = [set(serialize.inspect(f).entries) for f in files]
     assert not names[0] & names[1]
     assert {"big", "other"} & names[0] and {"big", "other"} & names[1]  # shared out
-    assert oct(os.stat(files[0]).st_mode & 0o777) == "0o600"
+    os.umask(mask := os.umask(0))  # which new files and folders follow
+    for path in (tmp_path / "c", *files, tmp_path / "c" / "manifest.json"):
+        most = 0o777 if path.is_dir() else 0o666
+        assert os.stat(path).st_mode & 0o777 == most & ~mask, path
 
 
 def test_all_kinds_of_values_come_back(tmp_path):

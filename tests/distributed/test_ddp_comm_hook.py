@@ -12,7 +12,7 @@ from disttrain import distributed as dist
 from disttrain.core.random import manual_seed
 from disttrain.errors import AutogradError, ConfigError, WaitTimeout
 from disttrain.futures import Future
-from launcher import launch
+from disttrain_launcher import launch
 from support.rounding import Sums
 
 # The longest sum has as many rows; layers, there and back, and steps.

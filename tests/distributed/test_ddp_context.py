@@ -22,7 +22,7 @@ class Context(dict):
     def put(self, leaf, grad):
         self[leaf] = grad
 
-    def sink(self, acc, g):
+    def sink(self, acc, g, own):
         leaf = acc.variable
         if acc.store is not None:
             acc.store(leaf, g)

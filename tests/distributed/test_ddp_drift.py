@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
 from disttrain import core, nn, optim
 from disttrain import distributed as dist
-from launcher import launch
+from disttrain_launcher import launch
 
 DDP = dist.DistributedDataParallel
 
@@ -64,3 +66,29 @@ def test_ranks_that_joined_earlier_compare_the_same_slices_afterwards() -> None:
         return m.reducer.drift.report
 
     assert dist.simulate(body, 2).results == ["", ""]
+
+
+@pytest.mark.parametrize("deterministic", [None, "global"])
+def test_a_parameter_that_is_unfrozen_later_is_told_and_compared(deterministic: str | None) -> None:
+    def body() -> str:
+        dist.init_process_group()
+        inner = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).double()
+        inner[0].requires_grad_(False)
+        m = DDP(inner, deterministic=deterministic, virtual_shards=2)
+        optimizer = optim.SGD(inner.parameters(), lr=0.1)
+        for step in range(14):
+            inner[0].requires_grad_(step > 2)
+            optimizer.zero_grad()
+            m(core.wrap(np.full((2, 3), 1.0 + dist.get_rank()))).sum().backward()
+            optimizer.step()
+        return "" if deterministic else m.reducer.drift.report
+
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        reports = dist.simulate(body, 2).results
+    said = [str(w.message) for w in seen if issubclass(w.category, UserWarning)]
+    told = "DistributedDataParallel on rank {}: 0.weight, 0.bias did not require grad when"
+    for rank, report in enumerate(reports):
+        assert sum(text.startswith(told.format(rank)) for text in said) == 1
+        if not deterministic:
+            assert "parameter '0.weight' of rank 1 is not what rank 0 has" in report

@@ -13,7 +13,7 @@ from disttrain import distributed as dist
 from disttrain.core.random import manual_seed
 from disttrain.distributed.ddp import row_sums
 from disttrain.distributed.ddp.row_sums import is_less, touched_rows
-from launcher import launch
+from disttrain_launcher import launch
 
 DDP = dist.DistributedDataParallel
 V, D = 40, 6

@@ -11,7 +11,7 @@ import disttrain.nn.functional as F
 from disttrain import core, nn, optim
 from disttrain import distributed as dist
 from disttrain.core.random import manual_seed
-from launcher import launch
+from disttrain_launcher import launch
 from support.plain_ddp import PlainDDP
 from support.rounding import Sums
 

@@ -24,7 +24,7 @@ from disttrain.errors import (
     PeerFailed,
     WaitTimeout,
 )
-from launcher import launch
+from disttrain_launcher import launch
 from support.ranks import free_port, run_ranks
 
 LARGE = 400_000  # float32: several chunks of a ring

@@ -11,7 +11,7 @@ import disttrain as dt
 from disttrain import context
 from disttrain import distributed as dist
 from disttrain.errors import CommError
-from launcher import launch
+from disttrain_launcher import launch
 
 COUNTS = (3, 20_000)  # a small payload and a ring of chunks
 

@@ -21,7 +21,7 @@ from disttrain.errors import (
     Deadlock,
     LaunchError,
 )
-from launcher import launch
+from disttrain_launcher import launch
 from support.ranks import free_port, run_ranks
 
 pytestmark = pytest.mark.filterwarnings("ignore:Running .* which does not belong to the given")
@@ -302,7 +302,9 @@ def test_another_number_of_calls_is_found_when_the_group_is_left(ranks, odd):
     with pytest.raises((LaunchError, Deadlock)) as error:
         ranks.run(body, 3)
     text = str(error.value)
-    assert "close() at" in text and "all_reduce(float32[3], op=SUM) at" in text, text
+    assert "destroy_process_group() at" in text and "all_reduce(float32[3], op=SUM) at" in text, (
+        text
+    )
     assert "rank 0" in text and "rank 2" in text, text
 
 

@@ -10,7 +10,7 @@ from disttrain import core, nn, optim
 from disttrain import distributed as dist
 from disttrain.core.random import manual_seed
 from disttrain.errors import CommError, ConfigError
-from launcher import launch
+from disttrain_launcher import launch
 from support.rounding import Sums
 
 DDP = dist.DistributedDataParallel

@@ -48,11 +48,36 @@ def test_processes_that_clash_are_named_to_all(places):
     assert max(seconds for _, seconds, _ in said) < 20  # where the deadline is 30
 
 
-def test_others_are_told_of_a_rank_that_is_out_of_range():
+@pytest.mark.parametrize("late", [None, 0, 1, 3])
+def test_others_are_told_of_a_rank_that_is_out_of_range(late):
+    """However late one of them comes."""
     port = free_port()
-    said = run_ranks(3, lambda i: join(port, (0, 1, 3)[i], 3))
+
+    def body(i):
+        rank = (0, 1, 3)[i]
+        time.sleep(2.0 * (rank == late))
+        return join(port, rank, 3)
+
+    said = run_ranks(3, body)
     assert all("rank=3, world_size=3" in text for text, _, _ in said)
     assert all(said[2][2] in text for text, _, _ in said[:2])
+
+
+def test_a_rank_that_counts_on_a_larger_world_than_has_begun_is_told_of_both():
+    port = free_port()
+
+    def body(i):
+        if i == 2:
+            time.sleep(0.5)
+            return join(port, 2, 3, 4.0)
+        dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=i, world_size=2)
+        time.sleep(4.0)
+        dist.destroy_process_group()
+        return "", 0.0, f"{socket.gethostname()}:{os.getpid()}"
+
+    (text, seconds, me), *_ = run_ranks(3, body)[::-1]
+    assert f"rank 2 ({me}) counts on a world of 3, and a world of 2 has begun here" in text
+    assert seconds < 3
 
 
 def test_others_are_told_of_a_rank_whose_environment_is_wrong(monkeypatch):
@@ -109,10 +134,10 @@ def test_ranks_meet_again_where_another_one_hosts_the_store():
 
 def test_a_rank_of_an_older_generation_is_refused():
     port = free_port()
-    first = WorkerEnv(0, 2, master_port=port, generation=3)
+    first = replace(WorkerEnv.inside(0, 2), master_port=port, generation=3)
     with closing(store_for("env://", first, 5.0, wait=False)) as store:
         store.set("a", "1")
-        late = WorkerEnv(1, 2, master_port=port, generation=2)
+        late = replace(WorkerEnv.inside(1, 2), master_port=port, generation=2)
         with pytest.raises(StoreUnreached, match="another job or generation"):
             store_for("env://", late, 1.0)
         for url, number in (("env://", 3), (f"tcp://127.0.0.1:{port}", 2)):

@@ -9,7 +9,7 @@ import disttrain as dt
 import disttrain.distributed.nn.functional as dnn
 from disttrain import distributed as dist
 from disttrain.distributed import ReduceOp
-from launcher import launch
+from disttrain_launcher import launch
 from support.collective_cases import CASES, inputs
 
 

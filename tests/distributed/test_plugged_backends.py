@@ -12,7 +12,7 @@ from disttrain import core
 from disttrain import distributed as dist
 from disttrain.comm import engines
 from disttrain.errors import BackendError
-from launcher import launch
+from disttrain_launcher import launch
 from support.ranks import run_ranks
 
 

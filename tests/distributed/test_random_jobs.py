@@ -7,7 +7,7 @@ import pytest
 
 from disttrain import distributed as dist
 from disttrain.errors import Deadlock, LaunchError
-from launcher import launch
+from disttrain_launcher import launch
 from support.programs import draw, follow, spoil
 
 

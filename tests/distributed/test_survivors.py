@@ -16,7 +16,7 @@ from disttrain import distributed as dist
 from disttrain.comm.sim.cluster import run_tasks
 from disttrain.distributed.ddp import DistributedDataParallel
 from disttrain.errors import CommError, GroupRevoked, LaunchError, PeerFailed, WaitTimeout
-from launcher import launch
+from disttrain_launcher import launch
 from support.ranks import fork_ranks, free_port
 
 SCHEDULES = int(os.environ.get("SCHEDULES", "1"))

@@ -11,7 +11,7 @@ import disttrain as dt
 from disttrain import core, nn
 from disttrain import distributed as dist
 from disttrain.errors import LaunchError, ShapeError, UninitializedError
-from launcher import launch
+from disttrain_launcher import launch
 from support.rounding import Sums
 
 # The longest sum has as many rows; layers, there and back, and steps.

@@ -321,3 +321,37 @@ def test_derivatives_of_derivatives_have_both_shapes():
     ]  # fmt: skip
     assert func.jacfwd(func.grad(lambda v: v**3))(x[1]).shape == ()
     assert func.hessian(lambda v: v.sum() ** 3)(dt.ones(2, 2)).shape == (2, 2, 2, 2)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: x.new_zeros(2), lambda x: x.new_ones(2) - 1, lambda x: x.new_full((2,), 0.0),
+        lambda x: x.new_tensor([0.0, 0.0]), lambda x: x.new_empty(2).zero_(), dt.zeros_like,
+    ],
+)  # fmt: skip
+def test_tensors_made_beside_values_of_vmap_can_be_written_to(make):
+    def run(x):
+        out = make(x)
+        out[0] = x[0]
+        return out.add_(x)
+
+    x = dt.tensor([[1.0, 2.0], [3.0, 4.0]])
+    assert dt.func.vmap(run)(x).tolist() == [[2.0, 2.0], [6.0, 4.0]]
+
+
+def test_vjp_without_grad_can_be_pulled_back_with_it():
+    x = dt.tensor([1.0, 2.0], requires_grad=True)
+    with dt.no_grad():
+        out, pull = dt.func.vjp(lambda t: t.sin(), x)
+        assert not out.requires_grad and not pull(dt.ones(2))[0].requires_grad
+    (g,) = pull(dt.ones(2))
+    g.sum().backward()
+    assert dt.allclose(x.grad, -x.detach().sin())
+
+    def inner(t):
+        with dt.no_grad():
+            _, pull = dt.func.vjp(lambda s: s.sin(), t)
+        return pull(dt.ones(2))[0].sum()
+
+    assert dt.allclose(dt.func.grad(inner)(x.detach()), -x.detach().sin())

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("disttrain", "launcher")
+PACKAGES = ("disttrain", "launcher")  # folders
+NAMES = ("disttrain", "disttrain_launcher")  # as they are imported
 SOURCES = sorted(p for top in (*PACKAGES, "scripts") for p in (ROOT / top).rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
@@ -46,10 +47,8 @@ def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
 
 def is_ours(node: ast.AST) -> bool:
     if isinstance(node, ast.ImportFrom):
-        return node.level > 0 or (node.module or "").split(".")[0] in PACKAGES
-    return isinstance(node, ast.Import) and any(
-        a.name.split(".")[0] in PACKAGES for a in node.names
-    )
+        return node.level > 0 or (node.module or "").split(".")[0] in NAMES
+    return isinstance(node, ast.Import) and any(a.name.split(".")[0] in NAMES for a in node.names)
 
 
 def test_own_modules_are_imported_at_the_top():
@@ -74,6 +73,21 @@ def test_no_imports_for_the_type_checker_alone():
                     yield f"line {node.lineno}: TYPE_CHECKING"
 
     assert complaints(check) == []
+
+
+def test_references_are_not_counted():
+    """Interpreters borrow references: whose an array is, is said by who made it, and whether
+    somebody has something, by whether it lives on when it is let go."""
+    counters = {"getrefcount", "get_referrers"}
+
+    def check(path):
+        for node in nodes(path):
+            words = {getattr(node, field, None) for field in ("id", "attr", "value", "name")
+                     if isinstance(getattr(node, field, None), str)}  # fmt: skip
+            for word in words & counters:
+                yield f"line {node.lineno}: {word}"
+
+    assert complaints(check, [p for p in SOURCES if name(p).startswith(PACKAGES)]) == []
 
 
 def test_files_stay_short():

@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from disttrain.errors import LaunchError
-from launcher import devices, front, options
-from launcher.plan import make_plan
+from disttrain_launcher import devices, front, options
+from disttrain_launcher.plan import make_plan
 from support import nvml_standin
 from support.dtrun import dtrun
 
@@ -91,13 +91,13 @@ def test_bad_modes_are_usage_errors(capsys):
 CUDA = "int cuDeviceGetCount(int *n) { *n = 1; return %d; }\n"
 FROM_HERE = """
 import ctypes, sys
-from launcher import devices
+from disttrain_launcher import devices
 before = devices.cuda_is_initialised()
 held = ctypes.CDLL(sys.argv[1])
 print(before, devices.cuda_is_initialised())
 if not devices.cuda_is_initialised():
     sys.exit()
-from launcher.cli import main
+from disttrain_launcher.cli import main
 sys.exit(main(['--nproc-per-node', '1', sys.argv[2]]))
 """
 

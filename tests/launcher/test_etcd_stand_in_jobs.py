@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.keeper import settings_of
-from launcher.membership import Settings
-from launcher.rendezvous import Rendezvous
+from disttrain_launcher.keeper import settings_of
+from disttrain_launcher.membership import Settings
+from disttrain_launcher.rendezvous import Rendezvous
 from support.etcd_job import EtcdJob, Hosts
 from support.etcd_stand_in import StandIn
 from support.stepping import notes_of, verify, wait_for

@@ -6,11 +6,11 @@ import dataclasses
 
 import pytest
 
-from launcher.channel import Channel, Unread, pair
-from launcher.keeper import DOCUMENT, NODES, Keeper
-from launcher.membership import ENDED, GATHERING, RUNNING, WORKING, Document, Node
-from launcher.registry import Registry, Snapshot
-from launcher.rendezvous import Rendezvous
+from disttrain_launcher.channel import Channel, Unread, pair
+from disttrain_launcher.keeper import DOCUMENT, NODES, RUN_ID, Keeper
+from disttrain_launcher.membership import ENDED, GATHERING, RUNNING, WORKING, Document, Node
+from disttrain_launcher.registry import Registry, Snapshot
+from disttrain_launcher.rendezvous import Rendezvous
 
 
 class Memory(Registry):
@@ -102,6 +102,20 @@ def test_what_an_earlier_job_has_left_is_put_aside(keepers, phase):
     document = Document.decode(keepers.entries[DOCUMENT])
     assert (document.number, document.phase, document.restart_count) == (8, RUNNING, 0)
     assert {node["name"] for node in document.nodes} == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("phase", "name", "kept"),
+    [(RUNNING, "mine", "x-1"), (RUNNING, "none", ""), (ENDED, "mine", "")],
+)
+def test_a_named_job_that_has_lost_all_nodes_is_the_same_job(keepers, phase, name, kept):
+    keepers.entries |= left_behind(phase, {})
+    left = dataclasses.replace(Document.decode(keepers.entries[DOCUMENT]), job="x-1")
+    keepers.entries[DOCUMENT] = left.encode()
+    a = keepers("a")
+    a.node = dataclasses.replace(a.node, terms={RUN_ID: name})
+    a.step()
+    assert Document.decode(keepers.entries[DOCUMENT]).job == kept
 
 
 def test_a_job_that_is_ending_is_waited_for(keepers):

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from disttrain.errors import LaunchError
-from launcher import launch, worker
+from disttrain_launcher import launch, worker
 
 
 def test_results_come_back_by_rank():

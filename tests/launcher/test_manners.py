@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.logs import Log
-from launcher.output import Stream, colored, is_colored
+from disttrain_launcher.logs import Log
+from disttrain_launcher.output import Stream, colored, is_colored
 from support.dtrun import ROOT, Job, dtrun, until
 
 TWO = ("--nproc-per-node", "2")
@@ -48,13 +48,13 @@ def first_line(folder, *command: str) -> tuple[str, int, str]:
 @pytest.mark.parametrize("flags", ["--nproc-per-node 1", "--nproc-per-node 2", "--simulate 2"])
 def test_a_job_that_nobody_reads_any_more_ends_quietly(tmp_path, flags):
     (tmp_path / "endless.py").write_text(ENDLESS)
-    line, code, error = first_line(tmp_path, "launcher", *flags.split(), "endless.py")
+    line, code, error = first_line(tmp_path, "disttrain_launcher", *flags.split(), "endless.py")
     assert line.endswith("0\n") and (code, error) == (141, "")
 
 
 def test_commands_that_nobody_reads_any_more_end_quietly(tmp_path):
     (tmp_path / "script.py").write_text("")
-    dry = ("launcher", "--nproc-per-node", "300", "--dry-run", "script.py")
+    dry = ("disttrain_launcher", "--nproc-per-node", "300", "--dry-run", "script.py")
     line, code, error = first_line(tmp_path, *dry)
     assert line.startswith("script:") and (code, error) == (141, "")
     (tmp_path / "talks.py").write_text(TALKS)
@@ -64,7 +64,7 @@ def test_commands_that_nobody_reads_any_more_end_quietly(tmp_path):
 @pytest.mark.parametrize(("ranks", "closed"), [(1, 1), (2, 2)])
 def test_closed_outputs_are_no_failure(tmp_path, ranks, closed):
     (tmp_path / "script.py").write_text(HELLO)
-    command = f'exec "$0" -m launcher --nproc-per-node {ranks} script.py {closed}>&-'
+    command = f'exec "$0" -m disttrain_launcher --nproc-per-node {ranks} script.py {closed}>&-'
     ended = subprocess.run(
         ["sh", "-c", command, sys.executable], cwd=tmp_path, text=True, capture_output=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=30,
@@ -77,7 +77,7 @@ def test_closed_outputs_are_no_failure(tmp_path, ranks, closed):
 def test_output_that_is_lost_is_said(tmp_path):
     with open("/dev/full", "w") as full:
         ended = subprocess.run(
-            [sys.executable, "-m", "launcher", *TWO, tmp_path / "script.py"], stdout=full,
+            [sys.executable, "-m", "disttrain_launcher", *TWO, tmp_path / "script.py"], stdout=full,
             env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True,
             timeout=30, check=not (tmp_path / "script.py").write_text(HELLO),
         )  # fmt: skip
@@ -131,7 +131,8 @@ def test_what_a_log_lacks_is_counted():
 # --- limits --------------------------------------------------------------------------------------
 
 UNDER = "import os, resource, runpy, sys\nresource.setrlimit({}, ({}, {}))\n" + (
-    "from launcher.command import main\nsys.argv = ['dtrun', *sys.argv[1:]]\nsys.exit(main())\n"
+    "from disttrain_launcher.command import main\n"
+    "sys.argv = ['dtrun', *sys.argv[1:]]\nsys.exit(main())\n"
 )
 
 
@@ -224,18 +225,18 @@ def test_nohup_lets_a_job_outlive_its_terminal(tmp_path):
 
 INTERRUPTED = """
 import os, signal, sys
-import launcher.command
+import disttrain_launcher.command
 class Finder:
     def find_spec(self, name, path=None, target=None):
         if name == {!r}:
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Finder())
 sys.argv[1:] = ["--nproc-per-node", "2", "script.py"]
-sys.exit(launcher.command.main())
+sys.exit(disttrain_launcher.command.main())
 """
 
 
-@pytest.mark.parametrize("module", ["launcher.cli", "numpy"])
+@pytest.mark.parametrize("module", ["disttrain_launcher.cli", "numpy"])
 def test_an_interrupt_while_the_command_loads_is_quiet(tmp_path, module):
     (tmp_path / "script.py").write_text("")
     (tmp_path / "interrupted.py").write_text(INTERRUPTED.format(module))
@@ -273,7 +274,7 @@ def test_who_leaves_while_others_wait_is_the_one_that_is_blamed(tmp_path):
 
 
 def test_an_executable_whose_reader_has_gone_ends_as_ever(tmp_path):
-    assert first_line(tmp_path, "launcher", "--no-python", "yes") == ("y\n", 141, "")
+    assert first_line(tmp_path, "disttrain_launcher", "--no-python", "yes") == ("y\n", 141, "")
 
 
 def test_binary_output_is_not_touched(tmp_path):
@@ -283,7 +284,7 @@ def test_binary_output_is_not_touched(tmp_path):
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     flags = [*TWO, "--log-dir", "logs", "--tee", "3", "--local-ranks-filter", "1"]
     ended = subprocess.run(
-        [sys.executable, "-m", "launcher", *flags, "script.py"],
+        [sys.executable, "-m", "disttrain_launcher", *flags, "script.py"],
         cwd=tmp_path, env=env, capture_output=True, timeout=30,
     )  # fmt: skip
     log = next((tmp_path / "logs").rglob("1/stdout.log"))

@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from launcher.membership import (
+from disttrain_launcher.membership import (
     ECHO,
     ENDED,
     FAILED,
@@ -201,6 +201,17 @@ def test_who_comes_after_all_have_gone_begins_anew():
     assert (anew.phase, anew.number, anew.begins) == (GATHERING, 1, True)
     formed_again = eye.look(1.1, anew, {"c": node("c"), "d": node("d")})
     assert (formed_again.number, formed_again.members) == (2, ("c", "d"))
+
+
+def test_all_generations_of_a_job_have_one_name_and_no_other_job_has_it():
+    eye, first = formed(2, 3)
+    assert first.job == "a"  # a node's id, which holds random letters
+    again = eye.look(1.0, first, {**two(), "c": node("c")})
+    second = eye.look(2.0, again, {**two("ready", 1), "c": node("c")})
+    assert (second.number, second.job) == (2, "a")
+    anew = eye.look(3.0, second, {"d": node("d")})  # a spare one, when all others are lost
+    assert anew.begins and anew.job == "a"
+    assert Document.decode(anew.encode()).job == "a"
 
 
 def test_a_node_that_comes_begins_a_generation_unless_there_is_no_room():

@@ -6,11 +6,13 @@ import json
 import os
 import signal
 import socket
+import time
 from pathlib import Path
 
 import pytest
 
-from launcher.membership import REFUSED, TIMED_OUT
+from disttrain_launcher.membership import REFUSED, TIMED_OUT
+from disttrain_launcher.processes import descendants
 from support.dtrun import until
 from support.nodes import Nodes
 
@@ -248,3 +250,53 @@ def test_what_cannot_be_opened_is_told_at_once(tmp_path):
         assert "1 of 2 nodes have come" in job.said("d")
         assert job.ended("c") == REFUSED
         assert f"by process {os.getpid()}" in job.said("c")
+
+
+# Rank 1 does what its argument says at its tenth step, alone on its node.
+ALONE = """
+import os, signal, sys, time
+import disttrain as dt
+import disttrain.distributed as dist
+dist.init_process_group()
+rank, again = dist.get_rank(), int(os.environ["DISTTRAIN_GENERATION"]) > 1
+for step in range(20):
+    dist.all_reduce(dt.ones(2))
+    if (rank, step, again) == (1, 10, False):
+        if sys.argv[1] == "stops":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        until = time.monotonic() + 13.0
+        while time.monotonic() < until:
+            pass
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("does", ["stops", "loops"])
+def test_a_rank_that_stands_still_alone_on_its_node_is_known_on_all(tmp_path, does):
+    with Nodes(tmp_path, ALONE) as job:
+        for name, ranks in (("a", "1"), ("b", "1")):
+            job.start(name, *TWO, ranks, "--max-restarts", "1", args=(does,))
+        assert [job.ended(name) for name in "ab"] == [0, 0], job.everything()
+        told = [job.said(name) for name in "ab"]
+        if does == "stops":
+            assert all("rank 1 on node" in text and "stopped: state T" in text for text in told)
+            assert all("restart 1 of 1" in text for text in told)
+        else:
+            assert all("all other ranks wait for rank 1 on node" in text for text in told)
+            assert sum("for 10 s now in all_reduce" in text for text in told) >= 1
+
+
+def test_a_job_whose_ranks_are_all_stopped_goes_on(tmp_path):
+    """On all nodes, as a scheduler does that suspends it."""
+    with Nodes(tmp_path, STEPS) as job:
+        for name in "ab":
+            job.start(name, *TWO, "1")
+        owner = {r: n for n in "ab" for r in "01" if wait_for_rank(job, n, r)}
+        ranks = [pid for n in owner.values() for pid in descendants(job.agent(n))]
+        for number, seconds in ((signal.SIGSTOP, 5.0), (signal.SIGCONT, 0.5)):
+            for pid in ranks:
+                os.kill(pid, number)
+            time.sleep(seconds)
+        (tmp_path / "enough").touch()
+        assert [job.ended(name) for name in "ab"] == [0, 0], job.everything()
+        assert not any("failed" in job.said(name) for name in "ab")

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import time
 
 import pytest
 
-from launcher.membership import TIMED_OUT
+from disttrain_launcher.membership import TIMED_OUT
+from disttrain_launcher.processes import descendants
 from support import namespaces
+from support.dtrun import until
 from support.namespaces import Wire
 from support.nodes import Nodes
 from support.stepping import PROGRAM, longest_gap, notes_of, verify, wait_for
@@ -24,12 +29,12 @@ def wire():
 
 
 @pytest.fixture
-def job(tmp_path, wire):
+def job(tmp_path, wire, patience):
     """Two nodes that step together, the first of which has the rendezvous."""
     with Nodes(tmp_path, PROGRAM, wire) as made:
         args = "0.02", str(tmp_path / "enough"), f"{tmp_path}/[ab]"
         made.start("a", *ELASTIC, args=args, host=0)
-        made.start("b", *ELASTIC, "--rdzv-conf", "is_host=0", args=args, host=1)
+        made.start("b", *ELASTIC, "--rdzv-conf", f"is_host=0,{patience}", args=args, host=1)
         try:
             wait_for(folders(made), lambda notes: sum(n.world == 4 for n in notes) > 40)
         except AssertionError as error:
@@ -48,25 +53,73 @@ def cut(wire: Wire, cut: bool = True) -> float:
     return time.monotonic()
 
 
+@pytest.fixture
+def patience():
+    return "join_timeout=600"
+
+
+@pytest.mark.parametrize("patience", ["join_timeout=5"])
 def test_the_side_with_the_rendezvous_goes_on_and_the_other_one_ends(job, wire):
     cut(wire)
     wait_for(folders(job), lambda notes: sum(n.world == 2 for n in notes) > 40)
     assert job.ended("b") == TIMED_OUT
     assert "its ranks are stopped before the others can take it for lost" in job.said("b")
+    assert "which has the job's rendezvous, does not answer" in job.said("b")
     assert "which has the job's rendezvous, is lost" in job.said("b")
     (job.folder / "enough").touch()
     assert job.ended("a") == 0, job.everything()
     assert verify(notes_of(folders(job))).keys() == {1, 2}
 
 
-def test_a_node_that_was_away_for_a_moment_comes_back(job, wire):
-    cut(wire)
-    time.sleep(2.2)
-    cut(wire, False)
-    wait_for(folders(job), lambda notes: sum(n.world == 4 and n.generation > 1 for n in notes) > 40)
+def come_together_again(job, generation: int = 1) -> None:
+    """Both nodes, in a later generation than that."""
+
+    def again(notes: list) -> bool:
+        return sum(n.world == 4 and n.generation > generation for n in notes) > 40
+
+    try:
+        wait_for(folders(job), again)
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{job.everything()}") from None
     (job.folder / "enough").touch()
     assert (job.ended("a"), job.ended("b")) == (0, 0), job.everything()
     verify(notes_of(folders(job)))
+
+
+@pytest.mark.parametrize("seconds", [2.2, 5.0])
+def test_a_node_that_was_away_comes_back(job, wire, seconds):
+    cut(wire)
+    time.sleep(seconds)
+    cut(wire, False)
+    come_together_again(job)
+
+
+@pytest.mark.parametrize("stopped", ["a", "b"])
+def test_a_machine_that_was_stopped_for_a_while_goes_on(job, stopped):
+    """With the first node, the rendezvous."""
+    whole = [job.pids[stopped], *descendants(job.pids[stopped])]
+    for number in (signal.SIGSTOP, signal.SIGCONT):
+        for pid in whole:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        time.sleep(4.0 * (number == signal.SIGSTOP))
+    come_together_again(job)
+
+
+def test_a_first_node_that_is_started_anew_takes_up_the_others(job, wire):
+    """Their generations go on, though the new rendezvous knows of none."""
+    before = max(n.generation for n in notes_of(folders(job)))
+    cut(wire)
+    job.kill("a")
+    wait_until_said(job, "b", "does not answer")
+    job.start("a", *ELASTIC, args=("0.02", f"{job.folder}/enough", f"{job.folder}/[ab]"), host=0)
+    time.sleep(0.5)
+    cut(wire, False)
+    come_together_again(job, before)
+
+
+def wait_until_said(job, name: str, text: str) -> None:
+    until(lambda: text in job.said(name), f"{name}: {text}", 20)
 
 
 def test_a_machine_that_is_lost(job):

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FIRST = """
 import os, sys, threading, time
-from launcher import launch
+from disttrain_launcher import launch
 
 class Thing:
     def __init__(self, number):

@@ -6,10 +6,19 @@ import signal
 
 import pytest
 
-from launcher.log_flags import streams_of
-from launcher.options import parse
-from launcher.policy import GRACE, TERM_GRACE, Begin, Exit, Policy, Signal, overcome, root_cause
-from launcher.restarts import Restarts
+from disttrain_launcher.log_flags import streams_of
+from disttrain_launcher.options import parse
+from disttrain_launcher.policy import (
+    GRACE,
+    TERM_GRACE,
+    Begin,
+    Exit,
+    Policy,
+    Signal,
+    overcome,
+    root_cause,
+)
+from disttrain_launcher.restarts import Restarts
 
 
 def test_success_asks_for_nothing():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from launcher.options import parse
+from disttrain_launcher.options import parse
 
 
 @pytest.mark.parametrize(

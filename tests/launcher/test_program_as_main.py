@@ -8,7 +8,7 @@ import zipfile
 
 import pytest
 
-from launcher.options import parse
+from disttrain_launcher.options import parse
 
 SHOW = """\
 import __main__, json, os, sys
@@ -23,7 +23,7 @@ open(os.environ["OUT"], "w").write(json.dumps(found))
 def ran(folder, *words, **env):
     """What the program has found, by ``words`` of Python's and by dtrun's that mean the same."""
     found = []
-    for command in (["-u"], ["-m", "launcher"]):
+    for command in (["-u"], ["-m", "disttrain_launcher"]):
         out = folder / "found.json"
         done = subprocess.run(
             [sys.executable, *command, *words], cwd=folder, text=True, capture_output=True,
@@ -61,6 +61,16 @@ def test_a_program_may_have_a_module_called_as_the_launcher(tmp_path):
     )
     python, ours = ran(tmp_path.parent, str(tmp_path / "t.py"))
     assert ours == python
+    (tmp_path / "test_mine.py").write_text(
+        "import launcher, pytest\nfrom disttrain import launch\n\n"
+        "@pytest.mark.ranks(2)\ndef test(): assert launcher.mine\n\n"
+        "def test_launch(): assert launch(int, nproc_per_node=2) == [0, 0]\n"
+    )
+    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [sys.executable, *words], cwd=tmp_path, text=True, capture_output=True, timeout=50
+    )
+    assert "2 passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_main_stays_for_threads_and_exit_handlers(job_of):
@@ -99,8 +109,8 @@ def job_of(tmp_path):
         indent = min((len(x) - len(x.lstrip()) for x in lines if x.strip()), default=0)
         path.write_text("\n".join(x[indent:] for x in lines))
         return subprocess.run(
-            [sys.executable, "-m", "launcher", *flags, str(path)], text=True, capture_output=True,
-            env={**os.environ, **env},
+            [sys.executable, "-m", "disttrain_launcher", *flags, str(path)],
+            text=True, capture_output=True, env={**os.environ, **env},
         )  # fmt: skip
 
     return run

@@ -111,7 +111,7 @@ def test_of_a_wrong_mark():
 @pytest.fixture(scope="module")
 def loaded():
     """What were loaded inside would be forgotten there, and loaded again."""
-    importlib.import_module("launcher.testing.run").real.warm_up()
+    importlib.import_module("disttrain_launcher.testing.run").real.warm_up()
 
 
 @pytest.fixture
@@ -314,8 +314,8 @@ def test_it_loads_nothing_before_a_marked_test(pytester):
         import sys
 
         def test_nothing():
-            assert "launcher.testing.plugin" in sys.modules
-            assert not {"disttrain", "numpy", "launcher.testing.run"} & sys.modules.keys()
+            assert "disttrain_launcher.testing.plugin" in sys.modules
+            assert not {"disttrain", "numpy", "disttrain_launcher.testing.run"} & sys.modules.keys()
             import disttrain.errors
             assert type(disttrain.errors.__loader__).__name__ == "SourceFileLoader"
         """)

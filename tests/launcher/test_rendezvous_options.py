@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.nodes import _not_encrypted
-from launcher.options import parse
+from disttrain_launcher.nodes import _not_encrypted
+from disttrain_launcher.options import parse
 
 MEET = ("--nnodes", "2", "--rdzv-endpoint", "first:29400", "--rdzv-backend")
 
@@ -42,7 +42,11 @@ def test_what_cannot_be_had_is_refused(backend, conf, said, capsys):
 def test_who_encrypts_between_ranks_is_told_what_that_leaves_out():
     assert rendezvous("etcd", "tls=1,protocol=https") is not None
     on, token = {"DISTTRAIN_TLS": "1"}, b"x" * 32
-    assert "not encrypted" in _not_encrypted(rendezvous("c10d", "tls=0"), token, on)[0]
+    (said,) = _not_encrypted(rendezvous("c10d", "tls=0"), token, on)
+    assert "not encrypted: what ranks put into their store" in said
+    assert "what the nodes' launchers say (names" in said
+    assert "say to etcd" in _not_encrypted(rendezvous("etcd", ""), token, on)[0]
     assert _not_encrypted(rendezvous("c10d", "tls=0"), None, on) == []
     assert _not_encrypted(rendezvous("c10d", "tls=0"), token, {}) == []
-    assert _not_encrypted(rendezvous("etcd", "protocol=https"), token, on) == []
+    (said,) = _not_encrypted(rendezvous("etcd", "protocol=https"), token, on)
+    assert "their store" in said and "launchers" not in said

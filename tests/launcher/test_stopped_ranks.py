@@ -9,7 +9,7 @@ import time
 import pytest
 
 from disttrain.liveness import LOOK_EVERY, Sample
-from launcher.stillness import CODE, Judge
+from disttrain_launcher.stillness import CODE, Judge, Standing, awaited, moves
 from support.dtrun import Job, until
 
 SLEEPS, RUNS, STOPPED = Sample("S", 1), Sample("R", 1), Sample("T", 1)
@@ -39,6 +39,23 @@ def test_where_all_are_stopped_somebody_means_it(ranks):
     warnings, lost = judged(Judge(ranks), 60.0, *[STOPPED] * ranks)
     assert not lost and warnings == [w for w in warnings if w.startswith("all ranks are stopped")]
     assert len(warnings) == 1
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_where_ranks_of_other_nodes_move_those_here_are_lost(ranks):
+    judge = Judge(ranks, others_move=True)
+    warnings, lost = judged(judge, 3.75, *[STOPPED] * ranks)
+    assert judge.all_stopped and not lost, "the others may be known to be stopped, too, soon"
+    assert len(warnings) == ranks and "others wait for it" in warnings[0]
+    assert list(judged(judge, 0.5, *[STOPPED] * ranks, since=4.0)[1]) == list(range(ranks))
+
+
+def test_nodes_know_together_who_moves_and_whom_all_wait_for():
+    still, runs, waits = Standing(stopped=True), Standing(), Standing(stalled=True)
+    assert moves([still, runs]) and not moves([still, still]) and not moves([])
+    busy, other = Standing(stalled=True, busy=3), Standing(stalled=True, busy=5)
+    assert awaited([waits, busy, waits]) == 3
+    assert awaited([waits, waits]) == awaited([waits, runs, busy]) == awaited([busy, other]) == -1
 
 
 @pytest.mark.parametrize(("state", "named"), [("t", "held by a debugger"), ("D", "a disk")])

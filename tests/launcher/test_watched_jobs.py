@@ -15,8 +15,8 @@ from disttrain.cli import main, top
 from disttrain.errors import ConfigError
 from disttrain.watch import running, telling, trace
 from disttrain.watch.reading import opened, read_all, read_rank
-from launcher.plan import Plan
-from launcher.watching import Watching
+from disttrain_launcher.plan import Plan
+from disttrain_launcher.watching import Watching
 from support.dtrun import Job, dtrun, until
 
 TWO = ("--nproc-per-node", "2")
@@ -29,7 +29,7 @@ dist.init_process_group()
 rank, model = dist.get_rank(), dt.nn.Linear(2, 2)
 optimizer = dt.optim.SGD(model.parameters(), lr=0.1)
 for i in range(int(sys.argv[1])):
-    time.sleep(0.03 if rank == 1 else 0.01)
+    time.sleep(0.05 if rank == 1 else 0.01)
     dist.all_reduce(dt.zeros(8))
     optimizer.step()
 open('ready%d' % rank, 'w').close()

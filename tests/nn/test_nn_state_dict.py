@@ -182,3 +182,19 @@ def test_old_one_element_entries_become_scalars():
     state["num_batches_tracked"] = core.wrap(np.array([4]))
     net.load_state_dict(state)
     assert net.num_batches_tracked.item() == 4
+
+
+def test_a_plain_dict_may_lack_the_counter_of_batches():
+    """Files of early versions name no version, and have none."""
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    state = model.state_dict()
+    plain = {k: v + 1 for k, v in state.items() if not k.endswith("num_batches_tracked")}
+    model.load_state_dict(plain)
+    assert model[1].num_batches_tracked.item() == 0 and model[1].weight.tolist() == [2.0, 2.0]
+    assert "1.num_batches_tracked" not in plain
+    del state["1.num_batches_tracked"]
+    with pytest.raises(StateDictError, match="num_batches_tracked"):
+        model.load_state_dict(state)
+    del plain["1.running_mean"]
+    with pytest.raises(StateDictError, match="running_mean"):
+        model.load_state_dict(plain)

@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
+import disttrain as dt
 from disttrain import ops
 from disttrain.core import wrap
 from disttrain.errors import ConfigError, DTypeError, ShapeError
@@ -169,3 +170,16 @@ def test_meta_tensors_have_shapes():
     x = ops.create.zeros(2, 3, 8, 8, device="meta").requires_grad_()
     y = conv.conv2d(x, ops.create.zeros(4, 3, 3, 3, device="meta"), stride=2)
     assert tuple(y.shape) == (2, 4, 3, 3)
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_batches_of_nothing(dims, stride, groups):
+    for name in ("Conv", "ConvTranspose"):
+        layer = getattr(dt.nn, f"{name}{dims}d")(2, 4, 3, stride=stride, padding=1, groups=groups)
+        x = dt.zeros(0, 2, *[8] * dims, requires_grad=True)
+        y = layer(x)
+        y.sum().backward()
+        assert y.shape[:2] == (0, 4) and x.grad.shape == x.shape
+        assert not layer.weight.grad.any() and not layer.bias.grad.any()

@@ -16,7 +16,7 @@ from disttrain.core import backward, dtypes
 from disttrain.core import random as source
 from disttrain.errors import AutogradError, ConfigError, DTypeError, ShapeError
 from disttrain.ops.functions import create, random
-from launcher import launch
+from disttrain_launcher import launch
 
 
 @pytest.fixture(autouse=True)

@@ -25,7 +25,15 @@ SHORT = {
 
 def run(name: str, ranks: int, *words: str) -> subprocess.CompletedProcess:
     return subprocess.run(
-        [sys.executable, "-m", "launcher", "--nproc-per-node", str(ranks), EXAMPLES / name, *words],
+        [
+            sys.executable,
+            "-m",
+            "disttrain_launcher",
+            "--nproc-per-node",
+            str(ranks),
+            EXAMPLES / name,
+            *words,
+        ],
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,

@@ -20,7 +20,14 @@ SAVING = ["--on-term", "checkpoint", "--nproc-per-node", "2"]
 
 
 def start(folder: Path, *flags: str) -> subprocess.Popen:
-    command = [sys.executable, "-m", "launcher", *SAVING, *flags, str(ROOT / "scripts/train.py")]
+    command = [
+        sys.executable,
+        "-m",
+        "disttrain_launcher",
+        *SAVING,
+        *flags,
+        str(ROOT / "scripts/train.py"),
+    ]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     settings = [*QUICK, "1", "--log.dir", str(folder), "--log.tensorboard", "false"]
     pipe = subprocess.PIPE

@@ -16,7 +16,7 @@ from disttrain.metrics import read_jsonl
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = str(ROOT / "scripts" / "train.py")
-DTRUN = [sys.executable, "-m", "launcher", "--local-ranks-filter", "0"]
+DTRUN = [sys.executable, "-m", "disttrain_launcher", "--local-ranks-filter", "0"]
 QUICK = ["--model.name", "mlp", "--model.hidden", "32", "--optim.lr", "0.01"]
 FINAL = re.compile(
     r"final: test_accuracy=(\d\.\d{3}) train_loss=(\d\.\d{4}) world_size=(\d+) seconds=\d+\.\d"
@@ -113,9 +113,11 @@ def test_killed_sharded_run_goes_on_with_fewer_ranks(tmp_path):
 
 
 def curve(run: Path) -> dict[tuple[str, int], float]:
-    """The recorded losses, by kind and step; what a resumed run did again counts."""
-    records = read_jsonl(run / "metrics.jsonl")
-    return {(r["kind"], r["step"]): r["loss"] for r in records if r["kind"] != "resume"}
+    """The recorded losses, by kind and step; each is there once."""
+    records = [r for r in read_jsonl(run / "metrics.jsonl") if r["kind"] != "resume"]
+    found = {(r["kind"], r["step"]): r["loss"] for r in records}
+    assert len(found) == len(records)
+    return found
 
 
 @pytest.mark.parametrize(
@@ -133,9 +135,16 @@ def test_mistakes_are_told_without_a_traceback(tmp_path, words, said):
     assert code == 2 and said in err and "Traceback" not in err and out == ""
 
 
-def test_batch_must_fit_the_ranks(tmp_path):
-    code, _, err = train(2, tmp_path, "--data.batch_size", "33")
-    assert code == 2 and "33 given for 2 ranks; a multiple of 2 is needed" in err
+def test_a_batch_that_ranks_do_not_divide_is_learned_from_alike(tmp_path):
+    words = ["--data.batch_size", "33", "--train.epochs", "1"]
+    three, one = (train(n, tmp_path / f"{n}", *words) for n in (3, 0))
+    assert three[0] == 0, three
+    assert abs(float(final(three[1])[1]) - float(final(one[1])[1])) < 2e-3
+
+
+def test_each_rank_needs_a_sample(tmp_path):
+    code, _, err = train(3, tmp_path, "--data.batch_size", "2")
+    assert code == 2 and "2 given for 3 ranks; at least 3 is needed, a sample for each" in err
 
 
 def test_help_lists_settings(tmp_path):

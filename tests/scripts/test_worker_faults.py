@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from disttrain_launcher.processes import descendants
 from injections import worker_kills
-from launcher.processes import descendants
 
 ROOT = Path(__file__).parents[2]
 

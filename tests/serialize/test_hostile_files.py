@@ -7,8 +7,11 @@ import json
 import os
 import pickle
 import random
+import re
 import resource
 import struct
+import subprocess
+import sys
 import zipfile
 
 import numpy as np
@@ -138,6 +141,33 @@ def test_files_of_pytorch_are_named(tmp_path):
         f = io.BytesIO()
         torch.save({"a": torch.ones(2)}, f, _use_new_zipfile_serialization=new)
         refused(tmp_path, f.getvalue(), "Convert it once")
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("kind", ["plain", "nested", "whole run"])
+def test_the_way_to_convert_them_works(tmp_path, kind):
+    """Also for weights that share memory, in nested dictionaries, beside numbers and texts."""
+    import torch
+
+    net = torch.nn.Sequential(torch.nn.Embedding(5, 3), torch.nn.Linear(3, 5, bias=False))
+    net[1].weight = net[0].weight
+    net(torch.tensor([1])).sum().backward()
+    optimizer = torch.optim.AdamW(net.parameters())
+    optimizer.step()
+    kept = {"plain": net.state_dict(), "nested": {"model": net.state_dict(), "epoch": 3},
+            "whole run": {"model": net.state_dict(), "optimizer": optimizer.state_dict(),
+                          "name": "it", "part": {"t": net[0].weight.T}}}[kind]  # fmt: skip
+    torch.save(kept, tmp_path / "model.pt")
+    with pytest.raises(SerializationError) as error:
+        load(tmp_path / "model.pt")
+    line = re.search(r'python -c "(.*)"', str(error.value))[1]
+    subprocess.run([sys.executable, "-c", line], cwd=tmp_path, check=True)
+    found = load(tmp_path / "model.safetensors")
+    for name in ("0.weight", "1.weight"):
+        got = found[name if kind == "plain" else f"model.{name}"]
+        assert (got.numpy() == net[0].weight.detach().numpy()).all()
+    assert kind != "nested" or found["epoch"].item() == 3
+    assert kind != "whole run" or found["optimizer.state.0.exp_avg"].shape == (5, 3)
 
 
 # --- the description of nested values -------------------------------------------------------------

@@ -257,7 +257,8 @@ class Net:
     [
         (Net(), r"\['lock'\].*cannot pickle.*in a Net; save that one's \.state_dict"),
         (lambda: 0, "Code is not"),
-        (np.array([object()]), "array"), (np.array(["a"]), "array"), (np.str_("a"), "taken apart"),
+        (np.array([threading.Lock()]), "cannot pickle"),
+        (np.zeros(2, [("x", "i4"), ("y", "f8")]), "array"),
         (iter([]), "made of"), (threading.Lock(), "cannot pickle"),
     ],
 )  # fmt: skip
@@ -265,6 +266,25 @@ def test_other_objects_are_refused_by_place(path, value, advice):
     with pytest.raises(SerializationError, match=r"obj\['model'\]\[1\].*" + advice):
         save({"model": [0, value]}, path)
     assert os.listdir(path.parent) == []
+
+
+def test_arrays_of_texts_times_and_objects(path):
+    words = np.array([["a", "bcd"], ["", "x"]])
+    mixed = np.array(["q", None, 3], dtype=object)
+    given = {
+        "words": words, "again": [words, mixed, mixed], "turned": words[:, ::-1].T,
+        "none": np.array([], dtype="U3"), "bytes": np.array([b"ab", b"c"]),
+        "days": np.array(["2020-01-01"], "M8[D]"), "steps": np.array(3, "m8[s]"),
+        "text": np.str_("zz"),
+    }  # fmt: skip
+    save(given, path)
+    found = load(path)
+    for name in ("words", "turned", "none", "bytes", "days", "steps"):
+        assert found[name].dtype == given[name].dtype and np.array_equal(found[name], given[name])
+    first, one, two = found["again"]
+    assert first is found["words"] and one is two and one.tolist() == mixed.tolist()
+    assert type(found["text"]) is np.str_ and found["text"] == "zz"
+    found["words"][0, 0] = "w"
 
 
 def test_wrong_keys_and_targets():
@@ -305,9 +325,20 @@ def test_errors_of_a_function_that_places_are_its_own():
 # --- files ----------------------------------------------------------------------------------------
 
 
-def test_mode_and_nothing_left_over(path):
-    save({"a": tensor([1])}, path)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+@pytest.fixture
+def umask():
+    before = os.umask(0o027)
+    yield os.umask
+    os.umask(before)
+
+
+def test_mode_and_nothing_left_over(path, umask, monkeypatch):
+    for mask, private, mode in ((0o027, "", 0o640), (0o022, "0", 0o644), (0, "1", 0o600)):
+        path.unlink(missing_ok=True)
+        umask(mask)
+        monkeypatch.setenv("DISTTRAIN_PRIVATE_FILES", private)
+        save({"a": tensor([1])}, path)
+        assert stat.S_IMODE(path.stat().st_mode) == mode
     path.chmod(0o644)
     save({"a": tensor([2])}, str(path))
     assert stat.S_IMODE(path.stat().st_mode) == 0o644

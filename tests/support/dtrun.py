@@ -45,7 +45,7 @@ class Job:
         env |= settings.pop("env", {})
         env = {k: v for k, v in env.items() if v is not None} | {"PYTHONPATH": str(ROOT)}
         program = ["script.py"] if "-m" not in flags else ["script"]
-        command = [*before, sys.executable, "-m", "launcher", *flags, *program, *args]
+        command = [*before, sys.executable, "-m", "disttrain_launcher", *flags, *program, *args]
         self.process = subprocess.Popen(
             command, cwd=folder, env=env, text=True, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, **settings,

@@ -97,7 +97,7 @@ class EtcdJob:
             self.nodes[host] = subprocess.Popen(
                 [
                     *prefix,
-                    *(sys.executable, "-m", "launcher", "--rdzv-backend", "etcd"),
+                    *(sys.executable, "-m", "disttrain_launcher", "--rdzv-backend", "etcd"),
                     *("--rdzv-endpoint", self.hosts.etcd.endpoint, "--rdzv-id", self.name),
                     *("--token-file", str(self.token), *self.flags, *flags),
                     *(str(self.script), str(self.pause), str(self.enough), self.everywhere),

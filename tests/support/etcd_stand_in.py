@@ -18,6 +18,7 @@ import time
 from base64 import b64decode
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
 from typing import Any
 
 MANNERS = ("well", "silent", "hangs up", "garbage", "no leader")
@@ -32,12 +33,25 @@ class _No(Exception):
         self.status, self.body = status, {"error": f"etcdserver: {words}", "code": code}
 
 
-class StandIn:
-    """The members and what they keep. ``password``: of the user root, whom it then asks for.
-    ``second``: how long a lease's second lasts."""
+class _Server(ThreadingHTTPServer):
+    def server_bind(self) -> None:
+        TCPServer.server_bind(self)  # the base looks up its own name, which a host may not have
+        self.server_name, self.server_port = self.server_address[:2]
 
-    def __init__(self, members: int = 3, password: str = "", second: float = 1.0) -> None:
-        self.password, self.tokens, self._second = password, set[str](), second
+
+class StandIn:
+    """The members, at ``host``, and what they keep. ``password``: of the user root, whom it then
+    asks for. ``second``: how long a lease's second lasts."""
+
+    def __init__(
+        self,
+        members: int = 3,
+        password: str = "",
+        second: float = 1.0,
+        host: str = "127.0.0.1",
+    ) -> None:
+        self.host, self.password = host, password
+        self.tokens, self._second = set[str](), second
         self.manner = ["well"] * members
         self.asked: list[tuple[int, str]] = []  # (member, path)
         self._keys: dict[str, dict[str, Any]] = {}
@@ -45,13 +59,11 @@ class StandIn:
         self._revision, self._numbers = 1, itertools.count(1000)
         self._lost, self._lock = 0, threading.Lock()
         self._before: Callable[[], None] | None = None
-        self._servers = [
-            ThreadingHTTPServer(("127.0.0.1", 0), _handler(self, i)) for i in range(members)
-        ]
+        self._servers = [_Server((host, 0), _handler(self, i)) for i in range(members)]
 
     @property
     def endpoint(self) -> str:
-        return ",".join(f"127.0.0.1:{server.server_port}" for server in self._servers)
+        return ",".join(f"{self.host}:{server.server_port}" for server in self._servers)
 
     def __enter__(self) -> StandIn:
         for server in self._servers:

@@ -20,6 +20,7 @@ from disttrain.comm.group import ProcessGroup
 from disttrain.comm.meeting import Meeting
 from disttrain.comm.store import FileStore
 from disttrain.comm.tcp import engine
+from disttrain.comm.worker_env import WorkerEnv
 from disttrain.errors import CommError
 from support.ranks import Outcome, fork_ranks, values
 
@@ -29,17 +30,19 @@ def host_outcomes(
     fn: Callable[[ProcessGroup], Any],
     timeout: float = 20.0,
     job: bool = True,
+    tls: bool = False,
     **settings: Any,
 ) -> list[Outcome]:
     """Call ``fn(group)`` on a forked rank for each letter; every rank's outcome. ``job``: a
-    launcher tells of failures."""
+    launcher tells of failures. ``tls``: what hosts send each other is encrypted."""
     n = len(hosts)
     segment = Segment.create(n)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "store")
 
         def body(rank: int) -> Any:
-            meeting = Meeting(rank, n, timeout, segment if job else None)
+            place = WorkerEnv(rank, n, generation=0, token_file=None, tls=tls)
+            meeting = Meeting(rank, n, place, timeout, segment if job else None)
             meeting.open_store = lambda: FileStore(path, n, timeout=timeout)
             meeting._hosts = list(hosts)
             transport = engine.connect(meeting)

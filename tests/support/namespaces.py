@@ -5,6 +5,7 @@
         wire.lose(5)                        of a hundred packets, in each direction
         wire.delay(0.02, 0.005)             seconds, give or take
         wire.block(0, 1); wire.block(1, 0)  what host 0 sends to host 1, and the other way
+    wire.overheard()                    all packets so far, as somebody between the hosts sees them
 
 Every namespace has a tun device, and one process carries the packets from one to the other, late,
 or never, as it is told: what netem would do where the kernel has it. Needs root and /dev/net/tun;
@@ -73,6 +74,7 @@ class Wire:
         self._seed, self._pid = seed, 0
         self._tuns: list[int] = []
         self._rules = mmap.mmap(-1, 4096)
+        self._heard = os.memfd_create("wire", os.MFD_CLOEXEC)
 
     def address(self, host: int) -> str:
         return f"10.77.0.{host + 1}"
@@ -110,6 +112,7 @@ class Wire:
             os.waitpid(self._pid, 0)
         for fd in self._tuns:
             os.close(fd)
+        os.close(self._heard)
         for name in self.names:
             subprocess.run(["ip", "netns", "del", name], capture_output=True)
 
@@ -132,6 +135,9 @@ class Wire:
     def block(self, source: int, target: int, blocked: bool = True) -> None:
         self._rules[64 + source * len(self.names) + target] = blocked
 
+    def overheard(self) -> bytes:
+        return os.pread(self._heard, os.fstat(self._heard).st_size, 0)
+
     def _carry(self) -> None:
         """The wire itself."""
         chance, late, rules, n = random.Random(self._seed), [], self._rules, len(self.names)
@@ -146,6 +152,7 @@ class Wire:
                 target = packet[19] - 1
                 if packet[0] >> 4 != 4 or not 0 <= target < n:
                     continue
+                os.write(self._heard, packet)
                 lost, delay, jitter = _SETTINGS.unpack_from(rules, 0)
                 source = self._tuns.index(fd)
                 if rules[64 + source * n + target] or chance.random() * 100 < lost:

@@ -22,9 +22,9 @@ import traceback
 from pathlib import Path
 
 from disttrain.lifetime import die_with_parent
-from launcher import front
-from launcher.options import parse
-from launcher.processes import descendants
+from disttrain_launcher import front
+from disttrain_launcher.options import parse
+from disttrain_launcher.processes import descendants
 from support.namespaces import Wire
 from support.ranks import free_port
 
@@ -92,6 +92,7 @@ class Nodes:
             finally:
                 os._exit(code)
         self.pids[name] = pid
+        self.codes.pop(name, None)
 
     def said(self, name: str) -> str:
         path = self.folder / name / "out"

@@ -55,6 +55,14 @@ class RayCluster:
         """Start ``dtrun --cluster ray`` on a script."""
         (folder / "script.py").write_text(script)
         env = {**os.environ, "RAY_ADDRESS": self.cluster.address, "PYTHONPATH": str(ROOT)}
-        words = [sys.executable, "-m", "launcher", "--cluster", "ray", *flags, "script.py"]
+        words = [
+            sys.executable,
+            "-m",
+            "disttrain_launcher",
+            "--cluster",
+            "ray",
+            *flags,
+            "script.py",
+        ]
         pipe = subprocess.PIPE
         return subprocess.Popen(words, cwd=folder, env=env, text=True, stdout=pipe, stderr=pipe)

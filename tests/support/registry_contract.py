@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from launcher.registry import LeaseEnded, Registry
+from disttrain_launcher.registry import LeaseEnded, Registry
 
 PATIENCE = 10.0
 

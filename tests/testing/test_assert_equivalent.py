@@ -9,7 +9,7 @@ from disttrain import nn
 from disttrain.distributed import DistributedDataParallel
 from disttrain.errors import ConfigError
 from disttrain.testing import NotEquivalent, Plan, assert_equivalent, ddp, fsdp, single
-from launcher import launch
+from disttrain_launcher import launch
 
 
 def batch(rows=8):

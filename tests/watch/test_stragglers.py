@@ -10,20 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from disttrain.watch.stragglers import Judge, Seen, Straggler, table
+from disttrain.watch.stragglers import Judge, Seen, Stalls, Straggler, stalled, table
 
 RUNS = Path(__file__).parent / "recorded"
 Work = Callable[[int, int], float]  # (rank, step) -> seconds
 
 
 def _run(
-    work: Work, ranks: int = 4, steps: int = 200, counts: bool = True
+    work: Work, ranks: int = 4, steps: int = 200, counts: bool = True, share: Work = lambda r, i: 1
 ) -> tuple[list[tuple[int, Straggler]], Judge]:
-    """Ranks that meet after each step; (step, what the judge says) of all looks."""
+    """Ranks that meet after each step; (step, what the judge says) of all looks. ``share``: of a
+    processor, that a rank gets in a step."""
     judge, found = Judge(), []
-    now, look, waited = 0.0, 0.0, [0.0] * ranks
+    now, look, waited, deprived = 0.0, 0.0, [0.0] * ranks, [0.0] * ranks
     for step in range(steps):
-        times = [work(r, step) for r in range(ranks)]
+        shares = [share(r, step) for r in range(ranks)]
+        times = [work(r, step) / shares[r] for r in range(ranks)]
         last = max(times)
         while look < now + last:
             inside = look - now
@@ -34,6 +36,8 @@ def _run(
                 seen[r] = Seen(
                     round((waited[r] + waits) * 1e9), step if counts else 0, began,
                     round(waits * 1e9),
+                    round((deprived[r] + min(inside, times[r]) * (1 - shares[r])) * 1e9),
+                    round(inside * 1e9) if counts else 0,
                 )  # fmt: skip
             said = judge.look(round(look * 1e9), seen)
             if said is not None:
@@ -41,10 +45,11 @@ def _run(
             look += judge.pace
         now += last
         waited = [w + last - t for w, t in zip(waited, times, strict=True)]
+        deprived = [d + t * (1 - s) for d, t, s in zip(deprived, times, shares, strict=True)]
     return found, judge
 
 
-@pytest.mark.parametrize("step", [0.005, 0.02, 0.1, 2.0])
+@pytest.mark.parametrize("step", [0.012, 0.02, 0.1, 2.0])
 @pytest.mark.parametrize("ranks", [2, 4, 16])
 def test_a_rank_three_times_slower_is_named_once_within_twenty_steps(step, ranks):
     for slow in {0, ranks - 1}:
@@ -106,12 +111,60 @@ def test_a_rank_that_saves_now_and_then_is_none(pause):
     assert found == []
 
 
-def test_who_does_not_come_back_is_named_too():
-    found, _ = _run(lambda r, i: 30.0 if (r, i) == (3, 20) else 0.02, steps=25)
-    [(step, said)] = found
-    assert (step, said.rank, said.ratio) == (20, 3, 0.0) and 10 <= said.own < 10.2
-    where = "all_reduce at a.py:1"
-    assert said.text(where) == f"all other ranks wait for rank 3, for 10 s now in {where}"
+@pytest.mark.parametrize("step", [0.0001, 0.001, 0.009])
+def test_who_costs_less_than_20_ms_a_step_is_not_named(step):
+    assert _run(lambda r, i: step * (3 if r == 1 else 1), 4, round(3 / step))[0] == []
+
+
+@pytest.mark.parametrize("every", [7, 10, 20, 50, 100])
+@pytest.mark.parametrize("step", [0.0005, 0.002, 0.01])
+def test_a_rank_that_saves_among_empty_steps_is_none(step, every):
+    found, _ = _run(lambda r, i: step + 0.3 * (r == 0 and i % every == 0), 4, 600)
+    assert found == []
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_who_only_gets_less_of_a_processor_is_none(seed):
+    """Now this rank, now that one, for seconds: busy processes are beside them. One that works for
+    longer is named all the same, where it gets as much as the others."""
+    rng = random.Random(seed)
+    shares = {(r, k): rng.choice([0.2, 0.33, 0.5, 1.0]) for r in range(4) for k in range(30)}
+
+    def share(rank: int, step: int) -> float:
+        return shares[rank, step // 25]
+
+    step = rng.choice([0.02, 0.05, 0.2])
+    assert _run(lambda r, i: step * rng.uniform(0.9, 1.1), 4, 700, share=share)[0] == []
+    found, _ = _run(lambda r, i: step * (4 if r == 2 else 1), 4, 700, share=lambda r, i: 0.5)
+    assert [said.rank for _, said in found] == [2]
+
+
+LONG = 10**10  # nanoseconds
+
+
+@pytest.mark.parametrize("steps", [0, 7])
+def test_who_does_not_come_back_is_known_after_ten_seconds(steps):
+    stalls = Stalls()
+
+    def look(now: int, *waits: int) -> tuple[bool, int]:
+        return stalls.look(now, {r: Seen(w, steps, 3, w) for r, w in enumerate(waits)})
+
+    assert look(0, 1, 0, 1) == (False, -1)
+    assert look(LONG - 1, LONG, 0, LONG) == (False, -1)
+    assert look(LONG, LONG, 0, LONG) == (True, 1)
+    assert look(LONG + 1, LONG, 1, LONG) == (False, -1), "it has come"
+    assert look(3 * LONG, 3 * LONG, 2 * LONG, 3 * LONG) == (True, -1), "of other nodes, perhaps"
+    assert look(4 * LONG, 4 * LONG, 0, 0) == (False, -1)
+    assert stalled(3, "f() at a:1") == "all other ranks wait for rank 3, for 10 s now in f() at a:1"
+    assert stalled(3, "", "b:7").startswith("all other ranks wait for rank 3 on node b:7, for 10 s")
+
+
+def test_a_rank_alone_stands_still_when_nothing_shows_of_it_for_long():
+    stalls = Stalls()
+    assert stalls.look(0, {5: Seen(0, 1, 1)}) == (False, -1)
+    assert stalls.look(LONG, {5: Seen(0, 1, 1)}) == (True, 5)
+    for seen in (Seen(0, 2, 1), Seen(0, 2, 2), Seen(1, 2, 2), Seen(2, 2, 2, 1)):
+        assert stalls.look(2 * LONG, {5: seen}) == (False, -1)
 
 
 def test_ranks_that_do_not_go_on_alike_and_ranks_that_go_are_not_compared():

@@ -6,7 +6,6 @@ By default a primitive's own forward runs on the raw arrays, whose module answer
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -269,7 +268,7 @@ class DeviceArray(ArrayKind):
     def owned(self, alone: bool) -> DeviceArray:
         data = self.data
         own = alone and data.base is None and data.flags.c_contiguous
-        return self if own and sys.getrefcount(data) <= 3 else self.copy("C")
+        return self if own else self.copy("C")
 
     def placed(self, t: Any) -> Any:
         return t

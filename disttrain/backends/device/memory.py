@@ -10,6 +10,8 @@ Whoever works on raw arrays of a device does so inside ``here()``. Knows no Tens
 
 from __future__ import annotations
 
+import math
+import weakref
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
@@ -57,6 +59,20 @@ class Fetched(Protocol):
 
 
 DONE = Mark()
+
+
+def lend(memory: memoryview, kind: np.dtype, offset: int, shape: tuple) -> tuple[Any, weakref.ref]:
+    """An array of ``shape`` in the host's ``memory`` (bytes), ``offset`` bytes from its beginning,
+    to give away, and a reference that is dead once nobody has it any more. All that looks into it
+    keeps the array that this is of: one without a base but memory, which numpy takes as the base of
+    whatever views it."""
+    whole = np.frombuffer(memory, kind, math.prod(shape), offset)
+    return whole.reshape(shape), weakref.ref(whole)
+
+
+def bytes_of(array: np.ndarray) -> memoryview:
+    """The memory of a contiguous array."""
+    return array.reshape(-1).view(np.uint8).data
 
 
 class Memory:

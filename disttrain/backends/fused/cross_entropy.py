@@ -20,7 +20,7 @@ import numpy as np
 
 from ...errors import DimError
 from ..family import Family
-from ..lang.expr import eq, exp, index, load, log, ne, var, where
+from ..lang.expr import cast, eq, exp, index, load, log, ne, var, where
 from ..lang.kernel import Array, Kernel, Let, Loop, Put, Reduce, Scalar, Store, wide_type
 from .places import empty, platform_of, zeros
 
@@ -28,11 +28,13 @@ _X, _G, _MAX = var("x"), var("g"), var("max")
 
 
 def _cross_entropy(dtype: str, weighted: bool, smooth: bool) -> Kernel:
-    """Per row: lse - x[t], or with smoothing e: (1-e) w[t] (lse - x[t]) + e/C sum(w (lse - x))."""
-    wide, t, lse = wide_type(dtype), var("target"), var("lse")
-    own = lse - load("x", t)
+    """Per row: lse - x[t], or with smoothing e: (1-e) w[t] (lse - x[t]) + e/C sum(w (lse - x)).
+    As max and lse - max: where logits are far from zero, their sum has lost digits."""
+    wide, t, above = wide_type(dtype), var("target"), var("above")
+    own = _MAX - load("x", t) + above
     weight = load("weight", t) if weighted else None
-    each = var("weight") * (lse - _X) if weighted else lse - _X
+    each = _MAX - _X + above
+    each = var("weight") * each if weighted else each
     loss = weight * own if weight is not None else own
     rest = (Loop((Reduce("rest", "sum", each),)),) if smooth else ()
     if smooth:
@@ -45,18 +47,18 @@ def _cross_entropy(dtype: str, weighted: bool, smooth: bool) -> Kernel:
         Scalar("ignore", "int64"),
         *((Scalar("smoothing", wide), Scalar("share", wide)) if smooth else ()),
         Array("losses", wide, "row", writes=True),
-        Array("lses", wide, "row", writes=True),
+        Array("lses", "float64", "row", writes=True),
         Array("totals", "float64", "one", writes=True),
         Array("counts", "float64", "one", writes=True),
     )
     steps = (
         Loop((Reduce("max", "maxnum", _X),)),
         Loop((Reduce("sum", "sum", exp(_X - _MAX)),)),
-        Let("lse", _MAX + log(var("sum"))),
+        Let("above", log(var("sum"))),
         *rest,
         Let("loss", where(counted, loss, 0.0)),
         Put("losses", var("loss")),
-        Put("lses", lse),
+        Put("lses", cast(_MAX, "float64") + cast(above, "float64")),
         Put("totals", var("loss"), add=True),
         Put("counts", where(counted, 1.0 if weight is None else weight, 0.0), add=True),
     )
@@ -65,7 +67,8 @@ def _cross_entropy(dtype: str, weighted: bool, smooth: bool) -> Kernel:
 
 def _cross_entropy_backward(dtype: str, weighted: bool, smooth: bool, each: bool) -> Kernel:
     wide, t, lse = wide_type(dtype), var("target"), var("lse")
-    p, hit = exp(_X - lse), where(eq(index(), t), 1.0, 0.0)
+    p = exp(_X - var("high") - var("low"))
+    hit = where(eq(index(), t), 1.0, 0.0)
     value = p - hit
     if weighted:
         value = load("weight", t) * value
@@ -76,13 +79,15 @@ def _cross_entropy_backward(dtype: str, weighted: bool, smooth: bool, each: bool
         Array("g", wide, "row") if each else Scalar("g", wide),
         Array("x", dtype),
         Array("target", "int64", "row"),
-        Array("lse", wide, "row"),
+        Array("lse", "float64", "row"),
         *((Array("weight", dtype, "col"),) if weighted else ()),
         Scalar("ignore", "int64"),
         *([Scalar(n, wide) for n in ("smoothing", "share", "weight_sum")] if smooth else ()),
         Array("out", dtype, writes=True),
     )
     steps = (
+        Let("high", cast(lse, wide)),
+        Let("low", cast(lse - cast(var("high"), "float64"), wide)),
         Let("scale", where(ne(t, var("ignore")), _G, 0.0)),
         Loop((Store("out", where(eq(var("scale"), 0.0), 0.0, var("scale") * value)),)),
     )
@@ -107,14 +112,14 @@ def cross_entropy(
 ) -> tuple[np.ndarray, np.ndarray, Any, Any]:
     """Losses per row of (N, C) logits for (N,) int64 targets.
 
-    Returns the N losses (0 where ignored), the N log-sum-exps that the backward function needs,
-    the sum of the losses, and the sum of the weights of the rows that count (their number without
+    Returns the N losses (0 where ignored), the N log-sum-exps (float64) that the backward function
+    needs, the sum of the losses, and the sum of the weights of the rows that count (their number without
     ``weight``): the mean loss is sum / weights. Raises ``DimError`` for a target out of range.
     """
     smooth = label_smoothing != 0.0
     n, c = logits.shape
     wide = np.float64 if logits.dtype == np.float64 else np.float32
-    losses, lse = empty(logits, (n,), wide), empty(logits, (n,), wide)
+    losses, lse = empty(logits, (n,), wide), empty(logits, (n,), np.float64)
     sums = zeros(logits, (2, 1), np.float64)
     args = [logits, target, *(() if weight is None else (weight,)), float(ignore_index)]
     args += [float(label_smoothing), 1.0 / max(c, 1)] if smooth else []
@@ -148,16 +153,17 @@ def cross_entropy_backward(
     """The gradient of the logits. ``g`` is the gradient of each loss: N values, or one number for
     all (for the mean loss: its gradient divided by the count that ``cross_entropy`` returned)."""
     smooth, c = label_smoothing != 0.0, logits.shape[-1]
-    scale: Any = g
+    wide = np.float64 if logits.dtype == np.float64 else np.float32
+    lse, scale = lse.astype(np.float64, copy=False), g
     if platform_of(g) is not None:  # a number that the host does not know serves all rows
-        scale = np.broadcast_to(scale.astype(lse.dtype, copy=False), lse.shape)
+        scale = np.broadcast_to(scale.astype(wide, copy=False), lse.shape)
     each = getattr(scale, "ndim", 0) > 0
     out = empty(logits, logits.shape, logits.dtype)
     args = [logits, target, lse, *(() if weight is None else (weight,)), float(ignore_index)]
     if smooth:
         weights: Any = float(c) if weight is None else weight.sum(dtype=np.float64)
         there = platform_of(weights) is not None
-        weights = weights.astype(lse.dtype) if there else float(weights)
+        weights = weights.astype(wide) if there else float(weights)
         args += [float(label_smoothing), 1.0 / max(c, 1), weights]
     program = _CROSS_ENTROPY_BACKWARD[weight is not None, smooth, each][logits.dtype]
     program(scale if each else float(scale), *args, out)

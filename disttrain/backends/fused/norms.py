@@ -19,6 +19,7 @@ from numpy import ndarray
 
 from ..family import Family
 from ..lang.expr import Expr, rsqrt, var
+from ..lang.expr import max as at_least
 from ..lang.kernel import Array, Kernel, Let, Loop, Put, Reduce, Scalar, Store, wide_type
 from .places import empty, platform_of, zeros
 
@@ -42,8 +43,10 @@ def _sums(dtype: str, *names: str, wanted: bool) -> tuple[Array, ...]:
 
 
 def _layer_norm(dtype: str, weight: bool, bias: bool) -> Kernel:
+    """In two passes, the second of which also finds what rounding took from the mean: where the
+    mean is far from zero beside the spread, that is more than a last place of the result."""
     wide = wide_type(dtype)
-    centred = _X - var("mean")
+    near = _X - var("near")
     params: tuple[Array | Scalar, ...] = (
         Array("x", dtype),
         *_columns(dtype, weight, bias),
@@ -55,20 +58,23 @@ def _layer_norm(dtype: str, weight: bool, bias: bool) -> Kernel:
     )
     steps = (
         Loop((Reduce("total", "sum", _X),)),
-        Let("mean", var("total") * var("share")),
-        Loop((Reduce("squares", "sum", centred * centred),)),
-        Let("rstd", rsqrt(var("squares") * var("share") + var("eps"))),
-        Put("means", var("mean")),
+        Let("near", var("total") * var("share")),
+        Loop((Reduce("squares", "sum", near * near), Reduce("left", "sum", near))),
+        Let("rest", var("left") * var("share")),
+        Let("spread", var("squares") * var("share") - var("rest") * var("rest")),
+        Let("rstd", rsqrt(at_least(var("spread"), 0.0) + var("eps"))),
+        Put("means", var("near") + var("rest")),
         Put("rstds", var("rstd")),
-        Loop((Store("out", _affine(centred * var("rstd"), weight, bias)),)),
+        Loop((Store("out", _affine((near - var("rest")) * var("rstd"), weight, bias)),)),
     )
     return Kernel("layer_norm", params, steps)
 
 
 def _layer_norm_backward(dtype: str, weight: bool) -> Kernel:
+    """The first pass finds again what rounding took from the mean."""
     wide = wide_type(dtype)
-    mean, rstd = var("mean"), var("rstd")
-    hat = (_X - mean) * rstd
+    near, rstd = _X - var("mean"), var("rstd")
+    hat = (near - var("rest")) * rstd
     g = _G * var("weight") if weight else _G
     params: tuple[Array | Scalar, ...] = (
         Array("g", dtype),
@@ -80,13 +86,18 @@ def _layer_norm_backward(dtype: str, weight: bool) -> Kernel:
         Array("out", dtype, writes=True),
         *_sums(wide, "dweight", "dbias", wanted=weight),
     )
-    sums = (Reduce("a", "sum", g), Reduce("b", "sum", g * hat))
     extra = (Store("dweight", _G * hat, add=True), Store("dbias", _G, add=True))
     steps = (
-        Loop((*sums, *(extra if weight else ()))),
+        Loop((Reduce("a", "sum", g), Reduce("b", "sum", g * near), Reduce("left", "sum", near))),
+        Let("rest", var("left") * var("share")),
         Let("a_mean", var("a") * var("share")),
-        Let("b_mean", var("b") * var("share")),
-        Loop((Store("out", rstd * (g - var("a_mean") - hat * var("b_mean"))),)),
+        Let("b_mean", (var("b") * var("share") - var("rest") * var("a_mean")) * rstd),
+        Loop(
+            (
+                Store("out", rstd * (g - var("a_mean") - hat * var("b_mean"))),
+                *(extra if weight else ()),
+            )
+        ),
     )
     return Kernel("layer_norm_backward", params, steps)
 

@@ -29,8 +29,8 @@ from .. import host
 from ..lang.interpret import storage
 from ..lang.kernel import Kernel
 from .emit import EXTERNAL, Target
-from .ir import module
 from .immortal import immortal
+from .ir import module
 from .kept import kept
 from .objfile import ObjectError
 from .wrap import (

@@ -4,8 +4,9 @@ const EVERY = 1500; // milliseconds between looks
 const COLOURS = ["#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2",
   "#7f7f7f", "#bcbd22", "#17becf"];
 const KEPT = 1200; // looks at memory that are drawn
+const MANY = 20000; // points of a plot that are worth a graphics processor
 const $ = (id) => document.getElementById(id);
-const runs = new Map(); // name -> {about, colour, shown, at, curves, memory}
+const runs = new Map(); // name -> {about, colour, shown, at, curves, resumes, counters, memory}
 let looking = false;
 
 async function ask(what) {
@@ -26,24 +27,30 @@ function take(told) {
   for (const about of told.runs) {
     const known = runs.get(about.name);
     if (known) known.about = about;
-    else runs.set(about.name, { about, colour: COLOURS[runs.size % COLOURS.length], shown: runs.size < 10, at: 0, curves: {}, memory: new Map() });
+    else runs.set(about.name, { about, colour: COLOURS[runs.size % COLOURS.length], shown: runs.size < 10, at: 0, curves: {}, resumes: [], counters: new Set(), memory: new Map() });
   }
 }
 
 function merge(run, told) {
-  if (told.whole) run.curves = {};
-  for (const step of told.resumed) {
+  if (told.whole) { run.curves = {}; run.resumes = []; run.counters = new Set(told.counters); }
+  run.resumes.push(...told.resumes);
+  for (const step of told.whole ? [] : told.resumes) {
     for (const curve of Object.values(run.curves)) {
       const keep = curve[0].filter((s) => s <= step).length;
       curve[0].length = curve[1].length = keep;
     }
   }
   for (const [name, [steps, values]] of Object.entries(told.curves)) {
+    if (run.counters.has(name)) continue;
     const curve = (run.curves[name] ??= [[], []]);
     for (let i = 0; i < steps.length; i++) { curve[0].push(steps[i]); curve[1].push(values[i]); }
   }
   run.at = told.at;
 }
+
+// While a run is short all of it is asked for: only of a curve with some points it is known that it merely counts.
+const SHORT = 50;
+const placeIn = (run) => (Object.values(run.curves).every((curve) => curve[0].length < SHORT) ? 0 : run.at);
 
 function smoothed(values, weight) {
   let last = 0, norm = 0;
@@ -94,15 +101,23 @@ function drawCurves() {
       const next = [...area.children].find((c) => byWeight(name, c.dataset.name) < 0);
       area.insertBefore(place, next ?? null);
     }
-    const data = shown.filter((r) => r.curves[name]).map((r) => ({
-      type: "scattergl", mode: r.curves[name][0].length < 40 ? "lines+markers" : "lines", name: r.about.name,
+    const those = shown.filter((r) => r.curves[name]);
+    const type = those.reduce((n, r) => n + r.curves[name][0].length, 0) > MANY && webgl() ? "scattergl" : "scatter";
+    const data = those.map((r) => ({
+      type, mode: r.curves[name][0].length < 40 ? "lines+markers" : "lines", name: r.about.name,
       x: [...r.curves[name][0]], y: weight ? smoothed(r.curves[name][1], weight) : [...r.curves[name][1]],
       line: { color: r.colour, width: 1.6 }, connectgaps: false }));
-    for (const trace of data) if (!webgl) trace.type = "scatter";
-    draw(place, data, look(name, { xaxis: { title: { text: "step", standoff: 2 }, automargin: true }, yaxis: { type: $("log").checked ? "log" : "linear" } }));
+    const shapes = those.flatMap((r) => r.resumes.map((x) => ({ type: "line", x0: x, x1: x, y0: 0, y1: 1, yref: "paper",
+      line: { color: r.colour, width: 1, dash: "dot" }, label: { text: "resumed", font: { size: 9 }, textposition: "end" } })));
+    draw(place, data, look(name, { shapes, xaxis: { title: { text: "step", standoff: 2 }, automargin: true }, yaxis: { type: $("log").checked ? "log" : "linear" } }));
   }
 }
-const webgl = (() => { try { return Boolean(document.createElement("canvas").getContext("webgl")); } catch { return false; } })();
+// Is there a graphics processor? Without one a context is drawn by the processor, slower than none, or draws nothing.
+let hasWebgl = null;
+function webgl() {
+  const context = () => document.createElement("canvas").getContext("webgl", { failIfMajorPerformanceCaveat: true });
+  try { return (hasWebgl ??= Boolean(context())); } catch { return (hasWebgl = false); }
+}
 const WEIGHTS = [/loss/, /accuracy/, /samples_per_second|throughput|tokens/, /memory/];
 const weightOf = (name) => { const i = WEIGHTS.findIndex((w) => w.test(name)); return i < 0 ? WEIGHTS.length : i; };
 const byWeight = (a, b) => weightOf(a) - weightOf(b) || (a < b ? -1 : a > b ? 1 : 0);
@@ -174,9 +189,10 @@ async function step() {
     take(await runsNow());
     drawList();
     const shown = [...runs.values()].filter((r) => r.shown && r.about.metrics);
-    await Promise.all(shown.map(async (run) => merge(run, await metricsOf(run.about.name, run.at))));
+    await Promise.all(shown.map(async (run) => merge(run, await metricsOf(run.about.name, placeIn(run)))));
     drawCurves();
     const run = chosenRun();
+    $("views").classList.toggle("running", Boolean(run && run.about.fresh && SNAPSHOT === null));
     if (run) drawRanks(run, await ranksOf(run.about.name));
     $("empty").hidden = runs.size > 0;
     $("empty").textContent = "No runs yet. A run is a folder with metrics.jsonl (disttrain.metrics.JsonLines), or a dtrun --log-dir.";

@@ -51,12 +51,13 @@ def _broken(error: OSError) -> Closed:
 
 class Link:
     """``sock`` is connected and belongs to the link from now on. ``number``: of the other end;
-    ``said``: what it said when the link was opened. ``keys``: see ``opening``."""
+    ``said``: what it said when the link was opened. ``keys``: see ``opening``;
+    ``sealed``: whether there are any."""
 
     def __init__(self, sock: socket.socket, number: int, said: bytes, keys: Keys | None) -> None:
         self.sock, self.number, self.said = sock, number, said
         self.closed = False
-        self._sealed = keys is not None
+        self.sealed = keys is not None
         if keys is not None:
             self._seals, self._opens = Seal(keys.sends), Seal(keys.receives)
             self._out = memoryview(bytearray(MOST + OVERHEAD))
@@ -146,7 +147,7 @@ class Link:
     def push(self, view: memoryview, flags: int = _AT_ONCE) -> int:
         """Send some of ``view``: how many bytes of it are taken, 0 where there is no room now. What
         is taken may still have to be flushed."""
-        if not self._sealed:
+        if not self.sealed:
             return self._put(view[:_MOST_AT_ONCE], flags)
         if not self.flush(flags):
             return 0
@@ -167,7 +168,7 @@ class Link:
     def pull(self, view: memoryview, flags: int = _AT_ONCE) -> int:
         """Fill some of ``view`` (not empty) from its start: how many bytes, 0 where nothing has
         come. Raises ``Closed`` at the end, and ``Broken``."""
-        if not self._sealed:
+        if not self.sealed:
             return self._take(view[:_MOST_AT_ONCE], flags)
         if not len(self._left):
             if not self._next(flags):

@@ -86,6 +86,11 @@ def address_towards(host: str) -> str:
         ) from None
 
 
+def is_between_hosts(address: str) -> bool:
+    """Whether the endpoint with that address can be reached through a network."""
+    return any(part.startswith(SCHEMES) for part in address.split(_BETWEEN))
+
+
 def _is(host: str, what: str) -> bool:
     """Is an address "is_loopback" or "is_unspecified"? Names are neither, apart from localhost."""
     try:

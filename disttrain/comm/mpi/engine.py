@@ -16,12 +16,12 @@ import numpy as np
 from ... import context
 from ...errors import ConfigError
 from .. import shm, slurm
-from ..meeting import Meeting, host_id
+from ..meeting import Meeting, check_encryption, host_id
 from ..store import Store, TCPStore
 from ..store.token_file import read_token_file
 from ..survivors import as_view
 from ..transport import Transport
-from ..worker_env import WorkerEnv, fixed_order_wanted
+from ..worker_env import TLS, WorkerEnv, fixed_order_wanted
 from . import ending, library
 from .connect import connect as connect_comm
 from .station import Station, station
@@ -44,7 +44,10 @@ def connect(meeting: Meeting) -> Transport:
     here = station(meeting.timeout)
     ending.install(here)
     comm = _members(here, meeting)
-    if meeting.wanted != "mpi" and len(set(hosts(here, comm))) == 1:
+    on_one_host = len(set(hosts(here, comm))) == 1
+    if not on_one_host:
+        _refuse_tls(here, comm, meeting.place.tls)
+    if meeting.wanted != "mpi" and on_one_host:
         if segment is not None and meeting.on_segment():
             return shm.connect(segment, comm.rank, comm.size, meeting.epoch, meeting.timeout)
         store = Told(here, comm)
@@ -52,9 +55,22 @@ def connect(meeting: Meeting) -> Transport:
         context.current().at_end.append(transport.hub.finish)
         return transport
     fixed = fixed_order_wanted()
-    if fixed is None:
-        fixed = len(set(hosts(here, comm))) == 1
+    fixed = on_one_host if fixed is None else fixed
     return connect_comm(here, comm, timeout=meeting.timeout, epoch=meeting.epoch, fixed_order=fixed)
+
+
+def _refuse_tls(here: Station, comm: Any, tls: bool) -> None:
+    """MPI does not encrypt, so nothing is sent where that was asked for. All ranks learn of it."""
+    wanted = np.empty(comm.size, np.uint8)
+    request = comm.Iallgather([np.array([tls], np.uint8), here.MPI.BYTE], [wanted, here.MPI.BYTE])
+    context.wait_until(request.Test, lambda: "all ranks to say whether they want TLS")
+    check_encryption([bool(asked) for asked in wanted])
+    if tls:
+        raise ConfigError(
+            f"init_process_group: {TLS}=1 asks for TLS between hosts, and MPI does not encrypt "
+            "what it sends. Let the ranks meet without MPI, by MASTER_ADDR, MASTER_PORT and "
+            f"DISTTRAIN_TOKEN_FILE on each of them (docs/hosts.md), or unset {TLS} on all"
+        )
 
 
 def open_store(where: str, place: WorkerEnv, timeout: float) -> Store:

@@ -51,7 +51,7 @@ def _own(stack: Sequence[traceback.FrameSummary]) -> tuple[str, ...]:
 
 
 def _is_ours(filename: str) -> bool:
-    launcher = os.path.join(os.path.dirname(_PACKAGE.rstrip(os.sep)), "launcher") + os.sep
+    launcher = os.path.join(os.path.dirname(_PACKAGE.rstrip(os.sep)), "disttrain_launcher") + os.sep
     started = filename.endswith(_ABOVE) or os.path.basename(filename) in ("threading.py",)
     return filename.startswith((_PACKAGE, launcher)) or started
 

@@ -183,6 +183,12 @@ class Store:
         of this host do."""
         return None
 
+    @property
+    def only_here(self) -> str:
+        """Why nobody of another machine can come, where the store was asked for at an address that
+        others know; empty otherwise."""
+        return ""
+
     def secret(self, purpose: str) -> bytes:
         """A key for one purpose, of a token that only the users of the store know; empty where
         there is none. What is in the store may be seen on its way through a network, this not."""
@@ -245,6 +251,10 @@ class PrefixStore(Store):
     @property
     def meeting_host(self) -> str | None:
         return getattr(self.underlying_store, "meeting_host", None)
+
+    @property
+    def only_here(self) -> str:
+        return getattr(self.underlying_store, "only_here", "")
 
     def secret(self, purpose: str) -> bytes:
         secret = getattr(self.underlying_store, "secret", None)

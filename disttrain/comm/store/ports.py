@@ -5,6 +5,7 @@ Knows sockets and /proc; no store.
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import os
 import socket
@@ -55,6 +56,24 @@ def known(host: str, port: int) -> tuple[int, tuple]:
             "run on one host"
         ) from None
     return found[0][0], found[0][4]
+
+
+def is_of_this_machine(kind: int, address: tuple) -> bool:
+    """Whether packets to that address stay here."""
+    with socket.socket(kind, socket.SOCK_STREAM) as tried:
+        try:
+            tried.bind((address[0], 0, *address[2:]))
+        except OSError:
+            return False
+        return True
+
+
+def is_loopback(host: str) -> bool:
+    """Whether that is an address, or the name, which means the machine itself to every machine."""
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def stop(listener: socket.socket) -> None:

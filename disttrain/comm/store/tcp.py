@@ -18,9 +18,11 @@ import time
 
 from ... import context
 from ...errors import ConfigError, StoreError, StoreLost, StoreRefused, StoreUnreached, WaitTimeout
+from ..worker_env import TOKEN_FILE, token_file_told
 from . import hello
 from .base import DEFAULT_TIMEOUT, Store, Timeout, keys_text, seconds, wait_for
 from .connecting import Attempt, WrongStore, local_name
+from .ports import is_loopback, is_of_this_machine, known
 from .server import StoreServer
 from .table import (
     ADD,
@@ -36,6 +38,7 @@ from .table import (
     encode,
     too_long,
 )
+from .token_file import HOW_TO_MAKE_ONE, read_token_file
 
 _LENGTH = struct.Struct("<I")
 _MAX_REQUEST = Limits.total_bytes
@@ -51,8 +54,10 @@ class TCPStore(Store):
 
     ``world_size``: the master waits until so many stores (its own too) have joined, unless
     ``wait_for_workers`` is false. ``port`` 0 takes a free one (see ``.port``). With ``token`` (32
-    secret bytes) the store listens on ``host_name``; without one it serves this machine and this
-    user only. ``use_libuv`` names one of PyTorch's two servers; here is one for both.
+    secret bytes; None: those of ``DISTTRAIN_TOKEN_FILE``, unless ``host_name`` is loopback) the
+    store listens on ``host_name``; without one it serves this machine and this user only, and
+    another machine's address is refused. ``use_libuv`` names one of PyTorch's two servers;
+    here is one for both.
     """
 
     def __init__(
@@ -71,7 +76,9 @@ class TCPStore(Store):
     ) -> None:
         super().__init__(timeout)
         _check_arguments(port, world_size, is_master, token)
+        token = _token_for(host_name, port) if token is None else token
         self.host = host_name if token is not None else "127.0.0.1"
+        self._asked = host_name
         self.port, self.is_master, self.epoch = port, is_master, epoch
         self.libuvBackend = use_libuv
         self._job, self._token = hello.job_hash(job_id), token
@@ -124,6 +131,15 @@ class TCPStore(Store):
     @property
     def meeting_host(self) -> str | None:
         return self.host if self._told else None
+
+    @property
+    def only_here(self) -> str:
+        if self._told or is_loopback(self._asked):
+            return ""
+        return (
+            f"Only processes of this machine can come to {self._asked}: there is no token file "
+            f"({TOKEN_FILE}), without which nothing listens on a network (docs/hosts.md)"
+        )
 
     def secret(self, purpose: str) -> bytes:
         return hello.derive_key(self._token, purpose) if self._told and self._token else b""
@@ -254,6 +270,23 @@ class TCPStore(Store):
                 attempt.close()
         assert link is not None
         return link
+
+
+def _token_for(host: str, port: int) -> bytes | None:
+    """The job's token for a store at ``host``; None where that is on this machine and there is no
+    such token. Raises ``ConfigError`` for another machine, which cannot be met without one."""
+    if is_loopback(host):
+        return None
+    file = token_file_told()
+    if file is not None:
+        return read_token_file(file)
+    if host != socket.gethostname() and not is_of_this_machine(*known(host, port)):
+        raise ConfigError(
+            f"store at {host}:{port}: that is no address of this machine, and there is no token "
+            f"file; ranks of several machines need one. {HOW_TO_MAKE_ONE}, and name it on each of "
+            f"them ({TOKEN_FILE}=FILE); or give an address of this machine (MASTER_ADDR)"
+        )
+    return None
 
 
 def _check_arguments(

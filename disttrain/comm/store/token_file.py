@@ -9,6 +9,9 @@ from ...errors import ConfigError
 
 LEAST_BYTES = 16
 _MOST_BYTES = 4096
+HOW_TO_MAKE_ONE = (
+    "Make it with: (umask 077; head -c 32 /dev/urandom > FILE), and copy it to every host"
+)
 
 
 def read_token_file(path: str) -> bytes:
@@ -20,15 +23,15 @@ def read_token_file(path: str) -> bytes:
     where = f"token file {path}"
     if path.startswith("fd:") and path[3:].isdigit():
         return _inherited(int(path[3:]), where)
-    how = "make it with: (umask 077; head -c 32 /dev/urandom > FILE), and copy it to every host"
+    how = HOW_TO_MAKE_ONE
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
-        raise ConfigError(f"{where}: it cannot be opened ({error.strerror}); {how}") from None
+        raise ConfigError(f"{where}: it cannot be opened ({error.strerror}). {how}") from None
     try:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
-            raise ConfigError(f"{where}: a file that belongs to this user is needed; {how}")
+            raise ConfigError(f"{where}: a file that belongs to this user is needed. {how}")
         if found.st_mode & 0o077:
             mode = stat.S_IMODE(found.st_mode)
             raise ConfigError(
@@ -40,7 +43,7 @@ def read_token_file(path: str) -> bytes:
         os.close(fd)
     if len(token) < LEAST_BYTES:
         raise ConfigError(
-            f"{where}: {len(token)} bytes; at least {LEAST_BYTES} secret ones are needed; {how}"
+            f"{where}: {len(token)} bytes; at least {LEAST_BYTES} secret ones are needed. {how}"
         )
     return token
 

@@ -20,7 +20,7 @@ from ..header import name_ranks
 from ..links.door import Door, call_on
 from ..links.link import Link
 from ..links.opening import Identity, Refused
-from ..meeting import Meeting
+from ..meeting import Meeting, check_encryption
 from ..messaging.message import shared_token
 from ..messaging.mixed import address_towards
 from ..shm.bootstrap import share_segment
@@ -52,7 +52,7 @@ def connect(meeting: Meeting) -> Any:
     mates = layout.hosts[layout.host_of[rank]]
     prefix = f"tcp/{layout.host_of[rank]}"
     segment = share_segment(store, rank, size, meeting.timeout, prefix, mates)
-    net = Net(segment, rank, layout.host_of)
+    net = Net(segment, rank, layout.host_of, meeting.place.tls)
     net.job = meeting.job
     try:
         _link(meeting, net, layout, segment.arena_bytes)
@@ -69,25 +69,26 @@ def _link(meeting: Meeting, net: Net, layout: Layout, arena_bytes: int) -> None:
     token = shared_token(store, "tcp")
     where = store.meeting_host
     far = [r for r in range(meeting.size) if layout.host_of[r] != layout.host_of[me]]
-    identity = Identity(me, token, "ranks", tls=meeting.place.tls)
+    identity = Identity(me, token, "ranks", tls=net.sealed)
     guests = _Guests(set(far))
     host = _LOOPBACK if where is None else address_towards(where)
     door = Door(identity, host, guests.admit, guests.take)
     try:
-        told = {"host": door.host, "port": door.port, "arena": arena_bytes}
+        told = {"host": door.host, "port": door.port, "arena": arena_bytes, "tls": net.sealed}
         store.set(f"tcp/at/{me}", json.dumps(told))
         found = store.multi_get([f"tcp/at/{r}" for r in range(meeting.size)], meeting.timeout)
         places = [json.loads(bytes(said)) for said in found]
+        check_encryption([place["tls"] for place in places])
         _check_alike([place["arena"] for place in places])
         for rank in [r for r in far if r < me]:
             link, pulse = (_call(identity, rank, places[rank], what) for what in _KINDS)
-            net.add(Pipe(rank, link, pulse, net, identity.sealed))
+            net.add(Pipe(rank, link, pulse, net))
         guests.wait_for([r for r in far if r > me], meeting.timeout)
     finally:
         door.close()
     for rank in [r for r in far if r > me]:
         link, pulse = (guests.links[rank, what] for what in _KINDS)
-        net.add(Pipe(rank, link, pulse, net, identity.sealed))
+        net.add(Pipe(rank, link, pulse, net))
 
 
 def _call(me: Identity, rank: int, place: dict, what: bytes) -> Link:

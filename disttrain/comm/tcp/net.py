@@ -62,11 +62,12 @@ class _GivenAway(dict):
 
 
 class Net:
-    """The links of ``rank``. ``host_of``: of every rank. One thread at a time calls anything but
-    ``block``."""
+    """The links of ``rank``. ``host_of``: of every rank; ``sealed``: whether what goes over links
+    is encrypted. One thread at a time calls anything but ``block``."""
 
-    def __init__(self, segment: Any, rank: int, host_of: Sequence[int]) -> None:
+    def __init__(self, segment: Any, rank: int, host_of: Sequence[int], sealed: bool) -> None:
         self.segment, self.rank, self.view = segment, rank, as_view(segment)
+        self.sealed = sealed
         self.job: Any = None  # the launcher's segment, where it has another one, of the same ranks
         self.pipes: dict[int, Pipe] = {}
         self.sinks: dict[int, Sink] = {}
@@ -392,7 +393,7 @@ class Net:
         """What the ranks of ``view`` go on with: the links to them. The others' are closed."""
         numbers = {self.view.members.index(r): new for new, r in enumerate(view.members)}
         mine = numbers[self.rank]
-        made = Net(view, mine, host_of)
+        made = Net(view, mine, host_of, self.sealed)
         made.departures = self.departures + 1
         made.gone = {numbers[r]: found for r, found in self.gone.items() if r in numbers}
         made.over = {numbers[r]: found for r, found in self.over.items() if r in numbers}

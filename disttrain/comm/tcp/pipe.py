@@ -49,7 +49,7 @@ class Taker(Protocol):
 class Pipe:
     """Links to and from ``rank``. One thread at a time."""
 
-    def __init__(self, rank: int, link: Link, pulse: Link, taker: Taker, sealed: bool) -> None:
+    def __init__(self, rank: int, link: Link, pulse: Link, taker: Taker) -> None:
         self.rank, self.link, self.pulse, self._taker = rank, link, pulse, taker
         self.open = self._flushed = True
         self.said_bye: int | None = None  # whether well, once it has
@@ -59,7 +59,7 @@ class Pipe:
         self._start = self._end = 0
         self._into: memoryview = self._view[:0]  # what is missing of a large frame
         self._frame: tuple = ()
-        self._sealed = sealed
+        self._sealed = link.sealed
         for sock in (link.sock, pulse.sock):  # signs of life tell sooner, and while somebody waits
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 0)
         pulse.silence(SILENCE)

@@ -64,6 +64,10 @@ class TcpTransport(ShmTransport):
         self._cuts: dict[tuple, tuple[Piece, ...]] = {}
         self._wants = self._wanted()
 
+    @property
+    def sealed(self) -> bool:  # type: ignore[override]
+        return self.hub.net.sealed
+
     def share(self, call: Call, nbytes: int) -> Any:
         return None
 

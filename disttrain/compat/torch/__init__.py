@@ -25,6 +25,7 @@ from . import (
     distributions,
     elastic,
     facade,
+    foreach,
     gradients,
     legacy,
     reducers,
@@ -90,6 +91,7 @@ def _top() -> Shim:
         .take(dt)
         .give(**legacy.classes())
         .give(**facade.settings())
+        .give(**foreach.names())
         .give(
             __version__=VERSION, pi=math.pi, inf=math.inf, nan=math.nan, e=math.e, newaxis=None,
             compile=dt.compile, load=saving.load, save=saving.save, vmap=dt.func.vmap,

@@ -13,6 +13,7 @@ from typing import Any
 
 import disttrain as dt
 
+from ...backends import blas
 from ...backends.cuda.cudnn import version as cudnn_version
 from ...backends.device import determinism, precision
 from .attention import Switches
@@ -234,14 +235,23 @@ def backends() -> dict[str, Shim]:
 
 
 def _num_threads() -> int:
-    """Of the matrix products: what the environment allows."""
-    return int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
+    """Of the matrix products."""
+    return blas.num_threads() or int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
+
+
+def _set_num_threads(count: int) -> None:
+    """Of the matrix products; kernels of our own take one."""
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise RuntimeError(f"set_num_threads expects an int, but got {type(count).__name__}")
+    if count < 1:
+        raise RuntimeError(f"set_num_threads expects a positive integer, but got {count}")
+    blas.set_num_threads(count)
 
 
 def settings() -> dict[str, Any]:
     """Functions of the top level that set or tell what has one answer here."""
     return {
-        "set_num_threads": _none,
+        "set_num_threads": _set_num_threads,
         "get_num_threads": _num_threads,
         "set_num_interop_threads": _none,
         "get_num_interop_threads": lambda: 1,

@@ -4,5 +4,5 @@ import os
 import sys
 
 if __name__ == "__main__":
-    command = [sys.executable, "-m", "launcher", "--as-torch", *sys.argv[1:]]
+    command = [sys.executable, "-m", "disttrain_launcher", "--as-torch", *sys.argv[1:]]
     os.execv(sys.executable, command)

@@ -2,38 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
 import disttrain as dt
 
-from ...nn import hooks
-from . import parallel, reducers
+from . import layers, parallel, reducers
 from .shim import Shim
 
 
 def _module(name: str, source: object, *names: str) -> dict[str, Shim]:
     return {name: Shim(name).take(source, names or None)}
-
-
-class _ModuleFile(Shim):
-    """``torch.nn.modules.module``, where programs that reset the hooks of all modules assign new
-    tables of them."""
-
-    _tables: ClassVar = {
-        "_global_forward_hooks": hooks.FORWARD,
-        "_global_forward_pre_hooks": hooks.FORWARD_PRE,
-        "_global_backward_hooks": hooks.BACKWARD,
-        "_global_backward_pre_hooks": hooks.BACKWARD_PRE,
-    }
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        kind = self._tables.get(name)
-        if kind is None:
-            super().__setattr__(name, value)
-            return
-        if kind == hooks.BACKWARD:
-            hooks.set_everywhere(hooks.LAST_NODE, ())
-        hooks.set_everywhere(kind, value.values())
 
 
 def nn_modules() -> dict[str, Shim]:
@@ -43,7 +19,6 @@ def nn_modules() -> dict[str, Shim]:
         "DistributedDataParallel": dt.distributed.DistributedDataParallel,
         "DataParallel": parallel.DataParallel,
     }
-    kinds = ("activation", "batchnorm", "container", "conv", "linear", "loss", "sparse")
     return {
         "torch.nn": Shim("torch.nn").take(nn).give(DataParallel=parallel.DataParallel),
         **_module("torch.nn.functional", nn.functional),
@@ -57,22 +32,10 @@ def nn_modules() -> dict[str, Shim]:
             "torch.nn.parameter", nn, "Parameter", "Buffer", "UninitializedParameter",
             "UninitializedBuffer",
         ),
-        "torch.nn.modules": Shim("torch.nn.modules").take(nn),
-        "torch.nn.modules.module": _ModuleFile("torch.nn.modules.module")
-        .take(nn, ["Module"])
-        .take(nn.global_hooks),
-        "torch.nn.modules.lazy": Shim("torch.nn.modules.lazy").give(
-            LazyModuleMixin=nn.lazy.LazyMixin
-        ),
+        **layers.modules(),
         "torch.nn.utils.stateless": Shim("torch.nn.utils.stateless")
         .take(nn.utils.stateless)
         .give(_functional_call=dt.func.functional_call),
-        **{
-            f"torch.nn.modules.{name}": Shim(f"torch.nn.modules.{name}").take(nn) for name in kinds
-        },
-        "torch.nn.modules.batchnorm": Shim("torch.nn.modules.batchnorm")
-        .take(nn)
-        .give(_BatchNorm=nn.batchnorm._BatchNorm, _NormBase=nn.batchnorm._Norm),
         "torch.nn.parallel": Shim("torch.nn.parallel").give(**parallel_names),
         "torch.nn.parallel.scatter_gather": Shim("torch.nn.parallel.scatter_gather").give(
             _is_namedtuple=lambda obj: isinstance(obj, tuple) and hasattr(obj, "_fields")

@@ -82,6 +82,12 @@ class RecvRpcBackward(GraphNode):
             ship(self, g if g.__class__ is tuple else (g,))
         return ()
 
+    def run_without(self, tensors: bool) -> tuple:
+        ship = getattr(thread.walking, "ship", None)
+        if ship is not None:
+            ship(self, None)
+        return ()
+
     def places(self, g: Any) -> list[tuple[Any, Any]]:
         """The places in the graph that have gradients in ``g``, with them."""
         if g.__class__ is not tuple:

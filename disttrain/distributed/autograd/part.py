@@ -181,29 +181,29 @@ class Part:
             for peer in list(self.outbox):
                 self._tell(peer, self._packet(peer))
 
-    def _sink(self, acc: AccumulateGrad, g: Any) -> None:
+    def _sink(self, acc: AccumulateGrad, g: Any, own: bool) -> None:
         leaf = acc.variable
         if leaf is None or leaf._node is None:
             return
         if acc.store is not None:  # it asks for the walk's home
-            accumulate(acc, g)
+            accumulate(acc, g, own)
         elif acc.accumulate_hooks:
-            self._through_grad(acc, leaf, g)
+            self._through_grad(acc, leaf, g, own)
         else:
             fresh = Gradient(leaf)
-            store_grad(fresh, g)
+            store_grad(fresh, g, own)
             self.fresh.append(fresh)
 
-    def _through_grad(self, acc: AccumulateGrad, leaf: Tensor, g: Any) -> None:
+    def _through_grad(self, acc: AccumulateGrad, leaf: Tensor, g: Any, own: bool) -> None:
         """Let hooks that look at ``.grad`` find the context's gradient there."""
         with one_at_a_time(_LENDING, "hooks of a leaf, in another context"):
-            own, leaf._grad = leaf._grad, self.get(leaf)
+            before, leaf._grad = leaf._grad, self.get(leaf)
             try:
-                accumulate(acc, g)
+                accumulate(acc, g, own)
                 if leaf._grad is not None:
                     self.put(leaf, leaf._grad)
             finally:
-                leaf._grad = own
+                leaf._grad = before
 
     def get(self, leaf: Tensor) -> Tensor | None:
         """The gradient of ``leaf`` in the context, with what this pass has put there. It may be

@@ -61,7 +61,7 @@ class FedWalk(Walk):
         self,
         roots: Sequence[Any],
         sends: Sequence[SendRpcBackward],
-        sink: Callable[[Any, Any], None],
+        sink: Callable[[Any, Any, bool], None],
         post: Callable[[RecvRpcBackward, tuple | None], None],
         *,
         keep: bool,
@@ -92,17 +92,12 @@ class FedWalk(Walk):
 
     def feed_send(self, send: SendRpcBackward, gradients: Sequence[Any] | None) -> None:
         """The gradients of the tensors that left at ``send`` (None: there are none)."""
-        if gradients is None or all(g is None for g in gradients):
-            self._skip(send)
-            return
-        for i, g in enumerate(gradients):
+        for i, g in enumerate(gradients or ()):
             if g is not None:
-                if self.tensors and "array" in g.__dict__:
-                    self.stored[id(g.array)] = g.array
-                self._add(send, i, g)
-        self._push(send)
+                self._add(send, i, g, True)
+        self._arrive(send)
 
-    def ship(self, recv: RecvRpcBackward, gradients: tuple) -> None:
+    def ship(self, recv: RecvRpcBackward, gradients: tuple | None) -> None:
         self.post(recv, gradients)
 
     @property
@@ -150,48 +145,24 @@ class FedWalk(Walk):
         else:
             super()._run()
 
-    def _deliver(self, node: Any, results: tuple) -> None:
+    def _deliver(self, node: Any, g: Any, results: tuple) -> None:
         lines = self.lines
         if lines is None:
-            super()._deliver(node, results)
+            super()._deliver(node, g, results)
             return
-        for slot, (e, g) in enumerate(zip(node.edges, results, strict=True)):
+        for slot, (e, r) in enumerate(zip(node.edges, results, strict=True)):
             if e is None:
                 continue
             target, index = (e.node, e.index) if e.__class__ is Output else (e, 0)
             line = lines.get(target)
-            if line is None:
-                if g is not None:
-                    self._add(target, index, g)
-            else:
-                line.take(self, target, (node, slot), (index, g))
+            what = (index, r, r is not None and self._is_lent(node, g, r, results))
+            if line is not None:
+                line.take(self, target, (node, slot), what)
+            elif r is not None:
+                self._add(target, *what)
             self.pending[target] -= 1
             if not self.pending[target]:
-                if target in self.grads:
-                    self._push(target)
-                else:
-                    self._skip(target)
-
-    def _skip(self, node: Any) -> None:
-        stack = [node]
-        lines = self.lines
-        while stack:
-            node = stack.pop()
-            if node.__class__ is RecvRpcBackward:
-                self.post(node, None)
-                continue
-            for slot, e in enumerate(node.edges):
-                if e is None:
-                    continue
-                e = e.node if e.__class__ is Output else e
-                if lines is not None and e in lines:
-                    lines[e].take(self, e, (node, slot), (0, None))
-                self.pending[e] -= 1
-                if not self.pending[e]:
-                    if e in self.grads:
-                        self._push(e)
-                    else:
-                        stack.append(e)
+                self._arrive(target)
 
 
 class _Line:
@@ -203,19 +174,18 @@ class _Line:
         inputs.sort(key=_by_order)
         self.order = [(node, slot) for _, _, slot, node in inputs]
         self.next = 0
-        self.early: dict[tuple[Any, int], tuple[int, Any]] = {}
+        self.early: dict[tuple[Any, int], tuple[int, Any, bool]] = {}
 
     def take(
-        self, walk: FedWalk, target: Any, source: tuple[Any, int], what: tuple[int, Any]
+        self, walk: FedWalk, target: Any, source: tuple[Any, int], what: tuple[int, Any, bool]
     ) -> None:
         order, early = self.order, self.early
         if order[self.next] != source:
             early[source] = what
             return
         while True:
-            index, g = what
-            if g is not None:
-                walk._add(target, index, g)
+            if what[1] is not None:
+                walk._add(target, *what)
             self.next += 1
             if not early or self.next == len(order) or order[self.next] not in early:
                 return

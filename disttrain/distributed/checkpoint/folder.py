@@ -25,7 +25,17 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from ...errors import ConfigError, SerializationError
-from ...serialize.disk import FOREIGN_AGE, host, lock, reserve, sync_folder, write_error
+from ...serialize.disk import (
+    FOREIGN_AGE,
+    file_mode,
+    folder_mode,
+    host,
+    lock,
+    reserve,
+    sync_folder,
+    write_error,
+)
+from ...serialize.layout import CONVERT_LINE
 
 MANIFEST = "manifest.json"
 MANIFEST_CAP = 1 << 30  # bytes that are read at most
@@ -58,15 +68,14 @@ def check_shard_name(name: Any, where: str) -> str:
 
 
 def make(path: str) -> bool:
-    """Make the folder where it is missing, readable by its owner alone; its name is on the disk.
-    Whether it was missing."""
+    """Make the folder where it is missing; its name is on the disk. Whether it was missing."""
     try:
         made = []
         at = os.path.abspath(path)
         while not os.path.isdir(at):
             made.append(at)
             at = os.path.dirname(at)
-        os.makedirs(path, mode=0o700, exist_ok=True)
+        os.makedirs(path, mode=folder_mode(), exist_ok=True)
         for folder in made:
             sync_folder(os.path.dirname(folder))
         return bool(made)
@@ -92,7 +101,7 @@ class Shard:
     def _open(self) -> None:
         flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
         while True:
-            self.fd = os.open(self.path, flags, 0o600)
+            self.fd = os.open(self.path, flags, file_mode())
             lock(self.fd)  # or not, on a file system without locks
             if os.fstat(self.fd).st_nlink:
                 return
@@ -133,7 +142,7 @@ def commit(folder: str, save: str, text: bytes) -> None:
     final = os.path.join(folder, MANIFEST)
     try:
         sync_folder(folder)  # the names of all shards are on the disk before the manifest's is
-        fd = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        fd = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, file_mode())
         try:
             lock(fd)
             view = memoryview(text)
@@ -215,19 +224,26 @@ def read_manifest(folder: str) -> bytes:
         return f.read()
 
 
+def of_pytorch(folder: str) -> str:
+    """What a folder is that PyTorch's distributed checkpoints have written; "" for others."""
+    if not os.path.exists(os.path.join(folder, ".metadata")):
+        return ""
+    return (
+        "it was written by PyTorch, whose .metadata is a pickle. Nothing is unpickled here, since "
+        "that can run code; convert it once where PyTorch and safetensors are installed: python -m "
+        f"torch.distributed.checkpoint.format_utils dcp_to_torch {folder} model.pt && "
+        f"{CONVERT_LINE}"
+    )
+
+
 def _nothing_there(folder: str) -> str:
     if not os.path.isdir(folder):
         what = "it does not exist" if not os.path.exists(folder) else "it is no folder"
         return f"checkpoint: {folder}: {what}; name the folder that a save wrote"
     if leftovers(folder, ()):
         why = "it holds shards of a save that did not finish, and none that did"
-    elif os.path.exists(os.path.join(folder, ".metadata")):
-        why = (
-            "it was written by PyTorch, whose .metadata is a pickle. Nothing is unpickled here, "
-            "since that can run code; convert it once where PyTorch is installed: python -m "
-            "torch.distributed.checkpoint.format_utils dcp_to_torch FOLDER model.pt, then save "
-            "that as safetensors"
-        )
+    elif of_pytorch(folder):
+        why = of_pytorch(folder)
     else:
         why = "there is none"
     return f"checkpoint: {folder} has no {MANIFEST}: {why}"

@@ -15,7 +15,7 @@ from ...futures import Future
 from ...ops import api
 from ...serialize import load, save
 from .default_planner import DefaultLoadPlanner, EmptyStateDictLoadPlanner
-from .filesystem import FileSystemReader, FileSystemWriter
+from .filesystem import FileSystemReader, FileSystemWriter, read_manifest
 from .flat import flatten_state_dict
 from .hf_storage import HuggingFaceStorageReader
 from .metadata import ChunkStorageMetadata, Metadata, TensorStorageMetadata
@@ -140,10 +140,12 @@ def consolidate(
     read(lambda: state, FileSystemReader(source), Together(None), planner)
     for part in () if key is None else key.split("."):
         if not isinstance(state, dict) or part not in state:
-            there = ", ".join(map(str, state)) if isinstance(state, dict) else "no names"
+            names = read_manifest(os.fspath(source)).metadata.state_dict_metadata
+            first = ", ".join(sorted({name.split(".")[0] for name in names}))
             raise ConfigError(
-                f"consolidate: {os.fspath(source)} has no {key!r}; where {part!r} was looked for "
-                f"there is {there:.300}. Name one of these, or a path of names with dots"
+                f"consolidate: {os.fspath(source)} has nothing under {key!r}; on top it has "
+                f"{first or 'no values at all':.300}. Name one of these, or a path of names with "
+                "dots (disttrain ckpt show lists all)"
             )
         state = state[part]
     save(state, file)

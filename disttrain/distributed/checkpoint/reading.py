@@ -18,6 +18,7 @@ from ...backends.llvm.checksum import BLOCK, crc32c_at
 from ...core import Tensor, wrap
 from ...core.writes import touched
 from ...errors import SerializationError
+from ...serialize.layout import check_header_sum, header_length
 from .boxes import Box, runs
 from .folder import open_shard
 from .manifest import Place
@@ -42,7 +43,8 @@ class Files:
             os.close(fd)
         self._open.clear()
 
-    def _fd(self, name: str) -> int:
+    def _fd(self, name: str, sums: str) -> int:
+        """``sums``: empty in files of other libraries, which have no checksums."""
         if name not in self._open:
             fd = self._open[name] = open_shard(self.path, name)
             size = os.fstat(fd).st_size
@@ -52,7 +54,15 @@ class Files:
                     f"{self.sizes[name]}: it is cut short or another file. Load a copy that is "
                     "whole, or an earlier checkpoint"
                 )
+            if self.verify and sums:
+                self._check_header(fd, name, size)
         return self._open[name]
+
+    def _check_header(self, fd: int, name: str, size: int) -> None:
+        """Nothing of it is needed; but who loads a damaged file is to know."""
+        where = os.path.join(self.path, name)
+        length = header_length(os.pread(fd, 10, 0), size, where)
+        check_header_sum(os.pread(fd, 8 + length, 0), where)
 
     def whole(self, place: Place, name: str) -> bytes:
         """All bytes of a value."""
@@ -125,7 +135,7 @@ class Files:
 
     def _blocks(self, out: np.ndarray, place: Place, name: str, first: int, last: int) -> None:
         """Read the blocks ``first`` to ``last`` of a value into ``out``, and check them."""
-        fd = self._fd(place.file)
+        fd = self._fd(place.file, place.sums)
         view, address, size = memoryview(out.data), out.ctypes.data, out.size
         check = self.verify and place.sums
         for k in range(first, last):

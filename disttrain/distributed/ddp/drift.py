@@ -26,13 +26,22 @@ class Drift:
 
     def __init__(self, params: Sequence[Tensor], messages: Messages, on: bool = True) -> None:
         """``on``: whether there is anybody to compare with."""
-        self.params, self.messages = params, messages
+        self.params, self.messages = list(params), messages
         self.on = on
         self.report = ""  # what was found
-        total = sum(p.array.nbytes for p in params)
-        self.step = max(SLICE_BYTES, total // PARTS)
-        self.slices = -(-total // self.step) + len(params)  # at most so many until all are compared
         self.at = (0, 0)  # (parameter, first byte)
+        self._share_out()
+
+    def _share_out(self) -> None:
+        """How much is compared in a step, and in how many ``slices`` at most everything is."""
+        total = sum(p.array.nbytes for p in self.params)
+        self.step = max(SLICE_BYTES, total // PARTS)
+        self.slices = -(-total // self.step) + len(self.params)
+
+    def watch(self, params: Sequence[Tensor]) -> None:
+        """Compare these, too, from now on."""
+        self.params += params
+        self._share_out()
 
     def digest(self) -> int:
         """The hash of the next slice."""

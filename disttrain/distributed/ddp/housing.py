@@ -5,10 +5,11 @@ Knows tensors, where the parameters lie, and a group's memory; nothing of iterat
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from ...backends.device.memory import Memory
+from ...backends.device.memory import Memory, bytes_of, lend
 from ...core.tensor import Tensor, wrap
 from .buckets import Bucket, ParamMeta
 from .rows import Rows, extra, rows_in
@@ -17,7 +18,8 @@ from .rows import Rows, extra, rows_in
 class Housing:
     """The memory of a plan's buckets, with each parameter's view of its slot.
 
-    ``views`` and ``slots`` (the same as raw arrays) keep their identity when buckets change.
+    ``slots`` are raw arrays; ``views`` are lent to the program, which may keep one. Both lists keep
+    their identity when buckets change.
     """
 
     def __init__(
@@ -28,6 +30,8 @@ class Housing:
         self.views: list[Tensor] = [None] * count  # type: ignore[list-item]
         self.slots: list[Any] = [None] * count
         self.place = [0] * count
+        self._lent: list[Any] = [None] * count  # on the host: dead when nobody has the view
+        self._spans: list[Any] = [None] * count  # there, what ``lend`` wants for each view
         self.buckets: tuple[Bucket, ...] = ()
         self.flats: list[Any] = []
         self.rows: Rows | None = None
@@ -35,12 +39,25 @@ class Housing:
     def lay_out(self, buckets: Sequence[Bucket], counted: bool) -> None:
         """Take memory for ``buckets``; gradients that lie in the present ones move along.
 
-        ``counted``: the last bucket counts the use of each parameter, too.
+        ``counted``: the last bucket counts the use of each parameter, too. The present ones are
+        given back first, so that there is never more than one set of them for good.
         """
+        self._vacate()
         self.buckets = tuple(buckets)
         self.flats = [self.take(b, counted) for b in range(len(self.buckets))]
         for b in range(len(self.buckets)):
             self._house(b)
+
+    def _vacate(self) -> None:
+        """Keep nothing of the present buckets: gradients wait outside, others are forgotten."""
+        for i, view in enumerate(self.views):
+            self.slots[i] = None
+            if view is not None and self.params[i]._grad is view:
+                view.array = self.memory.held(self.memory.raw(view.array).copy())
+                view._st = None
+            else:
+                self.views[i] = None  # type: ignore[call-overload]
+        self.flats, self.rows = [], None
 
     def take(self, b: int, counted: bool) -> Any:
         """Fresh memory for bucket ``b``, all zeros."""
@@ -58,22 +75,44 @@ class Housing:
     def _house(self, b: int) -> None:
         """Let the gradients of bucket ``b`` be views of its memory. Those that are views of another
         one move along; tensors that somebody else has kept, do not."""
-        flat, held = self.flats[b], self.memory.held
+        flat = self.flats[b]
+        memory = bytes_of(flat) if self.memory.on_host else None
         for s in self.buckets[b].slots:
             i = s.param
-            slot = flat[s.offset : s.offset + s.numel].reshape(self.metas[i].shape)
+            shape = self.metas[i].shape
+            slot = flat[s.offset : s.offset + s.numel].reshape(shape)
             view = self.views[i]
-            if view is not None and self.params[i]._grad is view:
-                slot[...] = self.memory.raw(view.array)
-                view.array = held(slot)
-                view._st = None
-            else:
-                self.views[i] = wrap(held(slot))
             self.slots[i] = slot
             self.place[i] = b
+            self._spans[i] = (memory, flat.dtype, s.offset * flat.itemsize, shape)
+            if view is not None and self.params[i]._grad is view:
+                slot[...] = self.memory.raw(view.array)
+                view.array = self._lend(i)
+                view._st = None
+            else:
+                self.views[i] = wrap(self._lend(i))
         if b == len(self.buckets) - 1:
             tail = flat[self.buckets[b].numel :]
             self.rows = rows_in(tail, self.group.rank, self.group.size, self.memory)
+
+    def _lend(self, i: int) -> Any:
+        """The memory of parameter ``i``'s gradient as an array for its view."""
+        if not self.memory.on_host:
+            return self.memory.held(self.slots[i])
+        array, self._lent[i] = lend(*self._spans[i])
+        return array
+
+    def is_kept(self, i: int) -> bool:
+        """Whether somebody has kept the last gradient of parameter ``i``, or looks into it. It gets
+        another view."""
+        view, self.views[i] = self.views[i], None  # type: ignore[call-overload]
+        refs = [self._lent[i]]
+        if not self.memory.on_host:  # views are over arrays of their own there
+            refs = [weakref.ref(x) for x in (view, view._st) if x is not None]
+        del view
+        kept = any([ref() is not None for ref in refs])
+        self.views[i] = wrap(self._lend(i))
+        return kept
 
     def let_go(self, i: int) -> None:
         """Somebody has kept the last gradient of parameter ``i``: leave its memory to them."""

@@ -27,6 +27,7 @@ from .buckets import ParamMeta, last_first, plan_buckets
 from .caps import BucketCaps
 from .delayed import Delayed
 from .devices import input_device
+from .frozen import Frozen
 from .joining import ACTIVE, BUFFERS, SYNC, announce, source
 from .messages import Messages
 from .mixed import LowPrecision, MixedPrecision, cast_buffers, is_floating
@@ -157,6 +158,11 @@ class DistributedDataParallel(Aside, nn.Module, Joinable):
         cast_buffers(self._buffers_to_sync(), numpy_type(types.buffer_dtype))
         params = [p for _, p in named]
         self._start(params, metas, group)
+        self.__dict__["_frozen"] = Frozen(
+            self._frozen_now(),
+            f"DistributedDataParallel on rank {group.ranks[group.rank]}",
+            self._thawed,
+        )
         if in_backward.take_over(params):
             self.register_comm_hook(group, in_backward.hook)
 
@@ -197,6 +203,11 @@ class DistributedDataParallel(Aside, nn.Module, Joinable):
             for n, p in self.module.named_parameters()
             if p.requires_grad and n not in self.parameters_to_ignore and n not in self._late[0]
         ]
+
+    def _frozen_now(self) -> list[tuple[str, Tensor]]:
+        ignored = (*self.parameters_to_ignore, *self._late[0])
+        named = self.module.named_parameters()
+        return [(n, part_of(p)) for n, p in named if not p.requires_grad and n not in ignored]
 
     def _buffers_to_sync(self) -> list[Tensor]:
         """Collected anew each time: programs assign buffers."""
@@ -255,7 +266,7 @@ class DistributedDataParallel(Aside, nn.Module, Joinable):
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy makes its own reducer, over the default group."""
-        left = ("process_group", "reducer", "delayed", "_end")
+        left = ("process_group", "reducer", "delayed", "_end", "_frozen")
         return {k: v for k, v in self.__dict__.items() if k not in left}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -338,6 +349,8 @@ class DistributedDataParallel(Aside, nn.Module, Joinable):
         if recording and reducer.phase >= SYNCING and reducer.broken_off:
             raise reducer.messages.broken_off(reducer.next, len(reducer.buckets))
         sync = recording and self.require_backward_grad_sync
+        if sync and self._frozen.named:
+            self._frozen.look()
         if self._join_config.enable:
             self._before_joined(sync)
         else:
@@ -386,6 +399,11 @@ class DistributedDataParallel(Aside, nn.Module, Joinable):
             self.reducer.rebuild()
         if buffers:
             self._sync_buffers(source(told))
+
+    def _thawed(self, named: Sequence[tuple[str, Tensor]]) -> None:
+        """Parameters train that were frozen: what becomes of them is at least compared."""
+        self.reducer.messages.names += [n for n, _ in named]
+        self.reducer.drift.watch([p for _, p in named])
 
     def _sync_buffers(self, root: int) -> None:
         if "buffer_hook" in self.__dict__:
@@ -442,7 +460,12 @@ class InvariantDataParallel(DistributedDataParallel):
         )
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        if context.thread.grad_enabled and self._frozen.named:
+            self._frozen.look()
         return self.invariant.forward(self.module, inputs, kwargs)
+
+    def _thawed(self, named: Sequence[tuple[str, Tensor]]) -> None:
+        """It is said; nothing here compares replicas."""
 
     def close(self) -> None:
         self.invariant.detach()

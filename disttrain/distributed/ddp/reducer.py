@@ -139,6 +139,7 @@ class Reducer(Unused):
         plan = plan_buckets(self.metas, order, limits, align, alone)
         # a static graph uses the same parameters in each step: its ranks tell it in the first
         self.asks_use = s.find_unused or (self.static and not self.steps)
+        self.works = []  # which refer to the present buckets
         self.house.lay_out(plan, self.asks_use)
         self.rows_of = {self.house.place[i]: i for i in alone}  # buckets that are one such matrix
         self.sizes = [len(b.slots) for b in self.buckets]
@@ -146,9 +147,10 @@ class Reducer(Unused):
         self.labels = [recorder().text(f"bucket {b + 1} of {count}") for b in range(count)]
         self._reset()
 
-    def let_go(self, i: int) -> None:
-        """Somebody has kept the last gradient of parameter ``i``."""
-        if not self.settings.views:
+    def free(self, i: int) -> None:
+        """See that nobody looks into the slot of parameter ``i``, which has no gradient now: who
+        has kept the last one keeps its memory, unless gradients are to be views."""
+        if not self.settings.views and self.house.is_kept(i):
             self.house.let_go(i)
 
     def rebuild(self) -> bool:
@@ -189,7 +191,7 @@ class Reducer(Unused):
         has made itself comes back with the result, unless gradients are to be views."""
         view = self.house.views[i]
         if old is not view:
-            mine, theirs = self.house.slots[i], self.memory.raw(old.array)
+            mine, theirs = (self.memory.raw(t.array) for t in (view, old))
             if not (self.settings.views or theirs is mine) and self.memory.writeable(theirs):
                 self.foreign[i] = old
             leaf._grad = view

@@ -7,7 +7,6 @@ reducer by its attributes.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +17,6 @@ from ...context import thread
 from ...core.tensor import Tensor, wrap
 
 ndarray = np.ndarray
-held = sys.getrefcount
 IDLE, ARMED, SYNCING, VOID = range(4)  # VOID: as SYNCING, but what comes does not count
 
 
@@ -47,11 +45,10 @@ def make_store(r: Any, i: int) -> Callable[[Tensor, Any], None]:
         if old is not None and r.weight is not None:
             old = r.carry(i, leaf)
         if old is None:
-            if held(views[i]) > 2 or (views[i]._st is not None and held(views[i]._st) > 2):
-                r.let_go(i)
-            view = leaf._grad = views[i]
             if array is not slots[i]:  # else it was computed there
+                r.free(i)
                 multiply(array, fresh, out=slots[i])
+            view = leaf._grad = views[i]
         else:
             view = r.take_over(i, leaf, old)
             slot = slots[i]
@@ -84,8 +81,7 @@ def make_keep(r: Any, i: int) -> Callable[[Tensor, Any], None]:
                 old = r.carry(i, leaf)
         r.accumulated.add(i)
         if old is None:
-            if held(views[i]) > 2 or (views[i]._st is not None and held(views[i]._st) > 2):
-                r.let_go(i)
+            r.free(i)
             leaf._grad = old = views[i]
             slots[i][...] = array
         else:
@@ -103,7 +99,7 @@ def make_keep(r: Any, i: int) -> Callable[[Tensor, Any], None]:
 def make_place(r: Any, i: int) -> Callable[[], Any]:
     """Where a rule may compute the gradient of parameter ``i``: its slot, when nothing else will
     come to it in the walk that is running, and nobody is to see it before it is scaled."""
-    views, slots, node = r.house.views, r.house.slots, r.nodes[i]
+    slots, node = r.house.slots, r.nodes[i]
     scales = r.scales_of(r.metas[i].dtype)
 
     def place() -> Any:
@@ -115,8 +111,7 @@ def make_place(r: Any, i: int) -> Callable[[], Any]:
         walk = thread.walking
         if walk is None or walk.tensors or walk.pending.get(node) != 1 or node in walk.grads:
             return None
-        if held(views[i]) > 2 or (views[i]._st is not None and held(views[i]._st) > 2):
-            r.let_go(i)
+        r.free(i)
         return slots[i], scales.fresh, scales.exact
 
     return place

@@ -52,6 +52,7 @@ def fully_shard(
     invariant = check_mode(deterministic)
     modules = list(module) if isinstance(module, (list, tuple)) else [module]
     _check_modules(modules)
+    _check_policies(mp_policy, offload_policy)
     chosen = mesh if dp_mesh_dims is None else chosen_axes(mesh, dp_mesh_dims)
     sharding = sharding_of(chosen, modules)
     reshard_after_forward = _after_forward(reshard_after_forward, sharding.world)
@@ -72,6 +73,18 @@ def fully_shard(
         below = [s.unit for m in modules[0].modules() if (s := state(m)) is not None]
         modules[0].__dict__["_run"] = ShardedRun(modules[0], below, virtual_shards)
     return module
+
+
+def _check_policies(mp_policy: Any, offload_policy: Any) -> None:
+    for name, given, kind, example in (
+        ("mp_policy", mp_policy, MixedPrecisionPolicy, "(param_dtype=dt.bfloat16)"),
+        ("offload_policy", offload_policy, OffloadPolicy, " or a CPUOffloadPolicy()"),
+    ):
+        if given is not None and not isinstance(given, kind):
+            raise TypeError(
+                f"fully_shard: {name}={given!r} of type {type(given).__name__} was given; needed "
+                f"is a {kind.__name__}{example}"
+            )
 
 
 def state(module: Any) -> Place | None:

@@ -8,12 +8,11 @@ Knows arrays and members; when to reduce is the unit's affair.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
 
-from ...backends.device.memory import Mark
+from ...backends.device.memory import Mark, bytes_of, lend
 from ...comm.blocks import Blocks
 from ...comm.reduce_ops import ReduceOp, premul_sum
 from ...core import dtypes, wrap
@@ -55,7 +54,8 @@ class Gradients:
         self.buffer: Any = None
         self.has = [False] * len(members)
         self._targets: dict[int, tuple[Any, list[tuple]]] = {}
-        self._own: Any = None  # the last reduced block, used again when nobody has it
+        self._own: Any = None  # the last reduced block's memory, used again when nobody has it
+        self._lent: Any = None  # dead then
         self._spans: list[tuple] | None = None  # where this rank's shards lie in its block
         self._flying: tuple | None = None
         self.partial: Any = None  # summed over shards, not yet over replicas
@@ -154,11 +154,10 @@ class Gradients:
         """The reduced block: last time's memory where no gradient lies in it any more."""
         if not self.places.use.on_host:
             return self.places.use.empty(self.layout.flagged, self.kind)
-        own = self._own
-        if own is not None and sys.getrefcount(own) <= 3:
-            return own
-        self._own = np.empty(self.layout.flagged, self.kind)
-        return self._own
+        if self._own is None or self._lent() is not None:
+            self._own = bytes_of(np.empty(self.layout.flagged, self.kind))
+        out, self._lent = lend(self._own, self.kind, 0, (self.layout.flagged,))
+        return out
 
     def land(self) -> None:
         """Wait for the reduction, and add the shards of gradients to ``.grad``."""

@@ -57,6 +57,8 @@ class Call:
 class Exit(GraphNode):
     """The identity at an output of a call: backward that comes here enters the call."""
 
+    makes = True
+
     def __init__(self, call: Call, before: Any, meta: tuple) -> None:
         self.call, self.edges = call, (before,)
         self.shape, self.dtype = meta
@@ -77,6 +79,9 @@ class Exit(GraphNode):
     def run(self, g: Any, tensors: bool, wanted: tuple | None = None) -> tuple:
         self.call.unit.root.enter(self.call)
         return (g,)
+
+    def run_without(self, tensors: bool) -> tuple:
+        return self.run(None, tensors)
 
 
 class Marker(GraphNode):

@@ -10,12 +10,13 @@ Knows arrays and members; when a turn begins and ends is the root's affair.
 
 from __future__ import annotations
 
-from sys import getrefcount
+import weakref
 from typing import Any
 
 import numpy as np
 
-from ...backends.device.memory import HOST
+from ...backends.device.memory import HOST, bytes_of, lend
+from ...backends.null import NullArray
 from ...comm.blocks import Blocks
 from .beside import full_array
 from .lanes import Line
@@ -39,7 +40,8 @@ class SharedWeights(Weights):
         super().__init__(members, layout, sharding, (kind, kind), blocks, Places(HOST, HOST))
         self.shared: Any = None
         self.fulls: list[np.ndarray] = []
-        self.bases: list[np.ndarray] = []
+        self._parts: list[tuple] = []  # what ``lend`` wants for each shard
+        self._lent: list[Any] = []  # dead when nobody has the shard
         self.placed = False  # whether the full weights have their memory, which they keep
 
     def _allocate(self) -> None:
@@ -49,16 +51,44 @@ class SharedWeights(Weights):
             end += -(-m.layout.numel * self.kind.itemsize // ALIGN) * ALIGN
         shared = self.blocks.share(max(end, ALIGN))
         self.shared, rank = shared, self.sharding.rank
-        self.shards, self.bases, self.fulls, self.placed = [], [], [], False
+        self._parts, self.fulls, self.placed = [], [], False
         for m, at in zip(self.members, offsets, strict=True):
             flat = shared.bytes[at : at + m.layout.numel * self.kind.itemsize].view(self.kind)
             full = flat.reshape(m.layout.shape)
             part = own_part(full, m.layout, rank)
-            # An array with no base but memory, which thus is the base of whatever views the shard.
-            base = np.asarray(part.reshape(-1).view(np.uint8).data)
-            self.bases.append(base)
-            self.shards.append(base.view(part.dtype).reshape(part.shape))
+            self._parts.append((bytes_of(part), part.dtype, 0, part.shape))
             self.fulls.append(read_only(full))
+        pairs = [lend(*part) for part in self._parts]
+        self.shards, self._lent = [array for array, _ in pairs], [ref for _, ref in pairs]
+
+    def put_away(self) -> list[tuple]:
+        """Take the shards from their parameters; how they lie there."""
+        self.shards = []
+        arrays = [m.sharded.__dict__.pop("array") for m in self.members]
+        return [(a.like(NullArray(a.local.shape, a.dtype)), weakref.ref(a)) for a in arrays]
+
+    @property
+    def is_aliased(self) -> bool:
+        """Whether a program looks into shards that were put away, to which it could write without
+        asking for them."""
+        return any([ref() is not None for ref in self._lent])
+
+    def give_back(self, places: list[tuple]) -> None:
+        """Let the parameters have their shards, which lie as ``places`` says: the arrays that they
+        were, where somebody else has those."""
+        for i, (m, (place, ref)) in enumerate(zip(self.members, places, strict=True)):
+            array = ref()
+            if array is None:
+                array = place.like(self._shard(i))
+            self.shards.append(array.local)
+            m.sharded.__dict__.setdefault("array", array)
+
+    def _shard(self, i: int) -> np.ndarray:
+        whole = self._lent[i]()
+        if whole is not None:
+            return whole.reshape(self._parts[i][-1])
+        shard, self._lent[i] = lend(*self._parts[i])
+        return shard
 
     def start(self, async_op: bool, line: Line) -> None:
         """The weights are there already; a turn's beginning has looked at the shards."""
@@ -81,9 +111,8 @@ class Turns:
 
     def __init__(self, shared: list[SharedWeights]) -> None:
         self._shared = shared
-        self._members = [m for w in shared for m in w.members]
         self._counts: list[Any] = []
-        self._held: list[tuple] | None = None
+        self._held: list[list] | None = None  # how each one's shards lie, while they are away
         self._readers = 0
 
     def begin(self) -> None:
@@ -119,11 +148,9 @@ class Turns:
             shared.close()
         if self._held is not None or through or not self._counts:
             return
-        if not failed and any(_is_aliased(w) for w in self._shared):
-            for shared in self._counts:
-                shared.wait_closed()
-            return
-        self._held = [(m.sharded, m.sharded.__dict__.pop("array")) for m in self._members]
+        self._held = [w.put_away() for w in self._shared]
+        if not failed and any(w.is_aliased for w in self._shared):
+            self.regain()
 
     def regain(self, wait: bool = True) -> None:
         """Give the shards their memory back; with ``wait`` not before all ranks are through."""
@@ -134,8 +161,8 @@ class Turns:
             for shared in self._counts:
                 shared.wait_closed()
         self._held = None
-        for sharded, array in held:
-            sharded.__dict__.setdefault("array", array)
+        for w, places in zip(self._shared, held, strict=True):
+            w.give_back(places)
 
     def reset(self, reading: bool, through: bool) -> None:
         """A step was broken off, in backward where it was still ``reading``."""
@@ -143,18 +170,6 @@ class Turns:
         self._readers = 0
         if reading:
             self.close(through, failed=True)
-
-
-def _is_aliased(weights: SharedWeights) -> bool:
-    """Whether a program has views of shards, to which it could write without asking for them: more
-    refer to a shard's array than the list here and its parameter, or to its memory than it."""
-    shards, bases = weights.shards, weights.bases
-    for i, m in enumerate(weights.members):
-        if getrefcount(shards[i]) > 3 or getrefcount(bases[i]) > 3:
-            return True
-        if getrefcount(m.sharded.__dict__["array"]) > 2:
-            return True
-    return False
 
 
 def is_plain(member: Member, kind: np.dtype, used: np.dtype) -> bool:

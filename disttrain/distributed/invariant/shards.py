@@ -37,13 +37,23 @@ class VirtualShards:
         self.each, self.strided = count // size, strided
         inner, outer = (size, self.each) if strided else (self.each, size)
         if inner & (inner - 1) and outer > 1:
-            raise ConfigError(
-                f"virtual_shards: {count} given for {size} ranks, which join {inner} neighbours "
-                "first; that must be a power of two, or the order of the sum would depend on the "
-                f"number of ranks. Choose virtual_shards as {'ranks' if strided else 'a power'}"
-                f"{' that are a power of two' if strided else f' of two times {size}'}"
-            )
+            raise ConfigError(self._uneven(inner))
         self.step = self.index = 0
+
+    def _uneven(self, inner: int) -> str:
+        """Why ``inner`` shards, which are summed first, do not make a branch of the tree."""
+        if self.strided:
+            first = f"fully_shard sums the shards of all {self.size} ranks first, step by step"
+            way = "Use 1, 2, 4, 8 or more ranks, or DistributedDataParallel, which has no such rule"
+        else:
+            first = f"each rank sums its own {inner} shards first"
+            more = self.size << inner.bit_length()
+            way = f"Give virtual_shards={more}, or another power of two for each rank"
+        return (
+            f"virtual_shards: {self.count} given for {self.size} ranks. {first}, and that must be "
+            "a power of two of them: else the sum would depend on the number of ranks, which "
+            f'deterministic="global" rules out. {way}'
+        )
 
     @property
     def ids(self) -> range:

@@ -6,12 +6,15 @@ the batches of ``VirtualShardSampler``), then the optimizer. Nothing is sent bef
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ... import context
+from ...backends import blas
 from ...context import thread
 from ...core.engine import on_finish
 from ...core.random import get_rng_state, initial_seed, manual_seed, set_rng_state
@@ -32,6 +35,17 @@ def check_mode(mode: Any) -> bool:
     return mode == "global"
 
 
+def _pin_threads() -> None:
+    """The order in which a BLAS sums depends on how many threads it takes, and that on the machine
+    and on how many ranks it has: so one, in this process from now on."""
+    if not blas.set_num_threads(1) and os.environ.get(blas.VARIABLES[0]) != "1":
+        warnings.warn(
+            "deterministic='global': numpy's BLAS cannot be told how many threads to take, on which "
+            "its sums may depend; start all ranks with OMP_NUM_THREADS=1",
+            stacklevel=2,
+        )
+
+
 class ShardRun:
     """What is around every forward and backward of a virtual shard, whatever the strategy.
 
@@ -41,6 +55,7 @@ class ShardRun:
 
     def __init__(self, module: Any, shards: VirtualShards, join: Callable) -> None:
         """``join(array)`` sums an array over all ranks, in place and in their order."""
+        _pin_threads()
         self.shards = shards
         self.buffers = ShardedBuffers(module, shards, join)
         self._attempt = 0  # forwards of the current shard so far

@@ -9,10 +9,12 @@ raise it, too.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from ... import context
 from ...comm import engines
+from ...comm.messaging import mixed
 from ...comm.messaging.message import shared_token
 from ...comm.sim.scheduler import SimWaiter
 from ...comm.store import HashStore, PrefixStore, Store
@@ -48,7 +50,7 @@ def place_of(rank: int, world_size: int | None) -> WorkerEnv:
     me = context.current()
     if isinstance(me.waiter, SimWaiter):
         size = me.world_size if world_size is None else world_size
-        return WorkerEnv(me.rank if rank < 0 else rank, size)
+        return WorkerEnv.inside(me.rank if rank < 0 else rank, size)
     place = read_worker_env(None, rank, -1 if world_size is None else world_size)
     me.rank, me.world_size = place.rank, place.world_size
     me.local_rank, me.local_world_size = place.local_rank, place.local_world_size
@@ -114,6 +116,7 @@ def join(
             )
         others = _everybody(store, group, world_size)
         check_unique([WorkerInfo(of["name"], of["id"]) for of in others])
+        check_encryption(others)
         check_maps(
             {of["name"]: of["maps"] for of in others}, {of["name"]: of["devices"] for of in others}
         )
@@ -168,7 +171,34 @@ def described(agent: Agent, options: RpcBackendOptions) -> dict[str, Any]:
         "address": agent.endpoint.address,
         "maps": as_text(getattr(options, "device_maps", {})),
         "devices": [str(d) for d in getattr(options, "devices", [])],
+        "encrypts": _encrypts(agent, options),
     }
+
+
+def _encrypts(agent: Agent, options: RpcBackendOptions) -> list[bool]:
+    """(calls, large tensors) of a worker that other hosts reach; empty for others."""
+    ways = ways_of(options)
+    if not mixed.is_between_hosts(agent.endpoint.address):
+        return []
+    return [ways.tls, ways.tls if ways.data_tls is None else ways.data_tls]
+
+
+def check_encryption(workers: Sequence[dict[str, Any]]) -> None:
+    """``WorkerError`` where workers of several hosts do not encrypt the same. ``workers``: what
+    they say of themselves (``described``), so that all find it, before one has called another."""
+    found = [of for of in workers if of["encrypts"]]
+    for of in found:
+        if of["encrypts"] != found[0]["encrypts"]:
+            tls = "; ".join(
+                "{name} has TLS {} for calls and {} for large tensors".format(
+                    *("on" if on else "off" for on in one["encrypts"]), name=one["name"]
+                )
+                for one in (found[0], of)
+            )
+            raise WorkerError(
+                f"init_rpc: {tls}. Give all workers the same tls= and data_tls= "
+                "(TensorPipeRpcBackendOptions)"
+            )
 
 
 class _Refused(CommError):

@@ -24,7 +24,7 @@ from ..calls.gathering import answer_all, end_calls
 from ..calls.workers import WorkerInfo, check_unique
 from .constants import MEETING_SECONDS
 from .device_maps import check_maps
-from .joining import add_worker, begin, described, give_up, open_store
+from .joining import add_worker, begin, check_encryption, described, give_up, open_store
 from .options import RpcBackendOptions
 from .rref_part import part_of
 
@@ -46,6 +46,7 @@ class Membership:
             members = [of for of in self._members() if not self._has_died(of)]
             check_unique([WorkerInfo(of["name"], of["id"]) for of in (*members, self.told)])
             everybody = [*members, self.told]
+            check_encryption(everybody)
             check_maps(
                 {of["name"]: of["maps"] for of in everybody},
                 {of["name"]: of["devices"] for of in everybody},

@@ -122,7 +122,7 @@ def _loss(arrays: Any, params: dict) -> Any:
         sums[2] = x.sum(1) if own is None else x @ own
     sums[0] = np.exp(shifted, out=shifted).sum(1)
     cut.reduced(sums)
-    lse = np.where(np.isfinite(top), top, 0) + np.log(sums[0])
+    lse = np.where(np.isfinite(top), top, 0).astype(np.float64) + np.log(sums[0])
     losses = t.weight * (lse - sums[1])
     if e:
         total = cut.classes if weights is None else weights.sum(dtype=wide)
@@ -139,7 +139,7 @@ def _loss(arrays: Any, params: dict) -> Any:
         )
     everywhere = (Replicate(),) * a.mesh.ndim
     count = a.make(np.asarray(both[1], wide), everywhere, ())
-    lses = a.make(lse.astype(wide, copy=False), cut.placed_rows, a.shape[:1])
+    lses = a.make(lse, cut.placed_rows, a.shape[:1])
     if params["reduction"] == "none":
         return a.make(losses.astype(a.dtype), cut.placed_rows, a.shape[:1]), lses, count
     if params["reduction"] == "mean":
@@ -158,7 +158,10 @@ def _backward(arrays: Any, params: dict) -> Any:
     e = params["smoothing"]
     t = _targets(cut, target, weights, params["ignore_index"], wide)
     x = a.local.astype(wide, copy=False)
-    out = x - cut.of_rows(lse)[:, None]
+    lses = cut.of_rows(lse)
+    high = lses.astype(wide)  # what rounding takes from it is subtracted after it
+    out = x - high[:, None]
+    out -= (lses - high).astype(wide, copy=False)[:, None]
     np.exp(out, out=out)
     mine = out.shape[1]
     rows = np.flatnonzero(t.here)

@@ -103,7 +103,9 @@ def _mixed(prim: Any, arrays: Any, i: int, first: Spread) -> str:
         f"{list(first.shape)} with {first.placements}, {names[i]} a plain Tensor of shape "
         f"{list(plain.shape)}; all must be DTensors: convert the plain one with "
         "distribute_tensor(t, mesh, placements) or DTensor.from_local(t, mesh, placements), or "
-        "take the other's .to_local(), or run the block under implicit_replication()"
+        "take the other's .to_local(), or run the block under implicit_replication(). (A parameter "
+        "that fully_shard has sharded is whole only while the module that was given to it runs: "
+        "call that one and not a part of it, shard the part, too, or call unshard() before)"
     )
 
 

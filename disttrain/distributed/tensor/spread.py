@@ -29,7 +29,8 @@ class Spread(ArrayKind):
     """
 
     __slots__ = (
-        "dtype", "local", "mesh", "origin", "placements", "seen", "shape", "steps", "writes",
+        "__weakref__", "dtype", "local", "mesh", "origin", "placements", "seen", "shape", "steps",
+        "writes",
     )  # fmt: skip
     weight = 10
 

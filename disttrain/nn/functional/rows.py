@@ -39,7 +39,9 @@ class AskedRows:
 
     def __call__(self, weight: Any) -> None:
         """The gradient of ``weight`` was written."""
-        if weight._node.store is None:
+        if weight._grad is None:  # nothing has come
+            self.take()
+        elif weight._node.store is None:
             self.keep(weight)
         elif not self.awaited:  # it lies where others will add to it, whose rows are not known
             self.take()
@@ -56,7 +58,7 @@ def sparse_gradient(weight: Any, out: Tensor, input: Any, padding_idx: int | Non
     index = input.detach().array
     rows = np.unique(index.to_host() if isinstance(index, DeviceArray) else index)
     rows = rows[rows != padding_idx] if padding_idx is not None else rows
-    out.register_hook(lambda g: asked.note(rows))
+    out.register_hook(lambda g: None if g is None else asked.note(rows))
 
 
 def asked_rows(weight: Any) -> AskedRows:

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...backends.device.platform import Platform
 from ...backends.fused import cross_entropy as fused
+from ..primitives.loss import _wide
 from .gathering import inside
 from .table import INT64, converted, on_device
 
@@ -20,7 +21,7 @@ def _rows(
     losses, lse, total, count = fused.cross_entropy(a, target, weight, ignore_index, smoothing)
     loss = {"none": losses, "sum": total}.get(reduction)
     loss = total / count if loss is None else loss
-    return converted(platform, loss, a.dtype), lse, converted(platform, count, lse.dtype)
+    return converted(platform, loss, a.dtype), lse, converted(platform, count, _wide(a.dtype))
 
 
 @on_device("cross_entropy_backward")
@@ -32,5 +33,5 @@ def _backward(
     if not isinstance(scale, platform.array_type):
         scale = float(scale)
     elif scale.ndim:
-        scale = converted(platform, scale, lse.dtype)
+        scale = converted(platform, scale, _wide(a.dtype))
     return fused.cross_entropy_backward(scale, a, target, lse, weight, ignore_index, smoothing)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...backends.device.array import DeviceArray
-from ...core.tensor import Tensor
+from ...core.tensor import Tensor, layout
 from ...errors import DimError, DTypeError, ShapeError
 from ..primitives import aliases as prim
 from ..primitives import elementwise as el
@@ -156,11 +156,11 @@ def _strided(where: str, input: Tensor, sizes: Any, strides: Any, offset: int | 
             "whose data lies on several ranks, has no strides to view; slice it, or take a "
             "DTensor's full_tensor() first"
         )
-    layout = prim.layout_of(input.array)
+    lies = prim.layout_of(layout(input))
     sizes, strides = size((sizes,), where), size((strides,), where)
-    offset = layout.first if offset is None else int(offset)
-    check_strided(where, sizes, strides, offset, layout.total)
-    return {"size": sizes, "stride": strides, "offset": offset, "layout": layout}
+    offset = lies.first if offset is None else int(offset)
+    check_strided(where, sizes, strides, offset, lies.total)
+    return {"size": sizes, "stride": strides, "offset": offset, "layout": lies}
 
 
 def as_strided(
@@ -174,7 +174,7 @@ def storage_offset(input: Tensor) -> int:
     """Where the first element lies in the storage, in elements."""
     if input.array.__class__ not in (np.ndarray, DeviceArray) or not input.array.size:
         return 0
-    return prim.layout_of(input.array).first
+    return prim.layout_of(layout(input)).first
 
 
 class UntypedStorage:

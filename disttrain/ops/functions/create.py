@@ -423,19 +423,22 @@ def complex(real: Tensor, imag: Tensor) -> Tensor:  # noqa: A001
 
 def new_like(make: Any, input: Tensor, size: Sequence, **options: Any) -> Tensor:
     """``x.new_zeros(...)`` and its kin: the type and device of ``input`` unless given."""
-    options.setdefault("dtype", None)
-    options["dtype"] = options["dtype"] or input.dtype
-    options["device"] = options.get("device") or input.device
     wanted = options.pop("requires_grad", False)
-    array = layout_of(input)
+    array = None if isinstance(input, Tracer) else layout_of(input)
     if isinstance(array, ArrayKind) and array.places_others:
-        with_shape = make(*size, **{**options, "device": "meta"})
-        shape, kind = with_shape.meta()
+        shape, kind = new_beside(make, input, *size, **{**options, "device": "meta"}).meta()
         fill = np.zeros if make is zeros else np.ones if make is ones else np.empty
         out = wrap(array.similar(fill, shape, kind, input.is_meta))
     else:
-        out = _beside(input, make(*size, **options))
+        out = new_beside(make, input, *size, **options)
     return out.requires_grad_() if wanted else out
+
+
+def new_beside(make: Any, input: Tensor, *args: Any, **options: Any) -> Tensor:
+    """``make(*args)`` with the type and device of ``input`` unless given, at its level."""
+    for name in ("dtype", "device"):
+        options[name] = options.get(name) or getattr(input, name)
+    return _beside(input, make(*args, **options))
 
 
 def construct(

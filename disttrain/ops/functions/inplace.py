@@ -28,7 +28,7 @@ from ...errors import CaptureError, DTypeError, ShapeError
 from ..primitives import elementwise as el
 from ..primitives.batching import made_beside
 from ..primitives.moving import moved
-from ..primitives.views import expand
+from ..primitives.views import expand, getitem
 from ..primitives.write import OVERLAP, assign, ndarray, overlaps_itself, unlock, view_write
 from ..promotion import fitted
 from . import elementwise
@@ -111,6 +111,8 @@ def _quick(self: Tensor, args: tuple, ufunc: Any) -> bool:
             return False
     if not thread.mode and self.graph_node() is not None:
         return False
+    if ufunc is np.negative and not x.flags.forc:
+        return False  # numpy 2.4 goes wrong over every fourth element, given ``out``
     try:
         if args:
             ufunc(x, y, out=x)
@@ -419,14 +421,23 @@ def fill_(self: Tensor, value: Any) -> Tensor:
             return self
         kind = self.meta()[1]
         constant = made_beside(self, lambda xp: xp.full((), value, dtype=kind))
-        everywhere = expand(constant, shape=self.meta()[0])
-        write("fill_", self, everywhere, recording, whole=True)
+        target = self if recording else _once(self)
+        everywhere = expand(constant, shape=target.meta()[0])
+        write("fill_", target, everywhere, recording, whole=True)
         return self
     if not self.array.flags.writeable:
         unlock(self.array)
     self.array.fill(value)
     touched(self)
     return self
+
+
+def _once(t: Tensor) -> Tensor:
+    """``t``; if it was expanded, the view of it that has each of its elements once."""
+    array = None if isinstance(t, Tracer) else layout(t)
+    if array.__class__ is not ndarray or not overlaps_itself(array):
+        return t
+    return getitem(t, index=tuple(slice(0, 1) if s == 0 else slice(None) for s in array.strides))
 
 
 def zero_(self: Tensor) -> Tensor:

@@ -42,6 +42,12 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
             f"matmul: shapes {list(input.shape)} and {list(other.shape)} given; both need at "
             "least one dimension; use * for scalars"
         )
+    inner = input.shape[-1], other.shape[0 if m == 1 else -2]
+    if inner[0] != inner[1]:  # said here, of the shapes that were given
+        raise ShapeError(
+            f"matmul(a: {_told(input)}, b: {_told(other)}): inner sizes {inner[0]} and {inner[1]} "
+            "differ"
+        )
     a = reshape(input, shape=(1, *input.shape)) if n == 1 else input
     b = reshape(other, shape=(*other.shape, 1)) if m == 1 else other
     out = linalg.matmul(a, b)
@@ -51,6 +57,10 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
     if m == 1:
         shape = shape[:-1]
     return reshape(out, shape=shape)
+
+
+def _told(t: Tensor) -> str:
+    return f"{t.dtype.name}{list(t.shape)}"
 
 
 def _exactly(where: str, t: Tensor, ndim: int, name: str) -> None:

@@ -37,11 +37,12 @@ from ..primitives.random import (
     masked_scale,
     native_dropout,
 )
+from ..primitives.write import writeable
 from ..promotion import refuse
 from .args import kinds
 from .args import size as as_size
 from .args import tensor as as_input
-from .inplace import begin, records, write
+from .inplace import begin, check_writeable, records, write
 from .moving import pin_memory as to_pinned
 
 
@@ -311,7 +312,8 @@ def _fill(name: str, self: Tensor, prim: Any, generator: Any, then: Any = None, 
     value = prim.forward(**params)
     if then is not None:
         value = then(value)
-    np.copyto(self.array, value, casting="unsafe")
+    check_writeable(name, self)
+    np.copyto(writeable(self.array), value, casting="unsafe")
     touched(self)
     return self
 

@@ -10,6 +10,7 @@ import numpy as np
 from ...context import SLOW, thread
 from ...core import Algebra, dtypes
 from ...core.fast import reducer
+from ...core.grad_mode import no_grad
 from ...core.tensor import Tensor
 from ...errors import DTypeError, ShapeError
 from ..primitives import elementwise as el
@@ -114,9 +115,18 @@ def var(
         squares = el.real(centred * el.conj(centred))
     else:
         squares = square(centred)
-    total = reduce.sum_(squares, dims=where, keepdim=keepdim)
+    total = reduce.sum_(squares, dims=where, keepdim=keepdim) - _rounding(centred, where, keepdim)
     free = n - _less(unbiased, correction)
     return total / (free if free > 0 else 0.0)
+
+
+def _rounding(centred: Tensor, where: tuple, keepdim: bool) -> Tensor:
+    """What squares around a rounded mean are too large by: the squared sum of what should add up
+    to nothing, over the count. No gradient goes through it: it is zero but for rounding."""
+    with no_grad():
+        left = reduce.mean(centred.detach(), dims=where, keepdim=keepdim)
+        squared = el.real(left * el.conj(left)) if left.dtype.is_complex else square(left)
+        return squared * _math.prod(centred.shape[d] for d in where)
 
 
 @numpy_names

@@ -11,7 +11,7 @@ import numpy as np
 from ...context import SLOW, thread
 from ...core import dtypes
 from ...core.fast import viewed
-from ...core.tensor import Size, Tensor
+from ...core.tensor import Size, Tensor, layout
 from ...errors import ConfigError, DimError, DTypeError, ShapeError
 from ..primitives import aliases, views
 from ..primitives import elementwise as el
@@ -98,7 +98,7 @@ def _view_dtype(input: Tensor, dtype: Any) -> Tensor:
     if kind is from_kind:
         return input.detach()  # as all reinterpretations, no part of the graph
     out = input.detach()
-    out.array = input.array.view(kind.np)
+    out.array = layout(input).view(kind.np)
     return out
 
 

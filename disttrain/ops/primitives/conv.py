@@ -61,7 +61,7 @@ def _depthwise(x: Any, w: Any, y: Any, out: tuple, stride: tuple, dilation: tupl
     spread = (slice(None),) * 3
     term: Any = None
     for i, (tap, where) in enumerate(win.taps(w.shape[3:], out, stride, dilation)):
-        scale = w[(*spread, *tap)].reshape(c, -1, *(1,) * len(out))
+        scale = w[(*spread, *tap)].reshape(c, each, *(1,) * len(out))
         shifted = x[(slice(None), slice(None), None, *where)]
         if i == 0:
             np.multiply(shifted, scale, out=y)
@@ -90,7 +90,7 @@ def _input_grad(
     # Rows of the matrix by kernel position, then channel, so that one position's rows are together.
     rows = w.reshape(groups, -1, w.shape[1], count).transpose(0, 3, 2, 1)
     rows = np.ascontiguousarray(rows).reshape(groups, count * w.shape[1], -1)
-    flat = g.reshape(n, groups, -1, places)
+    flat = g.reshape(n, groups, w.shape[0] // groups, places)
     for part in win.chunks(n, channels * count * places):
         columns = np.matmul(rows, flat[part])
         columns = columns.reshape(len(columns), groups, count, w.shape[1], *out)
@@ -133,7 +133,7 @@ def _weight_grad(
 def _depthwise_grad(g: Any, x: Any, kernel: tuple, stride: tuple, dilation: tuple) -> Any:
     out = g.shape[2:]
     n, c = x.shape[:2]
-    g = g.reshape(n, c, -1, *out)
+    g = g.reshape(n, c, g.shape[1] // c, *out)
     dw = np.empty((c, g.shape[2], *kernel), np.result_type(g, x))
     dims = (0, *range(3, g.ndim))
     for tap, where in win.taps(kernel, out, stride, dilation):

@@ -36,7 +36,7 @@ def _rows(
         loss = np.asarray(total, a.dtype)
     else:
         loss = np.asarray(total / count if count else np.nan, a.dtype)
-    return loss, lse, np.asarray(count, lse.dtype)
+    return loss, lse, np.asarray(count, _wide(a.dtype))
 
 
 def _wide(kind: np.dtype) -> np.dtype:
@@ -48,7 +48,8 @@ def _rows_shape(
 ) -> list:
     n = a.shape[:1]
     wide = _wide(a.dtype)
-    return [(n if reduction == "none" else (), a.dtype), (n, wide), ((), wide)]
+    lse = (n, np.dtype(np.float64))
+    return [(n if reduction == "none" else (), a.dtype), lse, ((), wide)]
 
 
 def _rows_rule(
@@ -81,7 +82,7 @@ def _rows_batch(args: tuple, dims: tuple, params: dict, size: int) -> tuple:
     each = {**params, "reduction": "none"}
     loss, lse, _ = cross_entropy_rows(merge(a), merge(target), args[2], **each)
     loss, lse = split(loss, size), split(lse, size)
-    _, weights = _weights(target, args[2], params["ignore_index"], lse)
+    _, weights = _weights(target, args[2], params["ignore_index"], loss)
     count = sum_(weights, dims=(1,), keepdim=False)
     if params["reduction"] != "none":
         loss = sum_(loss, dims=(1,), keepdim=False)
@@ -108,7 +109,7 @@ def _backward(
 ) -> Any:
     target = target.astype(np.int64, copy=False)
     if scale.ndim:
-        scale = scale.astype(lse.dtype, copy=False)
+        scale = scale.astype(_wide(a.dtype), copy=False)
     else:
         scale = float(scale)
     return fused.cross_entropy_backward(scale, a, target, lse, weight, ignore_index, smoothing)

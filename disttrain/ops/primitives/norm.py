@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.fused import batch_norm as channels
 from ...backends.fused import norms as fused
-from ...core.wide import add_up, is_half, widened
+from ...core.wide import is_half
 from ..declare import primitive
 from . import elementwise as el
 from .batching import at_once, by_kernel, computed, fronted, merge, split
@@ -145,33 +146,6 @@ rms_norm_rows = primitive(
 
 
 # --- batch norm, over all but the channels of (N, C, places) -----------------------------------
-def _batch_norm(x: Any, weight: Any, bias: Any, eps: float) -> tuple:
-    """(out, mean, variance), the latter two per channel."""
-    kind = x.dtype
-    if is_half(kind):
-        out, centre, variance = _batch_norm(*map(widened, (x, weight, bias)), eps)
-        return out.astype(kind), centre, variance
-    centre = _channel_sum(x) / kind.type(x.shape[0] * x.shape[2])
-    out = x - centre[:, None]
-    variance = _channel_sum(out, out) / kind.type(x.shape[0] * x.shape[2])
-    rstd = 1 / np.sqrt(variance + kind.type(eps))
-    out *= (rstd if weight is None else rstd * weight)[:, None]
-    if bias is not None:
-        out += bias[:, None]
-    return out, centre, variance
-
-
-def _channel_sum(a: np.ndarray, b: np.ndarray | None = None) -> np.ndarray:
-    """The sum of ``a`` (or of ``a * b``) over all but dimension 1, added up in blocks."""
-    if b is None:
-        rows = a.sum(axis=2) if a.shape[2] > 1 else a[:, :, 0]
-    elif a.shape[2] > 1:
-        rows = np.einsum("ncp,ncp->nc", a, b)
-    else:
-        rows = a[:, :, 0] * b[:, :, 0]
-    return add_up(rows, (0,), False)
-
-
 def _batch_rule(g: Any, x: Any, weight: Any, out: Any, eps: float, needs: tuple) -> tuple:
     g, (_, centre, variance) = g[0], out
     if not isinstance(g, np.ndarray):
@@ -181,31 +155,13 @@ def _batch_rule(g: Any, x: Any, weight: Any, out: Any, eps: float, needs: tuple)
         else:
             dx, dweight, dbias = _in_float32(_batch_pull, g, x, weight, eps)
     else:
-        dx, dweight, dbias = _batch_backward(g, x, centre, variance, weight, eps, needs[0])
+        given = (g, x, centre, variance, weight, eps, needs[0])
+        dx, dweight, dbias = channels.batch_norm_backward(*given)
     return dx, dweight if needs[1] else None, dbias if needs[2] else None
 
 
-def _batch_backward(
-    g: Any, x: Any, centre: Any, variance: Any, weight: Any, eps: float, whole: bool = True
-) -> tuple:
-    """The gradients of x (not unless ``whole``), weight and bias."""
-    g, x, weight = map(widened, (g, x, weight))
-    rstd = 1 / np.sqrt(variance + variance.dtype.type(eps))
-    dbias = _channel_sum(g)
-    normal = (x - centre[:, None]) * rstd[:, None]
-    dweight = _channel_sum(g, normal)
-    if not whole:
-        return None, dweight, dbias
-    share = g.dtype.type(1.0 / (x.shape[0] * x.shape[2]))
-    normal *= (dweight * share)[:, None]
-    normal += (dbias * share)[:, None]
-    dx = np.subtract(g, normal, out=normal)
-    dx *= (rstd if weight is None else rstd * weight)[:, None]
-    return dx, dweight, dbias
-
-
 batch_norm_backward = by_kernel(
-    "batch_norm_backward", _batch_backward, "g x centre variance weight"
+    "batch_norm_backward", channels.batch_norm_backward, "g x centre variance weight"
 )
 
 
@@ -239,7 +195,7 @@ def _channels_shape(x: Any, weight: Any, bias: Any, eps: float) -> list:
 
 
 batch_norm_channels = primitive(
-    "batch_norm", _batch_norm, "x weight bias", vjp=_batch_rule, multi=True,
+    "batch_norm", channels.batch_norm, "x weight bias", vjp=_batch_rule, multi=True,
     nondiff_outputs=(1, 2), shape=_channels_shape, batch=_channels_batch,
     samples=lambda rng: [
         ((rng.normal(size=(3, 2, 4)), rng.normal(size=2), rng.normal(size=2)), {"eps": 1e-5})

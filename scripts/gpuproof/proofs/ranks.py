@@ -20,7 +20,7 @@ import disttrain as dt
 from disttrain import context
 from disttrain.comm import sim
 from disttrain.errors import BackendError, DeviceError, DisttrainError, LaunchError
-from launcher import launch
+from disttrain_launcher import launch
 
 from ..journal import Job, Skip
 from .places import settle

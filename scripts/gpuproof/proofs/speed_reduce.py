@@ -13,7 +13,7 @@ from typing import Any
 
 import disttrain as dt
 from disttrain.errors import LaunchError
-from launcher import launch
+from disttrain_launcher import launch
 
 from ..journal import Job
 from .places import settle

@@ -59,9 +59,9 @@ class Job:
             "XDG_RUNTIME_DIR": str(trial.folder / "run"),
             "PYTHONPATH": f"{ROOT}:{ROOT / 'scripts'}",
         }  # fmt: skip
-        command = [*before, sys.executable, "-m", "launcher", "--nproc-per-node", str(ranks),
-                   "--log-dir", str(self.log), *flags, str(PROGRAM), str(trial.folder),
-                   spec.to_json()]  # fmt: skip
+        command = [*before, sys.executable, "-m", "disttrain_launcher",
+                   "--nproc-per-node", str(ranks), "--log-dir", str(self.log), *flags,
+                   str(PROGRAM), str(trial.folder), spec.to_json()]  # fmt: skip
         self.began = time.monotonic()
         self.process = subprocess.Popen(
             command, cwd=trial.folder, env=inherited | (env or {}), stdin=subprocess.DEVNULL,

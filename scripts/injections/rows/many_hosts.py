@@ -17,10 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
+from disttrain_launcher.processes import descendants
 from injections.rows.jobs import Experiment, Job, Step
 from injections.rows.row import Row, Seen, Trial
 from injections.rows.step_job import SIZE, Spec
-from launcher.processes import descendants
 from support import namespaces
 from support.namespaces import Wire
 

@@ -45,6 +45,22 @@ class TestNoNeighbours:
     test_send_recv_ring = Conformance.test_send_recv_ring
 
 
+@pytest.mark.parametrize("world", [4])
+class TestEncrypted:
+    """Through records of a cipher instead of bytes."""
+
+    test_all_reduce = Conformance.test_all_reduce
+    test_order = Conformance.test_order_of_reduction_is_a_tree_over_ranks
+    test_all_to_all_uneven = Conformance.test_all_to_all_uneven
+    test_every_verb_async = Conformance.test_every_verb_async
+    test_split = Conformance.test_split
+    test_send_recv_ring = Conformance.test_send_recv_ring
+
+    @pytest.fixture
+    def ranks(self):
+        return SimpleNamespace(run=lambda n, fn: run_hosts(LAYOUTS[n], fn, tls=True))
+
+
 class TestTcpFailures(Failures):
     @pytest.mark.parametrize("world", [4])
     @pytest.mark.parametrize("wrong", MISMATCHES, ids=lambda f: f.__name__.strip("_"))

@@ -19,9 +19,9 @@ class Victim:
 
     def __init__(self):
         self.segment = Segment.create(3, 1 << 20)
-        self.net = Net(self.segment, 0, (0, 1, 2))
+        self.net = Net(self.segment, 0, (0, 1, 2), False)
         (link, self.sock), (pulse, self.pulse) = _pair(), _pair()
-        self.pipe = Pipe(1, Link(link, 1, b"", None), Link(pulse, 1, b"", None), self.net, False)
+        self.pipe = Pipe(1, Link(link, 1, b"", None), Link(pulse, 1, b"", None), self.net)
         self.net.add(self.pipe)
         areas = (self.segment.comm_area(1), self.segment.arena(1))
         self.own = [range(start, start + size) for start, size in areas]

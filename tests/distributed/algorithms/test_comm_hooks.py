@@ -44,7 +44,7 @@ from disttrain.distributed.algorithms.ddp_comm_hooks.quantization_hooks import (
 )
 from disttrain.distributed.optim import ZeroRedundancyOptimizer, as_functional_optim
 from disttrain.errors import ConfigError
-from launcher import launch
+from disttrain_launcher import launch
 
 STEPS = 4
 

@@ -13,7 +13,7 @@ from disttrain import distributed as dist
 from disttrain.distributed._composable import _get_registry, contract, replicate
 from disttrain.distributed.algorithms.ddp_comm_hooks.debugging_hooks import noop_hook
 from disttrain.errors import ConfigError, DeviceError, ModuleNameError
-from launcher import launch
+from disttrain_launcher import launch
 from support.rounding import Sums
 from support.simulated import on_ranks
 

@@ -12,7 +12,7 @@ from disttrain import core, nn, ops, optim
 from disttrain import distributed as dist
 from disttrain.core.dtypes import bfloat16, float32
 from disttrain.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-from launcher import launch
+from disttrain_launcher import launch
 
 WIDTH, LAYERS, ROWS = 640, 8, 8
 

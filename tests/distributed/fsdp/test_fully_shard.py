@@ -16,7 +16,7 @@ from disttrain import distributed as dist
 from disttrain.core.random import manual_seed
 from disttrain.distributed.fsdp import FSDPModule, fully_shard
 from disttrain.errors import LaunchError
-from launcher import launch
+from disttrain_launcher import launch
 from support.rounding import Sums
 
 # The longest sum has as many rows; layers, there and back, and steps.

@@ -21,7 +21,7 @@ from disttrain.distributed.fsdp.wrap import ModuleWrapPolicy, always_wrap_policy
 from disttrain.distributed.mesh import init_device_mesh
 from disttrain.distributed.tensor import Shard, distribute_tensor
 from disttrain.errors import ConfigError, LaunchError
-from launcher import launch
+from disttrain_launcher import launch
 from support.rounding import Sums
 
 # The longest sum has as many rows; layers, there and back, and steps.

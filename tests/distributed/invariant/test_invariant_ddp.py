@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 
-import numpy as np
 import pytest
 
 import disttrain as dt
@@ -13,7 +12,7 @@ from disttrain import nn
 from disttrain.distributed import invariant
 from disttrain.distributed.fsdp import MixedPrecision
 from disttrain.errors import AutogradError, ConfigError
-from launcher import launch
+from disttrain_launcher import launch
 from support.invariant_cases import BATCH, MODELS, STEPS, bits, mlp, task
 from support.rounding import Sums
 

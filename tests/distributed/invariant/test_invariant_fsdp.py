@@ -12,7 +12,7 @@ from disttrain import nn
 from disttrain.distributed import invariant
 from disttrain.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from disttrain.errors import ConfigError
-from launcher import launch
+from disttrain_launcher import launch
 from support.invariant_cases import BATCH, MODELS, STEPS, bits, task
 
 F = nn.functional

@@ -69,9 +69,15 @@ def test_shards_are_divided_whole():
 def test_what_cannot_be_divided_is_refused():
     with pytest.raises(ConfigError, match="virtual_shards: 8 given for 3 ranks; a multiple"):
         VirtualShards(8, 0, 3)
-    with pytest.raises(ConfigError, match="6 given for 2 ranks, which join 3 neighbours first"):
+    with pytest.raises(
+        ConfigError,
+        match=r"6 given for 2 ranks\. each rank sums its own 3 shards first.*Give virtual_shards=8",
+    ):
         VirtualShards(6, 0, 2)
-    with pytest.raises(ConfigError, match="6 given for 3 ranks, which join 3 neighbours first"):
+    with pytest.raises(
+        ConfigError,
+        match=r"6 given for 3 ranks\. fully_shard sums the shards of all 3.*Use 1, 2, 4",
+    ):
         VirtualShards(6, 0, 3, strided=True)
 
 

@@ -13,7 +13,7 @@ from disttrain import core, nn, optim
 from disttrain import distributed as dist
 from disttrain.distributed.optim import ZeroRedundancyOptimizer
 from disttrain.errors import ConfigError, StateDictError
-from launcher import launch
+from disttrain_launcher import launch
 from support.rounding import Sums
 
 # The longest sum has as many rows; layers, there and back, and steps.

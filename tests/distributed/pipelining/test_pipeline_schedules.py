@@ -21,7 +21,7 @@ from disttrain.errors import (
     LaunchError,
     PeerFailed,
 )
-from launcher import launch
+from disttrain_launcher import launch
 from support.rounding import Sums
 
 # The longest sum has as many rows; layers, there and back, and steps.

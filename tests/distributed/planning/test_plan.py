@@ -149,5 +149,25 @@ def test_command_says_what_is_missing(tmp_path, capsys):
         assert message in shown and shown.count("plan:") == 1
 
 
+TRAINS = "import disttrain.nn as nn\nnn.Linear(2, 2)\nraise SystemExit('it has trained')\n"
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    (TRAINS, "has no function subject(words). A plan needs one"),
+    ("class A:\n    subject = 1\ndef f():\n    subject = 1\n", "has no function subject"),
+    ("def subject(words):\n    return 1 / 0\n", "line 2 raised ZeroDivisionError: division by"),
+    ("subject = len\n" + TRAINS, "line 4 raised SystemExit: it has trained"),
+    ("if True:\n    from os import fspath as subject\n", "raised TypeError"),
+    ("from builtins import len as subject", "returned int, not a Subject"),
+    ("def subject(words:\n", "is no Python program"),
+])  # fmt: skip
+def test_what_a_program_must_have_to_be_planned(tmp_path, capsys, text, message):
+    config, program = tmp_path / "c.toml", tmp_path / "train.py"
+    config.write_text("")
+    program.write_text(text)
+    assert main(["plan", str(config), "--world", "2"]) == 2
+    assert message in capsys.readouterr().err
+
+
 def test_the_program_of_a_config_lies_above_it():
     assert find_program(ROOT / "configs" / "gpt_char.toml") == ROOT / "scripts" / "train.py"

@@ -25,7 +25,7 @@ from disttrain.distributed.tensor import (
     init_device_mesh,
     spec_of,
 )
-from launcher import launch
+from disttrain_launcher import launch
 from support.meshes import numbers, on_mesh, run_on, spread
 from support.rounding import Sums
 

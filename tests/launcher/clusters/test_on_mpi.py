@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from disttrain.errors import LaunchError
-from launcher.clusters.hostfile import command
+from disttrain_launcher.clusters.hostfile import command
 from support.dtrun import ROOT
 from support.mpi_job import MPIEXEC, mpi_env
 
@@ -27,7 +27,7 @@ needs_mpi = pytest.mark.skipif(not MPIEXEC.exists(), reason="there is no mpiexec
 
 
 def dtrun_of(words):
-    return [sys.executable, "-m", "launcher", *words]
+    return [sys.executable, "-m", "disttrain_launcher", *words]
 
 
 @needs_mpi

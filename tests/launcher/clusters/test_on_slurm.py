@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.clusters import slurm as cluster
-from launcher.clusters.tokens import derive, key_path, user_key
+from disttrain_launcher.clusters import slurm as cluster
+from disttrain_launcher.clusters.tokens import derive, key_path, user_key
 from support import slurm_cluster
 from support.cluster_programs import ALL_REDUCE, SUM
 from support.dtrun import ROOT, until

@@ -2,9 +2,9 @@
 
 import pytest
 
-from launcher import cli, clusters
-from launcher.clusters import Place, kubernetes, mpi, slurm
-from launcher.options import parse
+from disttrain_launcher import cli, clusters
+from disttrain_launcher.clusters import Place, kubernetes, mpi, slurm
+from disttrain_launcher.options import parse
 
 STEP = {
     "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "n[08-11,3]",

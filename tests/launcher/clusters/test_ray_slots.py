@@ -4,9 +4,16 @@ import random
 
 import pytest
 
-from launcher import handing_on
-from launcher.clusters import ray
-from launcher.clusters.ray_slots import GIVEN_UP, MOST_QUICK, QUICK, Slots, bundle, num_ranks
+from disttrain_launcher import handing_on
+from disttrain_launcher.clusters import ray
+from disttrain_launcher.clusters.ray_slots import (
+    GIVEN_UP,
+    MOST_QUICK,
+    QUICK,
+    Slots,
+    bundle,
+    num_ranks,
+)
 
 
 def begun(count):

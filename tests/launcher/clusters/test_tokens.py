@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from disttrain.errors import ConfigError, LaunchError
-from launcher.clusters import Place
-from launcher.clusters.tokens import derive, key_path, token_of, user_key
+from disttrain_launcher.clusters import Place
+from disttrain_launcher.clusters.tokens import derive, key_path, token_of, user_key
 
 SLURM = Place("slurm", 2, "n1:15000", 0, "slurm-7.0", label="slurm big 7.0 0")
 

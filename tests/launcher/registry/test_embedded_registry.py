@@ -8,8 +8,8 @@ import pytest
 
 from disttrain.comm.store.ports import PortTaken
 from disttrain.errors import StoreUnreached
-from launcher.registry import RegistryLost
-from launcher.registry.embedded import EmbeddedRegistry
+from disttrain_launcher.registry import RegistryLost
+from disttrain_launcher.registry.embedded import EmbeddedRegistry
 from support.registry_contract import RegistryContract
 
 TTL, PATIENCE = 0.3, 0.5
@@ -46,6 +46,8 @@ class TestEmbedded(RegistryContract):
     def test_a_registry_that_has_gone_is_lost_for_all_others(self, opened):
         host, other = opened(), opened()
         other.put_leased("nodes/b", b"1")
+        assert not other.has_gone()
         host.close()
         with pytest.raises(RegistryLost, match="rendezvous at"):
             other.renew()
+        assert other.has_gone()

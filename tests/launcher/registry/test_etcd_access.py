@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from disttrain.errors import LaunchError
-from launcher.registry.access import access_of
+from disttrain_launcher.registry.access import access_of
 
 
 def names(endpoint: str, **conf: str) -> tuple[str, ...]:

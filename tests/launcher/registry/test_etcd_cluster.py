@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from launcher.registry.access import access_of
-from launcher.registry.base import RegistryLost
-from launcher.registry.etcd import EtcdRegistry
-from launcher.registry.gateway import Gateway, Refused
+from disttrain_launcher.registry.access import access_of
+from disttrain_launcher.registry.base import RegistryLost
+from disttrain_launcher.registry.etcd import EtcdRegistry
+from disttrain_launcher.registry.gateway import Gateway, Refused
 from support import etcd_cluster
 from support.etcd_cluster import EtcdCluster
 from support.registry_contract import RegistryContract

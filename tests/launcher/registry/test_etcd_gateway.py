@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.registry.access import access_of
-from launcher.registry.gateway import NO_TOKEN, NOT_FOUND, Gateway, Refused, Unreached
+from disttrain_launcher.registry.access import access_of
+from disttrain_launcher.registry.gateway import NO_TOKEN, NOT_FOUND, Gateway, Refused, Unreached
 from support.etcd_stand_in import StandIn
 from support.ranks import free_port
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.registry.access import access_of
-from launcher.registry.base import LeaseEnded, RegistryLost
-from launcher.registry.etcd import EtcdRegistry, connect
-from launcher.registry.gateway import Gateway, Refused, Unreached
+from disttrain_launcher.registry.access import access_of
+from disttrain_launcher.registry.base import LeaseEnded, RegistryLost
+from disttrain_launcher.registry.etcd import EtcdRegistry, connect
+from disttrain_launcher.registry.gateway import Gateway, Refused, Unreached
 from support.etcd_stand_in import StandIn
 from support.registry_contract import RegistryContract
 

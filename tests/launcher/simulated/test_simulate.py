@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from disttrain.errors import ConfigError
-from launcher.options import parse
-from launcher.simulated.flags import words_of
-from launcher.simulated.job import make_cluster
+from disttrain_launcher.options import parse
+from disttrain_launcher.simulated.flags import words_of
+from disttrain_launcher.simulated.job import make_cluster
 from support.dtrun import Job, dtrun
 
 TRAIN = """

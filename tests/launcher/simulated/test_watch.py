@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from disttrain.comm.sim import Cluster, run_cluster
-from launcher.simulated.watch import Watch
+from disttrain_launcher.simulated.watch import Watch
 
 
 def test_who_blocks_elsewhere_is_told_with_its_stack_and_who_computes_is_not() -> None:

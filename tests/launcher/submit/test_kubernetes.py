@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher import cli
-from launcher.clusters import kubernetes as cluster
-from launcher.submit import manifest, yaml_text
-from launcher.submit.job import Job, Kubernetes
+from disttrain_launcher import cli
+from disttrain_launcher.clusters import kubernetes as cluster
+from disttrain_launcher.submit import manifest, yaml_text
+from disttrain_launcher.submit.job import Job, Kubernetes
 
 pytestmark = pytest.mark.cluster
 JOB = Job("train", ("train.py", "--on", "no"), ("--max-restarts", "3"), (2, 4), 8, 16, "64Gi")

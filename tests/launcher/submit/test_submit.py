@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher import cli
-from launcher.submit.yaml_text import documents
+from disttrain_launcher import cli
+from disttrain_launcher.submit.yaml_text import documents
 
 ROOT = Path(__file__).parents[3]
 TEMPLATES = sorted((ROOT / "configs" / "cluster").glob("*"))

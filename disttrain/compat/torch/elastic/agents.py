@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from launcher.api import SIGNALS, run_in_agent
-from launcher.outcome import Attempt
-from launcher.plan import Plan, reserve_port
-from launcher.together import run_together
+from disttrain_launcher.api import SIGNALS, run_in_agent
+from disttrain_launcher.outcome import Attempt
+from disttrain_launcher.plan import Plan, reserve_port
+from disttrain_launcher.together import run_together
 
 from . import several
 from .builtin import LauncherRendezvous

@@ -1,6 +1,7 @@
 """``torch.distributed.run``: torchrun's command line, for programs that call it.
 
-The flags are dtrun's, which are torchrun's; what they mean is said once, in ``launcher.options``.
+The flags are dtrun's, which are torchrun's; what they mean is said once, in
+``disttrain_launcher.options``.
 As a command (``python -m torch.distributed.run``) it is dtrun itself.
 """
 
@@ -14,8 +15,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from launcher import devices, options
-from launcher.rendezvous import BACKENDS, PORTS
+from disttrain_launcher import devices, options
+from disttrain_launcher.rendezvous import BACKENDS, PORTS
 
 from .launching import LaunchConfig, elastic_launch
 from .processes import DefaultLogsSpecs, LogsSpecs, Std

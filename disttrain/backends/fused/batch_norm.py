@@ -1,0 +1,146 @@
+"""Batch normalisation of (N, C, places) over all but the channels, on arrays.
+
+    batch_norm(x, weight, bias, eps) -> out, mean, variance
+    batch_norm_backward(g, x, mean, variance, weight, eps, whole) -> dx, dweight, dbias
+
+Sums over a batch are long, and squares around a mean that is far from zero lose digits: both are
+kept in float64, whatever the type of ``x``. What is per channel goes with the rows of (N, C) rows,
+or with the columns where each channel has one place.
+"""
+
+from __future__ import annotations
+
+import functools
+from functools import partial
+
+import numpy as np
+
+from ..family import Family
+from ..lang.expr import Expr, cast, var
+from ..lang.kernel import Array, Kernel, Loop, Put, Reduce, Store
+
+_WIDE = "float64"
+_ROW, _COL = "row", "col"
+
+
+def _wide(name: str) -> Expr:
+    return cast(var(name), _WIDE)
+
+
+_CENTRED = _wide("x") - var("centre")
+_SUMS = {
+    "batch_sum": ("x", "", {"total": _wide("x")}),
+    "batch_squares": ("x", "centre", {"total": _CENTRED * _CENTRED}),
+    "batch_products": ("g x", "centre", {"of_g": _wide("g"), "of_both": _wide("g") * _CENTRED}),
+}
+_MAPS = {
+    "batch_normal": ("x", "centre scale shift", _CENTRED * var("scale") + var("shift")),
+    "batch_gradient": (
+        "g x", "centre scale mean slope",
+        (_wide("g") - var("mean") - _CENTRED * var("slope")) * var("scale"),
+    ),
+}  # fmt: skip
+
+
+def _sums(dtype: str, name: str, space: str) -> Kernel:
+    """Per channel sums of expressions of full arrays: in rows, or added up in columns."""
+    full, known, values = _SUMS[name]
+    params = (
+        *(Array(n, dtype) for n in full.split()),
+        *(Array(n, _WIDE, space) for n in known.split()),
+        *(Array(f"{n}s", _WIDE, space, writes=True) for n in values),
+    )
+    if space == _COL:
+        return Kernel(
+            name, params, (Loop(tuple(Store(f"{n}s", v, add=True) for n, v in values.items())),)
+        )
+    folds = Loop(tuple(Reduce(n, "sum", v) for n, v in values.items()))
+    return Kernel(name, params, (folds, *(Put(f"{n}s", var(n)) for n in values)))
+
+
+def _map(dtype: str, name: str, space: str) -> Kernel:
+    """One pass over full arrays with numbers per channel."""
+    full, known, value = _MAPS[name]
+    params = (
+        *(Array(n, dtype) for n in full.split()),
+        *(Array(n, _WIDE, space) for n in known.split()),
+        Array("out", dtype, writes=True),
+    )
+    return Kernel(name, params, (Loop((Store("out", value),)),))
+
+
+@functools.cache
+def _family(name: str, space: str) -> Family:
+    return Family(partial(_sums if name in _SUMS else _map, name=name, space=space))
+
+
+class _Channels:
+    """Arrays of one shape (N, C, places) as the kernels see them."""
+
+    def __init__(self, like: np.ndarray) -> None:
+        self.dtype, self.shape = like.dtype, like.shape
+        self.flat = like.shape[2] == 1
+        self.space = _COL if self.flat else _ROW
+        self.count = max(like.shape[0] * like.shape[2], 1)
+
+    def seen(self, *arrays: np.ndarray) -> list[np.ndarray]:
+        return [a[:, :, 0] for a in arrays] if self.flat else list(arrays)
+
+    def given(self, *channels: np.ndarray) -> list[np.ndarray]:
+        """Numbers per channel, where a row needs them for each of its samples."""
+        if self.flat:
+            return list(channels)
+        return [np.ascontiguousarray(np.broadcast_to(c, self.shape[:2])) for c in channels]
+
+    def sums(self, name: str, arrays: tuple, *channels: np.ndarray) -> np.ndarray:
+        """(sums, C) of what the kernel ``name`` adds up."""
+        rows = self.shape[1:2] if self.flat else self.shape[:2]
+        out = np.zeros((len(_SUMS[name][2]), *rows))
+        program = _family(name, self.space)[self.dtype]
+        program(*self.seen(*arrays), *self.given(*channels), *out)
+        return out if self.flat else out.sum(axis=1)
+
+    def mapped(self, name: str, arrays: tuple, *channels: np.ndarray) -> np.ndarray:
+        out = np.empty(self.shape, self.dtype)
+        program = _family(name, self.space)[self.dtype]
+        program(*self.seen(*arrays), *self.given(*channels), *self.seen(out))
+        return out
+
+
+def _statistics_type(x: np.ndarray) -> type:
+    return np.float64 if x.dtype == np.float64 else np.float32
+
+
+def _scale(variance: np.ndarray, weight: np.ndarray | None, eps: float) -> np.ndarray:
+    rstd = 1.0 / np.sqrt(variance + eps)
+    return rstd if weight is None else rstd * weight.astype(np.float64)
+
+
+def batch_norm(
+    x: np.ndarray, weight: np.ndarray | None, bias: np.ndarray | None, eps: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """``x`` normalised per channel, the means and the variances (which divide by the count)."""
+    over = _Channels(x)
+    centre = over.sums("batch_sum", (x,))[0] / over.count
+    variance = over.sums("batch_squares", (x,), centre)[0] / over.count
+    shift = np.zeros_like(centre) if bias is None else bias.astype(np.float64)
+    out = over.mapped("batch_normal", (x,), centre, _scale(variance, weight, eps), shift)
+    kind = _statistics_type(x)
+    return out, centre.astype(kind, copy=False), variance.astype(kind, copy=False)
+
+
+def batch_norm_backward(
+    g: np.ndarray, x: np.ndarray, centre: np.ndarray, variance: np.ndarray,
+    weight: np.ndarray | None, eps: float, whole: bool = True,
+) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:  # fmt: skip
+    """The gradients of ``x`` (not unless ``whole``), weight and bias."""
+    over, kind = _Channels(x), _statistics_type(x)
+    centre, variance = centre.astype(np.float64), variance.astype(np.float64)
+    dbias, products = over.sums("batch_products", (g, x), centre)
+    rstd = _scale(variance, None, eps)
+    dx = None
+    if whole:
+        slope = products * rstd * rstd / over.count
+        scale = _scale(variance, weight, eps)
+        dx = over.mapped("batch_gradient", (g, x), centre, scale, dbias / over.count, slope)
+    return dx, (products * rstd).astype(kind), dbias.astype(kind)

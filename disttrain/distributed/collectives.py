@@ -274,8 +274,7 @@ def all_gather_coalesced(
     output_tensor_lists: list[list[Tensor]], input_tensor_list: list[Tensor],
     group: ProcessGroup | None = None, async_op: bool = False,
 ) -> Future | None:  # fmt: skip
-    """``output_tensor_lists[r][i]`` becomes rank r's ``input_tensor_list[i]``. ``async_op``: gives
-    a future."""
+    """``output_tensor_lists[r][i]`` becomes rank r's ``input_tensor_list[i]``; else as above."""
     if _outsider("all_gather_coalesced", group):
         return None
     outs = [arrays_of("all_gather_coalesced", row, True) for row in output_tensor_lists]

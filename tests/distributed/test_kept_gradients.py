@@ -151,7 +151,12 @@ def test_what_hooks_keep_is_apart_from_grad(strategy):
 @pytest.mark.parametrize("placement", [dist.tensor.Replicate(), dist.tensor.Shard(0)], ids=repr)
 @pytest.mark.parametrize(
     "fn",
-    [lambda a, b: a + b, lambda a, b: a.clone() - b, lambda a, b: a + b + a, lambda a, b: a.clone()],
+    [
+        lambda a, b: a + b,
+        lambda a, b: a.clone() - b,
+        lambda a, b: a + b + a,
+        lambda a, b: a.clone(),
+    ],
     ids=["sum", "difference", "three", "clone"],
 )
 def test_of_distributed_tensors(placement, fn):

@@ -113,10 +113,8 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
             f"{list(input.shape)}; both need the same number of dimensions"
         )
     d = one_dim(dim, input.ndim, "take_along_dim")
-    common = broadcast(
-        "take_along_dim",
-        *(tuple(1 if i == d else n for i, n in enumerate(t.shape)) for t in (input, indices)),
-    )
+    ones = (tuple(1 if i == d else n for i, n in enumerate(t.shape)) for t in (input, indices))
+    common = broadcast("take_along_dim", *ones)
     sizes = [(*common[:d], t.shape[d], *common[d + 1 :]) for t in (input, indices)]
     indices = bounded("take_along_dim", indices, d, input.shape[d], negative=True, types=INT64)
     return gather(views.expand(input, shape=sizes[0]), d, views.expand(indices, shape=sizes[1]))

@@ -25,6 +25,7 @@ class Plan:
     num_ranks: int
     module: bool = False
     no_python: bool = False
+    run_path: bool = False
     as_torch: bool = False
     spawn: bool = False
     max_restarts: int = 0
@@ -91,6 +92,7 @@ def make_plan(options: Options, master_port: int) -> Plan:
         num_ranks=options.nproc_per_node,
         module=options.module,
         no_python=options.no_python,
+        run_path=options.run_path,
         as_torch=options.as_torch,
         spawn=options.start_method == "spawn",
         max_restarts=options.max_restarts,

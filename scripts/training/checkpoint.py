@@ -20,6 +20,7 @@ from typing import Any
 
 import disttrain as dt
 import disttrain.distributed.checkpoint as dcp
+from disttrain import outputs
 from disttrain.distributed.checkpoint import tools
 from disttrain.distributed.checkpoint.folder import MANIFEST
 from disttrain.errors import ConfigError, SerializationError
@@ -59,7 +60,8 @@ def open_run(folder: Path, job: str, resume: Path | None) -> Path:
         if resume is not None and (resume.parent / _METRICS).exists():
             shutil.copyfile(resume.parent / _METRICS, run / _METRICS)
     if job:
-        (run / _JOB).write_text(job)
+        with open(run / _JOB, "wb", buffering=0) as file:
+            outputs.write_all(file.fileno(), job.encode(), file.name)
     return run
 
 

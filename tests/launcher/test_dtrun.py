@@ -210,7 +210,10 @@ def test_peers_in_a_collective_learn_of_one_that_vanishes(tmp_path):
 
 
 THREAD = "import threading; threading.Thread(target=time.sleep, args=(600,)).start()"
-CHILD = "import multiprocessing as m; m.Process(target=time.sleep, args=(600,)).start()"
+CHILD = (
+    "import multiprocessing as m; "
+    "m.get_context('fork').Process(target=time.sleep, args=(600,)).start()"
+)
 HANDLER = "import atexit; atexit.register(time.sleep, 600)"
 
 

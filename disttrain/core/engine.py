@@ -77,6 +77,9 @@ class Walk:
         self.callbacks: list[Callable[[], None]] = []
         self.broken: list[Callable[[], None]] = []
         self.captures: dict[Any, dict[int, Any]] = {}
+        for interp in thread.stack:
+            if interp.dynamic:
+                interp.on_walk()
         # An interpreter alone on the stack may run whole rules itself, where nothing records them.
         alone = tensors and len(thread.stack) == 1
         self.pull = getattr(thread.stack[0], "pull", None) if alone else None

@@ -10,18 +10,17 @@ inputs and the leaves, where the engine goes on as ever.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ..backends.device.array import DeviceArray
 from ..backends.kinds import ArrayKind
 from ..context import thread
 from ..core.algebra import Algebra
 from ..core.autograd import grad
 from ..core.engine import Walk, discard
+from ..core.fit import apart
 from ..core.grad_mode import set_state
 from ..core.node import AccumulateGrad, GraphNode, Node, Output, next_seq
 from ..core.tensor import Tensor, wrap
@@ -177,7 +176,7 @@ class Replayed(GraphNode):
         )  # fmt: skip
         wanted = wanted or (True,) * len(found)
         found = tuple(r if want else None for r, want in zip(found, wanted, strict=True))
-        return tuple(_apart(found, (), Algebra.clone))
+        return tuple(apart(found, (), Algebra.clone))
 
     def _through(self, present: tuple, gs: tuple) -> list:
         sweep = self.joint.sweep(present)
@@ -204,23 +203,7 @@ class Replayed(GraphNode):
             if t._version != self.versions[at]:
                 raise AutogradError(_changed(self.name(), t))
         arrays = [t.array for t in tensors]
-        return _apart(sweep.graph.run(arrays, gs), arrays, lambda a: a.copy("C"))
-
-
-def _apart(found: Iterable[Any], kept: Iterable[Any], copy: Callable[[Any], Any]) -> list:
-    """``found``, with copies of what is ``kept`` as well, or comes a second time."""
-    seen = {id(_raw(a)) for a in kept}
-    out = []
-    for r in found:
-        known = r is not None and id(_raw(r)) in seen
-        out.append(copy(r) if known else r)
-        seen.add(id(_raw(r)))
-    return out
-
-
-def _raw(value: Any) -> Any:
-    array = value.__dict__.get("array", value) if isinstance(value, Tensor) else value
-    return array.data if array.__class__ is DeviceArray else array
+        return apart(sweep.graph.run(arrays, gs), arrays, lambda a: a.copy("C"))
 
 
 def _changed(name: str, t: Tensor) -> str:

@@ -249,20 +249,25 @@ def get_default_backend_for_device(device: Any) -> str:
 
 
 def is_gloo_available() -> bool:
+    """Whether groups with the backend gloo (here: shared memory and sockets) can be made here."""
     return engines.missing("gloo") is None
 
 
 def is_nccl_available() -> bool:
+    """Whether groups with the backend NCCL can be made here."""
     return engines.missing("nccl") is None
 
 
 def is_mpi_available() -> bool:
+    """Whether groups with the backend MPI can be made here."""
     return engines.missing("mpi") is None
 
 
 def is_ucc_available() -> bool:
+    """Whether groups with the backend UCC (there is none here) can be made here."""
     return engines.missing("ucc") is None
 
 
 def is_xccl_available() -> bool:
+    """Whether groups with the backend XCCL (there is none here) can be made here."""
     return engines.missing("xccl") is None

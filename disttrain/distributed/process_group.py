@@ -38,34 +38,44 @@ class Options:
     device: Any = None
 
 
-class AllreduceOptions(Options): ...
+class AllreduceOptions(Options):
+    """Of ``all_reduce``."""
 
 
-class AllreduceCoalescedOptions(AllreduceOptions): ...
+class AllreduceCoalescedOptions(AllreduceOptions):
+    """Of ``all_reduce`` of several tensors at once."""
 
 
-class AllgatherOptions(Options): ...
+class AllgatherOptions(Options):
+    """Of ``all_gather``."""
 
 
-class AllToAllOptions(Options): ...
+class AllToAllOptions(Options):
+    """Of ``all_to_all``."""
 
 
-class BarrierOptions(Options): ...
+class BarrierOptions(Options):
+    """Of ``barrier``."""
 
 
-class BroadcastOptions(Options): ...
+class BroadcastOptions(Options):
+    """Of ``broadcast``."""
 
 
-class GatherOptions(Options): ...
+class GatherOptions(Options):
+    """Of ``gather``."""
 
 
-class ReduceOptions(Options): ...
+class ReduceOptions(Options):
+    """Of ``reduce``."""
 
 
-class ReduceScatterOptions(Options): ...
+class ReduceScatterOptions(Options):
+    """Of ``reduce_scatter``."""
 
 
-class ScatterOptions(Options): ...
+class ScatterOptions(Options):
+    """Of ``scatter``."""
 
 
 class BackendType(enum.Enum):

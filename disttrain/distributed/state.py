@@ -71,6 +71,7 @@ def _state() -> _State:
 
 
 def is_available() -> bool:
+    """Whether process groups can be made here: always."""
     return True
 
 
@@ -80,6 +81,7 @@ def is_initialized() -> bool:
 
 
 def is_torchelastic_launched() -> bool:
+    """Whether a launcher with torchrun's environment started this process."""
     return "TORCHELASTIC_RUN_ID" in os.environ
 
 

@@ -1,13 +1,13 @@
 """The vocabulary: every primitive with all its rules, and the public functions over them."""
 
-from ..core import Algebra
+from ..core import Algebra, Tensor
 from ..core.device import CPU
-from . import api, methods, names
+from . import api, descriptions, methods, names
 from .api import *
 from .declare import REGISTRY, primitive
 from .functions import create, inplace, outs
 from .functions.random import dropout
-from .primitives import elementwise, reduce, views
+from .primitives import elementwise, linalg, reduce, views
 from .primitives.moving import moved
 
 
@@ -21,6 +21,7 @@ def _sum_to(g, shape):
     return views.reshape(reduce.sum_(g, dims=dims, keepdim=False), shape=tuple(shape))
 
 
+descriptions.describe(api, Tensor, linalg)
 Algebra.add = elementwise.add
 Algebra.sum_to = _sum_to
 Algebra.cast = lambda g, kind: elementwise.cast(g, dtype=kind)

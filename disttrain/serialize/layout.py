@@ -71,16 +71,19 @@ _FOREIGN = (
     (b"GGUF", "a GGUF file"),
     (b"\x1f\x8b", "a gzip file"),
 )
-_CONVERT = (
-    "Nothing is unpickled here, since that can run code. Convert it once where PyTorch and "
-    "safetensors are installed and the file is trusted (names of nested dictionaries are joined by "
-    "dots, numbers become tensors, tied weights are written twice, texts are left out): python -c "
-    '"import torch, safetensors.torch as s; '
+CONVERT_LINE = (
+    'python -c "import torch, safetensors.torch as s; '
     "f = lambda v, p='': {p[1:]: v.detach().clone().contiguous()} if torch.is_tensor(v) "
     "else {p[1:]: torch.tensor(v)} if isinstance(v, (bool, int, float)) "
     "else {k: t for n, w in (v.items() if hasattr(v, 'items') else enumerate(v)) "
     "for k, t in f(w, p + '.' + str(n)).items()} if isinstance(v, (dict, list, tuple)) else {}; "
     "s.save_file(f(torch.load('model.pt', map_location='cpu')), 'model.safetensors')\""
+)
+_CONVERT = (
+    "Nothing is unpickled here, since that can run code. Convert it once where PyTorch and "
+    "safetensors are installed and the file is trusted (names of nested dictionaries are joined by "
+    "dots, numbers become tensors, tied weights are written twice, texts are left out): "
+    + CONVERT_LINE
 )
 
 

@@ -200,3 +200,20 @@ def test_the_state_of_an_optimizer_is_loaded_before_there_is_one(tmp_path):
     got = dcp.load_sharded_optimizer_state_dict({"w": dt.zeros(4)}, "optim", reader)
     assert got["optim"]["state"]["w"]["step"] == 3
     assert got["optim"]["state"]["w"]["m"].tolist() == [1.0] * 4
+
+
+@pytest.mark.parametrize("words", [("import", "{}", "out"), ("show", "{}")])
+def test_a_folder_that_pytorch_wrote_is_named_with_the_way_to_convert_it(tmp_path, capsys, words):
+    (tmp_path / ".metadata").write_bytes(b"\x80\x02")
+    (tmp_path / "__0_0.distcp").write_bytes(b"PK\x03\x04")
+    assert main(["ckpt", *(w.format(tmp_path) for w in words)]) == 2
+    said = capsys.readouterr().err
+    assert "it was written by PyTorch" in said
+    assert f"dcp_to_torch {tmp_path} model.pt && python -c" in said
+
+
+def test_consolidate_names_what_there_is(tmp_path, capsys):
+    dcp.save({"model": {"w": dt.ones(2)}, "epoch": 3}, checkpoint_id=tmp_path / "c")
+    words = [str(tmp_path / "c"), str(tmp_path / "o.safetensors"), "--key", "nokey"]
+    assert main(["ckpt", "consolidate", *words]) == 2
+    assert "has nothing under 'nokey'; on top it has epoch, model." in capsys.readouterr().err

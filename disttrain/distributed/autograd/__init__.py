@@ -30,6 +30,7 @@ __all__ = [
 
 
 def is_available() -> bool:
+    """Whether gradients can go back through calls: always."""
     return True
 
 

@@ -18,4 +18,5 @@ def current_agent() -> Agent:
 
 
 def has_agent() -> bool:
+    """Whether this process is a worker that others can call (``init_rpc``)."""
     return context.thread.rank.slots.get(SLOT) is not None

@@ -35,6 +35,7 @@ from ...serialize.disk import (
     sync_folder,
     write_error,
 )
+from ...serialize.layout import CONVERT_LINE
 
 MANIFEST = "manifest.json"
 MANIFEST_CAP = 1 << 30  # bytes that are read at most
@@ -223,19 +224,26 @@ def read_manifest(folder: str) -> bytes:
         return f.read()
 
 
+def of_pytorch(folder: str) -> str:
+    """What a folder is that PyTorch's distributed checkpoints have written; "" for others."""
+    if not os.path.exists(os.path.join(folder, ".metadata")):
+        return ""
+    return (
+        "it was written by PyTorch, whose .metadata is a pickle. Nothing is unpickled here, since "
+        "that can run code; convert it once where PyTorch and safetensors are installed: python -m "
+        f"torch.distributed.checkpoint.format_utils dcp_to_torch {folder} model.pt && "
+        f"{CONVERT_LINE}"
+    )
+
+
 def _nothing_there(folder: str) -> str:
     if not os.path.isdir(folder):
         what = "it does not exist" if not os.path.exists(folder) else "it is no folder"
         return f"checkpoint: {folder}: {what}; name the folder that a save wrote"
     if leftovers(folder, ()):
         why = "it holds shards of a save that did not finish, and none that did"
-    elif os.path.exists(os.path.join(folder, ".metadata")):
-        why = (
-            "it was written by PyTorch, whose .metadata is a pickle. Nothing is unpickled here, "
-            "since that can run code; convert it once where PyTorch is installed: python -m "
-            "torch.distributed.checkpoint.format_utils dcp_to_torch FOLDER model.pt, then save "
-            "that as safetensors"
-        )
+    elif of_pytorch(folder):
+        why = of_pytorch(folder)
     else:
         why = "there is none"
     return f"checkpoint: {folder} has no {MANIFEST}: {why}"

@@ -27,6 +27,7 @@ from ...serialize.files import write_file
 from ...serialize.layout import load_json
 from . import reading, tools
 from .filesystem import FileSystemWriter, read_manifest
+from .folder import of_pytorch
 from .manifest import Place
 from .metadata import (
     ChunkStorageMetadata,
@@ -116,7 +117,10 @@ class HuggingFaceStorageReader(StorageReader):
     def _all(self) -> list[str]:
         names = [n for n in os.listdir(self._folder) if _NAME.match(n)]
         if not names:
-            raise ConfigError(f"load: {self._folder} holds no safetensors files")
+            why = of_pytorch(self._folder)
+            raise ConfigError(
+                f"load: {self._folder} holds no safetensors files" + (why and f": {why}")
+            )
         return names
 
     def set_up_storage_reader(

@@ -148,7 +148,7 @@ class Entry:
             return why
         if [t._grad is None for t in self.leaves] != self.present:
             return "gradients present: other leaves than before have a .grad"
-        if any(leaf._grad is not grad for leaf, grad in self.pinned):
+        if self.pinned and any(leaf._grad is not grad for leaf, grad in self.pinned):
             return "gradients: one that has other names was replaced"
         if self.marked and not all(map(is_, self._hooks(), self.hooks)):
             return "hooks on gradients were set or removed"

@@ -30,7 +30,7 @@ dist.init_process_group()
 rank, model = dist.get_rank(), dt.nn.Linear(2, 2)
 optimizer = dt.optim.SGD(model.parameters(), lr=0.1)
 for i in range(int(sys.argv[1])):
-    time.sleep(0.05 if rank == 1 else 0.01)
+    time.sleep(0.1 if rank == 1 else 0.01)
     dist.all_reduce(dt.zeros(8))
     optimizer.step()
 open('ready%d' % rank, 'w').close()

@@ -6,9 +6,9 @@
 
 A checkpoint is a folder that all ranks write, each what it holds (``docs/checkpoints.md``). It
 counts once it is committed: whatever happens, the newest ``epoch_*`` that ``find`` gives is whole,
-and any number of ranks can go on from it. A job has one run: whatever of it is started anew finds that again by
-``own_run``. Knows nothing of what a checkpoint holds, but that ``settings`` is a text in it and
-``optimizer`` the state of an optimizer.
+and any number of ranks can go on from it. A job has one run: whatever of it is started anew finds
+that again by ``own_run``. Knows nothing of what a checkpoint holds, but that ``settings`` is a text
+in it and ``optimizer`` the state of an optimizer.
 """
 
 from __future__ import annotations

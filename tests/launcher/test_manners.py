@@ -228,7 +228,7 @@ import multiprocessing, os, subprocess, time
 if os.environ["RANK"] == "0":
     subprocess.Popen(["setsid", "sleep", "60"])
 subprocess.Popen(["sleep", "60"])
-multiprocessing.Process(target=time.sleep, args=(60,)).start()
+multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,)).start()
 open("up" + os.environ["RANK"], "w").close()
 time.sleep(60)
 """

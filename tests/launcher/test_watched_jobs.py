@@ -41,8 +41,8 @@ STUCK = (
 import ctypes
 def waits_in_c():
     # holds the interpreter's lock: nothing in Python can answer
-    while ctypes.PyDLL(None).sleep(60):  # a signal has ended it
-        continue
+    ctypes.PyDLL(None).sleep(60)
+    raise AssertionError("a signal has ended it")
 if rank == 1:
     waits_in_c()
 else:
@@ -126,6 +126,48 @@ def test_a_job_is_seen_while_it_runs_and_after_everybody_was_killed(tmp_path, mi
     assert "for rank 1 in barrier() at" in told and "under way" in told
     names = [e["name"] for e in trace.events(str(tmp_path / "logs/attempt_0/trace.json"))]
     assert names.count("all_reduce") > 10 and "step 12" in names
+
+
+# Each rank waits in another way, and says what came of it. Forks are warned of where there are
+# threads (Python 3.12 and later).
+WAITS = """
+import ctypes, os, threading, time, warnings
+warnings.simplefilter("error")
+import disttrain.distributed as dist
+dist.init_process_group()
+rank, libc, ends = dist.get_rank(), ctypes.CDLL(None), 4.0
+child = os.fork()
+if not child:
+    os._exit(len(os.listdir("/proc/self/task")))
+told = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), threading.active_count()]
+open(f"ready{rank}", "w").close()
+began = time.monotonic()
+def computes():
+    while time.monotonic() - began < ends:
+        sum(range(100))
+    return 0
+told.append([
+    lambda: libc.sleep(4), lambda: libc.poll(None, 0, 4000), lambda: ctypes.PyDLL(None).sleep(4),
+    computes,
+][rank]())
+print(told, time.monotonic() - began >= ends - 0.01, flush=True)
+dist.destroy_process_group()
+"""
+
+
+def test_asking_for_stacks_disturbs_nothing(tmp_path, mine, capsys):
+    flags = "--nproc-per-node", "4", "--rdzv-id", "waits"
+    job = Job(tmp_path, WAITS, *flags, env={"XDG_RUNTIME_DIR": ""})
+    job.wait_for(*(f"ready{rank}" for rank in range(4)))
+    for _ in range(2):
+        assert main(["stacks", "waits"]) == 0
+        parts = capsys.readouterr().out.split("(pid ")[1:]
+        assert len(parts) == 4
+        assert all(part.count("in <module>") == 1 for part in parts), parts
+        assert "in computes" in parts[3] and "_serve" not in "".join(parts)
+    ended = job.wait()
+    assert ended.code == 0, ended.err
+    assert ended.out.count("[1, 1, 0] True") == 4, ended.out
 
 
 def test_a_straggler_is_named_and_the_log_directory_tells_all(tmp_path):

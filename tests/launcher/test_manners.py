@@ -111,6 +111,7 @@ import disttrain as dt
 import disttrain.distributed as dist
 import disttrain.distributed.checkpoint as dcp
 from disttrain import config, outputs
+from disttrain.errors import SerializationError
 from disttrain.metrics import JsonLines
 def main():
     dist.init_process_group()
@@ -122,7 +123,7 @@ def main():
             while True:
                 lines.write({"x": "x" * 5000})
         dist.barrier()
-    except RuntimeError as error:
+    except SerializationError as error:
         print(f"script: {error}", file=sys.stderr)
         return 2
     return 0

@@ -113,8 +113,9 @@ def cross_entropy(
     """Losses per row of (N, C) logits for (N,) int64 targets.
 
     Returns the N losses (0 where ignored), the N log-sum-exps (float64) that the backward function
-    needs, the sum of the losses, and the sum of the weights of the rows that count (their number without
-    ``weight``): the mean loss is sum / weights. Raises ``DimError`` for a target out of range.
+    needs, the sum of the losses, and the sum of the weights of the rows that count (their number
+    without ``weight``): the mean loss is sum / weights. Raises ``DimError`` for a target out of
+    range.
     """
     smooth = label_smoothing != 0.0
     n, c = logits.shape

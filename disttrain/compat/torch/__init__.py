@@ -18,6 +18,7 @@ import disttrain as dt
 
 from ...comm import fake
 from ...core import dtypes
+from ...core.memory_format import memory_format
 from ...core.tensor import Size
 from ...errors import ConfigError, DeviceError, OutOfMemoryError
 from . import (
@@ -59,7 +60,7 @@ def install() -> None:
             f"{getattr(present, '__file__', '?')}); call install() before anything imports it, or "
             "start the program with python -m disttrain.compat.torch"
         )
-    dtypes.dtype.namespace = Size.namespace = ROOT
+    dtypes.dtype.namespace = memory_format.namespace = Size.namespace = ROOT
     publish(build(), _RUNNABLE)
     sys.path.insert(1, _ENTRY)
 

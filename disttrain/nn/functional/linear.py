@@ -79,7 +79,7 @@ def embedding(
     out = ops.embedding(input, weight, padding_idx)
     if scale_grad_by_freq:
         times = ops.bincount(input.reshape(-1), minlength=rows)[input]
-        out = _Weighted.apply(out, (1 / times).to(out.dtype).unsqueeze(-1))
+        out = _Weighted.apply(out, (1 / times.double()).to(out.dtype).unsqueeze(-1))
     if sparse and out.requires_grad and weight.is_leaf and weight.requires_grad:
         sparse_gradient(weight, out, input, padding_idx)
     return out

@@ -82,7 +82,9 @@ def _cropped(input: Tensor, widths: tuple) -> Tensor:
 
 
 def _pad_constant(input: Tensor, widths: tuple, value: float) -> Tensor:
-    if min(widths, default=0) >= 0:
+    if not widths:
+        return input.clone()
+    if min(widths) >= 0:
         return ops.pad(input, widths, "constant", value)
     return ops.pad(_cropped(input, widths), tuple(max(w, 0) for w in widths), "constant", value)
 
@@ -163,8 +165,11 @@ def interpolate(
             "for 5 dimensions"
         )
     taps = _cubic if mode == "bicubic" else _linear
+    kept = mode != "bicubic" or input.meta()[1] == np.uint8
     matrices = [
-        taps(s, out, _positions(s, out, f, bool(align_corners), mode == "bicubic"))
+        np.eye(s)
+        if kept and s == out
+        else taps(s, out, _positions(s, out, f, bool(align_corners), mode == "bicubic"))
         for s, out, f in zip(input.shape[2:], sizes, scales, strict=True)
     ]
     return _separable(input, matrices)
@@ -174,8 +179,10 @@ def _nearest(input: Tensor, sizes: list[int], scales: list, shift: float) -> Ten
     x = input
     for i, (out, f) in enumerate(zip(sizes, scales, strict=True)):
         size = x.shape[2 + i]
-        step = size / out if f is None else 1.0 / f
-        places = np.floor((np.arange(out) + shift) * np.float32(step)).astype(np.int64)
+        if len(sizes) == 2 and not shift and out in (size, 2 * size):
+            f = None  # a scale that changes nothing but the size's fraction, as in PyTorch
+        step = np.float32(size / out if f is None else 1.0 / f)
+        places = ((np.arange(out) + shift) * step).astype(np.float32).astype(np.int64)
         x = x.index_select(2 + i, constant(x, np.minimum(places, size - 1)))
     return x
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...backends.device.array import DeviceArray
+from ...core import dtypes
 from ...core.classes import values_of
 from ...core.constants import constant
 from ...core.gate import Primitive, gate
@@ -23,7 +24,7 @@ from ..primitives import gathering as prim
 from ..primitives import views
 from ..primitives.batching import made_beside
 from ..primitives.reduce import cumsum
-from ..promotion import refuse, same_type
+from ..promotion import fitted, refuse, same_type
 from .args import broadcast, kinds, one_dim
 from .args import tensor as as_input
 from .index_arrays import (
@@ -236,7 +237,15 @@ def index_add(
             f"index_add: source of shape {list(source.shape)} given; needed {list(need)}"
         )
     added = prim.spread(source, index, dim=d, shape=shape)
-    return input + (added if alpha == 1 else added * alpha)
+    return input + (added if alpha == 1 else added * _factor("index_add", alpha, input.dtype))
+
+
+def _factor(where: str, alpha: Any, kind: dtypes.dtype) -> Any:
+    """``alpha`` as a number of ``kind``; of integers its whole part, as in PyTorch."""
+    if kind is dtypes.bool:
+        return bool(alpha)
+    whole = not (kind.is_floating_point or kind.is_complex)
+    return fitted(where, int(alpha) if whole else alpha, kind)
 
 
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:

@@ -334,6 +334,17 @@ def _affine(scale: float, shift: float) -> Any:
     return lambda x: x * scale + shift if shift else x * scale
 
 
+def _check_range(where: str, kind: dtypes.dtype, low: float, to: float) -> None:
+    """Both ends and their distance are numbers of ``kind``."""
+    largest = dtypes.finfo(kind).max
+    for name, value in (("from", low), ("to", to), ("to - from", to - low)):
+        if not abs(value) <= largest:
+            raise ConfigError(
+                f"{where}: from={low}, to={to} given; {name} is out of bounds for {kind!r}, whose "
+                f"largest number is {largest:.6g}"
+            )
+
+
 def uniform_(
     self: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: Generator | None = None,
     **kwargs: float,
@@ -345,6 +356,7 @@ def uniform_(
     if low > to:
         raise ConfigError(f"uniform_: from={low}, to={to} given; from must not be above to")
     kinds("uniform_", "fVc", self)
+    _check_range("uniform_", self.dtype, low, to)
     plain = low == 0 and to == 1
     change = None if plain else _affine(to - low, low)
     return _fill("uniform_", self, draw_uniform, generator, change)

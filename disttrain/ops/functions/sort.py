@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf, nan
+from math import inf, isfinite, nan
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -269,12 +269,12 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         return beside(input, np.bincount(array, minlength=minlength))
     given = values_of(weights)
     out = np.bincount(array, given, minlength)
-    return beside(input, out.astype(given.dtype) if given.dtype.kind == "f" else out)
+    return beside(input, out.astype(given.dtype) if given.dtype == np.float32 else out)
 
 
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:  # noqa: A002
     """How many elements lie in each of ``bins`` equal intervals of [min, max]; of the input's own
-    range when both are 0."""
+    range when both are equal."""
     kinds("histc", "fV", as_input(input, "histc"))
     if bins < 1:
         raise ConfigError(f"histc: bins={bins} given; at least one is needed")
@@ -282,8 +282,13 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
         raise ConfigError(f"histc: min={min}, max={max} given; min must not be above max")
     array = values_of(input)
     low, high = float(min), float(max)
-    if low == high == 0 and array.size:
+    if low == high and array.size:
         low, high = float(array.min()), float(array.max())
+    if not (low <= high and isfinite(high - low)):
+        raise ConfigError(
+            f"histc: the range of [{low}, {high}] given (or that of the input); it must be finite, "
+            "and max must not be below min"
+        )
     if low == high:
         low, high = low - 1, high + 1
     counts, _ = np.histogram(array.astype(np.float64), bins, (low, high))

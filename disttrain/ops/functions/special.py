@@ -26,7 +26,8 @@ from .index_arrays import bounded
 
 lgamma, erfc, erfinv, i0 = sp.lgamma, sp.erfc, sp.erfinv, sp.i0
 copysign, hypot, nextafter = sp.copysign, math.of_tensors(sp.hypot), math.of_tensors(sp.nextafter)
-gcd, lcm, igamma = math.of_tensors(sp.gcd), math.of_tensors(sp.lcm), sp.igamma
+gcd, lcm = math.of_tensors(sp.gcd), math.of_tensors(sp.lcm)
+igamma, igammac = sp.igamma, sp.igammac
 arccosh, arcsinh, arctanh, arctan2 = el.acosh, el.asinh, el.atanh, el.atan2
 bitwise_left_shift, bitwise_right_shift, fix = el.left_shift, el.right_shift, el.trunc
 
@@ -125,11 +126,6 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
     for j in range(1, p):
         out = out + lgamma(x - j / 2)
     return out + p * (p - 1) / 4 * _math.log(_math.pi)
-
-
-def igammac(input: Tensor, other: Tensor) -> Tensor:
-    """The upper incomplete gamma function, over the gamma function."""
-    return 1 - igamma(input, other)
 
 
 @in_float32
@@ -273,7 +269,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
             "maxnorm >= 0 and at least 2 dimensions"
         )
     others = tuple(i for i in range(input.ndim) if i != d)
-    norms = (input.abs() ** p).sum(others, keepdim=True) ** (1 / p)
+    norms = linalg.norm(input, p, others, keepdim=True)
     return input * el.where(norms > maxnorm, maxnorm / (norms + 1e-7), 1.0)
 
 

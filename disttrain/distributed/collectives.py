@@ -19,7 +19,7 @@ from ..core.tensor import Tensor
 from ..errors import ConfigError
 from ..futures import Future
 from . import objects
-from .arrays import array_of, arrays_of, handed, seconds_of
+from .arrays import array_of, arrays_of, handed, promised, seconds_of
 from .process_group import ProcessGroup
 from .state import GroupMember, group_or_default
 
@@ -266,8 +266,7 @@ def all_reduce_coalesced(
         return None
     arrays = arrays_of("all_reduce_coalesced", tensors, True)
     work = group_or_default(group).all_reduce_coalesced(arrays, op, async_op=async_op)
-    done = handed(work, async_op, *tensors)
-    return None if done is None else done.get_future()
+    return promised(work, async_op, *tensors)
 
 
 def all_gather_coalesced(
@@ -280,8 +279,7 @@ def all_gather_coalesced(
     outs = [arrays_of("all_gather_coalesced", row, True) for row in output_tensor_lists]
     arrays = arrays_of("all_gather_coalesced", input_tensor_list, False)
     work = group_or_default(group).all_gather_coalesced(outs, arrays, async_op=async_op)
-    done = handed(work, async_op)
-    return None if done is None else done.get_future()
+    return promised(work, async_op)
 
 
 # --- point to point ----------------------------------------------------------------------------

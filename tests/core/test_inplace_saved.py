@@ -163,7 +163,8 @@ MADE = {
 WRITES = {
     "mul_": lambda y: y.mul_(2), "add_": lambda y: y.add_(1), "zero_": lambda y: y.zero_(),
     "exp_": lambda y: y.exp_(), "square": lambda y: y.mul_(y), "div_": lambda y: y.div_(3),
-    "part": lambda y: y[..., :1].fill_(3.0) if y.ndim else y.fill_(3.0), "clamp_": lambda y: y.clamp_(max=0.9),
+    "part": lambda y: y[..., :1].fill_(3.0) if y.ndim else y.fill_(3.0),
+    "clamp_": lambda y: y.clamp_(max=0.9),
 }  # fmt: skip
 
 

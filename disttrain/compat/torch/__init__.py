@@ -190,7 +190,9 @@ def _others() -> dict[str, Shim]:
         **_module("torch.random", dt, *seeds.split()),
         **_module("torch.futures", dt.futures),
         **saving.modules(),
-        **_module("torch.linalg", dt.linalg),
+        "torch.linalg": Shim("torch.linalg")
+        .take(dt.linalg)
+        .give(LinAlgError=dt.linalg.LinAlgError),
         "torch.special": Shim("torch.special").give(
             expit=dt.sigmoid, logsumexp=dt.logsumexp, erf=dt.erf, xlogy=dt.xlogy,
             softmax=dt.softmax, log_softmax=dt.log_softmax, exp2=dt.exp2, expm1=dt.expm1,

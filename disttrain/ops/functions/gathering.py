@@ -438,10 +438,8 @@ def repeat_interleave(
     """Each element (or slice along ``dim``) ``repeats`` times in a row."""
     counted = input if repeats is None else repeats
     if isinstance(counted, Tensor) and (counted.ndim > 1 or counted.meta()[1].kind not in "iu"):
-        raise DTypeError(
-            f"repeat_interleave: repeats of {counted.dtype!r} and shape {list(counted.shape)} "
-            "given; needed int64 or int32, of one dimension or none"
-        )
+        what = f"repeats of {counted.dtype!r} and shape {list(counted.shape)} given"
+        raise DTypeError(f"repeat_interleave: {what}; needed integers, of one dimension or none")
     if repeats is None:
         counts = values_of(input)
         return beside(input, np.repeat(np.arange(len(counts)), counts))

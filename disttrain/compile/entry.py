@@ -103,9 +103,9 @@ class Entry:
         ]
         self.leaves = [leaf for leaf, _ in entry]
         self.present = [grad is None for _, grad in entry]
-        own = recorder.around.gradients
+        alone = recorder.around.gradients
         self.pinned = [
-            (leaf, grad) for leaf, grad in entry if grad is not None and id(grad) not in own
+            (leaf, grad) for leaf, grad in entry if grad is not None and id(grad) not in alone
         ]
         self.marked = [n for n in self.nodes if type(n) is AccumulateGrad] if self.walked else []
         self.hooks = self._hooks()
@@ -156,7 +156,7 @@ class Entry:
 
     def _odd_state(self) -> str | None:
         for leaf, meta, strides in self.owned:
-            grad = leaf._grad
+            grad: Any = leaf._grad
             if grad.meta() != meta or grad._node is not None or strides != _strides(grad):
                 return "a gradient is of another kind"
         for read in self.graph.reads:

@@ -19,6 +19,7 @@ import pytest
 
 import disttrain as dt
 from disttrain.backends import lending, memory
+from disttrain.core import sharing
 from disttrain.errors import AutogradError, DisttrainError
 from support.dtrun import until
 from support.shm import names
@@ -99,6 +100,7 @@ def test_a_module_moves_into_one_block():
     model[2].weight = model[2].weight
     x = dt.randn(5, 3)
     model.eval()
+    gc.collect()  # what other tests have left
     before, open_before = model(x), fds()
     assert model.share_memory() is model
     assert fds() == open_before + 1
@@ -109,6 +111,19 @@ def test_a_module_moves_into_one_block():
     del model, before, p
     gc.collect()
     assert fds() == open_before
+
+
+def test_only_what_others_look_at_moves_together():
+    """Neither what is alone, nor what numpy alone looks at, draws others along."""
+    alone, base = dt.ones(5), dt.arange(6.0)
+    row, seen = base[2:4], alone.numpy()
+    together = [dt.zeros(4)]
+    together += [together[0][1:3], together[0].detach()]
+    sharing.share([alone, row, *together])
+    assert all(t.is_shared() for t in (alone, base, row, *together))
+    base[2], together[0][1], alone[0] = 9.0, 8.0, 7.0
+    assert row[0] == 9.0 and together[1][0] == together[2][1] == 8.0 and seen[0] == 1.0
+    assert base.tolist() == [0.0, 1.0, 9.0, 3.0, 4.0, 5.0] and alone.tolist() == [7.0, *[1.0] * 4]
 
 
 # --- pickling -----------------------------------------------------------------------------------

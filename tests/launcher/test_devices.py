@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from disttrain import gpus
 from disttrain.errors import LaunchError
 from disttrain_launcher import devices, front, options
 from disttrain_launcher.plan import make_plan
@@ -62,6 +63,23 @@ def test_no_device_is_a_usage_error(tmp_path, monkeypatch, capsys):
         front.placed(make_plan(chosen, 1), chosen)
 
 
+@pytest.mark.parametrize(("given", "ranks", "words"), [
+    (None, 2, ("0", "1")), ("5,3,1", 2, ("5", "3")), ("", 1, ("",)), ("5", 2, None),
+])  # fmt: skip
+def test_virtual_local_ranks_where_there_are_no_devices(monkeypatch, given, ranks, words):
+    """As with torchrun, which asks nobody whether there are any."""
+    monkeypatch.setattr(gpus, "ask", lambda: gpus.Machine("dev"))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if given is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    chosen = options.parse(["--nproc-per-node", str(ranks), "--virtual-local-rank", "t.py"], {})
+    if words is None:
+        with pytest.raises(LaunchError, match="2 ranks, and CUDA_VISIBLE_DEVICES=5 names 1"):
+            front.placed(make_plan(chosen, 1), chosen)
+    else:
+        assert front.placed(make_plan(chosen, 1), chosen).devices == words
+
+
 def test_auto_means_devices_where_there_are_any(monkeypatch):
     for name, value in nvml_standin.environment("hgx").items():
         monkeypatch.setenv(name, value)
@@ -107,6 +125,7 @@ def test_cuda_before_the_fork_is_an_error_that_says_so(tmp_path, code):
     """The driver's library is loaded where dtrun runs; it says whether it was initialised, too."""
     (tmp_path / "cuda.c").write_text(CUDA % code)
     (tmp_path / "script.py").write_text("print('ran')")
+    nvml_standin.needs_compiler()
     library = str(tmp_path / "libcuda.so.1")
     words = ["cc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", library]
     subprocess.run([*words, str(tmp_path / "cuda.c")], check=True, timeout=60)

@@ -51,7 +51,7 @@ class Housing:
     def _vacate(self) -> None:
         """Keep nothing of the present buckets: gradients wait outside, others are forgotten."""
         for i, view in enumerate(self.views):
-            self.slots[i] = None
+            self.slots[i] = self._spans[i] = self._lent[i] = None
             if view is not None and self.params[i]._grad is view:
                 view.array = self.memory.held(self.memory.raw(view.array).copy())
                 view._st = None

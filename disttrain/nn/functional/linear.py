@@ -25,6 +25,10 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 @in_float32
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x1ᵀ W_o x2 + b_o for each output o; weights (out, in1, in2)"""
+    if weight.ndim != 3:
+        raise ShapeError(
+            f"bilinear: weight of shape {list(weight.shape)} given; needed (out, in1, in2)"
+        )
     if input1.shape[:-1] != input2.shape[:-1]:
         raise ShapeError(
             f"bilinear: inputs of shapes {list(input1.shape)} and {list(input2.shape)} given; all "

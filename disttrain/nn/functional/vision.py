@@ -250,10 +250,21 @@ def upsample(
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
+def _places(where: str, input: Tensor, factor: int) -> tuple:
+    if input.ndim < 3:
+        raise ShapeError(
+            f"{where}: input of shape {list(input.shape)} given; needed (..., C, H, W), at least 3 "
+            "dimensions"
+        )
+    if factor < 1:
+        raise ConfigError(f"{where}: a factor of {factor} given; it must be positive")
+    return tuple(input.shape)
+
+
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """(..., C r², H, W) to (..., C, H r, W r) (Shi et al., 2016)"""
     r = upscale_factor
-    *lead, c, h, w = input.shape
+    *lead, c, h, w = _places("pixel_shuffle", input, r)
     if c % (r * r):
         raise ShapeError(
             f"pixel_shuffle: input of shape {list(input.shape)} given; its {c} channels must be "
@@ -268,7 +279,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """The inverse of ``pixel_shuffle``"""
     r = downscale_factor
-    *lead, c, h, w = input.shape
+    *lead, c, h, w = _places("pixel_unshuffle", input, r)
     if h % r or w % r:
         raise ShapeError(
             f"pixel_unshuffle: input of shape {list(input.shape)} given; height and width must be "

@@ -22,6 +22,7 @@ from ...errors import ConfigError, DTypeError, ShapeError
 from ..primitives import views
 from ..primitives.aliases import view_as_complex
 from ..promotion import fitted, refuse
+from .args import broadcast
 from .args import size as as_size
 from .memory_formats import kept_order
 from .moving import pin_memory
@@ -303,7 +304,7 @@ def complex(real: Tensor, imag: Tensor) -> Tensor:  # noqa: A001
             f"complex: {real.dtype!r} and {imag.dtype!r} given; needed two floating-point tensors "
             "of one type, float32 or float64"
         )
-    shape = np.broadcast_shapes(tuple(real.shape), tuple(imag.shape))
+    shape = broadcast("complex", real.shape, imag.shape)
     parts = [views.reshape(views.expand(t, shape=shape), shape=(*shape, 1)) for t in (real, imag)]
     return view_as_complex(views.cat(*parts, dim=len(shape), sizes=(1, 1)))
 

@@ -39,7 +39,7 @@ from ..primitives.random import (
 )
 from ..primitives.write import writeable
 from ..promotion import refuse
-from .args import kinds
+from .args import broadcast, kinds
 from .args import size as as_size
 from .args import tensor as as_input
 from .inplace import begin, check_writeable, records, write
@@ -236,7 +236,7 @@ def normal(
     if size is not None:
         shape = as_size((size,), "normal")
     elif isinstance(like, Tensor):
-        shape = np.broadcast_shapes(*(tuple(getattr(v, "shape", ())) for v in (mean, std)))
+        shape = broadcast("normal", *(getattr(v, "shape", ()) for v in (mean, std)))
         dtype, device = dtype or like.dtype, device or like.device
     else:
         raise TypeError("normal: size is needed where mean and std are numbers")
@@ -394,6 +394,11 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None
     """Fill with 1 (probability ``p``, a number or a tensor) and 0."""
     kinds("bernoulli_", "biufV", self)
     if isinstance(p, Tensor):
+        if broadcast("bernoulli_", self.shape, p.shape) != tuple(self.shape):
+            raise ShapeError(
+                f"bernoulli_: p of shape {list(p.shape)} given for {list(self.shape)}, to which it "
+                "must broadcast"
+            )
         p = p.detach() if self.is_cuda else values_of(p)
     elif not 0 <= p <= 1:
         raise ConfigError(f"bernoulli_: p={p} given; a probability lies in [0, 1]")

@@ -12,7 +12,7 @@ from ...core import Algebra, dtypes
 from ...core.fast import reducer
 from ...core.grad_mode import no_grad
 from ...core.tensor import Tensor, wrap
-from ...errors import DTypeError, ShapeError
+from ...errors import DimError, DTypeError, ShapeError
 from ..primitives import elementwise as el
 from ..primitives import reduce
 from ..primitives.gathering import gather
@@ -205,7 +205,7 @@ def _extreme(where: str, find: Any, input: Tensor, dim: Any, keepdim: bool) -> T
 def _not_empty(where: str, input: Tensor, over: tuple) -> None:
     shape = input.meta()[0]
     if 0 in shape and 0 in [shape[d] for d in over]:
-        raise ShapeError(
+        raise DimError(
             f"{where}: dimensions {list(over)} of the shape {list(shape)} have no elements, so no "
             "extreme; name other dimensions, or leave empty tensors out"
         )

@@ -20,7 +20,7 @@ from ..primitives.batching import made_beside
 from ..promotion import refuse, result_type, same_type
 from . import elementwise as math
 from . import gathering, linalg
-from .args import in_float32, kinds, one_dim
+from .args import broadcast, in_float32, kinds, one_dim
 from .args import tensor as as_input
 from .index_arrays import bounded
 
@@ -198,7 +198,7 @@ def logical_of(where: str, input: Tensor, other: Tensor) -> None:
 def _plus(input: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
     product = product if alpha == 1 else product * alpha
     if beta == 0:
-        shape = np.broadcast_shapes(tuple(input.shape), tuple(product.shape))
+        shape = broadcast("the product", input.shape, product.shape)
         return product if tuple(product.shape) == shape else views.expand(product, shape=shape)
     return (input if beta == 1 else input * beta) + product
 

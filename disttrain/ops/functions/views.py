@@ -301,17 +301,12 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
 
 
 def broadcast_to(input: Tensor, shape: Sequence[int]) -> Tensor:
-    return expand(input, tuple(shape))
+    return expand(input, shape)
 
 
 def broadcast_shapes(*shapes: Sequence[int]) -> Any:
     """The common shape that all broadcast to."""
-    try:
-        return Size(np.broadcast_shapes(*[tuple(s) for s in shapes]))
-    except ValueError as error:
-        raise ShapeError(
-            f"broadcast_shapes: {[list(s) for s in shapes]} do not fit: {error}"
-        ) from None
+    return Size(check.broadcast("broadcast_shapes", *shapes))
 
 
 def broadcast_tensors(*tensors: Tensor) -> tuple:

@@ -155,7 +155,8 @@ def cross_entropy_backward(
     all (for the mean loss: its gradient divided by the count that ``cross_entropy`` returned)."""
     smooth, c = label_smoothing != 0.0, logits.shape[-1]
     wide = np.float64 if logits.dtype == np.float64 else np.float32
-    lse, scale = lse.astype(np.float64, copy=False), g
+    lse = lse.astype(np.float64, copy=False)
+    scale: Any = g
     if platform_of(g) is not None:  # a number that the host does not know serves all rows
         scale = np.broadcast_to(scale.astype(wide, copy=False), lse.shape)
     each = getattr(scale, "ndim", 0) > 0

@@ -3,7 +3,8 @@
 with --part one of the two halves that scripts/test runs at a time. The half "processes" has those
 that start processes or threads, and runs beside busy processes. Tests whose ranks are all simulated
 are not among them: how these take turns is drawn from a seed, whatever else the machine does. Those
-marked ``gpu`` are skipped, and told, where no device is visible. README.md says what else tests need."""
+marked ``gpu`` are skipped, and told, where no device is visible. README.md says what else tests
+need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests are skipped only for what the table in tests/README.md names: another reason fails the run."""
+"""Tests are skipped only for what the table in tests/README.md names; else the run fails."""
 
 from __future__ import annotations
 

@@ -306,9 +306,12 @@ class Walk:
 
     def _filled(self, node: Any, g: Any) -> Any:
         """``g`` with zeros for what has not come; None where nothing has."""
-        if g.__class__ is not tuple or all([x is not None for x in g]):
+        if g.__class__ is not tuple:
             return g
-        return self._materialize(node, g) if any([x is not None for x in g]) else None
+        missing = sum([x is None for x in g])
+        if missing == len(g) and g:
+            return None
+        return self._materialize(node, g) if missing else g
 
     def _results(self, node: Any, g: Any) -> tuple:
         wanted = self._wanted(node)

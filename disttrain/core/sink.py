@@ -39,9 +39,8 @@ def store_grad(leaf: Any, g: Any, own: bool = False) -> None:
     tensors = isinstance(g, Tensor)
     if g.__class__ is not ndarray:
         array = g.__dict__.get("array") if tensors else g
-        if isinstance(array, ArrayKind):
-            if _store_kind(leaf, g, array, own):
-                return
+        if isinstance(array, ArrayKind) and _store_kind(leaf, g, array, own):
+            return
     old = leaf._grad
     if old is None:
         if tensors:

@@ -354,12 +354,13 @@ class Tensor:
             return
         source, *how = self._view
         source.forget_hidden_base()
-        if source._view is None and self._stands_for is None:
-            if source._node.__class__ is not AccumulateGrad:
-                self._view, held = None, weakref.ref(source)
-                del source
-                found = held()  # if others have it
-                self._view = None if found is None else (found, *how)
+        if source._view is not None or self._stands_for is not None:
+            return
+        if source._node.__class__ is not AccumulateGrad:
+            self._view, held = None, weakref.ref(source)
+            del source
+            found = held()  # if others have it
+            self._view = None if found is None else (found, *how)
 
     def leave_behind(self) -> Tensor:
         """This tensor as it is now, for views of it that exist to go on from. Called before it

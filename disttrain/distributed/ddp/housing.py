@@ -111,7 +111,7 @@ class Housing:
         else:  # views are over arrays of their own there
             refs = [weakref.ref(x) for x in (self.views[i], self.views[i]._st) if x is not None]
             self.views[i] = None  # type: ignore[call-overload]
-            kept = any([ref() is not None for ref in refs])
+            kept = any(ref() is not None for ref in refs)
         self.views[i] = wrap(self._lend(i))
         return kept
 

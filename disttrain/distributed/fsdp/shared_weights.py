@@ -75,7 +75,7 @@ class SharedWeights(Weights):
     def is_aliased(self) -> bool:
         """Whether a program looks into shards that were put away, to which it could write without
         asking for them."""
-        return any([ref() is not None for ref in self._lent])
+        return any(ref() is not None for ref in self._lent)
 
     def give_back(self, places: list[tuple]) -> None:
         """Let the parameters have their shards, which lie as ``places`` says: the arrays that they

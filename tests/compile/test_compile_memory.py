@@ -6,13 +6,16 @@ from __future__ import annotations
 import copy
 import functools
 import pickle
+import warnings
 
 import numpy as np
 import pytest
 
 import disttrain as dt
+from disttrain import distributed as dist
 from disttrain import nn
 from disttrain.errors import AutogradError, CaptureError
+from disttrain_launcher import launch
 from support.agree import check
 
 
@@ -332,3 +335,28 @@ def test_a_lazy_module_becomes_what_it_is_under_both_names():
     run = dt.compile(lazy)
     assert calls(run, dt.ones(2, 3))[2].shape == (2, 4)
     assert type(lazy) is nn.Linear and isinstance(run, nn.Linear) and run._orig_mod is lazy
+
+
+def _steps_under_ddp() -> tuple:
+    """What a compiled step under DDP says, and the module compiled inside of it."""
+    dist.init_process_group()
+    model = dist.DistributedDataParallel(nn.Linear(8, 1))
+
+    def step(x):
+        model(x).sum().backward()
+
+    run = dt.compile(step)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        calls(run, dt.ones(2, 8))
+    plain = nn.Linear(8, 1)
+    inside = dist.DistributedDataParallel(dt.compile(plain))
+    for _ in range(3):
+        inside(dt.ones(2, 8)).sum().backward()
+    return run.explain(), inside.module.forward.explain(), plain.weight.grad.tolist()
+
+
+def test_a_step_under_ddp_says_so_and_its_module_can_be_compiled():
+    said, inside, grad = launch(_steps_under_ddp, 2)[0]
+    assert "DistributedDataParallel (DDP)" in said and "is read at" not in said
+    assert "0 eager" in inside and grad == [[6.0] * 8]

@@ -31,10 +31,18 @@ def has_main(path: str) -> bool:
     return finder is not None and finder.find_spec("__main__", None) is not None
 
 
+def here() -> str:
+    """The folder that the process is in; "" where it was removed, in which ``python`` runs, too."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return ""
+
+
 def run_script(name: str, enter: bool = True) -> None:
     """As ``python NAME``: of a source file, a compiled one, a folder or a zip file. ``enter``: a
     file's folder is where modules are looked for first, as ever, but for ``runpy.run_path``."""
-    path = os.path.join(os.getcwd(), name)  # still right when the program has changed its folder
+    path = os.path.join(here(), name)  # still right when the program has changed its folder
     if is_archive(path):
         _enter(path)
         finder: Any = pkgutil.get_importer(path)
@@ -53,7 +61,7 @@ def run_script(name: str, enter: bool = True) -> None:
 
 def run_module(name: str) -> None:
     """As ``python -m NAME``: of a module, or of a package's ``__main__``."""
-    _enter(os.getcwd())
+    _enter(here())
     spec = importlib.util.find_spec(name)
     if spec is not None and spec.submodule_search_locations is not None:
         name += ".__main__"

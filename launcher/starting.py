@@ -59,6 +59,8 @@ class Start:
                     os.setpgid(0, 0)
                     self.leash.put_on()
                     code = self._child(rank, agent, result_writer)
+                except KeyboardInterrupt:  # who pressed Ctrl-C knows
+                    code = 128 + signal.SIGINT
                 except BaseException as error:
                     put(f"dtrun: rank {rank} could not be started: {error}\n")
                 finally:

@@ -21,6 +21,7 @@ from disttrain.watch.trace import Trace
 
 from .generation import Generation
 from .plan import Plan
+from .program import here
 from .report import say
 from .stillness import Standing, awaited
 
@@ -66,7 +67,7 @@ class Watching:
                 plan.run_id, telling.command(plan.program), self.box.fd,
                 generation=generation.number, node=generation.me, num_nodes=generation.num_nodes,
                 world_size=generation.world_size, first_rank=generation.first_rank,
-                num_ranks=generation.num_ranks, log_dir=os.path.abspath(plan.log_dir or ""),
+                num_ranks=generation.num_ranks, log_dir=os.path.join(here(), plan.log_dir or ""),
             )  # fmt: skip
             self._announced = running.announce(job)
         except (OSError, ConfigError) as error:

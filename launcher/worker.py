@@ -32,7 +32,7 @@ from .env import JOB_FD, worker_env
 from .generation import Generation
 from .logs import write_whole
 from .plan import Plan
-from .program import run_module, run_script
+from .program import here, run_module, run_script
 
 COMPAT = "disttrain.compat.torch"
 AS_EVER = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD,
@@ -262,7 +262,7 @@ def program_body(plan: Plan) -> Callable[[], None]:
             run_module(plan.program[0])
             return
         if plan.run_path and plan.spawn:
-            sys.path[0] = os.getcwd()  # not where the launcher is
+            sys.path[0] = here()  # not where the launcher is
         run_script(plan.program[0], enter=not plan.run_path)
 
     return body

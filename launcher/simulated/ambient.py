@@ -27,6 +27,7 @@ import traceback
 import warnings
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
@@ -34,6 +35,7 @@ from typing import Any
 from disttrain import context
 from disttrain.comm.sim import Killed, SimWaiter
 
+from ..program import here
 from ..report import VANISHED
 from .overlay import Overlay, Overlays
 
@@ -68,7 +70,7 @@ class Ambient:
     def __init__(self, rank: int, env: dict[str, str], argv: Sequence[str], seed: str) -> None:
         self.rank, self.seed = rank, seed
         self.env = {os.fsencode(name): os.fsencode(value) for name, value in env.items()}
-        self.folder = os.getcwd()
+        self.folder = here()
         self.modules: dict[str, ModuleType] = {"__main__": sys.modules["__main__"]}
         self.names = {"__main__"}  # of the modules that are its own
         self.random: Any = None  # None: it has not begun
@@ -261,10 +263,7 @@ def _leave(mine: Ambient) -> None:
     mine.random = random.getstate()
     if "numpy.random" in sys.modules:
         mine.numpy_random = sys.modules["numpy.random"].get_state()
-    try:
-        mine.folder = os.getcwd()
-    except FileNotFoundError:  # it was removed
-        pass
+    mine.folder = here() or mine.folder
     for name in mine.names:
         module = sys.modules.pop(name, None)
         if module is not None:
@@ -290,8 +289,9 @@ def _enter(mine: Ambient) -> None:
             sys.modules["numpy.random"].seed(zlib.crc32(mine.seed.encode()))
         else:
             sys.modules["numpy.random"].set_state(mine.numpy_random)
-    if mine.folder != os.getcwd():
-        os.chdir(mine.folder)
+    if mine.folder != here():
+        with suppress(FileNotFoundError):  # it was removed
+            os.chdir(mine.folder)
     sys.modules.update(mine.modules)
 
 

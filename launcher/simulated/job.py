@@ -31,6 +31,7 @@ from disttrain.outputs import UNHEARD, flush, is_heard
 from ..env import worker_env
 from ..log_flags import streams_of
 from ..plan import Plan
+from ..program import here
 from ..report import RankReport, headline
 from ..worker import COMPAT, FAREWELL, format_error
 from .ambient import Ambient, Ended, Stage
@@ -182,10 +183,10 @@ class Job:
     def _script(self) -> None:
         name = self.plan.program[0]
         if self.plan.module:
-            sys.path.insert(0, os.getcwd())
+            sys.path.insert(0, here())
             runpy.run_module(name, run_name="__main__", alter_sys=True)
         else:
-            sys.path.insert(0, os.path.dirname(os.path.abspath(name)))
+            sys.path.insert(0, os.path.dirname(os.path.join(here(), name)))
             runpy.run_path(name, run_name="__main__")
 
 

@@ -25,6 +25,16 @@ doctor.report = lambda findings: "x\\n" * 10**6
 sys.argv[1:] = ["doctor"]
 sys.exit(cli.command())
 """
+MOVES = """
+import os, tempfile
+import disttrain.distributed as dist
+dist.init_process_group()
+with tempfile.TemporaryDirectory() as folder:
+    os.chdir(folder)
+    dist.barrier()
+dist.barrier()
+print('end', flush=True)
+"""
 ENDLESS = "import itertools\nfor i in itertools.count():\n    print(i, flush=True)\n"
 
 
@@ -390,3 +400,29 @@ def test_too_few_processes_are_an_error_with_the_number_that_is_needed(tmp_path)
     finally:
         until(lambda: not Path(folder, "cgroup.procs").read_text(), "the group to be empty")
         os.rmdir(folder)
+
+
+# --- folders that are gone -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flags", ["--nproc-per-node 2", "--nproc-per-node 2 --start-method spawn",
+                                   "--simulate 2"])  # fmt: skip
+def test_a_job_runs_from_a_folder_that_was_removed(tmp_path, flags):
+    (tmp_path / "hello.py").write_text(HELLO)
+    (tmp_path / "gone").mkdir()
+    words = [sys.executable, "-m", "disttrain_launcher", *flags.split(), tmp_path / "hello.py"]
+    command = 'cd gone && rmdir ../gone && exec "$@"'
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(
+        ["sh", "-c", command, "sh", *map(str, words)],
+        cwd=tmp_path, env=env, text=True, capture_output=True, timeout=60,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.count("hello") == 2
+    assert "Errno" not in ran.stderr
+
+
+def test_simulated_ranks_may_remove_the_folders_that_they_are_in(tmp_path):
+    ended = dtrun(tmp_path, MOVES, "--simulate", "2")
+    assert ended.code == 0, ended.err
+    assert ended.out.count("end") == 2

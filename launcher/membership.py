@@ -88,8 +88,8 @@ class Document:
     which of its own it is, so that no two are equal. ``base``: the number before the first
     generation, where an earlier job has left its numbers behind. ``vain``: generations that failed
     without progress, one after the other; ``wait``: seconds before the next one begins.
-    ``saving``: the ranks of the last one have their time to save. ``job``: what no other job has, from
-    the first generation on."""
+    ``saving``: the ranks of the last one have their time to save. ``job``: what no other job has,
+    from the first generation on."""
 
     number: int = 0
     base: int = 0

@@ -95,9 +95,11 @@ def test_an_agent_that_reads_nothing_keeps_its_node_and_hears_the_end_later(keep
 GOOD = Document(7, 0, RUNNING, ("x",), ({"name": "x", "count": 1, "address": "a", "port": 1,
                                          "role": ""},)).encode()  # fmt: skip
 DAMAGED = [
-    b"", b"\xff\xfe", GOOD[:40], b"null", b"[]", b"7", b'"text"', b"[" * 100_000, b'{"number": "7"}',
+    b"", b"\xff\xfe", GOOD[:40], b"null", b"[]", b"7", b'"text"', b"[" * 100_000,
+    b'{"number": "7"}',
     GOOD.replace(b'"running"', b'"walking"'), GOOD.replace(b'["x"]', b'["x", "y"]'),
-    GOOD.replace(b'["x"]', b'"x"'), GOOD.replace(b'["x"]', b"[1]"), GOOD.replace(b'"count"', b'"c"'),
+    GOOD.replace(b'["x"]', b'"x"'), GOOD.replace(b'["x"]', b"[1]"),
+    GOOD.replace(b'"count"', b'"c"'),
     GOOD.replace(b'"port": 1', b'"port": "1"'), GOOD.replace(b'"number": 7', b'"number": -7'),
     GOOD.replace(b'"wait": 0.0', b'"wait": Infinity'), GOOD.replace(b'"wait": 0.0', b'"wait": NaN'),
     GOOD.replace(b'"result": {}', b'"result": {"code": "x"}'), b'{"phase": "running"}',

@@ -18,7 +18,7 @@ import traceback
 from typing import Any
 
 from disttrain import gpus
-from disttrain.errors import DisttrainError, LaunchError
+from disttrain.errors import ConfigError, DisttrainError, LaunchError
 from disttrain.lifetime import adopt_orphans, rename
 
 from . import binding, limits, mpi
@@ -44,7 +44,7 @@ def run(options: Options) -> int:
         plan = make_plan(options, free if several else options.master_port or free)
         try:
             return _run(options, placed(plan, options))
-        except LaunchError as error:
+        except (LaunchError, ConfigError) as error:
             say(str(error))
             return 2
         except KeyboardInterrupt:

@@ -48,7 +48,8 @@ class Node:
     must have alike. ``ran``: the last generation that it has started ranks of; ``state``: what has
     become of them ("running" while there are any), ``report`` of the first that failed. A node
     was asked to end says in ``report`` that it is ``leaving``, or that it ``saves`` before.
-    ``stands``: how its ranks do (the fields of a ``Standing``)."""
+    ``stands``: how its ranks do (the fields of a ``Standing``). ``job``: what all generations of
+    the job are called, where it is the first node."""
 
     name: str
     count: int
@@ -62,6 +63,7 @@ class Node:
     report: dict[str, Any] = field(default_factory=dict)
     role: str = "default"
     stands: dict[str, Any] = field(default_factory=dict)
+    job: str = ""
 
     @property
     def leaves(self) -> bool:
@@ -317,7 +319,7 @@ def _formed(d: Document, nodes: Nodes, most: int) -> Document:
     )
     return dataclasses.replace(
         d, number=number, phase=RUNNING, members=members, nodes=said, wait=0.0, saving=False,
-        job=d.job or members[0],
+        job=d.job or facts[0].job or members[0],
     )  # fmt: skip
 
 

@@ -91,8 +91,9 @@ def _run(code: CodeType, path: str, loader: Any = None, spec: ModuleSpec | None 
         __spec__=spec,
         __package__=None if spec is None else spec.parent,
         __cached__=None if spec is None else spec.cached,
-        __annotations__={},
     )
+    if sys.version_info < (3, 14):  # since then they are computed when they are asked for
+        vars(main)["__annotations__"] = {}
     sys.modules["__main__"] = main
     _Program(code).exec_module(main)
 

@@ -3,7 +3,8 @@
 with --part one of the two halves that scripts/test runs at a time. The half "processes" has those
 that start processes or threads, and runs beside busy processes. Tests whose ranks are all simulated
 are not among them: how these take turns is drawn from a seed, whatever else the machine does. Those
-marked ``gpu`` are skipped, and told, where no device is visible."""
+marked ``gpu`` are skipped, and told, where no device is visible. README.md says what else tests
+need."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ import pytest
 
 from disttrain import gpus
 from support.little_garbage import only_what_the_file_makes
+from support.skips import Skips
 
 __all__ = ["double", "only_what_the_file_makes"]
 
@@ -30,6 +32,10 @@ STARTS = {
     *("launch", "fork_ranks", "run_group", "run_ranks", "run_workers", "group_outcomes"),
     *("dtrun", "subprocess", "fork"),
 }
+
+
+def pytest_configure(config):
+    config.pluginmanager.register(Skips())
 
 
 def pytest_addoption(parser):

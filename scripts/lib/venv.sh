@@ -98,6 +98,42 @@ ensure_peers() {
     ensure_venv test peers
 }
 
+# The lowest versions that pyproject.toml allows of what the project itself needs.
+ensure_lowest() {
+    local wanted
+    VENV=$ROOT/.venv-lowest
+    ensure_venv test
+    mapfile -t wanted < <(sed -n '/^dependencies = \[/,/^\]/s/^ *"\(.*\)>=\([^"]*\)".*/\1==\2/p' pyproject.toml)
+    say "with ${wanted[*]} ..."
+    if ! "$VENV/bin/python" -m pip install -q --disable-pip-version-check "${wanted[@]}" >"$VENV/install.log" 2>&1; then
+        cat "$VENV/install.log" >&2
+        exit 1
+    fi
+}
+
+# The newest Python here, if it is newer than the one of .venv: from PATH, or by a tool that brings
+# some along, "TOOL VERSION COMMAND ...", which copies the checkout and installs it: $OTHER_PYTHONS,
+# or shared/pythons/run beside the checkout. Runs a command with it ("python" is what was found).
+run_newest() {
+    local version tool=${OTHER_PYTHONS:-$ROOT/../shared/pythons/run}
+    ensure_venv test
+    for version in 3.15 3.14 3.13 3.12; do
+        if "$VENV/bin/python" -c "import sys; sys.exit(sys.version_info >= (3, ${version#3.}))"; then
+            if "python$version" -c '' 2>/dev/null; then
+                say "on Python $version, found on PATH"
+                VENV=$ROOT/.venv-$version
+                PYTHON=python$version ensure_venv test
+                PATH=$VENV/bin:$PATH exec "$@"
+            fi
+            if [[ -x $tool ]] && "$tool" "$version" true >/dev/null 2>&1; then
+                say "on Python $version, by ${tool##*/shared/}"
+                exec "$tool" "$version" "$@"
+            fi
+        fi
+    done
+    say "no Python newer than that of .venv is here ($("$VENV/bin/python" --version)): nothing was run on another one"
+}
+
 # What is a command and where it comes from. What cannot be installed is said; its tests are skipped.
 CLUSTER_PROGRAMS="slurmctld:slurmctld slurmd:slurmd srun:slurm-client munged:munge etcd:etcd-server chromium:chromium"
 

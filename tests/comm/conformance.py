@@ -4,7 +4,7 @@ A transport's test file subclasses ``Conformance`` (and ``Failures``) and gives 
 
     ranks.run(n, fn)       call fn(group) on n ranks; the results by rank, or the first failure
     ranks.outcomes(n, fn)  the same, with every rank's Outcome (support.ranks)
-    ranks.die()            called on a rank: end it at once, as kill -9 would; None if it cannot
+    ranks.die()            called on a rank: end it at once, as kill -9 would
 
 ``fn`` may be a closure, and must not keep state outside its rank. Inputs are made from (rank, size,
 dtype), so every rank can compute what all of them must get.
@@ -954,9 +954,6 @@ class Failures:
         ranks.run(2, body)
 
     def test_a_dead_rank_is_named(self, ranks):
-        if ranks.die is None:
-            pytest.skip("ranks of this transport cannot die alone")
-
         def body(group):
             x = np.ones(30_000)
             group.all_reduce(x)

@@ -125,6 +125,7 @@ def test_cuda_before_the_fork_is_an_error_that_says_so(tmp_path, code):
     """The driver's library is loaded where dtrun runs; it says whether it was initialised, too."""
     (tmp_path / "cuda.c").write_text(CUDA % code)
     (tmp_path / "script.py").write_text("print('ran')")
+    nvml_standin.needs_compiler()
     library = str(tmp_path / "libcuda.so.1")
     words = ["cc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", library]
     subprocess.run([*words, str(tmp_path / "cuda.c")], check=True, timeout=60)

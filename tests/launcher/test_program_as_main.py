@@ -16,7 +16,8 @@ import __main__, json, os, sys
 os.chdir("/")
 found = dict(file=__file__, name=__name__, package=__package__, spec=__spec__ and __spec__.name,
              argv=sys.argv, path=sys.path[0], own=__main__.__dict__ is globals(),
-             bin=any(p.endswith("/bin") for p in sys.path), annotations=__annotations__)
+             bin=any(p.endswith("/bin") for p in sys.path),
+             annotations=globals().get("__annotations__"))
 open(os.environ["OUT"], "w").write(json.dumps(found))
 """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -48,6 +49,35 @@ else:
     dist.barrier()
 """
 )
+
+HANGS = """
+import time
+import disttrain as dt, disttrain.distributed as dist
+dist.init_process_group()
+dist.all_reduce(dt.ones(3))
+while dist.get_rank() == 1:
+    time.sleep(0.1)
+dist.barrier()
+"""
+
+
+def test_a_hang_is_told_with_where_each_rank_stands_and_so_is_who_interrupts_it(tmp_path):
+    job = Job(tmp_path, HANGS, "--nproc-per-node", "3")
+    told = []
+    while not told or "disttrain stacks" not in told[-1]:
+        told.append(job.process.stderr.readline())
+        assert told[-1], told
+    os.kill(job.process.pid, signal.SIGINT)
+    ended = job.wait()
+    for text in ("".join(told), ended.err):
+        waits = r"rank {}: waits \d+\.\d s for rank 1 in barrier\(\) at .*script.py:8 .*"
+        for rank in (0, 2):
+            assert re.search(waits.format(rank) + r"\(operation 2 of group world\)", text), text
+        last = r"rank 1: computes .* since all_reduce\(float32\[3\], op=SUM\) at .*script.py:5 .*"
+        assert re.search(last + r"\(operation 1 of group world\)", text), text
+        assert re.search(r"next, while it runs: `disttrain stacks \w+` shows", text)
+    assert "all other ranks wait for rank 1, for 10 s now" in "".join(told)
+    assert "interrupted while ranks waited:" in ended.err and ended.code == 130
 
 
 @pytest.fixture

@@ -55,7 +55,8 @@ def test_gradients_are_those_of_differences(case):
     module, inputs = fresh(case), tensors(case)
     leaves_in = [t for t in inputs if t.requires_grad] + list(module.parameters())
     if not leaves_in:
-        pytest.skip("nothing to differentiate")
+        assert not run(module, case, inputs).requires_grad
+        return
     run(module, case, inputs).backward()
     rng = np.random.default_rng(5)
     step = 1e-6

@@ -44,8 +44,8 @@ def _random(add):
             add(code, np.zeros((7, 147), dtype), SEED, OFFSET, tolerance=tolerance)
         x = rng.normal(size=(5, 103)).astype(dtype)
         mask = np.zeros(x.shape, bool)
-        add(codes.DROPOUT, x, x * 0, mask, SEED, 3, 0.7, 1 / 0.7)
-        add(codes.DROPOUT_AGAIN, x, x * 0, SEED, 3, 0.7, 1 / 0.7)
+        add(codes.DROPOUT, x, np.zeros_like(x), mask, SEED, 3, 0.7, 1 / 0.7)
+        add(codes.DROPOUT_AGAIN, x, np.zeros_like(x), SEED, 3, 0.7, 1 / 0.7)
     add(codes.INTEGERS, np.zeros(1001, np.int64), SEED, 1, -5, 17)
     add(codes.INTEGERS, np.zeros(1001, np.int64), SEED, 2, -(1 << 63), (1 << 64) - 1)
     for dtype in FLOATS[:2]:
@@ -54,7 +54,7 @@ def _random(add):
         add(codes.BERNOULLI, p, np.zeros(101, bool), SEED, 4)
     for dtype in FLOATS[:2]:
         rates = np.array([0, 0.3, 4, 9.99, 10, 55, 1e4, np.inf, 3] * 8, dtype)
-        add(codes.POISSON, rates, rates * 0, SEED, 6)
+        add(codes.POISSON, rates, np.zeros_like(rates), SEED, 6)
     base = np.array([SEED, OFFSET], np.uint64)
     add(replayed(codes.UNIFORM), np.zeros((7, 147), np.float32), base, 0, 12)
     add(replayed(codes.INTEGERS), np.zeros(1001, np.int64), base, 0, 1, -5, 17)
@@ -99,9 +99,9 @@ def _columns(add):
         given = (*kernel, *out, *stride, *padding, *dilation)
         x = rng.normal(size=(2, *size, 3)).astype(dtype).transpose(0, 4, 1, 2, 3)
         columns = rng.normal(size=(2, 3 * np.prod(kernel), np.prod(out))).astype(dtype)
-        add(codes.COLUMNS, x, columns * 0, *given)
+        add(codes.COLUMNS, x, np.zeros_like(columns), *given)
         if dtype != np.complex128:
-            add(codes.UNCOLUMNS, columns, np.ascontiguousarray(x) * 0, *given)
+            add(codes.UNCOLUMNS, columns, np.zeros(x.shape, x.dtype), *given)
 
 
 def _many(add):

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,18 +28,26 @@ class Job:
     """dtrun on ``script``, started; its processes carry a mark by which they are found again."""
 
     def __init__(
-        self, folder: Path, script: str, *flags: str, args: tuple = (), **settings
+        self,
+        folder: Path,
+        script: str,
+        *flags: str,
+        args: tuple = (),
+        before: tuple = (),
+        **settings: Any,
     ) -> None:
+        """``before``: words of a command that starts another one; an environment variable that is
+        None is not set."""
         self.folder = folder
         self.mark = f"{os.getpid()}.{time.monotonic_ns()}"
         (folder / "script.py").write_text(script)
         env = {k: v for k, v in os.environ.items() if k not in UNWANTED}
         env |= {"DTRUN_TEST_MARK": self.mark, "TMPDIR": str(folder)}
         env |= settings.pop("env", {})
-        env["PYTHONPATH"] = str(ROOT)
+        env = {k: v for k, v in env.items() if v is not None} | {"PYTHONPATH": str(ROOT)}
         settings.setdefault("preexec_fn", _as_a_shell_does)
         program = ["script.py"] if "-m" not in flags else ["script"]
-        command = [sys.executable, "-m", "disttrain_launcher", *flags, *program, *args]
+        command = [*before, sys.executable, "-m", "disttrain_launcher", *flags, *program, *args]
         self.process = subprocess.Popen(
             command, cwd=folder, env=env, text=True, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, **settings,
@@ -108,9 +117,9 @@ def until(ready: Callable[[], bool], what: str, timeout: float = 20.0) -> None:
         time.sleep(0.005)
 
 
-def dtrun(folder: Path, script: str, *flags: str, args: tuple = (), **settings) -> Ended:
+def dtrun(folder: Path, script: str, *flags: str, timeout: float = 30, **settings: Any) -> Ended:
     """Run to the end, and check that nothing is left."""
-    job = Job(folder, script, *flags, args=args, **settings)
-    ended = job.wait()
+    job = Job(folder, script, *flags, **settings)
+    ended = job.wait(timeout)
     assert job.processes() == []
     return ended

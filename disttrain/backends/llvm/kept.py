@@ -11,8 +11,9 @@ from .objfile import load
 
 
 def kept(known_by: str, ir: Callable[[], str], resolve: Callable[[str], int]) -> dict[str, int]:
-    """The addresses of the functions of ``ir()``, which is asked for only where nothing is kept for ``known_by``: all
-    that the code depends on. ``resolve`` gives the addresses of C functions that it calls.
+    """The addresses of the functions of ``ir()``, which is asked for only where nothing is kept for
+    ``known_by``: all that the code depends on. ``resolve`` gives the addresses of C functions that
+    it calls.
 
     Raises ``ImportError`` where llvmlite is missing, ``RuntimeError`` where LLVM refuses the text,
     ``ObjectError`` where what it makes cannot be loaded."""

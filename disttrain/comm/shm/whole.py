@@ -32,12 +32,13 @@ class Exposed:
 
 
 class Whole:
-    """What is prepared for one call (a line and its arguments)."""
+    """What is prepared for one call (a line and its arguments), which holds it: so not the call,
+    or both, with their scratch memory, would wait for the garbage collector."""
 
-    __slots__ = ("_call", "_staging", "exposed", "reduce")
+    __slots__ = ("_staging", "_tail", "_told", "exposed", "reduce")
 
     def __init__(self, staging: Staging, call: Call, array: np.ndarray, reduce: Callable) -> None:
-        self._staging, self._call, self.reduce = staging, call, reduce
+        self._staging, self._tail, self._told, self.reduce = staging, call.tail, call.told, reduce
         self.exposed = [self._expose(array, parity) for parity in (0, 1)]
 
     def _expose(self, array: np.ndarray, parity: int) -> Exposed:
@@ -45,7 +46,7 @@ class Whole:
         small = nbytes <= PAYLOAD_BYTES
         offset = channel.payload(channel.me, parity) if small else staging.half(parity)
         own = staging.hub.bytes[offset : offset + nbytes].view(array.dtype)
-        header = self._call.tail + WHERE.pack(SLOT, offset, 0) + self._call.told
+        header = self._tail + WHERE.pack(SLOT, offset, 0) + self._told
         made = Exposed(own, header, len(channel.peers))
         if small:
             members = range(len(channel.ranks))
@@ -71,7 +72,6 @@ class Whole:
         memory, nbytes = self._staging.hub.bytes, own.nbytes
         parts = [memory[at : at + nbytes].view(own.dtype) for at, _, _ in where]
         if all(mode == SLOT for _, mode, _ in where):
-            tail = self._call.tail
-            exposed.parts = parts
+            exposed.parts, tail = parts, self._tail
             exposed.known = [tail + WHERE.pack(SLOT, where[i][0], 0)[:16] for i in channel.peers]
         return parts

@@ -387,7 +387,11 @@ class Reducer(Unused):
         silent = [i for i, n in enumerate(self.fired) if not n or self._short(i)]
         found = below([r() for r in self.roots])
         walk, nodes = thread.walk, self.nodes
-        self.missing = tuple(i for i in silent if not (walk.reaches(nodes[i]) or nodes[i] in found))
+        self.missing = tuple(
+            i
+            for i in silent
+            if not (self.is_frozen(i) or walk.reaches(nodes[i]) or nodes[i] in found)
+        )
         self._fill_unused(silent)
 
     def _short(self, i: int) -> bool:

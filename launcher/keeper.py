@@ -160,7 +160,7 @@ class Keeper:
         except Damaged as error:
             raise Damaged(
                 f"{self.registry.where}: the entry {self.registry.name(key)!r} is damaged: "
-                f"{error}. See who else writes there; remove it when no node of this job runs any more, or "
+                f"{error}. See who else writes there; remove it when no node of this job runs, or "
                 f"give the job another name ({RUN_ID}, now {self.r.run_id})"
             ) from None
 

@@ -56,6 +56,13 @@ from .core.dtypes import (
     uint32,
     uint64,
 )
+from .core.memory_format import (
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    memory_format,
+    preserve_format,
+)
 from .core.random import (
     Generator,
     default_generator,

@@ -75,7 +75,10 @@ def dump(config: Any, path: str | Path | None = None) -> str:
     """``config`` as TOML text, also written to ``path`` when given. ``load`` reads it back."""
     text = "\n".join(_sections(to_dict(config), ())) + "\n"
     if path is not None:
-        Path(path).write_text(text, encoding="utf-8")
+        try:
+            Path(path).write_text(text, encoding="utf-8")
+        except OSError as error:  # where the disk is full, Python does not say which file
+            raise OSError(error.errno, error.strerror, str(path)) from None
     return text
 
 

@@ -2,8 +2,9 @@
 
     DisttrainError
       |- ShapeError (RuntimeError, ValueError)      shapes that do not fit
-      |- DTypeError (RuntimeError, TypeError)       element types that do not fit
+      |- DTypeError (NotImplementedError, TypeError) element types that do not fit
       |- NumberError (RuntimeError, ArithmeticError) numbers with no result: integers over zero
+      |- LinAlgError (RuntimeError, ValueError)     a matrix without what was asked for
       |- DeviceError (RuntimeError)                 devices that do not fit, or are absent
       |    |- OutOfMemoryError                      a device has no room for an array
       |    `- HostError (TypeError)                 one used as numbers of the host
@@ -14,10 +15,11 @@
       |    |- ModuleNameError (KeyError)            a name that a module cannot register
       |    `- UninitializedError (ValueError)       a parameter that has no shape yet
       |- StateDictError (RuntimeError)              a state dict that does not fit its module
-      |- ConfigError (ValueError)                   a wrong setting, key or argument of a component
+      |    `- HookError (AssertionError)            a hook of loading returned something
+      |- ConfigError (RuntimeError, ValueError)     a wrong setting, key or argument of a component
       |    |- MissingSetting (KeyError)             a setting that must be there and is not
       |    |- GroupError (AssertionError)           a process group that is not there
-      |    `- BackendError (RuntimeError)            a backend that cannot be used
+      |    `- BackendError                          a backend that cannot be used
       |- SerializationError (RuntimeError, ValueError) a file that is not what it should be
       |    `- WriteError (OSError)                  a file that could not be written
       |- WorkerFailed (RuntimeError)                a worker process of a DataLoader died
@@ -65,12 +67,20 @@ class DimError(ShapeError, IndexError):
     """A dimension number or an index out of range."""
 
 
-class DTypeError(DisttrainError, RuntimeError, TypeError):
-    """Element types that do not fit."""
+class DimKindError(DimError, TypeError):
+    """What is given as a dimension number is no number."""
+
+
+class DTypeError(DisttrainError, NotImplementedError, TypeError):
+    """Element types that do not fit, or that an operation is not defined for."""
 
 
 class NumberError(DisttrainError, RuntimeError, ZeroDivisionError):
     """An operation on integers that has no result: division by zero, a negative power."""
+
+
+class LinAlgError(DisttrainError, RuntimeError, ValueError):
+    """A matrix that has no such inverse, solution or decomposition."""
 
 
 class DeviceError(DisttrainError, RuntimeError):
@@ -115,7 +125,11 @@ class StateDictError(DisttrainError, RuntimeError):
     """A state dict does not fit the module: missing, unexpected or mis-shaped entries."""
 
 
-class ConfigError(DisttrainError, ValueError):
+class HookError(StateDictError, AssertionError):
+    """A hook of loading returned what nobody takes."""
+
+
+class ConfigError(DisttrainError, RuntimeError, ValueError):
     """A setting, key or argument with no meaning."""
 
 
@@ -123,7 +137,7 @@ class GroupError(ConfigError, AssertionError):
     """A process group was to be left that is not there."""
 
 
-class BackendError(ConfigError, RuntimeError):
+class BackendError(ConfigError):
     """A backend of process groups that does not exist, or cannot be used in this process."""
 
 

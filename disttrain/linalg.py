@@ -2,6 +2,7 @@
 
 import sys
 
+from .errors import LinAlgError
 from .ops.functions.linalg import linalg_norm as norm
 from .ops.functions.linalg import (
     matmul,
@@ -12,12 +13,16 @@ from .ops.functions.linalg import (
     svd,
     vector_norm,
 )
+from .ops.functions.outs import fills
 from .ops.names import settle
 from .ops.primitives.linalg import det, inv
 
+det, inv, matrix_norm, matrix_rank = fills(det), fills(inv), fills(matrix_norm), fills(matrix_rank)
+norm, solve, svd, vector_norm = fills(norm), fills(solve), fills(svd), fills(vector_norm)
 settle(sys.modules[__name__])
 
 __all__ = [
+    "LinAlgError",
     "det",
     "inv",
     "matmul",

@@ -10,6 +10,7 @@ import errno
 import os
 import select
 import signal
+import stat
 import sys
 import time
 from collections.abc import Callable
@@ -48,11 +49,11 @@ def flush() -> None:
 def unwritten(error: OSError, name: str) -> int:
     """The exit code of the command ``name``, which ``error`` has ended: where nobody reads its
     output any more, it ends quietly, as commands do that SIGPIPE ends; where that cannot be
-    written, it says so. Raises what is about something else."""
+    written, it says so. Raises what is about something else: no disk can be full behind a pipe."""
     heard = is_heard(1) and is_heard(2)
     if isinstance(error, BrokenPipeError) and not heard:
         code = UNHEARD
-    elif error.errno in _FULL and error.filename is None:
+    elif error.errno in _FULL and error.filename is None and (_keeps(1) or _keeps(2)):
         put(f"{name}: the output is not complete: {error.strerror or error}\n")
         code = 1
     else:
@@ -61,6 +62,25 @@ def unwritten(error: OSError, name: str) -> int:
     os.dup2(null, 1)  # for what is still in buffers
     os.close(null)
     return code
+
+
+def _keeps(fd: int) -> bool:
+    """Does what is written to ``fd`` stay somewhere?"""
+    try:
+        mode = os.fstat(fd).st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd))
+
+
+def write_all(fd: int, data: bytes, path: str | os.PathLike) -> None:
+    """Write ``data`` to ``fd``, which is ``path``; an error says so."""
+    rest = memoryview(data)
+    try:
+        while rest:  # a second turn happens only on a full disk or a signal
+            rest = rest[os.write(fd, rest) :]
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from None
 
 
 def put(text: str, fd: int = 2, patience: float = 1.0) -> None:

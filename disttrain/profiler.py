@@ -280,6 +280,9 @@ class _Operations:
     def on_array(self, t: Tensor, frame: Any) -> None:
         """As ``on_read``."""
 
+    def on_walk(self) -> None:
+        """Backward is seen as its operations."""
+
     def on_stream(self) -> None:
         """Who draws is seen as an operation."""
 

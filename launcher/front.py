@@ -18,7 +18,7 @@ import traceback
 from typing import Any
 
 from disttrain import gpus
-from disttrain.errors import DisttrainError, LaunchError
+from disttrain.errors import ConfigError, DisttrainError, LaunchError
 from disttrain.lifetime import adopt_orphans, rename
 
 from . import binding, limits, mpi
@@ -44,7 +44,7 @@ def run(options: Options) -> int:
         plan = make_plan(options, free if several else options.master_port or free)
         try:
             return _run(options, placed(plan, options))
-        except LaunchError as error:
+        except (LaunchError, ConfigError) as error:
             say(str(error))
             return 2
         except KeyboardInterrupt:
@@ -116,16 +116,29 @@ def placed(plan: Plan, options: Options) -> Plan:
         seen[rank % len(seen)] if seen else None for rank in range(plan.num_ranks)
     ]
     if options.virtual_local_rank:
-        if not seen:
+        if machine.cards and not seen:
             why = gpus.count(machine, given, True)["why"]
             raise LaunchError(f"--virtual-local-rank: no device is visible here ({why})")
-        plan = dataclasses.replace(plan, devices=tuple(r.word for r in ranks if r))
+        words = [r.word for r in ranks if r] or _unseen(plan.num_ranks, given)
+        plan = dataclasses.replace(plan, devices=tuple(words))
     if options.binding == "none":
         return plan
     buses = [r.card.bus if r else None for r in ranks]
     host = binding.read_host([b for b in buses if b], os.sched_getaffinity(0))
     cores = binding.cores_of_ranks(options.binding, host, [b or None for b in buses])
     return dataclasses.replace(plan, cores=tuple(cores))
+
+
+def _unseen(num_ranks: int, given: str | None) -> list[str]:
+    """What ranks are to see alone where nothing is known of devices: as with torchrun, those of the
+    list, or the first ones."""
+    words = [str(rank) for rank in range(num_ranks)] if given is None else given.split(",")
+    if len(words) < num_ranks:
+        raise LaunchError(
+            f"--virtual-local-rank: {num_ranks} ranks, and CUDA_VISIBLE_DEVICES={given} names "
+            f"{len(words)}; name one for each rank, or start fewer"
+        )
+    return words[:num_ranks]
 
 
 def _cannot_start(plan: Plan) -> str:

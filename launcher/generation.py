@@ -21,8 +21,8 @@ class Generation:
     them (GROUP_RANK). ``number`` grows with every generation and is never used twice: what carries
     an older one is refused. ``restart_count``: how many of the restarts were used. ``master_addr``
     and ``master_port``: where the ranks meet. ``nodes``: each node as host:pid, for messages;
-    ``roles``: the --role of each, none where all have the same. ``job``: what all generations of one
-    job have alike, and those of no other; empty where it is the plan's.
+    ``roles``: the --role of each, none where all have the same. ``job``: what all generations of
+    one job have alike, and those of no other; empty where it is the plan's.
     """
 
     counts: tuple[int, ...]

@@ -7,6 +7,7 @@ import argparse
 from collections.abc import Collection, Mapping, Sequence
 
 from . import clusters, devices, options
+from .parsing import program_of
 
 
 def parser(without: Collection[str]) -> tuple[argparse.ArgumentParser, list[argparse.Action]]:
@@ -50,11 +51,12 @@ def _words(action: argparse.Action, value: object) -> list[str]:
 
 
 def program(p: argparse.ArgumentParser, given: argparse.Namespace) -> list[str]:
-    """The program and its arguments; a usage error where there is none."""
-    found = given.program[1:] if given.program[:1] == ["--"] else given.program
+    """The program and its arguments, as another ``dtrun`` is to get them; a usage error where there
+    is none."""
+    found = program_of(given.program)
     if not found:
         p.error(f"no program given; needed is a script: {p.prog} --nproc-per-node 4 train.py")
-    return list(found)
+    return [found[0], "--", *found[1:]] if found[1:2] == ["--"] else found
 
 
 def nodes(p: argparse.ArgumentParser, text: str) -> tuple[int, int]:

@@ -15,11 +15,13 @@ import secrets
 import select
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 from disttrain.errors import LaunchError
 
 from . import membership, stillness
 from .channel import Channel, Message, Unread
+from .entries import Damaged
 from .generation import Generation
 from .membership import (
     ENDED,
@@ -38,6 +40,7 @@ from .membership import (
 from .registry import LeaseEnded, Registry, RegistryLost
 from .rendezvous import ELECTION, Rendezvous
 
+T = TypeVar("T")
 TICK = 0.1  # seconds between two looks of one that leaves
 NOTICE = 3.0  # ... after which people are told what is waited for
 DOCUMENT, NODES, REFUSALS = "document", "nodes/", "refused/"
@@ -111,12 +114,16 @@ class Keeper:
                 return
             self._keep_lease()
             self._look()
+            self.registry.keep(DOCUMENT)
             self.reached, self.waits_for_host = self.clock(), False
         except LeaseEnded as error:
             self.id = ""  # for the others we were lost; we may come again, as another one
             self._stop(f"this node was lost for the others: {error}")
         except RegistryLost as error:
             self._unreached(str(error))
+        except Damaged as error:
+            if not self.ended:
+                self._end(membership.REFUSED, str(error))
 
     def leave(self) -> None:
         """The agent has gone: so do we. Who has the registry waits until the others have, too."""
@@ -142,10 +149,20 @@ class Keeper:
 
     def _nodes(self, entries: dict[str, bytes]) -> dict[str, Node]:
         return {
-            key.removeprefix(NODES): Node.decode(value)
+            key.removeprefix(NODES): self._decoded(Node.decode, key, value)
             for key, value in entries.items()
             if key.startswith(NODES)
         }
+
+    def _decoded(self, decode: Callable[[bytes], T], key: str, value: bytes) -> T:
+        try:
+            return decode(value)
+        except Damaged as error:
+            raise Damaged(
+                f"{self.registry.where}: the entry {self.registry.name(key)!r} is damaged: {error}"
+                ". See who else writes there; remove it when no node of this job runs any more, or "
+                f"give the job another name ({RUN_ID}, now {self.r.run_id})"
+            ) from None
 
     def _see(self) -> tuple[bytes | None, Document | None, dict[str, Node]]:
         entries = self.registry.read().entries
@@ -153,7 +170,8 @@ class Keeper:
             if key.startswith(REFUSALS) and self.id not in key:
                 self._say(text.decode(errors="replace"))
         raw = entries.get(DOCUMENT)
-        return raw, None if raw is None else Document.decode(raw), self._nodes(entries)
+        document = None if raw is None else self._decoded(Document.decode, DOCUMENT, raw)
+        return raw, document, self._nodes(entries)
 
     def _put(self, **changes: object) -> None:
         self.node = dataclasses.replace(self.node, **changes)  # type: ignore[arg-type]

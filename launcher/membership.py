@@ -15,11 +15,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .restarts import Restarts
+from .entries import Damaged, fields_of
+from .restarts import CAP, Restarts
 from .states import FAILED, FINISHED, LEAVING, READY, WORKING
 
 GATHERING, RUNNING, ENDED = "gathering", "running", "ended"
 TIMED_OUT, LOST_QUORUM, REFUSED = 75, 76, 2  # exit codes; 75 is EX_TEMPFAIL: try again
+_FACTS = {"name", "count", "address", "port", "role"}  # that a document has of each node
 ECHO = 1.0  # seconds beyond a lease that an error which only tells of another node's is held back
 COMMAND = "the command (--rdzv-conf same_command=0: it may)"  # of the nodes of one role
 
@@ -46,7 +48,8 @@ class Node:
     must have alike. ``ran``: the last generation that it has started ranks of; ``state``: what has
     become of them ("running" while there are any), ``report`` of the first that failed. A node
     was asked to end says in ``report`` that it is ``leaving``, or that it ``saves`` before.
-    ``stands``: how its ranks do (the fields of a ``Standing``)."""
+    ``stands``: how its ranks do (the fields of a ``Standing``). ``job``: what all generations of
+    the job are called, where it is the first node."""
 
     name: str
     count: int
@@ -60,6 +63,7 @@ class Node:
     report: dict[str, Any] = field(default_factory=dict)
     role: str = "default"
     stands: dict[str, Any] = field(default_factory=dict)
+    job: str = ""
 
     @property
     def leaves(self) -> bool:
@@ -71,7 +75,11 @@ class Node:
 
     @classmethod
     def decode(cls, data: bytes) -> Node:
-        return cls(**_known(cls, json.loads(data)))
+        """Raises ``Damaged``."""
+        node = cls(**fields_of(cls, data))
+        if node.count < 1 or node.state not in (READY, WORKING, FINISHED, FAILED, LEAVING):
+            raise Damaged(f"it has {node.count} ranks in state {node.state!r}")
+        return node
 
 
 @dataclass(frozen=True)
@@ -82,8 +90,8 @@ class Document:
     which of its own it is, so that no two are equal. ``base``: the number before the first
     generation, where an earlier job has left its numbers behind. ``vain``: generations that failed
     without progress, one after the other; ``wait``: seconds before the next one begins.
-    ``saving``: the ranks of the last one have their time to save. ``job``: what no other job has, from
-    the first generation on."""
+    ``saving``: the ranks of the last one have their time to save. ``job``: what no other job has,
+    from the first generation on."""
 
     number: int = 0
     base: int = 0
@@ -109,16 +117,17 @@ class Document:
 
     @classmethod
     def decode(cls, data: bytes) -> Document:
-        told = _known(cls, json.loads(data)).items()
-        fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in told}
-        return cls(**fields)
-
-
-def _known(kind: type, told: dict[str, Any]) -> dict[str, Any]:
-    """What another node has written, without the fields that only its version has: that the
-    versions differ is said of the nodes' terms."""
-    names = {f.name for f in dataclasses.fields(kind)}
-    return {name: value for name, value in told.items() if name in names}
+        """Raises ``Damaged``."""
+        document = cls(**fields_of(cls, data))
+        facts = all(_FACTS <= node.keys() for node in document.nodes)
+        if document.phase not in (GATHERING, RUNNING, ENDED):
+            raise Damaged(f"its phase is {document.phase!r}")
+        known = len(document.members) == len(document.nodes) > 0 or document.phase != RUNNING
+        if not known or not facts:
+            raise Damaged("it says of its nodes what does not belong to its members")
+        if not 0 <= document.base <= document.number or not 0 <= document.wait <= CAP:
+            raise Damaged(f"its numbers are {document.number}, {document.base}, {document.wait}")
+        return document
 
 
 Nodes = Mapping[str, Node]
@@ -310,7 +319,7 @@ def _formed(d: Document, nodes: Nodes, most: int) -> Document:
     )
     return dataclasses.replace(
         d, number=number, phase=RUNNING, members=members, nodes=said, wait=0.0, saving=False,
-        job=d.job or members[0],
+        job=d.job or facts[0].job or members[0],
     )  # fmt: skip
 
 

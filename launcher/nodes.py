@@ -163,5 +163,5 @@ def _node(plan: Plan, r: Rendezvous, name: str, found: Opened) -> Node:
         terms[COMMAND] = shlex.join(words)
     return Node(
         name, plan.num_ranks, found.address, plan.master_port, r.node_rank,
-        0 if found.hosts else 1, terms, role=plan.role,
+        0 if found.hosts else 1, terms, role=plan.role, job=plan.job,
     )  # fmt: skip

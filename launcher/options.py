@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from . import clusters, devices, elastic, log_flags, parsing, rendezvous
-from .parsing import MORE, Parser
+from .parsing import MORE, Parser, program_of
 from .rendezvous import LOOPBACK, ONE_NODE, Rendezvous
 from .simulated.flags import Flags, add_flags, flags_of
 
@@ -30,6 +30,7 @@ class Options:
     nproc_per_node: int = 1
     module: bool = False
     no_python: bool = False
+    run_path: bool = False
     as_torch: bool = False
     start_method: str = "fork"
     max_restarts: int = 0
@@ -111,7 +112,7 @@ def parse(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Options:
     devices.add_flags(p)
     clusters.add_flags(p)
     given, place = _given(p, argv, os.environ if env is None else env)
-    program = given.program[1:] if given.program[:1] == ["--"] else given.program
+    program = program_of(given.program)
     given.rdzv_endpoint = given.rdzv_endpoint.strip()
     if given.run_path:
         given.module = given.no_python = False
@@ -128,6 +129,7 @@ def parse(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Options:
         simulated=simulated,
         fake=_fake(p, given),
         module=given.module,
+        run_path=given.run_path,
         no_python=given.no_python,
         as_torch=given.as_torch,
         start_method="spawn" if given.no_python else given.start_method,

@@ -25,6 +25,7 @@ _MAX_BACKLOG = 1 << 20
 _PATIENCE = 0.1
 _LONG = 1 << 18  # bytes of a line that is not held back any longer, and may be ended by others
 _EMPTY = (b"\n", b"\r", b"\r\n")
+_LAST = 1024  # bytes that are remembered of what came last
 _COLORS = (
     36,
     33,
@@ -137,6 +138,7 @@ class Stream:
         self.console = console
         self.log, self.sieve = log, sieve
         self.at_start = True  # of a line, on the console
+        self.last = b""  # what came last
         self.tail, self.tail_since = b"", 0.0  # the beginning of a line whose end has not come
         shown_to_somebody = console is not None and os.isatty(console.fd)
         self.reader, self.writer = _terminal(len(prefix)) if shown_to_somebody else os.pipe()
@@ -162,6 +164,7 @@ class Stream:
             return False
         if not data:
             return False
+        self.last = (self.last + data)[-_LAST:]
         if self.log is not None:
             self.log.write(data)
         if self.sieve is not None:

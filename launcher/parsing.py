@@ -110,6 +110,13 @@ class Parser(argparse.ArgumentParser):
         return f"; did you mean {', '.join(near)}?" if near else ""
 
 
+def program_of(words: Sequence[str]) -> list[str]:
+    """The program and its arguments, of what stands behind the flags. As with torchrun, two dashes
+    beside the program's name end the flags, and are none of its arguments; others are."""
+    at = 0 if words[:1] == ["--"] else 1
+    return [*words[:at], *words[at + 1 :]] if words[at : at + 1] == ["--"] else list(words)
+
+
 def dashes(text: str) -> str:
     """``--a_b=c_d`` as ``--a-b=c_d``."""
     if not text.startswith("--"):

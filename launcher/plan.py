@@ -25,11 +25,13 @@ class Plan:
     num_ranks: int
     module: bool = False
     no_python: bool = False
+    run_path: bool = False
     as_torch: bool = False
     spawn: bool = False
     max_restarts: int = 0
     run_id: str = "none"
-    job: str = field(default_factory=lambda: uuid.uuid4().hex[:12])  # of one on this machine alone
+    # What no other job has, also when this one is started anew; with several nodes the first one's.
+    job: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     role: str = "default"
     master_addr: str = "127.0.0.1"
     master_port: int = 0
@@ -83,12 +85,14 @@ class Plan:
 
 
 def make_plan(options: Options, master_port: int) -> Plan:
-    """Resolve what the options leave open: the port (given here), the job's id."""
+    """Resolve what the options leave open: the port (given here), the job's ids."""
     return Plan(
+        job=_job_id(options),
         program=options.program,
         num_ranks=options.nproc_per_node,
         module=options.module,
         no_python=options.no_python,
+        run_path=options.run_path,
         as_torch=options.as_torch,
         spawn=options.start_method == "spawn",
         max_restarts=options.max_restarts,
@@ -111,6 +115,15 @@ def make_plan(options: Options, master_port: int) -> Plan:
         on_term=options.on_term,
         mpi=options.mpi,
     )
+
+
+def _job_id(options: Options) -> str:
+    """A new one; or what follows from the name that the job keeps when its environment starts it
+    anew, and from the command, since a script of one job may start several after each other."""
+    if not options.place.lasting:
+        return uuid.uuid4().hex[:12]
+    text = "\0".join([options.place.lasting, *options.program])
+    return uuid.uuid5(uuid.NAMESPACE_URL, text).hex[:12]
 
 
 def _run_id(options: Options) -> str:

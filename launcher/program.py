@@ -31,8 +31,9 @@ def has_main(path: str) -> bool:
     return finder is not None and finder.find_spec("__main__", None) is not None
 
 
-def run_script(name: str) -> None:
-    """As ``python NAME``: of a source file, a compiled one, a folder or a zip file."""
+def run_script(name: str, enter: bool = True) -> None:
+    """As ``python NAME``: of a source file, a compiled one, a folder or a zip file. ``enter``: a
+    file's folder is where modules are looked for first, as ever, but for ``runpy.run_path``."""
     path = os.path.join(os.getcwd(), name)  # still right when the program has changed its folder
     if is_archive(path):
         _enter(path)
@@ -40,7 +41,8 @@ def run_script(name: str) -> None:
         spec = finder.find_spec("__main__", None)
         _run(_code_of(spec, f"__main__ in {name}"), spec.origin, spec.loader, spec)
         return
-    _enter(os.path.dirname(os.path.realpath(path)))
+    if enter:
+        _enter(os.path.dirname(os.path.realpath(path)))
     with io.open_code(path) as file:
         code = pkgutil.read_code(file)
     if code is None:

@@ -122,6 +122,8 @@ class Ranks:
 
     def signalled(self, number: int) -> None:
         """The agent got a signal."""
+        if number == signal.SIGINT and not self.policy.stopped_by:
+            self.watching.tell_if_hung()
         self._perform(self.policy.signalled(number, time.monotonic()))
 
     def supersede(self, patient: bool, saving: bool) -> None:
@@ -184,7 +186,11 @@ class Ranks:
 
     def _report_of(self, exit_: Exit) -> RankReport:
         stopped = exit_.rank in self.stopped
-        return report_of(exit_, self.plan, self.generation, self.segment, self.watching, stopped)
+        plan, watching = self.plan, self.watching
+        report = report_of(exit_, plan, self.generation, self.segment, watching, stopped)
+        if report.code and not report.signal and not report.traceback:
+            report = dataclasses.replace(report, said=self.streams.said_last(exit_.rank))
+        return report
 
     # --- events ---------------------------------------------------------------------------------
 

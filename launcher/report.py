@@ -40,6 +40,7 @@ class RankReport:
     host: str = ""
     step: int = 0
     last: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()  # the last lines of its stderr, where it left no exception
     time_ns: int = 0
 
 
@@ -73,9 +74,7 @@ def headline(first: RankReport, others: list[RankReport], program: str) -> str:
         lines.append(f"  step      : {first.step}")
     if first.doing:
         lines.append(f"  was in    : {first.doing}")
-    lines += [
-        f"  {'did last  :' if i == 0 else ' ' * 11} {text}" for i, text in enumerate(first.last)
-    ]
+    lines += _listed("did last", first.last) + _listed("said last", first.said)
     if first.traceback:
         lines.append("  traceback :")
         lines += ["    " + line for line in first.traceback.rstrip().splitlines()]
@@ -83,6 +82,10 @@ def headline(first: RankReport, others: list[RankReport], program: str) -> str:
         lines += ["", "Other ranks:"]
         lines += [f"  rank {r.rank}: {_short(r)}" for r in others]
     return "\n".join([*lines, BAR])
+
+
+def _listed(name: str, texts: Sequence[str]) -> list[str]:
+    return [f"  {f'{name:<10}:' if i == 0 else ' ' * 11} {text}" for i, text in enumerate(texts)]
 
 
 def _moment(wall: int) -> str:

@@ -32,7 +32,7 @@ class Restarts:
             return None
         self.used += 1
         self.vain = 0 if ran >= LONG or operations >= PROGRESS else self.vain + 1
-        return 0.0 if self.vain < 2 else min(CAP, FIRST * 2.0 ** (self.vain - 2))
+        return 0.0 if self.vain < 2 else min(CAP, FIRST * 2.0 ** min(self.vain - 2, 10))
 
     def told(self, wait: float) -> str:
         """For people: which restart it is, and why it waits."""

@@ -16,6 +16,7 @@ from .plan import Plan
 from .report import say
 
 PREFIX = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
+_SHOWN = 3  # lines that a rank said last
 _NAMES = {1: "stdout", 2: "stderr"}
 
 
@@ -33,6 +34,7 @@ class Streams:
         self._plan, self._generation = plan, generation
         self._selector, self._consoles = selector, consoles
         self._streams: list[Stream] = []
+        self._errors: dict[int, Stream] = {}  # by rank
         self._held_up: list[Stream] = []
         self._filtered: dict[int, Log] = {}  # what all ranks' outputs are duplicated to
 
@@ -53,7 +55,16 @@ class Streams:
         log = None if path is None else self._log(path)
         lost = path is not None and log is None  # better there than nowhere
         console = self._consoles[which] if lost or not hidden else None
-        return Stream(prefix, console, log, rank, self._sieve(rank, which))
+        stream = Stream(prefix, console, log, rank, self._sieve(rank, which))
+        if which == 2:
+            self._errors[rank] = stream
+        return stream
+
+    def said_last(self, rank: int) -> tuple[str, ...]:
+        """The last lines of a rank's stderr, where it goes through us."""
+        last = self._errors[rank].last if rank in self._errors else b""
+        lines = last.decode(errors="replace").splitlines()
+        return tuple(line.rstrip() for line in lines if line.strip())[-_SHOWN:]
 
     def _prefix(self, rank: int) -> str:
         """What stands in front of a rank's lines, in torchrun's words where it is given so."""

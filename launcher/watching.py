@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from .stillness import Standing, awaited
 
 _GROUPS = 0.5  # seconds for which a rank is taken to stay in its control group
 _DRAIN = 0.2  # seconds between two looks at the operations themselves
+_HUNG = 5.0  # seconds that a rank of a job waits which somebody ends since it hangs
 _LONGEST = 256  # characters of a job's name in its box
 _MANY = 16  # ranks, which are looked at less often
 
@@ -105,6 +107,25 @@ class Watching:
         where = self._waits_in(rank, running or self.generation.ranks)
         node = "" if self.generation.num_nodes == 1 else self.generation.name_of(rank)
         say(stragglers.stalled(rank, where, node))
+        self.tell_where_ranks_stand()
+
+    def tell_if_hung(self) -> None:
+        """Somebody ends the job: where its ranks stand, if one has waited for long."""
+        now = time.monotonic_ns()
+        words = [read_words(self.box, rank) for rank in self.generation.ranks]
+        since = [w.waits_since for w in words if w.pid and not w.ended and w.waits_since]
+        if since and now - min(since) > _HUNG * 1e9:
+            say("interrupted while ranks waited:")
+            self.tell_where_ranks_stand()
+
+    def tell_where_ranks_stand(self) -> None:
+        """As their black boxes say, and how to learn more."""
+        ranks = [read_rank(self.box, rank) for rank in self.generation.ranks]
+        for line in telling.stands(ranks, time.monotonic_ns()):
+            say(f"  {line}")
+        if self._announced:
+            job = shlex.quote(self.plan.run_id)
+            say(f"  next, while it runs: `disttrain stacks {job}` shows the stacks of all threads")
 
     def suspended(self) -> None:
         """The ranks were stopped, all of them."""

@@ -258,7 +258,12 @@ def program_body(plan: Plan) -> Callable[[], None]:
         sys.argv = list(plan.program)
         if plan.as_torch:
             importlib.import_module(COMPAT).install()
-        (run_module if plan.module else run_script)(plan.program[0])
+        if plan.module:
+            run_module(plan.program[0])
+            return
+        if plan.run_path and plan.spawn:
+            sys.path[0] = os.getcwd()  # not where the launcher is
+        run_script(plan.program[0], enter=not plan.run_path)
 
     return body
 

@@ -152,7 +152,7 @@ class _Check:
         for unit in _units(self.given[i]):
             sides = []
             for step in (self.chosen.eps, -self.chosen.eps):
-                here = (base + unit * step).astype(base.dtype)
+                here = np.array(base + unit * step, base.dtype)
                 moved = beside(self.given[i], here).requires_grad_()  # type: ignore[attr-defined]
                 args = [moved if j == i else t for j, t in enumerate(self.given)]
                 sides.append([_parts(_numbers(o)) for o in _outputs(self.func, args)])

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib
 from collections.abc import Callable
-
-import numpy as np
 
 VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")  # what it reads
 
@@ -31,8 +30,9 @@ _NAMES += [
 def _calls() -> tuple[Callable[[], int], Callable[[int], None]] | None:
     """(asks, tells), of the BLAS that numpy is linked to; None where it is none of these."""
     try:
-        library = ctypes.CDLL(np._core._multiarray_umath.__file__)  # finds what it needs, too
-    except (AttributeError, OSError):
+        numpy = importlib.import_module("numpy._core._multiarray_umath")
+        library = ctypes.CDLL(numpy.__file__)  # finds what it needs, too
+    except (ImportError, OSError):
         return None
     for ask, tell in _NAMES:
         if hasattr(library, ask) and hasattr(library, tell):

@@ -90,3 +90,13 @@ def place_of(array: np.ndarray) -> tuple[Block, int, int] | None:
     while hasattr(owner, "base"):  # arrays, and what numpy's as_strided puts between them
         owner = owner.base
     return (owner.block, owner.start, owner.size) if isinstance(owner, _Piece) else None
+
+
+def owner_of(array: np.ndarray) -> np.ndarray:
+    """The array that has all the memory which ``array`` lies in a part of."""
+    owner: Any = array
+    while hasattr(owner.base, "base") and hasattr(owner.base, "__array_interface__"):
+        owner = owner.base
+        while not isinstance(owner, np.ndarray):  # what numpy's own as_strided puts between
+            owner = owner.base
+    return owner

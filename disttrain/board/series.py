@@ -41,8 +41,8 @@ def curves(records: Iterable[dict[str, Any]]) -> dict[str, Curve]:
 def is_counter(curve: Curve) -> bool:
     """Whether a curve merely counts: whole numbers that rise by the same step and, now and then,
     begin again (the place in an epoch, the samples so far). Its plot would be a saw or a ramp."""
-    values = curve[1]
-    if len(values) < 3 or not all(type(v) is int for v in values):
+    values: list[int] = [v for v in curve[1] if isinstance(v, int)]
+    if len(values) < 3 or len(values) != len(curve[1]):
         return False
     changes = Counter(b - a for a, b in itertools.pairwise(values))
     step, times = changes.most_common(1)[0]

@@ -182,6 +182,8 @@ class Capture:
         apart = thread.grad_enabled and known._node is not t._node
         if how is None or (coincide(array, t.array) and not apart):
             return root  # (another time it may have to be a window)
+        if array.__class__ is DeviceArray and not array.flags.c_contiguous:
+            self._refuse("it looks at memory of a device with strides under another name")
         out = self._define(t)
         self.instructions.append(Instruction(window, (root,), how, (out,)))
         return out
@@ -248,6 +250,10 @@ class Capture:
         if not looks or after.argval not in _ABOUT:
             self.on_read(t)
 
+    def on_walk(self) -> None:
+        """The program runs backward: hooks of leaves count."""
+        self.walked = True
+
     def on_stream(self) -> None:
         """A stream of random numbers is used: by a primitive that draws from it, or else?"""
         if not self.running:
@@ -293,7 +299,6 @@ class Capture:
 
     def pull(self, node: Any, g: Any, wanted: tuple | None) -> tuple:
         """Run the derivative rules of ``node`` on arrays, as one instruction."""
-        self.walked = True
         if node.seq <= self.start:
             self._refuse("it runs backward through a graph that was made outside")
         if node.__class__ is not Node:  # (rules of a device's nodes are operations themselves)

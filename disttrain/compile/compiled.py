@@ -24,6 +24,7 @@ from .entry import Entry, environment
 from .graph import Graph
 from .joint import differentiate, join
 from .kinds import is_constant, is_module, same
+from .modules import Forward, original, twin
 from .passes import dead_code
 from .reach import Reach
 from .replay import Afresh
@@ -45,11 +46,11 @@ class Compiled:
     Results that require grad have a graph: backward through them replays a captured backward.
     """
 
-    def __init__(self, fn: Callable, recorded: bool = False) -> None:
+    def __init__(self, fn: Callable, recorded: bool = False, fullgraph: bool = False) -> None:
         functools.update_wrapper(self, fn, updated=())
-        self.fn, self.recorded = fn, recorded
+        self.fn, self.recorded, self.fullgraph = fn, recorded, fullgraph
         self.entries: dict[Any, list[Entry]] = {}
-        self.eager: set[Any] = set()
+        self.eager: dict[Any, str] = {}  # why, by kind of call
         self.reasons: list[str] = []
         self._tries: dict[Any, int] = {}
         self._codes: Codes = {}  # of the program, seen to run
@@ -58,7 +59,7 @@ class Compiled:
         self._warned = False
 
     def __reduce__(self) -> tuple:
-        return (Compiled, (self.fn, self.recorded))
+        return (Compiled, (self.fn, self.recorded, self.fullgraph))
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -71,18 +72,19 @@ class Compiled:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if (
             (thread.mode == SLOW and not _only_autocast())
-            or thread.before_write is not None or len(self.reasons) > _LIMIT
+            or thread.before_write is not None
         ):  # fmt: skip
             return self.fn(*args, **kwargs)  # inside another transform: be part of it
+        if len(self.reasons) > _LIMIT:
+            return self._eagerly(self.reasons[-1], args, kwargs)
         try:
             call = Call(args, kwargs)
         except Unknown as why:
-            self._warn(str(why))
-            return self.fn(*args, **kwargs)
+            return self._eagerly(str(why), args, kwargs)
         entries = self.entries.get(call.key)
         if entries is None:
             if call.key in self.eager:
-                return self.fn(*args, **kwargs)
+                return self._eagerly(self.eager[call.key], args, kwargs)
             return self._first(self._new(call), call, args, kwargs)
         given = call.tensors
         why = None
@@ -103,9 +105,8 @@ class Compiled:
         """Run eagerly, and capture on the way if the program allows it."""
         self.reasons.append(why)
         if len(self.reasons) > _LIMIT:
-            self._warn(f"it was captured {_LIMIT} times, the last because {why}")
-            self.reasons[-1] += "; runs eagerly from now on"
-            return self.fn(*args, **kwargs)
+            self.reasons[-1] = f"it was captured {_LIMIT} times, the last because {why}"
+            return self._eagerly(self.reasons[-1], args, kwargs)
         if not Watch.possible():
             self.reasons.pop()
             return self.fn(*args, **kwargs)
@@ -127,10 +128,23 @@ class Compiled:
         return result
 
     def _give_up(self, key: Any, why: str) -> None:
-        self._warn(why)
         self.reasons[-1] += f"; runs eagerly: {why}"
         self.entries.pop(key, None)
-        self.eager.add(key)
+        self.eager[key] = why
+        self._check_full(why)
+        self._warn(why)
+
+    def _eagerly(self, why: str, args: tuple, kwargs: dict) -> Any:
+        """The function itself, since ``why``."""
+        self._check_full(why)
+        self._warn(why)
+        return self.fn(*args, **kwargs)
+
+    def _check_full(self, why: str) -> None:
+        if self.fullgraph:
+            raise CaptureError(
+                f"compile: {self._name()} with fullgraph=True would run eagerly: {why}"
+            )
 
     def _warn(self, why: str) -> None:
         if not self._warned:
@@ -233,7 +247,7 @@ class _Attempt:
     ) -> bool:  # fmt: skip
         """Whether a replay could stand for the run, as far as Python is concerned."""
         before, watch = self.before, self.watch
-        self._refuse(recorder.refused or watch.refused or recorder.odd_argument())
+        self._refuse(watch.outward or recorder.refused or watch.refused or recorder.odd_argument())
         if before.lost:
             self._refuse("it can reach more state than every call could compare")
         if environment() != outside:
@@ -318,17 +332,6 @@ def _unfit(result: Any, leaves: list, before: Reach) -> str | None:
     return None
 
 
-class _Forward:
-    """A module's own forward, as something that can be copied and pickled with the module."""
-
-    def __init__(self, module: Any) -> None:
-        self.module = self.__wrapped__ = module
-        self.__qualname__ = type(module).__name__
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return type(self.module).forward(self.module, *args, **kwargs)
-
-
 def compile(  # noqa: A001  (the field's name)
     fn: Callable | None = None,
     *,
@@ -342,13 +345,18 @@ def compile(  # noqa: A001  (the field's name)
 ) -> Any:
     """Capture ``fn`` and replay it. Usable as a decorator, of methods too. See ``Compiled``.
 
+    ``fullgraph``: raise ``CaptureError`` where a call would run eagerly (after the run that showed
+    it, whose effects stay).
+
     ``mode="reduce-overhead"`` (and ``"max-autotune"``, ``backend="cudagraphs"``, or
     ``options={"triton.cudagraphs": True}``): what runs on a device is recorded as CUDA graphs, so
-    that a call is few launches. ``disable``: ``fn`` itself. ``fullgraph``, ``dynamic`` and other
-    options are accepted and have no effect. A mode of another name is a ``CaptureError``.
+    that a call is few launches. ``disable``: ``fn`` itself. ``dynamic``, the other backends of
+    PyTorch and other options are accepted and have no effect. A mode or a backend of another name
+    is a ``CaptureError``.
 
-    A Module is returned itself; from then on its forward is replayed, and so is the backward
-    through its results.
+    Of a Module, the result is its twin: the same parameters, buffers, hooks and attributes, under
+    the same names, and a forward that is replayed, as is the backward through its results. The
+    module itself (``_orig_mod``) stays as it is.
     """
     if mode not in _MODES:
         raise CaptureError(
@@ -360,11 +368,16 @@ def compile(  # noqa: A001  (the field's name)
             "compile: Either mode or options can be specified, but both can't be specified at the "
             "same time."
         )
+    if isinstance(backend, str) and backend not in _BACKENDS:
+        raise CaptureError(
+            f"compile: Invalid backend: {backend!r}; known are {', '.join(sorted(_BACKENDS))}, "
+            "which all capture and replay ('cudagraphs' records CUDA graphs besides)"
+        )
     recorded = _MODES[mode] or backend == "cudagraphs"
     recorded |= bool((options or {}).get("triton.cudagraphs"))
     if fn is None:
-        return lambda f: f if disable else _compiled(f, recorded)
-    return fn if disable else _compiled(fn, recorded)
+        return lambda f: f if disable else _compiled(f, recorded, fullgraph)
+    return fn if disable else _compiled(fn, recorded, fullgraph)
 
 
 # Whether work on devices is recorded as graphs.
@@ -374,9 +387,16 @@ _MODES = {
 }  # fmt: skip
 
 
-def _compiled(fn: Any, recorded: bool) -> Any:
+# PyTorch's names.
+_BACKENDS = frozenset(
+    "inductor eager eager_noexcept eager_debug aot_eager aot_eager_decomp_partition "
+    "aot_eager_default_partitioner pre_dispatch_eager aot_ts ts cudagraphs openxla openxla_eval "
+    "tvm".split()
+)
+
+
+def _compiled(fn: Any, recorded: bool, fullgraph: bool) -> Any:
     if is_module(fn):
-        if "forward" not in fn.__dict__:
-            fn.__dict__["forward"] = Compiled(_Forward(fn), recorded)
-        return fn
-    return fn if isinstance(fn, Compiled) else Compiled(fn, recorded)
+        module = original(fn)
+        return twin(module, Compiled(Forward(module), recorded, fullgraph))
+    return fn if isinstance(fn, Compiled) else Compiled(fn, recorded, fullgraph)

@@ -103,9 +103,9 @@ class Entry:
         ]
         self.leaves = [leaf for leaf, _ in entry]
         self.present = [grad is None for _, grad in entry]
-        own = recorder.around.gradients
+        alone = recorder.around.gradients
         self.pinned = [
-            (leaf, grad) for leaf, grad in entry if grad is not None and id(grad) not in own
+            (leaf, grad) for leaf, grad in entry if grad is not None and id(grad) not in alone
         ]
         self.marked = [n for n in self.nodes if type(n) is AccumulateGrad] if self.walked else []
         self.hooks = self._hooks()
@@ -148,7 +148,7 @@ class Entry:
             return why
         if [t._grad is None for t in self.leaves] != self.present:
             return "gradients present: other leaves than before have a .grad"
-        if any(leaf._grad is not grad for leaf, grad in self.pinned):
+        if self.pinned and any(leaf._grad is not grad for leaf, grad in self.pinned):
             return "gradients: one that has other names was replaced"
         if self.marked and not all(map(is_, self._hooks(), self.hooks)):
             return "hooks on gradients were set or removed"
@@ -156,7 +156,7 @@ class Entry:
 
     def _odd_state(self) -> str | None:
         for leaf, meta, strides in self.owned:
-            grad = leaf._grad
+            grad: Any = leaf._grad
             if grad.meta() != meta or grad._node is not None or strides != _strides(grad):
                 return "a gradient is of another kind"
         for read in self.graph.reads:

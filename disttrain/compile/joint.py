@@ -10,19 +10,17 @@ inputs and the leaves, where the engine goes on as ever.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ..backends.device.array import DeviceArray
 from ..backends.kinds import ArrayKind
 from ..context import thread
 from ..core.algebra import Algebra
 from ..core.autograd import grad
 from ..core.engine import Walk, discard
-from ..core.gate import finish
+from ..core.fit import apart
 from ..core.grad_mode import set_state
 from ..core.node import AccumulateGrad, GraphNode, Node, Output, next_seq
 from ..core.tensor import Tensor, wrap
@@ -30,21 +28,11 @@ from ..core.tensor_node import TensorNode
 from ..errors import AutogradError
 from .capture import Capture
 from .graph import Graph
-from .instruction import Instruction, Var
+from .instruction import Var
 from .passes import dead_code
+from .sweep import Backward, Sweep
 
 _ALL_SETS = 4  # results up to which every set of them is captured; of more, single ones and all
-
-
-@dataclass
-class Sweep:
-    """One walk as instructions: from gradients of some results to gradients at the ends."""
-
-    results: tuple[int, ...]  # which of the results that require grad
-    instructions: list[Instruction]
-    starts: tuple[Var, ...]
-    ends: tuple[Any, ...]  # Var or None, per end
-    graph: Any = None
 
 
 class Joint:
@@ -188,7 +176,7 @@ class Replayed(GraphNode):
         )  # fmt: skip
         wanted = wanted or (True,) * len(found)
         found = tuple(r if want else None for r, want in zip(found, wanted, strict=True))
-        return tuple(_apart(found, (), Algebra.clone))
+        return tuple(apart(found, (), Algebra.clone))
 
     def _through(self, present: tuple, gs: tuple) -> list:
         sweep = self.joint.sweep(present)
@@ -215,23 +203,7 @@ class Replayed(GraphNode):
             if t._version != self.versions[at]:
                 raise AutogradError(_changed(self.name(), t))
         arrays = [t.array for t in tensors]
-        return _apart(sweep.graph.run(arrays, gs), arrays, lambda a: a.copy("C"))
-
-
-def _apart(found: Iterable[Any], kept: Iterable[Any], copy: Callable[[Any], Any]) -> list:
-    """``found``, with copies of what is ``kept`` as well, or comes a second time."""
-    seen = {id(_raw(a)) for a in kept}
-    out = []
-    for r in found:
-        known = r is not None and id(_raw(r)) in seen
-        out.append(copy(r) if known else r)
-        seen.add(id(_raw(r)))
-    return out
-
-
-def _raw(value: Any) -> Any:
-    array = value.__dict__.get("array", value) if isinstance(value, Tensor) else value
-    return array.data if array.__class__ is DeviceArray else array
+        return apart(sweep.graph.run(arrays, gs), arrays, lambda a: a.copy("C"))
 
 
 def _changed(name: str, t: Tensor) -> str:
@@ -250,49 +222,6 @@ def _leaf_name(graph: Graph, leaf: Tensor) -> Var:
 def _set_shapes(node: Any, shapes: tuple) -> None:
     node.shape, node.dtype = shapes[0]
     node.shapes = shapes if len(shapes) > 1 else None
-
-
-class Backward:
-    """The instructions of a sweep laid out for running: on the arrays that its node holds."""
-
-    def __init__(self, sweep: Sweep, names: list[Var]) -> None:
-        slots = {var: i for i, var in enumerate(names)}
-        used = {a for ins in sweep.instructions for a in ins.args if isinstance(a, Var)}
-        used |= {e for e in sweep.ends if isinstance(e, Var)}
-        self.reads = [slots[v] for v in names if v in used]
-        for var in sweep.starts:
-            slots[var] = len(slots)
-        self.constants: list = []
-        self.steps = []
-        for ins in sweep.instructions:
-            for o in ins.outputs:
-                slots.setdefault(o, len(slots))
-        size = len(slots)
-        for ins in sweep.instructions:
-            given = []
-            for a in ins.args:
-                if isinstance(a, Var):
-                    given.append(slots[a])
-                else:
-                    given.append(size + len(self.constants))
-                    self.constants.append(a)
-            made = [slots[o] for o in ins.outputs]
-            many = ins.prim.multi and not ins.prim.mutates
-            self.steps.append((ins.prim, given, ins.params, made, many))
-        self.blank = [None] * (size - len(names) - len(sweep.starts))
-        self.ends = [None if e is None else slots[e] for e in sweep.ends]
-
-    def run(self, arrays: list, gs: list) -> list:
-        """The gradients at the ends."""
-        values = [*arrays, *gs, *self.blank, *self.constants]
-        for prim, given, params, made, many in self.steps:
-            result = prim.compute([values[i] for i in given], params)
-            if many:
-                for slot, r in zip(made, result, strict=True):
-                    values[slot] = r if r.__class__ is np.ndarray else finish(r)
-            elif made:
-                values[made[0]] = result if result.__class__ is np.ndarray else finish(result)
-        return [None if e is None else values[e] for e in self.ends]
 
 
 # --- capturing --------------------------------------------------------------------------------

@@ -149,6 +149,14 @@ def slots_of(kind: type) -> tuple[str, ...]:
     )
 
 
+def is_operator(name: str, x: Any) -> bool:
+    """Methods that syntax calls: they need not be named."""
+    if isinstance(x, types.ModuleType):
+        return name == "__getattr__"
+    special = name.startswith("__") and name.endswith("__")
+    return special and isinstance(x, type) and isinstance(vars(x)[name], types.FunctionType)
+
+
 def same(a: Any, b: Any) -> bool:
     """Whether two values mean the same to every program: one object, or equal constants of one
     type (1, 1.0 and True differ, so do 0.0 and -0.0; nan is itself)."""

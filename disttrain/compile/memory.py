@@ -135,15 +135,27 @@ class Memories:
 def _window(
     a: Any, *, offset: int, shape: tuple, strides: tuple, dtype: Any, within: tuple, counted: bool
 ) -> Any:
-    if a.__class__ is DeviceArray:
-        memory = a.row()
-        return memory.reseen(shape, dtype, address_of(a) - address_of(memory) + offset, strides)
+    if _is_whole(a, offset, shape, strides, dtype, within):
+        return a.view()
     if a.strides != within:  # values alone, laid out otherwise
         a = _laid_out(a, within)
-    if not offset and shape == a.shape and strides == within and dtype == a.dtype:
-        return a.view()
     memory = storage_of(a)
     return ndarray(shape, dtype, memory, address_of(a) - address_of(memory) + offset, strides)
+
+
+def _is_whole(a: Any, offset: int, shape: tuple, strides: tuple, dtype: Any, within: tuple) -> bool:
+    return not offset and shape == a.shape and strides == within and dtype == a.dtype
+
+
+def _window_there(platform: Any, a: Any, *, offset: int, counted: bool, **how: Any) -> Any:
+    """``_window`` of a device's raw array."""
+    if _is_whole(a, offset, **how):
+        return a.view()
+    memory = platform.owner(a).ravel(order="K").view(np.uint8)
+    start = platform.address(a) - platform.address(memory) + offset
+    whole = (memory.size - start) // how["dtype"].itemsize * how["dtype"].itemsize
+    cells = memory[start : start + whole].view(how["dtype"])
+    return platform.xp.lib.stride_tricks.as_strided(cells, how["shape"], how["strides"])
 
 
 def _laid_out(a: ndarray, strides: tuple) -> ndarray:
@@ -161,7 +173,7 @@ def _laid_out(a: ndarray, strides: tuple) -> ndarray:
 window = primitive(
     "window", _window, "a", shape=lambda a, shape, dtype, **_: (shape, dtype), view=True
 )
-window.kinds = True
+window.on_device = _window_there
 
 
 def window_on(array: Any, known: Tensor, t: Tensor) -> dict:

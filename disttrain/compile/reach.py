@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import collections
 import functools
-import gc
 import random
 import sys
 import types
@@ -39,12 +38,13 @@ from .kinds import (
     is_library,
     is_module,
     is_open,
+    is_operator,
     is_optimizer,
     is_ours,
     is_outward,
     slots_of,
 )
-from .readers import ArrayParts, Classes, calls, function_parts, members, values
+from .readers import ArrayParts, Classes, calls, function_parts, members, results_kept, values
 
 _MOST = 20_000  # objects that one look goes through
 _LARGE = 2000  # entries of one container, which every call would have to compare
@@ -182,7 +182,7 @@ class Reach:
             tried = ((n, getattr(x, n, MISSING)) for n in self._strange)
             return [(n, v) for n, v in tried if v is not MISSING]
         space = getattr(x, "__dict__", {})
-        found = [(n, v) for n, v in space.items() if self._wanted(n) or _operator(n, x)]
+        found = [(n, v) for n, v in space.items() if self._wanted(n) or is_operator(n, x)]
         for name in () if isinstance(x, (type, types.ModuleType)) else slots_of(type(x)):
             if self._wanted(name) and hasattr(x, name):
                 found.append((name, getattr(x, name)))
@@ -266,11 +266,11 @@ class Reach:
     def _memo(self, x: Any, where: str) -> None:
         """A function whose results are kept: what it reads counts, whether it ran or not."""
         f = x.__wrapped__
-        kept = gc.get_referents(x)
-        for part in (*kept, *(v for d in kept if type(d) is dict for v in d.values())):
+        kept = functools.partial(results_kept, x)
+        self.holders.append(Holder(FACT, x, where, reader=kept))
+        for part in kept():
             if isinstance(part, (Tensor, list, tuple, np.ndarray)):
                 self._push(part, where)
-        self.holders.append(Holder(FACT, x, where, reader=lambda: x.cache_info()[1::2]))
         if isinstance(f, types.FunctionType) and file_kind(f.__code__.co_filename) == USER:
             self._learn(f.__code__, f.__globals__)
         self._push(f, where)
@@ -471,18 +471,6 @@ class Reach:
     def knows(self, x: Any) -> bool:
         """Whether ``x`` was found."""
         return id(x) in self._seen
-
-    def leaves(self) -> list[Tensor]:
-        """All tensors in reach that gather gradients."""
-        return [t for t in self.tensors.values() if type(t._node) is AccumulateGrad]
-
-
-def _operator(name: str, x: Any) -> bool:
-    """Methods that syntax calls: they need not be named."""
-    if isinstance(x, types.ModuleType):
-        return name == "__getattr__"
-    special = name.startswith("__") and name.endswith("__")
-    return special and isinstance(x, type) and isinstance(vars(x)[name], types.FunctionType)
 
 
 _VISITORS: tuple[tuple[Any, Callable], ...] = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import types
 from typing import Any
 
@@ -51,3 +52,10 @@ def members(x: set) -> tuple:
 
 def values(x: Any, names: tuple) -> tuple:
     return tuple(getattr(x, name, MISSING) for name in names)
+
+
+def results_kept(x: Any) -> tuple:
+    """What an ``lru_cache`` refers to, its results among it, in an order of its own."""
+    parts = gc.get_referents(x)
+    inside = [v for d in parts if type(d) is dict for v in d.values()]
+    return tuple(sorted((p for p in (*parts, *inside) if type(p) is not dict), key=id))

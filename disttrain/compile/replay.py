@@ -59,6 +59,7 @@ class Program:
         self.kept = {o for o in graph.outputs if isinstance(o, Var)}
         self.writes = [self.slots[v] for v in self.written]
         self.touched = [self.slots[v] for v in graph.touched]
+        self.ends = [(o, _ALIASES.get(graph.same.get(i))) for i, o in enumerate(graph.outputs)]
         self.owned = [(self.slots[c], self.slots[leaf]) for c, leaf in graph.owners.items()]
         effects = (s.prim.random or bool(s.prim.mutates) for s in self.steps)
         self.harmless = next((i for i, e in enumerate(effects) if e), len(self.steps))
@@ -131,8 +132,8 @@ class Program:
         results = _Results(self, tensors, values)
         for leaf, var in graph.grads:
             tensors[self.slots[leaf]]._grad = None if var is None else results.of(var)
-        same = graph.same
-        return tuple([_AS[same.get(i, "self")](results.of(o)) for i, o in enumerate(graph.outputs)])
+        of = results.of
+        return tuple([of(o) if alias is None else alias(of(o)) for o, alias in self.ends])
 
     def execute(self, values: list) -> None:
         """All steps. Raises Afresh as ``run`` does."""
@@ -199,8 +200,8 @@ class _Results:
             t = made
 
 
-# A result from the tensor that stands for its value.
-_AS = {"self": lambda t: t, "detach": Tensor.detach, "data": Tensor._data}
+# A result from the tensor that stands for its value, where it is not that tensor.
+_ALIASES: dict[Any, Callable[[Tensor], Tensor]] = {"detach": Tensor.detach, "data": Tensor._data}
 
 
 def _check(names: tuple, tensors: tuple, graph: Any) -> None:

@@ -47,17 +47,30 @@ _PURE_TYPES = (
 )  # fmt: skip
 
 
+# What parts of this package are called where they are used, and what can be done.
+_PARTS = (
+    ("disttrain.distributed.ddp", "DistributedDataParallel (DDP)",
+     "; compile the module inside of it: DistributedDataParallel(dt.compile(model))"),
+    ("disttrain.distributed.fsdp", "fully_shard (FSDP)", ""),
+    ("disttrain.distributed.rpc", "remote calls (RPC)", ""),
+    ("disttrain.distributed", "communication between ranks (disttrain.distributed)", ""),
+)  # fmt: skip
+
+
 class Watch:
     """Notes what runs while the ``with`` block lasts, on this thread.
 
     ``codes``: code of the program that ran, with its globals. ``refused``: the first thing that a
-    replay could not repeat. ``everything``: attributes were looked up by names made on the way.
+    replay could not repeat; ``outward``: the first part of this package among them, which explains
+    what is refused inside of it. ``everything``: attributes were looked up by names made on the
+    way.
     """
 
     def __init__(self) -> None:
         self.codes: Codes = {}
         self._kinds: dict[int, tuple[types.CodeType, int]] = {}  # by id of code
         self.refused: str | None = None
+        self.outward: str | None = None
         self.everything = False
         self._stream = _numpy_state()
         self._thread = threading.get_ident()
@@ -101,9 +114,7 @@ class Watch:
             if key not in self.codes and not _for_us(frame):
                 self.codes[key] = code, frame.f_globals
                 if is_outward(code.co_filename):
-                    part = str(frame.f_globals.get("__name__"))
-                    self._refuse(f"it uses {part} at {_site(frame.f_back or frame)}, which a "
-                                 "replay would not do again")  # fmt: skip
+                    self.outward = self.outward or _used(frame)
         elif event == "c_call" and self.refused is None:
             self._called(frame, arg)
 
@@ -119,6 +130,15 @@ class Watch:
             self._refuse(
                 f"it calls {what}() at {_site(frame)}, which a replay would not call again"
             )
+
+
+def _used(frame: types.FrameType) -> str:
+    """What a part of this package that keeps state of the world is called, and where it is used."""
+    part = str(frame.f_globals.get("__name__"))
+    known = (found for found in _PARTS if part.startswith(found[0]))
+    _, what, advice = next(known, (part, part, ""))
+    site = _site(frame.f_back or frame)
+    return f"it uses {what} at {site}, which a replay would not do again{advice}"
 
 
 def _pure(name: str, owner: Any, module: str | None) -> bool:

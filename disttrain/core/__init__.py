@@ -1,6 +1,6 @@
 """Tensor, the gate, the graph and the engine. Knows no operation by name (see ``ops``)."""
 
-from . import dtypes, sharing
+from . import copies, dtypes, sharing
 from .algebra import Algebra
 from .autograd import backward, grad
 from .checkpoint import checkpoint, checkpoint_sequential

@@ -86,7 +86,7 @@ def as_dtype(kind: object) -> dtype:
         name = kind.rpartition(".")[2]
         if name in BY_NAME:
             return BY_NAME[name]
-    builtin = {"bool": bool, "int": int64, "float": get_default_dtype(), "complex": complex64}
+    builtin = {"bool": bool, "int": int64, "float": float64, "complex": complex128}
     if isinstance(kind, type) and kind.__module__ == "builtins" and kind.__name__ in builtin:
         return builtin[kind.__name__]
     try:

@@ -28,8 +28,9 @@ from ..backends.device.course import Course, kept
 from ..backends.device.platform import sided
 from ..backends.kinds import ArrayKind
 from ..context import elsewhere, thread
-from ..errors import AutogradError, ShapeError
+from ..errors import AutogradError
 from .algebra import Algebra
+from .fit import fit_array, fit_tensor
 from .hook_calls import (
     check_nan,
     run_accumulate_hooks,
@@ -39,19 +40,9 @@ from .hook_calls import (
 )
 from .node import AccumulateGrad, Output
 from .tensor import Tensor, wrap
-from .wide import total
 
 ndarray = np.ndarray
 _DEEP = 24  # walks inside of each other that one thread's stack is given
-
-
-def sum_to_array(g: Any, shape: tuple) -> Any:
-    """Undo broadcasting: sum ``g`` down to ``shape``."""
-    lead = g.ndim - len(shape)
-    if lead > 0:
-        g = total(g, tuple(range(lead)), False)
-    axes = tuple(i for i, n in enumerate(shape) if n == 1 and g.shape[i] != 1)
-    return total(g, axes, True) if axes else g
 
 
 class Walk:
@@ -86,6 +77,9 @@ class Walk:
         self.callbacks: list[Callable[[], None]] = []
         self.broken: list[Callable[[], None]] = []
         self.captures: dict[Any, dict[int, Any]] = {}
+        for interp in thread.stack:
+            if interp.dynamic:
+                interp.on_walk()
         # An interpreter alone on the stack may run whole rules itself, where nothing records them.
         alone = tensors and len(thread.stack) == 1
         self.pull = getattr(thread.stack[0], "pull", None) if alone else None
@@ -234,13 +228,16 @@ class Walk:
                             if r is g and (node in lent or not _single(results)):
                                 lent.add(e)
                     else:
-                        self._add(e, index, r, self._is_lent(node, g, r, results))
+                        came = r is g if r.__class__ is ndarray else _is_among(r, g)
+                        alone = not came or (node not in lent and _single(results))
+                        self._add(e, index, r, not alone)
                 left = pending[e] - 1
                 pending[e] = left
                 if not left:
                     if e not in grads:
                         self.silent.add(e)
                     push(ready, (-e.seq, turn(), e))
+            results = r = None  # what a leaf has copied need not live on
 
     def _run_general(self) -> None:
         ready, grads = self.ready, self.grads
@@ -309,9 +306,12 @@ class Walk:
 
     def _filled(self, node: Any, g: Any) -> Any:
         """``g`` with zeros for what has not come; None where nothing has."""
-        if g.__class__ is not tuple or all([x is not None for x in g]):
+        if g.__class__ is not tuple:
             return g
-        return self._materialize(node, g) if any([x is not None for x in g]) else None
+        missing = sum([x is None for x in g])
+        if missing == len(g) and g:
+            return None
+        return self._materialize(node, g) if missing else g
 
     def _results(self, node: Any, g: Any) -> tuple:
         wanted = self._wanted(node)
@@ -364,9 +364,9 @@ class Walk:
         shape, kind = (node.shape, node.dtype) if several is None else several[index]
         given = g
         if self.tensors:
-            g = _fit_tensor(node, g, shape, kind)
+            g = fit_tensor(node, g, shape, kind)
         elif g.__class__ is not ndarray or g.shape != shape or g.dtype is not kind:
-            g = _fit_array(node, g, shape, kind)
+            g = fit_array(node, g, shape, kind)
         grads = self.grads
         if several is not None:
             slots = grads.get(node)
@@ -421,13 +421,19 @@ def _single(results: tuple) -> bool:
 
 def _is_among(r: Any, given: Any) -> bool:
     """Whether ``r`` is one of the gradients that a node was given. (Views are known as such.)"""
-    if given.__class__ is tuple:
-        return any([_is_among(r, g) for g in given])
-    if r is given or given is None:
-        return r is given
+    for g in given if given.__class__ is tuple else (given,):
+        if r is g:
+            return True
+        if r.__class__ is not ndarray and g is not None and _is_one(r, g):
+            return True
+    return False
+
+
+def _is_one(r: Any, g: Any) -> bool:
+    """Whether two gradients that numpy does not hold are in one array."""
     if isinstance(r, Tensor):
-        r, given = r.__dict__.get("array"), given.__dict__.get("array")
-    return r is not None and (r is given or (isinstance(r, ArrayKind) and r.shares_with(given)))
+        r, g = r.__dict__.get("array"), g.__dict__.get("array")
+    return r is not None and (r is g or (isinstance(r, ArrayKind) and r.shares_with(g)))
 
 
 def discard(acc: Any, g: Any, own: bool) -> None:
@@ -463,41 +469,3 @@ def _needed(order: list, targets: set, through: bool) -> dict[Any, bool]:
                 needed[node] = True
                 break
     return needed
-
-
-def _fit_array(node: Any, g: Any, shape: tuple, kind: Any) -> Any:
-    if g.__class__ is not ndarray:
-        if isinstance(g, ArrayKind):
-            if g.shape == shape and g.dtype == kind:
-                return g
-            return _fit_tensor(node, wrap(g), shape, kind).array
-        g = np.asarray(g)
-    if g.shape != shape:
-        _check_reducible(node, g.shape, shape)
-        g = sum_to_array(g, shape)
-    if g.dtype != kind:
-        g = _real_if(g, kind).astype(kind)
-    return g if g.__class__ is ndarray else np.asarray(g)
-
-
-def _real_if(g: Any, kind: Any) -> Any:
-    return g.real if g.dtype.kind == "c" and kind.kind != "c" else g
-
-
-def _fit_tensor(node: Any, g: Any, shape: tuple, kind: Any) -> Any:
-    have, have_kind = g.meta()
-    if have != shape:
-        _check_reducible(node, have, shape)
-        g = Algebra.sum_to(g, shape)
-    return g if have_kind == kind else Algebra.cast(g, kind)
-
-
-def _check_reducible(node: Any, have: tuple, want: tuple) -> None:
-    lead = len(have) - len(want)
-    tail = zip(have[lead:], want, strict=True)
-    if lead < 0 or any(h != w and w != 1 for h, w in tail):
-        raise ShapeError(
-            f"backward: a gradient of shape {list(have)} reached {node.name()}, whose result has "
-            f"shape {list(want)} (got {list(have)} but expected shape compatible with "
-            f"{list(want)}); a rule or hook returned the wrong shape"
-        )

@@ -32,6 +32,7 @@ from ..errors import (
     DimError,
     DisttrainError,
     DTypeError,
+    LinAlgError,
     ShapeError,
     cause,
 )
@@ -221,7 +222,12 @@ def explain(prim: Primitive, args: Any, params: dict, error: Exception) -> Excep
     return kind(f"{prim.name.strip('_')}({given}{extra}): {error}")
 
 
-_EXPLAINED = {TypeError: DTypeError, IndexError: DimError, NotImplementedError: DeviceError}
+_EXPLAINED = {
+    TypeError: DTypeError,
+    IndexError: DimError,
+    NotImplementedError: DeviceError,
+    np.linalg.LinAlgError: LinAlgError,
+}
 
 
 def _metadata(a: Any) -> Any:

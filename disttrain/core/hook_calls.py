@@ -1,5 +1,6 @@
-"""Calling hooks during a walk: of tensors, before and after nodes. Knows the walk only as what says
-whether gradients travel as Tensors (``walk.tensors``), and whose others may have (``walk.lent``)."""
+"""Calling hooks during a walk: of tensors, before and after nodes. Knows the walk only as what
+says whether gradients travel as Tensors (``walk.tensors``), and whose others may have
+(``walk.lent``)."""
 
 from __future__ import annotations
 

@@ -39,15 +39,15 @@ def store_grad(leaf: Any, g: Any, own: bool = False) -> None:
     tensors = isinstance(g, Tensor)
     if g.__class__ is not ndarray:
         array = g.__dict__.get("array") if tensors else g
-        if isinstance(array, ArrayKind):
-            if _store_kind(leaf, g, array, own):
-                return
+        if isinstance(array, ArrayKind) and _store_kind(leaf, g, array, own):
+            return
     old = leaf._grad
     if old is None:
         if tensors:
             leaf._grad = _owned(g, own)
         else:
-            leaf._grad = wrap(g if own and _lies_alone(g) else g.copy())
+            fits = own and g.base is None and g.flags.c_contiguous
+            leaf._grad = wrap(g if fits else g.copy())
     elif tensors:
         if _captured():
             thread.stack[0].accumulate(old, g)
@@ -95,16 +95,12 @@ def _store_kind(leaf: Any, g: Any, array: Any, alone: bool) -> bool:
     return True
 
 
-def _lies_alone(array: ndarray) -> bool:
-    return array.base is None and array.flags.c_contiguous
-
-
 def _owned(g: Tensor, own: bool) -> Tensor:
     """``g``, or a copy where others may have its memory: gradients are written to in place. One
     that is traced is left as it is; writes to it go through the graph."""
     array = g.__dict__.get("array")
     if array.__class__ not in (ndarray, DeviceArray):
         return g
-    if own and _lies_alone(array if array.__class__ is ndarray else array.data):
-        return g
-    return Algebra.clone(g)
+    raw = array if array.__class__ is ndarray else array.data
+    fits = own and raw.base is None and raw.flags.c_contiguous
+    return g if fits else Algebra.clone(g)

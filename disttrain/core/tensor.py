@@ -11,7 +11,6 @@ Operators are attached in ``ops/methods.py``.
 
 from __future__ import annotations
 
-import copy
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +22,6 @@ from ..backends.kinds import ArrayKind
 from ..backends.null import NullArray
 from ..errors import AutogradError, DeviceError, DTypeError, HostError, ShapeError
 from . import dtypes
-from .attributes import give_attributes, own_attributes
 from .classes import class_for, plain_class
 from .device import CPU, HOST, at, device, located
 from .hooks import HookHandle
@@ -356,12 +354,13 @@ class Tensor:
             return
         source, *how = self._view
         source.forget_hidden_base()
-        if source._view is None and self._stands_for is None:
-            if source._node.__class__ is not AccumulateGrad:
-                self._view, held = None, weakref.ref(source)
-                del source
-                found = held()  # if others have it
-                self._view = None if found is None else (found, *how)
+        if source._view is not None or self._stands_for is not None:
+            return
+        if source._node.__class__ is not AccumulateGrad:
+            self._view, held = None, weakref.ref(source)
+            del source
+            found = held()  # if others have it
+            self._view = None if found is None else (found, *how)
 
     def leave_behind(self) -> Tensor:
         """This tensor as it is now, for views of it that exist to go on from. Called before it
@@ -399,20 +398,6 @@ class Tensor:
                 )
             return array.whole()
         return np.asarray(array)
-
-    def __deepcopy__(self, memo: dict) -> Tensor:
-        if not self.is_leaf:
-            raise AutogradError(
-                "deepcopy: only leaves can be copied with their role; this tensor was made by "
-                f"{self.grad_fn.name()}; copy t.detach().clone() instead"
-            )
-        note_read(self)
-        array = self.array.copy(order="K")
-        out = memo[id(self)] = rebuild(type(self), array, array.shape, self._node is not None)
-        if self._grad is not None and self.copies_grad:
-            out._grad = self._grad.__deepcopy__(memo)
-        give_attributes(out, copy.deepcopy(own_attributes(self), memo))
-        return out
 
     def __hash__(self) -> int:
         return id(self)

@@ -101,3 +101,17 @@ def _in_blocks(a: Any, dims: tuple, keepdim: bool, long: int, wide: np.dtype) ->
 def count(shape: tuple, dims: tuple) -> int:
     """How many elements one result of a reduction over ``dims`` is made of."""
     return math.prod(shape[d] for d in dims)
+
+
+def log1p_of(a: Any) -> Any:
+    """``log1p``; numpy's loses the digits of complex numbers that are small."""
+    if a.dtype.kind != "c":
+        return np.log1p(a)
+    wide = a.astype(np.complex128, copy=False)
+    x, y = wide.real, wide.imag
+    near = np.hypot(x, y) < 0.5
+    small = 0.5 * np.log1p(np.where(near, x * (2 + x) + y * y, 0.0))
+    out = np.empty(a.shape, wide.dtype)
+    out.real = np.where(near, small, np.log(np.hypot(1 + x, y)))
+    out.imag = np.arctan2(y, 1 + x)
+    return out.astype(a.dtype, copy=False)

@@ -16,6 +16,7 @@ from ..comm.work import Done, Work
 from ..core.tensor import Tensor, note_read
 from ..core.writes import touched
 from ..errors import ConfigError, DeviceError
+from ..futures import Future
 
 
 def array_of(where: str, t: Any, written: bool = True) -> Any:
@@ -50,6 +51,12 @@ def handed(work: Work | None, async_op: bool, *outputs: Any) -> Work | None:
     work = Done() if work is None else work
     work.outputs = list(outputs)
     return work
+
+
+def promised(work: Work | None, async_op: bool, *outputs: Any) -> Future | None:
+    """The same of collectives that give a future."""
+    done = handed(work, async_op, *outputs)
+    return None if done is None else done.get_future()
 
 
 def seconds_of(where: str, timeout: timedelta | float | None) -> float | None:

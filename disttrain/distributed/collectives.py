@@ -17,8 +17,9 @@ from ..comm.reduce_ops import ReduceOp
 from ..comm.work import Work
 from ..core.tensor import Tensor
 from ..errors import ConfigError
+from ..futures import Future
 from . import objects
-from .arrays import array_of, arrays_of, handed, seconds_of
+from .arrays import array_of, arrays_of, handed, promised, seconds_of
 from .process_group import ProcessGroup
 from .state import GroupMember, group_or_default
 
@@ -259,26 +260,26 @@ def monitored_barrier(
 def all_reduce_coalesced(
     tensors: list[Tensor], op: ReduceOp = ReduceOp.SUM, group: ProcessGroup | None = None,
     async_op: bool = False,
-) -> Work | None:  # fmt: skip
-    """``all_reduce`` of several tensors in one operation per type."""
+) -> Future | None:  # fmt: skip
+    """``all_reduce`` of several tensors in one operation per type. ``async_op``: gives a future."""
     if _outsider("all_reduce_coalesced", group):
         return None
     arrays = arrays_of("all_reduce_coalesced", tensors, True)
     work = group_or_default(group).all_reduce_coalesced(arrays, op, async_op=async_op)
-    return handed(work, async_op, *tensors)
+    return promised(work, async_op, *tensors)
 
 
 def all_gather_coalesced(
     output_tensor_lists: list[list[Tensor]], input_tensor_list: list[Tensor],
     group: ProcessGroup | None = None, async_op: bool = False,
-) -> Work | None:  # fmt: skip
-    """``output_tensor_lists[r][i]`` becomes rank r's ``input_tensor_list[i]``."""
+) -> Future | None:  # fmt: skip
+    """``output_tensor_lists[r][i]`` becomes rank r's ``input_tensor_list[i]``; else as above."""
     if _outsider("all_gather_coalesced", group):
         return None
     outs = [arrays_of("all_gather_coalesced", row, True) for row in output_tensor_lists]
     arrays = arrays_of("all_gather_coalesced", input_tensor_list, False)
     work = group_or_default(group).all_gather_coalesced(outs, arrays, async_op=async_op)
-    return handed(work, async_op)
+    return promised(work, async_op)
 
 
 # --- point to point ----------------------------------------------------------------------------

@@ -27,9 +27,7 @@ def share_cores(place: WorkerEnv, env: MutableMapping[str, str] | None = None) -
     env.update(dict.fromkeys(blas.VARIABLES, "1"))
     before, told = blas.num_threads(), blas.set_num_threads(1)
     if place.rank == 0 and before != 1:
-        how = (
-            "BLAS takes one thread in each" if told else "set it: the BLAS cannot be told any more"
-        )
+        how = "BLAS takes one thread in each" if told else "set it: BLAS cannot be told any more"
         sys.stderr.write(
             f"disttrain: {place.local_world_size} ranks share this machine, and OMP_NUM_THREADS is "
             f"not set: {how}\n"

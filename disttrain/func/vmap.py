@@ -16,7 +16,7 @@ from ..core.gate import Primitive, Tracer, gate
 from ..core.random import States
 from ..core.tensor import Tensor
 from ..errors import CaptureError, ConfigError, ShapeError
-from ..ops.functions import join, split
+from ..ops.functions import inplace, join, split
 from ..ops.primitives.batching import front
 from ..ops.primitives.views import expand, permute, reshape
 from .functions import batch_function
@@ -35,6 +35,12 @@ class BatchTracer(Tracer):
         if self.bdim is not None:
             shape = shape[: self.bdim] + shape[self.bdim + 1 :]
         return tuple(shape), kind
+
+    def _data(self) -> Tensor:
+        raise CaptureError(
+            "vmap: accessing `data` under vmap transform is not allowed: writes to it would go "
+            "unnoticed; use .detach()"
+        )
 
 
 class Batch(Level):
@@ -89,12 +95,20 @@ class Batch(Level):
                 f"{prim.name}: random numbers inside vmap; say whether every example gets its own "
                 "(randomness='different') or all the same (randomness='same')"
             )
+        if self.randomness == "same" and prim.name in _BY_VALUE and set(dims) != {None}:
+            raise CaptureError(
+                f"{prim.name}: Vmap does not currently support same randomness with a batched "
+                "tensor input: what is drawn depends on the values, which differ; use 'different'"
+            )
         run: Any = _Draw(prim, self.randomness == "same")
         with self.below():
             if run.same and all(d is None for d in dims):
                 return self._wrapped(run(*inners, **params), None)
             out, dim = per_example(run)(inners, dims, params, self.size)
         return self._wrapped(out, dim)
+
+
+_BY_VALUE = ("bernoulli", "poisson", "multinomial")  # draws from the distributions given
 
 
 class _Draw:
@@ -243,9 +257,22 @@ def _run(
     with level.running():
         inputs = [x if d is None else level.wrap(x, d) for x, d in zip(leaves, dims, strict=True)]
         result = settle(func(*rebuild(inputs), **kwargs))
+        written = [
+            (x, tracer, d)
+            for x, tracer, d in zip(leaves, inputs, dims, strict=True)
+            if d is not None and _is_written(tracer, x)
+        ]
+    for x, tracer, d in written:
+        inplace.copy_(x, _leave(level, tracer, d))
     outs, unflatten = tree.flatten(result)
     places = _places(out_dims, result)
     return unflatten([_leave(level, o, d) for o, d in zip(outs, places, strict=True)])
+
+
+def _is_written(tracer: BatchTracer, given: Tensor) -> bool:
+    """Whether an input was changed in place: its value inside is no more the one that was given."""
+    tracer.graph_node()
+    return tracer.inner is not given
 
 
 def _places(out_dims: Any, result: Any) -> list:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError, SerializationError
+from ..outputs import write_all
 
 
 class JsonLines:
@@ -37,9 +38,7 @@ class JsonLines:
     def write(self, record: dict[str, Any]) -> None:
         """Append ``record`` as one line."""
         text = json.dumps(_plain(record), ensure_ascii=False, allow_nan=False)
-        rest = memoryview(text.encode() + b"\n")
-        while rest:  # a second turn happens only on a full disk or a signal
-            rest = rest[os.write(self._fd, rest) :]
+        write_all(self._fd, text.encode() + b"\n", str(self.path))
 
     def close(self) -> None:
         """Close the file. Closing twice is fine."""

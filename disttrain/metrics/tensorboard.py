@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 from ..errors import ConfigError
+from ..outputs import write_all
 from .crc32c import masked_crc32c
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types
@@ -75,9 +76,8 @@ class EventWriter:
     def _write(self, data: bytes) -> None:
         length = struct.pack("<Q", len(data))
         head = length + struct.pack("<I", masked_crc32c(length))
-        rest = memoryview(head + data + struct.pack("<I", masked_crc32c(data)))
-        while rest:  # a second turn happens only on a full disk or a signal
-            rest = rest[os.write(self._fd, rest) :]
+        whole = head + data + struct.pack("<I", masked_crc32c(data))
+        write_all(self._fd, whole, str(self.path))
 
 
 def _create(folder: Path) -> tuple[Path, int]:

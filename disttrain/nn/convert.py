@@ -69,6 +69,7 @@ class Convert:
         The element type changes floating-point and complex tensors only.
         """
         where, kind, non_blocking = _parse_to(type(self).__name__, args, kwargs)
+        layout = kwargs.get("memory_format")
 
         def convert(t: Tensor) -> Tensor:
             if t.is_meta and where is not None and where.type != "meta":
@@ -80,7 +81,8 @@ class Convert:
             wanted = kind if kind is not None and _inexact(t) else None
             if where is not None and where != t.device:
                 t = t.to(where, non_blocking=non_blocking)
-            return t if wanted is None or t.dtype is wanted else t.to(wanted)
+            t = t if wanted is None or t.dtype is wanted else t.to(wanted)
+            return t if layout is None or t.ndim not in (4, 5) else t.to(memory_format=layout)
 
         return self._apply(convert)
 

@@ -40,7 +40,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
         if isinstance(slope, bool) or not isinstance(slope, (int, float)):
             raise ConfigError(f"calculate_gain: negative_slope {slope!r} not a valid number")
         return math.sqrt(2.0 / (1 + slope**2))
-    if nonlinearity not in _GAINS:
+    if not isinstance(nonlinearity, str) or nonlinearity not in _GAINS:
         raise ConfigError(
             f"calculate_gain: Unsupported nonlinearity {nonlinearity!r}; needed leaky_relu or one "
             f"of {', '.join(_GAINS)}"

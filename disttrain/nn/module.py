@@ -33,13 +33,28 @@ class Module(Walk, State, Convert):
     _hooks: dict[str, Any] | None = None
     _state_hooks: dict[str, Any] | None = None
 
-    def __init__(self) -> None:
+    # Whether the constructor hands its arguments on to the next class (of a mixin).
+    call_super_init: bool = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if args or kwargs:
+            self._check_arguments(args, kwargs)
         d = self.__dict__
         d["training"] = True
         d["_parameters"] = {}
         d["_buffers"] = {}
         d["_non_persistent_buffers_set"] = set()
         d["_modules"] = {}
+        if self.call_super_init:
+            super().__init__(*args, **kwargs)
+
+    def _check_arguments(self, args: tuple, kwargs: dict) -> None:
+        if self.call_super_init:
+            return
+        where = f"{type(self).__name__}.__init__()"
+        if kwargs:
+            raise TypeError(f"{where} got an unexpected keyword argument {next(iter(kwargs))!r}")
+        raise TypeError(f"{where} takes 1 positional argument but {len(args) + 1} were given")
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes. To be defined by subclasses."""

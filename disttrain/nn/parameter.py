@@ -13,13 +13,15 @@ from ..backends.null import NullArray
 from ..core import Tensor, dtypes, no_grad, wrap
 from ..core.classes import class_for
 from ..core.device import CPU, located, usable
-from ..errors import UninitializedError
+from ..errors import ShapeError, UninitializedError
 
 
 def empty(shape: tuple, dtype: Any = None, device: Any = None) -> Tensor:
     """A new tensor with memory (none on the meta device) and no values yet."""
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     where = usable(device)
+    if any(n < 0 for n in shape):
+        raise ShapeError(f"shape {list(shape)} given; sizes cannot be negative")
     if where is CPU:
         return wrap(np.empty(shape, kind.np))
     there = located(where)

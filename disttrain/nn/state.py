@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..core import Tensor, no_grad
-from ..errors import DisttrainError, StateDictError
+from ..errors import DisttrainError, HookError, StateDictError
 from . import hooks
 from .parameter import Parameter, is_lazy
 
@@ -270,7 +270,13 @@ def _load(module: Any, state: Any, prefix: str, metadata: Any, assign: bool, rep
             path = f"{prefix}{name}."
             below = OrderedDict((k, v) for k, v in state.items() if k.startswith(path))
             _load(child, below, path, metadata, assign, report)
-    hooks.run_all(module, hooks.LOAD_POST, module, _IncompatibleKeys(missing, unexpected))
+    for hook in hooks.of(module, hooks.LOAD_POST):
+        if hook.run(module, _IncompatibleKeys(missing, unexpected)) is not None:
+            raise HookError(
+                f"{type(module).__name__}: Hooks registered with "
+                "register_load_state_dict_post_hook are not expected to return new values; "
+                "change the two lists in place"
+            )
 
 
 def _belongs(rest: str, known: set[str], module: State) -> bool:

@@ -5,6 +5,7 @@ from .functions.attention import *
 from .functions.comparing import *
 from .functions.conv import *
 from .functions.create import *
+from .functions.data import *
 from .functions.einsum import *
 from .functions.elementwise import *
 from .functions.embedding import *
@@ -12,6 +13,7 @@ from .functions.gathering import *
 from .functions.join import *
 from .functions.linalg import *
 from .functions.loss import *
+from .functions.memory_formats import *
 from .functions.norm import *
 from .functions.padding import *
 from .functions.pool import *

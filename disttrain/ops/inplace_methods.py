@@ -53,7 +53,7 @@ def _put_indexed(self: Tensor, indices: Any, values: Any, accumulate: bool = Fal
 
 
 def _applied(self: Tensor, fn: Callable, *others: Tensor) -> Tensor:
-    sides = [np.broadcast_to(o.array, tuple(self.shape)) for o in others]
+    sides = [shape.broadcast_to(o.detach(), self.shape).array for o in others]
     rows = zip(self.array.ravel().tolist(), *(s.ravel().tolist() for s in sides), strict=True)
     values = np.array([fn(*row) for row in rows], self.array.dtype)
     return wrap(values.reshape(self.array.shape))

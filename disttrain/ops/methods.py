@@ -15,7 +15,8 @@ from ..core.gate import Tracer
 from ..core.tensor import Tensor, note_read, wrap
 from ..errors import AutogradError, ShapeError
 from . import api
-from .functions import aliases, comparing, create, moving, storage
+from .functions import aliases, comparing, create, memory_formats, moving, storage
+from .functions import data as from_data
 from .functions import elementwise as math
 from .functions import linalg as products
 from .functions import subscript as indexing
@@ -79,7 +80,7 @@ Tensor.__neg__ = math.neg
 Tensor.__pos__ = lambda self: self
 Tensor.__abs__ = math.abs
 Tensor.__matmul__ = products.matmul
-Tensor.__rmatmul__ = lambda self, other: products.matmul(create.as_tensor(other), self)
+Tensor.__rmatmul__ = lambda self, other: products.matmul(from_data.as_tensor(other), self)
 Tensor.__pow__ = math.pow
 Tensor.__rsub__ = _reflected(_rsub)
 Tensor.__rtruediv__ = _reflected(_rdiv)
@@ -173,7 +174,7 @@ def _old_constructor(self: Tensor, *args: Any, **kwargs: Any) -> None:
     if "array" in self.__dict__:
         return
     kind = dtypes.get_default_dtype()
-    self.array = create.construct(kind, args, **kwargs, any_type=True).array
+    self.array = from_data.construct(kind, args, **kwargs, any_type=True).array
 
 
 Tensor.__init__ = _old_constructor
@@ -275,7 +276,7 @@ Tensor.share_memory_, Tensor.is_shared = share_memory_, sharing.is_shared
 Tensor.storage_offset, Tensor.untyped_storage = aliases.storage_offset, aliases.untyped_storage
 Tensor.storage = storage.storage
 Tensor._is_view = lambda self: self._base is not None
-Tensor.new_tensor = lambda self, data, **o: create.new_beside(create.tensor, self, data, **o)
+Tensor.new_tensor = lambda self, data, **o: create.new_beside(from_data.tensor, self, data, **o)
 Tensor.new_full = lambda self, size, fill_value, **o: create.new_beside(
     create.full, self, size, fill_value, **o
 )
@@ -284,7 +285,7 @@ for _make in (create.zeros, create.ones, create.empty):
         Tensor, f"new_{_make.__name__}",
         lambda self, *s, _make=_make, **o: create.new_like(_make, self, s, **o),
     )  # fmt: skip
-Tensor.new = lambda self, *args, **kwargs: create.construct(
+Tensor.new = lambda self, *args, **kwargs: from_data.construct(
     self.dtype, args, **{"device": self.device, **kwargs}
 )
 
@@ -300,7 +301,8 @@ xlogy nan_to_num sum nansum mean var std amax amin max min argmax argmin prod an
 logsumexp count_nonzero norm matmul mm bmm mv dot inner outer addmm t equal isclose allclose"""
 _SHAPE = """reshape view view_as reshape_as flatten ravel unflatten permute transpose swapaxes
 swapdims movedim moveaxis squeeze unsqueeze expand expand_as broadcast_to flip fliplr
-flipud roll tril triu diagonal diag trace stride clone contiguous is_contiguous"""
+flipud roll tril triu diagonal diag trace"""
+_LAYOUT = "stride clone contiguous is_contiguous"
 _ALIASES = """adjoint as_strided as_strided_scatter diag_embed diagflat diagonal_scatter dsplit
 hsplit narrow_copy positive resolve_conj resolve_neg rot90 select_scatter slice_scatter
 split_with_sizes sum_to_size unsafe_chunk unsafe_split vsplit"""
@@ -317,6 +319,8 @@ for _name in _MATH.split():
     setattr(Tensor, _name, getattr(api, _name))
 for _name in _SHAPE.split():
     setattr(Tensor, _name, getattr(shape, _name))
+for _name in _LAYOUT.split():
+    setattr(Tensor, _name, getattr(memory_formats, _name))
 for _name in (*_OTHERS.split(), *_ALIASES.split()):
     setattr(Tensor, _name, getattr(api, _name))
 Tensor.where = lambda self, condition, other: math.where(condition, self, other)

@@ -38,7 +38,7 @@ def result_type(*args: Any) -> dtypes.dtype:
         elif isinstance(a, dtypes.dtype):
             level, kind = 0, a
         else:
-            level, kind = 2, _scalar_type(a)
+            level, kind = 2, _scalar_type(scalar(a))
         best[level] = kind if best[level] is None else dtypes.promote_types(best[level], kind)
     result = None
     for kind in best:

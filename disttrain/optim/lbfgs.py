@@ -135,8 +135,8 @@ class _Run:
         memory.keep(self.state)
 
     def _first_step(self, g: np.ndarray) -> float:
-        lr = float(self.group["lr"])
-        return lr if self.state["n_iter"] > 1 else min(1.0, 1.0 / _number(np.abs(g).sum())) * lr
+        lr, size = float(self.group["lr"]), _number(np.abs(g).sum())
+        return lr / size if self.state["n_iter"] <= 1 and size > 1.0 else lr
 
     def _go(
         self, start: Point, t: float, direction: np.ndarray, limit: int, last: bool

@@ -157,8 +157,10 @@ class Mapped:
             self._bytes = np.frombuffer(memory, np.uint8)
 
     def piece(self, begin: int, num_bytes: int) -> np.ndarray:
-        """Bytes of the file, writable."""
-        return self._bytes[begin : begin + num_bytes]
+        """Bytes of the file, writable, as an array whose memory they alone are: what is asked of
+        it (``Tensor.storage``) ends where they do."""
+        found = self._bytes[begin : begin + num_bytes]
+        return np.frombuffer(memoryview(found), np.uint8) if found.size else found
 
 
 class Stream:

@@ -6,6 +6,7 @@ Knows Linux's /proc; no jobs, no ranks.
 from __future__ import annotations
 
 import os
+import signal
 import time
 from dataclasses import dataclass
 
@@ -103,6 +104,21 @@ def catches(pid: int, number: int) -> bool:
     except (OSError, ValueError):
         return False
     return False
+
+
+def thread_for(pid: int, number: int) -> int:
+    """Its thread that lets this signal through and no other one; 0 where there is none."""
+    wanted = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, number}
+    mask = sum(1 << (n - 1) for n in wanted)
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/status", encoding="ascii") as file:
+                lines = dict(line.split(":", 1) for line in file)
+            if int(lines["SigBlk"], 16) == mask:
+                return int(thread)
+    except (OSError, ValueError, KeyError):
+        pass
+    return 0
 
 
 def sleeps_in(pid: int) -> str:

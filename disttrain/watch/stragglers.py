@@ -5,10 +5,10 @@ time each has waited for others. The rest of it a rank was busy, and a straggler
 than the others, again and again: also without the time for which it was ready to run and got no
 processor, which says that the machine is loaded. Where one step is much longer than the others of
 a window, it may have been a checkpoint. What is looked at is a *window* of a few steps, and three
-windows in a row must blame the same rank (five, where it is not much slower; more, where others have been
-blamed of late, since then it is chance): one that saves a
-checkpoint, compiles a kernel or was stopped for a moment is slow in one of them (or in two, where
-one ends in the middle of it), and on a loaded machine it is now this rank, now that one.
+windows in a row must blame the same rank (five, where it is not much slower; more, where others
+have been blamed of late, since then it is chance): one that saves a checkpoint, compiles a kernel
+or was stopped for a moment is slow in one of them (or in two, where one ends in the middle of it),
+and on a loaded machine it is now this rank, now that one.
 
 A window only ends when all ranks have made some steps. So a rank that does not come back from one
 is found in another way (``Stalls``): all others wait for it, for seconds.

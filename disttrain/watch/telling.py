@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from ..comm.blackbox import Box, clipped
 from ..errors import ConfigError
 from .reading import UNDER_WAY, Operation, Rank, printable, read_all
-from .waiting import Standing, standings
+from .waiting import WAITS, Standing, standings
 
 NAME = "blackbox"  # the file in the folder of an attempt
+_STANDINGS = 16  # ranks of whose standing people are told
 _LONGEST = 1000  # bytes of a command line that are told
 
 
@@ -62,6 +63,22 @@ def summary(r: Rank, at: int, count: int = 2) -> list[str]:
         state = f"took {duration(op.ended - op.begun)}" if op.ended > 0 else op.state
         out.append(f"{op.shown} ({begun}, {state})")
     return out
+
+
+def stands(ranks: Sequence[Rank], now: int) -> list[str]:
+    """Where each rank is at ``now``: what it is in or did last, which operation of which group that
+    is, and from which line. Of many ranks those who wait for nobody come first, and few others."""
+    told = sorted(standings(ranks, now), key=lambda each: each.state == WAITS)
+    steps = {r.rank: r.words.step for r in ranks}
+    shown = sorted(told[:_STANDINGS], key=lambda each: each.rank)
+    out = []
+    for each in shown:
+        step = f", step {steps[each.rank]}" if steps[each.rank] else ""
+        op = each.operation
+        which = f" (operation {op.seq} of group {op.group})" if op is not None and op.seq else ""
+        out.append(f"rank {each.rank}{step}: {each.text}{which}")
+    left = len(told) - len(shown)
+    return [*out, f"{left} more wait"] if left else out
 
 
 def report(box: Box, count: int, only: Sequence[int] | None = None) -> list[str]:

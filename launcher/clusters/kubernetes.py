@@ -18,6 +18,7 @@ ENDS = (
 )
 JOIN = 300.0  # seconds for the first pod to begin: before that, its name is not known
 INDEX = "JOB_COMPLETION_INDEX"
+UID = "DISTTRAIN_JOB_UID"  # the Job's, which its pods have when they are started anew, too
 MEETING = ("PET_RDZV_ENDPOINT", "PET_MASTER_ADDR")
 
 
@@ -49,6 +50,7 @@ def place(env: Mapping[str, str]) -> Place:
         node_rank=index,
         job=env.get("PET_RDZV_ID", ""),
         name_timeout=JOIN,
+        lasting=f"kubernetes-{env[UID]}" if env.get(UID) else "",
         ends=ENDS,
         token_file=env.get("DISTTRAIN_TOKEN_FILE", ""),
     )

@@ -18,9 +18,10 @@ class Place:
 
     ``label``: what the job's token is derived from, with the user's key; "" where it comes from
     elsewhere (``tokens``). ``name_timeout``: for how many seconds the first one's name may not be
-    known yet. ``token_file``: where the environment has put the token. ``doubt``: why these answers
-    cannot be meant unless the command line says how many nodes there are. ``hint``: what is said to
-    people, who may have meant something else.
+    known yet. ``lasting``: what this job keeps when the environment starts it anew, and no other
+    one has; "" where nothing does. ``token_file``: where the environment has put the token.
+    ``doubt``: why these answers cannot be meant unless the command line says how many nodes there
+    are. ``hint``: what is said to people, who may have meant something else.
     """
 
     cluster: str = "local"
@@ -31,6 +32,7 @@ class Place:
     ends: str = "by the signals that this process gets"
     label: str = ""
     name_timeout: float = 0.0
+    lasting: str = ""
     token_file: str = ""
     doubt: str = ""
     hint: str = ""

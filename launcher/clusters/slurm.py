@@ -69,6 +69,7 @@ def place(env: Mapping[str, str], reach: Reach | None = None) -> Place:
         job=f"slurm-{step}",
         ends=ENDS,
         label=f"slurm {env.get('SLURM_CLUSTER_NAME', '')} {step} {restarts}",
+        lasting=f"slurm-{env.get('SLURM_CLUSTER_NAME', '')}-{step}",  # queued again, it is the same
         doubt=_doubt(nodes, tasks),
     )
 

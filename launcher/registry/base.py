@@ -35,12 +35,16 @@ class Registry:
     ttl: float
     patience: float
     pause = 0.1  # seconds between two looks at it
-    outlives_jobs = False  # entries without a lease stay when all nodes have gone
+    outlives_jobs = False  # entries without a lease stay for a while when all nodes have gone
 
     @property
     def where(self) -> str:
         """What it is and where, for messages."""
         raise NotImplementedError
+
+    def name(self, key: str) -> str:
+        """What people find an entry by."""
+        return key
 
     def has_gone(self) -> bool:
         """Is it known that the registry is there no more? Silence proves nothing: a network that is
@@ -54,6 +58,10 @@ class Registry:
     def renew(self) -> None:
         """Confirm this node's lease. Raises ``LeaseEnded`` where the registry has ended it."""
         raise NotImplementedError
+
+    def keep(self, key: str) -> None:
+        """Let what ``compare_swap`` has set stay: where entries outlive a job, they do not for long
+        after the last node has called this."""
 
     def compare_swap(self, key: str, expected: bytes | None, new: bytes) -> bool:
         """Set ``key`` to ``new`` if it is ``expected`` now (None: if it is not there). Whether it

@@ -4,7 +4,8 @@ Every node has one lease, of which all entries that it leases hang. A request ma
 late or twice (``registry.gateway``), and its answer may be lost. So every write is a
 transaction that compares the revision at which we last saw its key, after which a late one does
 nothing; and what is written begins with a number of its own, by which a writer whose answer was
-lost knows whether it has won. What is no lease's stays after a job.
+lost knows whether it has won. What is no node's has a long lease, which every node keeps alive: it
+stays when a job ends, for those that were away to hear of it, and not for ever.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from .base import LeaseEnded, Registry, Snapshot
 from .gateway import NOT_FOUND, Gateway, Refused, Unreached
 
 PATIENCE = 1.5  # seconds for one method, all members asked
+LINGER = 900.0  # seconds for which the entries of a job stay when no node is left
+_KEEP = LINGER / 10  # ... after which their lease is confirmed again
 FAREWELL = 0.7  # ... for the last request, which ends our lease
 _MARK = 16  # digits of the number that begins every value
 
@@ -37,6 +40,7 @@ class _Seen:
     revision: int
     value: bytes | None
     mark: bytes = b""
+    lease: int = 0
 
 
 _NOTHING = _Seen(0, None)
@@ -56,11 +60,15 @@ class EtcdRegistry(Registry):
         self._lease = 0
         self._leased: set[str] = set()
         self._seen: dict[str, _Seen] = {}
+        self._kept: dict[str, float] = {}  # when their leases were confirmed
         self._until = 0.0  # when the method that runs gives up
 
     @property
     def where(self) -> str:
         return f"etcd at {', '.join(self.gateway.access.names)}"
+
+    def name(self, key: str) -> str:
+        return self.root.decode() + key
 
     @property
     def host(self) -> str:
@@ -85,12 +93,26 @@ class EtcdRegistry(Registry):
         if self._lease:
             self._hold()
 
+    def keep(self, key: str) -> None:
+        self._begin()
+        now, lease = time.monotonic(), self._known(key).lease
+        if lease and now - self._kept.get(key, -math.inf) > _KEEP:
+            self._call("/lease/keepalive", {"ID": str(lease)})
+            self._kept[key] = now
+
     def compare_swap(self, key: str, expected: bytes | None, new: bytes) -> bool:
         self._begin()
         seen = self._known(key)
         if seen.value != expected:
             seen = self._look(key)
-        return seen.value == expected and self._write(key, seen.revision, new, 0)
+        if seen.value != expected:
+            return False
+        lease = seen.lease or self._grant(LINGER)
+        try:
+            return self._write(key, seen.revision, new, lease)
+        except LeaseEnded:  # with it the entry has gone
+            self._seen.pop(key, None)
+            return False
 
     def read(self) -> Snapshot:
         self._begin()
@@ -125,11 +147,14 @@ class EtcdRegistry(Registry):
     def _hold(self) -> None:
         """Let our lease begin anew."""
         if not self._lease:
-            self._lease = int(self._call("/lease/grant", {"TTL": math.ceil(self.ttl)})["ID"])
+            self._lease = self._grant(self.ttl)
             return
         answer = self._call("/lease/keepalive", {"ID": str(self._lease)})
         if int(answer.get("result", {}).get("TTL", 0)) <= 0:
             raise self._lease_ended()
+
+    def _grant(self, seconds: float) -> int:
+        return int(self._call("/lease/grant", {"TTL": math.ceil(seconds)})["ID"])
 
     def _lease_ended(self) -> LeaseEnded:
         self._lease = 0
@@ -150,9 +175,10 @@ class EtcdRegistry(Registry):
         return _packed(self.root + key.encode())
 
     def _unpack(self, pair: dict) -> tuple[str, _Seen]:
-        key = base64.b64decode(pair["key"])[len(self.root) :].decode()
+        key = base64.b64decode(pair["key"])[len(self.root) :].decode(errors="replace")
         value = base64.b64decode(pair.get("value", ""))
-        return key, _Seen(int(pair["mod_revision"]), value[_MARK:], value[:_MARK])
+        lease = int(pair.get("lease", 0))
+        return key, _Seen(int(pair["mod_revision"]), value[_MARK:], value[:_MARK], lease)
 
     def _known(self, key: str) -> _Seen:
         return self._seen.get(key) or self._look(key)
@@ -171,16 +197,17 @@ class EtcdRegistry(Registry):
         """Write if the key is as it was at ``revision``; whether it was."""
         mark = secrets.token_hex(_MARK // 2).encode()
         put: dict[str, Any] = {"key": self._name(key), "value": _packed(mark + value)}
-        if lease:
-            put["lease"] = str(lease)
+        put["lease"] = str(lease)
         try:
             done = self._transact(key, revision, {"request_put": put}, mark)
         except Refused as error:
-            if lease and error.code == NOT_FOUND:
+            if error.code == NOT_FOUND and lease == self._lease:
                 raise self._lease_ended() from None
+            if error.code == NOT_FOUND:
+                raise LeaseEnded(f"{self.name(key)} had a lease that has ended") from None
             raise
         if done:
-            self._seen[key] = _Seen(done, value, mark)
+            self._seen[key] = _Seen(done, value, mark, lease)
         return bool(done)
 
     def _transact(self, key: str, revision: int, change: dict, mark: bytes = b"") -> int:

@@ -42,7 +42,7 @@ def add_flags(p: argparse.ArgumentParser) -> None:
     add("--bandwidth", default="", metavar="RATE", help="of the same: 10GB/s")
     add("--local-latency", default="", metavar="TIME", help="inside a host")
     add("--local-bandwidth", default="", metavar="RATE", help="inside a host")
-    add("--algorithm", default="auto", choices=("auto", "ring", "tree", "direct"),
+    add("--algorithm", default="auto", choices=("auto", "ring", "doubling", "tree", "direct"),
         help="of collectives between hosts")  # fmt: skip
     add("--compute", default="", metavar="TIME", help="how long a program computes between two "
         "calls: measured (the default), or 5ms")  # fmt: skip

@@ -103,6 +103,8 @@ class Job:
     ) -> None:
         self.plan, self.cluster, self.seed, self.body = plan, cluster, seed, body
         hosts = cluster.network.hosts
+        if plan.as_torch:  # before the ranks' environments, by which their processes find it
+            importlib.import_module(COMPAT).install()
         self.ambients = []
         for rank in range(plan.num_ranks):
             mine = [r for r in range(plan.num_ranks) if hosts[r] == hosts[rank]]
@@ -118,8 +120,6 @@ class Job:
 
     def run(self) -> tuple[Scheduler, Fabric]:
         """Run it to its end. The process cannot be used for anything else afterwards."""
-        if self.plan.as_torch:
-            importlib.import_module(COMPAT).install()
         self.stage.open()
         voices = self._voice(1, sys.stdout), self._voice(2, sys.stderr)
         sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__ = voices  # type: ignore

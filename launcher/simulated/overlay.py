@@ -2,8 +2,8 @@
 quiet``, ``time.sleep = ...``. Each rank finds its own, as in a process of its own.
 
 Modules become instances of a subclass that notes who sets what. What is set while a shared module
-is being imported belongs to all, since that happens once. Knows modules and ranks by number; not
-when ranks change places.
+is being imported, or fills itself when it is first asked for a name, belongs to all, since that
+happens once. Knows modules and ranks by number; not when ranks change places.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 _ABSENT = object()
 _Place = tuple[ModuleType, str]
+_MAKES = ("<module>", "__getattr__")  # code by which a module gets its names
 
 
 class Overlay:
@@ -117,11 +118,13 @@ def _put(module: ModuleType, name: str, value: Any) -> None:
 def _is_import(
     module: ModuleType, name: str, value: Any, frame: FrameType | None, own: Callable[[str], bool]
 ) -> bool:
-    """Is it a submodule that an import sets, or part of importing what all ranks share?"""
+    """Is it a submodule that an import sets, or part of making what all ranks share?"""
     if isinstance(value, ModuleType) and value.__name__ == f"{module.__name__}.{name}":
         return True
     while frame is not None:
-        if frame.f_code.co_name == "<module>":
-            return not own(frame.f_globals.get("__name__", ""))
+        if own(frame.f_globals.get("__name__", "")):
+            return False
+        if frame.f_code.co_name in _MAKES:
+            return True
         frame = frame.f_back
     return False

@@ -11,11 +11,13 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+from ..clusters.kubernetes import UID
 from .job import Job, Kubernetes
 
 TOKEN_DIR = "/etc/disttrain"
 GPU = "nvidia.com/gpu"
 USAGE_ERROR = 2
+_UID_OF_JOB = "metadata.labels['batch.kubernetes.io/controller-uid']"  # since Kubernetes 1.27
 Object = dict[str, Any]
 
 
@@ -123,7 +125,10 @@ def _container(job: Job, kubernetes: Kubernetes) -> Object:
         "name": "dtrun",
         "image": kubernetes.image,
         "command": ["dtrun", *job.flags, *job.program],
-        "env": [{"name": name, "value": value} for name, value in variables.items()],
+        "env": [
+            *({"name": name, "value": value} for name, value in variables.items()),
+            {"name": UID, "valueFrom": {"fieldRef": {"fieldPath": _UID_OF_JOB}}},
+        ],
         "ports": [{"name": "rendezvous", "containerPort": kubernetes.port}],
         "resources": {name: found for name, found in resources.items() if found},
         "volumeMounts": mounts,

@@ -6,9 +6,9 @@
 
 A checkpoint is a folder that all ranks write, each what it holds (``docs/checkpoints.md``). It
 counts once it is committed: whatever happens, the newest ``epoch_*`` that ``find`` gives is whole,
-and any number of ranks can go on from it. A job has one run: whatever of it is started anew finds that again by
-``own_run``. Knows nothing of what a checkpoint holds, but that ``settings`` is a text in it and
-``optimizer`` the state of an optimizer.
+and any number of ranks can go on from it. A job has one run: whatever of it is started anew finds
+that again by ``own_run``. Knows nothing of what a checkpoint holds, but that ``settings`` is a text
+in it and ``optimizer`` the state of an optimizer.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 
 import disttrain as dt
 import disttrain.distributed.checkpoint as dcp
+from disttrain import outputs
 from disttrain.distributed.checkpoint import tools
 from disttrain.distributed.checkpoint.folder import MANIFEST
 from disttrain.errors import ConfigError, SerializationError
@@ -59,7 +60,8 @@ def open_run(folder: Path, job: str, resume: Path | None) -> Path:
         if resume is not None and (resume.parent / _METRICS).exists():
             shutil.copyfile(resume.parent / _METRICS, run / _METRICS)
     if job:
-        (run / _JOB).write_text(job)
+        with open(run / _JOB, "wb", buffering=0) as file:
+            outputs.write_all(file.fileno(), job.encode(), file.name)
     return run
 
 

@@ -163,8 +163,9 @@ class Trainer:
             report.progress.say(f"goes on behind step {self.step} of {self.num_steps}{where}")
         elif os.environ[_GENERATION] != "1":
             report.progress.say(
-                f"ranks of this job ran before, but it has no checkpoint in {self.settings.log.dir}: "
-                "it begins at step 1 (train.save_every=N saves more often; all nodes need that folder)"
+                "ranks of this job ran before, but it has no checkpoint in "
+                f"{self.settings.log.dir}: it begins at step 1 (train.save_every=N saves more "
+                "often; all nodes need that folder)"
             )
 
     def _train_epoch(self, report: Reporter) -> np.ndarray:

@@ -1,5 +1,6 @@
 """gradcheck: what it accepts and what it finds."""
 
+import numpy as np
 import pytest
 
 import disttrain as dt
@@ -109,3 +110,15 @@ def test_what_cannot_be_checked():
         gradcheck(lambda a: a * 2, dt.ones(2, requires_grad=True), atol=0.1)
     with pytest.raises(KeyError):
         gradcheck(lambda a: {}["missing"], X, raise_exception=False)
+
+
+def test_numbers_are_tensors_over_arrays():
+    kinds = set()
+
+    def square(x):
+        kinds.add(type(x.array))
+        x = x * 1
+        return x.mul_(x.clone())
+
+    assert gradcheck(square, (dt.tensor(2.0, dtype=dt.float64, requires_grad=True),))
+    assert kinds == {np.ndarray}

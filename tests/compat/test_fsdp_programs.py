@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
 
 
+@pytest.mark.parametrize("start", ["--nproc-per-node", "--simulate"])
 @pytest.mark.parametrize(
     ("name", "words", "said"),
     [
@@ -27,11 +28,11 @@ PROGRAMS = Path(__file__).parent / "programs"
          {"SHARD_GRAD_OP saved and loaded alike": 1, "64/64 (100.00%)": 2}),
     ],
 )  # fmt: skip
-def test_program(tmp_path, name, words, said):
+def test_program(tmp_path, name, words, said, start):
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     for unwanted in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
         env.pop(unwanted, None)
-    command = [sys.executable, "-m", "disttrain_launcher", "--as-torch", "--nproc-per-node", "2"]
+    command = [sys.executable, "-m", "disttrain_launcher", "--as-torch", start, "2"]
     done = subprocess.run(
         [*command, str(PROGRAMS / f"{name}.py"), *words],
         env=env, cwd=tmp_path, capture_output=True, text=True, timeout=50,

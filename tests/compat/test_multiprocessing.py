@@ -13,10 +13,11 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 STAND_IN = (sys.executable, "-m", "disttrain.compat.torch")
+SIMULATED = (sys.executable, "-m", "disttrain_launcher", "--as-torch", "--simulate", "1")
 METHODS = ["fork", "spawn", "forkserver"]
 
 
-def run(tmp_path: Path, program: str | Path, *args: str) -> str:
+def run(tmp_path: Path, program: str | Path, *args: str, start: tuple = STAND_IN) -> str:
     """What a program prints."""
     if isinstance(program, str):
         path = tmp_path / "program.py"
@@ -25,7 +26,7 @@ def run(tmp_path: Path, program: str | Path, *args: str) -> str:
         path = program
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [*STAND_IN, str(path), *args], env=env, capture_output=True, text=True, timeout=50,
+        [*start, str(path), *args], env=env, capture_output=True, text=True, timeout=50,
         cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -38,6 +39,12 @@ def test_hogwild_training_learns(tmp_path, method):
     told = run(tmp_path, program, "--method", method)
     first, last = map(float, re.search(r"accuracy (\S+) -> (\S+)", told).groups())
     assert "steps [48, 48]" in told and first < 0.2 and last > 0.8, told
+
+
+def test_processes_of_a_simulated_rank_find_the_stand_in(tmp_path):
+    program = Path(__file__).parent / "programs" / "hogwild.py"
+    told = run(tmp_path, program, "--method", "spawn", start=SIMULATED)
+    assert "steps [48, 48]" in told, told
 
 
 @pytest.mark.parametrize("method", METHODS)

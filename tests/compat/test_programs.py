@@ -28,13 +28,21 @@ EXPECTED = {
 }
 
 
+ALONE = ("disttrain.compat.torch",)
+SIMULATED = ("disttrain_launcher", "--as-torch", "--simulate", "2", "--compute", "0")
+
+
+@pytest.mark.parametrize("start", [ALONE, SIMULATED], ids=["alone", "simulated"])
 @pytest.mark.parametrize("name", EXPECTED)
-def test_program(tmp_path, name):
+def test_program(tmp_path, name, start):
+    """Simulated, every rank runs the whole of it."""
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "disttrain.compat.torch", str(PROGRAMS / f"{name}.py")]
+    command = [sys.executable, "-m", *start, str(PROGRAMS / f"{name}.py")]
     done = subprocess.run(
         command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=50
     )
     assert done.returncode == 0, done.stderr[-2000:]
     pattern, times = EXPECTED[name]
-    assert len(re.findall(pattern, done.stdout, re.M)) >= times, done.stdout[-2000:]
+    printed = re.sub(r"^\[rank \d+\] ", "", done.stdout, flags=re.M)
+    times *= 2 if start is SIMULATED else 1
+    assert len(re.findall(pattern, printed, re.M)) >= times, done.stdout[-2000:]

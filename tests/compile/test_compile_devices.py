@@ -51,6 +51,40 @@ def test_a_training_step_is_the_eager_one(mode, amp):
     assert len(run.graphs) == 2 and not run.eager, run.explain()
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_other_names_of_memory(mode):
+    """Averages of weights, a centre, an argument and parts of them, read and written as eagerly."""
+
+    def trace(compiled):
+        dt.manual_seed(0)
+        p, q = nn.Linear(4, 3).cuda(), nn.Linear(4, 3).cuda()
+        centre = dt.zeros(2, 4).cuda()
+
+        def step(x):
+            for a, b in zip(q.parameters(), p.state_dict().values(), strict=True):
+                a.data.mul_(0.5).add_(b, alpha=0.5)
+            centre.detach().view(8)[2:6].add_(1)
+            x.detach().view(dt.int32)[0].bitwise_xor_(8)
+            p.weight.data[1].mul_(p.weight.detach().sum())
+            y = (p(x) * p.weight.detach().sum()).sum() + centre.data.sum()
+            y.backward()
+            return y.detach(), q.weight.data
+
+        run = dt.compile(step, mode=mode) if compiled else step
+        seen = []
+        for i in range(6):
+            x = dt.full((2, 4), float(i)).cuda()
+            found = run(x)
+            if i == 3:
+                q.weight.data = dt.ones(3, 4).cuda()
+            seen += [*found, x, centre, p.weight.grad, *p.parameters(), *q.parameters()]
+            seen = [t.detach().cpu().tolist() if isinstance(t, dt.Tensor) else t for t in seen]
+        assert not compiled or not run.eager, run.explain()
+        return seen
+
+    assert trace(True) == trace(False)
+
+
 OPTIMIZERS = [
     lambda p: optim.SGD(p, lr=0.1),
     lambda p: optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
@@ -195,7 +229,7 @@ def test_a_module_and_its_backward(mode, around):
                 [t.cpu().tolist() for t in (x.grad, *(p.grad for p in model.parameters()))]
             )
         assert found[0] == found[1]
-    assert len(own.forward.graphs) > 0 and not own.forward.eager, own.forward.explain()
+    assert len(run.forward.graphs) > 0 and not run.forward.eager, run.forward.explain()
 
 
 def test_names_of_modes():

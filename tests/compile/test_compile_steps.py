@@ -156,9 +156,11 @@ def test_attributes_and_replaced_state_are_noticed():
 
 
 def test_a_module_replays_without_gradients_and_learns_with_them():
-    model = nn.Sequential(nn.Linear(3, 40), nn.Dropout(0.5))
-    names = list(model.state_dict())
-    assert dt.compile(model) is model and list(model.state_dict()) == names
+    plain = nn.Sequential(nn.Linear(3, 40), nn.Dropout(0.5))
+    model = dt.compile(plain)
+    assert list(model.state_dict()) == list(plain.state_dict())
+    assert isinstance(model, nn.Sequential) and str(model) == str(plain)
+    assert model[0].weight is plain[0].weight and model._orig_mod is plain
     x = dt.randn(2, 3)
     model(x).sum().backward()
     assert model[0].weight.grad is not None

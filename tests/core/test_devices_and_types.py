@@ -60,7 +60,7 @@ def test_default_devices():
 def test_types_by_every_name():
     assert dtypes.as_dtype("float32") is dtypes.as_dtype("torch.float32") is dt.float32
     assert [dtypes.as_dtype(k) for k in (bool, int, float, complex)] == [
-        dt.bool, dt.int64, dt.float32, dt.complex64,
+        dt.bool, dt.int64, dt.float64, dt.complex128,
     ]  # fmt: skip
     assert dtypes.as_dtype(np.float16) is dt.float16
     assert dtypes.as_dtype(np.dtype(">f4")) is dt.float32

@@ -53,7 +53,7 @@ def test_forms_of_to(double):
     assert host.to("cuda", dt.half, True).dtype is dt.float16 and host.to(1).device.index == 1
     assert far.to(dt.device("cpu"), dt.float64).dtype is dt.float64 and far.to(None) is far
     assert far.t().cpu().stride() == host.t().cuda().stride() == host.t().stride()
-    assert host.t().to("cuda", memory_format="contiguous_format").is_contiguous()
+    assert host.t().to("cuda", memory_format=dt.contiguous_format).is_contiguous()
     assert far.type() == "disttrain.cuda.FloatTensor" and far.cpu().tolist() == host.tolist()
     assert far.to("meta").is_meta
     for wrong in ((3.5,), ("cuda", "cuda"), ()):

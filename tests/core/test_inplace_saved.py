@@ -3,6 +3,7 @@ is not kept is fine; a write to what is kept is refused, by name."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import disttrain as dt
@@ -142,3 +143,58 @@ def test_the_old_value_is_kept_only_where_it_is_read():
     z.mul_(w).add_(z.detach()).relu_()
     (y + z).sum().backward()
     assert w.grad.tolist() == [5, 7] and x.grad.tolist() == [2, 3]
+
+
+MADE = {
+    **{
+        name: (lambda x, name=name: getattr(x, name)())
+        for name in """exp sin tanh sigmoid sqrt rsqrt log reciprocal erf square prod std var norm
+        mean""".split()
+    },
+    **{
+        f"{name} 0": (lambda x, name=name: getattr(x, name)(0))
+        for name in "softmax cumsum cumprod prod logsumexp std var sum amax".split()
+    },
+    "power": lambda x: x**3, "product": lambda x: x * x, "matrices": lambda x: x @ x,
+    "quotient": lambda x: 1 / x, "outer": lambda x: dt.outer(x[0], x[1]),
+    "batches": lambda x: dt.bmm(x[None], x[None])[0], "gelu": dt.nn.functional.gelu,
+    "norm of rows": lambda x: dt.nn.functional.layer_norm(x, (2,)),
+}  # fmt: skip
+WRITES = {
+    "mul_": lambda y: y.mul_(2), "add_": lambda y: y.add_(1), "zero_": lambda y: y.zero_(),
+    "exp_": lambda y: y.exp_(), "square": lambda y: y.mul_(y), "div_": lambda y: y.div_(3),
+    "part": lambda y: y[..., :1].fill_(3.0) if y.ndim else y.fill_(3.0),
+    "clamp_": lambda y: y.clamp_(max=0.9),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_write_to_what_was_used_is_refused_or_leaves_the_gradient_right(name):
+    at = np.array([[1.1, 2.3], [0.5, 1.7]])
+
+    def loss(x, write, to_result):
+        y = x * 1.0
+        z = MADE[name](y)
+        early = z.sum()
+        write(z if to_result else y)
+        return early + z.sum() + y.sum()
+
+    def difference(i, write, to_result):
+        sides = []
+        for step in (1e-6, -1e-6):
+            moved = at.copy()
+            moved.reshape(-1)[i] += step
+            with dt.no_grad():
+                sides.append(loss(dt.tensor(moved), write, to_result).item())
+        return (sides[0] - sides[1]) / 2e-6
+
+    for write in WRITES.values():
+        for to_result in (False, True):
+            x = dt.tensor(at, requires_grad=True)
+            try:
+                loss(x, write, to_result).backward()
+            except AutogradError as error:
+                assert "modified by an inplace operation" in str(error)
+                continue
+            want = [difference(i, write, to_result) for i in range(4)]
+            assert np.allclose(x.grad.reshape(-1).tolist(), want, rtol=1e-5, atol=1e-6)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import gc
+import mmap
 import multiprocessing
 import os
 import pickle
+import random
 import subprocess
 import sys
 from multiprocessing.reduction import ForkingPickler
@@ -17,6 +19,7 @@ import pytest
 
 import disttrain as dt
 from disttrain.backends import lending, memory
+from disttrain.core import sharing
 from disttrain.errors import AutogradError, DisttrainError
 from support.dtrun import until
 from support.shm import names
@@ -97,6 +100,7 @@ def test_a_module_moves_into_one_block():
     model[2].weight = model[2].weight
     x = dt.randn(5, 3)
     model.eval()
+    gc.collect()  # what other tests have left
     before, open_before = model(x), fds()
     assert model.share_memory() is model
     assert fds() == open_before + 1
@@ -107,6 +111,19 @@ def test_a_module_moves_into_one_block():
     del model, before, p
     gc.collect()
     assert fds() == open_before
+
+
+def test_only_what_others_look_at_moves_together():
+    """Neither what is alone, nor what numpy alone looks at, draws others along."""
+    alone, base = dt.ones(5), dt.arange(6.0)
+    row, seen = base[2:4], alone.numpy()
+    together = [dt.zeros(4)]
+    together += [together[0][1:3], together[0].detach()]
+    sharing.share([alone, row, *together])
+    assert all(t.is_shared() for t in (alone, base, row, *together))
+    base[2], together[0][1], alone[0] = 9.0, 8.0, 7.0
+    assert row[0] == 9.0 and together[1][0] == together[2][1] == 8.0 and seen[0] == 1.0
+    assert base.tolist() == [0.0, 1.0, 9.0, 3.0, 4.0, 5.0] and alone.tolist() == [7.0, *[1.0] * 4]
 
 
 # --- pickling -----------------------------------------------------------------------------------
@@ -276,3 +293,63 @@ def test_both_sides_see_what_either_writes(method):
 
 if __name__ == "__main__":
     both_sides_see_what_either_writes(sys.argv[1])
+
+
+# --- deep copies ---------------------------------------------------------------------------------
+def _family():
+    """Tensors that share memory in every way, a parameter and modules among them."""
+    base = dt.arange(12.0)
+    layer, tied = dt.nn.Linear(3, 4, bias=False), dt.nn.Linear(3, 4, bias=False)
+    layer.weight.data = base.view(4, 3)
+    leaf = base.detach().requires_grad_()
+    leaf.grad = dt.ones(12)
+    tied.weight = layer.weight
+    optimizer = dt.optim.SGD(layer.parameters(), lr=0.1, momentum=0.5)
+    return [base, base[2:5], base.view(3, 4).t(), base.detach(), base.data, layer.weight, layer,
+            tied, optimizer, base[:0], leaf, leaf.grad]  # fmt: skip
+
+
+def _values(things):
+    return [x.detach().tolist() if isinstance(x, dt.Tensor) else None for x in things]
+
+
+def _write(things, order):
+    for i in order:
+        if isinstance(things[i], dt.Tensor):
+            with dt.no_grad():
+                things[i].mul_(2).add_(i)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_deep_copies_share_what_their_originals_share(seed):
+    order = random.Random(seed).sample(range(12), 12)
+    family, other = _family(), _family()
+    before = _values(family)
+    copied = dict(zip(order, copy.deepcopy([family[i] for i in order]), strict=True))
+    assert copied[6].weight is copied[5] is copied[7].weight
+    assert copied[8].param_groups[0]["params"][0] is copied[5]
+    assert copied[10].grad is copied[11]
+    _write(copied, order)
+    _write(other, order)
+    assert _values(copied[i] for i in range(12)) == _values(other)
+    assert _values(family) == before
+
+
+def test_a_deep_copy_of_shared_memory_is_a_copy_of_its_own():
+    x = dt.arange(6.0).share_memory_()
+    y, z = copy.deepcopy((x, x[1:]))
+    y.zero_()
+    assert z.tolist() == [0.0] * 5 and x.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    mapped = dt.from_numpy(np.frombuffer(mmap.mmap(-1, 1 << 20), np.float32)[:4])
+    y, z = copy.deepcopy((mapped, mapped.detach()))  # not of the whole mapping
+    y.fill_(1)
+    assert z.tolist() == [1.0] * 4 and mapped.tolist() == [0.0] * 4
+    assert len(y.untyped_storage()) == 16
+
+
+def test_a_deep_copy_keeps_strides_and_write_counts_apart_from_its_original():
+    x = dt.arange(24.0).reshape(1, 2, 3, 4).contiguous(memory_format=dt.channels_last)
+    y = copy.deepcopy(x)
+    assert y.stride() == x.stride() == (24, 1, 8, 2)
+    y.add_(1)
+    assert (x._version, y._version) == (0, 1)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import disttrain as dt
-from disttrain.errors import AutogradError, ShapeError
+from disttrain.errors import AutogradError, ConfigError, ShapeError
 
 VIEWS = {
     "view": ((3, 4), lambda x: x.view(2, 6)),
@@ -462,3 +462,48 @@ def test_a_leaf_that_is_a_view_stays_a_leaf():
     view = base.view(2, 2).requires_grad_()
     base.mul_(dt.ones(4, requires_grad=True))
     assert view.grad_fn is not None
+
+
+# --- memory formats ------------------------------------------------------------------------------
+def test_a_copy_in_another_memory_format_is_a_copy():
+    x = dt.arange(24.0).reshape(1, 2, 3, 4)
+    y = x.contiguous(memory_format=dt.channels_last)
+    assert y.stride() == (24, 1, 8, 2) and y.tolist() == x.tolist()
+    assert y.is_contiguous(memory_format=dt.channels_last) and not y.is_contiguous()
+    assert y.contiguous(memory_format=dt.channels_last) is y is y.to(memory_format=dt.channels_last)
+    for z in (y.clone(), dt.zeros_like(y), y.to(dt.float64), dt.empty_like(y), y.detach()):
+        assert z.stride() == y.stride()
+    assert y.contiguous().stride() == dt.ones_like(y, memory_format=dt.contiguous_format).stride()
+    y[0] = 0
+    assert x.sum().item() == 276
+    x.requires_grad_()
+    z = x.to(memory_format=dt.channels_last)
+    (z * z).sum().backward()
+    assert x.grad.tolist() == (2 * x.detach()).tolist()
+
+
+def test_memory_formats_that_do_not_fit_are_refused():
+    with pytest.raises(ShapeError, match="required rank 4 tensor to use channels_last"):
+        dt.ones(2, 3).contiguous(memory_format=dt.channels_last)
+    with pytest.raises(TypeError, match="memory_format='channels_last' given"):
+        dt.ones(1, 1, 2, 3).contiguous(memory_format="channels_last")
+    with pytest.raises(ConfigError, match="preserve_format names no order"):
+        dt.ones(2, 3).t().contiguous(memory_format=dt.preserve_format)
+
+
+def test_modules_in_a_memory_format():
+    model = dt.nn.Sequential(dt.nn.Conv2d(3, 4, 3), dt.nn.Flatten(), dt.nn.Linear(16, 2))
+    before = model(dt.ones(1, 3, 4, 4)).tolist()
+    model.to(memory_format=dt.channels_last)
+    assert model[0].weight.stride() == (27, 1, 9, 3) and model[2].weight.is_contiguous()
+    out = model(dt.ones(1, 3, 4, 4).to(memory_format=dt.channels_last))
+    assert out.tolist() == [pytest.approx(row, abs=1e-6) for row in before]
+    out.sum().backward()
+    dt.optim.SGD(model.parameters(), lr=0.1).step()
+    assert model[0].weight.stride() == (27, 1, 9, 3)
+
+
+def test_ravel_lies_in_order():
+    x = dt.arange(6.0)
+    assert x.ravel() is x or x.ravel().data_ptr() == x.data_ptr()
+    assert x[::2].ravel().stride() == (1,) and x[::2].flatten().stride() == (2,)

@@ -28,13 +28,11 @@ dt.manual_seed(0)
 model = nn.Sequential(nn.Linear(700, 300), nn.Tanh(), nn.Linear(300, 33))
 net = dist.DistributedDataParallel(model, deterministic=MODE)
 optimizer = dt.optim.SGD(model.parameters(), lr=0.1)
-for step in range(2):
-    for shard in range(8 // dist.get_world_size()):
-        number = step * 8 + shard + dist.get_rank() * 8 // dist.get_world_size()
-        generator = dt.Generator().manual_seed(number)
-        net(dt.randn(300, 700, generator=generator)).square().mean().backward()
-    optimizer.step()
-    optimizer.zero_grad()
+for shard in range(8 // dist.get_world_size()):
+    number = shard + dist.get_rank() * 8 // dist.get_world_size()
+    generator = dt.Generator().manual_seed(number)
+    net(dt.randn(300, 700, generator=generator)).square().mean().backward()
+optimizer.step()
 bits = b"".join(p.detach().numpy().tobytes() for p in model.parameters())
 from disttrain.backends import blas
 if dist.get_rank() == 0:
@@ -55,7 +53,7 @@ def run(folder: Path, start: list[str], threads: int | None, mode: str) -> tuple
     script.write_text(PROGRAM.replace("MODE", mode))
     ended = subprocess.run(
         [*start, str(script)], env=environment(threads),
-        capture_output=True, text=True, timeout=50, check=False,
+        capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
     line = next(x for x in ended.stdout.splitlines() if "bits" in x)
@@ -70,14 +68,16 @@ def dtrun(ranks: int) -> list[str]:
     return [*PYTHON, "-m", "disttrain_launcher", "--nproc-per-node", str(ranks)]
 
 
+@pytest.mark.timeout(120)
 def test_global_determinism_depends_on_no_number_of_threads(tmp_path):
     """Nor on ranks, of which the launcher lets one take all cores, and two a core each."""
-    found = [run(tmp_path, PYTHON, threads, "'global'") for threads in (1, 2, 4)]
+    found = [run(tmp_path, PYTHON, threads, "'global'") for threads in (1, 2)]
     found += [run(tmp_path, dtrun(ranks), None, "'global'") for ranks in (1, 2)]
     assert len({bits for bits, _, _ in found}) == 1
     assert {threads for _, threads, _ in found} == {"1"}
 
 
+@pytest.mark.timeout(120)
 @pytest.mark.skipif(not MPIEXEC.exists(), reason="there is no mpiexec beside this Python")
 def test_ranks_that_mpiexec_starts_share_the_cores(tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"

@@ -619,3 +619,21 @@ def test_when_buffers_are_taken_from_another_rank(settings, first, after_join) -
         assert inner.seen.item() == (own if after_join is None else after_join)
 
     simulated(body)
+
+
+@pytest.mark.parametrize("find", [False, True])
+def test_parameters_that_are_frozen_later_are_left_out(find) -> None:
+    def body():
+        m = DDP(Pair(), find_unused_parameters=find)
+        sum(m(x())).sum().backward()
+        frozen = next(m.parameters())
+        before = frozen.grad.tolist()
+        frozen.requires_grad_(False)
+        for _ in range(3):
+            for p in m.parameters():
+                p.grad = p.grad if p is frozen else None
+            sum(m(x())).sum().backward()
+        return frozen.grad.tolist() == before, grads(m)[1:]
+
+    found = simulated(body)
+    assert found[0] == found[1] and found[0][0]

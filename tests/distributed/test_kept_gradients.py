@@ -125,3 +125,50 @@ def test_memory_that_nobody_kept_is_used_again(strategy):
 
     for seen in dist.simulate(run, 2).results:
         assert seen[3] == seen[4] == seen[5]
+
+
+@pytest.mark.parametrize("strategy", [replicated, sharded])
+def test_what_hooks_keep_is_apart_from_grad(strategy):
+    def run():
+        dist.init_process_group()
+        m, seen = strategy(model()), []
+        for p in m.parameters():
+            p.register_hook(lambda g: seen.append(local(g)))
+        for _ in range(2):
+            m(dt.ones(2, 4, dtype=dt.float64)).sum().backward()
+            before = [numbers(g) for g in seen]
+            for p in m.parameters():
+                assert not any(np.shares_memory(local(p.grad).numpy(), g.numpy()) for g in seen)
+                local(p.grad).fill_(np.nan)
+            assert all((g.numpy() == b).all() for g, b in zip(seen, before, strict=True))
+            m.zero_grad(set_to_none=True)
+        dist.destroy_process_group()
+        return len(seen)
+
+    assert dist.simulate(run, 2).results == [8, 8]
+
+
+@pytest.mark.parametrize("placement", [dist.tensor.Replicate(), dist.tensor.Shard(0)], ids=repr)
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda a, b: a + b,
+        lambda a, b: a.clone() - b,
+        lambda a, b: a + b + a,
+        lambda a, b: a.clone(),
+    ],
+    ids=["sum", "difference", "three", "clone"],
+)
+def test_of_distributed_tensors(placement, fn):
+    def run():
+        dist.init_process_group()
+        mesh, seen = dist.init_device_mesh("cpu", (2,)), []
+        a, b, g = (dist.tensor.distribute_tensor(dt.ones(4, 3), mesh, [placement]) for _ in "abg")
+        a.requires_grad_().register_hook(lambda g: seen.append(g))
+        fn(a, b.requires_grad_()).backward(g)
+        owned = [local(t.grad).numpy() for t in (a, b) if t.grad is not None]
+        shown = [local(t).numpy() for t in (g, *seen)]
+        dist.destroy_process_group()
+        return [np.shares_memory(x, y) for x in owned for y in [*owned, *shown] if x is not y]
+
+    assert not any(shared for found in dist.simulate(run, 2).results for shared in found)

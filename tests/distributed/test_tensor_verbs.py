@@ -6,6 +6,7 @@ import pytest
 
 import disttrain as dt
 from disttrain import distributed as dist
+from disttrain import futures
 from disttrain.errors import WaitTimeout
 
 N = 3
@@ -198,10 +199,12 @@ def test_several_tensors_in_one_call():
         xs = [mine(rank), dt.ones(2, 3) * (1j * rank), dt.ones(1, dtype=dt.int64), mine(rank, 0)]
         dist.all_reduce_coalesced(xs)
         outs = [[dt.zeros(2), dt.zeros(1, 2)] for _ in range(N)]
-        work = dist.all_gather_coalesced(
-            outs, [mine(rank), mine(rank).reshape(1, 2)], async_op=True
-        )
-        work.wait()
+        more = [mine(rank)]
+        later = [
+            dist.all_gather_coalesced(outs, [mine(rank), mine(rank).reshape(1, 2)], async_op=True),
+            dist.all_reduce_coalesced(more, async_op=True),
+        ]
+        assert futures.wait_all(later)[1][0] is more[0] and more[0].tolist() == [6.0, 6.0]
         return xs[0].tolist(), xs[1][1, 2].item(), xs[2].tolist(), [values(row) for row in outs]
 
     gathered = [[row, [row]] for row in ALL]

@@ -28,7 +28,7 @@ def floating(a):
 
 
 # What may not vary: class weights, and what no derivative is known for.
-FIXED = {"cross_entropy": (2,), "cross_entropy_backward": (2,), "igamma": (0,),
+FIXED = {"cross_entropy": (2,), "cross_entropy_backward": (2,), "igamma": (0,), "igammac": (0,),
          "heaviside": (0, 1)}  # fmt: skip
 
 

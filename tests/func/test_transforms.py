@@ -355,3 +355,39 @@ def test_vjp_without_grad_can_be_pulled_back_with_it():
         return pull(dt.ones(2))[0].sum()
 
     assert dt.allclose(dt.func.grad(inner)(x.detach()), -x.detach().sin())
+
+
+@pytest.mark.parametrize("chunk", [None, 2])
+def test_writes_to_arguments_of_vmap_reach_them(chunk):
+    def write(x):
+        x[0] = 5.0
+        return x.mul_(2).sum()
+
+    x = dt.ones(3, 2)
+    assert dt.func.vmap(write, chunk_size=chunk)(x).tolist() == [12.0] * 3
+    assert x.tolist() == [[10.0, 2.0]] * 3
+    y = dt.ones(2, 3)
+    dt.func.vmap(dt.Tensor.add_, in_dims=(1, 0))(y, dt.tensor([1.0, 2.0, 3.0]))
+    assert y.tolist() == [[2.0, 3.0, 4.0]] * 2
+    z = dt.ones(4, 3, 2)
+    dt.func.vmap(dt.func.vmap(lambda t: t.add_(1)))(z)
+    assert (z == 2).all()
+
+
+def test_gradients_go_through_writes_to_arguments_of_vmap():
+    x = dt.ones(3, 2, requires_grad=True)
+    y = x * 1
+    dt.func.vmap(lambda t: t.mul_(2))(y)
+    y.sum().backward()
+    assert x.grad.tolist() == [[2.0, 2.0]] * 3
+    with pytest.raises(errors.AutogradError, match="leaf"):
+        dt.func.vmap(lambda t: t.mul_(2))(x)
+
+
+def test_vmap_refuses_what_it_cannot_mean():
+    p = dt.full((3, 2), 0.5)
+    for draw in (dt.bernoulli, lambda t: dt.multinomial(t, 1)):
+        with pytest.raises(errors.CaptureError, match="same randomness with a batched"):
+            dt.func.vmap(draw, randomness="same")(p)
+    with pytest.raises(errors.CaptureError, match="`data` under vmap"):
+        dt.func.vmap(lambda t: t.data * 2)(p)

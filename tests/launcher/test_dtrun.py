@@ -90,6 +90,23 @@ def test_the_environment_contract(tmp_path, method):
     }  # fmt: skip
 
 
+def test_all_starts_of_a_job_have_one_name_that_no_other_job_has(tmp_path):
+    script = (
+        "import os\nprint(os.environ['DISTTRAIN_JOB_ID'], os.environ['DISTTRAIN_GENERATION'])\n"
+        "assert os.environ['TORCHELASTIC_RESTART_COUNT'] == '1'"
+    )
+    flags = ("--max-restarts", "1", "--rdzv-id", "same")
+    jobs = []
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        lines = dtrun(tmp_path / name, script, *flags).out.splitlines()
+        told = [line.split()[-2:] for line in lines]
+        assert [generation for _, generation in told] == ["1", "2"]
+        assert told[0][0] == told[1][0]
+        jobs.append(told[0][0])
+    assert jobs[0] != jobs[1]
+
+
 def test_the_master_port_is_free_for_the_script(tmp_path):
     script = (
         "import os, socket\nif os.environ['RANK'] == '0':\n"

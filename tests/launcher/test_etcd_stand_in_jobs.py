@@ -26,6 +26,7 @@ def test_two_nodes_meet_at_etcd(tmp_path):
                 ended = job.wait(host)
                 assert ended.code == 0, ended.err
             assert list(verify(notes_of(job.folders))) == [1]
+        assert etcd.unleased() == []
 
 
 def test_an_etcd_that_elects_may_know_later_that_a_node_is_lost():

@@ -92,6 +92,56 @@ def test_an_agent_that_reads_nothing_keeps_its_node_and_hears_the_end_later(keep
     assert a.ended and ("end", 3) in [(m["kind"], m.get("code")) for m in agent.receive()]
 
 
+GOOD = Document(7, 0, RUNNING, ("x",), ({"name": "x", "count": 1, "address": "a", "port": 1,
+                                         "role": ""},)).encode()  # fmt: skip
+DAMAGED = [
+    b"", b"\xff\xfe", GOOD[:40], b"null", b"[]", b"7", b'"text"', b"[" * 100_000,
+    b'{"number": "7"}',
+    GOOD.replace(b'"running"', b'"walking"'), GOOD.replace(b'["x"]', b'["x", "y"]'),
+    GOOD.replace(b'["x"]', b'"x"'), GOOD.replace(b'["x"]', b"[1]"),
+    GOOD.replace(b'"count"', b'"c"'),
+    GOOD.replace(b'"port": 1', b'"port": "1"'), GOOD.replace(b'"number": 7', b'"number": -7'),
+    GOOD.replace(b'"wait": 0.0', b'"wait": Infinity'), GOOD.replace(b'"wait": 0.0', b'"wait": NaN'),
+    GOOD.replace(b'"result": {}', b'"result": {"code": "x"}'), b'{"phase": "running"}',
+    GOOD.replace(b'"result": {}', b'"result": []'), GOOD.replace(b'"why": ""', b'"why": null'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("damaged", DAMAGED)
+@pytest.mark.parametrize("when", ["before", "while it runs"])
+def test_a_damaged_document_ends_the_job_with_its_name(keepers, damaged, when):
+    a, b = keepers("a"), keepers("b")
+    for _ in range(0 if when == "before" else 4):
+        a.step()
+        b.step()
+    keepers.entries[DOCUMENT] = damaged
+    assert damaged != GOOD
+    for keeper in (a, b):
+        for _ in range(2):
+            keeper.step()
+        heard = Channel(keepers.agents[keeper.node.name]).receive()
+        [end] = [message for message in heard if message["kind"] == "end"]
+        assert end["code"] == 2 and "the entry 'document' is damaged: it" in end["why"]
+        keeper.leave()
+
+
+NODE = Node("x", 1, state=WORKING, ran=7).encode()
+
+
+@pytest.mark.parametrize("damaged", [
+    b"", b"{}", b"[1]", NODE.replace(b'"running"', b'"ready?"'), NODE.replace(b'"x"', b"null"),
+    NODE.replace(b'"count": 1', b'"count": 0'), NODE.replace(b'"ran": 7', b'"ran": "7"'),
+    NODE.replace(b'"report": {}', b'"report": {"code": []}'),
+    NODE.replace(b'"stands": {}', b'"stands": {"busy": "1"}'), NODE.replace(b"{}", b"0", 1),
+])  # fmt: skip
+def test_so_does_a_damaged_entry_of_a_node(keepers, damaged):
+    keepers.entries[NODES + "x"] = damaged
+    a = keepers("a")
+    a.step()
+    [end] = [m for m in Channel(keepers.agents["a"]).receive() if m["kind"] == "end"]
+    assert end["code"] == 2 and "the entry 'nodes/x' is damaged" in end["why"]
+
+
 @pytest.mark.parametrize("phase", [GATHERING, RUNNING, ENDED])
 def test_what_an_earlier_job_has_left_is_put_aside(keepers, phase):
     keepers.entries.update(left_behind(phase, {}))

@@ -105,6 +105,56 @@ def test_a_full_disk_costs_logs_and_not_the_headline(tmp_path, full_disk):
     assert "bytes of output are missing: No space left" in ended.err
 
 
+SAVES = """
+import sys
+import disttrain as dt
+import disttrain.distributed as dist
+import disttrain.distributed.checkpoint as dcp
+from disttrain import config, outputs
+from disttrain.errors import SerializationError
+from disttrain.metrics import JsonLines
+def main():
+    dist.init_process_group()
+    try:
+        if "checkpoint" in sys.argv:
+            dcp.save({"x": dt.ones(100_000)}, checkpoint_id=f"{sys.argv[1]}/saved")
+        elif "lines" in sys.argv and dist.get_rank() == 0:
+            lines = JsonLines(f"{sys.argv[1]}/saved")
+            while True:
+                lines.write({"x": "x" * 5000})
+        dist.barrier()
+    except SerializationError as error:
+        print(f"script: {error}", file=sys.stderr)
+        return 2
+    return 0
+sys.exit(outputs.command(main, "script"))
+"""
+
+
+@pytest.mark.parametrize("what", ["checkpoint", "lines"])
+def test_what_fills_a_disk_is_named_in_the_headline(what, tmp_path, full_disk):
+    """Also where the program keeps its exception to itself."""
+    ended = dtrun(tmp_path, SAVES, *TWO, args=(str(full_disk), what))
+    headline = ended.err.partition("Root Cause")[2]
+    assert f"{full_disk}/saved" in headline and "No space left on device" in headline
+    assert ended.code == (2 if what == "checkpoint" else 1)
+    assert ("said last : script: " in headline) == (what == "checkpoint")
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_a_token_file_that_others_may_read_is_refused_in_a_line(flag, tmp_path):
+    (tmp_path / "token").write_bytes(bytes(32))
+    (tmp_path / "token").chmod(0o644)
+    flags = ("--token-file", "token") if flag else ()
+    env = {} if flag else {"DISTTRAIN_TOKEN_FILE": "token"}
+    ended = dtrun(
+        tmp_path, HELLO, "--nnodes", "2", "--rdzv-endpoint", "localhost:1", *flags, env=env
+    )
+    assert ended.code == 2 and ended.out == ""
+    assert ended.err.startswith("dtrun: token file token: others may read") and "0644" in ended.err
+    assert len(ended.err.splitlines()) == 1
+
+
 def test_where_no_file_can_be_made_outputs_are_shown(tmp_path, full_disk):
     more = ["mount", "-o", "remount,nr_inodes=3", str(full_disk)]
     subprocess.run(more, check=True)

@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import time
-from pathlib import Path
 
 import pytest
 
@@ -181,13 +180,7 @@ def test_all_nodes_save_one_step_when_one_is_asked_to_end(tmp_path, first):
 def wait_until_it_listens(job: Nodes) -> None:
     """The first node, of which the kernel is asked: who tries again and again to connect to a port
     may get itself at the other end."""
-    wanted = f":{int(job.endpoint.rpartition(':')[2]):04X}"
-
-    def listens() -> bool:
-        lines = [x for v in ("tcp", "tcp6") for x in Path("/proc/net", v).read_text().splitlines()]
-        return any(w[3] == "0A" and w[1].endswith(wanted) for w in map(str.split, lines))
-
-    until(listens, job.endpoint)
+    until(job.listens, job.endpoint)
 
 
 def test_the_first_node_ends_the_job_when_it_is_lost(tmp_path):

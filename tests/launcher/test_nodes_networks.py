@@ -113,7 +113,7 @@ def test_a_first_node_that_is_started_anew_takes_up_the_others(job, wire):
     job.kill("a")
     wait_until_said(job, "b", "does not answer")
     job.start("a", *ELASTIC, args=("0.02", f"{job.folder}/enough", f"{job.folder}/[ab]"), host=0)
-    time.sleep(0.5)
+    wait_until_said(job, "a", "waiting for nodes")  # so it listens
     cut(wire, False)
     come_together_again(job, before)
 

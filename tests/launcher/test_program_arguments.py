@@ -2,6 +2,7 @@
 
 import pytest
 
+from disttrain_launcher import handing_on
 from disttrain_launcher.options import parse
 
 
@@ -11,7 +12,7 @@ from disttrain_launcher.options import parse
         ([], ["t.py", "--a", "1"]),  # flags of ours that begin so are several
         ([], ["t.py", "--n=2", "-h", "--help", "--nproc-per-node", "9"]),
         ([], ["t.py", "--my_flag", "a b", "-"]),
-        ([], ["t.py", "--", "--x"]),
+        ([], ["t.py", "--x", "--", "--y"]),
         (["--nproc-per-node", "2"], ["t.py", "--nnod", "x"]),
         (["--nproc_per_node=2"], ["t.py", "-m"]),
         (["--max-rest", "2"], ["t.py", "--max-rest"]),
@@ -26,8 +27,27 @@ def test_arguments_reach_the_program_as_they_are(flags, program):
     assert parse([*flags, *program], {}).program == tuple(program)
 
 
-def test_two_dashes_end_the_flags():
-    assert parse(["--max-restarts", "1", "--", "t.py", "--"], {}).program == ("t.py", "--")
+@pytest.mark.parametrize(
+    ("words", "program"),
+    [
+        ("-- t.py --", "t.py --"),
+        ("-- t.py -- x", "t.py -- x"),
+        ("-- t.py --x", "t.py --x"),
+        ("t.py -- --x", "t.py --x"),
+        ("t.py -- -- x", "t.py -- x"),
+        ("t.py a -- b", "t.py a -- b"),
+        ("t.py --", "t.py"),
+        ("-m -- p.t -- x", "p.t -- x"),
+    ],
+)
+def test_two_dashes_beside_the_program_end_the_flags(words, program):
+    """What torchrun gives its programs for these; and what another dtrun gets gives it the same."""
+    words = ["--max-restarts", "1", *words.split()]
+    assert parse(words, {}).program == tuple(program.split())
+    p, actions = handing_on.parser(("program", "help"))
+    given = p.parse_args(words)
+    again = [*handing_on.words(actions, given), *handing_on.program(p, given)]
+    assert parse(again, {}).program == tuple(program.split())
 
 
 @pytest.mark.parametrize("words", [["--max-restarts"], ["-t"], [], ["--"]])

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -159,3 +160,17 @@ def test_dash_m_and_no_python_contradict_each_other(capsys):
     with pytest.raises(SystemExit):
         parse(["-m", "--no-python", "t"], {})
     assert "the other an executable" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_run_path_leaves_the_path_as_the_command_has_it(tmp_path, method):
+    """As ``runpy.run_path`` does, which torchrun calls."""
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "t.py").write_text("import sys; print('first:', sys.path[0])")
+    command = [sys.executable, "-m", "disttrain_launcher", "--start-method", method]
+    for flags, folder in ((["--run-path"], tmp_path), ([], tmp_path / "sub")):
+        done = subprocess.run(
+            [*command, *flags, "sub/t.py"], text=True, capture_output=True, cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        )  # fmt: skip
+        assert f"first: {folder}" in done.stdout.splitlines()[0], done.stderr

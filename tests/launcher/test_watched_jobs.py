@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -29,7 +30,7 @@ dist.init_process_group()
 rank, model = dist.get_rank(), dt.nn.Linear(2, 2)
 optimizer = dt.optim.SGD(model.parameters(), lr=0.1)
 for i in range(int(sys.argv[1])):
-    time.sleep(0.05 if rank == 1 else 0.01)
+    time.sleep(0.1 if rank == 1 else 0.01)
     dist.all_reduce(dt.zeros(8))
     optimizer.step()
 open('ready%d' % rank, 'w').close()
@@ -40,14 +41,43 @@ STUCK = (
 import ctypes
 def waits_in_c():
     # holds the interpreter's lock: nothing in Python can answer
-    while ctypes.PyDLL(None).sleep(60):  # a signal has ended it
-        continue
+    ctypes.PyDLL(None).sleep(60)
+    raise AssertionError("a signal has ended it")
 if rank == 1:
     waits_in_c()
 else:
     dist.barrier()
 """
 )
+
+HANGS = """
+import time
+import disttrain as dt, disttrain.distributed as dist
+dist.init_process_group()
+dist.all_reduce(dt.ones(3))
+while dist.get_rank() == 1:
+    time.sleep(0.1)
+dist.barrier()
+"""
+
+
+def test_a_hang_is_told_with_where_each_rank_stands_and_so_is_who_interrupts_it(tmp_path):
+    job = Job(tmp_path, HANGS, "--nproc-per-node", "3")
+    told = []
+    while not told or "disttrain stacks" not in told[-1]:
+        told.append(job.process.stderr.readline())
+        assert told[-1], told
+    os.kill(job.process.pid, signal.SIGINT)
+    ended = job.wait()
+    for text in ("".join(told), ended.err):
+        waits = r"rank {}: waits \d+\.\d s for rank 1 in barrier\(\) at .*script.py:8 .*"
+        for rank in (0, 2):
+            assert re.search(waits.format(rank) + r"\(operation 2 of group world\)", text), text
+        last = r"rank 1: computes .* since all_reduce\(float32\[3\], op=SUM\) at .*script.py:5 .*"
+        assert re.search(last + r"\(operation 1 of group world\)", text), text
+        assert re.search(r"next, while it runs: `disttrain stacks \w+` shows", text)
+    assert "all other ranks wait for rank 1, for 10 s now" in "".join(told)
+    assert "interrupted while ranks waited:" in ended.err and ended.code == 130
 
 
 @pytest.fixture
@@ -96,6 +126,48 @@ def test_a_job_is_seen_while_it_runs_and_after_everybody_was_killed(tmp_path, mi
     assert "for rank 1 in barrier() at" in told and "under way" in told
     names = [e["name"] for e in trace.events(str(tmp_path / "logs/attempt_0/trace.json"))]
     assert names.count("all_reduce") > 10 and "step 12" in names
+
+
+# Each rank waits in another way, and says what came of it. Forks are warned of where there are
+# threads (Python 3.12 and later).
+WAITS = """
+import ctypes, os, threading, time, warnings
+warnings.simplefilter("error")
+import disttrain.distributed as dist
+dist.init_process_group()
+rank, libc, ends = dist.get_rank(), ctypes.CDLL(None), 4.0
+child = os.fork()
+if not child:
+    os._exit(len(os.listdir("/proc/self/task")))
+told = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), threading.active_count()]
+open(f"ready{rank}", "w").close()
+began = time.monotonic()
+def computes():
+    while time.monotonic() - began < ends:
+        sum(range(100))
+    return 0
+told.append([
+    lambda: libc.sleep(4), lambda: libc.poll(None, 0, 4000), lambda: ctypes.PyDLL(None).sleep(4),
+    computes,
+][rank]())
+print(told, time.monotonic() - began >= ends - 0.01, flush=True)
+dist.destroy_process_group()
+"""
+
+
+def test_asking_for_stacks_disturbs_nothing(tmp_path, mine, capsys):
+    flags = "--nproc-per-node", "4", "--rdzv-id", "waits"
+    job = Job(tmp_path, WAITS, *flags, env={"XDG_RUNTIME_DIR": ""})
+    job.wait_for(*(f"ready{rank}" for rank in range(4)))
+    for _ in range(2):
+        assert main(["stacks", "waits"]) == 0
+        parts = capsys.readouterr().out.split("(pid ")[1:]
+        assert len(parts) == 4
+        assert all(part.count("in <module>") == 1 for part in parts), parts
+        assert "in computes" in parts[3] and "_serve" not in "".join(parts)
+    ended = job.wait()
+    assert ended.code == 0, ended.err
+    assert ended.out.count("[1, 1, 0] True") == 4, ended.out
 
 
 def test_a_straggler_is_named_and_the_log_directory_tells_all(tmp_path):

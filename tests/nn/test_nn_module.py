@@ -366,3 +366,25 @@ def test_config_errors_of_layers():
     ):
         with pytest.raises(ConfigError):
             make()
+
+
+def test_constructors_hand_arguments_on_where_they_are_asked_to():
+    class Beside:
+        def __init__(self, size, name=None):
+            self.told = size, name
+
+    class Both(nn.Module, Beside):
+        call_super_init = True
+
+    assert Both(3, name="a").told == (3, "a")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'size'"):
+        nn.Module(size=3)
+    with pytest.raises(TypeError, match="takes 1 positional argument but 2 were given"):
+        nn.Module(3)
+
+
+def test_a_load_hook_that_returns_something_is_an_error():
+    model = nn.Linear(2, 2)
+    model.register_load_state_dict_post_hook(lambda module, keys: keys)
+    with pytest.raises(AssertionError, match="not expected to return"):
+        model.load_state_dict(model.state_dict())

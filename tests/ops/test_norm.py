@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import disttrain as dt
 from disttrain.core import backward, wrap
 from disttrain.errors import ConfigError, ShapeError
 from disttrain.ops.functions.norm import (
@@ -166,3 +167,46 @@ def test_errors():
         group_norm(_t(X), 3)
     with pytest.raises(ShapeError, match="spatial"):
         instance_norm(_t(X[..., :1]))
+
+
+# --- digits --------------------------------------------------------------------------------------
+@pytest.mark.parametrize("shape", [(64, 3, 8, 8), (512, 3)])
+def test_batch_norm_keeps_its_digits_far_from_zero(shape):
+    data = np.random.default_rng(0).normal(1000.0, 1.0, shape).astype(np.float32)
+    over = tuple(i for i in range(len(shape)) if i != 1)
+    right = data.astype(np.float64)
+    centred = right - right.mean(over, keepdims=True)
+    mean, var = dt.zeros(3), dt.zeros(3)
+    x, weight = dt.tensor(data, requires_grad=True), dt.ones(3, requires_grad=True)
+    out = dt.nn.functional.batch_norm(x, mean, var, weight, None, True, 1.0)
+    out.sum().backward()
+    normal = centred / np.sqrt(right.var(over, keepdims=True) + 1e-5)
+    assert np.abs(out.detach().numpy() - normal).max() < 1e-6
+    assert np.abs(var.numpy() / right.var(over, ddof=1) - 1).max() < 1e-7
+    assert np.abs(mean.numpy() - right.mean(over)).max() < 4e-5
+    assert np.abs(weight.grad.numpy()).max() < 0.15  # 4096 last places of the mean
+    assert np.abs(x.grad.numpy()).max() < 1e-4
+
+
+def test_variances_and_losses_keep_their_digits_far_from_zero():
+    data = np.random.default_rng(1).normal(1000.0, 0.01, (5, 400)).astype(np.float32)
+    right = data.astype(np.float64)
+    x = dt.tensor(data)
+    assert np.abs(x.var(1).numpy() / right.var(1, ddof=1) - 1).max() < 1e-6
+    assert abs(x.std().item() / right.std(ddof=1) - 1) < 1e-6
+    normal = (right - right.mean(1, keepdims=True)) / np.sqrt(right.var(1, keepdims=True) + 1e-5)
+    assert np.abs(dt.nn.functional.layer_norm(x, (400,)).numpy() - normal).max() < 1e-5
+    target = dt.arange(5)
+    sums = np.log(np.exp(right - right.max(1, keepdims=True)).sum(1)) + right.max(1)
+    losses = sums - right[np.arange(5), np.arange(5)]
+    found = dt.nn.functional.cross_entropy(x, target, reduction="none").numpy()
+    assert np.abs(found - losses).max() < 3e-6
+
+
+def test_gradients_of_an_empty_batch_are_zeros():
+    layers = dt.nn.BatchNorm1d(3), dt.nn.BatchNorm1d(3).eval(), dt.nn.GroupNorm(3, 3)
+    for layer in (*layers, dt.nn.LayerNorm(3)):
+        x = dt.zeros(0, 3, requires_grad=True)
+        layer(x).sum().backward()
+        assert x.grad.shape == (0, 3)
+        assert layer.weight.grad.tolist() == layer.bias.grad.tolist() == [0.0] * 3

@@ -104,3 +104,45 @@ def test_gradients_are_refused():
             call()
     with dt.no_grad():
         assert dt.exp(w, out=dt.empty(0)).shape == (2, 2)
+
+
+EXACT = {
+    "mm": lambda a, out: dt.mm(a, a, out=out), "amax": lambda a, out: dt.amax(a, 0, out=out),
+    "abs": lambda a, out: dt.abs(a, out=out), "clamp": lambda a, out: dt.clamp(a, 0, 1, out=out),
+    "where": lambda a, out: dt.where(a > 1, a, a, out=out), "inv": lambda a, out: dt.linalg.inv(
+        a + dt.eye(2), out=out),
+    "index_select": lambda a, out: dt.index_select(a, 0, dt.tensor([1]), out=out),
+    "argmax": lambda a, out: dt.argmax(a, 0, out=out),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_some_results_are_of_one_type_with_out(name):
+    out = dt.full((2, 2), 7, dtype=dt.float64)
+    with pytest.raises(DTypeError, match="Expected out tensor to have dtype"):
+        EXACT[name](matrix(), out)
+    assert out.tolist() == [[7.0, 7.0], [7.0, 7.0]]
+
+
+def test_sums_are_computed_in_the_type_of_out():
+    a = dt.tensor([[0.5, 1.5], [0.5, 2.5]])
+    for fn, want in ((dt.sum, [0, 3]), (dt.prod, [0, 2]), (dt.cumsum, [[0, 1], [0, 3]])):
+        assert fn(a, 0, out=dt.empty(0, dtype=dt.int64)).tolist() == want
+    assert dt.max(a, out=dt.empty(0, dtype=dt.float64)).item() == 2.5
+    assert dt.clamp(a, min=a, out=dt.empty(0, dtype=dt.float64)).dtype is dt.float64
+
+
+def test_outputs_that_share_memory():
+    a, rows = matrix(), dt.tensor([1, 0])
+    for fill in (
+        lambda: dt.index_select(a, 0, rows, out=a), lambda: dt.cat([a], out=a),
+        lambda: dt.gather(a, 0, dt.tensor([[0, 1], [1, 0]]), out=a),
+        lambda: dt.masked_select(a, a >= 0, out=a.view(4)),
+    ):  # fmt: skip
+        with pytest.raises(ShapeError, match="single memory location"):
+            fill()
+    assert a.tolist() == matrix().tolist()
+    both = dt.zeros(2, dtype=dt.int64)
+    with pytest.raises(ShapeError, match="one memory location"):
+        dt.topk(dt.arange(4), 2, out=(both, both))
+    assert dt.mm(a, a, out=a).tolist() == [[2.0, 3.0], [6.0, 11.0]]

@@ -16,6 +16,7 @@ from disttrain.core import backward, dtypes
 from disttrain.core import random as source
 from disttrain.errors import AutogradError, ConfigError, DTypeError, ShapeError
 from disttrain.ops.functions import create, random
+from disttrain.ops.functions.data import tensor
 from disttrain_launcher import launch
 
 
@@ -76,7 +77,7 @@ def test_uniform_and_normal_moments(kind):
 
 
 def test_normal_with_tensors():
-    mean, std = create.tensor([0.0, 100.0]), create.tensor([1.0, 0.0])
+    mean, std = tensor([0.0, 100.0]), tensor([1.0, 0.0])
     assert random.normal(mean, std).array[1] == 100
     assert random.normal(3.0, 0.0, size=(2,)).tolist() == [3.0, 3.0]
     with pytest.raises(ConfigError, match="negative"):
@@ -100,24 +101,24 @@ def test_randperm_is_a_permutation():
 
 
 def test_bernoulli():
-    p = create.tensor([0.0, 0.3, 1.0]).array
-    draws = np.stack([random.bernoulli(create.tensor(p)).array for _ in range(2000)])
+    p = tensor([0.0, 0.3, 1.0]).array
+    draws = np.stack([random.bernoulli(tensor(p)).array for _ in range(2000)])
     assert np.abs(draws.mean(0) - p).max() < 0.05
     assert random.bernoulli(create.zeros(100), 1.0).array.all()
     with pytest.raises(ConfigError, match=r"\[0, 1\]"):
-        random.bernoulli(create.tensor([1.5]))
+        random.bernoulli(tensor([1.5]))
 
 
 @pytest.mark.parametrize("rows", [1, 3])
 def test_multinomial_frequencies(rows):
-    w = create.tensor([[1.0, 0.0, 3.0, 0.0]] * rows)
+    w = tensor([[1.0, 0.0, 3.0, 0.0]] * rows)
     x = random.multinomial(w, 4000, replacement=True).array
     assert x.shape == (rows, 4000) and set(np.unique(x)) == {0, 2}
     assert np.abs((x == 2).mean(1) - 0.75).max() < 0.05
 
 
 def test_multinomial_without_replacement():
-    w = create.tensor([5.0, 0.0, 1.0, 1.0])
+    w = tensor([5.0, 0.0, 1.0, 1.0])
     first = [random.multinomial(w, 3).tolist() for _ in range(300)]
     assert all(sorted(x) == [0, 2, 3] for x in first)
     assert abs(np.mean([x[0] == 0 for x in first]) - 5 / 7) < 0.1

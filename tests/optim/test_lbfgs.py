@@ -141,3 +141,19 @@ def test_parameters_on_several_devices_are_told(double):
     opt = optim.LBFGS(ps)
     with pytest.raises(RuntimeError, match="parameter 0 is on cuda:0, parameter 1 on cuda:1"):
         opt.step(lambda: (ps[0] * 2).sum())
+
+
+@pytest.mark.parametrize("search", [None, "strong_wolfe"])
+def test_gradients_of_zero_move_nothing(search):
+    p = dt.ones(2, requires_grad=True)
+    chosen = optim.LBFGS([p], max_iter=5, tolerance_grad=-1, line_search_fn=search)
+
+    def closure():
+        chosen.zero_grad()
+        loss = (p * 0).sum()
+        loss.backward()
+        return loss
+
+    for _ in range(3):
+        chosen.step(closure)
+    assert p.tolist() == [1.0, 1.0]

@@ -74,6 +74,20 @@ def test_strategies_learn_what_one_process_learns(tmp_path):
         assert result.world_size == ranks
 
 
+@pytest.mark.parametrize(
+    ("strategy", "ranks"), [("ddp", 3), ("zero", 3), ("fsdp", 3), ("hsdp", 4), ("2d", 4)]
+)
+def test_ranks_with_other_numbers_of_samples_learn_what_one_process_learns(
+    tmp_path, strategy, ranks
+):
+    """The gradients are the mean over all samples, and so is the loss."""
+    words = ["--train.epochs=1", "--data.batch_size=7", "--optim.name=sgd", "--optim.lr=0.5"]
+    _, alone = run(tmp_path / "none", 1, "none", *words)
+    _, curve = run(tmp_path / "some", ranks, strategy, *words)
+    assert losses(curve) == pytest.approx(losses(alone), abs=2e-5)
+    assert max(losses(alone)) - min(losses(alone)) > 0.02  # it learns
+
+
 def test_narrow_weights_and_recomputed_blocks_learn_about_the_same(tmp_path):
     _, alone = run(tmp_path / "none", 1, "none", "--train.epochs=1")
     words = ["--parallel.recompute=true", "--train.epochs=1"]

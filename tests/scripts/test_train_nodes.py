@@ -70,8 +70,9 @@ def test_no_step_is_lost_or_done_twice(tmp_path, kind):
     folder = tmp_path / "runs"
     args = (*WORDS, f"--log.dir={folder}")
     with meeting(kind) as flags, Nodes(tmp_path, SLOW) as job:
-        for name, ranks in (("a", "1"), ("b", "2")):
-            job.start(name, *flags, "--nproc-per-node", ranks, args=args)
+        job.start("a", *flags, "--nproc-per-node", "1", args=args)
+        wait_for(lambda: kind == "etcd" or job.listens(), job)
+        job.start("b", *flags, "--nproc-per-node", "2", args=args)
         wait_for(lambda: steps_of(folder) >= 5, job)
         stays, goes = ("a", "b") if kind == "c10d" else first_and_last(job)
         job.kill(goes)
@@ -142,8 +143,9 @@ def test_the_documented_way_to_go_on(tmp_path):
         return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
 
     with Nodes(tmp_path, program) as job:
-        for name in "ab":
-            job.start(name, *ELASTIC, "--nproc-per-node", "1")
+        job.start("a", *ELASTIC, "--nproc-per-node", "1")
+        wait_for(lambda: job.listens(), job)
+        job.start("b", *ELASTIC, "--nproc-per-node", "1")
         wait_for(lambda: len(taken()) > 15, job)
         job.kill("b")
         at = len(taken())

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -120,7 +121,7 @@ def test_steps_have_the_same_samples_on_any_number_of_ranks(size):
     whole = list(StepSampler(range(70), 16, 0, 1, seed=3))
     ranks = [StepSampler(range(70), 16, rank, size, seed=3) for rank in range(size)]
     for step, parts in enumerate(zip(*ranks, strict=True)):
-        assert sorted(sum(parts, [])) == sorted(whole[step])
+        assert sorted(chain.from_iterable(parts)) == sorted(whole[step])
         assert max(map(len, parts)) - min(map(len, parts)) <= 1
     for done in range(4):
         for sampler in ranks:
@@ -170,20 +171,21 @@ def train(folder: Path, ranks: int, stop: int, *words: str) -> str:
     env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'scripts'}", "OMP_NUM_THREADS": "1"}
     ended = subprocess.run(
         [*command, str(stop), *WORDS, "--data.batch_size=64", f"--log.dir={folder}", *words],
-        env=env, capture_output=True, text=True, timeout=60, check=False,
+        env=env, capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip
     assert ended.returncode == (143 if stop <= 44 else 0), ended.stderr
     return ended.stdout
 
 
-@pytest.mark.parametrize(("first", "then"), [(2, 4), (1, 3)])
+@pytest.mark.timeout(150)  # on a busy machine
+@pytest.mark.parametrize(("first", "then"), [(2, 1), (1, 3)])
 def test_processes_that_were_stopped_behind_the_last_step_of_an_epoch_go_on(tmp_path, first, then):
-    train(tmp_path / "whole", first, 100)
-    whole = curve(tmp_path / "whole" / "0001")
+    words = [*WORDS, "--data.batch_size=64", "--parallel.strategy=none"]
+    settings = config.load(Settings, None, [*words, f"--log.dir={tmp_path / 'whole'}"])
+    whole = curve(loop.Trainer(settings).fit().run)
     train(tmp_path / "cut", first, 22)
     assert checkpoint.find(tmp_path / "cut").name == "epoch_0000_step_00000022"
-    assert "goes on behind step 22 of 44" in train(tmp_path / "cut", then, 44, "--resume")
-    train(tmp_path / "cut", first, 100, "--resume")
+    assert "goes on behind step 22 of 44" in train(tmp_path / "cut", then, 100, "--resume")
     found = curve(tmp_path / "cut" / "0001")
     assert found.keys() == whole.keys() and len(found) == 16
     assert list(found.values()) == pytest.approx(list(whole.values()), rel=1e-5)

@@ -132,11 +132,28 @@ def test_resumed_run_ends_like_the_whole_one(tmp_path, optim):
     assert (done.train_loss, done.test_accuracy) == (whole.train_loss, whole.test_accuracy)
 
 
+def test_an_older_checkpoint_is_gone_on_from_beside_the_newer_ones(tmp_path):
+    whole = Trainer(quick(tmp_path)).fit()
+    first = tmp_path / "0001" / "epoch_0002"
+    again = Trainer(quick(tmp_path), first).fit()
+    assert again.run == tmp_path / "0002" and checkpoint.newest(whole.run).name == "epoch_0003"
+    told = [
+        [r for r in read_jsonl(run / "metrics.jsonl") if r["kind"] == "test"]
+        for run in (whole.run, again.run)
+    ]
+    assert told[0] == told[1]
+    job = checkpoint.open_run(tmp_path, "job", None)  # a job has one run, whatever is there
+    assert job == tmp_path / "0003" == checkpoint.open_run(tmp_path, "job", first)
+    assert checkpoint.own_run(tmp_path, "job") == job and checkpoint.own_run(tmp_path, "") is None
+
+
 def test_resuming_something_else_is_refused(tmp_path):
     Trainer(quick(tmp_path, "--train.epochs=1")).fit()
     found = checkpoint.find(tmp_path)
     with pytest.raises(ConfigError, match=r"--resume: model.hidden is \[8\] here and \[32\] in"):
         Trainer(quick(tmp_path, "--model.hidden=8"), found)
+    with pytest.raises(ConfigError, match=r"train.steps_per_epoch is 5 here and 'none' in"):
+        Trainer(quick(tmp_path, "--train.steps_per_epoch=5"), found)  # where its epochs end
     dcp.save({"model": {}}, checkpoint_id=tmp_path / "other")
     with pytest.raises(SerializationError, match="holds no optimizer, scheduler"):
         Trainer(quick(tmp_path), tmp_path / "other")

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import disttrain as dt
 from disttrain import nn
 from disttrain.core import Size, Tensor, device, dtypes, wrap
 from disttrain.core.random import manual_seed
@@ -589,3 +590,18 @@ def test_inspect_reads_the_header_alone(path):
     header = inspect(path)
     assert header.entries["w"].shape == (1, 2) and header.entries["w"].code == "F32"
     assert header.start % 64 == 0 and header.num_bytes == 8
+
+
+def test_the_storage_of_a_loaded_tensor_is_its_own(tmp_path):
+    base = dt.arange(6.0)
+    saved = {"a": dt.arange(3.0), "b": dt.arange(4), "base": base, "view": base[2:]}
+    dt.save(saved, tmp_path / "x.pt")
+    found = dt.load(tmp_path / "x.pt")
+    assert [len(found[k].storage()) for k in saved] == [3, 4, 6, 6]
+    assert dt.empty(0).set_(found["a"].storage()).tolist() == [0.0, 1.0, 2.0]
+    assert found["view"].storage_offset() == 2 and found["a"].storage_offset() == 0
+    assert found["base"].untyped_storage() == found["view"].untyped_storage()
+    assert found["a"].untyped_storage() != found["base"].untyped_storage()
+    whole = found["a"].new_empty(0).set_(found["view"].untyped_storage(), 1, (2,), (3,))
+    whole.fill_(7)
+    assert found["base"].tolist() == [0.0, 7.0, 2.0, 3.0, 7.0, 5.0]

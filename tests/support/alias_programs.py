@@ -33,14 +33,16 @@ def make():
 # Tensors of shape (4, 3) that the function finds outside.
 ROOTS = [
     "w", "w", "lin.weight", "lin.weight", "lin.center", "b", "b", "d", "e", "v", "x", "x", "y",
-    "lin.state_dict()['weight']", "lin.state_dict()['center']", "dict(lin.named_parameters())['weight']",
+    "lin.state_dict()['weight']", "lin.state_dict()['center']",
+    "dict(lin.named_parameters())['weight']",
     "next(iter(lin.parameters()))", "far[2:14].view(4, 3)", "far.as_strided((4, 3), (3, 1), 2)",
 ]  # fmt: skip
 STATES = ["next(iter(o.state[lin.weight].values()))", "lin.weight.grad", "w.grad"]
 SAME = [".detach()", ".data", ".detach().data", ".view(4, 3)", ".t().t()", "[:]", ".view_as(b)"]
 PARTS = [
     "[1:3]", "[0]", "[:, 1]", ".t()", ".view(-1)", ".view(-1)[2:9:3]", ".T", ".diagonal()",
-    ".narrow(0, 1, 2)", ".unsqueeze(0)", "[::2, 1:]", ".flatten()", ".as_strided((2, 2), (3, 1), 1)",
+    ".narrow(0, 1, 2)", ".unsqueeze(0)", "[::2, 1:]", ".flatten()",
+    ".as_strided((2, 2), (3, 1), 1)",
     ".reshape(2, 6)", ".unbind(0)[2]", ".chunk(2)[1]", ".view(dt.int32)",
 ]  # fmt: skip
 NUMPY = ["dt.from_numpy({0}.detach().numpy())", "dt.from_numpy(m)", "dt.as_tensor(m)"]
@@ -71,12 +73,20 @@ OUTSIDE = [
     "lin.load_state_dict({k: t * 2 for k, t in lin.state_dict().items()})",
     "lin.center.resize_(5, 3).resize_(4, 3)", "s.zero_()", "d = b.detach()",
     "args = [args[1], args[0]]", "args[0] = rand(4, 3)", "args[1] = args[0]", "args[0] = b",
-    "args[1] = args[0].data", "args[0] = rand(5, 3)[:4]", "args[1] = w.data", "args[0] = far[:12].view(4, 3)",
+    "args[1] = args[0].data", "args[0] = rand(5, 3)[:4]", "args[1] = w.data",
+    "args[0] = far[:12].view(4, 3)",
     "o.param_groups[0]['lr'] = 0.01 * i", "w.grad = lin.weight.grad", "b.t_().t_()",
+    "args[0] = [b, *(t.detach() for r in held for t in r if t.shape == (4, 3))][-1]",
+    "args[0] = [b, *(t for r in held for t in r if t.shape == (4, 3) and t.is_leaf)][-1]",
+    "args[1] = b if lin.weight.grad is None else lin.weight.grad", "w.grad = b", "b = rand(4, 3)",
+    "lin.weight.grad = w.data", "e = w.data", "v = lin.center[:]", "s.data = b[2:4]",
+    "w = nn.Parameter(b.data)", "lin.bias.requires_grad_(i % 2 == 0)", "o.state.clear()",
 ]  # fmt: skip
 ARGS = [
-    "[rand(4, 3), rand(4, 3)]", "[rand(4, 3), rand(4, 3)]", "[b, rand(4, 3)]", "[rand(4, 3), w.data]",
-    "[far[:12].view(4, 3), far[6:18].view(4, 3)]", "[v, v.data]", "(lambda t: [t, t.detach()])(rand(4, 3))",
+    "[rand(4, 3), rand(4, 3)]", "[rand(4, 3), rand(4, 3)]", "[b, rand(4, 3)]",
+    "[rand(4, 3), w.data]",
+    "[far[:12].view(4, 3), far[6:18].view(4, 3)]", "[v, v.data]",
+    "(lambda t: [t, t.detach()])(rand(4, 3))",
     "(lambda t: [t[:4], t[1:]])(rand(5, 3))", "(lambda t: [t, t[:].view(4, 3)])(rand(4, 3))",
     "[rand(3, 4).t(), rand(4, 3)]", "[w, rand(4, 3)]", "[rand(4, 3), rand(1, 3).expand(4, 3)]",
     "[rand(4, 3).requires_grad_(), rand(4, 3)]",
@@ -179,8 +189,9 @@ class _Writer:
               (f"    if i == {i + 1}:", "        try:", "            with dt.no_grad():",
                f"                {c}", "        except dt.errors.DisttrainError: pass")],
             "    return r",
-            "def look(): return [w, b, s, d, e, v, far, m, *lin.state_dict().values(), lin.weight.grad,",
-            "                    *args, held, *(list(z.values()) for z in o.state.values())]",
+            "def look(): return [w, b, s, d, e, v, far, m, *lin.state_dict().values(),",
+            "                    lin.weight.grad, *args, held,",
+            "                    *(list(z.values()) for z in o.state.values())]",
             "return step, between, look",
         ]  # fmt: skip
         return head + "\n".join(indent + line for line in lines) + "\n"

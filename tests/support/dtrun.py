@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -44,6 +45,7 @@ class Job:
         env |= {"DTRUN_TEST_MARK": self.mark, "TMPDIR": str(folder)}
         env |= settings.pop("env", {})
         env = {k: v for k, v in env.items() if v is not None} | {"PYTHONPATH": str(ROOT)}
+        settings.setdefault("preexec_fn", _as_a_shell_does)
         program = ["script.py"] if "-m" not in flags else ["script"]
         command = [*before, sys.executable, "-m", "disttrain_launcher", *flags, *program, *args]
         self.process = subprocess.Popen(
@@ -87,6 +89,13 @@ class Job:
 
     def all_gone(self) -> None:
         until(lambda: not self.processes(), "all processes to end")
+
+
+def _as_a_shell_does() -> None:
+    """What the tests were told to ignore (by nohup, or in the background of a script) is no matter
+    of the job's."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def below(pid: int) -> list[int]:

@@ -21,6 +21,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import Any
 
+from disttrain_launcher.registry.etcd import LINGER
+
 MANNERS = ("well", "silent", "hangs up", "garbage", "no leader")
 SILENCE = 0.6  # seconds for which a silent member says nothing; then it hangs up
 
@@ -81,10 +83,15 @@ class StandIn:
         self._lost, self._before = count, before
 
     def end_leases(self) -> None:
-        """All leases end now."""
+        """All leases of nodes end now."""
         with self._lock:
             for number, (seconds, _) in self._leases.items():
-                self._leases[number] = (seconds, 0.0)
+                if seconds < LINGER:
+                    self._leases[number] = (seconds, 0.0)
+
+    def unleased(self) -> list[str]:
+        """The keys that would stay for ever."""
+        return [key for key, pair in self._keys.items() if pair["lease"] == "0"]
 
     def forget_tokens(self) -> None:
         self.tokens.clear()

@@ -94,6 +94,12 @@ class Nodes:
         self.pids[name] = pid
         self.codes.pop(name, None)
 
+    def listens(self) -> bool:
+        """Does anything listen where they meet?"""
+        wanted = f":{int(self.endpoint.rpartition(':')[2]):04X}"
+        lines = [x for v in ("tcp", "tcp6") for x in Path("/proc/net", v).read_text().splitlines()]
+        return any(w[3] == "0A" and w[1].endswith(wanted) for w in map(str.split, lines))
+
     def said(self, name: str) -> str:
         path = self.folder / name / "out"
         return path.read_text() if path.exists() else ""

@@ -10,7 +10,6 @@ Whoever works on raw arrays of a device does so inside ``here()``. Knows no Tens
 
 from __future__ import annotations
 
-import math
 import weakref
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
@@ -61,13 +60,15 @@ class Fetched(Protocol):
 DONE = Mark()
 
 
-def lend(memory: memoryview, kind: np.dtype, offset: int, shape: tuple) -> tuple[Any, weakref.ref]:
-    """An array of ``shape`` in the host's ``memory`` (bytes), ``offset`` bytes from its beginning,
-    to give away, and a reference that is dead once nobody has it any more. All that looks into it
-    keeps the array that this is of: one without a base but memory, which numpy takes as the base of
-    whatever views it."""
-    whole = np.frombuffer(memory, kind, math.prod(shape), offset)
-    return whole.reshape(shape), weakref.ref(whole)
+def lend(
+    memory: memoryview, kind: np.dtype, shape: tuple, count: int = -1, offset: int = 0
+) -> tuple[np.ndarray, weakref.ref]:
+    """An array of ``shape`` in the host's ``memory`` (bytes), to give away, and a reference that is
+    dead once nobody has it any more. It has all of the memory, or ``count`` elements from the byte
+    ``offset`` on. All that looks into it keeps the array that the reference is of: one without a
+    base but memory, which numpy takes as the base of whatever views it."""
+    whole = np.frombuffer(memory, kind, count, offset)
+    return whole if whole.shape == shape else whole.reshape(shape), weakref.ref(whole)
 
 
 def bytes_of(array: np.ndarray) -> memoryview:

@@ -88,9 +88,11 @@ class _Channels:
 
     def given(self, *channels: np.ndarray) -> list[np.ndarray]:
         """Numbers per channel, where a row needs them for each of its samples."""
-        if self.flat:
+        if self.flat or not channels:
             return list(channels)
-        return [np.ascontiguousarray(np.broadcast_to(c, self.shape[:2])) for c in channels]
+        out = np.empty((len(channels), *self.shape[:2]))
+        out[...] = np.array(channels).reshape(len(channels), 1, -1)
+        return list(out)
 
     def sums(self, name: str, arrays: tuple, *channels: np.ndarray) -> np.ndarray:
         """(sums, C) of what the kernel ``name`` adds up."""
@@ -111,11 +113,6 @@ def _statistics_type(x: np.ndarray) -> type:
     return np.float64 if x.dtype == np.float64 else np.float32
 
 
-def _scale(variance: np.ndarray, weight: np.ndarray | None, eps: float) -> np.ndarray:
-    rstd = 1.0 / np.sqrt(variance + eps)
-    return rstd if weight is None else rstd * weight.astype(np.float64)
-
-
 def batch_norm(
     x: np.ndarray, weight: np.ndarray | None, bias: np.ndarray | None, eps: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -123,8 +120,10 @@ def batch_norm(
     over = _Channels(x)
     centre = over.sums("batch_sum", (x,))[0] / over.count
     variance = over.sums("batch_squares", (x,), centre)[0] / over.count
+    rstd = 1.0 / np.sqrt(variance + eps)
+    scale = rstd if weight is None else rstd * weight.astype(np.float64)
     shift = np.zeros_like(centre) if bias is None else bias.astype(np.float64)
-    out = over.mapped("batch_normal", (x,), centre, _scale(variance, weight, eps), shift)
+    out = over.mapped("batch_normal", (x,), centre, scale, shift)
     kind = _statistics_type(x)
     return out, centre.astype(kind, copy=False), variance.astype(kind, copy=False)
 
@@ -137,10 +136,10 @@ def batch_norm_backward(
     over, kind = _Channels(x), _statistics_type(x)
     centre, variance = centre.astype(np.float64), variance.astype(np.float64)
     dbias, products = over.sums("batch_products", (g, x), centre)
-    rstd = _scale(variance, None, eps)
+    rstd = 1.0 / np.sqrt(variance + eps)
     dx = None
     if whole:
         slope = products * rstd * rstd / over.count
-        scale = _scale(variance, weight, eps)
+        scale = rstd if weight is None else rstd * weight.astype(np.float64)
         dx = over.mapped("batch_gradient", (g, x), centre, scale, dbias / over.count, slope)
     return dx, (products * rstd).astype(kind), dbias.astype(kind)

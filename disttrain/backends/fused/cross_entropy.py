@@ -113,8 +113,9 @@ def cross_entropy(
     """Losses per row of (N, C) logits for (N,) int64 targets.
 
     Returns the N losses (0 where ignored), the N log-sum-exps (float64) that the backward function
-    needs, the sum of the losses, and the sum of the weights of the rows that count (their number without
-    ``weight``): the mean loss is sum / weights. Raises ``DimError`` for a target out of range.
+    needs, the sum of the losses, and the sum of the weights of the rows that count (their number
+    without ``weight``): the mean loss is sum / weights. Raises ``DimError`` for a target out of
+    range.
     """
     smooth = label_smoothing != 0.0
     n, c = logits.shape
@@ -154,7 +155,8 @@ def cross_entropy_backward(
     all (for the mean loss: its gradient divided by the count that ``cross_entropy`` returned)."""
     smooth, c = label_smoothing != 0.0, logits.shape[-1]
     wide = np.float64 if logits.dtype == np.float64 else np.float32
-    lse, scale = lse.astype(np.float64, copy=False), g
+    lse = lse.astype(np.float64, copy=False)
+    scale: Any = g
     if platform_of(g) is not None:  # a number that the host does not know serves all rows
         scale = np.broadcast_to(scale.astype(wide, copy=False), lse.shape)
     each = getattr(scale, "ndim", 0) > 0

@@ -71,10 +71,9 @@ def _layer_norm(dtype: str, weight: bool, bias: bool) -> Kernel:
 
 
 def _layer_norm_backward(dtype: str, weight: bool) -> Kernel:
-    """The first pass finds again what rounding took from the mean."""
     wide = wide_type(dtype)
-    near, rstd = _X - var("mean"), var("rstd")
-    hat = (near - var("rest")) * rstd
+    mean, rstd = var("mean"), var("rstd")
+    hat = (_X - mean) * rstd
     g = _G * var("weight") if weight else _G
     params: tuple[Array | Scalar, ...] = (
         Array("g", dtype),
@@ -86,18 +85,13 @@ def _layer_norm_backward(dtype: str, weight: bool) -> Kernel:
         Array("out", dtype, writes=True),
         *_sums(wide, "dweight", "dbias", wanted=weight),
     )
+    sums = (Reduce("a", "sum", g), Reduce("b", "sum", g * hat))
     extra = (Store("dweight", _G * hat, add=True), Store("dbias", _G, add=True))
     steps = (
-        Loop((Reduce("a", "sum", g), Reduce("b", "sum", g * near), Reduce("left", "sum", near))),
-        Let("rest", var("left") * var("share")),
+        Loop((*sums, *(extra if weight else ()))),
         Let("a_mean", var("a") * var("share")),
-        Let("b_mean", (var("b") * var("share") - var("rest") * var("a_mean")) * rstd),
-        Loop(
-            (
-                Store("out", rstd * (g - var("a_mean") - hat * var("b_mean"))),
-                *(extra if weight else ()),
-            )
-        ),
+        Let("b_mean", var("b") * var("share")),
+        Loop((Store("out", rstd * (g - var("a_mean") - hat * var("b_mean"))),)),
     )
     return Kernel("layer_norm_backward", params, steps)
 

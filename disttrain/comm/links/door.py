@@ -7,6 +7,7 @@ oldest goes), each for at most ``seconds``. Refusals are logged, at most one a m
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import select
@@ -16,10 +17,10 @@ import time
 from collections.abc import Callable
 
 from ... import context
-from ...errors import CommError
+from ...errors import CommError, WaitTimeout
 from .link import Link
 from .opening import Admit, Identity, Opened, Refused, Steps, answer, ask
-from .pace import send_at_once
+from .pace import FIRST_PATIENCE, LEAST_PATIENCE, expect_signs, patience_for, send_at_once
 
 SECONDS, STRANGERS = 2.0, 256
 _AGAIN = 0.01  # seconds after which one who was pushed out tries again
@@ -222,29 +223,40 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def call_on(
-    me: Identity, peer: int, host: str, port: int, said: bytes, seconds: float = SECONDS
+    me: Identity,
+    peer: int,
+    host: str,
+    port: int,
+    said: bytes,
+    seconds: float = SECONDS,
+    timeout: float | None = None,
 ) -> tuple[Link, bytes]:
     """A link to ``peer``, whose door is at ``host``:``port``, and what it says in answer to
-    ``said``. Tries again while a crowd of strangers pushes us out. Raises ``Refused``."""
-    deadline = time.monotonic() + seconds
+    ``said``. Tries again while a crowd of strangers pushes us out. Raises ``Refused`` after
+    ``seconds``. With ``timeout`` that is the limit, for as long as the other host shows that it is
+    there: where packets are lost, what takes a moment elsewhere takes seconds.
+    """
+    deadline = time.monotonic() + (seconds if timeout is None else timeout)
+    again = min(deadline, time.monotonic() + max(seconds, LEAST_PATIENCE))
     while True:
         try:
-            return _try_to_call(me, peer, (host, port), said, deadline)
-        except TimeoutError:
-            raise Refused(f"{host}:{port} did not answer within {seconds:g} s") from None
+            return _try_to_call(me, peer, (host, port), said, deadline, timeout is not None)
+        except WaitTimeout:
+            waited = seconds if timeout is None else timeout
+            raise Refused(f"{host}:{port} did not answer within {waited:g} s") from None
         except ConnectionRefusedError:
             raise Refused(f"nobody listens at {host}:{port}") from None
         except OSError as error:
-            if time.monotonic() > deadline:
+            if time.monotonic() > again or isinstance(error, TimeoutError):
                 why = error.strerror or error
                 raise Refused(f"{host}:{port} cannot be reached ({why})") from None
         context.sleep(_AGAIN)
 
 
 def _try_to_call(
-    me: Identity, peer: int, where: tuple[str, int], said: bytes, deadline: float
+    me: Identity, peer: int, where: tuple[str, int], said: bytes, deadline: float, patient: bool
 ) -> tuple[Link, bytes]:
-    sock = connect(where, deadline)
+    sock = _connected(where, deadline, patient)
     try:
         steps = ask(me, peer, said)
         got: bytes | None = None
@@ -254,30 +266,39 @@ def _try_to_call(
             except StopIteration as end:
                 opened: Opened = end.value
                 break
-            sock.settimeout(_until(deadline))
-            sock.sendall(sends)
+            sock.sendall(sends)  # a few kilobytes, which a new connection has room for
             got = b""
             while len(got) < wants:
-                sock.settimeout(_until(deadline))
+                _wait(sock, select.POLLIN, deadline, f"rank {peer} to answer at {where[0]}")
                 data = sock.recv(wants - len(got))
                 if not data:
                     raise ConnectionResetError(0, "it closed the connection during the handshake")
                 got += data
+        expect_signs(sock, 0.0)
         return Link(sock, peer, opened.said, opened.keys), opened.said
     except BaseException:
         sock.close()
         raise
 
 
-def connect(where: tuple[str, int], deadline: float) -> socket.socket:
+def _connected(where: tuple[str, int], deadline: float, patient: bool) -> socket.socket:
     """A socket that is connected with ``where``. Raises ``OSError``."""
     error: OSError | None = None
     for kind, _, _, _, place in socket.getaddrinfo(*where, type=socket.SOCK_STREAM):
         sock = socket.socket(kind, socket.SOCK_STREAM)
         try:
             send_at_once(sock)
-            sock.settimeout(_until(deadline))
-            sock.connect(place)
+            sock.setblocking(False)
+            if patient:
+                expect_signs(sock, FIRST_PATIENCE)
+            code = sock.connect_ex(place)
+            if code == errno.EINPROGRESS:
+                _wait(sock, select.POLLOUT, deadline, f"a connection with {where[0]}")
+                code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if code:
+                raise OSError(code, os.strerror(code))
+            if patient:
+                expect_signs(sock, patience_for(sock))
             return sock
         except OSError as why:
             error = why
@@ -288,11 +309,16 @@ def connect(where: tuple[str, int], deadline: float) -> socket.socket:
     raise error or OSError(0, "it has no address")
 
 
-def _until(deadline: float) -> float:
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise TimeoutError
-    return left
+def _wait(sock: socket.socket, event: int, deadline: float, what: str) -> None:
+    """Until ``sock`` is ready; it is, too, when the kernel gives it up."""
+    poll = select.poll()
+    poll.register(sock, event)
+    left = max(0.0, deadline - time.monotonic())
+    context.wait_until(lambda: bool(poll.poll(0)), lambda: what, left, lambda s: _sleep(poll, s))
+
+
+def _sleep(poll: select.poll, seconds: float) -> None:
+    poll.poll(1000 * seconds)
 
 
 def _where(sock: socket.socket) -> str:

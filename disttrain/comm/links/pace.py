@@ -6,6 +6,10 @@ it is cannot be changed any more when a connection stands, so links begin withou
 pace takes a lost packet for a full network, and gets slow where it is only a bad one; a link that
 loses packets goes back to what the system prefers (``Losses``).
 
+A network that loses packets is slow, too: each one is sent again after twice the time of before.
+How long a host may be silent until it counts as gone follows from what the connection has shown of
+its way there (``patience_for``).
+
 Knows sockets and what the kernel tells of them; no links.
 """
 
@@ -25,6 +29,28 @@ _AGAIN, _SENT, _IN_VAIN = 100, 156, 216
 _U32 = struct.Struct("=I")
 _ENOUGH = 100  # segments that tell something
 _MANY = 0.01  # of them lost
+_RTT, _SPREAD = 68, 72  # of the times to and fro, in microseconds
+_TRIES = 7  # times that something is sent before its host counts as gone: 64 times the first wait
+_FIRST, _LEAST = 1.0, 0.2  # the first wait before anything is known of the way, and at least (s)
+FIRST_PATIENCE, LEAST_PATIENCE = (wait * ((1 << (_TRIES - 1)) - 1) for wait in (_FIRST, _LEAST))
+
+
+def patience_for(sock: socket.socket) -> float:
+    """For how many seconds the other host of a connection may be silent: as long as it takes to
+    send something so often that a fifth of all packets, lost in each direction, are no reason."""
+    info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
+    rtt, spread = (_U32.unpack_from(info, i)[0] * 1e-6 for i in (_RTT, _SPREAD))
+    return max(_LEAST, rtt + 4 * spread) * ((1 << (_TRIES - 1)) - 1)  # as RFC 6298 waits
+
+
+def expect_signs(sock: socket.socket, patience: float) -> None:
+    """Let the kernel end the connection when the other host has shown for so many seconds no sign
+    that it is there, which it is asked for every second; 0: never."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, int(patience > 0))
+    if patience:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * patience))
 
 
 def rule_of(sock: socket.socket) -> bytes:

@@ -1,8 +1,9 @@
 """What the ranks of a simulated cluster share: rooms, messages on their way, the network's time.
 
 Whatever takes time ends in an event of the scheduler; the rank that it is for is woken. A link
-carries one thing after the other: an operation begins when all of its members have come and their
-links (and, between hosts, the links of the hosts) are free.
+carries one thing after the other in each direction (full duplex): an operation begins when all of
+its members have come and their links (and, between hosts, the links of the hosts) are free both
+ways, a message when the way out of its sender and that into its receiver are.
 
 Knows the scheduler, the network and the faults; not how a rank waits.
 """
@@ -58,19 +59,29 @@ _CUT = Fault(DROP, None, None, None)
 
 @dataclass
 class Ports:
-    """When each link is free again: of ranks, and of hosts."""
+    """When each direction of each link is free again: of ranks, and of hosts."""
 
     network: Network
-    _free: dict[tuple[str, int], float] = field(default_factory=dict)
+    _free: dict[tuple[str, str, int], float] = field(default_factory=dict)
 
     def take(self, now: float, seconds: float, ranks: Sequence[int]) -> tuple[float, float]:
-        """Something between ``ranks`` takes so long: from when to when."""
-        hosts = {self.network.hosts[rank] for rank in ranks}
-        links = [("rank", rank) for rank in ranks]
-        links += [("host", host) for host in hosts] if len(hosts) > 1 else []
-        start = max([now, *(self._free.get(link, 0.0) for link in links)])
-        for link in links:
-            self._free[link] = start + seconds
+        """An operation of ``ranks``, who all send and receive, takes so long: from when to when."""
+        return self._take(now, seconds, ranks, ranks)
+
+    def send(self, now: float, seconds: float, src: int, dst: int) -> tuple[float, float]:
+        """The same of a message."""
+        return self._take(now, seconds, (src,), (dst,))
+
+    def _take(
+        self, now: float, seconds: float, sends: Sequence[int], receives: Sequence[int]
+    ) -> tuple[float, float]:
+        several = len({self.network.hosts[rank] for rank in (*sends, *receives)}) > 1
+        ways: list[tuple[str, str, int]] = []
+        for way, ranks in (("out", sends), ("in", receives)):
+            ways += [(way, "rank", rank) for rank in ranks]
+            ways += [(way, "host", self.network.hosts[rank]) for rank in ranks if several]
+        start = max([now, *(self._free.get(way, 0.0) for way in ways)])
+        self._free.update(dict.fromkeys(ways, start + seconds))
         return start, start + seconds
 
 
@@ -130,7 +141,7 @@ class Fabric:
     def message_seconds(self, src: int, dst: int, nbytes: int) -> float:
         """How long from now until a message of other parts arrives."""
         link = self.network.link(src, dst)
-        _, end = self.ports.take(self.scheduler.clock, link.seconds(0, nbytes), (src, dst))
+        _, end = self.ports.send(self.scheduler.clock, link.seconds(0, nbytes), src, dst)
         return end + link.latency - self.scheduler.clock
 
     def carry(self, src: int, dst: int, nbytes: int, late: float) -> float:

@@ -3,8 +3,15 @@
 A message of n bytes takes ``latency + n / bandwidth`` seconds on its link (R. Hockney, 1994); an
 operation takes so many rounds of messages, and moves so many bytes through the busiest rank, as its
 algorithm needs (R. Thakur, R. Rabenseifner and W. Gropp, *Optimization of Collective Communication
-Operations in MPICH*, 2005). A group on several hosts works in two levels, as our transports do:
-inside every host, and between hosts, where all ranks of a host share its link.
+Operations in MPICH*, 2005). Links are full duplex: what counts is what a rank sends, while it
+receives as much. A group on several hosts works in two levels, as our transports do: inside every
+host, and between hosts, where all ranks of a host share its link.
+
+    ring       neighbours hand pieces on
+    doubling   everybody exchanges, with partners twice as far in each round: recursive doubling,
+               Bruck's algorithm; for what has a root a binomial tree
+    tree       everything goes along a binomial tree, up to a root, or down from it, or both
+    direct     everybody sends to everybody at once
 
 Pure functions of numbers; no clock, no ranks that run.
 """
@@ -16,8 +23,8 @@ from dataclasses import dataclass
 
 from ...errors import ConfigError
 
-RING, TREE, DIRECT, AUTO = "ring", "tree", "direct", "auto"
-ALGORITHMS = (RING, TREE, DIRECT, AUTO)
+RING, DOUBLING, TREE, DIRECT, AUTO = "ring", "doubling", "tree", "direct", "auto"
+ALGORITHMS = (RING, DOUBLING, TREE, DIRECT, AUTO)
 
 
 @dataclass(frozen=True)
@@ -33,19 +40,36 @@ class Link:
 
 
 def rounds_of_tree(n: int) -> int:
-    """The depth of a binary tree over ``n`` ranks."""
+    """The depth of a binomial tree over ``n`` ranks; as often doubles 1 until it is ``n``."""
     return (n - 1).bit_length()
 
 
 def _all_reduce(n: int, nbytes: float) -> dict[str, tuple[float, float]]:
     both, depth = 2 * (n - 1) / n * nbytes, rounds_of_tree(n)
-    return {RING: (2 * (n - 1), both), TREE: (depth, depth * nbytes), DIRECT: (2, both)}
+    return {
+        RING: (2 * (n - 1), both),
+        DOUBLING: (depth, depth * nbytes),
+        TREE: (2 * depth, 2 * depth * nbytes),
+        DIRECT: (2, both),
+    }
 
 
 def _halves(n: int, nbytes: float) -> dict[str, tuple[float, float]]:
-    """Gathering or scattering ``nbytes`` in all: everybody moves what is not its own."""
-    part = (n - 1) / n * nbytes
-    return {RING: (n - 1, part), TREE: (rounds_of_tree(n), part), DIRECT: (1, part)}
+    """``nbytes`` in all are gathered on all ranks or scattered from all, who move what is not their
+    own; the tree's root has them all at a time."""
+    part, depth = (n - 1) / n * nbytes, rounds_of_tree(n)
+    return {
+        RING: (n - 1, part),
+        DOUBLING: (depth, part),
+        TREE: (2 * depth, part + depth * nbytes),
+        DIRECT: (1, part),
+    }
+
+
+def _one_side(n: int, nbytes: float) -> dict[str, tuple[float, float]]:
+    """The same from or to one rank alone."""
+    both = _halves(n, nbytes)
+    return both | {TREE: both[DOUBLING]}
 
 
 def _rooted(n: int, nbytes: float) -> dict[str, tuple[float, float]]:
@@ -54,27 +78,34 @@ def _rooted(n: int, nbytes: float) -> dict[str, tuple[float, float]]:
     depth = rounds_of_tree(n)
     return {
         RING: (depth + n - 1, 2 * (n - 1) / n * nbytes),
+        DOUBLING: (depth, depth * nbytes),
         TREE: (depth, depth * nbytes),
         DIRECT: (1, (n - 1) * nbytes),
     }
 
 
 def _exchange(n: int, nbytes: float) -> dict[str, tuple[float, float]]:
-    """Everybody has ``nbytes`` for all ranks together; the tree is Bruck's algorithm."""
+    """Everybody has ``nbytes`` for all ranks together, which a tree brings to its root and back."""
     part, depth = (n - 1) / n * nbytes, rounds_of_tree(n)
-    return {RING: (n - 1, part), TREE: (depth, depth * nbytes / 2), DIRECT: (1, part)}
+    return {
+        RING: (n - 1, part),
+        DOUBLING: (depth, depth * nbytes / 2),
+        TREE: (2 * depth, 2 * part * n),
+        DIRECT: (1, part),
+    }
 
 
 def _meeting(n: int, nbytes: float) -> dict[str, tuple[float, float]]:
-    return {RING: (2 * (n - 1), 0), TREE: (rounds_of_tree(n), 0), DIRECT: (1, 0)}
+    depth = rounds_of_tree(n)
+    return {RING: (2 * (n - 1), 0), DOUBLING: (depth, 0), TREE: (2 * depth, 0), DIRECT: (1, 0)}
 
 
 _PLANS = {
     "all_reduce": _all_reduce,
     "all_gather": _halves,
     "reduce_scatter": _halves,
-    "gather": _halves,
-    "scatter": _halves,
+    "gather": _one_side,
+    "scatter": _one_side,
     "broadcast": _rooted,
     "reduce": _rooted,
     "all_to_all": _exchange,
@@ -88,15 +119,15 @@ def plans(verb: str, n: int, nbytes: float) -> dict[str, tuple[float, float]]:
     arrays of all ranks together for what gathers or scatters. Other verbs are meetings.
     """
     if n <= 1:
-        return dict.fromkeys((RING, TREE, DIRECT), (0, 0))
+        return dict.fromkeys((RING, DOUBLING, TREE, DIRECT), (0, 0))
     return _PLANS.get(verb, _meeting)(n, nbytes)
 
 
 def seconds_on(link: Link, verb: str, n: int, nbytes: float, algorithm: str = AUTO) -> float:
     """How long ``verb`` takes on ``n`` ranks that are all joined by ``link``. ``auto``: the better
-    one of ring and tree."""
+    one of ring and doubling."""
     found = plans(verb, n, nbytes)
-    names = (RING, TREE) if algorithm == AUTO else (algorithm,)
+    names = (RING, DOUBLING) if algorithm == AUTO else (algorithm,)
     return min(link.seconds(*found[name]) for name in names)
 
 

@@ -20,6 +20,7 @@ from ..header import name_ranks
 from ..links.door import Door, call_on
 from ..links.link import Link
 from ..links.opening import Identity, Refused
+from ..links.pace import LEAST_PATIENCE
 from ..meeting import Meeting, check_encryption
 from ..messaging.message import shared_token
 from ..messaging.mixed import address_towards
@@ -72,7 +73,7 @@ def _link(meeting: Meeting, net: Net, layout: Layout, arena_bytes: int) -> None:
     identity = Identity(me, token, "ranks", tls=net.sealed)
     guests = _Guests(set(far))
     host = _LOOPBACK if where is None else address_towards(where)
-    door = Door(identity, host, guests.admit, guests.take)
+    door = Door(identity, host, guests.admit, guests.take, seconds=LEAST_PATIENCE)
     try:
         told = {"host": door.host, "port": door.port, "arena": arena_bytes, "tls": net.sealed}
         store.set(f"tcp/at/{me}", json.dumps(told))
@@ -81,7 +82,9 @@ def _link(meeting: Meeting, net: Net, layout: Layout, arena_bytes: int) -> None:
         check_encryption([place["tls"] for place in places])
         _check_alike([place["arena"] for place in places])
         for rank in [r for r in far if r < me]:
-            link, pulse = (_call(identity, rank, places[rank], what) for what in _KINDS)
+            link, pulse = (
+                _call(identity, rank, places[rank], what, meeting.timeout) for what in _KINDS
+            )
             net.add(Pipe(rank, link, pulse, net))
         guests.wait_for([r for r in far if r > me], meeting.timeout)
     finally:
@@ -91,9 +94,9 @@ def _link(meeting: Meeting, net: Net, layout: Layout, arena_bytes: int) -> None:
         net.add(Pipe(rank, link, pulse, net))
 
 
-def _call(me: Identity, rank: int, place: dict, what: bytes) -> Link:
+def _call(me: Identity, rank: int, place: dict, what: bytes, timeout: float) -> Link:
     try:
-        return call_on(me, rank, place["host"], place["port"], what)[0]
+        return call_on(me, rank, place["host"], place["port"], what, timeout=timeout)[0]
     except Refused as error:
         raise PeerFailed(rank, str(error), where="init_process_group") from None
 
@@ -118,11 +121,13 @@ class _Guests:
     def admit(self, number: int, said: bytes) -> bytes:
         if number not in self._wanted or said not in _KINDS:
             raise Refused(f"rank {number} is not expected here")
-        if (number, said) in self.links:
-            raise Refused(f"rank {number} is here already")
         return b""
 
     def take(self, link: Link) -> None:
+        """Who calls once more has lost the link of before."""
+        before = self.links.pop((link.number, link.said), None)
+        if before is not None:
+            before.close()
         self.links[link.number, link.said] = link
         self._came.set()
 
@@ -131,7 +136,7 @@ class _Guests:
             return all((r, what) in self.links for r in ranks for what in _KINDS)
 
         def what() -> str:
-            absent = [r for r in ranks if (r, _FRAMES) not in self.links]
+            absent = [r for r in ranks if any((r, kind) not in self.links for kind in _KINDS)]
             return f"init_process_group: {name_ranks(absent)} to call"
 
         def block(seconds: float) -> None:

@@ -18,6 +18,7 @@ import disttrain as dt
 
 from ...comm import fake
 from ...core import dtypes
+from ...core.memory_format import memory_format
 from ...core.tensor import Size
 from ...errors import ConfigError, DeviceError, OutOfMemoryError
 from . import (
@@ -59,7 +60,7 @@ def install() -> None:
             f"{getattr(present, '__file__', '?')}); call install() before anything imports it, or "
             "start the program with python -m disttrain.compat.torch"
         )
-    dtypes.dtype.namespace = Size.namespace = ROOT
+    dtypes.dtype.namespace = memory_format.namespace = Size.namespace = ROOT
     publish(build(), _RUNNABLE)
     sys.path.insert(1, _ENTRY)
 
@@ -189,7 +190,9 @@ def _others() -> dict[str, Shim]:
         **_module("torch.random", dt, *seeds.split()),
         **_module("torch.futures", dt.futures),
         **saving.modules(),
-        **_module("torch.linalg", dt.linalg),
+        "torch.linalg": Shim("torch.linalg")
+        .take(dt.linalg)
+        .give(LinAlgError=dt.linalg.LinAlgError),
         "torch.special": Shim("torch.special").give(
             expit=dt.sigmoid, logsumexp=dt.logsumexp, erf=dt.erf, xlogy=dt.xlogy,
             softmax=dt.softmax, log_softmax=dt.log_softmax, exp2=dt.exp2, expm1=dt.expm1,

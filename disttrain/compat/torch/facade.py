@@ -261,10 +261,6 @@ def settings() -> dict[str, Any]:
         "set_default_tensor_type": set_default_tensor_type,
         "strided": "strided",
         "sparse_coo": "sparse_coo",
-        "contiguous_format": "contiguous_format",
-        "channels_last": "channels_last",
-        "preserve_format": "preserve_format",
-        "memory_format": str,
         "layout": str,
     }
 

@@ -10,7 +10,7 @@ from ...core import dtypes
 from ...core.device import set_default_device
 from ...core.function import Function
 from ...core.tensor import Tensor
-from ...ops.functions import create
+from ...ops.functions import data
 
 KINDS = {
     "FloatTensor": dtypes.float32,
@@ -32,7 +32,7 @@ class _Legacy(type):
     kind: dtypes.dtype
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Tensor:
-        return create.construct(cls.kind, args, **kwargs)
+        return data.construct(cls.kind, args, **kwargs)
 
     def __instancecheck__(cls, value: Any) -> bool:
         return isinstance(value, Tensor) and value.dtype is cls.kind
@@ -42,7 +42,7 @@ class _LegacyCuda(_Legacy):
     """The same on the current CUDA device."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Tensor:
-        return create.construct(cls.kind, args, **{"device": "cuda", **kwargs})
+        return data.construct(cls.kind, args, **{"device": "cuda", **kwargs})
 
     def __instancecheck__(cls, value: Any) -> bool:
         return super().__instancecheck__(value) and value.is_cuda

@@ -51,7 +51,7 @@ class Housing:
     def _vacate(self) -> None:
         """Keep nothing of the present buckets: gradients wait outside, others are forgotten."""
         for i, view in enumerate(self.views):
-            self.slots[i] = None
+            self.slots[i] = self._spans[i] = self._lent[i] = None
             if view is not None and self.params[i]._grad is view:
                 view.array = self.memory.held(self.memory.raw(view.array).copy())
                 view._st = None
@@ -84,7 +84,7 @@ class Housing:
             view = self.views[i]
             self.slots[i] = slot
             self.place[i] = b
-            self._spans[i] = (memory, flat.dtype, s.offset * flat.itemsize, shape)
+            self._spans[i] = (memory, flat.dtype, shape, s.numel, s.offset * flat.itemsize)
             if view is not None and self.params[i]._grad is view:
                 slot[...] = self.memory.raw(view.array)
                 view.array = self._lend(i)
@@ -105,12 +105,13 @@ class Housing:
     def is_kept(self, i: int) -> bool:
         """Whether somebody has kept the last gradient of parameter ``i``, or looks into it. It gets
         another view."""
-        view, self.views[i] = self.views[i], None  # type: ignore[call-overload]
-        refs = [self._lent[i]]
-        if not self.memory.on_host:  # views are over arrays of their own there
-            refs = [weakref.ref(x) for x in (view, view._st) if x is not None]
-        del view
-        kept = any([ref() is not None for ref in refs])
+        if self.memory.on_host:
+            self.views[i] = None  # type: ignore[call-overload]
+            kept = self._lent[i]() is not None
+        else:  # views are over arrays of their own there
+            refs = [weakref.ref(x) for x in (self.views[i], self.views[i]._st) if x is not None]
+            self.views[i] = None  # type: ignore[call-overload]
+            kept = any(ref() is not None for ref in refs)
         self.views[i] = wrap(self._lend(i))
         return kept
 

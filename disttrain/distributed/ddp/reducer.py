@@ -139,7 +139,7 @@ class Reducer(Unused):
         plan = plan_buckets(self.metas, order, limits, align, alone)
         # a static graph uses the same parameters in each step: its ranks tell it in the first
         self.asks_use = s.find_unused or (self.static and not self.steps)
-        self.works = []  # which refer to the present buckets
+        self.works: list[Any] = []  # which refer to the present buckets
         self.house.lay_out(plan, self.asks_use)
         self.rows_of = {self.house.place[i]: i for i in alone}  # buckets that are one such matrix
         self.sizes = [len(b.slots) for b in self.buckets]
@@ -208,7 +208,7 @@ class Reducer(Unused):
         self.left = list(self.sizes)
         self.next = 0  # the bucket that is launched next
         self.fired = [0] * len(self.params)
-        self.works: list[Any] = []
+        self.works = []
         self.unused: list[int] = []
         self.kept: dict[int, Any] = {}  # gradients as they were before
         self.foreign: dict[int, Tensor] = {}  # gradients that the program has made itself
@@ -387,7 +387,11 @@ class Reducer(Unused):
         silent = [i for i, n in enumerate(self.fired) if not n or self._short(i)]
         found = below([r() for r in self.roots])
         walk, nodes = thread.walk, self.nodes
-        self.missing = tuple(i for i in silent if not (walk.reaches(nodes[i]) or nodes[i] in found))
+        self.missing = tuple(
+            i
+            for i in silent
+            if not (self.is_frozen(i) or walk.reaches(nodes[i]) or nodes[i] in found)
+        )
         self._fill_unused(silent)
 
     def _short(self, i: int) -> bool:

@@ -29,6 +29,11 @@ class Unused(Scaled):
         """The gradient of parameter ``i`` is in its slot."""
         raise NotImplementedError
 
+    def is_frozen(self, i: int) -> bool:
+        """Whether parameter ``i`` was frozen after it was wrapped: it takes part with zeros, and
+        keeps the ``.grad`` that it has."""
+        return self.params[i]._node is None
+
     def _fill_unused(self, indices: Sequence[int]) -> None:
         """Parameters without gradients here still take part: with zeros, or with what they have."""
         for i in indices:
@@ -80,7 +85,7 @@ class Unused(Scaled):
         house, used = self.house, self.used
         for i in self.unused:
             p = self.params[i]
-            if used is None or used[i]:
+            if (used is None or used[i]) and not self.is_frozen(i):
                 p._grad = house.views[i]
                 continue
             self.carried.pop(i, None)

@@ -243,7 +243,7 @@ def receive(param: Any, array: Any) -> None:
     if param._grad is not None or node.store:
         accumulate(node, g.array)
         return
-    param._grad = g
+    param._grad = wrap(g.array.copy("C")) if node.tensor_hooks else g  # hooks may keep theirs
     for hook in list((node.accumulate_hooks or {}).values()):
         hook(param)
 

@@ -156,7 +156,7 @@ class Gradients:
             return self.places.use.empty(self.layout.flagged, self.kind)
         if self._own is None or self._lent() is not None:
             self._own = bytes_of(np.empty(self.layout.flagged, self.kind))
-        out, self._lent = lend(self._own, self.kind, 0, (self.layout.flagged,))
+        out, self._lent = lend(self._own, self.kind, (self.layout.flagged,))
         return out
 
     def land(self) -> None:

@@ -150,7 +150,7 @@ def _with_hooks(param: ShardedParameter, node: Any, local: np.ndarray) -> None:
         changed = hook(g)
         g = g if changed is None else changed
     if param._grad is None and not node.store:
-        param._grad = g
+        param._grad = wrap(g.array.copy("C")) if node.tensor_hooks else g  # hooks may keep theirs
         for hook in list((node.accumulate_hooks or {}).values()):
             hook(param)
     else:

@@ -42,6 +42,7 @@ class SharedWeights(Weights):
         self.fulls: list[np.ndarray] = []
         self._parts: list[tuple] = []  # what ``lend`` wants for each shard
         self._lent: list[Any] = []  # dead when nobody has the shard
+        self._places: list[Any] = []  # how each shard lay when it was last put away
         self.placed = False  # whether the full weights have their memory, which they keep
 
     def _allocate(self) -> None:
@@ -56,7 +57,7 @@ class SharedWeights(Weights):
             flat = shared.bytes[at : at + m.layout.numel * self.kind.itemsize].view(self.kind)
             full = flat.reshape(m.layout.shape)
             part = own_part(full, m.layout, rank)
-            self._parts.append((bytes_of(part), part.dtype, 0, part.shape))
+            self._parts.append((bytes_of(part), part.dtype, part.shape))
             self.fulls.append(read_only(full))
         pairs = [lend(*part) for part in self._parts]
         self.shards, self._lent = [array for array, _ in pairs], [ref for _, ref in pairs]
@@ -65,13 +66,16 @@ class SharedWeights(Weights):
         """Take the shards from their parameters; how they lie there."""
         self.shards = []
         arrays = [m.sharded.__dict__.pop("array") for m in self.members]
-        return [(a.like(NullArray(a.local.shape, a.dtype)), weakref.ref(a)) for a in arrays]
+        places = self._places
+        if not all(map(_lie_alike, arrays, places)) or len(places) != len(arrays):
+            self._places = [a.like(NullArray(a.local.shape, a.dtype)) for a in arrays]
+        return list(zip(self._places, map(weakref.ref, arrays), strict=True))
 
     @property
     def is_aliased(self) -> bool:
         """Whether a program looks into shards that were put away, to which it could write without
         asking for them."""
-        return any([ref() is not None for ref in self._lent])
+        return any(ref() is not None for ref in self._lent)
 
     def give_back(self, places: list[tuple]) -> None:
         """Let the parameters have their shards, which lie as ``places`` says: the arrays that they
@@ -170,6 +174,10 @@ class Turns:
         self._readers = 0
         if reading:
             self.close(through, failed=True)
+
+
+def _lie_alike(a: Any, b: Any) -> bool:
+    return a.mesh is b.mesh and a.placements is b.placements and a.shape == b.shape
 
 
 def is_plain(member: Member, kind: np.dtype, used: np.dtype) -> bool:

@@ -40,8 +40,8 @@ def _pin_threads() -> None:
     and on how many ranks it has: so one, in this process from now on."""
     if not blas.set_num_threads(1) and os.environ.get(blas.VARIABLES[0]) != "1":
         warnings.warn(
-            "deterministic='global': numpy's BLAS cannot be told how many threads to take, on which "
-            "its sums may depend; start all ranks with OMP_NUM_THREADS=1",
+            "deterministic='global': numpy's BLAS cannot be told how many threads to take, and its "
+            "sums may depend on that; start all ranks with OMP_NUM_THREADS=1",
             stacklevel=2,
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-CHUNK_BYTES = 25 << 20
+CHUNK_BYTES = 4 << 20  # of each rank in a message; so much more memory is needed
 
 
 def partition_by_size(groups: Sequence[Sequence[int]], num_ranks: int) -> list[list[list[int]]]:

@@ -128,6 +128,9 @@ class Recorder:
     def on_array(self, t: Tensor, frame: Any) -> None:
         """Shapes may be looked at."""
 
+    def on_walk(self) -> None:
+        """Backward is seen as its operations."""
+
     def on_stream(self) -> None:
         """Who draws is seen as an operation."""
 

@@ -124,7 +124,10 @@ def plan(
     largest = 0
     if "parameters" in strategy.sharded and shards > 1:
         largest = max(_gathered(u, tensor, precision.gathered) for u in profile.units)
-    total = params + grads + optim + saved + largest
+    # Where gradients have no place of their own, they take that of what backward has used up.
+    alone = strategy.data * tensor == 1
+    passing = max(grads, saved) if alone else grads + saved
+    total = params + optim + passing + largest
     ranks = " x ".join(str(n) for n in (strategy.replicas, shards, tensor) if n > 1) or "1"
     wire = _wire(profile, strategy, precision, forwards)
     return Need(

@@ -21,10 +21,11 @@ def vector_norm(x: Tensor, p: float, dim: int, keepdim: bool = False) -> Tensor:
 @computes_in("full")
 @in_float32
 def normalize(
-    input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: None = None
+    input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None
 ) -> Tensor:
     """input / max(its p-norm along ``dim``, eps)"""
-    return input / vector_norm(input, p, dim, True).clamp(min=eps)
+    length = vector_norm(input, p, dim, True).clamp(min=eps)
+    return input / length if out is None else ops.div(input, length, out=out)
 
 
 @computes_in("full")

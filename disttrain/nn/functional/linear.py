@@ -25,6 +25,10 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 @in_float32
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x1ᵀ W_o x2 + b_o for each output o; weights (out, in1, in2)"""
+    if weight.ndim != 3:
+        raise ShapeError(
+            f"bilinear: weight of shape {list(weight.shape)} given; needed (out, in1, in2)"
+        )
     if input1.shape[:-1] != input2.shape[:-1]:
         raise ShapeError(
             f"bilinear: inputs of shapes {list(input1.shape)} and {list(input2.shape)} given; all "
@@ -75,7 +79,7 @@ def embedding(
     out = ops.embedding(input, weight, padding_idx)
     if scale_grad_by_freq:
         times = ops.bincount(input.reshape(-1), minlength=rows)[input]
-        out = _Weighted.apply(out, (1 / times).to(out.dtype).unsqueeze(-1))
+        out = _Weighted.apply(out, (1 / times.double()).to(out.dtype).unsqueeze(-1))
     if sparse and out.requires_grad and weight.is_leaf and weight.requires_grad:
         sparse_gradient(weight, out, input, padding_idx)
     return out

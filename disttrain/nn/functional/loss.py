@@ -10,7 +10,7 @@ from ... import ops
 from ...core import Tensor
 from ...core.casting import computes_in
 from ...core.gate import Primitive, gate
-from ...errors import ConfigError, ShapeError
+from ...errors import AutogradError, ConfigError, ShapeError
 from ...ops.functions.args import in_float32, kinds
 from ...ops.primitives.elementwise import logaddexp
 from ...ops.promotion import refuse, same_type
@@ -292,6 +292,11 @@ def soft_margin_loss(
     reduction = legacy_reduction(size_average, reduce, reduction)
     kinds("soft_margin_loss", "fVc", input)
     kinds("soft_margin_loss", "biufVc" if input.dtype.is_complex else "biufV", target)
+    if target.requires_grad:
+        raise AutogradError(
+            "soft_margin_loss: The function 'soft_margin_loss' is not differentiable with respect "
+            "to argument 'target'. This input cannot have requires_grad True: .detach() it"
+        )
     loss = softplus(input * -target.to(input.dtype))
     if loss.shape != input.shape:
         raise ShapeError(

@@ -81,8 +81,10 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
 
 def _adaptive_max(where: str, n: int, input: Tensor, output_size: Any) -> Tensor:
     kinds(where, "fV", input)
-    x = input
-    for dim, out in zip(range(-n, 0), _wanted(where, n, input, output_size), strict=True):
+    x, wanted = input, _wanted(where, n, input, output_size)
+    if any(out < 0 for out in wanted):
+        raise ShapeError(f"{where}: output_size={output_size} given; it must not be negative")
+    for dim, out in zip(range(-n, 0), wanted, strict=True):
         size = x.shape[dim]
         if out == size:
             continue

@@ -82,7 +82,9 @@ def _cropped(input: Tensor, widths: tuple) -> Tensor:
 
 
 def _pad_constant(input: Tensor, widths: tuple, value: float) -> Tensor:
-    if min(widths, default=0) >= 0:
+    if not widths:
+        return input.clone()
+    if min(widths) >= 0:
         return ops.pad(input, widths, "constant", value)
     return ops.pad(_cropped(input, widths), tuple(max(w, 0) for w in widths), "constant", value)
 
@@ -163,8 +165,11 @@ def interpolate(
             "for 5 dimensions"
         )
     taps = _cubic if mode == "bicubic" else _linear
+    kept = mode != "bicubic" or input.meta()[1] == np.uint8
     matrices = [
-        taps(s, out, _positions(s, out, f, bool(align_corners), mode == "bicubic"))
+        np.eye(s)
+        if kept and s == out
+        else taps(s, out, _positions(s, out, f, bool(align_corners), mode == "bicubic"))
         for s, out, f in zip(input.shape[2:], sizes, scales, strict=True)
     ]
     return _separable(input, matrices)
@@ -174,8 +179,10 @@ def _nearest(input: Tensor, sizes: list[int], scales: list, shift: float) -> Ten
     x = input
     for i, (out, f) in enumerate(zip(sizes, scales, strict=True)):
         size = x.shape[2 + i]
-        step = size / out if f is None else 1.0 / f
-        places = np.floor((np.arange(out) + shift) * np.float32(step)).astype(np.int64)
+        if len(sizes) == 2 and not shift and out in (size, 2 * size):
+            f = None  # a scale that changes nothing but the size's fraction, as in PyTorch
+        step = np.float32(size / out if f is None else 1.0 / f)
+        places = ((np.arange(out) + shift) * step).astype(np.float32).astype(np.int64)
         x = x.index_select(2 + i, constant(x, np.minimum(places, size - 1)))
     return x
 
@@ -243,10 +250,21 @@ def upsample(
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
+def _places(where: str, input: Tensor, factor: int) -> tuple:
+    if input.ndim < 3:
+        raise ShapeError(
+            f"{where}: input of shape {list(input.shape)} given; needed (..., C, H, W), at least 3 "
+            "dimensions"
+        )
+    if factor < 1:
+        raise ConfigError(f"{where}: a factor of {factor} given; it must be positive")
+    return tuple(input.shape)
+
+
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """(..., C r², H, W) to (..., C, H r, W r) (Shi et al., 2016)"""
     r = upscale_factor
-    *lead, c, h, w = input.shape
+    *lead, c, h, w = _places("pixel_shuffle", input, r)
     if c % (r * r):
         raise ShapeError(
             f"pixel_shuffle: input of shape {list(input.shape)} given; its {c} channels must be "
@@ -261,7 +279,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """The inverse of ``pixel_shuffle``"""
     r = downscale_factor
-    *lead, c, h, w = input.shape
+    *lead, c, h, w = _places("pixel_unshuffle", input, r)
     if h % r or w % r:
         raise ShapeError(
             f"pixel_unshuffle: input of shape {list(input.shape)} given; height and width must be "

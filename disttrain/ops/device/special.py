@@ -29,7 +29,7 @@ def _wide(platform: Platform, function: Any, *args: Any) -> Any:
 
 for _name, _function in {
     "lgamma": "gammaln", "erfc": "erfc", "erfinv": "erfinv", "i0": "i0", "i1": "i1",
-    "igamma": "gammainc",
+    "igamma": "gammainc", "igammac": "gammaincc",
 }.items():  # fmt: skip
     _by(_name, _function)
 

@@ -21,6 +21,7 @@ from . import split as pieces
 from . import views as shape
 from .args import one_dim, size
 from .args import tensor as as_input
+from .memory_formats import stride
 
 
 # --- complex numbers and their parts -----------------------------------------------------------
@@ -53,7 +54,7 @@ def view_as_complex(input: Tensor) -> Tensor:
             f"view_as_complex: {input.dtype!r} of shape {list(input.shape)} given; needed "
             "floating-point numbers (..., 2)"
         )
-    steps = (2,) * input.ndim if input.is_meta else shape.stride(input)
+    steps = (2,) * input.ndim if input.is_meta else stride(input)
     if input.shape.numel() and (steps[-1] != 1 or any(s % 2 for s in steps[:-1])):
         raise ShapeError(
             f"view_as_complex: strides {list(steps)} given; the last must be 1 and the others "

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...core.tensor import Tensor
 from ...core.wide import is_half
-from ...errors import DimError, ShapeError
+from ...errors import DimError, DimKindError, ShapeError
 from ..primitives import elementwise as el
 from ..promotion import refuse
 
@@ -22,13 +22,21 @@ def one_dim(dim: int, ndim: int, where: str) -> int:
         return dim
     limit = max(ndim, 1)
     if not isinstance(dim, (int, np.integer)):
-        raise DimError(f"{where}: dim={dim!r} given; an integer is needed")
+        raise DimKindError(f"{where}: dim={dim!r} given; an integer is needed")
     if not -limit <= dim < limit:
         raise DimError(
             f"{where}: dimension {dim} given; a tensor with {ndim} dimensions needs one from "
             f"{-limit} to {limit - 1} (Dimension out of range)"
         )
     return int(dim) % limit
+
+
+def broadcast(where: str, *shapes: Sequence[int]) -> tuple[int, ...]:
+    """The common shape that all broadcast to."""
+    try:
+        return np.broadcast_shapes(*[tuple(s) for s in shapes])
+    except ValueError as error:
+        raise ShapeError(f"{where}: {[list(s) for s in shapes]} do not fit: {error}") from None
 
 
 def dims(dim: Any, ndim: int, where: str) -> tuple[int, ...]:

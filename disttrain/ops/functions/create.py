@@ -1,4 +1,4 @@
-"""Public functions that make tensors from data or from nothing. Torch's names."""
+"""Public functions that make tensors from sizes and numbers. Torch's names."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ from ...backends.device.array import DeviceArray
 from ...backends.kinds import ArrayKind
 from ...backends.null import NullArray
 from ...core import dtypes
-from ...core.classes import values_of
-from ...core.device import CPU, META, chosen, located, usable
+from ...core.device import CPU, META, located, usable
 from ...core.gate import Tracer
-from ...core.tensor import Size, Tensor, note_read, wrap
+from ...core.memory_format import contiguous_format, inverse, order_of
+from ...core.tensor import Tensor, wrap
 from ...core.tensor import layout as layout_of
 from ...errors import ConfigError, DTypeError, ShapeError
 from ..primitives import views
 from ..primitives.aliases import view_as_complex
 from ..promotion import fitted, refuse
+from .args import broadcast
 from .args import size as as_size
-from .moving import pin_memory, to
+from .memory_formats import kept_order
+from .moving import pin_memory
 from .sparse import no_places
 
 
-def _place(array: Any, device: Any, requires_grad: bool, pinned: bool = False) -> Tensor:
+def place(array: Any, device: Any, requires_grad: bool, pinned: bool = False) -> Tensor:
     where = usable(device)
     if where is CPU or isinstance(array, DeviceArray):
         out = wrap(array)
@@ -76,137 +78,6 @@ class _Full:
         return xp.full(shape, self.value, kind)
 
 
-def tensor(
-    data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
-    pin_memory: bool = False,
-) -> Tensor:  # fmt: skip
-    """A new tensor with a copy of ``data`` (numbers, nested sequences, arrays, tensors), where
-    ``data`` is, or on ``device``.
-
-    Python floats become the default type, integers int64. ``pin_memory``: in page-locked memory.
-    """
-    if isinstance(data, Tensor) and _apart(data, device):
-        note_read(data)
-        device = chosen(device)
-        out = to(data.detach(), data.device if device is None else device, dtype, copy=True)
-        return out.requires_grad_() if requires_grad else out
-    return _place(_array_of(data, dtype, copy=True), device, requires_grad, pin_memory)
-
-
-def _apart(data: Tensor, device: Any) -> bool:
-    """Whether ``data`` lies on an accelerator, or is to."""
-    return not isinstance(data, Tracer) and located(data.device) is not None
-
-
-def _array_of(data: Any, dtype: Any, copy: bool) -> np.ndarray:
-    kind = None if dtype is None else dtypes.as_dtype(dtype)
-    if isinstance(data, Tensor):
-        note_read(data)
-        array = data.array
-    elif isinstance(data, (np.ndarray, np.generic)):
-        array = np.asarray(data)
-    else:
-        array = _from_python(data)
-        _check_range(array, kind)
-        if kind is None and not hasattr(_first(data), "dtype"):
-            kind = _python_type(array)
-    np_kind = array.dtype if kind is None else kind.np
-    dtypes.of(np_kind)
-    if array.dtype != np_kind and array.dtype.kind == "c" and np_kind.kind != "c":
-        raise DTypeError("tensor: complex data given for a real dtype; take .real first")
-    out = array.astype(np_kind.newbyteorder("="), copy=copy)
-    return np.array(out, order="C", copy=True) if copy and out is array else out
-
-
-def _check_range(array: np.ndarray, kind: dtypes.dtype | None) -> None:
-    """Python's integers must fit; into unsigned types negative ones count from their end."""
-    if array.dtype.kind not in "iu" or not array.size:
-        return
-    kind = dtypes.int64 if kind is None else kind
-    if kind.np.kind in "iu":
-        for value in (int(array.min()), int(array.max())):
-            fitted("tensor", value, kind)
-
-
-def _first(data: Any) -> Any:
-    """The first number in nested sequences; numpy's numbers and tensors bring their type along."""
-    while isinstance(data, (list, tuple)) and data:
-        data = data[0]
-    return data
-
-
-def _python_type(array: np.ndarray) -> dtypes.dtype | None:
-    if array.dtype.kind == "f" and array.dtype == np.float64:
-        return dtypes.get_default_dtype()
-    if array.dtype.kind == "c":
-        return dtypes.get_default_dtype().to_complex()
-    return None
-
-
-def _from_python(data: Any) -> np.ndarray:
-    if hasattr(data, "__array__") and not isinstance(data, (list, tuple)):
-        return np.asarray(data)
-    try:
-        array = np.array(_plain(data))
-    except ValueError as error:
-        raise ShapeError(
-            f"tensor: the nested sequences have different lengths at one level: {error}"
-        ) from None
-    if array.dtype.kind in "OUS":
-        raise DTypeError(
-            f"tensor: numbers are needed, but the data holds {_first_odd(data)}; convert it first"
-        )
-    return np.zeros(array.shape, np.float64) if array.size == 0 else array
-
-
-def _plain(data: Any) -> Any:
-    """Nested sequences with tensors inside as nested lists."""
-    if isinstance(data, Tensor):
-        note_read(data)
-        return values_of(data)[()]
-    if isinstance(data, (list, tuple, range)):
-        return [_plain(x) for x in data]
-    return data
-
-
-def _first_odd(data: Any) -> str:
-    if isinstance(data, (list, tuple)):
-        for x in data:
-            if not isinstance(x, (int, float, bool, complex, np.generic)):
-                return _first_odd(x)
-    return f"{type(data).__name__} {data!r}"[:80]
-
-
-def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
-    """``data`` as a tensor, sharing memory with arrays and tensors where the type allows."""
-    if isinstance(data, Tensor):
-        device = chosen(device)
-        kind = data.dtype if dtype is None else dtypes.as_dtype(dtype)
-        return data if kind is data.dtype and device is None else to(data, device, kind)
-    return _place(_array_of(data, dtype, copy=False), device, False)
-
-
-asarray = as_tensor
-
-
-def from_numpy(array: np.ndarray) -> Tensor:
-    """A tensor over the memory of a numpy array."""
-    if not isinstance(array, np.ndarray):
-        raise TypeError(f"from_numpy: a numpy array is needed, {type(array).__name__} given")
-    dtypes.of(array.dtype)
-    if not array.dtype.isnative:
-        raise DTypeError("from_numpy: the array's byte order is foreign; use array.astype first")
-    return wrap(array)
-
-
-def frombuffer(
-    buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False
-) -> Tensor:
-    """A tensor over the memory of a bytes-like object."""
-    array = np.frombuffer(buffer, dtypes.as_dtype(dtype).np, count, offset)
-    return _place(array, None, requires_grad)
-
-
 def zeros(
     *sizes: Any, size: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
@@ -233,6 +104,10 @@ def empty(
 ) -> Tensor:  # fmt: skip
     """Memory of this shape that holds anything."""
     shape = as_size(sizes, "empty", size)
+    if memory_format not in (None, contiguous_format):
+        order = order_of("empty", memory_format, len(shape))
+        out = _ordered(np.empty, shape, dtype, device, order)
+        return out.requires_grad_() if requires_grad else out
     return _filled(np.empty, shape, dtype, device, requires_grad, pin_memory)
 
 
@@ -263,15 +138,28 @@ def _number_type(*values: Any) -> dtypes.dtype:
 complex_ = (builtins.complex, np.complexfloating)
 
 
-def _like(make: Any, input: Tensor, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
+def _like(
+    make: Any, input: Tensor, dtype: Any, device: Any, requires_grad: bool,
+    memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    """Of the shape of ``input``, and laid out as it is unless ``memory_format`` says how."""
     kind = input.dtype if dtype is None else dtypes.as_dtype(dtype)
     where = input.device if device is None else device
     array = None if isinstance(input, Tracer) else layout_of(input)
     if isinstance(array, ArrayKind) and array.places_others:
         out = wrap(array.similar(make, tuple(input.shape), kind.np, usable(where).type == "meta"))
     else:
-        out = _beside(input, _filled(make, tuple(input.shape), kind, where, False))
+        order = None if array is None else kept_order("like", input, memory_format)
+        out = _beside(input, _ordered(make, tuple(input.shape), kind, where, order))
     return out.requires_grad_() if requires_grad else out
+
+
+def _ordered(make: Any, shape: tuple, kind: Any, where: Any, order: tuple | None) -> Tensor:
+    """What ``_filled`` makes, in this order of dimensions."""
+    if order is None or usable(where) is META:
+        return _filled(make, shape, kind, where, False)
+    made = _filled(make, tuple(shape[d] for d in order), kind, where, False)
+    return wrap(views.permute.compute([layout_of(made)], {"dims": inverse(order)}))
 
 
 def _beside(input: Tensor, made: Tensor) -> Tensor:
@@ -283,21 +171,21 @@ def zeros_like(
     input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
-    return _like(np.zeros, input, dtype, device, requires_grad)
+    return _like(np.zeros, input, dtype, device, requires_grad, memory_format)
 
 
 def ones_like(
     input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
-    return _like(np.ones, input, dtype, device, requires_grad)
+    return _like(np.ones, input, dtype, device, requires_grad, memory_format)
 
 
 def empty_like(
     input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
-    return _like(np.empty, input, dtype, device, requires_grad)
+    return _like(np.empty, input, dtype, device, requires_grad, memory_format)
 
 
 def full_like(
@@ -308,7 +196,7 @@ def full_like(
     if isinstance(fill_value, Tensor):
         fill_value = fill_value.item()
     value = fitted("full_like", fill_value, kind)
-    return _like(_Full(value), input, kind, device, requires_grad)
+    return _like(_Full(value), input, kind, device, requires_grad, memory_format)
 
 
 def arange(
@@ -344,7 +232,7 @@ def arange(
         array: Any = (start + np.arange(n) * step).astype(kind.np)
     else:
         array = there.make(lambda xp: (start + xp.arange(n) * step).astype(kind.np))
-    return _place(array, where, requires_grad)
+    return place(array, where, requires_grad)
 
 
 def linspace(
@@ -357,7 +245,7 @@ def linspace(
     if steps < 0:
         raise ConfigError(f"linspace: steps={steps} given; it must not be negative")
     array = _even(start, end, int(steps), device, lambda x: x.astype(kind.np))
-    return _place(array, device, requires_grad)
+    return place(array, device, requires_grad)
 
 
 def _even(start: Any, end: Any, steps: int, device: Any, then: Any) -> Any:
@@ -390,7 +278,7 @@ def logspace(
     if steps < 0:
         raise ConfigError(f"logspace: steps={steps} given; it must not be negative")
     array = _even(start, end, int(steps), device, lambda x: (base**x).astype(kind.np))
-    return _place(array, device, requires_grad)
+    return place(array, device, requires_grad)
 
 
 def eye(
@@ -416,7 +304,7 @@ def complex(real: Tensor, imag: Tensor) -> Tensor:  # noqa: A001
             f"complex: {real.dtype!r} and {imag.dtype!r} given; needed two floating-point tensors "
             "of one type, float32 or float64"
         )
-    shape = np.broadcast_shapes(tuple(real.shape), tuple(imag.shape))
+    shape = broadcast("complex", real.shape, imag.shape)
     parts = [views.reshape(views.expand(t, shape=shape), shape=(*shape, 1)) for t in (real, imag)]
     return view_as_complex(views.cat(*parts, dim=len(shape), sizes=(1, 1)))
 
@@ -441,59 +329,18 @@ def new_beside(make: Any, input: Tensor, *args: Any, **options: Any) -> Tensor:
     return _beside(input, make(*args, **options))
 
 
-def construct(
-    kind: dtypes.dtype, args: tuple, *, size: Any = None, data: Any = None, device: Any = None,
-    any_type: bool = False,
-) -> Tensor:  # fmt: skip
-    """What old programs write: ``T()``, ``T(2, 3)`` and ``T(Size)`` (sizes, holding anything),
-    ``T([1, 2])`` and any other sequence (data), ``T(tensor)`` (the same memory; of type ``kind``
-    unless ``any_type``)."""
-    if size is not None or data is not None:
-        if args or (size is not None and data is not None):
-            raise TypeError("new() received an invalid combination of arguments")
-        args = (Size(size),) if size is not None else (data,)
-    first = args[0] if len(args) == 1 else None
-    if isinstance(first, Tensor):
-        if first.dtype is not kind and not any_type:
-            raise TypeError(f"new(): expected a tensor of {kind!r}, {first.dtype!r} given")
-        return first.detach()
-    if isinstance(first, Size):
-        return empty(*first, dtype=kind, device=device)
-    if first is not None and not isinstance(first, (int, np.integer, Tensor)):
-        return _from_sequence(kind, first, device)
-    if not all(isinstance(n, (int, np.integer, Tensor)) for n in args):
-        raise TypeError(
-            f"new() received an invalid combination of arguments: {args!r}; needed sizes, one "
-            "sequence, or one tensor"
-        )
-    return empty(*args, dtype=kind, device=device) if args else empty(0, dtype=kind, device=device)
-
-
-def _from_sequence(kind: dtypes.dtype, data: Any, device: Any) -> Tensor:
-    if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")) or isinstance(data, dict):
-        raise TypeError(f"new(): data must be a sequence (got {type(data).__name__})")
-    if isinstance(data, (str, bytes)):
-        raise TypeError(f"new(): invalid data type {type(data).__name__!r}")
-    return tensor(data if hasattr(data, "dtype") else list(data), dtype=kind, device=device)
-
-
 __all__ = [
     "arange",
-    "as_tensor",
-    "asarray",
     "complex",
     "empty",
     "empty_like",
     "eye",
-    "from_numpy",
-    "frombuffer",
     "full",
     "full_like",
     "linspace",
     "logspace",
     "ones",
     "ones_like",
-    "tensor",
     "zeros",
     "zeros_like",
 ]

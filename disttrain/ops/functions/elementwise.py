@@ -232,6 +232,8 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:  # noqa: A
     if isinstance(min, Tensor) or isinstance(max, Tensor):
         if not all(isinstance(x, Tensor) or x is None for x in (min, max)):
             raise TypeError("clamp: min and max must both be tensors or both be numbers")
+        if min is not None and max is not None:
+            input = el.cast(input, dtype=result_type(input, min, max).np)
         if min is not None and max is not None and min.requires_grad:
             min = el.where(el.eq(min, max), min.detach(), min)  # noqa: A001  (max counts there)
         out = input if min is None else el.clip_below(input, min)

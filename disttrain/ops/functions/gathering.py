@@ -12,19 +12,20 @@ from typing import Any
 import numpy as np
 
 from ...backends.device.array import DeviceArray
+from ...core import dtypes
 from ...core.classes import values_of
 from ...core.constants import constant
 from ...core.gate import Primitive, gate
 from ...core.tensor import Tensor, beside, wrap
 from ...core.wide import is_half
-from ...errors import ConfigError, DTypeError, ShapeError
+from ...errors import ConfigError, DimError, DTypeError, ShapeError
 from ..primitives import elementwise as el
 from ..primitives import gathering as prim
 from ..primitives import views
 from ..primitives.batching import made_beside
 from ..primitives.reduce import cumsum
-from ..promotion import refuse, same_type
-from .args import kinds, one_dim
+from ..promotion import fitted, refuse, same_type
+from .args import broadcast, kinds, one_dim
 from .args import tensor as as_input
 from .index_arrays import (
     as_values,
@@ -112,9 +113,8 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
             f"{list(input.shape)}; both need the same number of dimensions"
         )
     d = one_dim(dim, input.ndim, "take_along_dim")
-    common = np.broadcast_shapes(
-        *(tuple(1 if i == d else n for i, n in enumerate(t.shape)) for t in (input, indices))
-    )
+    ones = (tuple(1 if i == d else n for i, n in enumerate(t.shape)) for t in (input, indices))
+    common = broadcast("take_along_dim", *ones)
     sizes = [(*common[:d], t.shape[d], *common[d + 1 :]) for t in (input, indices)]
     indices = bounded("take_along_dim", indices, d, input.shape[d], negative=True, types=INT64)
     return gather(views.expand(input, shape=sizes[0]), d, views.expand(indices, shape=sizes[1]))
@@ -207,7 +207,7 @@ def _one_dimensional(where: str, input: Tensor, dim: int, index: Tensor) -> tupl
     as_input(input, where)
     as_input(index, where, "index")
     if index.ndim > 1:
-        raise ShapeError(f"{where}: index of shape {list(index.shape)} given; needed one dimension")
+        raise DimError(f"{where}: index of shape {list(index.shape)} given; needed one dimension")
     if index.ndim == 0:
         index = views.reshape(index, shape=(1,))
     d = one_dim(dim, input.ndim, where)
@@ -235,7 +235,15 @@ def index_add(
             f"index_add: source of shape {list(source.shape)} given; needed {list(need)}"
         )
     added = prim.spread(source, index, dim=d, shape=shape)
-    return input + (added if alpha == 1 else added * alpha)
+    return input + (added if alpha == 1 else added * _factor("index_add", alpha, input.dtype))
+
+
+def _factor(where: str, alpha: Any, kind: dtypes.dtype) -> Any:
+    """``alpha`` as a number of ``kind``; of integers its whole part, as in PyTorch."""
+    if kind is dtypes.bool:
+        return bool(alpha)
+    whole = not (kind.is_floating_point or kind.is_complex)
+    return fitted(where, int(alpha) if whole else alpha, kind)
 
 
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
@@ -291,7 +299,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where ``mask`` (broadcast) holds, as one dimension."""
     mask = _bool_mask("masked_select", mask)
-    shape = np.broadcast_shapes(tuple(input.shape), tuple(mask.shape))
+    shape = broadcast("masked_select", input.shape, mask.shape)
     flat = views.reshape(views.expand(input, shape=shape), shape=(-1,))
     if mask.__dict__.get("array").__class__ is DeviceArray:
         return masked(flat, views.reshape(views.expand(mask, shape=shape), shape=(-1,)))
@@ -301,7 +309,7 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """A copy of ``input`` with the elements of ``source``, in order, where ``mask`` holds."""
     mask = _bool_mask("masked_scatter", mask)
-    shape = np.broadcast_shapes(tuple(input.shape), tuple(mask.shape))
+    shape = broadcast("masked_scatter", input.shape, mask.shape)
     array = np.broadcast_to(values_of(mask), shape)
     n = int(array.sum())
     flat = views.reshape(source, shape=(-1,))
@@ -428,6 +436,10 @@ def repeat_interleave(
     input: Any, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
 ) -> Tensor:
     """Each element (or slice along ``dim``) ``repeats`` times in a row."""
+    counted = input if repeats is None else repeats
+    if isinstance(counted, Tensor) and (counted.ndim > 1 or counted.meta()[1].kind not in "iu"):
+        what = f"repeats of {counted.dtype!r} and shape {list(counted.shape)} given"
+        raise DTypeError(f"repeat_interleave: {what}; needed integers, of one dimension or none")
     if repeats is None:
         counts = values_of(input)
         return beside(input, np.repeat(np.arange(len(counts)), counts))

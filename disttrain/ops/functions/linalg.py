@@ -17,7 +17,7 @@ from ..primitives import elementwise as el
 from ..primitives import linalg
 from ..primitives.views import expand, permute, reshape
 from ..promotion import fitted, refuse, same_type
-from .args import in_float32, kinds, numpy_names, one_dim
+from .args import broadcast, in_float32, kinds, numpy_names, one_dim
 from .args import tensor as as_input
 from .create import zeros_like
 from .elementwise import abs, square
@@ -307,14 +307,16 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """X with A X = B (``left=False``: X A = B), for square matrices A (..., n, n).
 
     ``B`` is (..., n, k), or a vector for every matrix: (n,), or A's shape without its last
-    dimension. Raises ``numpy.linalg.LinAlgError`` for a singular matrix.
+    dimension. Raises ``LinAlgError`` for a singular matrix.
     """
+    if A.ndim < 2:
+        raise ShapeError(f"solve: A of shape {list(A.shape)} given; needed at least 2 dimensions")
     vector = B.ndim == 1 or (B.ndim == A.ndim - 1 and tuple(B.shape) == tuple(A.shape[:-1]))
     if vector:
         return solve(A, B.unsqueeze(-1), left=left).squeeze(-1)  # type: ignore[attr-defined]
     if not left:
         return linalg.swap(solve(linalg.swap(A), linalg.swap(B)))
-    before = _np.broadcast_shapes(tuple(A.shape[:-2]), tuple(B.shape[:-2]))
+    before = broadcast("solve", A.shape[:-2], B.shape[:-2])
     one, two = ((*before, *t.shape[-2:]) for t in (A, B))
     return linalg.solve(expand(A, shape=one), expand(B, shape=two))
 

@@ -15,11 +15,11 @@ from ...core.tensor import Tensor, note_read, wrap
 from ...errors import DeviceError
 from ..primitives import elementwise as el
 from ..primitives.moving import moved
-from . import views
+from .memory_formats import copy_in_order, in_format, kept_order
 
 _OPTIONS = ("non_blocking", "copy")
 _KNOWN = {"device", "dtype", "other", "tensor", "memory_format", *_OPTIONS}
-_TYPES = (float, int, bool)  # Python's own, where PyTorch takes them for types
+_TYPES = (float, int, bool, complex)  # Python's own, where PyTorch takes them for types
 
 
 def asked(args: tuple, kwargs: dict) -> tuple[Any, Any, bool, bool, Any]:
@@ -74,10 +74,8 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     where, kind, non_blocking, copy, layout = asked(args, kwargs)
     out = self if where is None and kind is None else _sent(self, where, kind, non_blocking)
     if out is self and copy:
-        out = views.clone(self)
-    if layout is not None and str(layout).endswith("contiguous_format"):
-        out = out.contiguous()  # type: ignore[attr-defined]
-    return out
+        return copy_in_order(self, kept_order("to", self, layout))
+    return out if layout is None else in_format(out, layout, out is not self)
 
 
 def _sent(self: Tensor, where: device | None, kind: Any, non_blocking: bool) -> Tensor:

@@ -133,8 +133,8 @@ def batch_norm(
             )
         return _by_running(input, running_mean, running_var, weight, bias, eps)
     count = input.shape.numel() // max(c, 1)
-    if not input.shape.numel():
-        return el.copy(input)
+    if not input.shape.numel():  # of gradients that are sums of nothing
+        return _scaled(el.copy(input), weight, bias)
     if count == 1:
         raise ShapeError(
             "batch_norm: expected more than 1 value per channel when training, got input of shape "
@@ -209,7 +209,8 @@ def group_norm(
         )
     check_types("group_norm", input, weight, bias)
     per_channel("group_norm", c, weight=weight, bias=bias)
-    grouped = reshape(input, shape=(n, num_groups, -1))
+    places = math.prod(input.shape[2:])
+    grouped = reshape(input, shape=(n, num_groups, c // num_groups * places))
     out = layer_norm_rows(grouped, None, None, eps=float(eps))[0]
     return _scaled(reshape(out, shape=tuple(input.shape)), weight, bias)
 

@@ -1,7 +1,8 @@
 """``out=``: write a function's result into tensors that are given.
 
 The result decides the shape (a tensor of another shape is resized, with a warning unless it was
-empty) and must fit the type of ``out``, as in an in-place operation. Nothing is recorded.
+empty) and must fit the type of ``out``, as in an in-place operation; three tables say which
+functions want more, or give more. Nothing is recorded.
 """
 
 from __future__ import annotations
@@ -11,13 +12,34 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ...context import thread
+from ...core import dtypes
 from ...core.gate import gate
 from ...core.grad_mode import no_grad
 from ...core.tensor import Tensor
-from ...errors import AutogradError
+from ...errors import AutogradError, DTypeError, ShapeError
 from ..primitives.write import assign
 from .inplace import check_overlap, fit_to
+
+# Whose results are of one type with ``out``.
+_EXACT = frozenset(
+    """abs addbmm addmm addmv all amax amin any argmax argmin baddbmm bitwise_not bmm bucketize ceil
+clamp clamp_max clamp_min conj_physical cummax cummin det diag dot fix float_power floor frac gather
+heaviside histc index_add index_copy index_select inner inv isneginf isposinf kthvalue lerp
+linalg_norm log_softmax logcumsumexp masked_select matmul matrix_norm max median min mm msort mv
+nan_to_num neg nonzero norm quantile renorm round scatter scatter_add scatter_reduce searchsorted
+sgn sign signbit slice_scatter softmax solve sort svd take take_along_dim topk tril triu trunc
+vector_norm view_as_real_copy where""".split()
+)
+# Whose ``out`` shares no memory with what they read, not even all of it.
+_APART = frozenset(
+    """cat column_stack dstack gather hstack index_add index_select masked_select row_stack scatter
+scatter_add stack take take_along_dim vstack""".split()
+)
+# That compute in the type of ``out``.
+_TYPED = frozenset(("sum", "prod", "nansum", "cumsum", "cumprod"))
 
 
 def into(out: Any, fn: Callable, args: tuple, params: dict | None = None) -> Any:
@@ -35,13 +57,42 @@ def into(out: Any, fn: Callable, args: tuple, params: dict | None = None) -> Any
             "but one of the arguments requires grad; leave out= away, or use no_grad()"
         )
     with no_grad():
+        if name in _TYPED and params.get("dtype") is None:
+            params = {**params, "dtype": outs[0].dtype}
         result = fn(*args, **params)
         results = result if isinstance(result, tuple) else (result,)
+        for i, (o, r) in enumerate(zip(outs, results, strict=True)):
+            _check(name, o, r, given, len(outs) > 1)
+            if any(_overlap(o, other) for other in outs[:i]):
+                raise ShapeError(f"{name}: two of the tensors in out= refer to one memory location")
         for o, r in zip(outs, results, strict=True):
-            for t in given:
-                check_overlap(name, o, t)
             _fill(name, o, r)
     return out
+
+
+def _check(name: str, out: Tensor, result: Tensor, given: list, several: bool) -> None:
+    same = out.dtype is result.dtype or (name in ("all", "any") and out.dtype is dtypes.uint8)
+    free = name.startswith("clamp") and len(given) > 1  # by tensors: types are promoted
+    free = free or (name in ("max", "min") and not several)  # of everything
+    if name in _EXACT and not same and not free:
+        raise DTypeError(
+            f"{name}: Expected out tensor to have dtype {result.dtype!r}, but got {out.dtype!r} "
+            "instead; give one of that type, or leave out= away and convert the result"
+        )
+    for t in given:
+        check_overlap(name, out, t)
+        if name in _APART and _overlap(out, t):
+            raise ShapeError(
+                f"{name}: unsupported operation: some elements of the input tensor (shape "
+                f"{list(t.shape)}) and the written-to tensor refer to a single memory location. "
+                "Please clone() the tensor before performing the operation."
+            )
+
+
+def _overlap(a: Tensor, b: Tensor) -> bool:
+    one, two = a.__dict__.get("array"), b.__dict__.get("array")
+    plain = one.__class__ is np.ndarray is two.__class__
+    return plain and one.size > 0 < two.size and np.may_share_memory(one, two)
 
 
 def _tensors(a: Any) -> list:
@@ -103,7 +154,8 @@ sort std subtract take take_along_dim tan topk tril triu true_divide trunc var v
 exp2 expm1 log2 log10 log1p asin acos atan arcsin arccos arctan sinh cosh asinh acosh atanh arcsinh
 arccosh arctanh arctan2 reciprocal column_stack dstack row_stack logcumsumexp cummax cummin aminmax
 kron cross diff fmax fmin logaddexp2 isposinf isneginf signbit vdot ger matrix_power
-nanquantile count_nonzero repeat_interleave isin tensordot"""
+nanquantile count_nonzero repeat_interleave isin tensordot angle histc slice_scatter
+view_as_real_copy"""
 _MAKES = """arange empty eye full linspace logspace ones rand randint randn randperm zeros"""
 _LIKE = """empty_like full_like ones_like rand_like randint_like randn_like zeros_like normal"""
 

@@ -39,7 +39,7 @@ from ..primitives.random import (
 )
 from ..primitives.write import writeable
 from ..promotion import refuse
-from .args import kinds
+from .args import broadcast, kinds
 from .args import size as as_size
 from .args import tensor as as_input
 from .inplace import begin, check_writeable, records, write
@@ -236,7 +236,7 @@ def normal(
     if size is not None:
         shape = as_size((size,), "normal")
     elif isinstance(like, Tensor):
-        shape = np.broadcast_shapes(*(tuple(getattr(v, "shape", ())) for v in (mean, std)))
+        shape = broadcast("normal", *(getattr(v, "shape", ()) for v in (mean, std)))
         dtype, device = dtype or like.dtype, device or like.device
     else:
         raise TypeError("normal: size is needed where mean and std are numbers")
@@ -334,6 +334,17 @@ def _affine(scale: float, shift: float) -> Any:
     return lambda x: x * scale + shift if shift else x * scale
 
 
+def _check_range(where: str, kind: dtypes.dtype, low: float, to: float) -> None:
+    """Both ends and their distance are numbers of ``kind``."""
+    largest = dtypes.finfo(kind).max
+    for name, value in (("from", low), ("to", to), ("to - from", to - low)):
+        if not abs(value) <= largest:
+            raise ConfigError(
+                f"{where}: from={low}, to={to} given; {name} is out of bounds for {kind!r}, whose "
+                f"largest number is {largest:.6g}"
+            )
+
+
 def uniform_(
     self: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: Generator | None = None,
     **kwargs: float,
@@ -345,6 +356,7 @@ def uniform_(
     if low > to:
         raise ConfigError(f"uniform_: from={low}, to={to} given; from must not be above to")
     kinds("uniform_", "fVc", self)
+    _check_range("uniform_", self.dtype, low, to)
     plain = low == 0 and to == 1
     change = None if plain else _affine(to - low, low)
     return _fill("uniform_", self, draw_uniform, generator, change)
@@ -382,6 +394,11 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None
     """Fill with 1 (probability ``p``, a number or a tensor) and 0."""
     kinds("bernoulli_", "biufV", self)
     if isinstance(p, Tensor):
+        if broadcast("bernoulli_", self.shape, p.shape) != tuple(self.shape):
+            raise ShapeError(
+                f"bernoulli_: p of shape {list(p.shape)} given for {list(self.shape)}, to which it "
+                "must broadcast"
+            )
         p = p.detach() if self.is_cuda else values_of(p)
     elif not 0 <= p <= 1:
         raise ConfigError(f"bernoulli_: p={p} given; a probability lies in [0, 1]")

@@ -11,8 +11,8 @@ from ...context import SLOW, thread
 from ...core import Algebra, dtypes
 from ...core.fast import reducer
 from ...core.grad_mode import no_grad
-from ...core.tensor import Tensor
-from ...errors import DTypeError, ShapeError
+from ...core.tensor import Tensor, wrap
+from ...errors import DimError, DTypeError, ShapeError
 from ..primitives import elementwise as el
 from ..primitives import reduce
 from ..primitives.gathering import gather
@@ -115,7 +115,9 @@ def var(
         squares = el.real(centred * el.conj(centred))
     else:
         squares = square(centred)
-    total = reduce.sum_(squares, dims=where, keepdim=keepdim) - _rounding(centred, where, keepdim)
+    total = reduce.sum_(squares, dims=where, keepdim=keepdim)
+    if total.meta()[1].itemsize < 8:
+        total = total - _rounding(centred, where, keepdim)
     free = n - _less(unbiased, correction)
     return total / (free if free > 0 else 0.0)
 
@@ -123,10 +125,15 @@ def var(
 def _rounding(centred: Tensor, where: tuple, keepdim: bool) -> Tensor:
     """What squares around a rounded mean are too large by: the squared sum of what should add up
     to nothing, over the count. No gradient goes through it: it is zero but for rounding."""
+    count = _math.prod(centred.shape[d] for d in where)
+    array = centred.__dict__.get("array")
+    if array.__class__ is np.ndarray and thread.mode != SLOW:
+        left = reduce.mean.forward(array, where, keepdim)
+        return wrap(np.asarray((left * left.conj()).real * count, array.real.dtype))
     with no_grad():
         left = reduce.mean(centred.detach(), dims=where, keepdim=keepdim)
         squared = el.real(left * el.conj(left)) if left.dtype.is_complex else square(left)
-        return squared * _math.prod(centred.shape[d] for d in where)
+        return squared * count
 
 
 @numpy_names
@@ -198,7 +205,7 @@ def _extreme(where: str, find: Any, input: Tensor, dim: Any, keepdim: bool) -> T
 def _not_empty(where: str, input: Tensor, over: tuple) -> None:
     shape = input.meta()[0]
     if 0 in shape and 0 in [shape[d] for d in over]:
-        raise ShapeError(
+        raise DimError(
             f"{where}: dimensions {list(over)} of the shape {list(shape)} have no elements, so no "
             "extreme; name other dimensions, or leave empty tensors out"
         )

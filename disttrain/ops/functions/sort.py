@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf, nan
+from math import inf, isfinite, nan
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from ...core.classes import values_of
 from ...core.tensor import Tensor, beside
 from ...core.wide import is_half
-from ...errors import ConfigError, DTypeError, ShapeError
+from ...errors import ConfigError, DimError, DTypeError, ShapeError
 from ..primitives import elementwise as el
 from ..primitives import reduce
 from ..primitives.gathering import gather, take
@@ -103,7 +103,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Val
     """The ``k``-th smallest value along ``dim`` (counted from 1), and where it is."""
     x, d = _line("kthvalue", input, dim)
     if not 1 <= k <= x.shape[d]:
-        raise ShapeError(
+        raise DimError(
             f"kthvalue: k={k} given for dimension {d} of size {x.shape[d]}; it must lie in "
             f"1..{x.shape[d]}"
         )
@@ -141,7 +141,7 @@ def _of_nothing(flat: Tensor) -> Tensor:
 
 
 def _no_median(input: Tensor) -> Any:
-    raise ShapeError(f"median: the tensor is empty (shape {list(input.shape)}); it has none")
+    raise DimError(f"median: the tensor is empty (shape {list(input.shape)}); it has none")
 
 
 def _middle(x: Tensor, d: int, keepdim: bool) -> ValuesIndices:
@@ -269,17 +269,26 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         return beside(input, np.bincount(array, minlength=minlength))
     given = values_of(weights)
     out = np.bincount(array, given, minlength)
-    return beside(input, out.astype(given.dtype) if given.dtype.kind == "f" else out)
+    return beside(input, out.astype(given.dtype) if given.dtype == np.float32 else out)
 
 
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:  # noqa: A002
     """How many elements lie in each of ``bins`` equal intervals of [min, max]; of the input's own
-    range when both are 0."""
+    range when both are equal."""
     kinds("histc", "fV", as_input(input, "histc"))
+    if bins < 1:
+        raise ConfigError(f"histc: bins={bins} given; at least one is needed")
+    if min > max:
+        raise ConfigError(f"histc: min={min}, max={max} given; min must not be above max")
     array = values_of(input)
     low, high = float(min), float(max)
-    if low == high == 0 and array.size:
+    if low == high and array.size:
         low, high = float(array.min()), float(array.max())
+    if not (low <= high and isfinite(high - low)):
+        raise ConfigError(
+            f"histc: the range of [{low}, {high}] given (or that of the input); it must be finite, "
+            "and max must not be below min"
+        )
     if low == high:
         low, high = low - 1, high + 1
     counts, _ = np.histogram(array.astype(np.float64), bins, (low, high))

@@ -20,13 +20,14 @@ from ..primitives.batching import made_beside
 from ..promotion import refuse, result_type, same_type
 from . import elementwise as math
 from . import gathering, linalg
-from .args import in_float32, kinds, one_dim
+from .args import broadcast, in_float32, kinds, one_dim
 from .args import tensor as as_input
 from .index_arrays import bounded
 
 lgamma, erfc, erfinv, i0 = sp.lgamma, sp.erfc, sp.erfinv, sp.i0
 copysign, hypot, nextafter = sp.copysign, math.of_tensors(sp.hypot), math.of_tensors(sp.nextafter)
-gcd, lcm, igamma = math.of_tensors(sp.gcd), math.of_tensors(sp.lcm), sp.igamma
+gcd, lcm = math.of_tensors(sp.gcd), math.of_tensors(sp.lcm)
+igamma, igammac = sp.igamma, sp.igammac
 arccosh, arcsinh, arctanh, arctan2 = el.acosh, el.asinh, el.atanh, el.atan2
 bitwise_left_shift, bitwise_right_shift, fix = el.left_shift, el.right_shift, el.trunc
 
@@ -127,11 +128,6 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
     return out + p * (p - 1) / 4 * _math.log(_math.pi)
 
 
-def igammac(input: Tensor, other: Tensor) -> Tensor:
-    """The upper incomplete gamma function, over the gamma function."""
-    return 1 - igamma(input, other)
-
-
 @in_float32
 def sinc(input: Tensor) -> Tensor:
     """sin(pi x) / (pi x); 1 at 0."""
@@ -202,7 +198,7 @@ def logical_of(where: str, input: Tensor, other: Tensor) -> None:
 def _plus(input: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
     product = product if alpha == 1 else product * alpha
     if beta == 0:
-        shape = np.broadcast_shapes(tuple(input.shape), tuple(product.shape))
+        shape = broadcast("the product", input.shape, product.shape)
         return product if tuple(product.shape) == shape else views.expand(product, shape=shape)
     return (input if beta == 1 else input * beta) + product
 
@@ -273,7 +269,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
             "maxnorm >= 0 and at least 2 dimensions"
         )
     others = tuple(i for i in range(input.ndim) if i != d)
-    norms = (input.abs() ** p).sum(others, keepdim=True) ** (1 / p)
+    norms = linalg.norm(input, p, others, keepdim=True)
     return input * el.where(norms > maxnorm, maxnorm / (norms + 1e-7), 1.0)
 
 

@@ -7,11 +7,21 @@ from typing import Any
 
 import numpy as np
 
+from ...core import dtypes
 from ...core.fast import pieces
 from ...core.tensor import Tensor
-from ...errors import DimError, ShapeError
+from ...errors import DimError, DTypeError, ShapeError
 from ..primitives import views
 from . import args as check
+
+
+def _sized(where: str, input: Tensor, dim: int) -> tuple[int, int]:
+    """The dimension to cut, and its size."""
+    shape = input.meta()[0]
+    d = check.one_dim(dim, len(shape), where)
+    if not shape:
+        raise ShapeError(f"{where}: a tensor without dimensions given; at least one is needed")
+    return d, shape[d]
 
 
 def _slice(input: Tensor, d: int, start: int, stop: int, step: int = 1) -> Tensor:
@@ -41,9 +51,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
 
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple:
     """Pieces of one size (the last may be smaller), or of the sizes given."""
-    shape = tensor.meta()[0]
-    d = check.one_dim(dim, len(shape), "split")
-    n = shape[d]
+    d, n = _sized("split", tensor, dim)
     if isinstance(split_size_or_sections, (int, np.integer)):
         size = int(split_size_or_sections)
         if size < 0 or (not size and n):
@@ -62,7 +70,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple:
     """At most ``chunks`` pieces of equal size (the last may be smaller)."""
     if chunks <= 0:
         raise ShapeError(f"chunk: {chunks} chunks wanted; at least one is needed")
-    n = input.shape[check.one_dim(dim, input.ndim, "chunk")]
+    _, n = _sized("chunk", input, dim)
     if not n:
         return split(input, [0] * chunks, dim)
     return split(input, max(-(-n // chunks), 1), dim)
@@ -70,8 +78,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple:
 
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple:
     """As numpy's ``array_split``."""
-    d = check.one_dim(dim, input.ndim, "tensor_split")
-    n = input.shape[d]
+    d, n = _sized("tensor_split", input, dim)
     if isinstance(indices_or_sections, int):
         if indices_or_sections <= 0:
             raise ShapeError(
@@ -81,6 +88,9 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
         sizes = [q + 1] * r + [q] * (indices_or_sections - r)
         ends = np.cumsum([0, *sizes]).tolist()
     else:
+        given = indices_or_sections
+        if isinstance(given, Tensor) and given.dtype is not dtypes.int64:
+            raise DTypeError(f"tensor_split: indices of {given.dtype!r} given; needed int64")
         ends = [0, *[min(int(i), n) for i in indices_or_sections], n]
     return tuple(_slice(input, d, a, b) for a, b in pairwise(ends))
 

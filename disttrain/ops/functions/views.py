@@ -16,6 +16,7 @@ from ...errors import ConfigError, DimError, DTypeError, ShapeError
 from ..primitives import aliases, views
 from ..primitives import elementwise as el
 from . import args as check
+from .memory_formats import contiguous, stride
 
 ndarray = np.ndarray
 
@@ -133,7 +134,8 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 
 
 def ravel(input: Tensor) -> Tensor:
-    return _reshape("ravel", input, (-1,))
+    """All elements as one dimension, next to each other in memory: a copy where they are not."""
+    return _reshape("ravel", contiguous(input), (-1,))
 
 
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
@@ -299,17 +301,12 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
 
 
 def broadcast_to(input: Tensor, shape: Sequence[int]) -> Tensor:
-    return expand(input, tuple(shape))
+    return expand(input, shape)
 
 
 def broadcast_shapes(*shapes: Sequence[int]) -> Any:
     """The common shape that all broadcast to."""
-    try:
-        return Size(np.broadcast_shapes(*[tuple(s) for s in shapes]))
-    except ValueError as error:
-        raise ShapeError(
-            f"broadcast_shapes: {[list(s) for s in shapes]} do not fit: {error}"
-        ) from None
+    return Size(check.broadcast("broadcast_shapes", *shapes))
 
 
 def broadcast_tensors(*tensors: Tensor) -> tuple:
@@ -427,37 +424,10 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple:
     )
 
 
-def stride(input: Tensor, dim: int | None = None) -> Any:
-    """Steps between neighbours, in elements."""
-    item = input.array.itemsize
-    steps = tuple(s // item for s in input.array.strides)
-    if not input.array.size:  # numpy's mean nothing then
-        sizes = [max(n, 1) for n in input.array.shape]
-        steps = tuple(math.prod(sizes[i + 1 :]) for i in range(len(sizes)))
-    return steps if dim is None else steps[dim]
-
-
-def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
-    """A copy with its own memory, recorded."""
-    return el.copy(input)
-
-
-def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
-    """The tensor itself if its memory is in order, else a copy."""
-    return input if is_contiguous(input) else el.copy(input)
-
-
-def is_contiguous(input: Tensor, memory_format: Any = None) -> bool:
-    if input.is_meta or (input.__class__ is not Tensor and hasattr(input, "interp")):
-        return True
-    return input.array.flags.c_contiguous
-
-
 __all__ = [
     "broadcast_shapes",
     "broadcast_tensors",
     "broadcast_to",
-    "clone",
     "diag",
     "diagonal",
     "flatten",

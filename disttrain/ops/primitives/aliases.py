@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...backends.device.array import DeviceArray
+from ...backends.memory import owner_of
 from ..declare import primitive
 from .views import batched, matrix_samples, up
 
@@ -195,12 +196,7 @@ def storage_of(a: Any) -> Any:
     """The whole memory that ``a`` lies in, as one dimension of bytes."""
     if isinstance(a, DeviceArray):
         return a.row()
-    owner: Any = a
-    while hasattr(owner.base, "base") and hasattr(owner.base, "__array_interface__"):
-        owner = owner.base
-        while not isinstance(owner, ndarray):  # what numpy's own as_strided puts between
-            owner = owner.base
-    return owner.ravel("K").view(np.uint8)
+    return owner_of(a).ravel("K").view(np.uint8)
 
 
 def layout_of(a: Any) -> Layout:

@@ -12,7 +12,7 @@ from ... import core
 from ...backends.fused import elementwise as kernels
 from ...backends.lang import expr as ex
 from ...core import dtypes
-from ...core.wide import through_float32
+from ...core.wide import log1p_of, through_float32
 from ...errors import DTypeError, NumberError
 from ..declare import binary, broadcast, primitive, type_of, unary
 from ..promotion import convert, fitted, no_bool, result_type, same_type_args, scalar
@@ -82,7 +82,7 @@ log2 = unary(
 log10 = unary(
     "log10", np.log10, lambda g, a: g / (H(a) * math.log(10.0)), floating=True, samples=_positive
 )
-log1p = unary("log1p", np.log1p, lambda g, a: g / (H(a) + 1), floating=True, samples=_positive)
+log1p = unary("log1p", log1p_of, lambda g, a: g / (H(a) + 1), floating=True, samples=_positive)
 sqrt = unary(
     "sqrt", np.sqrt, lambda g, out: g * 0.5 / H(out), expr=lambda a: ex.sqrt(a), floating=True,
     samples=_positive,

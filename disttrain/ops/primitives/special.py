@@ -123,8 +123,9 @@ def _i1(x: Any) -> Any:
     return np.copysign(out, x)
 
 
-def _igamma(a: Any, x: Any) -> Any:
-    """The lower incomplete gamma function, over the gamma function."""
+def _gammas(a: Any, x: Any) -> tuple[Any, Any]:
+    """The lower and the upper incomplete gamma function, over the gamma function: each by what
+    keeps its digits where it is small."""
     a, x = np.broadcast_arrays(a, x)
     front = np.exp(a * np.log(x) - x - _each(math.lgamma, math.inf)(a))
     term = 1 / a
@@ -145,9 +146,20 @@ def _igamma(a: Any, x: Any) -> Any:
         c = b + an / c
         c = np.where(c == 0, 1e-300, c)
         h = h * d * c
-    out = np.where(x < a + 1, lower, 1 - front * h)
-    out = np.where(x == 0, 0.0, np.where(np.isposinf(x), 1.0, np.where(a == 0, 1.0, out)))
-    return np.where((x < 0) | (a < 0), np.nan, out)
+    upper = front * h
+    below = x < a + 1
+    return (
+        _at_ends(a, x, np.where(below, lower, 1 - upper), 0.0),
+        _at_ends(a, x, np.where(below, 1 - lower, upper), 1.0),
+    )
+
+
+def _at_ends(a: Any, x: Any, out: Any, at_zero: float) -> Any:
+    """``out`` but for a and x at 0 and infinity; ``at_zero``: the value where x is 0."""
+    out = np.where((x == 0) | np.isposinf(a), at_zero, out)
+    out = np.where((np.isposinf(x) & ~np.isposinf(a)) | ((a == 0) & (x > 0)), 1.0 - at_zero, out)
+    unknown = (x < 0) | (a < 0) | (np.isposinf(a) & np.isposinf(x)) | ((a == 0) & ~(x > 0))
+    return np.where(unknown, np.nan, out)
 
 
 def _between(low: float, high: float) -> Any:
@@ -198,8 +210,12 @@ def _no_derivative(name: str, which: str) -> Any:
 
 
 igamma = binary(
-    "igamma", _wide(_igamma), _no_derivative("igamma", "first"),
+    "igamma", _wide(lambda a, x: _gammas(a, x)[0]), _no_derivative("igamma", "first"),
     lambda g, a, b: g * exp((a - 1) * log(b) - b - lgamma(a)), floating=True, samples=_pair,
+)  # fmt: skip
+igammac = binary(
+    "igammac", _wide(lambda a, x: _gammas(a, x)[1]), _no_derivative("igammac", "first"),
+    lambda g, a, b: -g * exp((a - 1) * log(b) - b - lgamma(a)), floating=True, samples=_pair,
 )  # fmt: skip
 copysign = binary(
     "copysign", np.copysign, lambda g, a, out: g * sign(a) * copysign(a * 0 + 1, out),

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
 import pytest
 
+from disttrain.comm import sim
+from disttrain.comm.group import ProcessGroup
 from disttrain.comm.sim.fabric import Ports
 from disttrain.comm.sim.network import Link, Network, plans, rounds_of_tree, seconds_on, spread
 from disttrain.errors import ConfigError
@@ -18,18 +23,38 @@ def test_rounds_and_bytes_of_each_algorithm(n: int) -> None:
     assert 2 ** (depth - 1) < n <= 2**depth
     assert plans("all_reduce", n, MB) == {
         "ring": (2 * (n - 1), 2 * part),
-        "tree": (depth, depth * MB),
+        "doubling": (depth, depth * MB),
+        "tree": (2 * depth, 2 * depth * MB),
         "direct": (2, 2 * part),
     }
     for verb in ("all_gather", "reduce_scatter", "gather", "scatter"):
         found = plans(verb, n, MB)
-        assert found == {"ring": (n - 1, part), "tree": (depth, part), "direct": (1, part)}
+        assert (found["ring"], found["direct"]) == ((n - 1, part), (1, part))
+        assert found["doubling"] == (depth, part)
+        alone = verb in ("gather", "scatter")
+        assert found["tree"] == ((depth, part) if alone else (2 * depth, part + depth * MB))
     for verb in ("broadcast", "reduce"):
         found = plans(verb, n, MB)
-        assert found["tree"] == (depth, depth * MB) and found["direct"] == (1, (n - 1) * MB)
+        assert found["tree"] == found["doubling"] == (depth, depth * MB)
+        assert found["direct"] == (1, (n - 1) * MB)
         assert found["ring"] == (depth + n - 1, 2 * part)
     assert plans("all_to_all", n, MB)["direct"] == (1, part)
-    assert plans("barrier", n, 0)["tree"] == (depth, 0)
+    assert plans("barrier", n, 0)["doubling"] == (depth, 0)
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 8, 13])
+def test_a_tree_takes_what_its_halves_take(n: int) -> None:
+    def tree(verb: str, nbytes: float = MB) -> tuple[float, float]:
+        return plans(verb, n, nbytes)["tree"]
+
+    for verb, up, down in (
+        ("all_reduce", tree("reduce"), tree("broadcast")),
+        ("all_gather", tree("gather"), tree("broadcast")),
+        ("reduce_scatter", tree("reduce"), tree("scatter")),
+        ("all_to_all", tree("gather", n * MB), tree("scatter", n * MB)),
+        ("barrier", (rounds_of_tree(n), 0), (rounds_of_tree(n), 0)),
+    ):
+        assert tree(verb) == pytest.approx((up[0] + down[0], up[1] + down[1])), verb
 
 
 def test_alone_nothing_costs_anything() -> None:
@@ -37,9 +62,9 @@ def test_alone_nothing_costs_anything() -> None:
         assert seconds_on(LINK, verb, 1, MB) == 0.0
 
 
-def test_auto_takes_a_tree_for_small_and_a_ring_for_large() -> None:
-    for nbytes, best in ((8, "tree"), (100 * MB, "ring")):
-        costs = {a: seconds_on(LINK, "all_reduce", 16, nbytes, a) for a in ("tree", "ring")}
+def test_auto_doubles_for_small_and_takes_a_ring_for_large() -> None:
+    for nbytes, best in ((8, "doubling"), (100 * MB, "ring")):
+        costs = {a: seconds_on(LINK, "all_reduce", 16, nbytes, a) for a in ("doubling", "ring")}
         assert min(costs, key=lambda a: costs[a]) == best
         assert seconds_on(LINK, "all_reduce", 16, nbytes) == costs[best]
 
@@ -74,6 +99,47 @@ def test_links_carry_one_thing_after_the_other() -> None:
     assert ports.take(1.0, 2.0, [1, 3]) == (2.0, 4.0)  # other ranks, the same links of hosts
     assert ports.take(1.0, 1.0, [0]) == (2.0, 3.0)  # inside a host: the ranks' own links
     assert ports.take(9.0, 1.0, [2]) == (9.0, 10.0)
+
+
+def test_a_link_carries_both_directions_at_once() -> None:
+    ports = Ports(Network(spread(4, 2), Link(), LINK))
+    assert ports.send(0.0, 2.0, 0, 2) == (0.0, 2.0)
+    assert ports.send(0.0, 2.0, 2, 0) == (0.0, 2.0)  # the other way
+    assert ports.send(0.0, 1.0, 1, 3) == (2.0, 3.0)  # other ranks, the same way between hosts
+    assert ports.send(0.0, 1.0, 3, 2) == (2.0, 3.0)  # inside a host: 3 sends, 2 receives behind 0's
+    assert ports.take(0.0, 1.0, [1, 3]) == (3.0, 4.0)  # when both ways are free
+
+
+def _clock(n: int, body: Callable[[ProcessGroup], None], algorithm: str = "ring") -> float:
+    """How long ``body`` takes on ``n`` ranks, each on a host of its own."""
+
+    def rank() -> None:
+        body(ProcessGroup(sim.connect()))
+
+    cluster = sim.Cluster(n, n, remote=Link(20e-6, 1e9), algorithm=algorithm, compute=0.0)
+    scheduler = sim.run_cluster(rank, cluster)[0]
+    assert [task.error for task in scheduler.tasks] == [None] * n
+    return scheduler.clock
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_messages_take_as_long_as_a_collective_of_the_same_bytes(n: int) -> None:
+    """A ring of messages gathers as the ring does."""
+    part = 4 * MB
+
+    def messages(group: ProcessGroup) -> None:
+        data = np.zeros(part, np.int8)
+        for _ in range(n - 1):
+            sent = group.isend(data, (group.rank + 1) % n)
+            group.recv(np.empty_like(data), (group.rank - 1) % n)
+            sent.wait()
+
+    def collective(group: ProcessGroup) -> None:
+        group.all_gather([np.empty(part, np.int8) for _ in range(n)], np.zeros(part, np.int8))
+
+    there = _clock(n, lambda group: None)
+    took = [_clock(n, body) - there for body in (messages, collective)]
+    assert took == pytest.approx([(n - 1) * (20e-6 + part / 1e9)] * 2)
 
 
 def test_what_makes_no_sense_is_refused() -> None:

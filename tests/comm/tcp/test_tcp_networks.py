@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import numpy as np
@@ -62,6 +63,28 @@ def test_ranks_of_two_and_three_hosts_meet():
     with Wire(3) as wire:
         assert run_on(wire, "aabb", body) == ["shm"] * 4
         assert run_on(wire, "abca", body) == ["tcp"] * 4
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("tls", ["0", "1"])
+@pytest.mark.parametrize("seed", range(2))
+def test_ranks_meet_where_a_fifth_of_all_packets_is_lost(seed, tls):
+    """In each direction: what a handshake takes depends on the way there, not on us."""
+
+    def body(rank):
+        os.environ["DISTTRAIN_TLS"] = tls
+        dist.init_process_group(timeout=90)
+        group = default_group()
+        x = np.ones(3, np.float32)
+        group.all_reduce(x)
+        wire.lose(0)  # to end in time
+        dist.barrier()
+        dist.destroy_process_group()
+        return x.tolist()
+
+    with Wire(2, seed) as wire:
+        wire.lose(20)
+        assert run_on(wire, "abb", body, timeout=100) == [[3.0] * 3] * 3
 
 
 @pytest.mark.parametrize("what", ["lost", "late"])

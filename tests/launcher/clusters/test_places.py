@@ -1,10 +1,13 @@
 """What each environment answers: where, how many, who is first, which one, how it ends. Pure."""
 
+import dataclasses
+
 import pytest
 
 from disttrain_launcher import cli, clusters
 from disttrain_launcher.clusters import Place, kubernetes, mpi, slurm
 from disttrain_launcher.options import parse
+from disttrain_launcher.plan import make_plan
 
 STEP = {
     "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "n[08-11,3]",
@@ -34,6 +37,30 @@ def test_slurm_answers_from_what_srun_has_set():
     assert "SIGTERM" in place.ends and "slurm-7.0" not in place.label
     again = slurm.place(STEP | {"SLURM_RESTART_COUNT": "1"}, as_named)
     assert again.job == place.job and again.label != place.label, "requeued: another token"
+
+
+def job_id(place: Place, *words: str) -> str:
+    options = dataclasses.replace(parse(["--nproc-per-node", "1", *words], {}), place=place)
+    return make_plan(options, 1).job
+
+
+def test_a_job_that_is_queued_again_is_the_same_job():
+    first, again, other, later = (
+        slurm.place(STEP | more, as_named)
+        for more in (
+            {}, {"SLURM_RESTART_COUNT": "1"}, {"SLURM_JOB_ID": "8"}, {"SLURM_STEP_ID": "1"}
+        )
+    )  # fmt: skip
+    assert job_id(first, "a.py", "1") == job_id(again, "a.py", "1")
+    ids = [job_id(place, "a.py", "1") for place in (first, other, later, Place(), Place())]
+    ids.append(
+        job_id(first, "a.py", "2")
+    )  # a script of one step, which starts one job after another
+    assert len(set(ids)) == len(ids)
+    pods = [kubernetes.place(POD | {kubernetes.UID: uid}) for uid in ("u1", "u1", "u2")]
+    found = [job_id(place, "a.py") for place in pods]
+    assert found[0] == found[1] != found[2]
+    assert not kubernetes.place(POD).lasting
 
 
 def test_nodes_of_one_step_agree_on_all_but_their_number():

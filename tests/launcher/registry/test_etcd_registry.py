@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from disttrain_launcher.registry.access import access_of
@@ -66,6 +68,23 @@ def test_a_write_whose_answer_was_lost_is_done_once(etcd, registries):
     etcd.lose_answers(1)
     b.delete("document")
     assert b.read().entries == {"nodes/b": b"here"}
+
+
+def test_a_document_stays_for_a_while_and_as_long_as_a_node_keeps_it():
+    with StandIn(1, second=0.001) as etcd:  # a quarter of an hour takes 0.9 s
+        a, b = (EtcdRegistry(Gateway(access_of(etcd.endpoint, {}, {})), "job") for _ in range(2))
+        assert a.compare_swap("document", None, b"one")
+        assert a.compare_swap("document", b"one", b"two") and etcd.unleased() == []
+        a.close()
+        until = time.monotonic() + 1.5
+        while time.monotonic() < until:
+            b._kept.clear()  # a minute and a half has passed
+            b.keep("document")
+            assert b.read().entries == {"document": b"two"}
+        time.sleep(1.0)
+        assert b.read().entries == {}
+        assert b.compare_swap("document", None, b"three")
+        b.close()
 
 
 def test_who_lost_by_the_same_words_does_not_take_them_for_its_own(etcd, registries):
@@ -134,11 +153,12 @@ def test_a_node_that_comes_again_takes_its_key(etcd, registries):
 def test_what_was_not_confirmed_is_looked_at_again(etcd, registries):
     a = registries(patience=0.2)
     a.put_leased("nodes/a", b"one")
+    assert a.compare_swap("document", None, b"zero")
     etcd.lose_answers(9)
     with pytest.raises(RegistryLost, match="no member gave an answer"):
         a.put_leased("nodes/a", b"two")
     with pytest.raises(RegistryLost):
-        a.compare_swap("document", None, b"one")
+        a.compare_swap("document", b"zero", b"one")
     etcd.lose_answers(0)
     a.put_leased("nodes/a", b"two")
     assert a.compare_swap("document", b"one", b"two")

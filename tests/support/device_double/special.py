@@ -23,6 +23,7 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "i0": lambda x: REGISTRY["i0"].forward(x),
     "i1": lambda x: REGISTRY["i1"].forward(x),
     "gammainc": lambda a, x: REGISTRY["igamma"].forward(a, x),
+    "gammaincc": lambda a, x: REGISTRY["igammac"].forward(a, x),
     "zeta": lambda s, x: _zeta(int(s), x),
 }  # (polygamma takes arrays alone: an order that is a number fails there in ``where``)
 

@@ -1,0 +1,29 @@
+"""What ``disttrain plan`` says of a strategy is what a rank takes at its peak."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.timeout(180)  # on a busy machine
+@pytest.mark.parametrize("strategy", ["single", "ddp", "fsdp shard_grad_op", "fsdp"])
+def test_a_plan_is_what_a_rank_takes(strategy: str) -> None:
+    ranks = "1" if strategy == "single" else "2"
+    program = str(ROOT / "tests" / "support" / "peak_program.py")
+    words = ["--nproc-per-node", ranks, "--no-python", sys.executable, program, strategy]
+    path = os.pathsep.join(str(ROOT / part) for part in (".", "scripts"))
+    done = subprocess.run(
+        [sys.executable, "-m", "disttrain_launcher", *words], text=True, capture_output=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    for line in done.stdout.splitlines():
+        measured, planned = map(int, line.split()[-2:])
+        assert measured == pytest.approx(planned, rel=0.05), (line, measured / planned)

@@ -159,8 +159,8 @@ class Keeper:
             return decode(value)
         except Damaged as error:
             raise Damaged(
-                f"{self.registry.where}: the entry {self.registry.name(key)!r} is damaged: {error}"
-                ". See who else writes there; remove it when no node of this job runs any more, or "
+                f"{self.registry.where}: the entry {self.registry.name(key)!r} is damaged: "
+                f"{error}. See who else writes there; remove it when no node of this job runs, or "
                 f"give the job another name ({RUN_ID}, now {self.r.run_id})"
             ) from None
 

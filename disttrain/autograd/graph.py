@@ -99,6 +99,8 @@ def register_multi_grad_hook(
     """
     if mode not in ("all", "any"):
         raise ConfigError(f"register_multi_grad_hook: mode={mode!r}; needed 'all' or 'any'")
+    if mode == "any":  # the others never get a gradient
+        tensors = [t for t in tensors if t.requires_grad]
     places = [t.graph_node() for t in tensors]
     nodes = [p.node if p.__class__ is Output else p for p in places]
     seen: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # by backward pass

@@ -41,7 +41,7 @@ def curves(records: Iterable[dict[str, Any]]) -> dict[str, Curve]:
 def is_counter(curve: Curve) -> bool:
     """Whether a curve merely counts: whole numbers that rise by the same step and, now and then,
     begin again (the place in an epoch, the samples so far). Its plot would be a saw or a ramp."""
-    values: list[int] = [v for v in curve[1] if isinstance(v, int)]
+    values: list[Any] = [v for v in curve[1] if isinstance(v, int)]
     if len(values) < 3 or len(values) != len(curve[1]):
         return False
     changes = Counter(b - a for a, b in itertools.pairwise(values))

@@ -5,7 +5,7 @@ go on. A thread cannot go on by itself when it waits, without a deadline, in one
 waits (``join``, ``Condition``, ``Event``, ``Queue``, ``Future``): somebody else must wake it. A
 library's own thread that sits in such a wait, or at a socket (a progress bar's monitor, a writer, a
 server), is parked at its work and calls no collective. Every other thread counts as one that
-computes, and so does a timer.
+computes, and so does a timer; but one that has said that it is a bystander does not.
 
 Knows frames and files; no ranks.
 """
@@ -23,11 +23,15 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # Where threads wait. Modules that nobody has loaded need not be loaded here: nobody is in them.
 _WAITS = ("threading", "queue", "selectors", "socket", "multiprocessing.connection")
 
+bystanders: set[int] = set()  # idents of this process' threads that free nobody, by their own word
+
 
 def others_may_move(waiting: set[int]) -> bool:
     """Whether any thread but those of ``waiting`` (idents) may still do something by itself."""
     return any(
-        ident not in waiting and not (_awaits_others(frame) or _parked(frame))
+        ident not in waiting
+        and ident not in bystanders
+        and not (_awaits_others(frame) or _parked(frame))
         for ident, frame in sys._current_frames().items()
     )
 

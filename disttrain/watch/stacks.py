@@ -25,6 +25,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..comm.threads import bystanders
 from . import processes
 
 SIGNAL = signal.SIGRTMAX - 3
@@ -68,6 +69,7 @@ class _Listener:
         self.out = out
         self.asked, self.asks = os.pipe()
         self.thread = 0  # its number; 0: there is none
+        self._ident = 0  # the same as Python counts
         self.paused = False  # for a fork
         self._begun = threading.Event()
         pipe = os.readlink(f"/proc/self/fd/{self.asked}")
@@ -95,14 +97,17 @@ class _Listener:
     def forget(self) -> None:
         """This is a process that the rank has forked."""
         self.thread, self.paused = 0, False
+        bystanders.discard(self._ident)
 
     def _serve(self) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals() - {SIGNAL})
-        self.thread = _thread.get_native_id()
+        self.thread, self._ident = _thread.get_native_id(), _thread.get_ident()
+        bystanders.add(self._ident)
         self._begun.set()
         with contextlib.suppress(OSError, ValueError):  # the program has closed a descriptor
             while b"q" not in os.read(self.asked, 64):
                 faulthandler.dump_traceback(self.out, all_threads=True)
+        bystanders.discard(self._ident)
         self.thread = 0
 
 

@@ -432,3 +432,10 @@ def test_a_gradient_that_came_alone_is_not_copied():
         node.run = seen
         y.backward(dt.ones(*SHAPE, dtype=dt.float64))
         assert p.grad.array is made[-1]
+
+
+def test_a_hook_of_any_gradient_leaves_out_what_is_frozen():
+    seen, x, frozen = [], dt.ones(2, requires_grad=True), dt.ones(2)
+    dt.autograd.graph.register_multi_grad_hook([frozen, x], seen.append, mode="any")
+    (x * frozen).sum().backward()
+    assert [g.tolist() for g in seen] == [[1.0, 1.0]]

@@ -205,6 +205,7 @@ def test_groups_give_everything_back(ranks):
 
     def body():
         dist.init_process_group()
+        gc.collect()  # what other tests have left; its files would be closed meanwhile
         arena = dist.group.WORLD.transport.hub.arena
         seen = []
         for k in range(300):

@@ -161,7 +161,7 @@ def test_ranks_can_be_launched_again_and_after_a_failure():
 
 def test_interrupting_the_caller_ends_the_ranks(tmp_path):
     program = (
-        "import os, time\nfrom pathlib import Path\nfrom launcher import launch\n"
+        "import os, time\nfrom pathlib import Path\nfrom disttrain import launch\n"
         "def body():\n    Path('up' + os.environ['RANK']).write_text(str(os.getpid()))\n"
         "    time.sleep(60)\nlaunch(body, 2)\n"
     )

@@ -264,12 +264,13 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.timeout(150)
 @pytest.mark.parametrize("does", ["stops", "loops"])
 def test_a_rank_that_stands_still_alone_on_its_node_is_known_on_all(tmp_path, does):
     with Nodes(tmp_path, ALONE) as job:
         for name, ranks in (("a", "1"), ("b", "1")):
             job.start(name, *TWO, ranks, "--max-restarts", "1", args=(does,))
-        assert [job.ended(name) for name in "ab"] == [0, 0], job.everything()
+        assert [job.ended(name, 90) for name in "ab"] == [0, 0], job.everything()
         told = [job.said(name) for name in "ab"]
         if does == "stops":
             assert all("rank 1 on node" in text and "stopped: state T" in text for text in told)

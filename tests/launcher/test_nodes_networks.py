@@ -71,7 +71,7 @@ def test_the_side_with_the_rendezvous_goes_on_and_the_other_one_ends(job, wire):
     assert verify(notes_of(folders(job))).keys() == {1, 2}
 
 
-def come_together_again(job, generation: int = 1) -> None:
+def come_together_again(job, generation: int = 1, frozen: bool = False) -> None:
     """Both nodes, in a later generation than that."""
 
     def again(notes: list) -> bool:
@@ -83,7 +83,7 @@ def come_together_again(job, generation: int = 1) -> None:
         raise AssertionError(f"{error}\n{job.everything()}") from None
     (job.folder / "enough").touch()
     assert (job.ended("a"), job.ended("b")) == (0, 0), job.everything()
-    verify(notes_of(folders(job)))
+    verify(notes_of(folders(job)), frozen)
 
 
 @pytest.mark.parametrize("seconds", [2.2, 5.0])
@@ -103,7 +103,7 @@ def test_a_machine_that_was_stopped_for_a_while_goes_on(job, stopped):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
         time.sleep(4.0 * (number == signal.SIGSTOP))
-    come_together_again(job)
+    come_together_again(job, frozen=True)
 
 
 def test_a_first_node_that_is_started_anew_takes_up_the_others(job, wire):

@@ -93,11 +93,12 @@ while True:
 """
 
 
+@pytest.mark.timeout(120)
 def test_a_stopped_rank_is_named_and_the_job_restarts_and_at_last_ends(tmp_path):
     """With a code of its own: the second attempt loses a rank, too."""
     options = ("--nproc-per-node", "3", "--max-restarts", "1", "--stopped-timeout", "0.5")
     job = Job(tmp_path, SCRIPT, *options)
-    ended = job.wait()
+    ended = job.wait(90)
     job.all_gone()
     assert ended.code == CODE == 147, ended.err
     assert ended.err.count("rank 1 does not move: state T (stopped)") == 2

@@ -39,12 +39,12 @@ dist.all_gather(everyone, mine)
 step = max(int(t) for t in everyone)
 file = os.open(f"steps.{os.environ['LOCAL_RANK']}", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 while True:
-    ends = dt.tensor([float(os.path.exists(enough))])
+    ends, began = dt.tensor([float(os.path.exists(enough))]), time.monotonic()
     dist.all_reduce(ends)
     if float(ends):
         break
     step += 1
-    os.write(file, f"{generation} {step} {rank} {world} {time.monotonic()}\\n".encode())
+    os.write(file, f"{generation} {step} {rank} {world} {time.monotonic()} {began}\\n".encode())
     os.fsync(file)
     time.sleep(pause)
 dist.destroy_process_group()
@@ -53,13 +53,15 @@ dist.destroy_process_group()
 
 @dataclass(frozen=True)
 class Note:
-    """One line: when ``rank`` of ``world`` had made ``step``, on the clock of this machine."""
+    """One line: when ``rank`` of ``world`` had made ``step``, and when it began it, on the clock of
+    this machine."""
 
     generation: int
     step: int
     rank: int
     world: int
     at: float
+    began: float
 
 
 def notes_of(folders: Iterable[Path]) -> list[Note]:
@@ -69,14 +71,15 @@ def notes_of(folders: Iterable[Path]) -> list[Note]:
         for path in folder.glob("steps.*"):
             for line in path.read_text().splitlines(keepends=True):
                 fields = line.split()
-                if line.endswith("\n") and len(fields) == 5:  # none that is being written
-                    found.append(Note(*map(int, fields[:4]), float(fields[4])))
+                if line.endswith("\n") and len(fields) == 6:  # none that is being written
+                    found.append(Note(*map(int, fields[:4]), *map(float, fields[4:])))
     return sorted(found, key=lambda note: note.at)
 
 
-def verify(notes: list[Note]) -> dict[int, tuple[int, int]]:
+def verify(notes: list[Note], frozen: bool = False) -> dict[int, tuple[int, int]]:
     """Raises AssertionError where something does not hold. The first and the last step that each
-    generation has committed."""
+    generation has committed. ``frozen``: a machine stood still as a whole, and may have ended in
+    its first moment afterwards the step that it was in, before anybody there could stop it."""
     written: dict[tuple[int, int], set[int]] = defaultdict(set)
     sizes: dict[int, set[int]] = defaultdict(set)
     times: dict[int, list[float]] = defaultdict(list)
@@ -84,7 +87,7 @@ def verify(notes: list[Note]) -> dict[int, tuple[int, int]]:
         assert note.rank not in written[note.generation, note.step], f"noted twice: {note}"
         written[note.generation, note.step].add(note.rank)
         sizes[note.generation].add(note.world)
-        times[note.generation].append(note.at)
+        times[note.generation].append(note.began if frozen else note.at)
     assert all(len(size) == 1 for size in sizes.values()), f"of two sizes: {dict(sizes)}"
     committed: dict[int, int] = {}
     for (generation, step), ranks in written.items():

@@ -19,7 +19,6 @@ from numpy import ndarray
 
 from ..family import Family
 from ..lang.expr import Expr, rsqrt, var
-from ..lang.expr import max as at_least
 from ..lang.kernel import Array, Kernel, Let, Loop, Put, Reduce, Scalar, Store, wide_type
 from .places import empty, platform_of, zeros
 
@@ -43,10 +42,11 @@ def _sums(dtype: str, *names: str, wanted: bool) -> tuple[Array, ...]:
 
 
 def _layer_norm(dtype: str, weight: bool, bias: bool) -> Kernel:
-    """In two passes, the second of which also finds what rounding took from the mean: where the
-    mean is far from zero beside the spread, that is more than a last place of the result."""
+    """In three passes, the second of which finds what rounding took from the mean: where the mean
+    is far from zero beside the spread, that is more than a last place of the result."""
     wide = wide_type(dtype)
     near = _X - var("near")
+    centred = near - var("rest")
     params: tuple[Array | Scalar, ...] = (
         Array("x", dtype),
         *_columns(dtype, weight, bias),
@@ -59,13 +59,13 @@ def _layer_norm(dtype: str, weight: bool, bias: bool) -> Kernel:
     steps = (
         Loop((Reduce("total", "sum", _X),)),
         Let("near", var("total") * var("share")),
-        Loop((Reduce("squares", "sum", near * near), Reduce("left", "sum", near))),
+        Loop((Reduce("left", "sum", near),)),
         Let("rest", var("left") * var("share")),
-        Let("spread", var("squares") * var("share") - var("rest") * var("rest")),
-        Let("rstd", rsqrt(at_least(var("spread"), 0.0) + var("eps"))),
+        Loop((Reduce("squares", "sum", centred * centred),)),
+        Let("rstd", rsqrt(var("squares") * var("share") + var("eps"))),
         Put("means", var("near") + var("rest")),
         Put("rstds", var("rstd")),
-        Loop((Store("out", _affine((near - var("rest")) * var("rstd"), weight, bias)),)),
+        Loop((Store("out", _affine(centred * var("rstd"), weight, bias)),)),
     )
     return Kernel("layer_norm", params, steps)
 

@@ -114,7 +114,8 @@ def test_every_primitive_in_pieces_is_the_primitive(shape):
 
 def test_every_primitive_has_a_rule_or_is_known_to_have_none():
     named = {p.name for p in runnable() if not p.elementwise and p.args}
-    assert named - set(RULES) == {"as_strided", "unstride"}
+    captured = {"window"}  # there once something was compiled; what is sharded runs eagerly
+    assert named - set(RULES) - captured == {"as_strided", "unstride"}
     apart = {"searchsorted", "check_index", "check_classes", "check_probabilities"}
     assert set(RULES) - apart <= set(REGISTRY)
 

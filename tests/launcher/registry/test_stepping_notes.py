@@ -13,7 +13,7 @@ def notes(*lines: str) -> list[Note]:
     for line in lines:
         generation, step, place, at = line.split()
         rank, world = place.split("/")
-        found.append(Note(int(generation), int(step), int(rank), int(world), float(at)))
+        found.append(Note(int(generation), int(step), int(rank), int(world), float(at), float(at)))
     return found
 
 
@@ -43,5 +43,5 @@ def test_what_must_not_be_is_found(line, words):
 
 
 def test_a_line_that_is_being_written_is_none(tmp_path):
-    (tmp_path / "steps.0").write_text("1 1 0 1 5.0\n1 2 0 1 6.")
+    (tmp_path / "steps.0").write_text("1 1 0 1 5.0 5.0\n1 2 0 1 6.")
     assert notes_of([tmp_path]) == notes("1 1 0/1 5.0")

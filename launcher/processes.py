@@ -47,8 +47,12 @@ def descendants(of: int) -> list[int]:
 
 
 def kill_descendants(keep: set[int], timeout: float) -> list[int]:
-    """Kill everything below this process except ``keep``; what is still there after ``timeout``."""
-    deadline = time.monotonic() + timeout
+    """Kill everything below this process except ``keep``; what is still there after ``timeout``.
+
+    Nothing is left once two looks in a row have found nothing: one look reads process after
+    process, and misses whose parent ends between the two readings.
+    """
+    deadline, seen = time.monotonic() + timeout, True
     while True:
         left = [pid for pid in descendants(os.getpid()) if pid not in keep]
         for pid in left:
@@ -57,9 +61,11 @@ def kill_descendants(keep: set[int], timeout: float) -> list[int]:
             except ProcessLookupError:
                 continue
         reap(keep)
-        if not left or time.monotonic() > deadline:
+        if not (left or seen) or time.monotonic() > deadline:
             return left
-        time.sleep(0.005)
+        seen = bool(left)
+        if left:
+            time.sleep(0.005)
 
 
 def reap(keep: set[int]) -> None:

@@ -416,6 +416,8 @@ class Walk:
 
 
 def _single(results: tuple) -> bool:
+    if len(results) == 2:
+        return results[0] is None or results[1] is None
     return len(results) == 1 or sum([r is not None for r in results]) == 1
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -51,3 +53,23 @@ def test_a_kill_at_any_moment(tmp_path, seed, method):
     job.all_gone()
     assert ended.code in {"front": (-9,), "rank": (137, 1)}.get(victim, (137,)), ended.err
     assert names() <= named
+
+
+MISSED = """
+import os, subprocess
+from disttrain_launcher import processes
+null = subprocess.DEVNULL
+sleeper = subprocess.Popen(["sleep", "20"], stdout=null, stderr=null)
+look, looks = processes.descendants, []
+processes.descendants = lambda of: looks.append(1) or (look(of) if len(looks) > 1 else [])
+assert processes.kill_descendants(set(), 2.0) == []
+print(os.path.exists(f"/proc/{sleeper.pid}"), len(looks))
+"""
+
+
+def test_one_look_that_finds_nothing_is_not_believed():
+    """It misses whose parent ends while it reads process after process."""
+    done = subprocess.run([sys.executable, "-c", MISSED], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    gone, looks = done.stdout.split()
+    assert gone == "False" and int(looks) >= 4

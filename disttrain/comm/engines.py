@@ -20,7 +20,7 @@ from typing import Any
 
 from .. import context
 from ..backends.device.platform import Platform
-from ..errors import BackendError
+from ..errors import BackendError, ConfigError
 from .meeting import Meeting
 from .sim.scheduler import SimWaiter
 from .staged import Staged
@@ -154,8 +154,17 @@ def missing(name: str) -> str | None:
 def connect(backend: Backend, meeting: Meeting) -> Transport:
     """The transport of the meeting's ranks, once all have come. All ranks name the same backend.
 
-    Raises ``BackendError`` where it cannot be used here, before anybody is waited for.
+    Raises ``BackendError`` where it cannot be used here, before anybody is waited for; other
+    ``ConfigError``s, once the ranks know of each other, on all of them.
     """
+    try:
+        return _connect(backend, meeting)
+    except ConfigError:
+        meeting.part()
+        raise
+
+
+def _connect(backend: Backend, meeting: Meeting) -> Transport:
     meeting.wanted = backend.cpu
     if not _is_simulated() and not meeting.place.fake:
         _check_devices(backend)

@@ -11,12 +11,15 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from .. import context
 from ..context import DEFAULT_TIMEOUT
-from ..errors import ConfigError
+from ..errors import ConfigError, NetworkError, StoreError
 from .control import Segment
 from .header import name_ranks
 from .store import Store
 from .worker_env import TLS, WorkerEnv
+
+LINGER = 10.0  # seconds: as long the host of the store stays for those that are still to be told
 
 
 def host_id() -> str:
@@ -100,6 +103,20 @@ class Meeting:
             said = store.multi_get([f"host/{r}" for r in range(self.size)], self.timeout)
             store.set("hosts", json.dumps([bytes(host).decode() for host in said]))
         return json.loads(bytes(store.get("hosts", self.timeout)))
+
+    def part(self) -> None:
+        """After an error to which every rank comes by itself: rank 0, whose process may host the
+        store, goes as the last, so that nobody loses the store before he knows what is wrong."""
+        if self._store is None:
+            return
+        try:
+            parted = self._store.add("parted", 1)
+            deadline = context.now() + min(LINGER, self.timeout)
+            while self.rank == 0 and parted < self.size and context.now() < deadline:
+                context.sleep(0.01)
+                parted = self._store.add("parted", 0)
+        except (StoreError, NetworkError):
+            pass  # its host has gone
 
     def on_segment(self) -> bool:
         """Whether all ranks have a place in the job's segment, and see it."""

@@ -3,7 +3,7 @@
 Ranks of a world may meet through one store again and again, each time as a new *meeting*. Two
 processes that claim one rank, or that count on worlds of different sizes, are told so at once and
 by name (host:pid), and so is everybody else of that meeting. Who hosts the store stays until all
-have been told, or ``_LINGER`` is over. Uses ``add``, ``set`` and ``get`` of a store only, so it may
+have been told, or ``LINGER`` is over. Uses ``add``, ``set`` and ``get`` of a store only, so it may
 be anybody's, and compares no clocks of several machines.
 
 Knows keys and numbers; no transport.
@@ -19,9 +19,8 @@ from typing import Any
 
 from .. import context
 from ..errors import ConfigError, NetworkError, StoreError, WaitTimeout
-from .meeting import host_id
+from .meeting import LINGER, host_id
 
-_LINGER = 10.0  # seconds: as long the host of the store stays for those that are still to be told
 _LEAST = 1.0  # ... where so many have been, but not all ranks: there may be more processes
 _RECENT = 10.0  # seconds: who comes as late to a meeting that has failed on its host is told of it
 _GRACE = 30.0  # seconds in which a world that has begun without a rank may come again to meet it
@@ -193,7 +192,7 @@ class _Meeting:
 
     def _has_told(self, seconds: float) -> bool:
         """Need nobody be told any more, so long after the host of the store was?"""
-        if self._add("ranks told", 0) >= self.size or seconds > min(_LINGER, self.timeout):
+        if self._add("ranks told", 0) >= self.size or seconds > min(LINGER, self.timeout):
             return True
         expected = max(self.size, self._add("come", 0))
         return seconds > _LEAST and self._add("told", 0) >= expected

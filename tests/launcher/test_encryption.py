@@ -12,6 +12,7 @@ import time
 import pytest
 
 import disttrain.distributed as dist
+from disttrain.comm.store import PrefixStore
 from disttrain.distributed import rpc
 from disttrain.errors import ConfigError, WorkerError
 from disttrain.lifetime import die_with_parent
@@ -178,6 +179,22 @@ def test_encryption_on_one_side_only_is_refused_on_both(hosts, who):
 
     with Wire(2) as wire:
         run_on(wire, hosts, body)
+
+
+@needs_wire
+def test_who_hears_of_an_error_late_hears_all_of_it(monkeypatch):
+    """Rank 0 hosts the store, and stays until all of the others have come to the error, too."""
+
+    def body(rank):
+        os.environ["DISTTRAIN_TLS"] = str(int(rank == 0))
+        if rank == 2:
+            read = PrefixStore.multi_get
+            monkeypatch.setattr(PrefixStore, "multi_get", lambda *a: time.sleep(1.5) or read(*a))
+        with pytest.raises(ConfigError, match="TLS between hosts"):
+            dist.init_process_group(timeout=20)
+
+    with Wire(2) as wire:
+        run_on(wire, "abb", body)
 
 
 @needs_wire

@@ -15,7 +15,7 @@ import threading
 from typing import Any
 
 from ... import context
-from ...errors import CommError, PeerFailed
+from ...errors import ConfigError, PeerFailed
 from ..header import name_ranks
 from ..links.door import Door, call_on
 from ..links.link import Link
@@ -104,7 +104,7 @@ def _call(me: Identity, rank: int, place: dict, what: bytes, timeout: float) -> 
 def _check_alike(arenas: list[int]) -> None:
     if len(set(arenas)) > 1:
         odd = [r for r, size in enumerate(arenas) if size == min(arenas)]
-        raise CommError(
+        raise ConfigError(
             f"tcp: {name_ranks(odd)} can map less memory ({min(arenas) >> 20} MiB a rank) than the "
             f"others ({max(arenas) >> 20} MiB); needed is one limit on all hosts (ulimit -v)"
         )

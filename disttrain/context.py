@@ -189,13 +189,15 @@ class _Thread(threading.local):
         self.default_device: Any = None  # of new tensors; None: the host
         self.outer_devices: list[Any] = []  # what it was outside of the blocks that set it
         self.stack: list[Any] = []
+        self.inside: Any = None  # the innermost function that grad, vjp or jvp runs now
         self.mode = RECORD
         for setup in _at_start:
             setup()
 
     def refresh(self) -> None:
         """Recompute ``mode`` after one of the other fields changed."""
-        if self.stack or self.anomaly or self.saving or self.autocast is not None:
+        surrounded = self.stack or self.anomaly or self.saving or self.inside is not None
+        if surrounded or self.autocast is not None:
             self.mode = SLOW
         else:
             self.mode = RECORD if self.grad_enabled else PLAIN

@@ -71,7 +71,7 @@ class Compiled:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if (
-            (thread.mode == SLOW and not _only_autocast())
+            (thread.mode == SLOW and not _only_lightly())
             or thread.before_write is not None
         ):  # fmt: skip
             return self.fn(*args, **kwargs)  # inside another transform: be part of it
@@ -178,9 +178,11 @@ def _shown(x: Any) -> str:
     return text if len(text) < 80 else f"{text[:76]} ..."
 
 
-def _only_autocast() -> bool:
-    """Whether autocast is all that surrounds operations on this thread."""
-    return not (thread.stack or thread.anomaly or thread.saving) and thread.autocast is not None
+def _only_lightly() -> bool:
+    """Whether all that surrounds operations on this thread is autocast, or a function whose
+    gradient is taken."""
+    around = thread.autocast is not None or thread.inside is not None
+    return around and not (thread.stack or thread.anomaly or thread.saving)
 
 
 def _casts_anew() -> AbstractContextManager[Any]:

@@ -41,7 +41,7 @@ from .node import NOTHING, Node, Output, next_seq
 from .saved import pack_node
 from .tensor import Storage, Tensor, wrap
 from .tensor_node import TensorNode
-from .tracer import Tracer
+from .tracer import Tracer, join
 from .writes import touched
 
 _new = object.__new__
@@ -373,6 +373,8 @@ def _slow(prim: Primitive, args: tuple, params: dict) -> Any:
             thread.before_write(args[i])
     top = None
     for a in args:
+        if isinstance(a, Tensor) and a._st is not None and a._st.joined and "array" in a.__dict__:
+            join(a)
         if isinstance(a, Tracer):
             if a._st is not None and a._st.gen != a._gen:
                 a._refresh_node()

@@ -56,11 +56,15 @@ class Storage:
 
     ``version`` rises with every in-place write. ``gen`` rises when a write changed the graph of the
     base, so that views know that their node is stale. ``site`` is where the last write happened.
+    ``inside``: the function, run by a transform, that the memory was made in. ``joined``: its base
+    has become a value of that transform.
     """
 
     version = 0
     gen = 0
     site: str | None = None
+    inside: Any = None
+    joined = False
 
 
 class Tensor:
@@ -319,7 +323,10 @@ class Tensor:
         self.storage_cell().version = version  # what saved it reads the new value
 
     def _data(self) -> Tensor:
-        return wrap(self.array)
+        out, inside = self.alias(), context.thread.inside
+        if inside is not None:
+            out.storage_cell().inside = inside.owner(self._st)
+        return out
 
     def set_array(self, array: Any) -> None:
         """Make this tensor a view of other memory, keeping its identity and its place."""
@@ -332,7 +339,7 @@ class Tensor:
 
     def alias(self) -> Tensor:
         """Another Tensor object over the same memory with no graph position of its own."""
-        return wrap(self.array)
+        return _over(self.array)
 
     @property
     def _version(self) -> int:
@@ -435,6 +442,16 @@ def layout(t: Tensor) -> Any:
 
 def wrap(array: Any) -> Tensor:
     """A Tensor over ``array`` (numpy or NullArray), without a copy and without a check."""
+    out = _new(Tensor if array.__class__ is ndarray else class_for(array, Tensor))
+    out.array = array
+    inside = context.thread.inside
+    if inside is not None:
+        out.storage_cell().inside = inside
+    return out
+
+
+def _over(array: Any) -> Tensor:
+    """As ``wrap``, over memory that another Tensor has."""
     out = _new(Tensor if array.__class__ is ndarray else class_for(array, Tensor))
     out.array = array
     return out

@@ -97,6 +97,13 @@ class Tracer(Tensor):
                 self.__dict__[name] = part
         self._node = node
 
+    def replace(self, plain: Tensor) -> None:
+        """Let ``plain``, a Tensor made where this level's function runs, become this value."""
+        plain.__class__ = type(self)
+        del plain.__dict__["array"]
+        plain.take(self, plain._node)  # type: ignore[attr-defined]
+        plain.storage_cell().joined = True
+
     def _refresh_node(self) -> None:
         """What this is a view of was written to: view it again."""
         if self._view is not None:
@@ -114,3 +121,18 @@ class Tracer(Tensor):
 
     def __reduce_ex__(self, protocol: int) -> Any:
         raise CaptureError("a traced value cannot be pickled")
+
+
+def join(t: Tensor) -> None:
+    """Let ``t``, an alias of a tensor that has become a value of a transform, become one, too."""
+    source, prim, *_ = t._view or (None, None)
+    if source is not None and not isinstance(source, Tracer):
+        join(source)
+    if prim is None or t.__class__ is not Tensor:
+        raise CaptureError(
+            f"a tensor of shape {list(t.shape)} made inside a transform was written to with one of "
+            "its values, which this alias of it (by detach(), .data or no_grad()) cannot follow; "
+            "make the alias after the write"
+        )
+    source.interp.lift(t.alias()).replace(t)
+    t._gen = -1

@@ -1,12 +1,79 @@
-"""In-place writes: how they are counted, and which may not be recorded."""
+"""In-place writes: how they are counted, which may not be recorded, and which not be done."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
 from ..context import PLAIN, thread
-from ..errors import AutogradError
+from ..errors import AutogradError, CaptureError
 from ..trace import call_site
 from .node import AccumulateGrad
 from .tensor import Storage, Tensor
+from .tracer import Tracer
+
+
+class Inside:
+    """A function that a transform runs, and whose memory is its own to write to: what ``given``
+    lies in, and all that is made while it runs. Knows no transform but its ``name``."""
+
+    def __init__(self, name: str, given: Any) -> None:
+        self.name, self.outer = name, thread.inside
+        self.over = self.open = False
+        self.given = {memory(t) for t in given if isinstance(t, Tensor)}
+
+    def owner(self, cell: Storage | None) -> Any:
+        """The function that the memory of ``cell`` is of; None: the world outside of all."""
+        if cell in self.given:
+            return self
+        made = None if cell is None else cell.inside
+        while made is not None and made.over:
+            made = made.outer
+        return made
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """The function runs in the block. What it has made then belongs to the one around it."""
+        thread.inside = self
+        thread.refresh()
+        try:
+            yield
+        finally:
+            self.over = True
+            thread.inside = self.outer
+            thread.refresh()
+
+
+@contextmanager
+def opened() -> Iterator[None]:
+    """In the block captured tensors may be written to: by the operations that PyTorch lets."""
+    inside = thread.inside
+    if inside is None:
+        yield
+        return
+    before, inside.open = inside.open, True
+    try:
+        yield
+    finally:
+        inside.open = before
+
+
+def memory(t: Tensor) -> Storage:
+    """The storage of the Tensor that ``t`` stands for below all transforms."""
+    return (t.plain() if isinstance(t, Tracer) else t).storage_cell()
+
+
+def check_captured(t: Tensor, name: str) -> None:
+    """Refuse that a function which a transform runs writes to a tensor of the world outside."""
+    inside = thread.inside
+    if inside is None or inside.open or inside.owner(memory(t)) is inside:
+        return
+    raise CaptureError(
+        f"{name}: inside {inside.name}, a captured tensor of shape {list(t.shape)} would be changed "
+        "in place; a transformed function may write to its arguments and to what it makes itself: "
+        "pass the tensor to it as an argument, write to a .clone(), or use the out-of-place form"
+    )
 
 
 def touched(t: Tensor) -> None:

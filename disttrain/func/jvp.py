@@ -15,6 +15,7 @@ from ..core.autograd import grad
 from ..core.gate import Primitive, Tracer
 from ..core.grad_mode import enable_grad
 from ..core.tensor import Tensor
+from ..core.writes import Inside
 from ..errors import CaptureError, ConfigError, ShapeError
 from ..ops.functions import create
 from ..ops.primitives.elementwise import conj
@@ -38,6 +39,7 @@ class Forward(Level):
     """One active jvp."""
 
     name = "jvp"
+    joins = True
 
     def wrap(self, inner: Tensor, tangent: Tensor | None) -> DualTracer:
         out = _new(DualTracer)
@@ -194,7 +196,7 @@ def jvp(
                 f"jvp: tangent {i} has shape {list(t.shape)}, its primal {list(p.shape)}"
             )
     level = Forward()
-    with level.running():
+    with level.running(), Inside("jvp", leaves).running():
         inputs = [level.wrap(p, t) for p, t in zip(leaves, given, strict=True)]
         result = settle(func(*rebuild(inputs)))
     aux = None

@@ -26,6 +26,7 @@ class Level:
     dynamic = False
     adopts = False  # whether tensors from outside that require grad do so at this level too
     draws = False  # whether it wants to see random numbers drawn from no argument
+    joins = False  # whether what its function makes may become a value of it by a write
     over = False
     name = "transform"
 

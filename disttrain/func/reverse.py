@@ -16,6 +16,7 @@ from ..core.autograd import grad as tape_grad
 from ..core.gate import Tracer
 from ..core.grad_mode import enable_grad
 from ..core.tensor import Tensor
+from ..core.writes import Inside
 from ..errors import AutogradError, ConfigError
 from ..ops.functions import create
 from ..ops.primitives.views import reshape
@@ -71,7 +72,8 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
     recording = thread.grad_enabled
     with enable_grad():  # (what is pulled back later may be recorded, when this is not)
         inputs = [_alias(x) for x in leaves]
-        result = func(*rebuild(inputs))
+        with Inside("vjp", inputs).running():
+            result = func(*rebuild(inputs))
     aux = None
     leave_private(inputs)
     if has_aux:
@@ -127,7 +129,8 @@ def grad_and_value(
         leaves, rebuild = tree.flatten(picked)
         inputs = [_alias(x) for x in leaves]
         recording = thread.grad_enabled
-        with enable_grad():
+        inside = Inside("grad", (*inputs, *tree.leaves((args, kwargs))))
+        with enable_grad(), inside.running():
             value = of(*rebuild(inputs))
         leave_private(inputs)
         aux = None

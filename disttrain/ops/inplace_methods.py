@@ -12,7 +12,7 @@ import numpy as np
 
 from ..core.gate import Tracer
 from ..core.tensor import Tensor, wrap
-from ..core.writes import check_inplace, touched
+from ..core.writes import check_captured, check_inplace, touched
 from . import api
 from .functions import elementwise as math
 from .functions import inplace, special
@@ -84,6 +84,7 @@ def _reshaped(name: str, fn: Callable) -> Callable:
     """``unsqueeze_`` and its kin: the tensor becomes a view of what it was."""
 
     def run(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        check_captured(self, name)
         self.forget_hidden_base()
         if inplace.records(self):
             check_inplace(self, name)

@@ -13,6 +13,7 @@ from ..core import dtypes, sharing
 from ..core.classes import values_of
 from ..core.gate import Tracer
 from ..core.tensor import Tensor, note_read, wrap
+from ..core.writes import check_captured
 from ..errors import AutogradError, ShapeError
 from . import api
 from .functions import aliases, comparing, create, memory_formats, moving, storage
@@ -235,6 +236,7 @@ def share_memory_(self: Tensor) -> Tensor:
 
 def detach_(self: Tensor) -> Tensor:
     """Cut this tensor off the graph, in place. A view cannot be: its base stays in the graph."""
+    check_captured(self, "detach_")
     if self._base is not None:
         raise AutogradError(
             f"detach_: can't detach views in-place (shape {list(self.shape)}); use detach() instead"

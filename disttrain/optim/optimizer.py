@@ -23,7 +23,7 @@ from ..backends.kinds import ArrayKind
 from ..backends.null import NullArray
 from ..context import SLOW, thread
 from ..core import Primitive, Tensor, enable_grad, no_grad, set_grad_enabled, wrap
-from ..core.writes import touched
+from ..core.writes import check_captured, touched
 from ..errors import ConfigError, DeviceError, DTypeError
 from ..steps import stepped
 from .differentiable import differentiable_update
@@ -217,6 +217,7 @@ class Optimizer(State):
                     touched(p)
                     continue
             self._refuse_fused(p, group)
+            check_captured(p, f"{type(self).__name__}.step")
             rule(p, grad, *tensors, **numbers)
         for (platform, index), sets in away.items():
             with Located(platform, index):

@@ -8,6 +8,7 @@ from typing import Any
 import disttrain as dt
 
 from ...core import Tensor
+from ...core.writes import opened
 from ...errors import ShapeError
 
 _UNARY = """abs acos asin atan ceil cos cosh erf erfc exp expm1 floor frac lgamma log log10 log1p
@@ -57,7 +58,8 @@ def _making(name: str) -> Callable[..., tuple]:
 
 def _writing(name: str) -> Callable[..., None]:
     def foreach(*lists: Any, **options: Any) -> None:
-        _applied(f"_foreach_{name}_", f"{name}_", *lists, **options)
+        with opened():  # (as in PyTorch)
+            _applied(f"_foreach_{name}_", f"{name}_", *lists, **options)
 
     return foreach
 

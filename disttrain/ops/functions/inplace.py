@@ -23,7 +23,7 @@ from ...core.gate import Tracer, attach, gate
 from ...core.grad_mode import no_grad
 from ...core.node import Node, Output, next_seq
 from ...core.tensor import Tensor, layout, wrap
-from ...core.writes import check_inplace, touched
+from ...core.writes import check_captured, check_inplace, touched
 from ...errors import CaptureError, DTypeError, ShapeError
 from ..primitives import elementwise as el
 from ..primitives.batching import made_beside
@@ -163,6 +163,7 @@ def write(
     ``since``: nodes made after this number belong to the operation. ``whole``: ``value`` does not
     come from ``target``, whose old value then gets a gradient of zeros, as in PyTorch.
     """
+    check_captured(target, name)
     value = fit_to(name, target, value)
     if recording and since is not None:
         _keep_old(target, value.graph_node(), since)
@@ -293,6 +294,12 @@ def _write_traced(name: str, target: Tensor, value: Tensor, recording: bool, who
     if level.adopts:
         level.overwrite(target, value)
         return
+    if level.joins and not isinstance(target, Tracer):
+        if thread.inside.open:  # an operation that may write to captured tensors
+            write(name, target, value.inner, False)  # type: ignore[attr-defined]
+            return
+        if target.__class__ is Tensor:
+            _become(level, target)
     if not isinstance(target, Tracer):
         raise CaptureError(
             f"{name}: a value of {value.interp} cannot be written to a tensor from outside it "  # type: ignore[attr-defined]
@@ -320,6 +327,13 @@ def _write_traced(name: str, target: Tensor, value: Tensor, recording: bool, who
     st.version += 1
     st.gen += 1
     base._gen = st.gen
+
+
+def _become(level: Any, target: Tensor) -> None:
+    """Let ``target``, which the function inside ``level`` has made, be a value of that level."""
+    if target._view is not None and not isinstance(target._view[0], Tracer):
+        _become(level, target._view[0])
+    level.lift(target.alias()).replace(target)
 
 
 def _chain(target: Tensor) -> tuple[Any, tuple]:

@@ -12,6 +12,7 @@ from ...core.grad_mode import no_grad
 from ...core.saved import Complete
 from ...core.tensor import Tensor
 from ...core.wide import is_half
+from ...core.writes import opened
 from ...errors import ConfigError, DTypeError, ShapeError
 from ..primitives import elementwise as el
 from ..primitives.elementwise import cast_like, rsqrt, square
@@ -169,7 +170,8 @@ def _track_both(
 
 def track(running: Tensor, value: Tensor, momentum: float) -> None:
     """Move a running statistic towards ``value`` in place."""
-    copy_(running, running * (1 - momentum) + value * momentum)
+    with opened():
+        copy_(running, running * (1 - momentum) + value * momentum)
 
 
 def _by_running(

@@ -14,7 +14,7 @@ from ...core import device, dtypes, sharing
 from ...core.device import located
 from ...core.node import AccumulateGrad
 from ...core.tensor import Tensor, wrap
-from ...core.writes import check_inplace
+from ...core.writes import check_captured, check_inplace
 from ...errors import AutogradError, DTypeError
 from ..primitives import aliases as prim
 from . import inplace
@@ -140,6 +140,7 @@ def set_(
 ) -> Tensor:
     """Make this tensor refer to the memory of ``source``, a tensor or a storage; with ``size``,
     from element ``storage_offset`` of its storage on, laid out by ``stride``."""
+    check_captured(self, "set_")
     if inplace.records(self):
         check_inplace(self, "set_")
     kind = self.meta()[1]
@@ -178,6 +179,7 @@ def _bytes_of(source: Any) -> Any:
 def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     """Change the shape in place. The storage stays where it is large enough, and is replaced by a
     larger one, with the same elements in front, where it is not (new elements hold anything)."""
+    check_captured(self, "resize_")
     if self.requires_grad:
         raise AutogradError("resize_: cannot resize variables that require grad; detach() first")
     target = as_size(sizes, "resize_")

@@ -12,13 +12,15 @@ float32. Every row is read from memory once: it stays in the cache for the later
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 from numpy import ndarray
 
 from ..family import Family
-from ..lang.expr import Expr, rsqrt, var
+from ..lang.expr import Expr, fma, rsqrt, var
+from ..lang.expr import max as at_least
 from ..lang.kernel import Array, Kernel, Let, Loop, Put, Reduce, Scalar, Store, wide_type
 from .places import empty, platform_of, zeros
 
@@ -41,12 +43,10 @@ def _sums(dtype: str, *names: str, wanted: bool) -> tuple[Array, ...]:
     return tuple(Array(n, dtype, "col", writes=True) for n in names) if wanted else ()
 
 
-def _layer_norm(dtype: str, weight: bool, bias: bool) -> Kernel:
-    """In three passes, the second of which finds what rounding took from the mean: where the mean
-    is far from zero beside the spread, that is more than a last place of the result."""
+def _layer_norm(dtype: str, weight: bool, bias: bool, steps: Callable[..., tuple]) -> Kernel:
+    """The later loops find what rounding took from the mean: where the mean is far from zero beside
+    the spread, that is more than a last place of the result."""
     wide = wide_type(dtype)
-    near = _X - var("near")
-    centred = near - var("rest")
     params: tuple[Array | Scalar, ...] = (
         Array("x", dtype),
         *_columns(dtype, weight, bias),
@@ -56,18 +56,48 @@ def _layer_norm(dtype: str, weight: bool, bias: bool) -> Kernel:
         Array("means", wide, "row", writes=True),
         Array("rstds", wide, "row", writes=True),
     )
-    steps = (
-        Loop((Reduce("total", "sum", _X),)),
-        Let("near", var("total") * var("share")),
+    return Kernel("layer_norm", params, _near_mean() + steps(weight, bias))
+
+
+def _near_mean() -> tuple:
+    return Loop((Reduce("total", "sum", _X),)), Let("near", var("total") * var("share"))
+
+
+def _put(rstd: Expr) -> tuple:
+    mean = Put("means", var("near") + var("rest"))
+    return Let("rstd", rstd), mean, Put("rstds", var("rstd"))
+
+
+def _on_host(weight: bool, bias: bool) -> tuple:
+    """In two passes: the variance is around ``near``, and then moved to the mean beside it, which
+    takes nothing that can be seen from it: the two differ by what rounding took alone."""
+    near = _X - var("near")
+    hat = fma(near, var("rstd"), var("shift"))
+    if weight and bias:
+        out = fma(hat, var("weight"), var("bias"))
+    else:
+        out = _affine(hat, weight, bias)
+    spread = var("squares") * var("share") - var("rest") * var("rest")
+    return (
+        Loop((Reduce("squares", "sum", fma(near, near, 0.0)), Reduce("left", "sum", near))),
+        Let("rest", var("left") * var("share")),
+        *_put(rsqrt(at_least(spread, 0.0) + var("eps"))),
+        Let("shift", 0.0 - var("rest") * var("rstd")),
+        Loop((Store("out", out),)),
+    )
+
+
+def _on_devices(weight: bool, bias: bool) -> tuple:
+    """In three passes, which take fewer registers."""
+    near = _X - var("near")
+    centred = near - var("rest")
+    return (
         Loop((Reduce("left", "sum", near),)),
         Let("rest", var("left") * var("share")),
         Loop((Reduce("squares", "sum", centred * centred),)),
-        Let("rstd", rsqrt(var("squares") * var("share") + var("eps"))),
-        Put("means", var("near") + var("rest")),
-        Put("rstds", var("rstd")),
+        *_put(rsqrt(var("squares") * var("share") + var("eps"))),
         Loop((Store("out", _affine(centred * var("rstd"), weight, bias)),)),
     )
-    return Kernel("layer_norm", params, steps)
 
 
 def _layer_norm_backward(dtype: str, weight: bool) -> Kernel:
@@ -139,8 +169,10 @@ def _rms_norm_backward(dtype: str, weight: bool) -> Kernel:
 
 
 _LAYER_NORM = {
-    (w, b): Family(partial(_layer_norm, weight=w, bias=b))
-    for w, b in ((True, True), (True, False), (False, False), (False, True))
+    (w, b, steps is _on_host): Family(partial(_layer_norm, weight=w, bias=b, steps=steps))
+    for w in (True, False)
+    for b in (True, False)
+    for steps in (_on_host, _on_devices)
 }
 _LAYER_NORM_BACKWARD = {w: Family(partial(_layer_norm_backward, weight=w)) for w in (True, False)}
 _RMS_NORM = {w: Family(partial(_rms_norm, weight=w)) for w in (True, False)}
@@ -158,7 +190,7 @@ def layer_norm(
     """(x - mean) * rstd * weight + bias over the last axis; returns it, mean and rstd.
 
     ``weight`` and ``bias`` have the type of ``x`` and one element per column. ``rstd`` is
-    1 / sqrt(variance + eps); the variance divides by the number of columns, in two passes.
+    1 / sqrt(variance + eps); the variance divides by the number of columns.
     """
     shape, dtype = x.shape, x.dtype
     if x.__class__ is ndarray:
@@ -170,7 +202,7 @@ def layer_norm(
         out, mean, rstd = empty(x, shape, dtype), _statistics(x), _statistics(x)
     args: list = [x, *(a for a in (weight, bias) if a is not None)]
     args += [float(eps), 1.0 / max(x.shape[-1], 1), out, mean, rstd]
-    _LAYER_NORM[weight is not None, bias is not None][x.dtype](*args)
+    _LAYER_NORM[weight is not None, bias is not None, x.__class__ is ndarray][x.dtype](*args)
     return out, mean, rstd
 
 

@@ -233,7 +233,8 @@ def where(condition: Any, a: Any, b: Any) -> Expr:
 
 
 def fma(a: Any, b: Any, c: Any) -> Expr:
-    """``a * b + c``, rounded once where the processor can (no other expression is contracted)."""
+    """``a * b + c``, rounded once where the processor can (no other expression is contracted). A
+    sum over ``fma(a, b, 0)`` adds each product to the sum so, on the host."""
     return Expr("fma", (as_expr(a), as_expr(b), as_expr(c)))
 
 

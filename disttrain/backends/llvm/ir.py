@@ -12,7 +12,7 @@ the whole row, ``s`` any stride. This file only writes text: it does not load LL
 
 from __future__ import annotations
 
-from ..lang.expr import Expr, walk
+from ..lang.expr import Expr, const, walk
 from ..lang.kernel import (
     COMPUTE,
     FLOATS,
@@ -31,6 +31,7 @@ from .emit import LL, STORED, Emitter, Target, constant
 from .wrap import wrappers
 
 _COSTLY = {"exp", "log", "tanh", "erf", "sigmoid", "sin", "cos", "pow", "log1p", "expm1"}
+_ZERO = const(0.0)
 
 
 def default_access(kernel: Kernel) -> dict[str, str]:
@@ -386,6 +387,9 @@ class Core:
                 writes.append((s, self._stored_value(s)))
                 continue
             kind = kinds[s.name]
+            if s.op == "sum" and s.value.op == "fma" and s.value.args[2] == _ZERO:
+                out[s.name] = self._fused(s, accumulators[s.name], kind)
+                continue
             value = self._value(s.value, kind)[0]
             if self.mask:
                 value = self.e.select(self.mask, value, _identity(s.op, kind), kind)
@@ -393,6 +397,12 @@ class Core:
         for s, value in writes:
             self._store(s, value)
         return out
+
+    def _fused(self, s: Reduce, total: str, kind: str) -> str:
+        """``total`` plus ``a * b`` of ``fma(a, b, 0)``, rounded once."""
+        a, b = (self._value(part, kind)[0] for part in s.value.args[:2])
+        value = self.e.fma(a, b, total, kind)
+        return self.e.select(self.mask, value, total, kind) if self.mask else value
 
     def _stored_value(self, s: Store) -> str:
         i, array = self.arrays[s.array]

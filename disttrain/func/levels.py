@@ -43,6 +43,10 @@ class Level:
         """``value`` of a lower level as one of this level's values."""
         raise NotImplementedError
 
+    def moves(self, tracer: Tracer) -> bool:
+        """Whether the value is more than its inner one: another for each example, say."""
+        return True
+
     def lift_like(self, tracer: Tracer) -> Tracer:
         """The same value, without a place in this level's graph."""
         out = _new(type(tracer))

@@ -58,6 +58,9 @@ class Batch(Level):
         out.inner, out.bdim, out.interp = inner, bdim, self
         return out
 
+    def moves(self, tracer: Any) -> bool:
+        return tracer.bdim is not None
+
     def lift(self, value: Tensor) -> BatchTracer:
         return self.wrap(value, None)
 

@@ -290,6 +290,10 @@ def _replace_saved(node: Node, i: int, value: Tensor) -> None:
 def _write_traced(name: str, target: Tensor, value: Tensor, recording: bool, whole: bool) -> None:
     """Inside a transform nothing is overwritten: the base becomes a new value, which its views
     find when they are next used."""
+    value = _lowered(target, value)
+    if not isinstance(target, Tracer) and not isinstance(value, Tracer):
+        write(name, target, value, recording, whole=whole)
+        return
     level = target.interp if isinstance(target, Tracer) else value.interp  # type: ignore[attr-defined]
     if level.adopts:
         level.overwrite(target, value)
@@ -327,6 +331,16 @@ def _write_traced(name: str, target: Tensor, value: Tensor, recording: bool, who
     st.version += 1
     st.gen += 1
     base._gen = st.gen
+
+
+def _lowered(target: Tensor, value: Tensor) -> Tensor:
+    """``value`` at the level of ``target``, as far as it is the same for all examples of a batch."""
+    depth = target.interp.level if isinstance(target, Tracer) else -1  # type: ignore[attr-defined]
+    while isinstance(value, Tracer) and value.interp.level > depth:
+        if value.interp.moves(value) or value.graph_node() is not None:
+            break
+        value = value.inner
+    return value
 
 
 def _become(level: Any, target: Tensor) -> None:

@@ -17,7 +17,7 @@ from ...context import SLOW, thread
 from ...core import dtypes
 from ...core.classes import values_of
 from ...core.device import CPU, META, usable
-from ...core.gate import gate
+from ...core.gate import Tracer, gate
 from ...core.random import Generator, default_generator, generator_of
 from ...core.tensor import Tensor, wrap
 from ...core.writes import touched
@@ -399,7 +399,7 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None
                 f"bernoulli_: p of shape {list(p.shape)} given for {list(self.shape)}, to which it "
                 "must broadcast"
             )
-        p = p.detach() if self.is_cuda else values_of(p)
+        p = p.detach() if self.is_cuda or isinstance(p, Tracer) else values_of(p)
     elif not 0 <= p <= 1:
         raise ConfigError(f"bernoulli_: p={p} given; a probability lies in [0, 1]")
     return _fill("bernoulli_", self, draw_uniform, generator, lambda x: x < p)

@@ -1,0 +1,26 @@
+"""Random operations inside vmap: what PyTorch runs runs, and draws as often."""
+
+from __future__ import annotations
+
+import pytest
+
+import disttrain as dt
+from tests.support.vmap_draws import DRAWS, MODES, run
+
+pytestmark = pytest.mark.peer
+# These add their arguments to noise of their own, which may be the same for all examples; a
+# tensor of probabilities is compared with such noise.
+BEYOND = {"normal, mean", "normal, std", "normal, both", "bernoulli_, tensor", "gumbel_softmax"}
+
+
+@pytest.mark.parametrize("batched", [False, True])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", DRAWS)
+def test_examples_draw_as_in_pytorch(name, mode, batched):
+    import torch
+
+    theirs, ours = run(torch, name, mode, batched), run(dt, name, mode, batched)
+    if isinstance(theirs, Exception):
+        assert isinstance(ours, Exception) or (name in BEYOND and mode != "error"), theirs
+    else:
+        assert ours is theirs, ours

@@ -78,6 +78,13 @@ def of(np_dtype: np.dtype) -> dtype:
         ) from None
 
 
+def known(array: np.ndarray) -> np.ndarray:
+    """``array``, of a native type, with our own object for that type: generated code knows types
+    by identity, and arrays that were unpickled, say, come with objects of their own."""
+    kind = of(array.dtype).np
+    return array if array.dtype is kind else array.view(kind)
+
+
 def as_dtype(kind: object) -> dtype:
     """Our type for ``kind``: one of ours, numpy's, a name, or Python's bool, int, float."""
     if isinstance(kind, dtype):

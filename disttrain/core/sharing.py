@@ -147,7 +147,7 @@ class Carried:
 
 
 def _itself(array: Any) -> Any:
-    return array
+    return dtypes.known(array) if array.__class__ is np.ndarray else array
 
 
 def _at(array: np.ndarray, where: str) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..core import Tensor, wrap
-from ..core.dtypes import BY_NUMPY
+from ..core.dtypes import BY_NUMPY, known
 from ..errors import DTypeError, ShapeError
 from ..ops.functions.join import stack
 
@@ -90,7 +90,7 @@ def _arrays(batch: Sequence, at: str) -> Tensor:
             if type(a) is not type(batch[0]):
                 raise _mixed(batch, i, at)
         out = out.astype(out.dtype.newbyteorder("="))
-    return wrap(out)
+    return wrap(known(out))
 
 
 def _same_shapes(batch: Sequence, at: str) -> None:
@@ -180,7 +180,7 @@ def default_convert(data: Any) -> Any:
     if isinstance(data, (Tensor, str, bytes)):
         return data
     if isinstance(data, (np.ndarray, np.generic)):
-        return wrap(np.asarray(data)) if data.dtype in BY_NUMPY else data
+        return wrap(known(np.asarray(data))) if data.dtype in BY_NUMPY else data
     if isinstance(data, Mapping):
         out = {k: default_convert(v) for k, v in data.items()}
         return out if type(data) is dict else like(data, out)

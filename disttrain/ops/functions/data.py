@@ -54,11 +54,10 @@ def _array_of(data: Any, dtype: Any, copy: bool) -> np.ndarray:
         _check_range(array, kind)
         if kind is None:
             kind = _python_type(data, array)
-    np_kind = array.dtype if kind is None else kind.np
-    dtypes.of(np_kind)
+    np_kind = (dtypes.of(array.dtype) if kind is None else kind).np
     if array.dtype != np_kind and array.dtype.kind == "c" and np_kind.kind != "c":
         raise DTypeError("tensor: complex data given for a real dtype; take .real first")
-    out = array.astype(np_kind.newbyteorder("="), copy=copy)
+    out = dtypes.known(array.astype(np_kind, copy=copy))
     return np.array(out, order="C", copy=True) if copy and out is array else out
 
 
@@ -193,7 +192,7 @@ def from_numpy(array: np.ndarray) -> Tensor:
     dtypes.of(array.dtype)
     if not array.dtype.isnative:
         raise DTypeError("from_numpy: the array's byte order is foreign; use array.astype first")
-    return wrap(array)
+    return wrap(dtypes.known(array))
 
 
 def frombuffer(

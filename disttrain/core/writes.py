@@ -70,9 +70,9 @@ def check_captured(t: Tensor, name: str) -> None:
     if inside is None or inside.open or inside.owner(memory(t)) is inside:
         return
     raise CaptureError(
-        f"{name}: inside {inside.name}, a captured tensor of shape {list(t.shape)} would be changed "
-        "in place; a transformed function may write to its arguments and to what it makes itself: "
-        "pass the tensor to it as an argument, write to a .clone(), or use the out-of-place form"
+        f"{name}: inside {inside.name}, a captured tensor of shape {list(t.shape)} would be "
+        "changed in place; a transformed function may write to its arguments and to what it makes "
+        "itself: pass the tensor as an argument, write to a .clone(), or use the out-of-place form"
     )
 
 

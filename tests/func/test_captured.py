@@ -1,5 +1,5 @@
 """Writes inside grad, vjp and jvp: captured tensors are left alone; what the function made itself,
-or was given, may be written to, as in PyTorch (``tests/peers/test_captured.py`` compares)."""
+or was given, may be written to, as in PyTorch (compared by tests/peers/test_captured_writes.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random operations inside vmap, by ``randomness`` (``tests/peers/test_draws.py`` compares)."""
+"""Random operations inside vmap, by ``randomness`` (compared by tests/peers/test_vmap_draws.py)."""
 
 from __future__ import annotations
 

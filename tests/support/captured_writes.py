@@ -1,5 +1,5 @@
-"""Programs that write in place inside a transform, over ``t``: disttrain or torch. ``c`` is captured
-from outside, ``x`` is the function's input."""
+"""Programs that write in place inside a transform, over ``t``: disttrain or torch. ``c`` is
+captured from outside, ``x`` is the function's input."""
 
 from __future__ import annotations
 

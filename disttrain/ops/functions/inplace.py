@@ -334,7 +334,7 @@ def _write_traced(name: str, target: Tensor, value: Tensor, recording: bool, who
 
 
 def _lowered(target: Tensor, value: Tensor) -> Tensor:
-    """``value`` at the level of ``target``, as far as it is the same for all examples of a batch."""
+    """``value`` at the level of ``target``, as far as it is the same for all of a batch."""
     depth = target.interp.level if isinstance(target, Tracer) else -1  # type: ignore[attr-defined]
     while isinstance(value, Tracer) and value.interp.level > depth:
         if value.interp.moves(value) or value.graph_node() is not None:

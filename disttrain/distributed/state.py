@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
-from urllib.parse import urlsplit
 
 from .. import context
 from ..comm import engines, roll_call
@@ -35,9 +34,9 @@ _REFUSED_SECONDS = 5.0  # as long a rank that was refused tries to tell the othe
 class _State:
     """What a rank keeps: its default group and the store that it was made through.
 
-    ``made``: the store, where nobody gave it (of a world of one, what says so); ``pid``: the process whose groups these are;
-    ``companions``: groups for work beside a group, with what ends that work;
-    ``place``: what the launcher has told of this rank."""
+    ``made``: the store, where nobody gave it (of a world of one, what says so); ``pid``: the
+    process whose groups these are; ``companions``: groups for work beside a group, with what ends
+    that work; ``place``: what the launcher has told of this rank."""
 
     world: ProcessGroup | None = None
     store: Any = None

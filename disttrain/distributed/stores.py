@@ -167,9 +167,9 @@ class _Waiting:
                 "same world size (WORLD_SIZE), and another job another port (MASTER_PORT)"
             )
         return (
-            f"Rank 0 opens the store at {self._where}, and has not: see whether it was started, and "
-            "with the same MASTER_ADDR, MASTER_PORT and WORLD_SIZE (rank 0 may have been started "
-            "with another WORLD_SIZE: with 1 it goes alone)"
+            f"Rank 0 opens the store at {self._where}, and has not: see whether it was started, "
+            "and with the same MASTER_ADDR, MASTER_PORT and WORLD_SIZE (rank 0 may have been "
+            "started with another WORLD_SIZE: with 1 it goes alone)"
         )
 
 

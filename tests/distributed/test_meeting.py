@@ -89,10 +89,8 @@ def test_who_waits_for_a_store_says_so_and_why(monkeypatch, caplog, is_there):
     port = free_port()
 
     def body(i):
-        for name, value in {
-            **{"RANK": str(i), "WORLD_SIZE": str(1 + i)},
-            **{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)},
-        }.items():
+        told = {"RANK": str(i), "WORLD_SIZE": str(1 + i), "MASTER_ADDR": "127.0.0.1"}
+        for name, value in {**told, "MASTER_PORT": str(port)}.items():
             monkeypatch.setenv(name, value)
         if i == 0:
             if is_there:

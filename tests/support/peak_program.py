@@ -9,14 +9,14 @@ import sys
 from typing import Any
 
 import numpy as np
-from training.models import GPT, Block
-from training.settings import Model, Optim, Parallel
-from training.strategies import SPLIT, make_rank_optimizer, wrap
 
 import disttrain as dt
 from disttrain import distributed as dist
 from disttrain.distributed import planning
 from disttrain.distributed.fsdp import fully_shard
+from training.models import GPT, Block
+from training.settings import Model, Optim, Parallel
+from training.strategies import SPLIT, make_rank_optimizer, wrap
 
 WIDTH, LAYERS, CONTEXT, BATCH = 512, 6, 64, 4
 

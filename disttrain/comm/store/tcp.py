@@ -57,9 +57,9 @@ class TCPStore(Store):
     ``wait_for_workers`` is false. ``port`` 0 takes a free one (see ``.port``). With ``token`` (32
     secret bytes; None: those of ``DISTTRAIN_TOKEN_FILE``, unless ``host_name`` is loopback) the
     store listens on ``host_name``; without one it serves this machine and this user only, and
-    another machine's address is refused. ``waiting``: is told, again and again, what a store that
-    nobody has let in yet waits for; what it raises ends that. ``use_libuv`` names one of PyTorch's two servers;
-    here is one for both.
+    another machine's address is refused. ``use_libuv`` names one of PyTorch's two servers;
+    here is one for both. ``waiting``: is told, again and again, what a store that nobody has let in
+    yet waits for; what it raises ends that.
     """
 
     def __init__(

@@ -1,12 +1,16 @@
-"""Where in the user's program are we? Call sites for messages; no state, no tensors."""
+"""Where in the user's program are we? Call sites, warnings of them; no state, no tensors."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import sys
+import warnings
 from types import FrameType
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_NOT_THE_PROGRAM = (_HERE, contextlib.__file__, functools.__file__)
 
 
 def call_site(skip: int = 1) -> str:
@@ -18,6 +22,15 @@ def call_site(skip: int = 1) -> str:
     while frame.f_code.co_filename.startswith(_HERE) and frame.f_back is not None:
         frame = frame.f_back
     return _describe(frame)
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn of the line of the program that has called this package, however many of its own calls
+    lie between. (``skip_file_prefixes`` of ``warnings.warn`` is not in every Python.)"""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_NOT_THE_PROGRAM):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 def _describe(frame: FrameType) -> str:

@@ -9,7 +9,6 @@ cast once while the outermost block lasts. On the CPU nothing is cast: half type
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +20,7 @@ from ..core.gate import Primitive
 from ..core.tensor import Tensor
 from ..errors import ConfigError
 from ..ops.primitives import elementwise as el
+from ..trace import warn
 
 # PyTorch's lists, for primitives.
 LOWER = frozenset("matmul linear conv attention".split())
@@ -117,18 +117,16 @@ class autocast:  # noqa: N801  (the field's spelling)
         """Whether there is anything to do; says why not."""
         if self.device == "cpu":
             if self.fast_dtype is not dtypes.float32:
-                warnings.warn(
+                warn(
                     "autocast: on the CPU operations compute in the tensors' own types, not in "
                     f"{self.fast_dtype}; results are as precise or more, the speed is that of full "
                     "precision",
-                    stacklevel=4,
                 )
             return False
         if self.device not in offered() or not present(self.device)[0]:
-            warnings.warn(
+            warn(
                 f"User provided device_type of '{self.device}', but there is no such device here; "
                 "autocast has no effect",
-                stacklevel=4,
             )
             return False
         if self.fast_dtype not in (*_LOW_TYPES, dtypes.float32):

@@ -3,7 +3,6 @@ finite is skipped. Micikevicius et al., Mixed Precision Training, ICLR 2018."""
 
 from __future__ import annotations
 
-import warnings
 from enum import Enum
 from typing import Any
 
@@ -12,6 +11,7 @@ from ..core import dtypes, no_grad
 from ..core.tensor import Tensor
 from ..errors import AutogradError, ConfigError
 from ..ops.api import isfinite, stack
+from ..trace import warn
 
 
 class OptState(Enum):
@@ -43,10 +43,7 @@ class GradScaler:
             )
         kind = str(device).partition(":")[0]
         if enabled and kind != "cpu" and not (kind in offered() and present(kind)[0]):
-            warnings.warn(
-                f"{self._name()}: no {kind} device here; it is enabled, but has no effect",
-                stacklevel=2,
-            )
+            warn(f"{self._name()}: no {kind} device here; it is enabled, but has no effect")
             enabled = False
         self._enabled, self._scale = bool(enabled), float(init_scale)
         self._growth, self._backoff = growth_factor, backoff_factor

@@ -6,7 +6,6 @@ A complex number counts as its real and imaginary part: both Jacobians are matri
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ from ..core.grad_mode import enable_grad
 from ..core.tensor import Tensor, beside, wrap
 from ..errors import AutogradError
 from ..func import jvp, vmap
+from ..trace import warn
 
 
 class GradcheckError(AutogradError):
@@ -66,11 +66,10 @@ def gradcheck(
         )
     for i in checked:
         if given[i].dtype.itemsize // (1 + given[i].dtype.is_complex) < 8:
-            warnings.warn(
+            warn(
                 f"gradcheck: Input #{i} requires gradient and is not a double precision floating "
                 f"point or complex ({given[i].dtype!r}); differences are too coarse for it, and "
                 "the check will likely fail",
-                stacklevel=2,
             )
     try:
         with enable_grad():

@@ -6,12 +6,12 @@ Order: torchrun's names (ours too), Open MPI, MPICH, Slurm, MLX, Horovod, else a
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .. import context
 from ..errors import ConfigError
+from ..trace import warn
 from . import slurm
 
 TLS, TOKEN_FILE = "DISTTRAIN_TLS", "DISTTRAIN_TOKEN_FILE"
@@ -215,10 +215,9 @@ def _warn_of_others(
         return
     for other, theirs in launched[1:]:
         if theirs[:2] != place[:2]:
-            warnings.warn(
+            warn(
                 f"the environment names two places: {name} says rank {place[0]} of {place[1]}, "
                 f"{other} says rank {theirs[0]} of {theirs[1]}; {name}'s is taken",
-                stacklevel=3,
             )
 
 

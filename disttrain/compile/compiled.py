@@ -6,7 +6,6 @@ import copy
 import functools
 import random
 import types
-import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -17,6 +16,7 @@ from ..core.casting import casting
 from ..core.tensor import Tensor
 from ..core.watching import watched
 from ..errors import CaptureError
+from ..trace import warn
 from .arguments import Call, Unknown
 from .capture import Capture
 from .code import Codes
@@ -149,8 +149,7 @@ class Compiled:
     def _warn(self, why: str) -> None:
         if not self._warned:
             self._warned = True
-            frame = 1
-            warnings.warn(f"compile: {self._name()} runs eagerly: {why}", stacklevel=4 + frame)
+            warn(f"compile: {self._name()} runs eagerly: {why}")
 
     # --- telling ----------------------------------------------------------------------------
     def _name(self) -> str:

@@ -11,7 +11,6 @@ Knows programs by their steps and slots (``replay``), and devices by their platf
 from __future__ import annotations
 
 import threading
-import warnings
 import weakref
 from operator import is_
 from typing import Any
@@ -21,6 +20,7 @@ from ..backends.fused.casts import copied
 from ..context import current
 from ..core.random import Generator
 from ..core.recording import Recording
+from ..trace import warn
 from .instruction import Var
 from .parts import DEVICE, FIXED, HOST, Facts, Part, divide
 
@@ -247,10 +247,9 @@ class Player:
     def _say(self, steps: list[int], why: Exception) -> None:
         names = list(dict.fromkeys(self.program.steps[i].prim.name.strip("_") for i in steps))
         self.why.update(dict.fromkeys(steps, str(why)))
-        warnings.warn(
+        warn(
             f"compile: {self.name}: {', '.join(names)} cannot be part of a CUDA graph and runs "
             f"beside it: {why}",
-            stacklevel=7,
         )
 
     def forget(self) -> None:

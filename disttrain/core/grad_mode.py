@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-import warnings
 from collections.abc import Callable, Generator
 from typing import Any
 
 from ..context import thread
+from ..trace import warn
 
 
 class _Mode:
@@ -32,11 +32,10 @@ class _Mode:
 
     def __call__(self, fn: Callable) -> Callable:
         if inspect.isclass(fn):
-            warnings.warn(
+            warn(
                 "Decorating classes is deprecated and will be disabled in future versions: the "
                 "mode holds while an object is made, and not in its methods; decorate those",
                 FutureWarning,
-                stacklevel=2,
             )
         elif inspect.isgeneratorfunction(fn):
 

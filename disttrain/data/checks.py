@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import warnings
 from typing import Any
 
 from ..errors import ConfigError
+from ..trace import warn
 
 _METHODS = ("fork", "spawn", "forkserver")
 
@@ -49,11 +49,10 @@ def _check_context(context: Any) -> None:
 def _warn_of_many(num_workers: int) -> None:
     processors = len(os.sched_getaffinity(0))
     if num_workers > processors:
-        warnings.warn(
+        warn(
             f"DataLoader: num_workers={num_workers} given, and this process may use {processors} "
             "processors; excessive worker creation might get DataLoader running slow or even "
             f"freeze. At most {processors} are of use here",
-            stacklevel=4,
         )
 
 
@@ -107,4 +106,4 @@ class Count:
                     "For multiprocessing data-loading, this could be caused by not properly "
                     "configuring the IterableDataset replica at each worker; see get_worker_info()"
                 )
-            warnings.warn(told, stacklevel=3)
+            warn(told)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -21,6 +20,7 @@ import numpy as np
 from ..core import Tensor, wrap
 from ..core.random import Generator, default_generator
 from ..errors import ConfigError, DimError, ShapeError
+from ..trace import warn
 
 T = TypeVar("T", covariant=True)
 
@@ -251,7 +251,7 @@ def _of_fractions(fractions: list[float], total: int) -> list[int]:
         sizes[i % len(sizes)] += 1
     for i, n in enumerate(sizes):
         if n == 0:
-            warnings.warn(f"random_split: part {i} has no samples", stacklevel=3)
+            warn(f"random_split: part {i} has no samples")
     return sizes
 
 

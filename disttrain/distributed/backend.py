@@ -5,13 +5,13 @@ from __future__ import annotations
 import enum
 import importlib
 import os
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .. import context
 from ..comm import engines
 from ..errors import ConfigError
+from ..trace import warn
 
 _DEBUG = "distributed.debug_level"  # of a rank: the level that it was told
 _DEFAULTS = "distributed.default_backends"  # of a rank: those of devices that its program has added
@@ -97,10 +97,9 @@ class Backend(str, metaclass=_Names):
         name of a backend that is not the program's own.
         """
         if devices is None:
-            warnings.warn(
+            warn(
                 f"Device capability of {name} unspecified, assuming `cpu` and `cuda`. Please "
                 "specify it via the `devices` argument of `register_backend`.",
-                stacklevel=2,
             )
             places: tuple[str, ...] = ("cpu", "cuda")
         else:

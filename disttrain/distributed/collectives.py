@@ -6,7 +6,6 @@ compares headers and moves the bytes (``comm.group``).
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -18,6 +17,7 @@ from ..comm.work import Work
 from ..core.tensor import Tensor
 from ..errors import ConfigError
 from ..futures import Future
+from ..trace import warn
 from . import objects
 from .arrays import array_of, arrays_of, handed, promised, seconds_of
 from .process_group import ProcessGroup
@@ -28,10 +28,9 @@ def _outsider(where: str, group: Any) -> bool:
     """Whether this rank is not in the group that it gave; it is told, and does nothing."""
     if group is not GroupMember.NON_GROUP_MEMBER:
         return False
-    warnings.warn(
+    warn(
         f"Running {where} on global rank {context.current().rank} which does not belong to the "
         "given group.",
-        stacklevel=3,
     )
     return True
 

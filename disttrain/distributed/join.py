@@ -7,7 +7,6 @@ the others. Knows groups; no gradients.
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ import numpy as np
 from ..comm.group import ProcessGroup
 from ..comm.work import Work
 from ..errors import CommError, ConfigError
+from ..trace import warn
 
 _SKEW = 1000
 
@@ -132,13 +132,11 @@ class Join:
 
     def _warn(self) -> None:
         rank = self._group.ranks[self._group.rank]
-        warnings.warn(
+        warn(
             "Join: Detected uneven input skew of greater than "
             f"{_SKEW}. This means that rank {rank} has at least {_SKEW} fewer inputs than other "
             "currently-active ranks. This level of skew could lead to performance degradation "
             "during training.",
-            UserWarning,
-            stacklevel=3,
         )
 
     @staticmethod

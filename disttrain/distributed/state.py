@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
-from urllib.parse import urlsplit
 
 from .. import context
 from ..comm import engines, roll_call
@@ -25,7 +24,7 @@ from ..errors import CommError, ConfigError, GroupError, StoreLost, WaitTimeout
 from .cores import share_cores
 from .process_group import ProcessGroup, group_on
 from .simulated import watch_steps
-from .stores import store_for, told_by_url
+from .stores import place_of, say_alone, store_for, told_by_url
 
 _WHERE = ("MASTER_ADDR", "MASTER_PORT", "DISTTRAIN_TOKEN_FILE")  # a store is
 _REFUSED_SECONDS = 5.0  # as long a rank that was refused tries to tell the others
@@ -35,9 +34,9 @@ _REFUSED_SECONDS = 5.0  # as long a rank that was refused tries to tell the othe
 class _State:
     """What a rank keeps: its default group and the store that it was made through.
 
-    ``made``: the store, where nobody gave it; ``pid``: the process whose groups these are;
-    ``companions``: groups for work beside a group, with what ends that work;
-    ``place``: what the launcher has told of this rank."""
+    ``made``: the store, where nobody gave it (of a world of one, what says so); ``pid``: the
+    process whose groups these are; ``companions``: groups for work beside a group, with what ends
+    that work; ``place``: what the launcher has told of this rank."""
 
     world: ProcessGroup | None = None
     store: Any = None
@@ -254,25 +253,11 @@ def seconds_of(timeout: timedelta | float | None) -> float:
     return value
 
 
-def _place_of(init_method: str | None, store: Any) -> str:
-    """Where ranks meet, spelt alike on all of them: the store's port, or its file."""
-    if store is not None:
-        prefixes = []
-        while isinstance(store, PrefixStore):
-            prefixes.append(str(store.prefix))
-            store = store.underlying_store
-        return "/".join([str(getattr(store, "port", getattr(store, "path", ""))), *prefixes])
-    if init_method in (None, "", "env://"):
-        return os.environ.get("MASTER_PORT", "")
-    parts = urlsplit(init_method)
-    return parts.netloc.rpartition(":")[2] if parts.scheme == "tcp" else parts.path
-
-
 def _meet(backend: engines.Backend, meeting: Meeting, init_method: str | None, store: Any) -> Any:
     """The transport of the default group. A store is only opened where ranks need one to meet."""
     state, place = _state(), meeting.place
     if simulated_cluster() is not None:
-        meeting.at = _place_of(init_method, store)
+        meeting.at = place_of(init_method, store)
     if store is not None:
         state.store = store
         meeting.open_store = lambda: _called(store, meeting)
@@ -309,6 +294,8 @@ def _meet(backend: engines.Backend, meeting: Meeting, init_method: str | None, s
             continue
         if made:
             state.made, state.store = made[0], PrefixStore("default", made[0])
+        elif place.world_size == 1 and found.segment is None:
+            state.made = say_alone(init_method)
         return transport
 
 
@@ -468,8 +455,9 @@ def default_store() -> Store:
     they first ask: rank 0 hosts it, and the others wait for that."""
     world, state = group_or_default(), _state()
     if state.store is None:
-        state.made = _open_late(world)
-        state.store = PrefixStore("default", state.made)
+        made = _open_late(world)
+        state.made = state.made or made  # a world of one says there that it is alone
+        state.store = PrefixStore("default", made)
     return state.store
 
 

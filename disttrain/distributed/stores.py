@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import os
+import socket
+import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -11,15 +15,19 @@ from urllib.parse import SplitResult, parse_qs, urlsplit, urlunsplit
 import numpy as np
 
 from .. import context
-from ..comm.store import FileStore, Store, TCPStore
+from ..comm.store import FileStore, PrefixStore, Store, TCPStore
 from ..comm.store.base import seconds
+from ..comm.store.connecting import Alone, who_is_alone
 from ..comm.store.ports import PortTaken, known
 from ..comm.store.token_file import read_token_file
 from ..comm.worker_env import WorkerEnv, read_worker_env
-from ..errors import ConfigError, StoreError, WaitTimeout
+from ..errors import ConfigError, StoreError, StoreRefused, StoreUnreached, WaitTimeout
 
 _TAKEN_SECONDS = 0.5  # as long a port may be taken by a store that is being closed
 _PATIENCE = 0.1
+_TELL_SECONDS = 5.0  # after which a rank says that it waits for the store
+_GRACE = 30.0  # ... and gives up, where rank 0 has gone alone: it may come once more
+_log = logging.getLogger("disttrain.store")
 _SCHEMES = ("env", "tcp", "file")
 _HANDLERS = "distributed.rendezvous"  # of a rank: the ways to meet that its program has added
 _HOSTED = "distributed.stores"  # of a rank: the stores that it hosts, by port
@@ -115,7 +123,74 @@ def store_for(url: str, place: WorkerEnv, timeout: float, wait: bool = True) -> 
     epoch = place.generation if parts.scheme == "env" else 0
     if place.rank == 0:
         return _host(host, port, size, timeout, token, wait, epoch)
-    return TCPStore(host, port, size, False, timeout=timeout, token=token, epoch=epoch)
+    waiting = _Waiting(place, f"{host}:{port}", port, timeout)
+    try:
+        return TCPStore(
+            host, port, size, False, timeout=timeout, token=token, epoch=epoch, waiting=waiting
+        )
+    except StoreRefused:
+        raise
+    except StoreUnreached as error:
+        raise StoreUnreached(f"{waiting.me}: {error}. {waiting.cause()}") from None
+
+
+class _Waiting:
+    """What a rank says that waits for rank 0 to open the store: soon that it does, once; and why
+    it goes no further, where rank 0 is known to have begun without it."""
+
+    def __init__(self, place: WorkerEnv, where: str, port: int, timeout: float) -> None:
+        self.me = f"init_process_group: rank {place.rank} of {place.world_size}"
+        self._where, self._port = where, port
+        self._begun = time.monotonic()
+        self._next, self._end = _TELL_SECONDS, max(_TELL_SECONDS, min(_GRACE, timeout / 2))
+        self._alone: int | None = None
+
+    def __call__(self, what: str) -> None:
+        waited = time.monotonic() - self._begun
+        if waited < self._next:
+            return
+        if self._next == _TELL_SECONDS:
+            _log.warning("%s waits for %s. %s", self.me, what, self.cause())
+            self._alone, self._next = who_is_alone(self._port), self._end
+            return
+        self._next = math.inf
+        if self._alone and who_is_alone(self._port) == self._alone:
+            raise ConfigError(f"{self.me} has waited {waited:.0f} s in vain: {self.cause()}")
+
+    def cause(self) -> str:
+        """Why nobody may have let it in."""
+        found = who_is_alone(self._port)
+        if found:
+            return (
+                f"Process {socket.gethostname()}:{found} has begun with WORLD_SIZE=1 and the port "
+                f"of {self._where}, so it goes alone and opens no store. Give every process the "
+                "same world size (WORLD_SIZE), and another job another port (MASTER_PORT)"
+            )
+        return (
+            f"Rank 0 opens the store at {self._where}, and has not: see whether it was started, "
+            "and with the same MASTER_ADDR, MASTER_PORT and WORLD_SIZE (rank 0 may have been "
+            "started with another WORLD_SIZE: with 1 it goes alone)"
+        )
+
+
+def say_alone(init_method: str | None) -> Alone | None:
+    """A world of one has begun: where its program names a port, who waits there is to know."""
+    port = place_of(init_method, None)
+    return Alone(int(port)) if port.isdigit() and int(port) else None
+
+
+def place_of(init_method: str | None, store: Any) -> str:
+    """Where ranks meet, spelt alike on all of them: the store's port, or its file."""
+    if store is not None:
+        prefixes = []
+        while isinstance(store, PrefixStore):
+            prefixes.append(str(store.prefix))
+            store = store.underlying_store
+        return "/".join([str(getattr(store, "port", getattr(store, "path", ""))), *prefixes])
+    if init_method in (None, "", "env://"):
+        return os.environ.get("MASTER_PORT", "")
+    parts = urlsplit(init_method)
+    return parts.netloc.rpartition(":")[2] if parts.scheme == "tcp" else parts.path
 
 
 Handler = Callable[..., Iterator[tuple[Store, int, int]]]

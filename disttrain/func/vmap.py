@@ -7,7 +7,6 @@ without one runs per example, which a warning says.
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +18,7 @@ from ..errors import CaptureError, ConfigError, ShapeError
 from ..ops.functions import inplace, join, split
 from ..ops.primitives.batching import front
 from ..ops.primitives.views import expand, permute, reshape
+from ..trace import warn
 from .functions import batch_function
 from .levels import Level, check, settle
 
@@ -133,7 +133,7 @@ def batch_rule(prim: Primitive) -> Callable:
         return prim.batch
     if prim.elementwise:
         return functools.partial(_elementwise, prim)
-    warnings.warn(f"vmap: {prim.name} has no batch rule and runs once per example", stacklevel=4)
+    warn(f"vmap: {prim.name} has no batch rule and runs once per example")
     return per_example(prim)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from ..core import Tensor, dtypes, no_grad
 from ..errors import ShapeError
+from ..trace import warn
 from . import functional as F
 from . import init
 from .lazy import LazyMixin
@@ -169,10 +169,9 @@ class _InstanceNorm(_Norm):
         if self.affine or self.track_running_stats or dims not in self.allowed:
             super()._check(input)
         elif input.shape[self._feature_dim(dims)] != self.num_features:
-            warnings.warn(
+            warn(
                 f"{self!r}: input's size at dim={self._feature_dim(dims)} does not match "
                 f"num_features (shape {list(input.shape)}), which is not used because affine=False",
-                stacklevel=4,
             )
 
     def forward(self, input: Tensor) -> Tensor:

@@ -9,7 +9,6 @@ module only by ``forward`` and these.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -22,6 +21,7 @@ from ..errors import AutogradError, DTypeError
 from ..ops.declare import primitive
 from ..ops.functions import create
 from ..ops.primitives.batching import fronted
+from ..trace import warn
 
 FORWARD_PRE, FORWARD = "forward_pre", "forward"
 BACKWARD_PRE, BACKWARD, LAST_NODE = "full_backward_pre", "full_backward", "backward"
@@ -129,11 +129,10 @@ def call(module: Any, args: tuple, kwargs: dict) -> Any:
             try:
                 _forward_hook(module, hook, args, kwargs, None)
             except Exception as error:
-                warnings.warn(
+                warn(
                     "module forward hook with ``always_call=True`` raised an exception that was "
                     f"silenced as another error was raised in forward: {error!r} "
                     f"({type(module).__name__})",
-                    stacklevel=3,
                 )
         raise
 
@@ -233,10 +232,9 @@ class _BackwardHooks:
     def leave(self, result: Any) -> Any:
         """Pass the outputs through a node whose gradients are ``grad_output``."""
         if not isinstance(result, (Tensor, tuple)):
-            warnings.warn(
+            warn(
                 "For backward hooks to be called, module output should be a Tensor or a tuple of "
                 f"Tensors but received {type(result)}",
-                stacklevel=5,
             )
             return result
         given = result if isinstance(result, tuple) else (result,)
@@ -277,11 +275,10 @@ class _BackwardHooks:
 
     def _without_inputs(self) -> None:
         if self.full:
-            warnings.warn(
+            warn(
                 "Full backward hook is firing when gradients are computed with respect to module "
                 "outputs since no inputs require gradients "
                 f"({type(self.module).__name__})",
-                stacklevel=2,
             )
         for hook in self.full:
             changed = hook.run(self.module, (None,) * self.num_inputs, self.grad_outputs)
@@ -348,11 +345,10 @@ def _hook_last_node(module: Any, nodes: list[Hook], args: Any, result: Any) -> N
         grad_fn.register_hook(_of_node(module, hook))
     missing = _missing_gradients(args, result, grad_fn)
     if missing:
-        warnings.warn(
+        warn(
             f"Using non-full backward hooks on a Module that {missing} is deprecated: the hook "
             "does not see all gradients. Please use register_full_backward_hook",
             FutureWarning,
-            stacklevel=5,
         )
 
 

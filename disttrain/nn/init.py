@@ -6,7 +6,6 @@ Sources: Glorot, Bengio, 2010 (xavier); He et al., 2015 (kaiming); Saxe et al., 
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from ..core import Tensor, no_grad, wrap
 from ..core.classes import values_of
 from ..core.tensor import beside
 from ..errors import ConfigError, ShapeError
+from ..trace import warn
 from .parameter import is_lazy
 
 _GAINS = {
@@ -170,7 +170,7 @@ def _empty(where: str, tensor: Tensor) -> bool:
     if is_lazy(tensor):
         return True
     if 0 in tensor.shape:
-        warnings.warn(f"{where}: a tensor without elements is initialised", stacklevel=3)
+        warn(f"{where}: a tensor without elements is initialised")
         return True
     return False
 

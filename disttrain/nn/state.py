@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..core import Tensor, no_grad
 from ..errors import DisttrainError, HookError, StateDictError
+from ..trace import warn
 from . import hooks
 from .parameter import Parameter, is_lazy
 
@@ -46,11 +46,10 @@ class State:
         Values share the parameters' memory and are detached, unless ``keep_vars``.
         """
         if args:
-            warnings.warn(
+            warn(
                 "Positional args are being deprecated, use kwargs instead: state_dict("
                 "destination=..., prefix=..., keep_vars=...)",
                 FutureWarning,
-                stacklevel=2,
             )
             destination = args[0] if destination is None else destination
             prefix = args[1] if len(args) > 1 else prefix

@@ -6,12 +6,12 @@ Knows no update rule and no state.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable
 from typing import Any
 
 from ..core import Tensor
 from ..errors import ConfigError, DTypeError
+from ..trace import warn
 
 
 class _Required:
@@ -101,10 +101,9 @@ class Groups:
                 raise ConfigError(f"{name}: a parameter group gives no {key}, which it must")
             param_group.setdefault(key, default)
         if len({id(p) for p in params}) != len(params):
-            warnings.warn(
+            warn(
                 f"{name}: optimizer contains a parameter group with duplicate parameters; each of "
                 "them is updated as often as it is named",
-                stacklevel=3,
             )
         for group in self.param_groups:
             self._check_beside(param_group, group)

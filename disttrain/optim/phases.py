@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import warnings
 from bisect import bisect_right
 from typing import Any
 
 from ..errors import ConfigError, ShapeError
+from ..trace import warn
 from .optimizer import Optimizer
 from .scheduler import EPOCH_DEPRECATION_WARNING, LRScheduler, per_group, put
 
@@ -197,7 +197,7 @@ class ReduceLROnPlateau(LRScheduler):
         if epoch is None:
             epoch = self.last_epoch + 1
         else:
-            warnings.warn(EPOCH_DEPRECATION_WARNING, UserWarning, stacklevel=2)
+            warn(EPOCH_DEPRECATION_WARNING)
         self.last_epoch = epoch
         if self._is_better(value, self.best):
             self.best, self.num_bad_epochs = value, 0

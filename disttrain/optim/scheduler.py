@@ -7,13 +7,13 @@ Tensor, and is filled with the new value. It knows no update rule.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from ..core import Tensor, no_grad
 from ..errors import ConfigError, MissingSetting
+from ..trace import warn
 from .optimizer import Optimizer
 
 EPOCH_DEPRECATION_WARNING = (
@@ -88,20 +88,18 @@ class LRScheduler:
     def _warn_outside_step(self) -> None:
         """``get_lr`` goes on from the present rates, so outside of ``step`` it misleads."""
         if not self._get_lr_called_within_step:
-            warnings.warn(
+            warn(
                 "To get the last learning rate computed by the scheduler, please use "
                 "`get_last_lr()`.",
-                UserWarning,
-                stacklevel=3,
             )
 
     def step(self, epoch: int | None = None) -> None:
         """Go to the next epoch (or to ``epoch``) and set the rates."""
         if self._step_count == 1 and not self.optimizer.stepped:
-            warnings.warn(_ORDER, UserWarning, stacklevel=2)
+            warn(_ORDER)
         self._step_count += 1
         if epoch is not None:
-            warnings.warn(EPOCH_DEPRECATION_WARNING, UserWarning, stacklevel=2)
+            warn(EPOCH_DEPRECATION_WARNING)
         self._update_lr(epoch)
 
     def _update_lr(self, epoch: int | None = None) -> None:

@@ -12,7 +12,9 @@ import pytest
 
 import disttrain as dt
 from disttrain import distributed as dist
+from disttrain.comm.store import connecting
 from disttrain.comm.worker_env import WorkerEnv
+from disttrain.distributed import stores
 from disttrain.distributed.stores import store_for
 from disttrain.errors import ConfigError, StoreError, StoreUnreached, WaitTimeout
 from support.ranks import fork_ranks, free_port, run_ranks
@@ -78,6 +80,49 @@ def test_a_rank_that_counts_on_a_larger_world_than_has_begun_is_told_of_both():
     (text, seconds, me), *_ = run_ranks(3, body)[::-1]
     assert f"rank 2 ({me}) counts on a world of 3, and a world of 2 has begun here" in text
     assert seconds < 3
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_who_waits_for_a_store_says_so_and_why(monkeypatch, caplog, is_there):
+    """Rank 0, to which WORLD_SIZE=1 was told, goes alone, and rank 1 waits for it."""
+    monkeypatch.setattr(stores, "_TELL_SECONDS", 0.3)
+    port = free_port()
+
+    def body(i):
+        told = {"RANK": str(i), "WORLD_SIZE": str(1 + i), "MASTER_ADDR": "127.0.0.1"}
+        for name, value in {**told, "MASTER_PORT": str(port)}.items():
+            monkeypatch.setenv(name, value)
+        if i == 0:
+            if is_there:
+                dist.init_process_group()
+            time.sleep(3.0)
+            return f"{socket.gethostname()}:{os.getpid()}"
+        time.sleep(0.2)
+        begun = time.monotonic()
+        with pytest.raises(ConfigError if is_there else StoreUnreached) as error:
+            dist.init_process_group(timeout=3 if is_there else 1.5)
+        assert time.monotonic() - begun < 2.5
+        told = [r.getMessage() for r in caplog.records]
+        assert len(told) == 1 and "rank 1 of 2 waits for the store at 127.0.0.1" in told[0]
+        return told[0], str(error.value)
+
+    who, told = run_ranks(2, body)
+    cause = f"Process {who} has begun with WORLD_SIZE=1" if is_there else "with another WORLD_SIZE"
+    assert all(cause in text for text in told), told
+
+
+def test_a_world_of_one_is_seen_until_it_ends(monkeypatch):
+    port = free_port()
+    monkeypatch.setenv("MASTER_PORT", str(port))
+
+    def body(_):
+        for _ in range(2):
+            dist.init_process_group(rank=0, world_size=1)
+            assert connecting.who_is_alone(port) == os.getpid()
+            dist.destroy_process_group()
+            assert connecting.who_is_alone(port) == 0
+
+    run_ranks(1, body)
 
 
 def test_others_are_told_of_a_rank_whose_environment_is_wrong(monkeypatch):

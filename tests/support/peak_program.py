@@ -1,5 +1,6 @@
-"""A program that trains a GPT of 19 million parameters under a strategy of ``disttrain plan`` and
-prints how much memory a rank took at its peak, and how much the plan says."""
+"""A program that trains a GPT of 19 million parameters under a strategy of ``disttrain plan``
+("fsdp", or "fsdp recompute" with activation checkpointing, "ddp twice" with two backwards a step)
+and prints how much memory a rank took at its peak, and how much the plan says."""
 
 from __future__ import annotations
 
@@ -8,12 +9,14 @@ import sys
 from typing import Any
 
 import numpy as np
-from benchmarks.models import make_gpt
 
 import disttrain as dt
 from disttrain import distributed as dist
 from disttrain.distributed import planning
 from disttrain.distributed.fsdp import fully_shard
+from training.models import GPT, Block
+from training.settings import Model, Optim, Parallel
+from training.strategies import SPLIT, make_rank_optimizer, wrap
 
 WIDTH, LAYERS, CONTEXT, BATCH = 512, 6, 64, 4
 
@@ -28,59 +31,77 @@ def loss_of(model: Any, idx: Any, target: Any) -> Any:
 
 
 def make(width: int = WIDTH, layers: int = LAYERS) -> Any:
-    return make_gpt(dt, 65, width, 8, layers, CONTEXT)
+    return GPT(Model("gpt", num_layers=layers, num_heads=8, width=width), 65, CONTEXT)
 
 
-def adamw(parameters: Any) -> Any:
-    return dt.optim.AdamW(parameters, lr=1e-3)
+def parallel_of(words: list[str]) -> Parallel:
+    """The settings of the training program for a row of the plan."""
+    names = {"single": "none", "zero1": "zero", "fsdp x tp": "2d"}
+    row = row_of(words)
+    return Parallel(names.get(row, row), recompute="recompute" in words, replicas=2, tensor=2)
 
 
-def train(model: Any, net: Any, steps: int) -> None:
+def row_of(words: list[str]) -> str:
+    return " ".join(w for w in words if w not in ("recompute", "twice"))
+
+
+def train(net: Any, optimizer: Any, steps: int, forwards: int = 1) -> None:
     rng = np.random.default_rng(0)
     idx, target = (dt.from_numpy(rng.integers(0, 65, (BATCH, CONTEXT))) for _ in range(2))
-    optimizer = adamw(model.parameters())
     for _ in range(steps):
         optimizer.zero_grad()
-        loss_of(net, idx, target).backward()
+        for _ in range(forwards):
+            loss_of(net, idx, target).backward()
         optimizer.step()
 
 
-def wrapped(strategy: str, model: Any) -> Any:
-    if strategy == "single":
-        return model
-    if strategy == "ddp":
-        return dist.DistributedDataParallel(model)
-    reshard = None if strategy == "fsdp" else False
-    for block in model.blocks:
-        fully_shard(block, reshard_after_forward=reshard)
-    return fully_shard(model, reshard_after_forward=reshard)
+def wrapped(words: list[str], model: Any) -> tuple[Any, Any]:
+    """The model under the strategy, and its optimizer."""
+    if row_of(words) == "fsdp shard_grad_op":
+        for block in model.blocks:
+            fully_shard(block, reshard_after_forward=False)
+        fully_shard(model, reshard_after_forward=False)
+        return model, dt.optim.AdamW(model.parameters(), lr=1e-3)
+    parallel = parallel_of(words)
+    net = wrap(parallel, model).net
+    return net, make_rank_optimizer(parallel, Optim("adamw"), model.parameters())
 
 
-def planned(strategy: str, world: int) -> int:
+def planned(words: list[str], world: int) -> int:
     def loss(model: Any, batch: int) -> Any:
         idx = dt.zeros(batch, CONTEXT, dtype=dt.int64, device="meta")
         return loss_of(model, idx, idx)
 
+    data = world // (2 if words[-1] == "tp" else 1)
+    forwards = 2 if "twice" in words else 1
     subject = planning.Subject(
-        make, loss, world * BATCH, adamw, lambda module: type(module).__name__ == "Block"
+        make,
+        loss,
+        data * BATCH * forwards,
+        dt.optim.AdamW,
+        lambda module: isinstance(module, Block),
+        {f"blocks.*.{name}": how for name, how in SPLIT.items()},
+        checkpointing="recompute" in words,
+        virtual_shards=data * forwards if forwards > 1 else 0,
     )
-    return next(n.total for n in planning.needs_of(subject, world) if n.strategy == strategy)
+    needs = planning.needs_of(subject, world, 1, 0, 2)
+    return next(n for n in needs if n.strategy == row_of(words)).total
 
 
-def measured(strategy: str) -> float:
+def measured(words: list[str]) -> float:
     """Bytes beyond those of a process that has trained a small model. Memory that several ranks
     have mapped counts for each in equal parts."""
     small = make(64, 2)
-    train(small, small, 2)
+    train(small, dt.optim.AdamW(small.parameters()), 2)
     del small
     gc.collect()
     before = kilobytes("status", "VmRSS")
     model = make()
-    net = wrapped(strategy, model)
+    net, optimizer = wrapped(words, model)
     gc.collect()
     with open("/proc/self/clear_refs", "w", encoding="ascii") as clear:
         clear.write("5")  # the peak begins here
-    train(model, net, 3)
+    train(net, optimizer, 2, 2 if "twice" in words else 1)
     dist.barrier()
     shared = kilobytes("status", "RssShmem") - kilobytes("smaps_rollup", "Pss_Shmem")
     peak = kilobytes("status", "VmHWM") - before - shared
@@ -90,5 +111,5 @@ def measured(strategy: str) -> float:
 
 if __name__ == "__main__":
     dist.init_process_group()
-    print(f"{measured(sys.argv[1]):.0f} {planned(sys.argv[1], dist.get_world_size())}")
+    print(f"{measured(sys.argv[1:]):.0f} {planned(sys.argv[1:], dist.get_world_size())}")
     dist.destroy_process_group()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
-
 from ...context import current
 from ...errors import DeviceError
-from ...trace import call_site
+from ...trace import call_site, warn
 
 MODES = ("default", "warn", "error")
 _MODE = "device.sync_debug_mode"  # the rank's slot
@@ -30,4 +28,4 @@ def waits(what: str) -> None:
     text = f"called a synchronizing CUDA operation: {what}, at {call_site()}"
     if number == 2:
         raise DeviceError(text)
-    warnings.warn(text, stacklevel=3)
+    warn(text)

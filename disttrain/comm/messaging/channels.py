@@ -22,14 +22,15 @@ _SERVICE, _METHOD = "disttrain.Messages", "Stream"
 STREAM = f"/{_SERVICE}/{_METHOD}"
 _PEERS = 4096  # that may be connected at once
 
+_SILENCE = 3500  # ms in which a peer's host answers a sign of life, as between ranks
 _SETTINGS = (
     ("grpc.max_receive_message_length", 2 << 20),  # frames are about 1 MB
     ("grpc.http2.lookahead_bytes", 64 << 20),  # what may be on its way: three times as fast
     ("grpc.http2.max_frame_size", (16 << 20) - 1),
     ("grpc.http2.bdp_probe", 0),
-    ("grpc.keepalive_time_ms", 1000),  # a silent peer is lost after 2 s
-    ("grpc.keepalive_timeout_ms", 1000),
-    ("grpc.http2.ping_timeout_ms", 1000),
+    ("grpc.keepalive_time_ms", 1000),
+    ("grpc.keepalive_timeout_ms", _SILENCE),
+    ("grpc.http2.ping_timeout_ms", _SILENCE),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.http2.min_ping_interval_without_data_ms", 500),

@@ -26,10 +26,11 @@ class Endpoint(ABC):
     """
 
     address: str
+    patience = 2.0  # seconds for a handshake, where ``limits`` say none
 
     def __init__(self, me: int, token: bytes, limits: Limits | None = None) -> None:
         self.me, self.token = me, token
-        self.limits = Limits() if limits is None else limits
+        self.limits = (Limits() if limits is None else limits).within(self.patience)
 
     @abstractmethod
     def serve(self, on_message: OnMessage, on_lost: OnLost) -> None:

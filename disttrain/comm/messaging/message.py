@@ -8,7 +8,7 @@ from __future__ import annotations
 import hmac
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -67,8 +67,12 @@ class Limits:
     head_bytes: int = 1 << 20
     arrays: int = 1 << 20
     strangers: int = 256
-    handshake_seconds: float = 2.0
+    handshake_seconds: float = 0.0  # 0: as the way between the workers needs
     threads: int = 4096  # that handle messages at once; later ones wait for one of them
+
+    def within(self, seconds: float) -> Limits:
+        """The same, with so many ``handshake_seconds`` where none were given."""
+        return self if self.handshake_seconds else replace(self, handshake_seconds=seconds)
 
     def small(self) -> int:
         """A message of at most so many bytes in all, without arrays, is within the limits."""

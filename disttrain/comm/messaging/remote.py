@@ -23,6 +23,7 @@ from ...errors import CommError, DisttrainError
 from ..links import certificates
 from ..links.link import Closed, Link
 from ..links.opening import Identity
+from ..links.pace import LEAST_PATIENCE
 from . import channels, direct, handshake
 from .beside import Beside, Wires
 from .calling import Caller
@@ -50,6 +51,8 @@ class RemoteEndpoint(Endpoint):
     the packets on their way can read and change what is sent. ``data_tls=False`` leaves it out for
     large arrays only (None: as ``tls``). Workers with and without it do not understand each other.
     """
+
+    patience = LEAST_PATIENCE  # a network may be slow, or lose packets
 
     def __init__(
         self,

@@ -12,6 +12,7 @@ import errno
 import os
 import select
 import socket
+import struct
 import threading
 import time
 from collections.abc import Generator
@@ -21,6 +22,7 @@ from . import hello
 from .server import peer_uid
 
 _TRY_SECONDS = 5.0  # for one address and its handshake, or for a name
+_LOOKS = 128  # at a process that is alone
 _SILENT = (
     "something listens there, but does not answer as a store does. See what has this port "
     "(ss -ltnp) and give a free one (MASTER_PORT), unless the host of rank 0 is only busy"
@@ -115,6 +117,39 @@ class Attempt:
 def local_name(port: int) -> str:
     """The abstract name at which a store without a token file gives its token to this user."""
     return f"disttrain-store-{os.getuid()}-{port}"
+
+
+class Alone:
+    """Says on this machine, for as long as it is open, that a world of one has begun where a port
+    was told: it hosts no store, and a process that waits for one there is to know why."""
+
+    def __init__(self, port: int) -> None:
+        self._socket: socket.socket | None = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._socket.bind("\0" + _alone_name(port))
+            self._socket.listen(_LOOKS)  # nobody is let in: each look takes one of these places
+        except OSError:  # another one has said so
+            self.close()
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+def who_is_alone(port: int) -> int:
+    """The process that has said so, ``Alone``; 0 where none is known."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
+        s.setblocking(False)
+        try:
+            s.connect("\0" + _alone_name(port))
+            return struct.unpack("3i", s.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+        except OSError:
+            return 0
+
+
+def _alone_name(port: int) -> str:
+    return f"disttrain-alone-{os.getuid()}-{port}"
 
 
 def _objection(answer: bytes) -> str:

@@ -15,6 +15,7 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Callable
 
 from ... import context
 from ...errors import ConfigError, StoreError, StoreLost, StoreRefused, StoreUnreached, WaitTimeout
@@ -57,7 +58,8 @@ class TCPStore(Store):
     secret bytes; None: those of ``DISTTRAIN_TOKEN_FILE``, unless ``host_name`` is loopback) the
     store listens on ``host_name``; without one it serves this machine and this user only, and
     another machine's address is refused. ``use_libuv`` names one of PyTorch's two servers;
-    here is one for both.
+    here is one for both. ``waiting``: is told, again and again, what a store that nobody has let in
+    yet waits for; what it raises ends that.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class TCPStore(Store):
         token: bytes | None = None,
         job_id: str = "",
         epoch: int = 0,
+        waiting: Callable[[str], None] | None = None,
     ) -> None:
         super().__init__(timeout)
         _check_arguments(port, world_size, is_master, token)
@@ -83,6 +86,7 @@ class TCPStore(Store):
         self.libuvBackend = use_libuv
         self._job, self._token = hello.job_hash(job_id), token
         self._told = token is not None
+        self._waiting = waiting
         self._server: StoreServer | None = None
         self._owner = os.getpid()
         self._idle: list[tuple[socket.socket, int]] = []  # connections, with who opened them
@@ -235,6 +239,8 @@ class TCPStore(Store):
 
         def connected() -> bool:
             nonlocal link, attempt, trouble, next_try, wrong_since, begun
+            if trouble and self._waiting is not None:
+                self._waiting(what())
             if attempt is None:
                 if time.monotonic() < next_try:
                     return False

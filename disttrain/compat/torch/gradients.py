@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ from ...core import checkpoint as _checkpoint
 from ...core import checkpoint_sequential as _checkpoint_sequential
 from ...core.checkpoint import CheckpointError, set_checkpoint_early_stop
 from ...core.function import FunctionCtx
+from ...trace import warn
 from . import legacy
 from .shim import Shim
 
@@ -62,10 +62,9 @@ def _said(name: str, fn: Callable) -> Callable:
     @functools.wraps(fn)
     def run(*args: Any, use_reentrant: bool | None = None, **kwargs: Any) -> Any:
         if use_reentrant is None:
-            warnings.warn(
+            warn(
                 f"{name}: the use_reentrant parameter should be passed explicitly; False, which is "
                 "recommended, is taken here",
-                stacklevel=2,
             )
         return fn(*args, use_reentrant=bool(use_reentrant), **kwargs)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import io
 import math
-import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -18,6 +17,7 @@ from ...errors import ConfigError, SerializationError
 from ...nn.parameter import Parameter
 from ...ops import api
 from ...serialize.packed import pack, unpack
+from ...trace import warn
 from .boxes import fault, meetings
 from .flat import Path, flatten_state_dict, paths_of, set_element
 from .metadata import (
@@ -337,11 +337,10 @@ def _fill_empty(state_dict: STATE_DICT_TYPE, metadata: Metadata | None) -> None:
     for spot in spots:
         names = [n for n, p in stored.items() if p[: len(spot)] == spot and len(p) > len(spot)]
         if names and not plain:
-            warnings.warn(
+            warn(
                 f"load: {'.'.join(map(str, spot))!r} is empty, and the checkpoint has {len(names)} "
                 "values under it, which are not loaded; make one step first, or take "
                 "get_state_dict(model, optimizer), which makes room",
-                stacklevel=2,
             )
             continue
         assert metadata is not None

@@ -14,6 +14,7 @@ from typing import Any
 from ...comm.group import ProcessGroup
 from ...core import no_grad
 from ...errors import ConfigError
+from ...trace import warn
 from ..state import group_or_default, is_initialized
 from .background import wait_for_pending
 from .default_planner import DefaultLoadPlanner, EmptyStateDictLoadPlanner
@@ -76,7 +77,7 @@ def load_state_dict(
     planner: LoadPlanner | None = None,
 ) -> None:
     """The older form of ``load``; PyTorch has it still, and warns."""
-    warnings.warn("'load_state_dict' is deprecated; use 'load'", FutureWarning, stacklevel=2)
+    warn("'load_state_dict' is deprecated; use 'load'", FutureWarning)
     storage_reader.reset()
     group = None
     if not no_dist and (process_group is not None or is_initialized()):

@@ -11,7 +11,6 @@ and storage by their abstract classes alone.
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from typing import Any
 
 from ...comm.group import ProcessGroup
 from ...errors import CommError, ConfigError, PeerFailed
+from ...trace import warn
 from ..state import group_or_default, is_initialized
 from .api import CheckpointException
 from .background import background, wait_for_pending
@@ -83,7 +83,7 @@ def save_state_dict(
     planner: SavePlanner | None = None,
 ) -> Metadata:
     """The older form of ``save``; PyTorch has it still, and warns."""
-    warnings.warn("'save_state_dict' is deprecated; use 'save'", FutureWarning, stacklevel=2)
+    warn("'save_state_dict' is deprecated; use 'save'", FutureWarning)
     wait_for_pending()
     storage_writer.reset()
     together = Together(_group(process_group, no_dist, "save"), coordinator_rank)

@@ -7,7 +7,6 @@ are hashed and compared. Knows parameters; the messages know the group.
 
 from __future__ import annotations
 
-import warnings
 import zlib
 from collections.abc import Sequence
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...core.tensor import Tensor
+from ...trace import warn
 from .messages import Messages
 
 SLICE_BYTES = 2048
@@ -62,7 +62,7 @@ class Drift:
             self.on = False
             hashes = [zlib.crc32(raw_bytes(p)) for p in self.params]
             self.report = self.messages.drifted(hashes, step, self.slices)
-            warnings.warn(self.report, UserWarning, stacklevel=2)
+            warn(self.report)
 
 
 def raw_bytes(p: Any) -> Any:

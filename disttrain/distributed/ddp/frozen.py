@@ -5,10 +5,10 @@ PyTorch goes on without a word, and so the replicas part; here it is said, once 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 
 from ...core.tensor import Tensor
+from ...trace import warn
 from .messages import listed
 
 Named = tuple[str, Tensor]
@@ -30,11 +30,9 @@ class Frozen:
             return
         self.named = [(n, p) for n, p in self.named if not p.requires_grad]
         self._thawed(now)
-        warnings.warn(
+        warn(
             f"{self._where}: {listed([n for n, _ in now])} did not require grad when the module "
             "was wrapped and does now; its gradients are not averaged, so every rank trains its "
             "own. Wrap the module again after requires_grad_(True), on every rank, or wrap it "
             "first and freeze afterwards",
-            UserWarning,
-            stacklevel=4,
         )

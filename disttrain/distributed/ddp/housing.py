@@ -9,10 +9,14 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ...backends.device.memory import Memory, bytes_of, lend
 from ...core.tensor import Tensor, wrap
 from .buckets import Bucket, ParamMeta
 from .rows import Rows, extra, rows_in
+
+_ALIGN = 256  # bytes at whose multiples buckets begin
 
 
 class Housing:
@@ -44,9 +48,23 @@ class Housing:
         """
         self._vacate()
         self.buckets = tuple(buckets)
-        self.flats = [self.take(b, counted) for b in range(len(self.buckets))]
+        self.flats = self._take_all(counted)
         for b in range(len(self.buckets)):
             self._house(b)
+
+    def _take_all(self, counted: bool) -> list[Any]:
+        """Memory for all buckets in one piece, zeros. However the parameters are divided it is
+        equally large, so that other buckets fit where the ones before have been."""
+        sizes = [self._size(b, counted) for b in range(len(self.buckets))]
+        kinds = [b.dtype for b in self.buckets]
+        nbytes = [n * kind.itemsize for n, kind in zip(sizes, kinds, strict=True)]
+        whole = self.memory.flat(self.group, sum(nbytes) + _ALIGN * len(self.params), np.uint8)
+        flats, at = [], 0
+        for n, kind in zip(nbytes, kinds, strict=True):
+            flats.append(whole[at : at + n].view(kind))
+            flats[-1].fill(0)
+            at += -(-n // _ALIGN) * _ALIGN
+        return flats
 
     def _vacate(self) -> None:
         """Keep nothing of the present buckets: gradients wait outside, others are forgotten."""
@@ -61,12 +79,16 @@ class Housing:
 
     def take(self, b: int, counted: bool) -> Any:
         """Fresh memory for bucket ``b``, all zeros."""
-        bucket, more = self.buckets[b], 0
-        if b == len(self.buckets) - 1:
-            more = extra(self.group.size, len(self.params) if counted else 0, self.memory)
-        flat = self.memory.flat(self.group, bucket.numel + more, bucket.dtype)
+        flat = self.memory.flat(self.group, self._size(b, counted), self.buckets[b].dtype)
         flat.fill(0)
         return flat
+
+    def _size(self, b: int, counted: bool) -> int:
+        """Elements of bucket ``b``, with what is behind its gradients."""
+        numel = self.buckets[b].numel
+        if b < len(self.buckets) - 1:
+            return numel
+        return numel + extra(self.group.size, len(self.params) if counted else 0, self.memory)
 
     def gradients(self, b: int) -> Any:
         """Bucket ``b`` without what is behind its gradients."""

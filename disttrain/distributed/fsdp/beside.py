@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...backends.null import NullArray
 from ...errors import ConfigError
 from ..tensor import DTensor, Placement, Shard, _StridedShard
 from ..tensor.array import DistArray
@@ -19,6 +20,12 @@ def note_spread(member: Member) -> None:
     """Keep how ``member`` lies before it is sharded, where it is a DTensor."""
     if isinstance(member.sharded, DTensor):
         member.spread = member.sharded.array
+
+
+def forget_values(member: Member) -> None:
+    """How ``member`` lay is known, and its values are its shards': their memory is let go."""
+    if (spread := member.spread) is not None:
+        member.spread = spread.like(NullArray(spread.local.shape, spread.local.dtype))
 
 
 def own_array(member: Member, array: Any) -> Any:

@@ -6,7 +6,6 @@ Knows modules and groups; no unit's moves.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -16,6 +15,7 @@ from ...core import dtypes
 from ...core.device import usable
 from ...errors import ConfigError
 from ...nn.parameter import is_lazy, replace_data
+from ...trace import warn
 from ..coalesced import broadcast_coalesced
 from ..groups import divide_world, new_group
 from ..mesh import DeviceMesh
@@ -194,10 +194,9 @@ def _below(given: list[Any], root: nn.Module, wrapper: type) -> Iterator[Any]:
                 "the module before it is wrapped"
             )
         if top is root:
-            warnings.warn(
+            warn(
                 "Trying to ignore the top-level module passed into the FSDP constructor itself "
                 "will result in all parameters being ignored and is not well-supported",
-                stacklevel=5,
             )
         for m in top.modules():
             if not isinstance(m, wrapper):

@@ -7,7 +7,6 @@ not. Knows the units of ``FullyShardedDataParallel``, and sharded tensors by ``f
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from ...comm.reduce_ops import ReduceOp
 from ...core import dtypes, no_grad, wrap
 from ...nn.utils.clip import clip_grad_norm_, norm_of, type_of_norm
 from ...nn.utils.device_norms import on_device
+from ...trace import warn
 from .flat_unit import FlatUnit
 
 
@@ -39,11 +39,10 @@ def clip(root: Any, units: list[FlatUnit], max_norm: float, norm_type: float) ->
     total = finish([*sums, power_sum(whole, norm_type)], norm_type)
     grads = [g for _, mine in groups.values() for g in mine] + whole
     if not grads:
-        warnings.warn(
+        warn(
             f"clip_grad_norm_: called with max_norm={max_norm} and norm_type={norm_type} on rank "
             f"{root.rank} with no gradients -- returning the total norm in the default dtype "
             f"{dtypes.get_default_dtype()}",
-            stacklevel=3,
         )
         return wrap(np.asarray(total, dtypes.get_default_dtype().np))
     scale = max_norm / (total + 1e-6)

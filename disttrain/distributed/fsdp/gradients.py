@@ -159,16 +159,24 @@ class Gradients:
         out, self._lent = lend(self._own, self.kind, (self.layout.flagged,))
         return out
 
-    def land(self) -> None:
-        """Wait for the reduction, and add the shards of gradients to ``.grad``."""
-        if self._flying is None:
+    def settle(self) -> None:
+        """Wait for the reduction, and give the memory of the full gradients back."""
+        if self._flying is None or self._flying[0] is None:
             return
         buffer, out, work, mark, known = self._flying
         if work is not None:
             work.wait()
         mark.wait()
-        self._flying = None
+        self._flying = None, out, None, mark, known
         self.pool.give(buffer)
+
+    def land(self) -> None:
+        """Wait for the reduction, and add the shards of gradients to ``.grad``."""
+        if self._flying is None:
+            return
+        self.settle()
+        _, out, _, _, known = self._flying
+        self._flying = None
         if self.sharding.replicas is not None and not self._over_replicas(out):
             return
         if self.choices.all_reduce_hook is not None:

@@ -6,9 +6,9 @@ what they give. See ``optim_save`` and ``optim_load``.
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
+from ...trace import warn
 from . import optim_load, optim_save
 from .flat_state import get_type
 from .settings import OptimStateKeyType, StateDictType
@@ -16,11 +16,7 @@ from .settings import OptimStateKeyType, StateDictType
 
 def _deprecated(optim_input: Any) -> None:
     if optim_input is not None:
-        warnings.warn(
-            "The `optim_input` argument is deprecated; pass the optimizer itself",
-            FutureWarning,
-            stacklevel=3,
-        )
+        warn("The `optim_input` argument is deprecated; pass the optimizer itself", FutureWarning)
 
 
 class OptimizerStates:

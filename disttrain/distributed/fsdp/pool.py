@@ -22,7 +22,7 @@ class Pool:
 
     def __init__(self) -> None:
         self.capacity = 0
-        self.land: Callable[[], None] | None = None  # waits for the reduction that is under way
+        self.settle: Callable[[], None] | None = None  # waits for the reduction that is under way
         self._free: dict[Memory, list[Any]] = {}
         self._views: dict[tuple, Any] = {}  # by (buffer, size, type): one object each
         self._owner: dict[int, tuple[Memory, Any]] = {}  # the buffer of a view, by its id
@@ -38,8 +38,8 @@ class Pool:
         """A raw array with any values in it, where ``group`` moves it best."""
         self.reserve(numel * kind.itemsize)
         free = self._free.setdefault(memory, [])
-        if not free and self.capacity >= BIG and self.land is not None:
-            self.land()
+        if not free and self.capacity >= BIG and self.settle is not None:
+            self.settle()
         raw = free.pop() if free else memory.flat(group, self.capacity, np.uint8)
         key = (id(raw), numel, kind)
         flat = self._views.get(key)

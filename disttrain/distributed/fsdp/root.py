@@ -106,8 +106,7 @@ class Root:
         self._know_weights()
         self.pool, self.lanes = Pool(), Lanes()
         self._know_device()
-        if all(unit.sharding.replicas is None for unit in units):
-            self.pool.land = self._land
+        self.pool.settle = self._settle
         self.depth = 0
         self.pass_: Pass | None = None
         self.walk: Any = None
@@ -292,6 +291,12 @@ class Root:
             self.reducing = unit.reduce()
             unit.reshard()
         self._land()
+
+    def _settle(self) -> None:
+        """Nothing is sent: between replicas gradients go in the order of the passes, as they do on
+        ranks that come here at another time."""
+        for gradients in self.reducing:
+            gradients.settle()
 
     def _land(self) -> None:
         for gradients in self.reducing:

@@ -22,7 +22,7 @@ from ...context import thread
 from ...core import Tensor
 from ...core.dtypes import numpy_type
 from ...errors import AutogradError, ConfigError
-from .beside import full_array, note_spread, original_array, own_array, shard_array
+from .beside import forget_values, full_array, note_spread, original_array, own_array, shard_array
 from .gradients import Gradients
 from .lanes import Lanes
 from .layout import plan_block
@@ -131,6 +131,7 @@ class Unit:
         if original.requires_grad:
             self._train(m)
         del m.full.array
+        forget_values(m)
         original.__dict__[TAKEN] = f"{m.name!r} of {self.modules[0]._get_name()}"
         for module, name in m.places:
             module._parameters[name] = m.sharded

@@ -6,7 +6,6 @@ already wrapped module is by the classes it is given, and units not at all.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from typing import Any
 from ... import context, nn
 from ...core import Tensor, dtypes
 from ...errors import ConfigError
+from ...trace import warn
 from ..nested import cast, map_tensors
 from .policies import (
     Chosen,
@@ -254,10 +254,9 @@ def _tell_mixed(name: str, trained: list[str], frozen: list[str], use_orig_param
         raise ConfigError(
             f"{text}FSDP does not support wrapping such modules when use_orig_params=False. {end}"
         )
-    warnings.warn(
+    warn(
         f"{text}We do not recommend wrapping such modules since the gradient memory usage will be "
         f"higher than expected. {end}",
-        stacklevel=5,
     )
 
 
@@ -271,11 +270,10 @@ def _keep_own_types(root: nn.Module, kinds: Any, ignored: set[nn.Module]) -> Non
         _cast_around(module)
     if found:
         names = {type(m) for m in found}
-        warnings.warn(
+        warn(
             "Both mixed precision and an auto_wrap_policy were specified to FSDP, where the "
             f"wrapped module has submodules of type:\n{names}\nThese modules will be wrapped as "
             "separate FSDP instances with mixed precision disabled.",
-            stacklevel=4,
         )
 
 

@@ -7,7 +7,6 @@ and optimizer states have files of their own. Works on every device that tensors
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum, auto
@@ -17,6 +16,7 @@ from ... import nn
 from ...core.device import at
 from ...core.dtypes import numpy_type
 from ...errors import ConfigError
+from ...trace import warn
 from ..nested import cast
 from . import flat_build, flat_norm, flat_state, optim_api
 from .flat_unit import FlatUnit
@@ -432,10 +432,9 @@ def _cast_buffers(fsdp: Any) -> None:
 
 def _check(module: Any, param_init_fn: Any) -> None:
     if isinstance(module, (nn.ModuleList, nn.ModuleDict)):
-        warnings.warn(
+        warn(
             "FSDP will not all-gather parameters for containers that do not implement forward: "
             f"{type(module).__name__}",
-            stacklevel=3,
         )
     if param_init_fn is not None and not callable(param_init_fn):
         raise ConfigError(
@@ -448,9 +447,8 @@ def _for_one(strategy: ShardingStrategy, sharding: Any) -> ShardingStrategy:
     """A group of one has nothing to shard."""
     alone = sharding.group.size == 1 and sharding.replicas is None
     if alone and strategy is not ShardingStrategy.NO_SHARD:
-        warnings.warn(
-            f"FSDP is switching to use `NO_SHARD` instead of {strategy} since the world size is 1.",
-            stacklevel=3,
+        warn(
+            f"FSDP is switching to use `NO_SHARD` instead of {strategy} since the world size is 1."
         )
         return ShardingStrategy.NO_SHARD
     return strategy

@@ -7,7 +7,6 @@ the batches of ``VirtualShardSampler``), then the optimizer. Nothing is sent bef
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from ...core.engine import on_finish
 from ...core.random import get_rng_state, initial_seed, manual_seed, set_rng_state
 from ...core.tensor import Tensor
 from ...errors import AutogradError, ConfigError
+from ...trace import warn
 from .buffers import ShardedBuffers
 from .gradients import Bucket, ShardedGradients
 from .shards import DEFAULT_COUNT, VirtualShards
@@ -39,10 +39,9 @@ def _pin_threads() -> None:
     """The order in which a BLAS sums depends on how many threads it takes, and that on the machine
     and on how many ranks it has: so one, in this process from now on."""
     if not blas.set_num_threads(1) and os.environ.get(blas.VARIABLES[0]) != "1":
-        warnings.warn(
+        warn(
             "deterministic='global': numpy's BLAS cannot be told how many threads to take, and its "
             "sums may depend on that; start all ranks with OMP_NUM_THREADS=1",
-            stacklevel=2,
         )
 
 

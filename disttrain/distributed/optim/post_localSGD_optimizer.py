@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 from ...optim import Optimizer
+from ...trace import warn
 
 
 class PostLocalSGDOptimizer(Optimizer):
@@ -42,10 +42,9 @@ class PostLocalSGDOptimizer(Optimizer):
         """Take over what ``state_dict`` gave; without a ``step`` the averager warms up again."""
         self.optim.load_state_dict(state_dict)
         if "step" not in state_dict:
-            warnings.warn(
+            warn(
                 "PostLocalSGDOptimizer: Loaded state dict does not contain a step counter for an "
                 "averager. Setting step counter to 0.",
-                stacklevel=2,
             )
         self.averager.step = state_dict.get("step", 0)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from typing import Any
@@ -11,6 +10,7 @@ from ...core import Tensor
 from ...errors import ConfigError, StateDictError
 from ...optim import Optimizer
 from ...optim.state import LOAD_POST, LOAD_PRE
+from ...trace import warn
 from .. import objects
 from ..join import Join, Joinable, JoinHook
 from ..state import group_or_default
@@ -58,10 +58,9 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         self.parameters_as_bucket_view = parameters_as_bucket_view and not overlap_with_ddp
         self.overlap_with_ddp = overlap_with_ddp
         if parameters_as_bucket_view and overlap_with_ddp:
-            warnings.warn(
+            warn(
                 "ZeroRedundancyOptimizer: `parameters_as_bucket_view=True` will be ignored since "
                 "`overlap_with_ddp=True`",
-                stacklevel=2,
             )
         self.optim = optimizer_class(self._local_groups(), **defaults)
         _copy_settings(self.optim.param_groups, self.param_groups)
@@ -120,10 +119,9 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
 
         ``closure`` and further arguments go to the local optimizer, whose result is returned."""
         if self.overlap_with_ddp:
-            warnings.warn(
+            warn(
                 "ZeroRedundancyOptimizer: `step()` should not be included in the training loop "
                 "when `overlap_with_ddp=True`: the communication hook makes the steps",
-                stacklevel=3,
             )
             return None
         work = Join.notify_join_context(self)

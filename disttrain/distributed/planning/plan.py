@@ -3,7 +3,8 @@
 Bytes on the wire are those that one rank sends per step, with the ring's count: an all-reduce of n
 bytes over W ranks sends 2 (W-1)/W n, a gather or a reduce-scatter (W-1)/W n (Patarasuk and Yuan,
 2009). Memory follows Rajbhandari et al., ZeRO (2020): what is sharded is there once per group, plus
-the largest unit in full while it is used.
+the largest unit in full while it is used. The largest gradient is there a second time while it is
+put in its place.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from ...errors import ConfigError
+from ..optim.partition import CHUNK_BYTES
 from .profile import Profile, Unit, Weight
 
 
@@ -21,6 +23,7 @@ class Strategy:
 
     ``sharded``: which of "optimizer", "gradients", "parameters" each rank keeps a part of.
     ``reshard``: parameters are freed after the forward and gathered again for backward.
+    ``note``: what a reader of the plan must know.
     """
 
     name: str
@@ -29,6 +32,7 @@ class Strategy:
     tensor: int = 1
     sharded: tuple[str, ...] = ()
     reshard: bool = False
+    note: str = ""
 
     @property
     def data(self) -> int:
@@ -38,7 +42,10 @@ class Strategy:
 
 @dataclass(frozen=True)
 class Need:
-    """Bytes of one rank (the one that needs most), and bytes that it sends per step."""
+    """Bytes of one rank (the one that needs most), and bytes that it sends per step.
+
+    ``working``: the largest gradient on its way to its place, and what messages are put together
+    in. ``note``: what the numbers do not say."""
 
     strategy: str
     ranks: str
@@ -48,8 +55,10 @@ class Need:
     optimizer: int
     activations: int
     largest_unit: int
+    working: int
     total: int
     wire: int
+    note: str = ""
 
     def fits(self, memory: int | None) -> bool | None:
         """Is ``memory`` enough; None when it was not said."""
@@ -66,6 +75,7 @@ class Precision:
 
 
 ALL = ("optimizer", "gradients", "parameters")
+_PAPER = "by the arithmetic of the paper, not measured: no wrapper keeps exactly that"
 
 
 def strategies(world: int, hosts: int = 1, tensor: int = 0, replicas: int = 0) -> list[Strategy]:
@@ -84,7 +94,7 @@ def strategies(world: int, hosts: int = 1, tensor: int = 0, replicas: int = 0) -
         return out[:1]
     out += [
         Strategy("zero1", 1, world, sharded=ALL[:1]),
-        Strategy("zero2", 1, world, sharded=ALL[:2]),
+        Strategy("zero2", 1, world, sharded=ALL[:2], note=_PAPER),
         Strategy("fsdp shard_grad_op", 1, world, sharded=ALL),
         Strategy("fsdp", 1, world, sharded=ALL, reshard=True),
     ]
@@ -125,9 +135,10 @@ def plan(
     if "parameters" in strategy.sharded and shards > 1:
         largest = max(_gathered(u, tensor, precision.gathered) for u in profile.units)
     # Where gradients have no place of their own, they take that of what backward has used up.
-    alone = strategy.data * tensor == 1
+    alone = strategy.data * tensor * forwards == 1
     passing = max(grads, saved) if alone else grads + saved
-    total = params + optim + passing + largest
+    working = _working(trained, strategy)
+    total = params + optim + passing + largest + working
     ranks = " x ".join(str(n) for n in (strategy.replicas, shards, tensor) if n > 1) or "1"
     wire = _wire(profile, strategy, precision, forwards)
     return Need(
@@ -139,9 +150,20 @@ def plan(
         optim,
         saved,
         largest,
+        working,
         total,
         wire,
+        strategy.note,
     )
+
+
+def _working(trained: Sequence[Weight], strategy: Strategy) -> int:
+    """Bytes of the largest gradient, and of a message in which all ranks' new weights travel."""
+    sizes = [_share(w, 1, strategy.tensor) for w in trained]
+    largest = max(sizes, default=0)
+    if strategy.sharded != ALL[:1]:
+        return largest
+    return largest + min(sum(sizes), strategy.shards * max(CHUNK_BYTES, largest))
 
 
 def _share(weight: Weight, parts: int, tensor: int) -> int:

@@ -89,16 +89,20 @@ def _profile(subject: Subject, batch: int, kind: Any) -> Profile:
     return replace(found, units=tuple(units))
 
 
-COLUMNS = ("parameters", "gradients", "optimizer", "activations", "largest_unit", "total", "wire")
+COLUMNS = (
+    *("parameters", "gradients", "optimizer", "activations"),
+    *("largest_unit", "working", "total", "wire"),
+)
 
 
 def table(needs: Sequence[Need], memory: int | None = None) -> str:
-    """The plan as text: a line per strategy, sizes per rank."""
+    """The plan as text: a line per strategy, sizes per rank; notes below."""
     heads = ["strategy", "ranks", "batch", *(c.replace("_", " ") for c in COLUMNS)]
     heads[-1] = "sent per step"
     rows = []
     for n in needs:
-        cells = [n.strategy, n.ranks, str(n.batch), *(size(getattr(n, c)) for c in COLUMNS)]
+        name = n.strategy + "*" * bool(n.note)
+        cells = [name, n.ranks, str(n.batch), *(size(getattr(n, c)) for c in COLUMNS)]
         if memory is not None:
             cells.append("yes" if n.fits(memory) else "no")
         rows.append(cells)
@@ -111,7 +115,8 @@ def table(needs: Sequence[Need], memory: int | None = None) -> str:
         rest = [c.rjust(w) for c, w in zip(cells[1:], widths[1:], strict=True)]
         return "  ".join([first, *rest])
 
-    return "\n".join(line(r) for r in [heads, *rows])
+    notes = [f"* {n.strategy}: {n.note}" for n in needs if n.note]
+    return "\n".join([*(line(r) for r in [heads, *rows]), *notes])
 
 
 def as_json(needs: Sequence[Need], memory: int | None = None) -> str:

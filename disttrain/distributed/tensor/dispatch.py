@@ -6,7 +6,6 @@ What the parts are cut by is decided in ``choice``; this performs it.
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from ...backends.device.memory import common, memory_of
 from ...backends.kinds import ArrayKind
 from ...errors import PlacementError
 from ...ops.layouts import Layout, Rewrite, layout_of
+from ...trace import warn
 from .choice import REPLICATE, Choice
 from .cut_classes import ANSWERS
 from .mixing import given_by_program
@@ -115,10 +115,9 @@ def _without_rule(prim: Any, arrays: Any) -> Layout:
     spread = [a for a in arrays if isinstance(a, Spread)]
     if prim.name not in told and any(p != REPLICATE for a in spread for p in a.placements):
         told.add(prim.name)
-        warnings.warn(
+        warn(
             f"DTensor: {prim.name.strip('_')} has no rule for sharded tensors, so its arguments "
             "are made whole on every rank first, and so is its result; this is said once",
-            stacklevel=8,
         )
     ins = tuple((None,) * a.ndim if isinstance(a, Spread) else None for a in arrays)
     return Layout(ins, ())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from ... import ops
@@ -12,6 +11,7 @@ from ...errors import ConfigError, DTypeError, ShapeError
 from ...ops.functions.args import kinds
 from ...ops.primitives.elementwise import logaddexp, stepwise
 from ...ops.promotion import same_type
+from ...trace import warn
 from .common import activate, into
 
 _SELU_ALPHA = 1.6732632423543772848170429916717
@@ -242,10 +242,9 @@ def _softmax_dim(where: str, x: Tensor, dim: int | None) -> int:
     if dim is not None:
         return dim
     chosen = 0 if x.ndim in (0, 1, 3) else 1
-    warnings.warn(
+    warn(
         f"Implicit dimension choice for {where} has been deprecated; dim={chosen} is taken. Pass "
         "dim=X.",
-        stacklevel=4,
     )
     return chosen
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from ... import ops
 from ...core import Tensor, no_grad
 from ...errors import ConfigError, ShapeError
+from ...trace import warn
 from .linear import embedding
 
 _MODES = ("sum", "mean", "max")
@@ -34,10 +34,9 @@ def embedding_bag(
     ``padding_idx`` are left out. The others are those of ``embedding``.
     """
     if weight.ndim == 1 and not weight.dtype.is_floating_point and input.dtype.is_floating_point:
-        warnings.warn(
+        warn(
             "embedding_bag: the weight was given first and the input second; give them as "
             "embedding_bag(input, weight, ...), as they were taken here",
-            stacklevel=2,
         )
         input, weight = weight, input
     _check(input, offsets, mode, per_sample_weights, scale_grad_by_freq)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +9,7 @@ from ...core import Tensor
 from ...errors import ConfigError, ShapeError
 from ...ops.functions.args import in_float32, kinds
 from ...ops.functions.inplace import overwrite
+from ...trace import warn
 
 REDUCTIONS = ("none", "mean", "sum")
 
@@ -38,10 +38,7 @@ def legacy_reduction(size_average: bool | None, reduce: bool | None, reduction: 
     if size_average is None and reduce is None:
         return reduction
     wanted = "none" if reduce is False else "sum" if size_average is False else "mean"
-    warnings.warn(
-        f"size_average and reduce are deprecated, please use reduction='{wanted}' instead.",
-        stacklevel=3,
-    )
+    warn(f"size_average and reduce are deprecated, please use reduction='{wanted}' instead.")
     return wanted
 
 
@@ -76,11 +73,10 @@ def per_dim(value: Any, n: int, where: str, name: str) -> tuple[int, ...]:
 def check_same_shape(where: str, input: Tensor, target: Tensor) -> None:
     """Warn when a loss broadcasts its two sides, which is seldom meant."""
     if input.shape != target.shape:
-        warnings.warn(
+        warn(
             f"{where}: the target has shape {list(target.shape)}, the input {list(input.shape)}; "
             "they are broadcast, which will likely lead to incorrect results. "
             "Give both the same shape.",
-            stacklevel=3,
         )
 
 

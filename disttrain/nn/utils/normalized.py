@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from ...core import no_grad
 from ...errors import AutogradError, ConfigError
+from ...trace import warn
 from .. import functional as F
 from .. import hooks
 from ..parameter import Parameter, is_lazy
@@ -92,11 +92,10 @@ class WeightNorm(_Computed):
 
 def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
     """As ``parametrizations.weight_norm``, which is to be used instead."""
-    warnings.warn(
+    warn(
         "`torch.nn.utils.weight_norm` is deprecated in favor of "
         "`torch.nn.utils.parametrizations.weight_norm`.",
         FutureWarning,
-        stacklevel=2,
     )
     WeightNorm(name, dim).attach(module)
     return module

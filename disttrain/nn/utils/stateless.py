@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from ...func import functional_call as _functional_call
+from ...trace import warn
 from ..module import Module
 
 
@@ -19,11 +19,10 @@ def functional_call(
     strict: bool = False,
 ) -> Any:
     """As ``func.functional_call``, which is to be used instead."""
-    warnings.warn(
+    warn(
         "`nn.utils.stateless.functional_call` is deprecated. Please use "
         "`torch.func.functional_call` instead",
         FutureWarning,
-        stacklevel=2,
     )
     return _functional_call(
         module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict

@@ -7,7 +7,6 @@ inside a transform cannot be looked at, so there they are only made non-negative
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from ...core.classes import values_of
 from ...core.gate import Primitive, Tracer, gate
 from ...core.tensor import Tensor, beside, wrap
 from ...errors import DeviceError, DimError, DTypeError, ShapeError
+from ...trace import warn
 from ..primitives import elementwise as el
 from ..primitives import gathering as prim
 from ..primitives import views
@@ -95,9 +95,8 @@ _check_index.shape = lambda index, **how: (index.shape, index.dtype)
 
 # --- x[...] with tensors and masks -------------------------------------------------------------
 def _warn_of_bytes() -> None:
-    warnings.warn(
-        "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.",
-        stacklevel=6,
+    warn(
+        "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead."
     )
 
 

@@ -8,7 +8,6 @@ functions want more, or give more. Nothing is recorded.
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +19,7 @@ from ...core.gate import gate
 from ...core.grad_mode import no_grad
 from ...core.tensor import Tensor
 from ...errors import AutogradError, DTypeError, ShapeError
+from ...trace import warn
 from ..primitives.write import assign
 from .inplace import check_overlap, fit_to
 
@@ -105,10 +105,9 @@ def _fill(name: str, out: Tensor, result: Tensor) -> None:
     shape = tuple(result.shape)
     if tuple(out.shape) != shape:
         if out.shape.numel():
-            warnings.warn(
+            warn(
                 f"{name}: An output with one or more elements was resized since it had shape "
                 f"{list(out.shape)}, which does not match the required output shape {list(shape)}",
-                stacklevel=4,
             )
         out.resize_(*shape)  # type: ignore[attr-defined]
     gate(assign, (out, fit_to(name, out, result)), {})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from ...core.fast import viewed
 from ...core.tensor import Tensor, beside, wrap
 from ...core.writes import touched
 from ...errors import DimError
+from ...trace import warn
 from ..primitives import views
 from .gathering import index_get, index_put
 from .inplace import check_writeable, copy_, fill_, overwrite, records
@@ -25,11 +25,10 @@ ndarray = np.ndarray
 def _items(key: Any) -> tuple[tuple, bool]:
     """The index as a tuple, and whether it is basic (a view)."""
     if key.__class__ is list and len(key) < 32 and any(isinstance(i, _NESTED) for i in key):
-        warnings.warn(
+        warn(
             "Using a non-tuple sequence for multidimensional indexing is deprecated; use "
             "x[tuple(seq)] instead of x[seq]. A list of sequences means a tuple here, as in "
             "PyTorch; use x[torch.tensor(seq)] for one index of several dimensions",
-            stacklevel=3,
         )
         key = tuple(key)
     items = key if isinstance(key, tuple) else (key,)

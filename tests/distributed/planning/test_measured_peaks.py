@@ -13,11 +13,23 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.timeout(180)  # on a busy machine
-@pytest.mark.parametrize("strategy", ["single", "ddp", "fsdp shard_grad_op", "fsdp"])
-def test_a_plan_is_what_a_rank_takes(strategy: str) -> None:
-    ranks = "1" if strategy == "single" else "2"
+@pytest.mark.parametrize(
+    ("ranks", "strategy"),
+    [
+        (1, "single"),
+        (1, "single twice"),
+        (2, "ddp"),
+        (2, "zero1"),
+        (2, "fsdp shard_grad_op"),
+        (2, "fsdp recompute"),
+        (4, "hsdp"),
+        (4, "fsdp x tp"),
+    ],
+)
+def test_a_plan_is_what_a_rank_takes(ranks: int, strategy: str) -> None:
     program = str(ROOT / "tests" / "support" / "peak_program.py")
-    words = ["--nproc-per-node", ranks, "--no-python", sys.executable, program, strategy]
+    words = ["--nproc-per-node", str(ranks), "--no-python", sys.executable, program]
+    words += strategy.split()
     path = os.pathsep.join(str(ROOT / part) for part in (".", "scripts"))
     done = subprocess.run(
         [sys.executable, "-m", "disttrain_launcher", *words], text=True, capture_output=True,

@@ -34,7 +34,11 @@ def test_nothing_is_sent_by_one_process():
     n = need(Strategy("single"))
     assert (n.parameters, n.gradients, n.optimizer) == (WHOLE, WHOLE, 2 * WHOLE)
     assert (n.activations, n.largest_unit, n.wire) == (2500, 0, 0)
-    assert n.total == 3 * WHOLE + max(WHOLE, 2500) and n.fits(n.total) and not n.fits(n.total - 1)
+    assert n.working == ONE  # the largest gradient, while it is put in its place
+    assert n.total == 3 * WHOLE + max(WHOLE, 2500) + ONE
+    assert n.fits(n.total) and not n.fits(n.total - 1)
+    again = need(Strategy("single"), forwards=2)  # which adds to the gradients of the first
+    assert again.total == 4 * WHOLE + 2500 + ONE
     assert n.fits(None) is None
 
 
@@ -56,6 +60,11 @@ def test_memory_and_wire(strategy, kept, sent):
     assert (n.parameters, n.gradients, n.optimizer) == tuple(k * WHOLE for k in kept)
     assert n.largest_unit == (ONE if "parameters" in strategy.sharded else 0)
     assert n.wire == round(sent)
+
+
+def test_new_weights_travel_through_memory_of_their_own():
+    zero1 = need(Strategy("zero1", 1, 4, 1, ALL[:1]))
+    assert zero1.working == ONE + WHOLE  # all of them, where a message could be larger
 
 
 def test_uneven_shards_count_as_the_largest():
@@ -121,9 +130,10 @@ def test_sizes_are_read_and_written():
 
 def test_command_prints_a_table(capsys):
     config = str(ROOT / "configs" / "gpt_char.toml")
-    assert main(["plan", config, "--world", "8", "--memory", "5MB"]) == 0
-    head, *lines = capsys.readouterr().out.splitlines()
-    assert head.split()[-3:] == ["fits", "5.0", "MB"]
+    assert main(["plan", config, "--world", "8", "--memory", "5.2MB"]) == 0
+    head, *lines, note = capsys.readouterr().out.splitlines()
+    assert note.startswith("* zero2: ") and lines[3].startswith("zero2* ")
+    assert head.split()[-3:] == ["fits", "5.2", "MB"]
     answers = {line.split("  ")[0]: line.split()[-1] for line in lines}
     assert answers["ddp"] == "no" and answers["fsdp"] == "yes"
     assert main(["plan", config, "--world", "8", "--json", "--model.width", "192"]) == 0

@@ -19,6 +19,7 @@ from disttrain.comm.messaging.local import LocalEndpoint
 from disttrain.distributed import rpc
 from disttrain.distributed.calls.endpoints import Ways, open_endpoint
 from disttrain.errors import PeerFailed
+from support.namespaces import Wire, run_on, why_not
 from support.ranks import RankError, run_ranks
 from support.workers import run_workers
 
@@ -131,6 +132,23 @@ def test_a_worker_that_dies_or_stops_is_told_in_time(tmp_path, sent):
     with pytest.raises(RankError, match="rank 1: killed by SIGKILL"):
         run_ranks(2, rank_body)
     assert told.read_text() == "yes"
+
+
+@pytest.mark.skipif(bool(why_not()), reason=why_not())
+@pytest.mark.parametrize("lost", [0, 5])
+def test_workers_call_each_other_over_a_slow_or_a_lossy_network(lost):
+    """600 ms to and fro, four times in a handshake; or a twentieth of all packets lost."""
+
+    def body(rank):
+        rpc.init_rpc(f"worker{rank}", rank=rank, world_size=2)
+        if rank == 0:
+            assert rpc.rpc_sync("worker1", scaled, (dt.ones(1000), 2), timeout=60).sum() == 2000
+        rpc.shutdown()
+
+    with Wire(2) as wire:
+        wire.lose(lost)
+        wire.delay(0.02 if lost else 0.3)
+        run_on(wire, "ab", body, 90)
 
 
 PROGRAM = """

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any
 
 from ....comm.group import ProcessGroup
 from ....errors import ConfigError
+from ....trace import warn
 from ...state import group_or_default
 from . import utils
 
@@ -55,7 +55,7 @@ class PeriodicModelAverager(ModelAverager):
                 f"PeriodicModelAverager: Arg ``period`` must be a positive value., not {period}"
             )
         if period == 1:
-            warnings.warn(_NEEDLESS.format(what="period"), stacklevel=2)
+            warn(_NEEDLESS.format(what="period"))
         self.period = period
 
     def average_parameters(self, params: Iterable[Any]) -> None:
@@ -69,7 +69,7 @@ def warn_if_needless(period: int) -> None:
     """Say that an average at every step saves nothing."""
     if period == 1:
         text = _NEEDLESS.format(what="the maximum period in arg ``period_group_size_dict``")
-        warnings.warn(text, stacklevel=3)
+        warn(text)
 
 
 __all__ = ["ModelAverager", "PeriodicModelAverager"]

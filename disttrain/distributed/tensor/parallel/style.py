@@ -8,7 +8,6 @@ sequences Korthikanti et al. (arXiv:2205.05198).
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import Any
 from .... import nn
 from ....core.tensor import Tensor
 from ....errors import ConfigError, PlacementError, ShapeError
+from ....trace import warn
 from ...mesh import DeviceMesh
 from ..api import DTensor, distribute_tensor
 from ..placements import Placement, Replicate, Shard, local_span, normalized
@@ -90,12 +90,11 @@ def _shared(param: Tensor, mesh: DeviceMesh, placement: Placement) -> DTensor | 
     wanted = normalized([placement], param.ndim, 1, "parallelize_module")
     if known.device_mesh == mesh and known.placements == wanted:
         return known
-    warnings.warn(
+    warn(
         f"parallelize_module: a parameter of shape {list(param.shape)} that two modules share is "
         f"to lie as {known.placements} in one and as {wanted} in the other: they become two "
         "parameters, which train apart; give both modules styles that cut it alike "
         "(RowwiseParallel for an Embedding, ColwiseParallel for the Linear that shares its weight)",
-        stacklevel=6,
     )
     return None
 

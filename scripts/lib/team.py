@@ -7,7 +7,6 @@ exit status is the worst.
 
 from __future__ import annotations
 
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,20 +18,19 @@ def main(count: str, *command: str) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with tempfile.TemporaryDirectory() as folder:
         words = [*command, f"--claims={folder}"]
-        running, heard = [subprocess.Popen(words)], []
-        for member in range(1, int(count)):
-            heard.append(Path(folder, f"said-{member}").open("w+"))
-            running.append(subprocess.Popen(words, stdout=heard[-1], stderr=subprocess.STDOUT))
+        heard = [Path(folder, f"said {member}") for member in range(1, int(count))]
+        running = [subprocess.Popen(words)]
         try:
+            for path in heard:
+                with path.open("w") as said:
+                    running.append(subprocess.Popen(words, stdout=said, stderr=said))
             statuses = [member.wait() for member in running]
         finally:
             for member in running:
                 member.kill()
                 member.wait()
-            for said in heard:
-                said.seek(0)
-                shutil.copyfileobj(said, sys.stdout)
-                said.close()
+            for path in heard:
+                sys.stdout.write(path.read_text(errors="replace"))
     return max(abs(status) for status in statuses)
 
 

@@ -27,5 +27,17 @@ class Claims:
         return self.files[path]
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item: Any) -> bool | None:
-        return None if self.is_ours(item.path) else True
+    def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> bool | None:
+        """What is torn down after a test depends on the one that comes next here."""
+        if not self.is_ours(item.path):
+            return True
+        if nextitem is None or self.is_ours(nextitem.path):
+            return None
+        item.ihook.pytest_runtest_protocol(item=item, nextitem=self._after(nextitem))
+        return True
+
+    def _after(self, item: Any) -> Any:
+        """The first of ours after ``item``, if any."""
+        items = item.session.items
+        rest = items[items.index(item) :]
+        return next((other for other in rest if self.is_ours(other.path)), None)

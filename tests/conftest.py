@@ -9,10 +9,12 @@ need."""
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
 from disttrain import gpus
+from support.claims import Claims
 from support.little_garbage import only_what_the_file_makes
 from support.skips import Skips
 
@@ -36,6 +38,8 @@ STARTS = {
 
 def pytest_configure(config):
     config.pluginmanager.register(Skips())
+    if folder := config.getoption("--claims"):
+        config.pluginmanager.register(Claims(Path(folder), config.rootpath))
 
 
 def pytest_addoption(parser):
@@ -53,6 +57,11 @@ def pytest_addoption(parser):
         "--part",
         choices=("processes", "rest"),
         help="run the tests that start processes or threads, or all others",
+    )
+    parser.addoption(
+        "--claims",
+        metavar="FOLDER",
+        help="run only files that no other run has claimed in this folder (scripts/lib/team.py)",
     )
 
 

@@ -990,7 +990,7 @@ class Failures:
     def test_a_deadline_names_who_is_missing(self, ranks):
         def body(group):
             if group.rank == 1:
-                context.sleep(0.6)  # until the others have given up
+                context.sleep(1.5)  # until the others have given up
                 return None
             group.timeout = 0.2
             with pytest.raises(WaitTimeout, match=r"all_reduce.*rank 1 has not arrived") as caught:

@@ -369,7 +369,7 @@ def test_a_client_refuses_a_server_that_knows_no_token():
         thread = threading.Thread(target=answer)
         thread.start()
         with pytest.raises(WaitTimeout, match="does not know this job's token"):
-            TCPStore("127.0.0.1", impostor.getsockname()[1], token=TOKEN, timeout=0.03)
+            TCPStore("127.0.0.1", impostor.getsockname()[1], token=TOKEN, timeout=0.5)
         socket.create_connection(impostor.getsockname()).close()
         thread.join(30)
         assert not thread.is_alive()

@@ -66,7 +66,7 @@ def test_workers_with_the_file_meet_under_its_token(path):
         assert host.secret("x") == other.secret("x") != host.secret("y") != b""
         other.close()
         with pytest.raises(WaitTimeout, match="does not know this job"):
-            TCPStore("127.0.0.1", host.port, token=bytes(32), timeout=0.1)
+            TCPStore("127.0.0.1", host.port, token=bytes(32), timeout=0.5)
     finally:
         host.close()
 
@@ -119,7 +119,7 @@ def test_a_store_that_a_program_makes_has_the_token_of_its_job(path, monkeypatch
         other.close()
         path.write_bytes(bytes(32))
         with pytest.raises(WaitTimeout, match="does not know this job's token"):
-            TCPStore("127.0.0.1", host.port, timeout=0.2)
+            TCPStore("127.0.0.1", host.port, timeout=0.5)
     finally:
         host.close()
     with closing(TCPStore("localhost", 0, is_master=True)) as here:

@@ -2,13 +2,13 @@
 
 import multiprocessing
 import os
-import socket
 
 import pytest
 
 from disttrain.compat.torch.elastic.errors import ChildFailedError
 from disttrain.compat.torch.elastic.handlers import RendezvousTimeoutError
 from disttrain.compat.torch.elastic.launching import LaunchConfig, elastic_launch
+from support.ranks import free_port
 
 FORK = multiprocessing.get_context("fork")
 
@@ -39,9 +39,7 @@ def node(config, function, args, to):
 
 def on_two(backend, function, *args):
     """What both nodes give."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        endpoint = f"localhost:{free.getsockname()[1]}"
+    endpoint = f"localhost:{free_port()}"
     pipes, started = [], []
     for rank in (0, 1):
         conf = {"rank": rank} if backend == "static" else {}
@@ -75,11 +73,8 @@ def test_a_failure_is_told_on_all_nodes():
 
 def test_a_node_that_nobody_joins_says_so():
     config = LaunchConfig(
-        2, 2, 1, rdzv_backend="c10d", rdzv_endpoint="localhost:0", run_id="one",
+        2, 2, 1, rdzv_backend="c10d", rdzv_endpoint=f"localhost:{free_port()}", run_id="one",
         rdzv_configs={"join_timeout": 0.2},
     )  # fmt: skip
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        config.rdzv_endpoint = f"localhost:{free.getsockname()[1]}"
     with pytest.raises(RendezvousTimeoutError, match="1 of 2 nodes have come"):
         elastic_launch(config, where)(0)

@@ -9,6 +9,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,13 +91,9 @@ def elsewhere() -> str:
 
 @contextlib.contextmanager
 def on_another_file_system(folder: Path) -> Iterator[dict]:
-    other = Path("/dev/shm", f"disttrain-shell-{os.getpid()}")
-    other.mkdir()
-    try:
-        yield {"env": {"TMPDIR": str(other)}}
-        assert list(other.iterdir()) == []
-    finally:
-        shutil.rmtree(other)
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as other:
+        yield {"env": {"TMPDIR": other}}
+        assert os.listdir(other) == []
 
 
 @contextlib.contextmanager

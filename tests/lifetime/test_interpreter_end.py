@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from support.ranks import free_port
 
 ROOT = Path(__file__).parents[2]
 
@@ -198,12 +199,6 @@ def _named(code: int) -> str:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_ends(name, tcache):
     ends_well([start(PROGRAMS[name], environment(tcache)) for _ in range(2)])
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 def pair(program: str, tcache: int, **more: str) -> list[subprocess.Popen[str]]:

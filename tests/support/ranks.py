@@ -12,9 +12,11 @@ and process groups.
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import pickle
+import secrets
 import select
 import signal
 import socket
@@ -28,6 +30,9 @@ from typing import Any
 
 from disttrain import context
 from disttrain.errors import PeerFailed
+
+# Below those that the kernel chooses from, by default and by custom.
+_PORTS = range(10_000, 29_000)
 
 
 @dataclass
@@ -194,7 +199,10 @@ def _dump(report: tuple) -> bytes:
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """A port that nobody listens on now. It is none of those that the kernel gives to who asks for
+    any: these may be another program's before somebody listens, also as the near end of a
+    connection, and who tries to connect to one may get itself at the other end."""
+    while True:
+        with socket.socket() as s, contextlib.suppress(OSError):
+            s.bind(("127.0.0.1", _PORTS.start + secrets.randbelow(len(_PORTS))))
+            return s.getsockname()[1]

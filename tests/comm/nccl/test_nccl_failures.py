@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from types import SimpleNamespace
 
 import numpy as np
@@ -108,7 +109,7 @@ class TestBeside:
 
         assert ranks.outcomes(2, body)[1].value
 
-    def test_a_wait_may_end_before_the_device(self, ranks):
+    def test_a_wait_may_end_before_the_device(self, ranks, tmp_path):
         def body(group):
             x = np.ones(2)
             if group.rank == 0:
@@ -116,10 +117,10 @@ class TestBeside:
                 assert not work.is_completed()
                 with pytest.raises(WaitTimeout, match=r"rank 1 has not arrived"):
                     work.wait(timeout=0.05)
-            context.sleep(0.2)
-            if group.rank == 0:
+                (tmp_path / "ended").touch()
                 work.wait()
             else:
+                context.wait_until((tmp_path / "ended").exists, lambda: "the other's wait to end")
                 group.all_reduce(x)
             group.close()
             return x[0]
@@ -140,13 +141,17 @@ class TestBeside:
         ranks.run(2, body)
         assert not four.collectives().comms, "all were aborted"
 
-    def test_a_device_that_hangs_ends_at_the_deadline(self, ranks, four):
+    def test_a_device_that_hangs_ends_at_the_deadline(self, ranks, four, tmp_path):
         def body(group):
-            group.timeout = 0.3
             group.all_reduce(np.ones(2))
             group.barrier()
+            group.timeout = 0.3
             four.collectives().hang_all()
             work = group.all_reduce(np.ones(2), async_op=True)
+            (tmp_path / str(group.rank)).touch()
+            context.wait_until(
+                lambda: len(os.listdir(tmp_path)) == 2, lambda: "the other rank to call it", 20
+            )
             with pytest.raises(WaitTimeout, match="all ranks have called it"):
                 context.sleep(0.5)
                 work.wait()

@@ -16,6 +16,7 @@ from disttrain.comm.group import ProcessGroup
 from disttrain.comm.nccl.watch import watch
 from disttrain.comm.shm import transport as shm
 from disttrain.errors import CollectiveMismatch, PeerFailed, WaitTimeout
+from support.dtrun import until
 
 __all__ = ["four"]
 
@@ -67,9 +68,7 @@ def test_a_disagreement_ends_work_that_nobody_waits_for(four):
         if me:
             time.sleep(0.1)
         work = group.all_reduce(four.upload(np.ones(3 + me), me), async_op=True)
-        until = time.monotonic() + 5.0
-        while work.exception() is None and time.monotonic() < until:
-            time.sleep(0.005)
+        until(lambda: work.exception() is not None, "the error")
         raise work.exception()
 
     first, second = on_threads(four, 2, body)
@@ -88,9 +87,7 @@ def test_a_failed_rank_ends_work_that_nobody_waits_for(four):
             segment.publish_failure(1, "ValueError: on purpose")
             return None
         work = group.all_reduce(x, async_op=True)
-        until = time.monotonic() + 5.0
-        while work.exception() is None and time.monotonic() < until:
-            time.sleep(0.005)
+        until(lambda: work.exception() is not None, "the error")
         raise work.exception()
 
     error = on_threads(four, 2, body)[0]

@@ -32,9 +32,9 @@ def test_answers_that_nobody_has_read(tmp_path, monkeypatch):
         child = rpc.rpc_async("worker1", double, (3,)).then(lambda future: future.value() + 1)
         context.wait_until(child.done, lambda: "a callback", 50)
         assert child.wait() == 7
-        late = rpc.rpc_async("worker1", double, (4,), timeout=0.1)  # the answer is in time
-        lost = rpc.rpc_async("worker1", time.sleep, (0.3,), timeout=0.1)
-        context.sleep(0.15)
+        late = rpc.rpc_async("worker1", double, (4,), timeout=1.0)  # the answer is in time
+        lost = rpc.rpc_async("worker1", time.sleep, (1.5,), timeout=1.0)
+        context.sleep(1.1)
         assert late.wait() == 8
         with pytest.raises(WaitTimeout):
             lost.wait()

@@ -40,7 +40,7 @@ UNWRITTEN = (
     "invalid combination of arguments",
     "output of a function that returns multiple views",  # of unbind, split, chunk
     "not supported with sparse gradients",
-    "does not support sparse gradients",
+    "does not support sparse grad",
     "'LBFGS' object has no attribute '_params'",  # a copy of it
     "Attempted step but _scale is None",
     "is not supported. Use add(dense, sparse)",

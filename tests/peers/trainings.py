@@ -31,7 +31,7 @@ def new(x, dtype):
     return numbers(m)
 def kept(x): return [None if p.grad is None else grad(p.grad) for p in x.parameters()]
 def grad(g): return [g.is_sparse, *(sparse(g) if g.is_sparse else (g.detach().clone(),))]
-def sparse(g): return (g.to_dense(),)
+def sparse(g): return g.is_coalesced(), g.coalesce().indices(), g.to_dense()
 def state(o):
     out = o.state_dict()
     for s in out['state'].values():

@@ -51,14 +51,14 @@ class Tables:
         """The end of a backward that is not averaged, or that broke."""
         self.settles = False
         for i, asked in self.asked.items():
-            p, rows = self.r.params[i], asked.take()
+            p, rows = self.r.params[i], [rows for rows, _ in asked.take()]
             if rows and p._grad is not None:
                 p._grad = only_rows(p._grad, [*rows, *rows_of(p._grad)])
 
     def finish(self) -> None:
         """The averages are there: make them sparse."""
         r = self.r
-        mine = [np.unique(np.concatenate([_NONE, *a.take(), *self.before.get(i, ())]))
+        mine = [np.unique(np.concatenate([_NONE, *(rows for rows, _ in a.take()), *self.before.get(i, ())]))
                 for i, a in self.asked.items()]  # fmt: skip
         self.before = {}
         idle = () if r.used is None else [i for i in r.unused if not r.used[i]]

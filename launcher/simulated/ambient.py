@@ -25,6 +25,7 @@ import threading
 import time
 import traceback
 import warnings
+import weakref
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -50,6 +51,7 @@ _SHARED_FOLDERS = tuple(
     }
 )
 _MOMENT = 1e-3  # seconds
+_SOME = 64
 
 
 def is_of_the_program(spec: ModuleSpec | None) -> bool:
@@ -62,6 +64,10 @@ def is_of_the_program(spec: ModuleSpec | None) -> bool:
     return bool(places) and not any(
         os.path.realpath(place).startswith(_SHARED_FOLDERS) for place in places
     )
+
+
+def _is_python_own(module: str) -> bool:
+    return module != "__main__" and module.partition(".")[0] in sys.stdlib_module_names
 
 
 class Ambient:
@@ -79,6 +85,8 @@ class Ambient:
         self.level = logging.root.level
         self.at_exit: list[tuple[Callable[..., Any], tuple, dict]] = []
         self.signals: dict[int, Any] = {}
+        self.finalizers: list[weakref.finalize] = []  # of its objects
+        self.most_finalizers = _SOME  # before those of objects that are gone are taken out
         self.threads: list[threading.Thread] = []  # that the program has started
         self.overlay = Overlay(self.names.__contains__)
         self.overlay.give(sys, "argv", list(argv))
@@ -87,18 +95,26 @@ class Ambient:
 
     def end(self, patience: float | None = None) -> None:
         """What Python does at the end of a program: wait for its threads (so many seconds at most),
-        call what it has registered with ``atexit``, the last one first, and flush its outputs."""
+        call what it has registered with ``atexit`` and its objects' finalizers, the last one first,
+        and flush its outputs."""
         for thread in self.threads:
             if not thread.daemon:
                 thread.join(patience)
         while self.at_exit:
             fn, args, kwargs = self.at_exit.pop()
-            try:
-                fn(*args, **kwargs)
-            except Exception:
-                traceback.print_exc()
+            _call(fn, *args, **kwargs)
+        while self.finalizers:
+            if (last := self.finalizers.pop()).atexit:
+                _call(last)
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
+
+
+def _call(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    try:
+        fn(*args, **kwargs)
+    except Exception:
+        traceback.print_exc()
 
 
 class Stage:
@@ -132,6 +148,7 @@ class Stage:
         sys.meta_path.insert(0, _Finder(self))  # type: ignore[arg-type]
         self._replace(atexit, "register", self._register)
         self._replace(atexit, "unregister", self._unregister)
+        self._replace(weakref.finalize, "__init__", self._finalizer())
         self._replace(signal, "signal", self._signal)
         self._replace(os, "_exit", self._exit)
         self._replace(os, "kill", self._kill)
@@ -187,9 +204,26 @@ class Stage:
 
         return start_for_its_rank
 
+    def _finalizer(self) -> Callable[..., None]:
+        """``weakref.finalize``: an object belongs to the rank that makes it."""
+        init = weakref.finalize.__init__
+
+        def init_for_its_rank(new: weakref.finalize, *args: Any, **kwargs: Any) -> None:
+            init(new, *args, **kwargs)
+            mine = self._mine()
+            if mine is not None:
+                if len(mine.finalizers) >= mine.most_finalizers:
+                    mine.finalizers = [each for each in mine.finalizers if each.alive]
+                    mine.most_finalizers = max(_SOME, 2 * len(mine.finalizers))
+                mine.finalizers.append(new)
+
+        return init_for_its_rank
+
     def _register(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[..., Any]:
+        """What Python's own modules register, as ``multiprocessing`` and ``weakref`` do, is about
+        the objects of all ranks, so it is the process's."""
         mine = self._mine()
-        if mine is None:
+        if mine is None or _is_python_own(sys._getframe(1).f_globals.get("__name__", "")):
             return self._original("register")(fn, *args, **kwargs)
         mine.at_exit.append((fn, args, kwargs))
         return fn

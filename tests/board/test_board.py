@@ -78,7 +78,8 @@ def get(url, token="", **headers):
         with urllib.request.urlopen(request, timeout=20) as answer:
             return answer.status, answer.read().decode(), dict(answer.headers)
     except urllib.error.HTTPError as error:
-        return error.code, error.read().decode(), dict(error.headers)
+        with error:
+            return error.code, error.read().decode(), dict(error.headers)
 
 
 def test_runs_are_folders_with_metrics_or_what_the_launcher_leaves(folder):

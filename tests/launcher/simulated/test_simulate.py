@@ -100,6 +100,42 @@ def test_every_rank_has_a_process_of_its_own_as_far_as_it_can_see(tmp_path: Path
     assert (tmp_path / "logs/attempt_0/1/stdout.log").read_text() == "mine 1 local 1!\nfarewell 1\n"
 
 
+KEPT = """
+import weakref
+import disttrain as dt
+from disttrain import distributed as dist
+from disttrain.data import DataLoader
+class Kept: pass
+dist.init_process_group()
+rank = dist.get_rank()
+kept, dropped = Kept(), Kept()
+weakref.finalize(kept, print, "kept", rank)
+weakref.finalize(dropped, print, "dropped", rank)
+del dropped
+loader = iter(DataLoader(list(range(12)), batch_size=1, num_workers=1))
+for batch in range(2 if rank == 0 else 10):
+    next(loader)
+    dist.send(dt.ones(1), 1) if rank == 0 and batch == 1 else None
+    dist.recv(dt.ones(1), 0) if rank == 1 and batch == 1 else None
+if rank:
+    import time; time.sleep(1.0)  # the other one has ended
+    print(len(list(loader)), "more")
+"""
+
+
+@pytest.mark.parametrize("face", [(), ("--as-torch",)])
+def test_what_is_to_end_with_a_rank_ends_with_that_one_alone(tmp_path: Path, face: tuple) -> None:
+    """Finalizers of its objects, and workers that load its data."""
+    ended = dtrun(tmp_path, KEPT, "--simulate", "2", *face)
+    assert ended.code == 0, ended.err
+    lines = ended.out.splitlines()
+    assert sorted(lines) == [
+        "[rank 0] dropped 0", "[rank 0] kept 0", "[rank 1] 2 more", "[rank 1] dropped 1",
+        "[rank 1] kept 1",
+    ]  # fmt: skip
+    assert lines.index("[rank 1] 2 more") > lines.index("[rank 0] kept 0")
+
+
 ENDS = """
 import os, signal, sys
 from disttrain import distributed as dist

@@ -18,7 +18,7 @@ HOOKS = (
     ".detach().clone()))",
     "{p}.register_hook(lambda g: g * 0.5)",
     "{p}.register_post_accumulate_grad_hook(lambda p: log.append(p.grad.to_dense().clone()))",
-    "{p}.register_post_accumulate_grad_hook(lambda p: p.grad.mul_(0.5) and None)",
+    "{p}.register_post_accumulate_grad_hook(lambda p: (p.grad.mul_(0.5), None)[1])",
     "{m}.register_forward_hook(lambda m, i, o: o * 1.5)",
     "{m}.register_full_backward_hook(lambda m, gi, go: log.append(go[0].clone()))",
     "{o}.register_state_dict_post_hook(lambda o, s: log.append(sorted(s)) or None)",
@@ -130,8 +130,8 @@ def _freeze(t: Any) -> None:
 
 def _rate(t: Any) -> None:
     d = t.d
-    kind = d.choice(("['lr'] = 0.05", "['lr'] *= 0.5", "['lr'] = T.tensor(0.02)"))
-    if "foreach=True" in t.options and "tensor" in kind or t.kind == "LBFGS":
+    kind = d.choice(("['lr'] = 0.05", "['lr'] *= 0.5", "['lr'] = T.tensor(0.02, dtype=T.float64)"))
+    if ("foreach=True" in t.options and "tensor" in kind) or t.kind == "LBFGS":
         return
     d.add(f"{t.opt}.param_groups[-1]{kind}")
 
@@ -165,8 +165,8 @@ def _average(t: Any) -> None:
 
 
 def _mode(t: Any) -> None:
-    t.d.add(f"{t.model}.{t.d.choice(('eval()', 'train()', 'requires_grad_(True)', 'half().double()'))}"
-            .replace("half().double()", f"to(T.{t.d.dtypes[0]})"))  # fmt: skip
+    same = f"to(T.{t.d.dtypes[0]})"
+    t.d.add(f"{t.model}.{t.d.choice(('eval()', 'train()', 'requires_grad_(True)', same))}")
 
 
 def _clear(t: Any) -> None:

@@ -41,6 +41,7 @@ UNWRITTEN = (
     "output of a function that returns multiple views",  # of unbind, split, chunk
     "not supported with sparse gradients",
     "does not support sparse grad",
+    "All tensors must have the same dtype",  # of bilinear under autocast
     "'LBFGS' object has no attribute '_params'",  # a copy of it
     "Attempted step but _scale is None",
     "is not supported. Use add(dense, sparse)",

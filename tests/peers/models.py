@@ -100,7 +100,8 @@ def _made(d: Draw, parts: list[tuple[str, ...]], x: str) -> str:
     inits = "".join(f"        {init}\n" for init, _ in parts)
     lines = "".join(f"        {line}\n" for _, line in parts)
     text = (
-        "nn, checkpoint = T.nn, getattr(T.autograd, 'checkpoint', None) or T.utils.checkpoint.checkpoint\n"
+        "nn = T.nn\n"
+        "checkpoint = getattr(T.autograd, 'checkpoint', None) or T.utils.checkpoint.checkpoint\n"
         "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
         f"{inits}    def forward(self, x):\n{lines}        return x\n"
     )

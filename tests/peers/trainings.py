@@ -139,7 +139,7 @@ class Training:
         options = {k: d.choice(known[k]) for k in taken}
         rate = str(d.choice((0.1, 0.01, 0.03)))
         if d.chance(0.15) and options.get("foreach") != "True" and self.kind != "LBFGS":
-            rate = f"T.tensor({rate})"
+            rate = f"T.tensor({rate}, dtype=T.float64)"  # (the peer computes in its type)
         self.options = ", ".join([f"lr={rate}", *(f"{k}={v}" for k, v in options.items())])
         return self.named(d.let(self.made_of(self.model)))
 

@@ -58,8 +58,9 @@ class Tables:
     def finish(self) -> None:
         """The averages are there: make them sparse."""
         r = self.r
-        mine = [np.unique(np.concatenate([_NONE, *(rows for rows, _ in a.take()), *self.before.get(i, ())]))
-                for i, a in self.asked.items()]  # fmt: skip
+        asked = {i: [rows for rows, _ in a.take()] for i, a in self.asked.items()}
+        mine = [np.unique(np.concatenate([_NONE, *rows, *self.before.get(i, ())]))
+                for i, rows in asked.items()]  # fmt: skip
         self.before = {}
         idle = () if r.used is None else [i for i in r.unused if not r.used[i]]
         for i, rows in zip(self.asked, common_rows(r.group, mine), strict=True):

@@ -1,8 +1,9 @@
 """Sparse gradients of tables: only the rows that a step asked for.
 
 What backward computes is the dense gradient; when it has been written, it is kept as a sparse
-tensor, with a row for each time that one was asked for, zeros among them, the last pass first. Where
-the gradient is not their sum (hooks, other uses of the table, an accelerator), each row stands once.
+tensor, with a row for each time that one was asked for, zeros among them, the last pass first.
+Where the gradient is not their sum (hooks, other uses of the table), and on accelerators, each row
+stands once.
 """
 
 from __future__ import annotations

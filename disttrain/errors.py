@@ -13,7 +13,7 @@
       |    `- AnomalyError                          nan found while anomaly detection is on
       |- ModuleError (AttributeError)               misuse of nn.Module
       |    |- ModuleNameError (KeyError)            a name that a module cannot register
-      |    `- UninitializedError (ValueError)       a parameter that has no shape yet
+      |    `- UninitializedError (ValueError, RuntimeError)  a parameter that has no shape yet
       |- StateDictError (RuntimeError)              a state dict that does not fit its module
       |    `- HookError (AssertionError)            a hook of loading returned something
       |- ConfigError (RuntimeError, ValueError)     a wrong setting, key or argument of a component
@@ -111,7 +111,7 @@ class ModuleError(DisttrainError, AttributeError):
     """An ``nn.Module`` was used before it was ready, or lacks a name."""
 
 
-class UninitializedError(ModuleError, ValueError):
+class UninitializedError(ModuleError, ValueError, RuntimeError):
     """A parameter of a lazy module was used before it had a shape."""
 
 

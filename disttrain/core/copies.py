@@ -1,4 +1,7 @@
-"""``copy.deepcopy`` of tensors: what shares memory goes on sharing it.
+"""``copy.deepcopy`` of tensors: what shares memory goes on sharing it, but for parameters.
+
+As in PyTorch, the copy of a parameter has memory of its own and no gradient; one that stands in
+several places is one copy in all of them. Of other tensors:
 
 The memory that a tensor lies in is copied once in a call of ``deepcopy``, and its copies lie in
 that as the tensors did. Memory that is not its tensors' own (a mapping, a ring of messages) is not
@@ -46,14 +49,17 @@ def deep(self: Tensor, memo: dict) -> Tensor:
             f"{self.grad_fn.name()}; copy t.detach().clone() instead"
         )
     note_read(self)
-    array, memory = _copied(self.array, memo.setdefault(_KEY, {}))
+    if self.copied_alone:
+        array, memory = self.array.copy(order="K"), None
+    else:
+        array, memory = _copied(self.array, memo.setdefault(_KEY, {}))
     out = memo[id(self)] = rebuild(type(self), array, array.shape, self._node is not None)
     if memory is not None and memory.first is None:
         memory.first = out
     elif memory is not None:
         out._st = memory.first.storage_cell()
         out._gen = out._st.gen
-    if self._grad is not None and self.copies_grad:
+    if self._grad is not None and not self.copied_alone:
         out._grad = copy.deepcopy(self._grad, memo)
     give_attributes(out, copy.deepcopy(own_attributes(self), memo))
     return out

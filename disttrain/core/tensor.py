@@ -81,7 +81,7 @@ class Tensor:
     _retains = False
     _idle: Any = None  # the accumulator of a leaf that does not require grad for now
     _seen = 0  # in a node's alias of its result: the version when the result was first shared
-    copies_grad = True  # by deepcopy
+    copied_alone = False  # by deepcopy: into memory of its own, without its gradient
     node_class: Any = Node  # of the nodes that make such tensors
     is_sparse = False
     is_quantized = False

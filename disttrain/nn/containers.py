@@ -308,9 +308,13 @@ class ParameterDict(Module):
         return value
 
     def update(self, parameters: Any) -> None:
-        """Add from a mapping or from (name, value) pairs."""
-        kinds = (Mapping, ParameterDict)
-        for key, value in parameters.items() if isinstance(parameters, kinds) else parameters:
+        """Add from a mapping or from (name, value) pairs. As in PyTorch, a mapping gives its
+        entries by name, unless its order is what it is made for."""
+        if isinstance(parameters, (OrderedDict, ParameterDict)):
+            pairs = parameters.items()
+        else:
+            pairs = sorted(parameters.items()) if isinstance(parameters, Mapping) else parameters
+        for key, value in pairs:
             self[key] = value
 
     def extra_repr(self) -> str:

@@ -50,7 +50,7 @@ class Parameter(Tensor):
     Shares the memory of ``data``. Assigned to an attribute of a Module it is registered there.
     """
 
-    copies_grad = False
+    copied_alone = True
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
         out = _share(cls, empty((0,)) if data is None else data)

@@ -23,14 +23,15 @@ _WIDE = "float64"
 
 
 class Numbers:
-    """How the numbers of one rule come from a count. ``given``: names of hyperparameters that are
-    numbers; ``there``: those that the device knows, with their types; ``fixed``: switches.
+    """How the numbers of one rule come from a count. ``moving``: those that go on from step to
+    step, with their types; ``given``: names of hyperparameters that are numbers; ``there``: those
+    that the device knows, with their types; ``fixed``: switches.
 
     ``changing``: which of the update's numbers depend on what the device knows. The kernel takes
     (step, *moving, *there, *changing, *given)."""
 
     def __init__(
-        self, name: str, numbers: Any, moving: tuple[str, ...], given: tuple[str, ...],
+        self, name: str, numbers: Any, moving: tuple[tuple[str, str], ...], given: tuple[str, ...],
         there: tuple[tuple[str, str], ...], fixed: tuple[tuple[str, bool], ...], wide: str,
     ) -> None:  # fmt: skip
         def read(what: str) -> ex.Expr:
@@ -40,20 +41,20 @@ class Numbers:
         hyper = {**{n: ex.var(n) for n in given}, **{n: read(n) for n, _ in there}, **dict(fixed)}
         count = ex.cast(step, _WIDE)
         if moving:
-            values, after = numbers(count, [read(m) for m in moving], **hyper)
+            values, after = numbers(count, [read(m) for m, _ in moving], **hyper)
         else:
             values, after = numbers(count, **hyper), ()
-        known_there = {"step", *moving, *(n for n, _ in there)}
+        known_there = {"step", *(n for n, _ in (*moving, *there))}
         self.changing = tuple(
             k for k, v in enumerate(values)
             if isinstance(v, ex.Expr) and known_there & set(ex.variables(v))
         )  # fmt: skip
         names = [f"number{k}" for k in self.changing]
         params = [Array("step", "float32", writes=True)]
-        params += [Array(m, "float32", writes=True) for m in moving]
+        params += [Array(m, dtype, writes=True) for m, dtype in moving]
         params += [Array(n, dtype) for n, dtype in there]
         params += [Array(n, wide, writes=True) for n in names]
-        stores = [Store("step", step), *map(Store, moving, map(ex.as_expr, after))]
+        stores = [Store("step", step), *map(Store, [m for m, _ in moving], map(ex.as_expr, after))]
         stores += [Store(n, values[k]) for n, k in zip(names, self.changing)]
         used = {v for s in stores for v in ex.variables(s.value)}
         self.given = tuple(n for n in given if n in used)
@@ -88,7 +89,8 @@ def update_there(
         singles, step = state[len(arrays) : -1], state[-1]
         whole = tuple(map(real, (p, g, *arrays)))
         wide = wide_type(whole[0].dtype.name)
-        how = _numbers(rule.update.name, rule.numbers, rule.moving, given, kinds, fixed, wide)
+        moving = tuple((m, s.dtype.name) for m, s in zip(rule.moving, singles))
+        how = _numbers(rule.update.name, rule.numbers, moving, given, kinds, fixed, wide)
         one = step.shape
         made = [platform.empty(one, np.dtype(wide)) for _ in how.changing]
         shared = [v.reshape(one) for v in there.values()]

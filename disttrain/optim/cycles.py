@@ -46,7 +46,6 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
     def step(self, epoch: float | None = None) -> None:
         """Go on by one epoch, or to ``epoch``, which may be a fraction."""
-        self._step_count += 1
         if epoch is None and self.last_epoch >= 0:
             epoch = self.last_epoch + 1
             self.T_cur += 1

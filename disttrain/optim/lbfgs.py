@@ -189,6 +189,7 @@ class _Memory:
         self.steps = [_raw(t.array) for t in state.get("old_stps") or ()]
         self.scales = [float(x) for x in state.get("ro") or ()]
         self.diagonal = float(state.get("H_diag", 1.0))
+        self.shares = [None if x is None else float(x) for x in state.get("al") or ()]
         self.t, self.loss = state.get("t"), state.get("prev_loss")
         self.direction = _raw(state["d"].array) if state.get("d") is not None else -g
         before = state.get("prev_flat_grad")
@@ -225,6 +226,7 @@ class _Memory:
         for change, step, scale in reversed(known):
             shares.append(_number(step @ q) * scale)
             q -= change * q.dtype.type(shares[-1])
+        self.shares = [*reversed(shares), *(self.shares or [None] * self.size)[len(known) :]]
         q *= q.dtype.type(self.diagonal)
         for (change, step, scale), share in zip(known, reversed(shares)):
             q += step * q.dtype.type(share - _number(change @ q) * scale)
@@ -232,11 +234,17 @@ class _Memory:
 
     def keep(self, state: dict[str, Any]) -> None:
         """Write everything into the optimizer's state."""
+        if self.shares:
+            state["al"] = [None if x is None else self._single(x) for x in self.shares]
         state["d"], state["t"] = self._kept(self.direction), self.t
         state["old_dirs"] = [self._kept(a) for a in self.changes]
         state["old_stps"] = [self._kept(a) for a in self.steps]
-        state["ro"], state["H_diag"] = list(self.scales), self.diagonal
+        state["ro"] = [self._single(x) for x in self.scales]
+        state["H_diag"] = self._single(self.diagonal) if self.scales else 1
         state["prev_flat_grad"], state["prev_loss"] = self._kept(self.gradient), self.loss
+
+    def _single(self, number: float) -> Tensor:
+        return wrap(np.asarray(number, self.direction.dtype))
 
     def _kept(self, raw: Any) -> Tensor:
         return wrap(raw if self.there is None else self.there.hold(raw))

@@ -202,6 +202,11 @@ def _exact(x: Any) -> Any:
     return x.item() if isinstance(x, np.generic) else x
 
 
+def _kept(x: Any) -> Any:
+    """A new number as PyTorch hands it to the state, whatever type that has: in float32."""
+    return float(np.float32(x)) if isinstance(x, float) else x
+
+
 def _moments(beta1: Any, beta2: Any, lr: Any, weight_decay: Any, decoupled: bool, maximize: bool):  # noqa: ANN202  (a tuple of numbers)
     """sign keep decay one_minus_beta1 beta2 one_minus_beta2"""
     keep = 1.0 - lr * weight_decay if decoupled else 1.0
@@ -281,7 +286,7 @@ def _asgd(t: int, moving: list, *, lr, lambd, alpha, t0, weight_decay, maximize)
     values = (-1.0 if maximize else 1.0, weight_decay, 1.0 - lambd * eta, eta, average)
     counted = t - t0
     average = largest(counted, 1.0) if isinstance(counted, Expr) else max(1.0, counted)
-    return values, [lr / (1.0 + lambd * lr * t) ** alpha, 1.0 / average]
+    return values, [_kept(lr / (1.0 + lambd * lr * t) ** alpha), _kept(1.0 / average)]
 
 
 def _rprop(t: int, *, eta_minus, eta_plus, smallest, largest, maximize) -> tuple:

@@ -165,23 +165,23 @@ class State(Groups):
                     f"{list(given)}, its parameter has {list(shape)}"
                 )
         return {
-            name: _copied(value, p, name in self.singles, counted_there)
+            name: _copied(value, p, name == "step", counted_there or name not in self.singles)
             for name, value in saved.items()
             if value is not None
         }
 
 
-def _copied(value: Any, p: Tensor, keep: bool = False, there: bool = False) -> Any:
-    """A copy; tensors in it get the type of ``p`` unless they ``keep`` theirs, and then lie on the
-    host unless ``there``."""
+def _copied(value: Any, p: Tensor, keep: bool = False, there: bool = True) -> Any:
+    """A copy; tensors in it get the type of ``p`` unless they ``keep`` theirs, and lie where it
+    does, or on the host unless ``there``."""
     if isinstance(value, (Tensor, np.ndarray)):
         array: Any = value.array if isinstance(value, Tensor) else value
         kind = p.meta()[1]
         kind = array.dtype if keep or kind.kind not in "fcV" else kind
         if isinstance(array, np.ndarray):
             out = wrap(np.array(array, kind))
-            return out if keep and not there else moved(out, p.device)
-        where = CPU if keep and not there else p.device
+            return moved(out, p.device) if there else out
+        where = p.device if there else CPU
         return wrap(array).to(where, dtypes.of(kind), copy=True)  # type: ignore[attr-defined]
     if isinstance(value, dict):
         return {k: _copied(v, p) for k, v in value.items()}

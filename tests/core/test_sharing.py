@@ -296,11 +296,12 @@ if __name__ == "__main__":
 
 
 # --- deep copies ---------------------------------------------------------------------------------
-def _family():
-    """Tensors that share memory in every way, a parameter and modules among them."""
+def _family(copied=False):
+    """Tensors that share memory in every way, a parameter and modules among them; ``copied``: as
+    deep copies do, of which parameters lie in memory of their own."""
     base = dt.arange(12.0)
     layer, tied = dt.nn.Linear(3, 4, bias=False), dt.nn.Linear(3, 4, bias=False)
-    layer.weight.data = base.view(4, 3)
+    layer.weight.data = base.view(4, 3).clone() if copied else base.view(4, 3)
     leaf = base.detach().requires_grad_()
     leaf.grad = dt.ones(12)
     tied.weight = layer.weight
@@ -323,7 +324,7 @@ def _write(things, order):
 @pytest.mark.parametrize("seed", range(12))
 def test_deep_copies_share_what_their_originals_share(seed):
     order = random.Random(seed).sample(range(12), 12)
-    family, other = _family(), _family()
+    family, other = _family(), _family(copied=True)
     before = _values(family)
     copied = dict(zip(order, copy.deepcopy([family[i] for i in order]), strict=True))
     assert copied[6].weight is copied[5] is copied[7].weight

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from optim_cases import CASES
 
+import disttrain as dt
 from disttrain import optim
 from disttrain.core import no_grad, wrap
 from disttrain.errors import ConfigError
@@ -176,17 +177,34 @@ def test_steps_and_state_are_those_of_pytorch(name, args, dtype):
 
 @named
 def test_state_goes_through_a_state_dict(name, args):
-    a, b = parameters(), parameters()
+    # (Single numbers in float32 become float64 with float64 parameters, as in PyTorch, and then
+    # go on more precisely than where they come from.)
+    dtype = "f8" if getattr(optim, name).singles == ("step",) else "f4"
+    a, b = parameters(dtype), parameters(dtype)
     first, second = getattr(optim, name)(a, **args), getattr(optim, name)(b, lr=123.0)
-    train(first, a, 2)
+    train(first, a, 2, dtype)
     for p, q in zip(a, b):
         q.array[...] = p.array
     second.load_state_dict(pickle.loads(pickle.dumps(first.state_dict())))
     assert second.param_groups[0]["lr"] == first.param_groups[0]["lr"]
-    train(first, a, 2, start=2)
-    train(second, b, 2, start=2)
+    train(first, a, 2, dtype, start=2)
+    train(second, b, 2, dtype, start=2)
     for p, q in zip(a, b):
         np.testing.assert_array_equal(p.array, q.array)
+
+
+@pytest.mark.parametrize("name, single", [("NAdam", "mu_product"), ("ASGD", "eta"), ("ASGD", "mu")])
+@pytest.mark.parametrize("kind", ["float64", "float32", "bfloat16"])
+def test_a_loaded_number_takes_the_type_of_its_parameter_and_a_count_does_not(name, single, kind):
+    p = dt.ones(3, dtype=getattr(dt, kind), requires_grad=True)
+    first, second = getattr(optim, name)([p]), getattr(optim, name)([p])
+    p.grad = dt.ones_like(p)
+    first.step()
+    assert first.state[p][single].dtype == dt.float32
+    second.load_state_dict(first.state_dict())
+    assert second.state[p][single].dtype == p.dtype and second.state[p]["step"].dtype == dt.float32
+    second.step()
+    assert second.state[p][single].dtype == p.dtype and second.state[p]["step"].item() == 2
 
 
 def test_groups_have_their_own_numbers():

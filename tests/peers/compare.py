@@ -39,6 +39,13 @@ UNWRITTEN = (
     "must be Tensor, not",  # a number where its signature has a tensor
     "invalid combination of arguments",
     "output of a function that returns multiple views",  # of unbind, split, chunk
+    "not supported with sparse gradients",
+    "does not support sparse grad",
+    "All tensors must have the same dtype",  # of bilinear under autocast
+    "'LBFGS' object has no attribute '_params'",  # a copy of it
+    "Attempted step but _scale is None",
+    "is not supported. Use add(dense, sparse)",
+    "from the 'SparseCPU' backend",
     "nested_tensorlist",  # an assertion of its own, of clip_grad_value_ without gradients
 )
 

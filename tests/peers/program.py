@@ -87,6 +87,8 @@ def describe_all(names: dict[str, Any]) -> dict[str, Any]:
 def describe(x: Any) -> Any:
     """``x`` without the library it is of: tensors as Values, containers by element."""
     if hasattr(x, "data_ptr"):
+        if x.is_sparse:
+            return describe(x.detach().to_dense())  # (how it is held, programs ask themselves)
         try:
             return _tensor(x)
         except RuntimeError:
@@ -102,6 +104,7 @@ def describe(x: Any) -> Any:
 
 def _tensor(x: Any, with_grad: bool = True) -> Value:
     grad = x.grad if with_grad and x.is_leaf else None
+    grad = grad.to_dense() if grad is not None and grad.is_sparse else grad
     return Value(
         str(x.dtype).rpartition(".")[2],
         tuple(x.shape),

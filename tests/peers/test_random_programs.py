@@ -13,6 +13,7 @@ PROGRAMS = {
     "second": 800,
     "layers": 600,
     "fitting": 200,
+    "trainings": 200,
 }
 CHUNK = 100
 SHOWN = 3

@@ -51,15 +51,16 @@ class Tables:
         """The end of a backward that is not averaged, or that broke."""
         self.settles = False
         for i, asked in self.asked.items():
-            p, rows = self.r.params[i], asked.take()
+            p, rows = self.r.params[i], [rows for rows, _ in asked.take()]
             if rows and p._grad is not None:
                 p._grad = only_rows(p._grad, [*rows, *rows_of(p._grad)])
 
     def finish(self) -> None:
         """The averages are there: make them sparse."""
         r = self.r
-        mine = [np.unique(np.concatenate([_NONE, *a.take(), *self.before.get(i, ())]))
-                for i, a in self.asked.items()]  # fmt: skip
+        asked = {i: [rows for rows, _ in a.take()] for i, a in self.asked.items()}
+        mine = [np.unique(np.concatenate([_NONE, *rows, *self.before.get(i, ())]))
+                for i, rows in asked.items()]  # fmt: skip
         self.before = {}
         idle = () if r.used is None else [i for i in r.unused if not r.used[i]]
         for i, rows in zip(self.asked, common_rows(r.group, mine), strict=True):

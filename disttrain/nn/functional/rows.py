@@ -1,7 +1,9 @@
 """Sparse gradients of tables: only the rows that a step asked for.
 
 What backward computes is the dense gradient; when it has been written, it is kept as a sparse
-tensor, so that optimizers see which rows were asked for, zeros among them.
+tensor, with a row for each time that one was asked for, zeros among them, the last pass first.
+Where the gradient is not their sum (hooks, other uses of the table), and on accelerators, each row
+stands once.
 """
 
 from __future__ import annotations
@@ -14,10 +16,12 @@ import numpy as np
 from ...backends.device.array import DeviceArray
 from ...context import thread
 from ...core import Tensor
+from ...core.dtypes import finfo
 from ...core.tensor import wrap
-from ...ops.functions.sparse import at_rows
+from ...ops.functions.sparse import at_rows, of_rows
 
 _ASKED = "_asked_rows"  # on the table
+Noted = tuple[np.ndarray, Any]  # rows, and their gradients, where these are known
 
 
 class AskedRows:
@@ -29,11 +33,11 @@ class AskedRows:
         self.awaited = False  # whether who stores the gradients elsewhere (DDP) takes them
         self._of: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # by walk
 
-    def note(self, rows: np.ndarray) -> None:
-        """The pass that is running on this thread has gradients for ``rows``."""
-        self._of.setdefault(thread.walk, []).append(rows)
+    def note(self, rows: np.ndarray, values: Any) -> None:
+        """The pass that is running on this thread has gradients ``values`` for ``rows``."""
+        self._of.setdefault(thread.walk, []).append((rows, values))
 
-    def take(self) -> list[np.ndarray]:
+    def take(self) -> list[Noted]:
         """What was noted in the pass that is running on this thread."""
         return self._of.pop(thread.walk, [])
 
@@ -48,7 +52,13 @@ class AskedRows:
 
     def keep(self, holder: Any) -> None:
         """Make ``holder._grad``, to which this pass has added, sparse."""
-        holder._grad = only_rows(holder._grad, [*self.take(), *rows_of(holder._grad)])
+        grad, noted = holder._grad, self.take()
+        if grad.is_sparse:  # another pass has gone before
+            noted += grad.listed_before()
+        listed = every_row(grad, noted)
+        if listed is None:
+            listed = only_rows(grad, [rows for rows, _ in noted])
+        holder._grad = listed
 
 
 def sparse_gradient(weight: Any, out: Tensor, input: Any, padding_idx: int | None) -> None:
@@ -56,9 +66,16 @@ def sparse_gradient(weight: Any, out: Tensor, input: Any, padding_idx: int | Non
     device the host waits for the numbers of rows here, and in backward to see that others are 0."""
     asked = asked_rows(weight)
     index = input.detach().array
-    rows = np.unique(index.to_host() if isinstance(index, DeviceArray) else index)
-    rows = rows[rows != padding_idx] if padding_idx is not None else rows
-    out.register_hook(lambda g: None if g is None else asked.note(rows))
+    there = isinstance(index, DeviceArray)
+    rows = (index.to_host() if there else index).reshape(-1)
+    kept = slice(None) if padding_idx is None else rows != padding_idx
+
+    def note(g: Any) -> None:
+        if g is not None:
+            values = None if there else g.array.reshape(len(rows), -1)[kept].copy()
+            asked.note(rows[kept], values)
+
+    out.register_hook(note)
 
 
 def asked_rows(weight: Any) -> AskedRows:
@@ -73,6 +90,25 @@ def asked_rows(weight: Any) -> AskedRows:
 def rows_of(grad: Any) -> list[np.ndarray]:
     """The rows of a sparse gradient; of others, which may have all, none."""
     return [grad._places[0]] if grad is not None and grad.is_sparse else []
+
+
+def every_row(grad: Any, noted: list[Noted]) -> Any:
+    """``grad`` with a row for each that is noted, if it is their sum but for rounding; or None."""
+    if not noted or isinstance(grad.array, DeviceArray) or any(v is None for _, v in noted):
+        return None
+    dense = grad.array
+    rows = np.concatenate([r for r, _ in noted])
+    values = np.concatenate([v for _, v in noted])
+    found, where = np.unique(rows, return_inverse=True)
+    total = np.zeros((2, found.size, values.shape[1]), np.result_type(dense.dtype, np.float32))
+    np.add.at(total[0], where, values)
+    np.add.at(total[1], where, np.abs(values))
+    unit = len(rows) * float(finfo(dense.dtype).eps)
+    others = np.ones(dense.shape[0], bool)
+    others[found] = False
+    if dense[others].any() or not (abs(dense[found] - total[0]) <= unit * total[1].real).all():
+        return None
+    return of_rows(rows, values, dense.shape)
 
 
 def only_rows(grad: Any, rows: list[np.ndarray]) -> Any:

@@ -41,11 +41,14 @@ class SparseTensor(Tensor):
     _dense: np.ndarray | None
     _size: tuple[int, ...]
     _unique: bool
+    _list: tuple | None = None  # places and values as they were given, and the version they are of
 
     # --- as any tensor ----------------------------------------------------------------------
     @property
     def array(self) -> Any:  # type: ignore[override]
         if self._dense is None:
+            if not self._unique:
+                self._list = (self._places, self._given(), self._version)
             self._sum()
             places, numbers = self._places, self._numbers
             assert numbers is not None
@@ -75,7 +78,8 @@ class SparseTensor(Tensor):
         return self._size, held.dtype
 
     def __deepcopy__(self, memo: dict) -> SparseTensor:
-        copied = _sparse(self._places.copy(), self._given().copy(), self._size, self._unique)
+        places, numbers, unique = self._parts()
+        copied = _sparse(places.copy(), numbers.copy(), self._size, unique)
         out = memo[id(self)] = self._again(copied)
         return out
 
@@ -86,6 +90,20 @@ class SparseTensor(Tensor):
             return self._numbers
         assert self._dense is not None
         return _picked(self._dense, self._places)
+
+    def _parts(self) -> tuple[np.ndarray, np.ndarray, bool]:
+        """Places, their values, and whether each place is named once: as they were given, also
+        when the dense array is there, which nobody has written to."""
+        if self._list is not None and self._list[2] == self._version:
+            return *self._list[:2], False
+        return self._places, self._given(), self._unique
+
+    def listed_before(self) -> list[tuple[np.ndarray, Any]]:
+        """Rows of a matrix with their values, as they were before the dense array was asked for
+        (to which something was added since); without values where that is not known."""
+        if self._list is not None:
+            return [(self._list[0][0], self._list[1])]
+        return [(self._places[0], None)] if self._places.size else []
 
     def _summed(self) -> tuple[np.ndarray, np.ndarray]:
         """Places that differ, in order, and their values."""
@@ -114,10 +132,12 @@ class SparseTensor(Tensor):
         that gradients go to is made so and returned, which changes no number.)"""
         if not self._unique and self.requires_grad:
             self._sum()
-        return self if self._unique else _sparse(*self._summed(), self._size, unique=True)
+        if self.is_coalesced():
+            return self
+        return _sparse(*self._summed(), self._size, unique=True)
 
     def is_coalesced(self) -> bool:
-        return self._unique
+        return self._parts()[2]
 
     def indices(self) -> Tensor:
         """The places (sparse dimensions, count) of a coalesced tensor."""
@@ -130,20 +150,21 @@ class SparseTensor(Tensor):
         return wrap(self._given())
 
     def _need_unique(self, what: str) -> None:
-        if not self._unique:
+        if not self.is_coalesced():
             raise ShapeError(
                 f"{what}: Cannot get {what} on an uncoalesced tensor, please call .coalesce() first"
             )
 
     def _indices(self) -> Tensor:
         held = self._numbers if self._dense is None else self._dense
-        return wrap(held.beside(self._places) if isinstance(held, DeviceArray) else self._places)
+        places = self._parts()[0]
+        return wrap(held.beside(places) if isinstance(held, DeviceArray) else places)
 
     def _values(self) -> Tensor:
-        return wrap(self._given())
+        return wrap(self._parts()[1])
 
     def _nnz(self) -> int:
-        return self._places.shape[1]
+        return self._parts()[0].shape[1]
 
     def sparse_dim(self) -> int:
         return self._places.shape[0]
@@ -162,23 +183,26 @@ class SparseTensor(Tensor):
         """A copy that is sparse; a dense one where gradients go through it."""
         if self.requires_grad and thread.grad_enabled:
             return Tensor.clone(self)  # type: ignore[attr-defined]
-        return _sparse(self._places.copy(), self._given().copy(), self._size, self._unique)
+        places, numbers, unique = self._parts()
+        return _sparse(places.copy(), numbers.copy(), self._size, unique)
 
     def detach(self) -> SparseTensor:
-        if not self.requires_grad:
-            return self
-        return _sparse(self._places, self._given(), self._size, self._unique)
+        return self._parted() if self.requires_grad else self
+
+    def _parted(self) -> SparseTensor:
+        places, numbers, unique = self._parts()
+        return _sparse(places, numbers, self._size, unique)
 
     def __copy__(self) -> SparseTensor:
-        return self._again(_sparse(self._places, self._given(), self._size, self._unique))
+        return self._again(self._parted())
 
     def _again(self, out: SparseTensor) -> SparseTensor:
         """A copy, as a leaf."""
         return out.requires_grad_() if self.requires_grad else out
 
     def __reduce_ex__(self, protocol: Any) -> tuple:
-        places, numbers = wrap(self._places), wrap(self._given())
-        return _rebuilt, (places, numbers, self._size, self._unique, self.requires_grad)
+        places, numbers, unique = self._parts()
+        return _rebuilt, (wrap(places), wrap(numbers), self._size, unique, self.requires_grad)
 
     def mul_(self, other: Any) -> Tensor:
         """Multiply by ``other``, in place; by a number, only the values that are given."""
@@ -188,6 +212,13 @@ class SparseTensor(Tensor):
             wrap(self._numbers).mul_(other)  # type: ignore[attr-defined]
         else:
             np.multiply(self._numbers, self._numbers.dtype.type(other), out=self._numbers)
+        touched(self)
+        return self
+
+    def zero_(self) -> Tensor:
+        """Take all places away."""
+        self._numbers, self._dense = self._given()[:0], None
+        self._places, self._unique, self._list = self._places[:, :0], True, None
         touched(self)
         return self
 
@@ -337,6 +368,11 @@ def at_rows(dense: Any, rows: np.ndarray) -> SparseTensor:
     """A matrix of which only ``rows`` (in order, each once) are taken to differ from zero."""
     places, array = rows[None].astype(np.int64), dense.array
     return _sparse(places, _picked(array, places), array.shape, unique=True)
+
+
+def of_rows(rows: np.ndarray, values: np.ndarray, size: tuple[int, ...]) -> SparseTensor:
+    """A matrix with ``values`` at ``rows``, which may be named several times."""
+    return _sparse(rows[None].astype(np.int64), values, size, unique=False)
 
 
 def to_dense(input: Tensor) -> Tensor:

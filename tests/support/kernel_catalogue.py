@@ -1,4 +1,4 @@
-"""Every kernel there is: those of ``backends/fused``, and the expressions of primitives."""
+"""Every kernel that devices have: those of ``backends/fused``, and the expressions of primitives."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ def fused_kernels(dtype):
     for info in pkgutil.iter_modules(fused.__path__):
         module = importlib.import_module(f"{fused.__name__}.{info.name}")
         for name, value in vars(module).items():
+            if name.endswith("_ON_HOST"):
+                continue
             for key, family in _families(value):
                 kernel = family.make(dtype)
                 found[f"{info.name}.{name}{key}"] = kernel

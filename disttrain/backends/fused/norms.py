@@ -168,12 +168,14 @@ def _rms_norm_backward(dtype: str, weight: bool) -> Kernel:
     return Kernel("rms_norm_backward", params, steps)
 
 
-_LAYER_NORM = {
-    (w, b, steps is _on_host): Family(partial(_layer_norm, weight=w, bias=b, steps=steps))
-    for w in (True, False)
-    for b in (True, False)
-    for steps in (_on_host, _on_devices)
-}
+def _layer_norms(steps: Callable[..., tuple]) -> dict[tuple[bool, bool], Family]:
+    return {
+        (w, b): Family(partial(_layer_norm, weight=w, bias=b, steps=steps))
+        for w, b in ((True, True), (True, False), (False, False), (False, True))
+    }
+
+
+_LAYER_NORM, _LAYER_NORM_ON_HOST = _layer_norms(_on_devices), _layer_norms(_on_host)
 _LAYER_NORM_BACKWARD = {w: Family(partial(_layer_norm_backward, weight=w)) for w in (True, False)}
 _RMS_NORM = {w: Family(partial(_rms_norm, weight=w)) for w in (True, False)}
 _RMS_NORM_BACKWARD = {w: Family(partial(_rms_norm_backward, weight=w)) for w in (True, False)}
@@ -202,7 +204,8 @@ def layer_norm(
         out, mean, rstd = empty(x, shape, dtype), _statistics(x), _statistics(x)
     args: list = [x, *(a for a in (weight, bias) if a is not None)]
     args += [float(eps), 1.0 / max(x.shape[-1], 1), out, mean, rstd]
-    _LAYER_NORM[weight is not None, bias is not None, x.__class__ is ndarray][x.dtype](*args)
+    kernels = _LAYER_NORM_ON_HOST if x.__class__ is ndarray else _LAYER_NORM
+    kernels[weight is not None, bias is not None][x.dtype](*args)
     return out, mean, rstd
 
 

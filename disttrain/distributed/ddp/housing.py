@@ -53,8 +53,11 @@ class Housing:
             self._house(b)
 
     def _take_all(self, counted: bool) -> list[Any]:
-        """Memory for all buckets in one piece, zeros. However the parameters are divided it is
-        equally large, so that other buckets fit where the ones before have been."""
+        """Memory for all buckets, zeros; on the host in one piece. However the parameters are
+        divided that is equally large, so that other buckets fit where the ones before have been.
+        Devices have pools for that, and know by pieces what work is on its way to them."""
+        if not self.memory.on_host:
+            return [self.take(b, counted) for b in range(len(self.buckets))]
         sizes = [self._size(b, counted) for b in range(len(self.buckets))]
         kinds = [b.dtype for b in self.buckets]
         nbytes = [n * kind.itemsize for n, kind in zip(sizes, kinds, strict=True)]

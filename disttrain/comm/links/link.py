@@ -35,6 +35,8 @@ _IN_TURN = int(socket.MSG_NOSIGNAL)
 _LOOK_EVERY = 1000  # milliseconds
 _MOST_AT_ONCE = 1 << 30  # bytes that the kernel takes or gives in one call
 
+PEER_CLOSED = "its end of the connection was closed"
+
 
 class Closed(CommError):
     """The link has ended. ``by_peer``: its other end has, as its kernel says."""
@@ -233,7 +235,7 @@ class Link:
         except OSError as error:
             raise _broken(error) from None
         if not size:
-            raise Closed("its end of the connection was closed", by_peer=True)
+            raise Closed(PEER_CLOSED, by_peer=True)
         return size
 
     # --- the end ---------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ import numpy as np
 from ... import context
 from ...errors import CommError, PeerFailed
 from ..control import Failure
-from ..links.link import Closed
+from ..links.link import Closed, Link
 from ..shm.fences import words_of
 from ..survivors import WANTED, View, as_view
 from . import frames
@@ -104,8 +104,9 @@ class Net:
     def add(self, pipe: Pipe) -> None:
         self.pipes[pipe.rank] = pipe
         for link, is_pulse in ((pipe.link, False), (pipe.pulse, True)):
-            self._by_fd[link.fileno()] = pipe, is_pulse
-            self._epoll.register(link.fileno(), _IN)
+            if not link.closed:
+                self._by_fd[link.fileno()] = pipe, is_pulse
+                self._epoll.register(link.fileno(), _IN)
 
     def listen_with(self, heard: dict[int, int]) -> None:
         """``heard``: where in the segment each rank of this host, which tells the others there what
@@ -295,20 +296,28 @@ class Net:
 
     def _lose(self, pipe: Pipe, error: Exception, is_pulse: bool) -> None:
         """A link of ``pipe`` has ended. What it had said before comes first."""
+        by_peer = getattr(error, "by_peer", False)
         if is_pulse and not isinstance(error, Garbage):
             with contextlib.suppress(Closed, Garbage):
                 pipe.receive()
+                if by_peer and not pipe.pulse.closed:
+                    self._forget(pipe.pulse)
+                    pipe.outlive_pulse()
+                    return
         for link in (pipe.link, pipe.pulse):
-            fd = link.fileno()
-            if self._by_fd.pop(fd, None) is not None:
-                self._wants_room.discard(fd)
-                self._epoll.unregister(fd)
+            self._forget(link)
         pipe.close()
         self.departures += 1
-        if getattr(error, "by_peer", False):
+        if by_peer:
             self.sure.add(pipe.rank)
         if pipe.said_bye is None:
             self.gone.setdefault(pipe.rank, (context.now(), str(error)))
+
+    def _forget(self, link: Link) -> None:
+        fd = link.fileno()
+        if self._by_fd.pop(fd, None) is not None:
+            self._wants_room.discard(fd)
+            self._epoll.unregister(fd)
 
     def has_ended(self, rank: int) -> bool:
         """Whether the link to a rank has ended without a farewell, and nobody has said why; or its

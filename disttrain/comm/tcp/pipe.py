@@ -16,8 +16,9 @@ import socket
 from collections import deque
 from typing import Any, Protocol
 
+from ... import context
 from ...errors import CommError
-from ..links.link import Closed, Link
+from ..links.link import PEER_CLOSED, Closed, Link
 from . import frames
 
 SILENCE = 3.5  # seconds in which the peer's host acknowledges a sign of life
@@ -53,6 +54,7 @@ class Pipe:
         self.rank, self.link, self.pulse, self._taker = rank, link, pulse, taker
         self.open = self._flushed = True
         self.said_bye: int | None = None  # whether well, once it has
+        self._until = 0.0  # when what it has said before its end is to be here
         self._queue: deque[Any] = deque()  # of memoryviews, and bytearrays that heads go to
         self._room = bytearray(_ROOM)
         self._view = memoryview(self._room)
@@ -105,9 +107,13 @@ class Pipe:
 
     def beat(self) -> None:
         """Give a sign of life, and see how the link fares. Raises ``Closed``."""
-        if self.open:
+        if not self.open:
+            return
+        if not self.pulse.closed:
             self.link.losses.look()
             self.pulse.push(memoryview(frames.PULSE_FRAME))
+        elif context.now() > self._until:
+            raise Closed(PEER_CLOSED, by_peer=True)
 
     # --- receiving -------------------------------------------------------------------------------
 
@@ -171,6 +177,12 @@ class Pipe:
         self._taker.taken(self.rank, *frame)
 
     # --- the end ---------------------------------------------------------------------------------
+
+    def outlive_pulse(self) -> None:
+        """The peer has closed both links. The end of the second one came first: what was said over
+        the first one, packets of which may have been lost, is still on its way."""
+        self.pulse.close()
+        self._until = context.now() + SILENCE
 
     def close(self) -> None:
         """Give the descriptors back. What was sent still arrives."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 
 import numpy as np
@@ -85,6 +86,26 @@ def test_ranks_meet_where_a_fifth_of_all_packets_is_lost(seed, tls):
     with Wire(2, seed) as wire:
         wire.lose(20)
         assert run_on(wire, "abb", body, timeout=100) == [[3.0] * 3] * 3
+
+
+def test_what_was_said_before_the_end_counts_however_late_it_comes():
+    """The end of the second link of a pair overtakes what was said over the first one."""
+
+    def body(rank):
+        dist.init_process_group()
+        group = default_group()
+        x = np.ones(3, np.float32)
+        group.all_reduce(x)
+        if rank == 1:
+            for pipe in group.transport.hub.net.pipes.values():
+                pipe.pulse.sock.shutdown(socket.SHUT_WR)
+            time.sleep(1.0)
+        group.all_reduce(x)
+        dist.destroy_process_group()
+        return x.tolist()
+
+    with Wire(2) as wire:
+        assert run_on(wire, "abb", body) == [[9.0] * 3] * 3
 
 
 @pytest.mark.parametrize("what", ["lost", "late"])

@@ -1,4 +1,4 @@
-"""Every kernel that devices have: those of ``backends/fused``, and the expressions of primitives."""
+"""Every kernel of devices: those of ``backends/fused``, and the expressions of primitives."""
 
 from __future__ import annotations
 

@@ -12,5 +12,5 @@ __all__ = ["launch"]
 
 def __getattr__(name: str) -> Any:
     if name == "launch":
-        return importlib.import_module("disttrain_launcher.api").launch
+        return importlib.import_module("disttrain_launcher.command.launch").launch
     raise AttributeError(f"module 'disttrain_launcher' has no attribute {name!r}")

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from disttrain.comm.store.ports import PortTaken, is_loopback, is_of_this_machine, known
 from disttrain.errors import CommError, LaunchError, StoreRefused, StoreUnreached
 
-from ..membership import TIMED_OUT
-from ..rendezvous import Rendezvous
+from ..options.rendezvous import Rendezvous
+from ..plan.membership import TIMED_OUT
 from .base import Registry
 from .embedded import EmbeddedRegistry
 

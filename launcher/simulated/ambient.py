@@ -36,8 +36,8 @@ from typing import Any
 from disttrain import context
 from disttrain.comm.sim import Killed, SimWaiter
 
-from ..program import here
-from ..report import VANISHED
+from ..node.report import VANISHED
+from ..worker.program import here
 from .overlay import Overlay, Overlays
 
 _OWN = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

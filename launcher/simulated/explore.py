@@ -21,9 +21,9 @@ import traceback
 from disttrain.comm.sim.explore import Trial, Verdict, shrink, trials, unexpected
 from disttrain.comm.sim.faults import DELAY, DROP, KILL
 
-from ..plan import Plan
-from ..worker import COMPAT
-from .flags import Flags, words_of
+from ..options.simulation import Flags, words_of
+from ..plan.job import Plan
+from ..worker.main import COMPAT
 from .job import Job, make_cluster, outcome_of, say, tell_failure
 
 _PATIENCE = 120.0  # real seconds that a trial may take

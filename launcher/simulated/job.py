@@ -28,14 +28,14 @@ from disttrain.context import current
 from disttrain.errors import ConfigError, Deadlock, PeerFailed
 from disttrain.outputs import UNHEARD, flush, is_heard
 
-from ..env import worker_env
-from ..log_flags import streams_of
-from ..plan import Plan
-from ..program import here
-from ..report import RankReport, headline
-from ..worker import COMPAT, FAREWELL, format_error
+from ..node.report import RankReport, headline
+from ..options.logs import streams_of
+from ..options.simulation import Flags
+from ..plan.job import Plan
+from ..worker.environment import worker_env
+from ..worker.main import COMPAT, FAREWELL, format_error
+from ..worker.program import here
 from .ambient import Ambient, Ended, Stage
-from .flags import Flags
 from .voices import Voice
 from .watch import Watch, say_aside
 

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 from disttrain.outputs import UNHEARD, put
 
-from ..logs import Log
+from ..worker.logs import Log
 
 
 class Voice(io.TextIOBase):

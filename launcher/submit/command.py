@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from disttrain.errors import LaunchError
 
-from .. import handing_on, options
+from ..options import command_line, forwarding
 from . import batch, manifest, sending, yaml_text
 from .job import Job, Kubernetes, Slurm
 
@@ -64,7 +64,7 @@ def _to_kubernetes(job: Job, kubernetes: Kubernetes, dry_run: bool) -> int:
 
 def _parse(argv: list[str]) -> tuple[argparse.ArgumentParser, argparse.Namespace, list[str]]:
     """The parser, what it has found, and the options that ``dtrun`` gets on every node."""
-    p, of_dtrun = handing_on.parser(_OURS)
+    p, of_dtrun = forwarding.parser(_OURS)
     p.prog = "dtrun submit"
     p.description = "Write the job's batch script or manifest, and hand it to a cluster."
     p.epilog = (
@@ -74,7 +74,7 @@ def _parse(argv: list[str]) -> tuple[argparse.ArgumentParser, argparse.Namespace
     given = p.parse_args(argv, argparse.Namespace(on_term="checkpoint"))
     if given.shutdown_timeout is None and given.on_term == "checkpoint":
         given.shutdown_timeout = max(given.save_time - MARGIN, 1)
-    given.program = handing_on.program(p, given)
+    given.program = forwarding.program(p, given)
     for name in _ONE_PROCESS:
         if getattr(given, name):
             p.error(f"--{name}: it is for one machine, and is not submitted")
@@ -83,7 +83,7 @@ def _parse(argv: list[str]) -> tuple[argparse.ArgumentParser, argparse.Namespace
     if given.cluster != "auto":
         p.error(f"--cluster {given.cluster}: the nodes find out by themselves")
     _check_range(p, given)
-    handed_on = handing_on.words(of_dtrun, given)
+    handed_on = forwarding.words(of_dtrun, given)
     _check(given, handed_on)
     return p, given, handed_on
 
@@ -93,7 +93,7 @@ def _check(given: argparse.Namespace, handed_on: list[str]) -> None:
     words = list(handed_on)
     if given.nproc_per_node in ("auto", "cpu", "gpu"):
         del words[words.index("--nproc-per-node") : words.index("--nproc-per-node") + 2]
-    options.parse(["--cluster", "local", *words, *given.program], {})
+    command_line.parse(["--cluster", "local", *words, *given.program], {})
 
 
 def _check_range(p: argparse.ArgumentParser, given: argparse.Namespace) -> None:
@@ -144,7 +144,7 @@ def _job(
         name=_name(p, given),
         program=tuple(given.program),
         flags=tuple(handed_on),
-        nodes=handing_on.nodes(p, given.nnodes),
+        nodes=forwarding.nodes(p, given.nnodes),
         gpus=given.gpus_per_node,
         cpus=given.cpus_per_node,
         memory=given.mem,

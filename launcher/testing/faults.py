@@ -18,7 +18,7 @@ from disttrain.comm.sim.faults import DELAY, DROP, KILL, Calendar, Fault
 from disttrain.context import sleep
 from disttrain.errors import ConfigError
 
-from ..simulated.flags import Flags
+from ..options.simulation import Flags
 from .marks import Ask
 
 STOP, STRAGGLER = "stop", "straggler"

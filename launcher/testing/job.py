@@ -19,10 +19,10 @@ from disttrain import context
 from disttrain.comm.control import JOB_SLOT
 from disttrain.errors import PeerFailed
 
-from ..api import SIGNALS, Job
-from ..outcome import Attempt
-from ..plan import Plan, reserve_port
-from ..report import RankReport
+from ..command.launch import SIGNALS, Job
+from ..node.outcome import Attempt
+from ..node.report import RankReport
+from ..plan.job import Plan, reserve_port
 from .inside import to_json
 
 GRACE = 3.0  # seconds that the others have to tell of themselves when a rank has failed

@@ -12,8 +12,8 @@ import pytest
 
 from disttrain import context
 
-from ..agent import WARM
-from ..plan import Plan
+from ..node.agent import WARM
+from ..plan.job import Plan
 from . import faults, inside
 from .job import End, Ends, Told, run_job
 from .marks import Ask

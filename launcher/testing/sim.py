@@ -15,11 +15,11 @@ import pytest
 from disttrain.comm.sim import Cluster, Killed, Scheduler
 from disttrain.errors import ConfigError
 
-from ..env import JOB_FD
-from ..plan import Plan
+from ..options.simulation import Flags
+from ..plan.job import Plan
 from ..simulated.explore import NO_TIME
-from ..simulated.flags import Flags
 from ..simulated.job import Job, make_cluster
+from ..worker.environment import JOB_FD
 from . import faults, inside
 from .job import Ends, Told, run_job
 from .marks import Ask, MarkError

@@ -31,9 +31,9 @@ import disttrain as dt
 from disttrain import distributed as dist
 from disttrain.errors import PeerFailed
 from disttrain.lifetime import adopt_orphans
-from disttrain_launcher.api import SIGNALS, run_in_agent
-from disttrain_launcher.plan import Plan, reserve_port
-from disttrain_launcher.processes import kill_descendants
+from disttrain_launcher.command.launch import SIGNALS, run_in_agent
+from disttrain_launcher.plan.job import Plan, reserve_port
+from disttrain_launcher.worker.remains import kill_descendants
 from injections.job_faults import quiet
 from injections.job_transports import fork_program
 

@@ -31,8 +31,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from disttrain.lifetime import adopt_orphans
-from disttrain_launcher.mpi import find_mpiexec
-from disttrain_launcher.processes import descendants
+from disttrain_launcher.node.mpi import find_mpiexec
+from disttrain_launcher.worker.remains import descendants
 from injections import memory_limit
 from injections.job_kinds import (
     AGAIN,

@@ -27,10 +27,10 @@ from disttrain import distributed as dist
 from disttrain.comm.sim.cluster import run_cluster, run_tasks
 from disttrain.comm.sim.fabric import Cluster, required
 from disttrain.comm.sim.scheduler import Scheduler
-from disttrain_launcher.api import SIGNALS, run_in_agent
-from disttrain_launcher.mpi import find_mpiexec
-from disttrain_launcher.plan import Plan, reserve_port
-from disttrain_launcher.processes import kill_descendants
+from disttrain_launcher.command.launch import SIGNALS, run_in_agent
+from disttrain_launcher.node.mpi import find_mpiexec
+from disttrain_launcher.plan.job import Plan, reserve_port
+from disttrain_launcher.worker.remains import kill_descendants
 from injections.job_kinds import KINDS, NETWORK, SAME, Seen, Trial, take_part
 from support.namespaces import Wire
 

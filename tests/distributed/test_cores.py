@@ -12,7 +12,7 @@ import pytest
 from disttrain.backends import blas
 from disttrain.comm.worker_env import WorkerEnv, read_worker_env
 from disttrain.distributed.cores import share_cores
-from disttrain_launcher.cli import THREAD_VARIABLES
+from disttrain_launcher.command.dispatch import THREAD_VARIABLES
 from support.mpi_job import MPIEXEC
 
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from disttrain.errors import LaunchError
-from disttrain_launcher.binding import as_ranges, bind, cores_of_ranks, from_ranges, read_host
+from disttrain_launcher.plan.binding import as_ranges, bind, cores_of_ranks, from_ranges, read_host
 
 BUSES = ["0000:1b:00.0", "0000:43:00.0", "0000:9c:00.0", "0000:df:00.0"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from disttrain_launcher.options import parse
+from disttrain_launcher.options.command_line import parse
 
 FILE = Path(__file__).parents[2] / "configs" / "ci" / "github-actions.yml"
 

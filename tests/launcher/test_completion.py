@@ -8,9 +8,9 @@ import subprocess
 
 import pytest
 
-from disttrain_launcher.completion import script
-from disttrain_launcher.log_flags import _words
-from disttrain_launcher.options import parse, parser
+from disttrain_launcher.options.command_line import parse, parser
+from disttrain_launcher.options.completion import script
+from disttrain_launcher.options.logs import _words
 from support.dtrun import dtrun
 
 TWO = ("--nproc-per-node", "2")

@@ -10,8 +10,9 @@ import pytest
 
 from disttrain import gpus
 from disttrain.errors import LaunchError
-from disttrain_launcher import devices, front, options
-from disttrain_launcher.plan import make_plan
+from disttrain_launcher.command import front
+from disttrain_launcher.options import command_line, devices
+from disttrain_launcher.plan.job import make_plan
 from support import nvml_standin
 from support.dtrun import dtrun
 
@@ -51,12 +52,12 @@ def test_no_device_is_a_usage_error(tmp_path, monkeypatch, capsys):
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with pytest.raises(SystemExit) as info:
-        options.parse(["--nproc-per-node", "gpu", "train.py"], {})
+        command_line.parse(["--nproc-per-node", "gpu", "train.py"], {})
     said = capsys.readouterr().err
     assert info.value.code == 2
     assert "no device is visible here (there are 4, of which CUDA_VISIBLE_DEVICES='' shows" in said
     assert "disttrain doctor" in said
-    chosen = options.parse(["--virtual-local-rank", "train.py"], {})
+    chosen = command_line.parse(["--virtual-local-rank", "train.py"], {})
     with pytest.raises(
         LaunchError, match=r"--virtual-local-rank: no device is visible here .there"
     ):
@@ -72,7 +73,9 @@ def test_virtual_local_ranks_where_there_are_no_devices(monkeypatch, given, rank
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if given is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
-    chosen = options.parse(["--nproc-per-node", str(ranks), "--virtual-local-rank", "t.py"], {})
+    chosen = command_line.parse(
+        ["--nproc-per-node", str(ranks), "--virtual-local-rank", "t.py"], {}
+    )
     if words is None:
         with pytest.raises(LaunchError, match="2 ranks, and CUDA_VISIBLE_DEVICES=5 names 1"):
             front.placed(make_plan(chosen, 1), chosen)
@@ -102,20 +105,20 @@ def test_bad_modes_are_usage_errors(capsys):
         (["--nproc-per-node", "0"], {}, "at least one rank"),
     ):
         with pytest.raises(SystemExit):
-            options.parse([*words, "train.py"], env)
+            command_line.parse([*words, "train.py"], env)
         assert said in capsys.readouterr().err
 
 
 CUDA = "int cuDeviceGetCount(int *n) { *n = 1; return %d; }\n"
 FROM_HERE = """
 import ctypes, sys
-from disttrain_launcher import devices
+from disttrain_launcher.options import devices
 before = devices.cuda_is_initialised()
 held = ctypes.CDLL(sys.argv[1])
 print(before, devices.cuda_is_initialised())
 if not devices.cuda_is_initialised():
     sys.exit()
-from disttrain_launcher.cli import main
+from disttrain_launcher.command.dispatch import main
 sys.exit(main(['--nproc-per-node', '1', sys.argv[2]]))
 """
 

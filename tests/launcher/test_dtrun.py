@@ -162,7 +162,7 @@ def test_the_first_failure_is_the_headline_and_the_exit_code(tmp_path, death):
         assert f'File "{tmp_path}/script.py", line 3, in <module>' in headline.replace(
             'File "script.py"', f'File "{tmp_path}/script.py"'
         )
-        assert "launcher/worker.py" not in ended.err and "runpy" not in ended.err
+        assert "launcher/worker/main.py" not in ended.err and "runpy" not in ended.err
 
 
 def test_a_spawned_rank_fails_alike(tmp_path):

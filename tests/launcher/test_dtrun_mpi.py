@@ -9,9 +9,9 @@ import re
 import pytest
 
 from disttrain.errors import LaunchError
-from disttrain_launcher import mpi
-from disttrain_launcher.options import parse
-from disttrain_launcher.plan import make_plan
+from disttrain_launcher.node import mpi
+from disttrain_launcher.options.command_line import parse
+from disttrain_launcher.plan.job import make_plan
 from support.dtrun import Job
 from support.mpi_job import MPIEXEC
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from disttrain_launcher.keeper import settings_of
-from disttrain_launcher.membership import Settings
-from disttrain_launcher.rendezvous import Rendezvous
+from disttrain_launcher.nodes.keeper import settings_of
+from disttrain_launcher.options.rendezvous import Rendezvous
+from disttrain_launcher.plan.membership import Settings
 from support.etcd_job import EtcdJob, Hosts
 from support.etcd_stand_in import StandIn
 from support.stepping import notes_of, verify, wait_for

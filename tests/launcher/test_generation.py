@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from disttrain_launcher.env import worker_env
-from disttrain_launcher.generation import Generation, of_hosts
-from disttrain_launcher.plan import Plan
+from disttrain_launcher.plan.generation import Generation, of_hosts
+from disttrain_launcher.plan.job import Plan
+from disttrain_launcher.worker.environment import worker_env
 
 UNEVEN = Generation((2, 1, 3), me=1, number=4, restart_count=2, nodes=("a:1", "b:2", "c:3"))
 

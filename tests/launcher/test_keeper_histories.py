@@ -11,14 +11,22 @@ import random
 
 import pytest
 
-from disttrain_launcher import orders
-from disttrain_launcher.channel import Channel, pair
-from disttrain_launcher.generation import Generation
-from disttrain_launcher.keeper import DOCUMENT, Keeper
-from disttrain_launcher.membership import ENDED, FAILED, FINISHED, READY, WORKING, Document, Node
-from disttrain_launcher.orders import Orders
+from disttrain_launcher.node import orders
+from disttrain_launcher.node.channel import Channel, pair
+from disttrain_launcher.node.orders import Orders
+from disttrain_launcher.nodes.keeper import DOCUMENT, Keeper
+from disttrain_launcher.options.rendezvous import Rendezvous
+from disttrain_launcher.plan.generation import Generation
+from disttrain_launcher.plan.membership import (
+    ENDED,
+    FAILED,
+    FINISHED,
+    READY,
+    WORKING,
+    Document,
+    Node,
+)
 from disttrain_launcher.registry import LeaseEnded, Registry, RegistryLost, Snapshot
-from disttrain_launcher.rendezvous import Rendezvous
 
 TERM_GRACE = 0.5  # seconds that ranks may take to end when they are asked to
 PAUSES = (0.3, 1.0, 1.9, 2.5, 4.0)

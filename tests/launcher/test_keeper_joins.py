@@ -6,11 +6,11 @@ import dataclasses
 
 import pytest
 
-from disttrain_launcher.channel import Channel, Unread, pair
-from disttrain_launcher.keeper import DOCUMENT, NODES, RUN_ID, Keeper
-from disttrain_launcher.membership import ENDED, GATHERING, RUNNING, WORKING, Document, Node
+from disttrain_launcher.node.channel import Channel, Unread, pair
+from disttrain_launcher.nodes.keeper import DOCUMENT, NODES, RUN_ID, Keeper
+from disttrain_launcher.options.rendezvous import Rendezvous
+from disttrain_launcher.plan.membership import ENDED, GATHERING, RUNNING, WORKING, Document, Node
 from disttrain_launcher.registry import Registry, Snapshot
-from disttrain_launcher.rendezvous import Rendezvous
 
 
 class Memory(Registry):

@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 from disttrain.errors import LaunchError
-from disttrain_launcher import launch, worker
+from disttrain_launcher import launch
+from disttrain_launcher.worker import main
 
 
 def test_results_come_back_by_rank():
@@ -34,8 +35,8 @@ def test_large_results_come_back_whole():
 
 
 def test_a_rank_that_has_failed_and_cannot_end_is_ended(monkeypatch, capfd):
-    monkeypatch.setattr(worker, "FAREWELL", 0.1)
-    monkeypatch.setattr(worker, "_end_within", lambda *args: None)  # no memory for a thread
+    monkeypatch.setattr(main, "FAREWELL", 0.1)
+    monkeypatch.setattr(main, "_end_within", lambda *args: None)  # no memory for a thread
 
     def body():
         if os.environ["RANK"] == "1":

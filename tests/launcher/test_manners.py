@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from disttrain_launcher.logs import Log
-from disttrain_launcher.output import Stream, colored, is_colored
+from disttrain_launcher.node.output import Stream, colored, is_colored
+from disttrain_launcher.worker.logs import Log
 from support.dtrun import ROOT, Job, dtrun, until
 
 TWO = ("--nproc-per-node", "2")
@@ -296,7 +296,7 @@ sys.exit(disttrain_launcher.command.main())
 """
 
 
-@pytest.mark.parametrize("module", ["disttrain_launcher.cli", "numpy"])
+@pytest.mark.parametrize("module", ["disttrain_launcher.command.dispatch", "numpy"])
 def test_an_interrupt_while_the_command_loads_is_quiet(tmp_path, module):
     (tmp_path / "script.py").write_text("")
     (tmp_path / "interrupted.py").write_text(INTERRUPTED.format(module))

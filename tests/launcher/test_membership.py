@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from disttrain_launcher.membership import (
+from disttrain_launcher.plan.membership import (
     ECHO,
     ENDED,
     FAILED,

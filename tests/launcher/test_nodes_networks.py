@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from disttrain_launcher.membership import TIMED_OUT
-from disttrain_launcher.processes import descendants
+from disttrain_launcher.plan.membership import TIMED_OUT
+from disttrain_launcher.worker.remains import descendants
 from support import namespaces
 from support.dtrun import until
 from support.namespaces import Wire

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from disttrain_launcher import out_of_memory
-from disttrain_launcher.out_of_memory import Kills, group_of, kills_in, limit_of
+from disttrain_launcher.node import out_of_memory
+from disttrain_launcher.node.out_of_memory import Kills, group_of, kills_in, limit_of
 
 V1 = {"memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill {}\n"}
 V2 = {"memory.events": "low 0\nhigh 0\nmax 9\noom 3\noom_kill {}\noom_group_kill 0\n"}

@@ -6,9 +6,9 @@ import signal
 
 import pytest
 
-from disttrain_launcher.log_flags import streams_of
-from disttrain_launcher.options import parse
-from disttrain_launcher.policy import (
+from disttrain_launcher.options.command_line import parse
+from disttrain_launcher.options.logs import streams_of
+from disttrain_launcher.plan.policy import (
     GRACE,
     TERM_GRACE,
     Begin,
@@ -18,7 +18,7 @@ from disttrain_launcher.policy import (
     overcome,
     root_cause,
 )
-from disttrain_launcher.restarts import Restarts
+from disttrain_launcher.plan.restarts import Restarts
 
 
 def test_success_asks_for_nothing():

@@ -2,8 +2,8 @@
 
 import pytest
 
-from disttrain_launcher import handing_on
-from disttrain_launcher.options import parse
+from disttrain_launcher.options import forwarding
+from disttrain_launcher.options.command_line import parse
 
 
 @pytest.mark.parametrize(
@@ -44,9 +44,9 @@ def test_two_dashes_beside_the_program_end_the_flags(words, program):
     """What torchrun gives its programs for these; and what another dtrun gets gives it the same."""
     words = ["--max-restarts", "1", *words.split()]
     assert parse(words, {}).program == tuple(program.split())
-    p, actions = handing_on.parser(("program", "help"))
+    p, actions = forwarding.parser(("program", "help"))
     given = p.parse_args(words)
-    again = [*handing_on.words(actions, given), *handing_on.program(p, given)]
+    again = [*forwarding.words(actions, given), *forwarding.program(p, given)]
     assert parse(again, {}).program == tuple(program.split())
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from disttrain_launcher.options import parse
+from disttrain_launcher.options.command_line import parse
 
 SHOW = """\
 import __main__, json, os, sys

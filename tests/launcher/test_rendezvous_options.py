@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from disttrain_launcher.nodes import _not_encrypted
-from disttrain_launcher.options import parse
+from disttrain_launcher.nodes.starting import _not_encrypted
+from disttrain_launcher.options.command_line import parse
 
 MEET = ("--nnodes", "2", "--rdzv-endpoint", "first:29400", "--rdzv-backend")
 

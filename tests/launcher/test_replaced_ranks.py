@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from disttrain_launcher.options import parse
+from disttrain_launcher.options.command_line import parse
 from support.dtrun import Job, dtrun
 
 TRAIN = """

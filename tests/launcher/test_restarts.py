@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from disttrain_launcher.restarts import CAP, LONG, PROGRESS, Restarts
+from disttrain_launcher.plan.restarts import CAP, LONG, PROGRESS, Restarts
 
 
 def test_what_fails_at_once_again_and_again_waits_longer_each_time():

@@ -16,8 +16,8 @@ from disttrain.cli import main, top
 from disttrain.errors import ConfigError
 from disttrain.watch import running, telling, trace
 from disttrain.watch.reading import opened, read_all, read_rank
-from disttrain_launcher.plan import Plan
-from disttrain_launcher.watching import Watching
+from disttrain_launcher.node.watching import Watching
+from disttrain_launcher.plan.job import Plan
 from support.dtrun import Job, dtrun, until
 
 TWO = ("--nproc-per-node", "2")

@@ -22,9 +22,9 @@ import traceback
 from pathlib import Path
 
 from disttrain.lifetime import die_with_parent
-from disttrain_launcher import front
-from disttrain_launcher.options import parse
-from disttrain_launcher.processes import descendants
+from disttrain_launcher.command import front
+from disttrain_launcher.options.command_line import parse
+from disttrain_launcher.worker.remains import descendants
 from support.namespaces import Wire
 from support.ranks import free_port
 

@@ -48,8 +48,12 @@ def interrupted(trial: Trial) -> Seen:
                     time.sleep(0.04)
             it.end(job, 130)
             it.seen.values = {WORDS_OF[times]: it.seen.values["ended"]}
-            it.seen.expect("launcher/agent.py" not in job.said(), "a traceback of the launcher")
-            it.seen.expect("launcher/front.py" not in job.said(), "a traceback of the launcher")
+            it.seen.expect(
+                "launcher/node/agent.py" not in job.said(), "a traceback of the launcher"
+            )
+            it.seen.expect(
+                "launcher/command/front.py" not in job.said(), "a traceback of the launcher"
+            )
         return it.result()
 
 

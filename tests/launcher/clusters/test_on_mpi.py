@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from disttrain.errors import LaunchError
-from disttrain_launcher.clusters.hostfile import command
+from disttrain_launcher.starters.hostfile import command
 from support.dtrun import ROOT
 from support.mpi_job import MPIEXEC, mpi_env
 

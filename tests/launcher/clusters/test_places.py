@@ -4,10 +4,11 @@ import dataclasses
 
 import pytest
 
-from disttrain_launcher import cli, clusters
+from disttrain_launcher import clusters
 from disttrain_launcher.clusters import Place, kubernetes, mpi, slurm
-from disttrain_launcher.options import parse
-from disttrain_launcher.plan import make_plan
+from disttrain_launcher.command import dispatch
+from disttrain_launcher.options.command_line import parse
+from disttrain_launcher.plan.job import make_plan
 
 STEP = {
     "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "n[08-11,3]",
@@ -169,7 +170,7 @@ def test_what_would_be_started_says_who_has_answered(capsys, monkeypatch):
     monkeypatch.setattr(slurm, "reachable", as_named)
     for name, value in STEP.items():
         monkeypatch.setenv(name, value)
-    assert cli.main(["--dry-run", "train.py"]) == 0
+    assert dispatch.main(["--dry-run", "train.py"]) == 0
     said = capsys.readouterr().out
     assert "cluster: slurm, node 4 of 5, meeting at n08:15427" in said and "SIGTERM" in said
 

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from disttrain_launcher import handing_on
-from disttrain_launcher.clusters import ray
-from disttrain_launcher.clusters.ray_slots import (
+from disttrain_launcher.options import forwarding
+from disttrain_launcher.starters import ray
+from disttrain_launcher.starters.ray_slots import (
     GIVEN_UP,
     MOST_QUICK,
     QUICK,
@@ -150,7 +150,7 @@ def test_a_word_that_no_machine_gives_a_meaning():
     ],
 )
 def test_who_starts_agents_is_said_to_the_launcher_not_to_the_program(words, env, found):
-    assert handing_on.starter(words, env) == found
+    assert forwarding.starter(words, env) == found
 
 
 def test_an_agent_gets_the_options_that_are_its_own():

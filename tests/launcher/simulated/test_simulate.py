@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from disttrain.errors import ConfigError
-from disttrain_launcher.options import parse
-from disttrain_launcher.simulated.flags import words_of
+from disttrain_launcher.options.command_line import parse
+from disttrain_launcher.options.simulation import words_of
 from disttrain_launcher.simulated.job import make_cluster
 from support.dtrun import Job, dtrun
 

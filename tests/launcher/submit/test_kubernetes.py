@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from disttrain_launcher import cli
 from disttrain_launcher.clusters import kubernetes as cluster
+from disttrain_launcher.command import dispatch
 from disttrain_launcher.submit import manifest, yaml_text
 from disttrain_launcher.submit.job import Job, Kubernetes
 
@@ -146,7 +146,7 @@ def kubeconfig(client, monkeypatch):
 def test_submitting_creates_all_and_the_job_owns_it(kubeconfig, tmp_path, capsys):
     with Server() as server:
         kubeconfig(server.config(tmp_path))
-        assert cli.main(SUBMIT) == 0
+        assert dispatch.main(SUBMIT) == 0
     (_, jobs, job), (_, _, service), (_, _, secret) = server.asked
     assert jobs == "/apis/batch/v1/namespaces/default/jobs" and job["kind"] == "Job"
     for owned in (service, secret):
@@ -161,7 +161,7 @@ def test_submitting_creates_all_and_the_job_owns_it(kubeconfig, tmp_path, capsys
 def test_nothing_stays_where_something_cannot_be_created(kubeconfig, tmp_path, capsys):
     with Server(refuses="Secret") as server:
         kubeconfig(server.config(tmp_path))
-        assert cli.main(SUBMIT) == 2
+        assert dispatch.main(SUBMIT) == 2
     method, path, _ = server.asked[-1]
     assert (method, path.partition("?")[0].rpartition("/")[2]) == ("DELETE", "train")
     assert "409" in capsys.readouterr().err
@@ -171,8 +171,8 @@ def test_no_server_is_said(kubeconfig, tmp_path, capsys, monkeypatch):
     server = Server()
     kubeconfig(server.config(tmp_path))
     server.http.server_close()
-    assert cli.main(SUBMIT) == 2
+    assert dispatch.main(SUBMIT) == 2
     assert "dtrun submit --to kubernetes" in capsys.readouterr().err
     kubeconfig(str(tmp_path / "none"))
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    assert cli.main(SUBMIT) == 2
+    assert dispatch.main(SUBMIT) == 2

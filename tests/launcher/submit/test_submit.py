@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from disttrain_launcher import cli
+from disttrain_launcher.command import dispatch
 from disttrain_launcher.submit.yaml_text import documents
 
 ROOT = Path(__file__).parents[3]
@@ -18,13 +18,13 @@ POD = ("submit", "--to", "kubernetes", "--dry-run", "--image", "i:1", "--nnodes"
 
 
 def written(capsys, *words):
-    assert cli.main(list(words)) == 0
+    assert dispatch.main(list(words)) == 0
     return capsys.readouterr().out
 
 
 def refused(capsys, *words):
     with pytest.raises(SystemExit) as ended:
-        cli.main(list(words))
+        dispatch.main(list(words))
     assert ended.value.code == 2
     return capsys.readouterr().err.splitlines()[-1]
 
@@ -151,14 +151,14 @@ def test_sbatch_gets_the_script(tmp_path, monkeypatch, capfd):
     stand_in.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     words = [word for word in SLURM if word != "--dry-run"]
-    assert cli.main([*words, "t.py"]) == 3, "its exit code"
+    assert dispatch.main([*words, "t.py"]) == 3, "its exit code"
     assert capfd.readouterr().out == "job 7\n"
     assert (tmp_path / "got").read_text() == written(capfd, *SLURM, "t.py")
 
 
 def test_where_there_is_no_sbatch(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert cli.main([*(word for word in SLURM if word != "--dry-run"), "t.py"]) == 2
+    assert dispatch.main([*(word for word in SLURM if word != "--dry-run"), "t.py"]) == 2
     assert "--dry-run" in capsys.readouterr().err
 
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from disttrain_launcher.api import SIGNALS, run_in_agent
-from disttrain_launcher.outcome import Attempt
-from disttrain_launcher.plan import Plan, reserve_port
-from disttrain_launcher.together import run_together
+from disttrain_launcher.command.launch import SIGNALS, run_in_agent
+from disttrain_launcher.command.launch_nodes import run_together
+from disttrain_launcher.node.outcome import Attempt
+from disttrain_launcher.plan.job import Plan, reserve_port
 
 from . import several
 from .builtin import LauncherRendezvous

@@ -9,7 +9,7 @@ from base64 import b64decode, b64encode
 from datetime import timedelta
 from typing import Any, cast
 
-from disttrain_launcher.mpi import is_here
+from disttrain_launcher.node.mpi import is_here
 
 from ....comm.store.ports import known
 from ....distributed.stores import FileStore, Store, TCPStore

@@ -1,7 +1,7 @@
 """``torch.distributed.run``: torchrun's command line, for programs that call it.
 
 The flags are dtrun's, which are torchrun's; what they mean is said once, in
-``disttrain_launcher.options``.
+``disttrain_launcher.options.command_line``.
 As a command (``python -m torch.distributed.run``) it is dtrun itself.
 """
 
@@ -15,8 +15,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from disttrain_launcher import devices, options
-from disttrain_launcher.rendezvous import BACKENDS, PORTS
+from disttrain_launcher.options import command_line, devices
+from disttrain_launcher.options.rendezvous import BACKENDS, PORTS
 
 from .launching import LaunchConfig, elastic_launch
 from .processes import DefaultLogsSpecs, LogsSpecs, Std
@@ -27,7 +27,7 @@ _ALIASES = {"training_script": 0, "training_script_args": slice(1, None)}
 
 def get_args_parser() -> argparse.ArgumentParser:
     """dtrun's parser, with PyTorch's default where dtrun finds out by itself: programs read it."""
-    made = options.parser()
+    made = command_line.parser()
     devices.add_flags(made)
     made.set_defaults(node_rank=0)
     return made
@@ -36,7 +36,7 @@ def get_args_parser() -> argparse.ArgumentParser:
 def parse_args(args: list[str] | None) -> argparse.Namespace:
     """A command line as PyTorch's programs read it: with ``training_script`` and its arguments."""
     made = get_args_parser()
-    options.take_defaults(made, os.environ)
+    command_line.take_defaults(made, os.environ)
     given = made.parse_args(sys.argv[1:] if args is None else args)
     for name, part in _ALIASES.items():
         setattr(given, name, given.program[part])

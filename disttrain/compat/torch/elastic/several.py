@@ -6,8 +6,8 @@ from __future__ import annotations
 import argparse
 from typing import Any, NoReturn
 
-from disttrain_launcher.outcome import Attempt
-from disttrain_launcher.rendezvous import KEYS, Rendezvous, rendezvous_of
+from disttrain_launcher.node.outcome import Attempt
+from disttrain_launcher.options.rendezvous import KEYS, Rendezvous, rendezvous_of
 
 from .builtin import LauncherRendezvous
 from .handlers import RendezvousConnectionError, RendezvousError, RendezvousTimeoutError

@@ -1,0 +1,274 @@
+"""The front process of ``dtrun``: starts the agent, passes signals on, gives its exit code.
+
+Front, warden and agent are three processes so that whichever two are killed, even in the same
+instant, the third one cleans up: the agent sees the front's pipe end, the warden adopts and kills
+what a dead agent leaves, the front what a dead warden does. Of all three, only what has detached
+itself from its rank stays (see ``lifetime.Leash``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import os
+import signal
+import tempfile
+import time
+import traceback
+from typing import Any
+
+from disttrain import gpus
+from disttrain.errors import ConfigError, DisttrainError, LaunchError
+from disttrain.lifetime import adopt_orphans, rename
+
+from ..node import mpi
+from ..node.agent import Agent
+from ..node.outcome import tell
+from ..node.report import say
+from ..options import limits
+from ..options.command_line import Options
+from ..plan import binding
+from ..plan.job import Plan, describe, make_plan, reserve_port
+from ..worker.environment import worker_env
+from ..worker.logs import FULL
+from ..worker.main import COMPAT
+from ..worker.program import has_main
+from ..worker.remains import held_back, kill_descendants
+from .events import tell_events
+from .fake import play
+
+
+def run(options: Options) -> int:
+    """Run a job; the exit code for the shell."""
+    several = options.rendezvous is not None
+    with reserve_port("" if several else "127.0.0.1") as holder:
+        free = holder.getsockname()[1]
+        plan = make_plan(options, free if several else options.master_port or free)
+        try:
+            return _run(options, placed(plan, options))
+        except (LaunchError, ConfigError) as error:
+            say(str(error))
+            return 2
+        except KeyboardInterrupt:
+            return 128 + signal.SIGINT
+
+
+def _run(options: Options, plan: Plan) -> int:
+    if options.mpi:
+        plan = mpi.with_hosts(plan, options.hostfile)
+    if options.dry_run:
+        if options.place.cluster != "local":
+            print(options.place.describe())
+        print(describe(plan, worker_env))
+        return 0
+    problem = _cannot_start(plan)
+    if problem:
+        say(problem)
+        return 2
+    plan = _with_log_dir(plan)
+    if options.fake is not None or options.simulated is not None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # for the program, which runs here
+    if options.fake is not None:
+        return play(plan, *options.fake, local_size=options.nproc_per_node)
+    if options.simulated is not None:
+        run_simulated = importlib.import_module("disttrain_launcher.simulated.job").run
+        return int(run_simulated(plan, options.simulated))
+    if plan.mpi_hosts:
+        return mpi.run_between_hosts(plan)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # nohup: it is to outlive its terminal
+        others = tuple(n for n in plan.signals if n != signal.SIGHUP)
+        plan = dataclasses.replace(plan, signals=others)
+    adopt_orphans()
+    kept: Any = None
+    token = None
+    if options.rendezvous is not None:
+        nodes = importlib.import_module("disttrain_launcher.nodes.starting")
+        token = nodes.token_for(options)
+        plan = dataclasses.replace(plan, token_file=nodes.token_file_for_ranks(options, token))
+    with held_back(plan.signals):
+        if options.rendezvous is not None:  # before the pipes, whose ends tell of a death
+            kept = nodes.start_keeper(plan, options.rendezvous, token)
+        reader, writer = os.pipe()
+        pid_reader, pid_writer = os.pipe()
+        warden = os.fork()
+        if warden == 0:
+            os.close(writer)
+            os.close(pid_reader)
+            _warden(plan, reader, pid_writer, kept)
+        for fd in (reader, pid_writer):
+            os.close(fd)
+        if kept is not None:
+            kept.sock.close()
+        told = os.read(pid_reader, 16)
+        os.close(pid_reader)
+        _forward(plan.signals, int(told or warden))
+    code = _wait(warden, plan.signals, kept)
+    signal.pthread_sigmask(signal.SIG_BLOCK, plan.signals)  # one more changes nothing of the end
+    return code
+
+
+def placed(plan: Plan, options: Options) -> Plan:
+    """The plan with each rank's device and cores, where these are asked for: rank r has the
+    visible device r modulo their number, as a script chooses by LOCAL_RANK."""
+    if options.binding == "none" and not options.virtual_local_rank:
+        return plan
+    machine, given = gpus.ask(), os.environ.get("CUDA_VISIBLE_DEVICES")
+    seen = gpus.visible(machine.cards, given, each_alone=options.virtual_local_rank)
+    ranks: list[gpus.Seen | None] = [
+        seen[rank % len(seen)] if seen else None for rank in range(plan.num_ranks)
+    ]
+    if options.virtual_local_rank:
+        if machine.cards and not seen:
+            why = gpus.count(machine, given, True)["why"]
+            raise LaunchError(f"--virtual-local-rank: no device is visible here ({why})")
+        words = [r.word for r in ranks if r] or _unseen(plan.num_ranks, given)
+        plan = dataclasses.replace(plan, devices=tuple(words))
+    if options.binding == "none":
+        return plan
+    buses = [r.card.bus if r else None for r in ranks]
+    host = binding.read_host([b for b in buses if b], os.sched_getaffinity(0))
+    cores = binding.cores_of_ranks(options.binding, host, [b or None for b in buses])
+    return dataclasses.replace(plan, cores=tuple(cores))
+
+
+def _unseen(num_ranks: int, given: str | None) -> list[str]:
+    """What ranks are to see alone where nothing is known of devices: as with torchrun, those of the
+    list, or the first ones."""
+    words = [str(rank) for rank in range(num_ranks)] if given is None else given.split(",")
+    if len(words) < num_ranks:
+        raise LaunchError(
+            f"--virtual-local-rank: {num_ranks} ranks, and CUDA_VISIBLE_DEVICES={given} names "
+            f"{len(words)}; name one for each rank, or start fewer"
+        )
+    return words[:num_ranks]
+
+
+def _cannot_start(plan: Plan) -> str:
+    name = plan.program[0]
+    if plan.as_torch:
+        try:
+            importlib.import_module(COMPAT)  # once, for all ranks
+        except ImportError as error:
+            return f"--as-torch: {COMPAT} cannot be imported: {error}; is disttrain complete?"
+    if plan.module or plan.no_python:
+        return ""
+    if not os.path.exists(name):
+        return f"{name}: no such file; give the path of a script, or -m with a module's name"
+    if not os.path.isdir(name) or has_main(name):
+        return ""
+    return f"{name}: is a directory without __main__.py; a script is needed"
+
+
+def _with_log_dir(plan: Plan) -> Plan:
+    """Outputs that go to files need a directory; make one where none is given."""
+    if plan.log_dir is not None:
+        _check_log_dir(plan.log_dir)
+        return plan
+    if not plan.writes_files:
+        return plan
+    try:
+        log_dir = tempfile.mkdtemp(prefix="dtrun_")
+    except OSError as error:
+        raise LaunchError(
+            f"--redirects, --tee: no folder for outputs: {error}; give --log-dir"
+        ) from None
+    say(f"outputs go to {log_dir}")
+    return dataclasses.replace(plan, log_dir=log_dir)
+
+
+def _check_log_dir(path: str) -> None:
+    """Refuse before anything runs what a job could only find at its end. A disk that is full now
+    may be less so then."""
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise LaunchError(f"--log-dir {path}: {error.strerror}; a folder is needed") from None
+    else:
+        if not os.access(path, os.W_OK | os.X_OK):
+            raise LaunchError(f"--log-dir {path}: a folder that may be written to is needed")
+
+
+def _warden(plan: Plan, reader: int, pid_writer: int, kept: Any) -> None:
+    """Start the agent, and wait for its end: whatever is left then, however it has detached itself,
+    has this process for its parent."""
+    code = 1
+    try:
+        os.setpgid(0, 0)
+        rename("dtrun-warden")
+        adopt_orphans()
+        agent = os.fork()
+        if agent == 0:
+            os.close(pid_writer)
+            _agent(plan, reader, kept)
+        os.write(pid_writer, b"%d" % agent)
+        for fd in (reader, pid_writer):
+            os.close(fd)
+        if kept is not None:
+            kept.sock.close()
+        for number in plan.signals:  # the front tells the agent of them
+            signal.signal(number, signal.SIG_IGN)
+        code = _wait(agent)
+    except OSError as error:
+        say(f"cannot start {plan.num_ranks} ranks: {error}: {limits.advice(error, plan.num_ranks)}")
+    finally:
+        os._exit(code)
+
+
+def _agent(plan: Plan, reader: int, kept: Any) -> None:
+    code = 1
+    try:
+        os.setpgid(0, 0)
+        rename("dtrun")
+        began = time.monotonic()
+        orders = None if kept is None else kept.orders()
+        attempt = Agent(plan, None, reader, orders).run()
+        tell(attempt, plan)
+        tell_events(attempt, plan, time.monotonic() - began)
+        code = attempt.code
+    except DisttrainError as error:
+        say(str(error))
+    except OSError as error:
+        say(f"cannot start {plan.num_ranks} ranks: {error}: {limits.advice(error, plan.num_ranks)}")
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def _forward(signals: tuple[int, ...], agent: int) -> None:
+    """Pass signals on to the agent."""
+
+    def forward(number: int, frame: Any) -> None:
+        try:
+            os.kill(agent, number)
+        except ProcessLookupError:
+            pass
+
+    def suspend(number: int, frame: Any) -> None:
+        """Ctrl-Z reaches only this process: agent and ranks are process groups of their own."""
+        forward(number, frame)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        forward(signal.SIGCONT, frame)  # here when `fg` has let us go on
+
+    for number in signals:
+        signal.signal(number, forward)
+    if signal.getsignal(signal.SIGTSTP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGTSTP, suspend)
+
+
+def _wait(process: int, signals: tuple[int, ...] = (), kept: Any = None) -> int:
+    """Wait for the exit code of the agent or the warden; clean up after one that was killed. A
+    keeper has something to tell the others then; one more signal, and nobody waits for that."""
+    _, status = os.waitpid(process, 0)
+    if kept is not None:
+        for number in signals:
+            signal.signal(number, lambda *_: kept.kill())
+        kill_descendants({kept.pid}, 2.0)
+        kept.wait()
+    kill_descendants(set(), 2.0)
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        say(f"a process of the launcher was killed by {signal.Signals(number).name}")
+        return 128 + number
+    return os.WEXITSTATUS(status)

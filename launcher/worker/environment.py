@@ -1,0 +1,48 @@
+"""The environment of a worker: torchrun's names, and some of our own."""
+
+from __future__ import annotations
+
+from ..plan.generation import Generation
+from ..plan.job import Plan
+
+LEAST = "DISTTRAIN_MIN_RANKS"  # with fewer the job ends: who is left need not try to go on
+ON_TERM = "DISTTRAIN_ON_TERM"  # what SIGTERM is to mean, where that is not the end
+GENERATION = "DISTTRAIN_GENERATION"  # its number: who says another one is refused by the store
+JOB_FD = "DISTTRAIN_JOB_FD"  # the descriptor of the job segment, inherited
+JOB_ID = "DISTTRAIN_JOB_ID"  # the same in all generations of a job, and in no other job
+
+
+def worker_env(plan: Plan, generation: Generation, rank: int) -> dict[str, str]:
+    """What every script under a launcher may rely on. ``rank``: one of this node."""
+    local_rank, n = generation.local_rank(rank), generation.world_size
+    role_rank, role_size = generation.in_role(rank)
+    values: dict[str, object] = {
+        "RANK": rank,
+        "LOCAL_RANK": local_rank,
+        "WORLD_SIZE": n,
+        "LOCAL_WORLD_SIZE": generation.num_ranks,
+        "GROUP_RANK": generation.me,
+        "GROUP_WORLD_SIZE": generation.num_nodes,
+        "ROLE_NAME": plan.role,
+        "ROLE_RANK": role_rank,
+        "ROLE_WORLD_SIZE": role_size,
+        "MASTER_ADDR": generation.master_addr,
+        "MASTER_PORT": generation.master_port,
+        "TORCHELASTIC_RESTART_COUNT": generation.restart_count,
+        "TORCHELASTIC_MAX_RESTARTS": plan.max_restarts,
+        "TORCHELASTIC_RUN_ID": plan.run_id,
+        "TORCHELASTIC_USE_AGENT_STORE": "False",
+        GENERATION: generation.number,
+        JOB_ID: generation.job or plan.job,
+    }
+    if not plan.mpi_hosts:
+        values[LEAST] = plan.min_ranks or n
+    if plan.on_term != "exit":
+        values[ON_TERM] = plan.on_term
+    if plan.devices:
+        values |= {"LOCAL_RANK": 0, "CUDA_VISIBLE_DEVICES": plan.devices[local_rank]}
+    if plan.token_file:
+        values["DISTTRAIN_TOKEN_FILE"] = plan.token_file
+    if plan.log_dir:
+        values["TORCHELASTIC_ERROR_FILE"] = plan.error_file(generation, rank)
+    return {name: str(value) for name, value in values.items()}

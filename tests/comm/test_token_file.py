@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 import disttrain.distributed as dist
-from disttrain.comm.messaging.message import shared_token
+from disttrain.comm.links.proof import shared_token
 from disttrain.comm.store import HashStore, PrefixStore, TCPStore, tcp
 from disttrain.comm.store.token_file import read_token_file
 from disttrain.comm.worker_env import WorkerEnv, read_worker_env

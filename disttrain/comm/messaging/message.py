@@ -1,22 +1,18 @@
-"""What travels between two workers, how large it may be, and where its secret comes from.
+"""What travels between two workers, how large it may be.
 
 Knows bytes and arrays; no transport, and not what a message means.
 """
 
 from __future__ import annotations
 
-import hmac
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from ...errors import ConfigError, MessageTooLarge
 from ..header import dtype_code
 
-TOKEN_BYTES = 32
 MAX_DIMS = 64  # numpy's own limit
 
 Bytes = bytes | bytearray | memoryview
@@ -106,16 +102,3 @@ def check_arrays(arrays: Sequence[np.ndarray], where: str) -> int:
         dtype_code(array.dtype)
         total += array.nbytes
     return total
-
-
-def shared_token(store: Any, name: str) -> bytes:
-    """The secret of all who meet through ``store`` under ``name``; whoever asks first makes it.
-
-    Stores let nobody in who does not belong to the job (see ``store.hello``), so what lies there
-    proves that somebody does. ``store``: any ``Store``.
-    """
-    mine = secrets.token_hex(TOKEN_BYTES)
-    agreed = bytes.fromhex(bytes(store.compare_set(f"{name}/token", "", mine)).decode())
-    # Between hosts, what lies in the store can be read on its way; what it is keyed with cannot.
-    own = store.secret(f"shared token {name}")
-    return hmac.digest(own, agreed, "sha256") if own else agreed

@@ -12,10 +12,10 @@ do.
 from __future__ import annotations
 
 import ipaddress
-import socket
 from collections.abc import Callable, Sequence
 
 from ...errors import CommError, ConfigError
+from ..links.proof import address_towards
 from . import greeting
 from .channels import SCHEMES
 from .endpoint import Block, Endpoint, OnLost, OnMessage, is_closed, no_address
@@ -25,7 +25,6 @@ from .remote import RemoteEndpoint
 
 LOCAL, GRPC = TRANSPORTS = ("local", "grpc")
 _BETWEEN = "|"
-_ANY_PORT = 9  # nothing is sent there: the kernel is asked for the way only
 
 
 def open_endpoint(
@@ -71,19 +70,6 @@ def open_endpoint(
         raise
     return MixedEndpoint(made)
 
-
-def address_towards(host: str) -> str:
-    """The address of this host from which packets to ``host`` leave."""
-    try:
-        kind, _, _, _, where = socket.getaddrinfo(host, _ANY_PORT, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(kind, socket.SOCK_DGRAM) as asked:
-            asked.connect(where)
-            return str(asked.getsockname()[0])
-    except OSError as error:
-        raise ConfigError(
-            f"rpc: there is no way from this host to {host!r} ({error}); name the address that "
-            "other hosts can reach with host="
-        ) from None
 
 
 def is_between_hosts(address: str) -> bool:

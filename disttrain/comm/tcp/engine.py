@@ -22,8 +22,7 @@ from ..links.link import Link
 from ..links.opening import Identity, Refused
 from ..links.pace import LEAST_PATIENCE
 from ..meeting import Meeting, check_encryption
-from ..messaging.message import shared_token
-from ..messaging.mixed import address_towards
+from ..links.proof import address_towards, shared_token
 from ..shm.bootstrap import share_segment
 from ..shm.engine import connect_alone
 from .net import Net

@@ -15,7 +15,7 @@ from typing import Any
 from ... import context
 from ...comm import engines
 from ...comm.messaging import mixed
-from ...comm.messaging.message import shared_token
+from ...comm.links.proof import shared_token
 from ...comm.sim.scheduler import SimWaiter
 from ...comm.store import HashStore, PrefixStore, Store
 from ...comm.worker_env import WorkerEnv, read_worker_env

@@ -16,7 +16,8 @@ from disttrain import context
 from disttrain.comm.messaging import door, frames, greeting, pool
 from disttrain.comm.messaging.blocks import Lender
 from disttrain.comm.messaging.local import LocalEndpoint
-from disttrain.comm.messaging.message import Limits, Message, shared_token
+from disttrain.comm.links.proof import shared_token
+from disttrain.comm.messaging.message import Limits, Message
 from disttrain.comm.store import HashStore, hello
 from disttrain.errors import CommError, PeerFailed
 

@@ -7,7 +7,8 @@ from comm.messaging.conformance import Conformance
 from comm.messaging.nodes import TOKEN, Threads
 
 from disttrain.comm.messaging.local import LocalEndpoint
-from disttrain.comm.messaging.mixed import MixedEndpoint, address_towards, open_endpoint
+from disttrain.comm.links.proof import address_towards
+from disttrain.comm.messaging.mixed import MixedEndpoint, open_endpoint
 from disttrain.comm.messaging.remote import RemoteEndpoint
 from disttrain.errors import CommError, ConfigError
 

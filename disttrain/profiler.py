@@ -25,8 +25,8 @@ from time import perf_counter_ns
 from typing import Any
 
 from . import context
-from .comm.group import ProcessGroup
-from .comm.shm.hub import HUBS
+from .comm.group.group import ProcessGroup
+from .comm.transports.shm.hub import HUBS
 from .core.tensor import Tensor
 from .errors import ConfigError
 

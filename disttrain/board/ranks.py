@@ -9,7 +9,7 @@ import time
 from dataclasses import asdict
 from typing import Any
 
-from ..comm.blackbox import Box
+from ..comm.job.blackbox import Box
 from ..errors import CommError
 from ..watch import table, telling
 from ..watch.reading import UNDER_WAY, opened, read_all

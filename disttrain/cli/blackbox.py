@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from ..comm.blackbox import Box
+from ..comm.job.blackbox import Box
 from ..errors import ConfigError
 from ..watch import running, telling
 from ..watch.reading import SHOWN, opened

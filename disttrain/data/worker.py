@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .. import context
-from ..comm import termination
+from ..comm.job import termination
 from ..core import dtypes
 from ..core.random import manual_seed
 from ..lifetime import die_with

@@ -7,11 +7,11 @@ import importlib
 from datetime import timedelta
 from typing import Any
 
-from ..comm.reduce_ops import ReduceOp
-from ..comm.reduce_ops import premul_sum as _make_nccl_premul_sum
-from ..comm.sim import Simulation, simulate
+from ..comm.calls.reduce_ops import ReduceOp
+from ..comm.calls.reduce_ops import premul_sum as _make_nccl_premul_sum
+from ..comm.calls.work import Work
 from ..comm.store import FileStore, HashStore, PrefixStore, Store, TCPStore
-from ..comm.work import Work
+from ..comm.transports.sim import Simulation, simulate
 from ..errors import (
     CollectiveMismatch,
     CommError,

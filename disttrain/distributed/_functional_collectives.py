@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..comm.reduce_ops import ReduceOp
+from ..comm.calls.reduce_ops import ReduceOp
 from ..core.tensor import Tensor
 from ..errors import ConfigError, ShapeError
 from ..ops.functions import collectives as verbs

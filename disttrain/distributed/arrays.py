@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..backends.device.memory import memory_of
-from ..comm.work import Done, Work
+from ..comm.calls.work import Done, Work
 from ..core.tensor import Tensor, note_read
 from ..core.writes import touched
 from ..errors import ConfigError, DeviceError

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .. import context
-from ..comm import engines
+from ..comm.transports import selection
 from ..errors import ConfigError
 from ..trace import warn
 
@@ -43,11 +43,11 @@ class _Names(type):
 
     @property
     def backend_list(cls) -> list[str]:
-        return list(dict.fromkeys(["undefined", *engines.NAMES, *engines.plugged()]))
+        return list(dict.fromkeys(["undefined", *selection.NAMES, *selection.plugged()]))
 
     @property
     def _plugins(cls) -> dict[str, Plugin]:
-        return {name.upper(): found for name, found in engines.plugged().items()}
+        return {name.upper(): found for name, found in selection.plugged().items()}
 
     @property
     def default_device_backend_map(cls) -> dict[str, str]:
@@ -56,10 +56,10 @@ class _Names(type):
     @property
     def backend_capability(cls) -> dict[str, list[str]]:
         names = [name for name in cls.backend_list if name != "undefined"]
-        return {n: [device for device, _ in engines.parse(n).pairs] for n in names}
+        return {n: [device for device, _ in selection.parse(n).pairs] for n in names}
 
     def __getattr__(cls, name: str) -> str:
-        if name.lower() in engines.plugged() and name.isupper():
+        if name.lower() in selection.plugged() and name.isupper():
             return name.lower()
         raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}")
 
@@ -104,7 +104,7 @@ class Backend(str, metaclass=_Names):
             places: tuple[str, ...] = ("cpu", "cuda")
         else:
             places = (devices,) if isinstance(devices, str) else tuple(devices)
-        engines.plug(name.lower(), Plugin(func, extended_api, places))
+        selection.plug(name.lower(), Plugin(func, extended_api, places))
         told = context.current().slot(_DEFAULTS, dict[str, str])
         for device in () if devices is None else places:
             if device not in DEFAULT_BACKENDS:
@@ -121,7 +121,7 @@ class BackendConfig:
     completed."""
 
     def __init__(self, backend: str) -> None:
-        pairs = engines.parse(str(backend)).pairs
+        pairs = selection.parse(str(backend)).pairs
         self.device_backend_map = {device: Backend(name) for device, name in pairs}
 
     def __repr__(self) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..backends.device.memory import Memory, memory_of
-from ..comm.work import Work
+from ..comm.calls.work import Work
 from ..core.tensor import Tensor
 from ..errors import ConfigError
 from .state import group_or_default

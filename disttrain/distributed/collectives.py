@@ -11,9 +11,9 @@ from datetime import timedelta
 from typing import Any
 
 from .. import context
-from ..comm.placing import together
-from ..comm.reduce_ops import ReduceOp
-from ..comm.work import Work
+from ..comm.calls.reduce_ops import ReduceOp
+from ..comm.calls.work import Work
+from ..comm.group.placing import together
 from ..core.tensor import Tensor
 from ..errors import ConfigError
 from ..futures import Future

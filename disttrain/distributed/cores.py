@@ -12,7 +12,7 @@ import sys
 from collections.abc import MutableMapping
 
 from ..backends import blas
-from ..comm.worker_env import WorkerEnv
+from ..comm.job.worker_env import WorkerEnv
 
 _LEAVE_ALL = ("Open MPI", "MPICH", "Slurm", "Horovod")  # launchers' families
 

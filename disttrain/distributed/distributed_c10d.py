@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+from ..comm.calls.work import Work
 from ..comm.store import PrefixStore, Store
-from ..comm.work import Work
 from ..core.device import device as Device
 from ..errors import ConfigError, WaitTimeout
 from .coalesced import CoalescingManager as _CoalescingManager

@@ -8,9 +8,9 @@ from datetime import timedelta
 from typing import Any
 
 from .. import context
-from ..comm import engines
-from ..comm.arguments import members as check_members
-from ..comm.meeting import Meeting
+from ..comm.group.arguments import members as check_members
+from ..comm.meeting.meeting import Meeting
+from ..comm.transports import selection
 from ..core.device import device as Device
 from ..errors import CommError, ConfigError
 from .backend import Backend, default_backends
@@ -37,12 +37,12 @@ def new_group(
     ``use_local_synchronization`` only the members need to. ``strict`` as for
     ``init_process_group`` (None: as the default group)."""
     world = group_or_default()
-    wanted = engines.parse(world.backend if backend is None else backend)
+    wanted = selection.parse(world.backend if backend is None else backend)
     members = list(range(world.size)) if ranks is None else list(ranks)
     if sort_ranks:
         members.sort()
     seconds = None if timeout is None else seconds_of(timeout)
-    if engines.is_part(wanted, world.transport):
+    if selection.is_part(wanted, world.transport):
         made: Any = world.new_group(
             members, timeout=seconds, strict=strict, members_only=use_local_synchronization
         )
@@ -60,7 +60,7 @@ def new_group(
 def _beside_world(
     world: ProcessGroup,
     members: list[int],
-    wanted: engines.Backend,
+    wanted: selection.Backend,
     seconds: float | None,
     strict: bool | None,
 ) -> ProcessGroup | None:
@@ -73,7 +73,7 @@ def _beside_world(
     me = ranks.index(int(world.rank))
     meeting = Meeting(me, len(ranks), place_here(), limit, ranks=ranks, open_store=lambda: store)
     strict = world.strict if strict is None else strict
-    return group_on(engines.connect(wanted, meeting), ranks, strict, wanted.text)
+    return group_on(selection.connect(wanted, meeting), ranks, strict, wanted.text)
 
 
 def divide_world(
@@ -193,14 +193,14 @@ def get_backend(group: ProcessGroup | None = None) -> str:
 
 def get_backend_config(group: ProcessGroup | None = None) -> str:
     """The backend of each device: "cpu:gloo,cuda:nccl"."""
-    return engines.parse(group_or_default(group).backend).config
+    return selection.parse(group_or_default(group).backend).config
 
 
 def is_backend_available(backend: str) -> bool:
     """Whether groups can be made with ``backend`` (also "cpu:gloo,cuda:nccl") in this process."""
     if ":" not in backend:
-        return engines.missing(backend.lower()) is None
-    return all(engines.missing(name) is None for _, name in engines.parse(backend).pairs)
+        return selection.missing(backend.lower()) is None
+    return all(selection.missing(name) is None for _, name in selection.parse(backend).pairs)
 
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
@@ -250,24 +250,24 @@ def get_default_backend_for_device(device: Any) -> str:
 
 def is_gloo_available() -> bool:
     """Whether groups with the backend gloo (here: shared memory and sockets) can be made here."""
-    return engines.missing("gloo") is None
+    return selection.missing("gloo") is None
 
 
 def is_nccl_available() -> bool:
     """Whether groups with the backend NCCL can be made here."""
-    return engines.missing("nccl") is None
+    return selection.missing("nccl") is None
 
 
 def is_mpi_available() -> bool:
     """Whether groups with the backend MPI can be made here."""
-    return engines.missing("mpi") is None
+    return selection.missing("mpi") is None
 
 
 def is_ucc_available() -> bool:
     """Whether groups with the backend UCC (there is none here) can be made here."""
-    return engines.missing("ucc") is None
+    return selection.missing("ucc") is None
 
 
 def is_xccl_available() -> bool:
     """Whether groups with the backend XCCL (there is none here) can be made here."""
-    return engines.missing("xccl") is None
+    return selection.missing("xccl") is None

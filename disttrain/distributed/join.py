@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..comm.group import ProcessGroup
-from ..comm.work import Work
+from ..comm.calls.work import Work
+from ..comm.group.group import ProcessGroup
 from ..errors import CommError, ConfigError
 from ..trace import warn
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..comm.group import ProcessGroup
+from ..comm.group.group import ProcessGroup
 from ..errors import CommError
 from .plain import MAX_DEPTH, decode, encode, join, take_apart
 

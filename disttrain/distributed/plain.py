@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ..backends.device.array import DeviceArray
-from ..comm.count import Count
+from ..comm.calls.count import Count
 from ..core import dtypes
 from ..core.device import located, usable
 from ..core.tensor import Tensor, rebuild

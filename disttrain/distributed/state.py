@@ -10,15 +10,16 @@ from datetime import timedelta
 from typing import Any
 
 from .. import context
-from ..comm import engines, roll_call
-from ..comm.control import JOB_SLOT, Segment
-from ..comm.meeting import Meeting
-from ..comm.placing import bind
-from ..comm.sim import SimWaiter
-from ..comm.sim import fabric as simulated_cluster
+from ..comm.group.default_group import SLOT
+from ..comm.group.placing import bind
+from ..comm.job.segment import JOB_SLOT, Segment
+from ..comm.job.worker_env import WorkerEnv, read_worker_env
+from ..comm.meeting import roll_call
+from ..comm.meeting.meeting import Meeting
 from ..comm.store import HashStore, PrefixStore, Store
-from ..comm.worker_env import WorkerEnv, read_worker_env
-from ..comm.world import SLOT
+from ..comm.transports import selection
+from ..comm.transports.sim import SimWaiter
+from ..comm.transports.sim import fabric as simulated_cluster
 from ..core.device import located, usable
 from ..errors import CommError, ConfigError, GroupError, StoreLost, WaitTimeout
 from .cores import share_cores
@@ -116,7 +117,7 @@ def init_process_group(
             "init_process_group: the default group exists already; call destroy_process_group() "
             "first, or use new_group() for another group"
         )
-    wanted = engines.parse(backend)
+    wanted = selection.parse(backend)
     seconds = seconds_of(timeout)
     me = context.current()
     if init_method is not None and store is None:
@@ -144,7 +145,7 @@ def _bind(world: ProcessGroup, device_id: Any) -> None:
 
 def _transport(
     me: context.Rank,
-    backend: engines.Backend,
+    backend: selection.Backend,
     init_method: str | None,
     store: Any,
     rank: int,
@@ -161,7 +162,7 @@ def _transport(
     meeting = Meeting(place.rank, place.world_size, place, seconds)
     if inherits and simulated_cluster() is not None:
         watch_steps()
-        return engines.connect(backend, meeting)
+        return selection.connect(backend, meeting)
     if inherits and JOB_SLOT in me.slots:
         meeting.segment = _own(me)
     else:
@@ -253,7 +254,7 @@ def seconds_of(timeout: timedelta | float | None) -> float:
     return value
 
 
-def _meet(backend: engines.Backend, meeting: Meeting, init_method: str | None, store: Any) -> Any:
+def _meet(backend: selection.Backend, meeting: Meeting, init_method: str | None, store: Any) -> Any:
     """The transport of the default group. A store is only opened where ranks need one to meet."""
     state, place = _state(), meeting.place
     if simulated_cluster() is not None:
@@ -261,7 +262,7 @@ def _meet(backend: engines.Backend, meeting: Meeting, init_method: str | None, s
     if store is not None:
         state.store = store
         meeting.open_store = lambda: _called(store, meeting)
-        return engines.connect(backend, meeting)
+        return selection.connect(backend, meeting)
     deadline, lost = context.now() + meeting.timeout, None
     while True:
         made: list[Store] = []
@@ -277,7 +278,7 @@ def _meet(backend: engines.Backend, meeting: Meeting, init_method: str | None, s
         if init_method not in (None, "", "env://") or not place.by_mpi:
             found.open_store = open_store
         try:
-            transport = engines.connect(backend, found)
+            transport = selection.connect(backend, found)
         except BaseException as error:
             if made:
                 made[0].close()

@@ -5,7 +5,7 @@ Without it the steps of the program's first optimizer are counted, and no sample
 
 from __future__ import annotations
 
-from ..comm.blackbox import recorder
+from ..comm.job.blackbox import recorder
 
 
 def step(samples: int = 0) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..comm.world import default_group
+from ..comm.group.default_group import default_group
 from ..core import Tensor, no_grad
 from ..errors import ShapeError, UninitializedError
 from ..ops.functions.sync_norm import sync_batch_norm

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import context
 from ..autograd import no_grad
-from ..comm.sim import simulate
+from ..comm.transports.sim import simulate
 from ..core.random import manual_seed
 from ..core.tensor import Tensor
 from ..distributed import destroy_process_group, get_rank, init_process_group

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..comm import blackbox as at
-from ..comm.blackbox import Box
-from ..comm.header import DTYPES, OPS
+from ..comm.calls.header import DTYPES, OPS
+from ..comm.job import blackbox as at
+from ..comm.job.blackbox import Box
 
 _WORDS = struct.Struct(f"<{at.NUM_WORDS}q")
 _TEXT = struct.Struct("<IH")

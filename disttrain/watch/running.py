@@ -19,7 +19,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from ..comm.blackbox import Box
+from ..comm.job.blackbox import Box
 from ..errors import CommError, ConfigError
 from .processes import boot_id, place, started_at
 

@@ -25,7 +25,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..comm.threads import bystanders
+from ..comm.job.threads import bystanders
 from . import processes
 
 SIGNAL = signal.SIGRTMAX - 3

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..comm.blackbox import Box
+from ..comm.job.blackbox import Box
 from .processes import STATES, Usage, usage
 from .reading import Rank, read_all
 from .running import Job

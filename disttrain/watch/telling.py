@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Sequence
 
-from ..comm.blackbox import Box, clipped
+from ..comm.job.blackbox import Box, clipped
 from ..errors import ConfigError
 from .reading import UNDER_WAY, Operation, Rank, printable, read_all
 from .waiting import WAITS, Standing, standings

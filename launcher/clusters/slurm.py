@@ -1,7 +1,7 @@
 """Slurm: ``srun dtrun train.py``, one task on each node of a step.
 
 Names as in srun(1). What of them both ranks and nodes read is parsed in one place, by
-``disttrain.comm.slurm``. The nodes meet on the first one, at a port that follows from the numbers
+``disttrain.comm.job.slurm``. The nodes meet on the first one, at a port that follows from the numbers
 of job and step; the token follows from the same numbers and the user's key, which lies in the home
 directory that the nodes of such clusters share.
 """
@@ -105,10 +105,10 @@ def reachable(host: str) -> str:
 
 
 def _parser() -> ModuleType:
-    """``disttrain.comm.slurm``, without the package around it, which would load numpy."""
+    """``disttrain.comm.job.slurm``, without the package around it, which would load numpy."""
     found = importlib.util.find_spec("disttrain")
     assert found is not None and found.submodule_search_locations
-    path = os.path.join(found.submodule_search_locations[0], "comm", "slurm.py")
+    path = os.path.join(found.submodule_search_locations[0], "comm", "job", "slurm.py")
     spec = importlib.util.spec_from_file_location("disttrain_launcher.clusters._slurm", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

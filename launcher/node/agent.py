@@ -40,7 +40,7 @@ FORKED_TOO_LATE = (
 )
 # Loaded once for all ranks.
 WARM = (
-    "disttrain.comm.shm.engine",
+    "disttrain.comm.transports.shm.engine",
     "disttrain.data",
     "disttrain.distributed",
     "disttrain.distributed.ddp",

@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
-from disttrain.comm.control import HAS_LEFT, Segment
+from disttrain.comm.job.segment import HAS_LEFT, Segment
 from disttrain.outputs import UNHEARD, is_heard, put
 
 from ..plan.generation import Generation

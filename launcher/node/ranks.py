@@ -14,7 +14,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable
 
-from disttrain.comm.control import Segment
+from disttrain.comm.job.segment import Segment
 from disttrain.liveness import sample
 
 from ..plan import stillness

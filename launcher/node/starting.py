@@ -14,8 +14,8 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from disttrain.comm.blackbox import BOX_FD, Box
-from disttrain.comm.control import Segment
+from disttrain.comm.job.blackbox import BOX_FD, Box
+from disttrain.comm.job.segment import Segment
 from disttrain.lifetime import Leash, die_with_parent
 from disttrain.outputs import flush, put
 

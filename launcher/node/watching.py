@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from disttrain.comm.blackbox import Box
+from disttrain.comm.job.blackbox import Box
 from disttrain.errors import ConfigError
 from disttrain.watch import processes, running, stragglers, telling
 from disttrain.watch.reading import SHOWN, UNDER_WAY, Follower, Words, read_rank, read_words

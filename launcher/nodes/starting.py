@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from disttrain.comm.worker_env import TLS, tls_wanted
+from disttrain.comm.job.worker_env import TLS, tls_wanted
 
 from ..clusters.tokens import token_of
 from ..node.channel import Channel, pair

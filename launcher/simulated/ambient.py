@@ -34,7 +34,7 @@ from types import ModuleType
 from typing import Any
 
 from disttrain import context
-from disttrain.comm.sim import Killed, SimWaiter
+from disttrain.comm.transports.sim import Killed, SimWaiter
 
 from ..node.report import VANISHED
 from ..worker.program import here

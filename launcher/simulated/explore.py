@@ -2,7 +2,7 @@
 
 Every trial runs in a process that is forked from this one, so that none sees what another has left,
 and one that hangs outside the simulation (in a lock of its own, say) is ended. Which trials there
-are, and what counts as a failure, is ``disttrain.comm.sim.explore``'s.
+are, and what counts as a failure, is ``disttrain.comm.transports.sim.explore``'s.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import sys
 import time
 import traceback
 
-from disttrain.comm.sim.explore import Trial, Verdict, shrink, trials, unexpected
-from disttrain.comm.sim.faults import DELAY, DROP, KILL
+from disttrain.comm.transports.sim.explore import Trial, Verdict, shrink, trials, unexpected
+from disttrain.comm.transports.sim.faults import DELAY, DROP, KILL
 
 from ..options.simulation import Flags, words_of
 from ..plan.job import Plan

@@ -1,6 +1,6 @@
 """Run a script on a simulated cluster: every rank a thread that runs it as its own ``__main__``.
 
-The cluster is ``disttrain.comm.sim``'s; here a rank gets its place in the process (``ambient``),
+The cluster is ``disttrain.comm.transports.sim``'s; here a rank gets its place in the process (``ambient``),
 its voice (``voices``), its program and its end, and what came of it is told as by real ranks.
 """
 
@@ -17,13 +17,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from disttrain.comm.sim import Cluster, Fabric, Scheduler, SimWaiter, first_failed, run_cluster
-from disttrain.comm.sim import faults as points
-from disttrain.comm.sim import timeline as timelines
-from disttrain.comm.sim.fabric import LOCAL, REMOTE
-from disttrain.comm.sim.network import Link
-from disttrain.comm.sim.scheduler import Task
-from disttrain.comm.sim.stacks import standing
+from disttrain.comm.transports.sim import (
+    Cluster,
+    Fabric,
+    Scheduler,
+    SimWaiter,
+    first_failed,
+    run_cluster,
+)
+from disttrain.comm.transports.sim import faults as points
+from disttrain.comm.transports.sim import timeline as timelines
+from disttrain.comm.transports.sim.fabric import LOCAL, REMOTE
+from disttrain.comm.transports.sim.network import Link
+from disttrain.comm.transports.sim.scheduler import Task
+from disttrain.comm.transports.sim.stacks import standing
 from disttrain.context import current
 from disttrain.errors import ConfigError, Deadlock, PeerFailed
 from disttrain.outputs import UNHEARD, flush, is_heard

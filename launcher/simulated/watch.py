@@ -11,8 +11,8 @@ import sys
 import threading
 from collections.abc import Callable
 
-from disttrain.comm.sim import Scheduler
-from disttrain.comm.sim.stacks import standing
+from disttrain.comm.transports.sim import Scheduler
+from disttrain.comm.transports.sim.stacks import standing
 
 PATIENCE = 20.0  # real seconds of a turn without any processor time
 _LOOKS = 4  # in that time

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from disttrain.comm.calls import Calls
-from disttrain.comm.sim import faults as points
-from disttrain.comm.sim.faults import DELAY, DROP, KILL, Calendar, Fault
+from disttrain.comm.calls.headers import Calls
+from disttrain.comm.transports.sim import faults as points
+from disttrain.comm.transports.sim.faults import DELAY, DROP, KILL, Calendar, Fault
 from disttrain.context import sleep
 from disttrain.errors import ConfigError
 

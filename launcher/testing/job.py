@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from disttrain import context
-from disttrain.comm.control import JOB_SLOT
+from disttrain.comm.job.segment import JOB_SLOT
 from disttrain.errors import PeerFailed
 
 from ..command.launch import SIGNALS, Job

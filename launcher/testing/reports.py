@@ -21,7 +21,7 @@ from _pytest._code.code import (
     ReprTraceback,
 )
 
-from disttrain.comm.sim.stacks import ranks_text
+from disttrain.comm.transports.sim.stacks import ranks_text
 
 from .stacks import Frame
 

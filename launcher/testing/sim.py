@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from disttrain.comm.sim import Cluster, Killed, Scheduler
+from disttrain.comm.transports.sim import Cluster, Killed, Scheduler
 from disttrain.errors import ConfigError
 
 from ..options.simulation import Flags

@@ -19,9 +19,9 @@ from collections.abc import Callable
 from typing import Any
 
 from disttrain import context
-from disttrain.comm import termination
-from disttrain.comm.blackbox import BOX_FD, STACKS_FD, Box, adopt
-from disttrain.comm.control import JOB_SLOT, Segment
+from disttrain.comm.job import termination
+from disttrain.comm.job.blackbox import BOX_FD, STACKS_FD, Box, adopt
+from disttrain.comm.job.segment import JOB_SLOT, Segment
 from disttrain.errors import DisttrainError, PeerFailed
 from disttrain.lifetime import die_with_parent
 from disttrain.outputs import UNHEARD, is_heard, put

@@ -24,10 +24,10 @@ import numpy as np
 
 import disttrain as dt
 import disttrain.distributed as dist
-from disttrain.comm import shm
-from disttrain.comm.mpi.connect import connect
-from disttrain.comm.mpi.engine import Told
-from disttrain.comm.mpi.station import station
+from disttrain.comm.transports import shm
+from disttrain.comm.transports.mpi.connect import connect
+from disttrain.comm.transports.mpi.engine import Told
+from disttrain.comm.transports.mpi.station import station
 from disttrain.distributed import ProcessGroup
 
 SIZES = {4 << 10: 100, 16 << 10: 100, 64 << 10: 50, 256 << 10: 20, 1 << 20: 10,

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 
 import disttrain as dt
 from disttrain import distributed as dist
-from disttrain.comm.sim import die
+from disttrain.comm.transports.sim import die
 from disttrain.errors import CollectiveMismatch, CommError, Deadlock, GroupRevoked, PeerFailed
 from injections import memory_limit
 

@@ -24,9 +24,9 @@ from pathlib import Path
 
 from disttrain import context
 from disttrain import distributed as dist
-from disttrain.comm.sim.cluster import run_cluster, run_tasks
-from disttrain.comm.sim.fabric import Cluster, required
-from disttrain.comm.sim.scheduler import Scheduler
+from disttrain.comm.transports.sim.cluster import run_cluster, run_tasks
+from disttrain.comm.transports.sim.fabric import Cluster, required
+from disttrain.comm.transports.sim.scheduler import Scheduler
 from disttrain_launcher.command.launch import SIGNALS, run_in_agent
 from disttrain_launcher.node.mpi import find_mpiexec
 from disttrain_launcher.plan.job import Plan, reserve_port

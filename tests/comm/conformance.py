@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from disttrain import context
-from disttrain.comm.reduce_ops import ReduceOp, premul_sum
+from disttrain.comm.calls.reduce_ops import ReduceOp, premul_sum
 from disttrain.errors import (
     CollectiveMismatch,
     CommError,

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from disttrain import context
-from disttrain.comm import blackbox, shm
-from disttrain.comm.blackbox import MARK, NUM_RECORDS, NUM_TEXTS, Box, Recorder
-from disttrain.comm.control import Segment
-from disttrain.comm.group import ProcessGroup
+from disttrain.comm.group.group import ProcessGroup
+from disttrain.comm.job import blackbox
+from disttrain.comm.job.blackbox import MARK, NUM_RECORDS, NUM_TEXTS, Box, Recorder
+from disttrain.comm.job.segment import Segment
+from disttrain.comm.transports import shm
 from disttrain.errors import CollectiveMismatch, CommError
 from disttrain.watch.reading import BROKEN_OFF, FAILED, UNDER_WAY, Follower, numbers, read_rank
 from support.ranks import run_ranks

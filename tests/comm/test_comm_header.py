@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from disttrain.comm import header
-from disttrain.comm.calls import Calls
-from disttrain.comm.header import Call
-from disttrain.comm.reduce_ops import ReduceOp
+from disttrain.comm.calls import header
+from disttrain.comm.calls.header import Call
+from disttrain.comm.calls.headers import Calls
+from disttrain.comm.calls.reduce_ops import ReduceOp
 from disttrain.errors import DTypeError
 
 F4 = np.dtype("f4")

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from disttrain.comm.control import ARENA_BYTES, Segment
+from disttrain.comm.job.segment import ARENA_BYTES, Segment
 from disttrain.errors import CommError
 from support.ranks import run_ranks
 

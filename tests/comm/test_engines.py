@@ -12,10 +12,11 @@ import pytest
 import disttrain as dt
 from disttrain import context
 from disttrain import distributed as dist
-from disttrain.comm import engines, meeting
-from disttrain.comm.meeting import Meeting, host_id
+from disttrain.comm.job.worker_env import WorkerEnv
+from disttrain.comm.meeting import meeting
+from disttrain.comm.meeting.meeting import Meeting, host_id
 from disttrain.comm.store import FileStore, HashStore
-from disttrain.comm.worker_env import WorkerEnv
+from disttrain.comm.transports import selection
 from disttrain.errors import BackendError, ConfigError
 from support.hosts import run_hosts
 from support.ranks import run_ranks
@@ -36,7 +37,7 @@ INSIDE = WorkerEnv.inside()
     ],
 )
 def test_what_a_backend_may_be(given, text, cpu, config):
-    backend = engines.parse(given)
+    backend = selection.parse(given)
     assert (backend.text, backend.cpu, backend.config) == (text, cpu, config)
 
 
@@ -54,7 +55,7 @@ def test_what_a_backend_may_be(given, text, cpu, config):
 )
 def test_what_it_may_not_be(given, message):
     with pytest.raises(BackendError, match=message) as error:
-        engines.parse(given)
+        selection.parse(given)
     assert isinstance(error.value, ValueError) and isinstance(error.value, RuntimeError)
 
 
@@ -62,7 +63,7 @@ def test_what_it_may_not_be(given, message):
 def test_what_cannot_be_used_here_is_said_before_anybody_is_waited_for(name):
     alone = Meeting(0, 2, INSIDE, open_store=lambda: pytest.fail("nobody is to be met"))
     with pytest.raises(BackendError, match=r"cannot be used here: .*Use backend='gloo'"):
-        engines.connect(engines.parse(name), alone)
+        selection.connect(selection.parse(name), alone)
     assert not dist.is_backend_available(name.rpartition(":")[2])
     assert dist.is_backend_available("gloo") and dist.is_backend_available("SHM")
     assert not dist.is_backend_available("foo")
@@ -78,7 +79,7 @@ def chosen(hosts: list[str], place: WorkerEnv, monkeypatch: pytest.MonkeyPatch) 
     def body(rank: int) -> None:
         here.host = hosts[rank]
         mine = Meeting(rank, len(hosts), place, 10.0, open_store=lambda: store)
-        found[rank] = engines.choose("gloo", mine)
+        found[rank] = selection.choose("gloo", mine)
 
     threads = [threading.Thread(target=body, args=(rank,)) for rank in range(len(hosts))]
     for thread in threads:
@@ -92,28 +93,28 @@ def test_the_best_way_is_that_which_reaches_all(monkeypatch):
     assert chosen(["a", "a", "a"], INSIDE, monkeypatch) == ["shm"] * 3
     assert chosen(["a", "b", "a"], INSIDE, monkeypatch) == ["tcp"] * 3
     alone = Meeting(0, 2, replace(INSIDE, by_mpi=True))
-    assert engines.choose("gloo", alone) == "mpi", "nothing but MPI can make these ranks meet"
-    assert engines.choose("gloo", Meeting(0, 1, INSIDE)) == "shm"
-    assert engines.choose("tcp", Meeting(0, 1, INSIDE)) == "tcp"
+    assert selection.choose("gloo", alone) == "mpi", "nothing but MPI can make these ranks meet"
+    assert selection.choose("gloo", Meeting(0, 1, INSIDE)) == "shm"
+    assert selection.choose("tcp", Meeting(0, 1, INSIDE)) == "tcp"
 
 
 @pytest.mark.parametrize("backend", ["nccl", "cpu:gloo,cuda:nccl"])
 def test_what_does_not_encrypt_is_not_used_where_that_was_asked_for(backend, monkeypatch):
-    monkeypatch.setattr(engines, "_check_devices", lambda backend: None)
+    monkeypatch.setattr(selection, "_check_devices", lambda backend: None)
 
     def body(group):
         place = WorkerEnv(group.rank, 2, generation=0, token_file=None, tls=True)
         mine = Meeting(group.rank, 2, place, 10.0)
         engine = SimpleNamespace(DEVICES=("cuda",), missing=lambda: None)
         engine.connect = lambda meeting: group.transport
-        monkeypatch.setattr(engines, "_load", lambda name: engine)
+        monkeypatch.setattr(selection, "_load", lambda name: engine)
         mine._hosts = ["a", "b"]
         with pytest.raises(BackendError, match="nccl does not encrypt"):
-            engines.between(backend, group.transport, SimpleNamespace(kind="cuda"))
-        by_host = engines.between("undefined", group.transport, SimpleNamespace(kind="cuda"))
+            selection.between(backend, group.transport, SimpleNamespace(kind="cuda"))
+        by_host = selection.between("undefined", group.transport, SimpleNamespace(kind="cuda"))
         assert type(by_host).__name__ == "Staged"
         with pytest.raises(BackendError, match=r"nccl does not encrypt .*asks for TLS"):
-            engines.connect(engines.parse(backend), mine)
+            selection.connect(selection.parse(backend), mine)
 
     run_hosts("ab", body, tls=True)
 
@@ -125,7 +126,7 @@ def test_a_host_is_a_kernel_a_network_and_a_user():
 
 def test_ranks_without_a_store_are_told_what_is_missing():
     with pytest.raises(ConfigError, match=r"2 ranks cannot meet without a store.*MASTER_PORT"):
-        engines.connect(engines.parse("shm"), Meeting(0, 2, INSIDE))
+        selection.connect(selection.parse("shm"), Meeting(0, 2, INSIDE))
 
 
 def test_groups_are_called_what_the_program_called_them(tmp_path):
@@ -147,7 +148,7 @@ def test_groups_are_called_what_the_program_called_them(tmp_path):
 
 
 def test_a_group_on_another_transport_than_the_default_one(tmp_path, monkeypatch):
-    monkeypatch.setitem(engines.ENGINES, "tcp", "shm.engine")
+    monkeypatch.setitem(selection.ENGINES, "tcp", "shm.engine")
 
     def body(rank):
         store = FileStore(str(tmp_path / "store"), 3)

@@ -6,8 +6,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from disttrain.comm.reduce_ops import OUT, ReduceOp, make_reducer, premul_sum
-from disttrain.comm.reduce_ops import tree as steps_of
+from disttrain.comm.calls.reduce_ops import OUT, ReduceOp, make_reducer, premul_sum
+from disttrain.comm.calls.reduce_ops import tree as steps_of
 from disttrain.errors import ConfigError, DTypeError
 
 F4 = np.dtype("f4")

@@ -7,8 +7,8 @@ import pytest
 
 from disttrain import context
 from disttrain import distributed as dist
-from disttrain.comm import roll_call
-from disttrain.comm.roll_call import meet, refuse
+from disttrain.comm.meeting import roll_call
+from disttrain.comm.meeting.roll_call import meet, refuse
 from disttrain.comm.store import HashStore
 from disttrain.errors import ConfigError, WaitTimeout
 

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from disttrain.comm.job.threads import others_may_move
 from disttrain.comm.store import TCPStore
-from disttrain.comm.threads import others_may_move
 
 
 def others() -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from disttrain.comm.work import Done, Together, Work
+from disttrain.comm.calls.work import Done, Together, Work
 
 
 class Steps(Work):

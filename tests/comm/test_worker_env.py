@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from disttrain.comm import slurm
-from disttrain.comm.worker_env import WorkerEnv, fixed_order_wanted, read_worker_env
+from disttrain.comm.job import slurm
+from disttrain.comm.job.worker_env import WorkerEnv, fixed_order_wanted, read_worker_env
 from disttrain.errors import ConfigError
 
 CASES = {

@@ -7,8 +7,8 @@ import pytest
 import disttrain as dt
 import disttrain.distributed as dist
 from disttrain import nn, optim
-from disttrain.comm import meeting
-from disttrain.comm.world import default_group
+from disttrain.comm.group.default_group import default_group
+from disttrain.comm.meeting import meeting
 from disttrain.distributed.fsdp import fully_shard
 from support.ranks import run_ranks
 

@@ -14,7 +14,7 @@ import pytest
 import disttrain as dt
 from disttrain import context, nn
 from disttrain import distributed as dist
-from disttrain.comm import termination
+from disttrain.comm.job import termination
 from disttrain.distributed import elastic
 from disttrain.distributed.ddp import DistributedDataParallel
 from disttrain.errors import CommError, ConfigError, PeerFailed

@@ -12,7 +12,7 @@ import pytest
 import disttrain as dt
 from disttrain import context
 from disttrain import distributed as dist
-from disttrain.comm.group import ProcessGroup
+from disttrain.comm.group.group import ProcessGroup
 from disttrain.distributed.state import group_or_default
 from disttrain.errors import (
     CollectiveMismatch,

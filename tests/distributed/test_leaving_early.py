@@ -9,7 +9,7 @@ import pytest
 
 from disttrain import core
 from disttrain import distributed as dist
-from disttrain.comm.shm import transport as shm
+from disttrain.comm.transports.shm import transport as shm
 from disttrain.errors import CollectiveMismatch
 from support.ranks import run_ranks
 

@@ -12,8 +12,8 @@ import pytest
 
 import disttrain as dt
 from disttrain import distributed as dist
+from disttrain.comm.job.worker_env import WorkerEnv
 from disttrain.comm.store import connecting
-from disttrain.comm.worker_env import WorkerEnv
 from disttrain.distributed import stores
 from disttrain.distributed.stores import store_for
 from disttrain.errors import ConfigError, StoreError, StoreUnreached, WaitTimeout

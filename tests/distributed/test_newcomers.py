@@ -11,7 +11,7 @@ import pytest
 import disttrain as dt
 from disttrain import context
 from disttrain import distributed as dist
-from disttrain.comm import survivors
+from disttrain.comm.meeting import survivors
 from disttrain.errors import CommError, GroupRevoked, PeerFailed
 from support.newcomers import start_anew
 

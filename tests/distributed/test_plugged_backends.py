@@ -10,7 +10,7 @@ import pytest
 import disttrain as dt
 from disttrain import core
 from disttrain import distributed as dist
-from disttrain.comm import engines
+from disttrain.comm.transports import selection
 from disttrain.errors import BackendError
 from disttrain_launcher import launch
 from support.ranks import run_ranks
@@ -275,9 +275,9 @@ def test_names_that_are_taken_and_devices_that_are_not_said():
         with pytest.warns(UserWarning, match="Device capability of other unspecified"):
             dist.Backend.register_backend("other", OverStore)
         dist.Backend.register_backend("third", OverStore, devices=["privateuseone"])
-        assert engines.parse("other").config == "cpu:other,cuda:other"
+        assert selection.parse("other").config == "cpu:other,cuda:other"
         assert dist.Backend.default_device_backend_map["privateuseone"] == "third"
         assert dist.Backend.default_device_backend_map["cpu"] == "gloo"
 
     run_ranks(1, body)
-    assert np.array_equal(np.array(engines.parse("gloo").pairs)[:, 1], ["gloo", "gloo"])
+    assert np.array_equal(np.array(selection.parse("gloo").pairs)[:, 1], ["gloo", "gloo"])

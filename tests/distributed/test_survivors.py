@@ -13,7 +13,7 @@ import pytest
 import disttrain as dt
 from disttrain import context, liveness, nn
 from disttrain import distributed as dist
-from disttrain.comm.sim.cluster import run_tasks
+from disttrain.comm.transports.sim.cluster import run_tasks
 from disttrain.distributed.ddp import DistributedDataParallel
 from disttrain.errors import CommError, GroupRevoked, LaunchError, PeerFailed, WaitTimeout
 from disttrain_launcher import launch

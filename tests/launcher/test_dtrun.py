@@ -54,8 +54,8 @@ names = '''RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SI
 ROLE_RANK ROLE_WORLD_SIZE MASTER_ADDR MASTER_PORT TORCHELASTIC_RESTART_COUNT
 TORCHELASTIC_MAX_RESTARTS TORCHELASTIC_RUN_ID TORCHELASTIC_USE_AGENT_STORE TORCHELASTIC_ERROR_FILE
 OMP_NUM_THREADS DISTTRAIN_JOB_FD'''.split()
-from disttrain.comm.control import Segment
-from disttrain.comm.worker_env import read_worker_env
+from disttrain.comm.job.segment import Segment
+from disttrain.comm.job.worker_env import read_worker_env
 me = read_worker_env()
 segment = Segment.attach(os.dup(me.job_fd))
 assert (segment.num_ranks, segment.slot(me.rank).pid) == (2, os.getpid())
@@ -174,8 +174,8 @@ COLLECTIVE = """
 import os, signal, sys
 import numpy as np
 from disttrain import context
-from disttrain.comm import shm
-from disttrain.comm.group import ProcessGroup
+from disttrain.comm.transports import shm
+from disttrain.comm.group.group import ProcessGroup
 me = context.current()
 group = ProcessGroup(shm.connect(me.slots["comm.job"], me.rank, me.world_size))
 x = np.ones(4, np.float32)

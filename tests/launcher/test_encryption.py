@@ -226,7 +226,7 @@ def test_nodes_that_differ_are_refused(backend, who, tmp_path):
 MPI = """
 import sys
 import disttrain.distributed as dist
-from disttrain.comm.mpi import engine
+from disttrain.comm.transports.mpi import engine
 from mpi4py import MPI
 engine.host_id = lambda: f"host {MPI.COMM_WORLD.rank}"
 try:

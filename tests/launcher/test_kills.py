@@ -18,8 +18,8 @@ SCRIPT = """
 import os, subprocess, threading, time
 import numpy as np
 from disttrain import context
-from disttrain.comm import shm
-from disttrain.comm.group import ProcessGroup
+from disttrain.comm.transports import shm
+from disttrain.comm.group.group import ProcessGroup
 subprocess.Popen(["sleep", "60"])
 threading.Thread(target=time.sleep, args=(60,)).start()
 me = context.current()

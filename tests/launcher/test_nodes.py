@@ -24,7 +24,7 @@ SUM = """
 import json, os
 import disttrain as dt
 import disttrain.distributed as dist
-from disttrain.comm.worker_env import read_worker_env
+from disttrain.comm.job.worker_env import read_worker_env
 dist.init_process_group()
 x = dt.ones(2) * (dist.get_rank() + 1)
 dist.all_reduce(x)

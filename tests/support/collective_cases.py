@@ -12,7 +12,7 @@ import disttrain as dt
 import disttrain.distributed.nn.functional as dnn
 from disttrain import core
 from disttrain import distributed as dist
-from disttrain.comm.reduce_ops import premul_sum
+from disttrain.comm.calls.reduce_ops import premul_sum
 from disttrain.distributed import ReduceOp
 
 REDUCE = {

@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from disttrain.comm import shm
-from disttrain.comm.control import Segment
-from disttrain.comm.group import ProcessGroup
+from disttrain.comm.group.group import ProcessGroup
+from disttrain.comm.job.segment import Segment
+from disttrain.comm.transports import shm
 from support.ranks import Outcome, fork_ranks, values
 
 

@@ -15,12 +15,12 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from disttrain.comm.control import Segment
-from disttrain.comm.group import ProcessGroup
-from disttrain.comm.meeting import Meeting
+from disttrain.comm.group.group import ProcessGroup
+from disttrain.comm.job.segment import Segment
+from disttrain.comm.job.worker_env import WorkerEnv
+from disttrain.comm.meeting.meeting import Meeting
 from disttrain.comm.store import FileStore
-from disttrain.comm.tcp import engine
-from disttrain.comm.worker_env import WorkerEnv
+from disttrain.comm.transports.tcp import engine
 from disttrain.errors import CommError
 from support.ranks import Outcome, fork_ranks, values
 

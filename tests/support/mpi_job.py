@@ -181,9 +181,9 @@ def _picklable(outcome: Outcome) -> Outcome:
 
 def main(folder: str) -> None:
     """Run the cases that ``folder`` lists, in step with the other ranks of this job."""
-    from disttrain.comm.group import ProcessGroup
-    from disttrain.comm.mpi.connect import connect
-    from disttrain.comm.mpi.station import station
+    from disttrain.comm.group.group import ProcessGroup
+    from disttrain.comm.transports.mpi.connect import connect
+    from disttrain.comm.transports.mpi.station import station
 
     here = station()
     comms = {n: here.world.Split(0 if here.rank < n else 1) for n in range(1, here.size + 1)}

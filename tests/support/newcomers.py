@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from disttrain import context
-from disttrain.comm import survivors
-from disttrain.comm.control import JOB_SLOT
-from disttrain.comm.shm.hub import HUBS
+from disttrain.comm.job.segment import JOB_SLOT
+from disttrain.comm.meeting import survivors
+from disttrain.comm.transports.shm.hub import HUBS
 
 
 def start_anew(number: int) -> None:

@@ -16,10 +16,10 @@ from collections.abc import Callable
 from typing import Any
 
 from disttrain import context
-from disttrain.comm import sim
-from disttrain.comm.messaging.simulated import Faults, network
+from disttrain.comm.transports import sim
 from disttrain.distributed import rpc
 from disttrain.distributed.calls.current import current_agent
+from disttrain.distributed.messaging.simulated import Faults, network
 from disttrain.errors import Deadlock
 from support.rpc_programs import name, until
 

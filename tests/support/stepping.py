@@ -23,7 +23,7 @@ PROGRAM = """
 import glob, os, sys, time
 import disttrain as dt
 from disttrain import distributed as dist
-from disttrain.comm.control import Segment
+from disttrain.comm.job.segment import Segment
 
 pause, enough, folders = float(sys.argv[1]), sys.argv[2], sys.argv[3]
 dist.init_process_group()

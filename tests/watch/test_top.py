@@ -15,7 +15,7 @@ import time
 import pytest
 
 from disttrain.cli import main, top
-from disttrain.comm.blackbox import MARK, PID, STACKS_FD, Box
+from disttrain.comm.job.blackbox import MARK, PID, STACKS_FD, Box
 from disttrain.watch import processes, running, table
 from disttrain.watch.waiting import lateness, names, standings
 

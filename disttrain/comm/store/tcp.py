@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 from ... import context
 from ...errors import ConfigError, StoreError, StoreLost, StoreRefused, StoreUnreached, WaitTimeout
-from ..worker_env import TOKEN_FILE, token_file_told
+from ..job.worker_env import TOKEN_FILE, token_file_told
 from . import hello
 from .base import DEFAULT_TIMEOUT, Store, Timeout, keys_text, seconds, wait_for
 from .connecting import Attempt, WrongStore, local_name

@@ -16,7 +16,7 @@ from typing import Any
 
 import disttrain as dt
 
-from ...comm import fake
+from ...comm.transports import fake
 from ...core import dtypes
 from ...core.memory_format import memory_format
 from ...core.tensor import Size

@@ -24,8 +24,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ... import context
-from ...comm.messaging.endpoint import Endpoint
-from ...comm.messaging.message import Message
 from ...core.tensor import Tensor, wrap
 from ...errors import (
     CommError,
@@ -37,6 +35,8 @@ from ...errors import (
     WorkerError,
 )
 from ...futures import Future
+from ..messaging.contract.endpoint import Endpoint
+from ..messaging.contract.message import Message
 from . import kinds
 from .answers import INFINITE, CallFuture
 from .callbacks import Callbacks

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import context
-from ...comm.messaging.message import Message
 from ...errors import FutureError, WaitTimeout
 from ...futures import Future
+from ..messaging.contract.message import Message
 from .workers import WorkerInfo
 
 INFINITE = float("inf")

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ... import context
-from ...comm.messaging import mixed
-from ...comm.messaging.endpoint import Endpoint
-from ...comm.messaging.message import Limits
-from ...comm.messaging.simulated import SimulatedEndpoint
-from ...comm.sim.scheduler import SimWaiter
+from ...comm.transports.sim.scheduler import SimWaiter
+from ..messaging import mixed
+from ..messaging.contract.endpoint import Endpoint
+from ..messaging.contract.message import Limits
+from ..messaging.simulated import SimulatedEndpoint
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import sys
 import traceback
 from typing import Any
 
-from ...comm.sim.scheduler import Killed
+from ...comm.transports.sim.scheduler import Killed
 from ...errors import CommError, Deadlock, DisttrainError, RemoteError
 from .kept import TEXT, attributes, trace_of
 from .packing import Packer

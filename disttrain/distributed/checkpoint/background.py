@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ... import context
-from ...comm.group import ProcessGroup
-from ...comm.sim import SimWaiter
+from ...comm.group.group import ProcessGroup
+from ...comm.transports.sim import SimWaiter
 from ..state import beside
 
 _SLOT = "checkpoint.background"

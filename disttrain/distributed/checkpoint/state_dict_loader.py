@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from ...comm.group import ProcessGroup
+from ...comm.group.group import ProcessGroup
 from ...core import no_grad
 from ...errors import ConfigError
 from ...trace import warn

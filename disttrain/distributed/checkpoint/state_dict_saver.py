@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from ...comm.group import ProcessGroup
+from ...comm.group.group import ProcessGroup
 from ...errors import CommError, ConfigError, PeerFailed
 from ...trace import warn
 from ..state import group_or_default, is_initialized

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ... import errors
-from ...comm.group import ProcessGroup
+from ...comm.group.group import ProcessGroup
 from .. import objects
 from .api import CheckpointException
 from .wire import dump, parse

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ...backends.device.memory import HOST, memory_of
-from ...comm.blackbox import recorder
+from ...comm.job.blackbox import recorder
 from ...context import thread
 from ...core.engine import on_finish
 from ...core.tensor import Tensor, wrap

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ... import context
-from ...comm.control import JOB_SLOT
+from ...comm.job.segment import JOB_SLOT
 from ...errors import GroupRevoked, PeerFailed
 from ..recovery import shrink
 from ..state import group_or_default, init_process_group, is_initialized

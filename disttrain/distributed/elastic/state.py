@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from ... import context
-from ...comm import survivors, termination
-from ...comm.control import JOB_SLOT
+from ...comm.job import termination
+from ...comm.job.segment import JOB_SLOT
+from ...comm.meeting import survivors
 from ...core.grad_mode import no_grad
 from ...core.random import get_rng_state, set_rng_state
 from ...core.tensor import Tensor

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ...comm import termination
-from ...comm.reduce_ops import ReduceOp
+from ...comm.calls.reduce_ops import ReduceOp
+from ...comm.job import termination
 from ..state import group_or_default, is_initialized
 
 

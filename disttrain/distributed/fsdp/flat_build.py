@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ... import context, nn
-from ...comm.group import ProcessGroup
+from ...comm.group.group import ProcessGroup
 from ...core import dtypes
 from ...core.device import usable
 from ...errors import ConfigError

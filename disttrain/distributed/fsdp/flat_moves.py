@@ -14,9 +14,9 @@ import numpy as np
 
 from ...backends.device.memory import DONE, memory_of
 from ...backends.null import NullArray
-from ...comm.blocks import Blocks
-from ...comm.group import ProcessGroup
-from ...comm.reduce_ops import ReduceOp
+from ...comm.calls.reduce_ops import ReduceOp
+from ...comm.group.blocks import Blocks
+from ...comm.group.group import ProcessGroup
 from ...core import wrap
 from ...core.sink import accumulate
 from ...errors import ConfigError, ShapeError

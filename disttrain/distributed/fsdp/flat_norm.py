@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...comm.reduce_ops import ReduceOp
+from ...comm.calls.reduce_ops import ReduceOp
 from ...core import dtypes, no_grad, wrap
 from ...nn.utils.clip import clip_grad_norm_, norm_of, type_of_norm
 from ...nn.utils.device_norms import on_device

@@ -13,7 +13,7 @@ import numpy as np
 
 from ... import context
 from ...backends.null import NullArray
-from ...comm.blocks import Blocks
+from ...comm.group.blocks import Blocks
 from ...context import thread
 from ...core import wrap
 from ...core.dtypes import numpy_type

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ... import context, nn
-from ...comm.group import ProcessGroup
+from ...comm.group.group import ProcessGroup
 from ...core.device import usable
 from ...errors import ConfigError
 from ...nn.parameter import replace_data

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...amp import GradScaler
-from ...comm.reduce_ops import ReduceOp
+from ...comm.calls.reduce_ops import ReduceOp
 from ..state import group_or_default, is_initialized
 
 

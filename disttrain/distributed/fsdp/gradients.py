@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from ...backends.device.memory import Mark, bytes_of, lend
-from ...comm.blocks import Blocks
-from ...comm.reduce_ops import ReduceOp, premul_sum
+from ...comm.calls.reduce_ops import ReduceOp, premul_sum
+from ...comm.group.blocks import Blocks
 from ...core import dtypes, wrap
 from ...core.device import device
 from .lanes import Line

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...comm.group import ProcessGroup
+from ...comm.group.group import ProcessGroup
 from ..tensor import Placement, Replicate, Shard
 
 

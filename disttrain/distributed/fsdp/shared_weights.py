@@ -17,7 +17,7 @@ import numpy as np
 
 from ...backends.device.memory import HOST, bytes_of, lend
 from ...backends.null import NullArray
-from ...comm.blocks import Blocks
+from ...comm.group.blocks import Blocks
 from .beside import full_array
 from .lanes import Line
 from .layout import ALIGN, BlockLayout, own_part

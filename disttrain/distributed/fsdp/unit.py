@@ -16,8 +16,8 @@ import numpy as np
 
 from ...backends.device.memory import HOST
 from ...backends.null import NullArray
-from ...comm.blocks import Blocks
-from ...comm.header import hash64
+from ...comm.calls.header import hash64
+from ...comm.group.blocks import Blocks
 from ...context import thread
 from ...core import Tensor
 from ...core.dtypes import numpy_type

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...backends.device.memory import common, memory_of
 from ...backends.null import NullArray
-from ...comm.blocks import Blocks
+from ...comm.group.blocks import Blocks
 from ...core import dtypes
 from ...core.device import device
 from ...errors import ConfigError

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...backends.device.memory import memory_of
-from ...comm.reduce_ops import ReduceOp
+from ...comm.calls.reduce_ops import ReduceOp
 from ...core.tensor import Tensor, wrap
 from ...core.writes import touched
 from ...errors import ConfigError, ShapeError

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ... import ops
-from ...comm.group import ProcessGroup
+from ...comm.group.group import ProcessGroup
 from ...core.tensor import Tensor
 from ...errors import CommError, ConfigError, PeerFailed
 from .actions import Action, Kind, Plan

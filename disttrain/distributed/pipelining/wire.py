@@ -15,7 +15,7 @@ import numpy as np
 from ...backends.device.array import DeviceArray
 from ...backends.device.memory import memory_of
 from ...backends.kinds import ArrayKind
-from ...comm.group import ProcessGroup
+from ...comm.group.group import ProcessGroup
 from ...core import dtypes
 from ...core.tensor import Tensor
 from ...errors import ConfigError

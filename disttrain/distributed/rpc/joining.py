@@ -13,12 +13,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ... import context
-from ...comm import engines
-from ...comm.messaging import mixed
-from ...comm.links.proof import shared_token
-from ...comm.sim.scheduler import SimWaiter
+from ...comm.job.worker_env import WorkerEnv, read_worker_env
+from ...comm.sockets.proof import shared_token
 from ...comm.store import HashStore, PrefixStore, Store
-from ...comm.worker_env import WorkerEnv, read_worker_env
+from ...comm.transports import selection
+from ...comm.transports.sim.scheduler import SimWaiter
 from ...errors import CommError, StoreError, WaitTimeout, WorkerError
 from ..autograd import install as carry_autograd
 from ..calls.agent import Agent
@@ -27,6 +26,7 @@ from ..calls.endpoints import open_endpoint
 from ..calls.functions import serve_functions
 from ..calls.gathering import gathering
 from ..calls.workers import WorkerInfo, check_unique
+from ..messaging import mixed
 from ..stores import store_for
 from .constants import MEETING_SECONDS
 from .device_maps import DeviceMap, as_text, check_maps
@@ -66,7 +66,7 @@ def open_store(init_method: str, place: WorkerEnv) -> Store:
     if place.world_size == 1:
         return HashStore()
     if _meet_by_mpi(init_method, place):
-        return engines.store_by_mpi("init_rpc", place, MEETING_SECONDS)
+        return selection.store_by_mpi("init_rpc", place, MEETING_SECONDS)
     return store_for(init_method, place, MEETING_SECONDS, wait=False)
 
 

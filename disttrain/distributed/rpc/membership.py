@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from ... import context
+from ...comm.job.worker_env import read_worker_env
 from ...comm.store import PrefixStore, Store
-from ...comm.worker_env import read_worker_env
 from ...errors import PeerFailed, StoreError, WaitTimeout, WorkerError
 from ..calls import kinds
 from ..calls.agent import Agent

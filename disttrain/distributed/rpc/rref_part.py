@@ -22,7 +22,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from ... import context
-from ...comm.sim.scheduler import SimWaiter
+from ...comm.transports.sim.scheduler import SimWaiter
 from ...errors import CommError, PeerFailed, RRefError, WaitTimeout
 from ...futures import Future
 from ..calls import kinds

@@ -9,7 +9,7 @@ import numpy as np
 from ...backends.device.memory import memory_of
 from ...backends.kinds import ArrayKind
 from ...backends.null import NullArray
-from ...comm.reduce_ops import ReduceOp
+from ...comm.calls.reduce_ops import ReduceOp
 from ...core.node import AccumulateGrad, Node, Output
 from ...core.tensor import Tensor, wrap
 from .dispatch import implicit_replication, run_primitive

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...comm.reduce_ops import ReduceOp
+from ...comm.calls.reduce_ops import ReduceOp
 from ...errors import DimError
 from .movement import redistribute
 from .placements import Placement, Replicate, Shard, local_span

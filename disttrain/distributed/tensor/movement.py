@@ -15,7 +15,7 @@ import numpy as np
 
 from ...backends.device.memory import Memory, memory_of
 from ...backends.null import NullArray
-from ...comm.reduce_ops import ReduceOp
+from ...comm.calls.reduce_ops import ReduceOp
 from ...errors import PlacementError
 from .placements import (
     Partial,

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...comm.reduce_ops import ReduceOp
+from ...comm.calls.reduce_ops import ReduceOp
 from ...core.gate import Primitive
 from ...core.tensor import Tensor, note_read
 from ...core.tracer import Tracer

@@ -18,7 +18,7 @@ import numpy as np
 
 import disttrain as dt
 from disttrain import context
-from disttrain.comm import sim
+from disttrain.comm.transports import sim
 from disttrain.errors import BackendError, DeviceError, DisttrainError, LaunchError
 from disttrain_launcher import launch
 

@@ -13,7 +13,7 @@ import pytest
 import disttrain as dt
 from disttrain import context, nn
 from disttrain import distributed as dist
-from disttrain.comm.fake import FakeStore
+from disttrain.comm.transports.fake import FakeStore
 from disttrain.distributed import checkpoint, objects
 from disttrain.distributed.fsdp import fully_shard
 from disttrain.distributed.tensor import Replicate, Shard, distribute_tensor

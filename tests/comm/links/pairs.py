@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 from queue import SimpleQueue
 
-from disttrain.comm.links.door import Door, call_on
-from disttrain.comm.links.opening import Identity
+from disttrain.comm.sockets.handshake import Identity
+from disttrain.comm.sockets.listener import Door, call_on
 
 TOKEN, OTHER = b"t" * 32, b"o" * 32
 

@@ -11,9 +11,9 @@ import time
 import pytest
 from comm.links.pairs import OTHER, TOKEN, Host, identity
 
-from disttrain.comm.links import opening
-from disttrain.comm.links.door import call_on
-from disttrain.comm.links.opening import Refused
+from disttrain.comm.sockets import handshake
+from disttrain.comm.sockets.handshake import Refused
+from disttrain.comm.sockets.listener import call_on
 from disttrain.comm.store import hello
 
 SOON = 0.25
@@ -124,7 +124,7 @@ class TestReplays:
     def talk(self, host, said=b""):
         """An honest conversation, by hand: the frames of the client."""
         me = identity(1, False)
-        steps = opening.ask(me, 0, said)
+        steps = handshake.ask(me, 0, said)
         sent = []
         with host.socket() as sock:
             sends, wants = next(steps)
@@ -175,7 +175,7 @@ class TestReplays:
         assert not host.asked
 
     def test_a_changed_introduction_is_refused(self, host):
-        steps = opening.ask(identity(1, False), 0, b"said")
+        steps = handshake.ask(identity(1, False), 0, b"said")
         with host.socket() as sock:
             sends, wants = next(steps)
             sock.sendall(sends)

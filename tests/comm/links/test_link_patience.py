@@ -9,9 +9,9 @@ import time
 import pytest
 from comm.links.pairs import identity
 
-from disttrain.comm.links import pace
-from disttrain.comm.links.door import call_on
-from disttrain.comm.links.opening import Refused
+from disttrain.comm.sockets import pace
+from disttrain.comm.sockets.handshake import Refused
+from disttrain.comm.sockets.listener import call_on
 from support.namespaces import Wire, run_on, why_not
 
 WHY_NOT = why_not()

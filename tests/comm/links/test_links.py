@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from comm.links.pairs import Host
 
-from disttrain.comm.links import sealing
-from disttrain.comm.links.link import PATIENCE, Closed, Link
-from disttrain.comm.links.opening import Keys
-from disttrain.comm.links.sealing import Broken, Seal
+from disttrain.comm.sockets import encryption
+from disttrain.comm.sockets.encryption import Broken, Seal
+from disttrain.comm.sockets.handshake import Keys
+from disttrain.comm.sockets.link import PATIENCE, Closed, Link
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "sealed"])
@@ -152,12 +152,12 @@ class TestSeal:
     KEY = bytes(range(32))
 
     def sealed(self, seal, text):
-        out = memoryview(bytearray(len(text) + sealing.OVERHEAD))
+        out = memoryview(bytearray(len(text) + encryption.OVERHEAD))
         assert seal.seal(memoryview(text), out) == len(out)
         return out
 
     def opened(self, seal, record):
-        out = bytearray(len(record) - sealing.OVERHEAD)
+        out = bytearray(len(record) - encryption.OVERHEAD)
         seal.open(memoryview(record), memoryview(out))
         return bytes(out)
 
@@ -180,17 +180,19 @@ class TestSeal:
                 self.opened(Seal(self.KEY), changed)
 
     def test_keys_are_renewed_on_both_ends(self, monkeypatch):
-        monkeypatch.setattr(sealing, "RENEW", 3)
+        monkeypatch.setattr(encryption, "RENEW", 3)
         a, b = Seal(self.KEY), Seal(self.KEY)
         records = [bytes(self.sealed(a, b"same")) for _ in range(10)]
         assert len(set(records)) == 10
         assert [self.opened(b, record) for record in records] == [b"same"] * 10
         assert a._key != self.KEY
 
-    @pytest.mark.parametrize("size", [0, sealing.TAG, sealing.MOST + sealing.TAG + 1, 0xFFFFFFFF])
+    @pytest.mark.parametrize(
+        "size", [0, encryption.TAG, encryption.MOST + encryption.TAG + 1, 0xFFFFFFFF]
+    )
     def test_sizes_that_no_record_has_are_refused(self, size):
         with pytest.raises(Broken):
-            sealing.record_size(memoryview(sealing.LENGTH.pack(size)))
+            encryption.record_size(memoryview(encryption.LENGTH.pack(size)))
 
 
 class TestSealedLinkUnderAttack:
@@ -212,14 +214,14 @@ class TestSealedLinkUnderAttack:
 
     def test_what_is_not_sealed_is_not_taken(self, wire):
         link, attacker = wire
-        attacker.sendall(sealing.LENGTH.pack(30) + bytes(30))
+        attacker.sendall(encryption.LENGTH.pack(30) + bytes(30))
         with pytest.raises(Broken, match="does not fit its seal"):
             link.receive(memoryview(bytearray(4)))
 
     @pytest.mark.parametrize("room", [1, 4])
     def test_nothing_is_taken_after_what_was_not_sealed(self, wire, room):
         link, attacker = wire
-        attacker.sendall(sealing.LENGTH.pack(20) + bytes(20))
+        attacker.sendall(encryption.LENGTH.pack(20) + bytes(20))
         with pytest.raises(Broken, match="does not fit its seal"):
             link.receive(memoryview(bytearray(room)))
         with pytest.raises(Closed):
@@ -235,7 +237,7 @@ class TestSealedLinkUnderAttack:
         link, attacker = wire
         link.send(b"a secret text")
         said = attacker.recv(1000)
-        assert len(said) == 13 + sealing.OVERHEAD and b"secret" not in said
+        assert len(said) == 13 + encryption.OVERHEAD and b"secret" not in said
 
 
 def test_lost_packets_do_not_end_a_link_on_which_nothing_happens(ends):

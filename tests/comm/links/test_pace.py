@@ -7,8 +7,8 @@ import struct
 
 from comm.links.pairs import Host
 
-from disttrain.comm.links import pace
-from disttrain.comm.links.pace import Losses, is_lossy, rule_of, send_at_once
+from disttrain.comm.sockets import pace
+from disttrain.comm.sockets.pace import Losses, is_lossy, rule_of, send_at_once
 
 
 class Sock:

@@ -21,8 +21,8 @@ import numpy as np
 import pytest
 
 from disttrain import context
-from disttrain.comm.header import DTYPES
-from disttrain.comm.messaging.message import Limits, Message
+from disttrain.comm.calls.header import DTYPES
+from disttrain.distributed.messaging.contract.message import Limits, Message
 from disttrain.errors import CommError, ConfigError, DTypeError, MessageTooLarge, PeerFailed
 
 WAIT = 50.0  # it ends tests that hang, and no others

@@ -14,13 +14,13 @@ from comm.messaging.conformance import WAIT
 from comm.messaging.nodes import TOKEN, Threads
 
 from disttrain import context
-from disttrain.comm.links.door import call_on
-from disttrain.comm.links.opening import Identity, Refused
-from disttrain.comm.messaging import handshake
-from disttrain.comm.messaging.beside import _SAID
-from disttrain.comm.messaging.message import Limits, Message
-from disttrain.comm.messaging.remote import RemoteEndpoint
-from disttrain.comm.messaging.streams import Frames
+from disttrain.comm.sockets.handshake import Identity, Refused
+from disttrain.comm.sockets.listener import call_on
+from disttrain.distributed.messaging.contract.message import Limits, Message
+from disttrain.distributed.messaging.hosts import handshake
+from disttrain.distributed.messaging.hosts.endpoint import RemoteEndpoint
+from disttrain.distributed.messaging.hosts.frames import Frames
+from disttrain.distributed.messaging.hosts.large_parts import _SAID
 from disttrain.errors import CommError, PeerFailed
 
 LARGE = 12 << 20  # on two links

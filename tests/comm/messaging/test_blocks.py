@@ -8,9 +8,9 @@ import os
 import numpy as np
 import pytest
 
-from disttrain.comm.messaging import blocks
-from disttrain.comm.messaging.blocks import Lender, Memory
-from disttrain.comm.messaging.frames import STREAMED, Garbage
+from disttrain.distributed.messaging.local import blocks
+from disttrain.distributed.messaging.local.blocks import Lender, Memory
+from disttrain.distributed.messaging.local.frames import STREAMED, Garbage
 
 
 class To:

@@ -8,9 +8,9 @@ import time
 import pytest
 from comm.messaging.nodes import TOKEN
 
-from disttrain.comm.messaging.calling import Caller
-from disttrain.comm.messaging.message import Limits
-from disttrain.comm.messaging.remote import RemoteEndpoint
+from disttrain.distributed.messaging.contract.message import Limits
+from disttrain.distributed.messaging.hosts.connecting import Caller
+from disttrain.distributed.messaging.hosts.endpoint import RemoteEndpoint
 from disttrain.errors import PeerFailed
 
 SOON = Limits(handshake_seconds=0.2)

@@ -13,12 +13,13 @@ import pytest
 from comm.messaging.nodes import TOKEN
 
 from disttrain import context
-from disttrain.comm.messaging import door, frames, greeting, pool
-from disttrain.comm.messaging.blocks import Lender
-from disttrain.comm.messaging.local import LocalEndpoint
-from disttrain.comm.links.proof import shared_token
-from disttrain.comm.messaging.message import Limits, Message
+from disttrain.comm.sockets.proof import shared_token
 from disttrain.comm.store import HashStore, hello
+from disttrain.distributed.messaging.contract.message import Limits, Message
+from disttrain.distributed.messaging.local import frames, handshake, pool
+from disttrain.distributed.messaging.local import listener as door
+from disttrain.distributed.messaging.local.blocks import Lender
+from disttrain.distributed.messaging.local.endpoint import LocalEndpoint
 from disttrain.errors import CommError, PeerFailed
 
 WRONG = bytes(32)
@@ -35,7 +36,7 @@ class Server:
 
     def stranger(self):
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        sock.connect(greeting._name(self.endpoint.address))  # waits where many have come at once
+        sock.connect(handshake._name(self.endpoint.address))  # waits where many have come at once
         sock.settimeout(50)
         return sock
 
@@ -102,7 +103,7 @@ def test_garbage_ends_the_connection_at_once(server):
 
 def test_a_stream_socket_cannot_even_connect(server):
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock, pytest.raises(OSError):
-        sock.connect(greeting._name(server.endpoint.address))
+        sock.connect(handshake._name(server.endpoint.address))
 
 
 def greet(sock, key=KEY):
@@ -162,8 +163,8 @@ def test_a_reflected_proof_is_refused(server):
 
 def test_a_listener_without_the_token_learns_nothing():
     """A caller that was given its address says hello and no more."""
-    address = greeting.new_address()
-    listener = greeting.listen(address)
+    address = handshake.new_address()
+    listener = handshake.listen(address)
     listener.setblocking(True)
     heard = []
 
@@ -188,8 +189,8 @@ def test_a_listener_without_the_token_learns_nothing():
 
 
 def test_a_listener_that_says_nothing_is_left_in_time():
-    address = greeting.new_address()
-    with greeting.listen(address):
+    address = handshake.new_address()
+    with handshake.listen(address):
         with LocalEndpoint(0, TOKEN, Limits(handshake_seconds=0.1)) as caller:
             caller.serve(lambda *message: None, lambda *lost: None)
             with pytest.raises(PeerFailed, match=r"handshake within 0\.1 s"):
@@ -270,7 +271,7 @@ def test_shared_memory_that_is_none_is_refused(server):
         sock = server.stranger()
         sock.send(greet(sock)[2])
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
-        sock.sendmsg([greeting._INTRO.pack(3, 1, bytes(24))], rights)
+        sock.sendmsg([handshake._INTRO.pack(3, 1, bytes(24))], rights)
         with sock:
             while sock.recv(1000):
                 pass
@@ -293,8 +294,8 @@ def test_another_user_is_refused(server, monkeypatch):
 
 def member(server, number=3, lender=None):
     """A raw connection that has passed the handshake."""
-    me = greeting.Identity(number, TOKEN, -1 if lender is None else lender.fd)
-    sock, who = greeting.call_on(server.endpoint.address, me, 1, 5.0)
+    me = handshake.Identity(number, TOKEN, -1 if lender is None else lender.fd)
+    sock, who = handshake.call_on(server.endpoint.address, me, 1, 5.0)
     if who.fd >= 0:
         os.close(who.fd)
     return sock
@@ -420,7 +421,7 @@ def _no_memory(at, nbytes):
 
 def test_a_name_disappears_with_its_endpoint():
     endpoint = LocalEndpoint(1, TOKEN)
-    name = greeting._name(endpoint.address)[1:]
+    name = handshake._name(endpoint.address)[1:]
 
     def listed():
         with open("/proc/net/unix") as file:

@@ -10,9 +10,9 @@ from comm.messaging.conformance import Conformance
 from comm.messaging.nodes import Threads
 
 from disttrain import context
-from disttrain.comm.messaging import blocks
-from disttrain.comm.messaging.local import LocalEndpoint
-from disttrain.comm.messaging.message import Limits
+from disttrain.distributed.messaging.contract.message import Limits
+from disttrain.distributed.messaging.local import blocks
+from disttrain.distributed.messaging.local.endpoint import LocalEndpoint
 
 
 class TestLocal(Conformance):

@@ -15,9 +15,9 @@ import pytest
 from comm.messaging.nodes import TOKEN
 
 from disttrain import context
-from disttrain.comm.messaging import pool
-from disttrain.comm.messaging.local import LocalEndpoint
-from disttrain.comm.messaging.message import Message
+from disttrain.distributed.messaging.contract.message import Message
+from disttrain.distributed.messaging.local import pool
+from disttrain.distributed.messaging.local.endpoint import LocalEndpoint
 from disttrain.errors import CommError, PeerFailed
 
 LARGE = np.arange(100_000)  # 800 KB

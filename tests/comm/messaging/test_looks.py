@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from disttrain.comm.messaging.local import LocalEndpoint
-from disttrain.comm.messaging.looks import CREDIT, FAR, FIRST, LAST, NEAR, Looks
 from disttrain.context import current
+from disttrain.distributed.messaging.local.endpoint import LocalEndpoint
+from disttrain.distributed.messaging.local.polling import CREDIT, FAR, FIRST, LAST, NEAR, Looks
 
 
 def after(waits, each=None):

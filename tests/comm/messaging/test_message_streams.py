@@ -12,12 +12,12 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
 from disttrain import context
-from disttrain.comm.links import certificates
-from disttrain.comm.messaging import streams
-from disttrain.comm.messaging.lanes import Bells, Outgoing, StreamEnded
-from disttrain.comm.messaging.message import Limits, Message
-from disttrain.comm.messaging.streams import Assembler, Frames
-from disttrain.comm.messaging.threads import Threads
+from disttrain.comm.sockets import certificates
+from disttrain.distributed.messaging.contract.message import Limits, Message
+from disttrain.distributed.messaging.hosts import frames as streams
+from disttrain.distributed.messaging.hosts.frames import Assembler, Frames
+from disttrain.distributed.messaging.hosts.lanes import Bells, Outgoing, StreamEnded
+from disttrain.distributed.messaging.hosts.threads import Threads
 from disttrain.errors import CommError
 
 LIMITS = Limits()

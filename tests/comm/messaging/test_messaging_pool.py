@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from disttrain import context
-from disttrain.comm.messaging import pool as pool_module
-from disttrain.comm.messaging.pool import QUIET, SPARE, Pool
+from disttrain.distributed.messaging.local import pool as pool_module
+from disttrain.distributed.messaging.local.pool import QUIET, SPARE, Pool
 
 
 @pytest.fixture

@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 
 from disttrain import context
-from disttrain.comm.links import certificates
-from disttrain.comm.messaging import handshake
-from disttrain.comm.messaging.channels import STREAM
-from disttrain.comm.messaging.message import Limits, Message
-from disttrain.comm.messaging.remote import RemoteEndpoint
-from disttrain.comm.messaging.streams import _HEADER, Assembler, Frames
+from disttrain.comm.sockets import certificates
 from disttrain.comm.store import hello
+from disttrain.distributed.messaging.contract.message import Limits, Message
+from disttrain.distributed.messaging.hosts import handshake
+from disttrain.distributed.messaging.hosts.channels import STREAM
+from disttrain.distributed.messaging.hosts.endpoint import RemoteEndpoint
+from disttrain.distributed.messaging.hosts.frames import _HEADER, Assembler, Frames
 from disttrain.errors import CommError, MessageTooLarge, PeerFailed
 
 TOKEN, OTHER = b"t" * 32, b"o" * 32

@@ -6,10 +6,10 @@ import pytest
 from comm.messaging.conformance import Conformance
 from comm.messaging.nodes import TOKEN, Threads
 
-from disttrain.comm.messaging.local import LocalEndpoint
-from disttrain.comm.links.proof import address_towards
-from disttrain.comm.messaging.mixed import MixedEndpoint, open_endpoint
-from disttrain.comm.messaging.remote import RemoteEndpoint
+from disttrain.comm.sockets.proof import address_towards
+from disttrain.distributed.messaging.hosts.endpoint import RemoteEndpoint
+from disttrain.distributed.messaging.local.endpoint import LocalEndpoint
+from disttrain.distributed.messaging.mixed import MixedEndpoint, open_endpoint
 from disttrain.errors import CommError, ConfigError
 
 

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from disttrain.comm.messaging.rooms import LEAST, Rooms
+from disttrain.distributed.messaging.hosts.buffers import LEAST, Rooms
 
 
 def place(array):

@@ -7,9 +7,9 @@ from comm.messaging.conformance import Conformance, Node
 from comm.messaging.nodes import TOKEN
 
 from disttrain import context
-from disttrain.comm import sim
-from disttrain.comm.messaging.message import Message
-from disttrain.comm.messaging.simulated import Faults, SimulatedEndpoint, network
+from disttrain.comm.transports import sim
+from disttrain.distributed.messaging.contract.message import Message
+from disttrain.distributed.messaging.simulated import Faults, SimulatedEndpoint, network
 from disttrain.errors import CommError, LaunchError, PeerFailed
 
 

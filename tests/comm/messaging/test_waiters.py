@@ -7,13 +7,13 @@ import socket
 import numpy as np
 import pytest
 
-from disttrain.comm.messaging import link as link_module
-from disttrain.comm.messaging import looks as looks_module
-from disttrain.comm.messaging import waiters as waiters_module
-from disttrain.comm.messaging.frames import decode, encode_small
-from disttrain.comm.messaging.link import Link
-from disttrain.comm.messaging.message import Limits, Message
-from disttrain.comm.messaging.waiters import Thread, Waiters
+from disttrain.distributed.messaging.contract.message import Limits, Message
+from disttrain.distributed.messaging.local import link as link_module
+from disttrain.distributed.messaging.local import polling as looks_module
+from disttrain.distributed.messaging.local import waiters as waiters_module
+from disttrain.distributed.messaging.local.frames import decode, encode_small
+from disttrain.distributed.messaging.local.link import Link
+from disttrain.distributed.messaging.local.waiters import Thread, Waiters
 from support.interleave import Play, explore
 
 FILES = {link_module.__file__, waiters_module.__file__}

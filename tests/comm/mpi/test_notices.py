@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 
-from disttrain.comm.mpi.notices import (
+from disttrain.comm.transports.mpi.notices import (
     CALL,
     MAIL,
     TAKE,

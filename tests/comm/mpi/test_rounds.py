@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from disttrain.comm.mpi.rounds import RADIX, rounds
+from disttrain.comm.transports.mpi.rounds import RADIX, rounds
 
 
 @pytest.mark.parametrize("size", [*range(1, 20), 63, 64, 65, 100, 512, 513])

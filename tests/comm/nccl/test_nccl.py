@@ -13,8 +13,8 @@ from comm.conformance import BF16, BOOL, COMPLEX, Conformance
 
 import disttrain.distributed as dist
 from disttrain.backends.device import platform as devices
-from disttrain.comm import sim
-from disttrain.comm.placing import place
+from disttrain.comm.group.placing import place
+from disttrain.comm.transports import sim
 from disttrain.distributed.state import group_or_default
 from support.device_double.double import DoublePlatform
 from support.device_groups import OnDevice

@@ -12,8 +12,9 @@ from comm.conformance import Failures
 from comm.nccl.test_nccl import four, outcomes_on
 
 from disttrain import context
-from disttrain.comm import calls, sim
-from disttrain.comm.nccl.transport import CHECK
+from disttrain.comm.calls import headers
+from disttrain.comm.transports import sim
+from disttrain.comm.transports.nccl.transport import CHECK
 from disttrain.errors import CollectiveMismatch, CommError, Deadlock, PeerFailed, WaitTimeout
 from support import device_groups
 from support.ranks import values
@@ -24,8 +25,8 @@ __all__ = ["four"]
 @pytest.fixture
 def ranks(four, monkeypatch, request):
     monkeypatch.setattr(conformance, "LARGE", 20_011)
-    inside = (calls._PACKAGE, device_groups.__file__)
-    monkeypatch.setattr(calls, "_PACKAGE", inside)
+    inside = (headers._PACKAGE, device_groups.__file__)
+    monkeypatch.setattr(headers, "_PACKAGE", inside)
     monkeypatch.setenv(CHECK, request.cls.check if request.cls else "beside")
     return SimpleNamespace(
         run=lambda n, fn, timeout=20.0: values(outcomes_on(four, n, fn)),

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from disttrain.comm import nccl
+from disttrain.comm.transports import nccl
 from support.device_double.double import DoublePlatform
 from support.nccl_standin import binding, record
 

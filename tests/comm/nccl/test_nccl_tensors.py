@@ -14,10 +14,10 @@ import disttrain as dt
 from disttrain import context, nn, optim
 from disttrain import distributed as dist
 from disttrain.backends.device.platform import platform
-from disttrain.comm import sim
-from disttrain.comm.nccl import connecting
-from disttrain.comm.nccl.reductions import Native, native
-from disttrain.comm.reduce_ops import ReduceOp
+from disttrain.comm.calls.reduce_ops import ReduceOp
+from disttrain.comm.transports import sim
+from disttrain.comm.transports.nccl import connecting
+from disttrain.comm.transports.nccl.reductions import Native, native
 from disttrain.distributed.ddp import DistributedDataParallel
 from disttrain.errors import CommError, ConfigError, DeviceError, DTypeError, PeerFailed
 

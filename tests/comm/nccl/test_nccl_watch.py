@@ -10,11 +10,11 @@ import pytest
 from comm.nccl.test_nccl import four
 
 from disttrain import context
-from disttrain.comm import engines
-from disttrain.comm.control import Segment
-from disttrain.comm.group import ProcessGroup
-from disttrain.comm.nccl.watch import watch
-from disttrain.comm.shm import transport as shm
+from disttrain.comm.group.group import ProcessGroup
+from disttrain.comm.job.segment import Segment
+from disttrain.comm.transports import selection
+from disttrain.comm.transports.nccl.watch import watch
+from disttrain.comm.transports.shm import transport as shm
 from disttrain.errors import CollectiveMismatch, PeerFailed, WaitTimeout
 from support.dtrun import until
 
@@ -30,7 +30,7 @@ def on_threads(platform, size, body):
         with context.attach(context.Rank(me, size)):
             platform.use(me)
             transport = shm.connect(segment, me, size, 1, 20.0)
-            transport.between = engines.between
+            transport.between = selection.between
             group = ProcessGroup(transport, backend="nccl")
             try:
                 found[me] = body(group, segment)

@@ -9,8 +9,8 @@ import random
 import numpy as np
 import pytest
 
-from disttrain.comm.shm import arena
-from disttrain.comm.shm.arena import Arena
+from disttrain.comm.transports.shm import arena
+from disttrain.comm.transports.shm.arena import Arena
 from disttrain.errors import CommError
 
 SIZE = 1 << 20

@@ -10,11 +10,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from disttrain.comm.control import Segment
-from disttrain.comm.shm import crowd
-from disttrain.comm.shm.crowd import Bell, Nap
-from disttrain.comm.shm.hub import Hub
-from disttrain.comm.survivors import as_view
+from disttrain.comm.job.segment import Segment
+from disttrain.comm.meeting.survivors import as_view
+from disttrain.comm.transports.shm import crowd
+from disttrain.comm.transports.shm.crowd import Bell, Nap
+from disttrain.comm.transports.shm.hub import Hub
 from support.groups import run_group
 
 pytestmark = pytest.mark.skipif(crowd.futex() is None, reason="the system has no futex here")

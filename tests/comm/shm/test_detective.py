@@ -9,10 +9,10 @@ import random
 import numpy as np
 import pytest
 
-from disttrain.comm.control import Segment
-from disttrain.comm.shm.deadlock import _ANY, _WAIT_SHIFT, IDLE, LEFT, WAITING, Detective
-from disttrain.comm.shm.fences import words_of
-from disttrain.comm.shm.hub import Flags
+from disttrain.comm.job.segment import Segment
+from disttrain.comm.transports.shm.deadlock import _ANY, _WAIT_SHIFT, IDLE, LEFT, WAITING, Detective
+from disttrain.comm.transports.shm.fences import words_of
+from disttrain.comm.transports.shm.hub import Flags
 
 WORDS_AT = 8  # of the flags in the segment's first page that the waits are for, in words
 SEEDS = range(300)

@@ -7,7 +7,7 @@ import mmap
 import numpy as np
 import pytest
 
-from disttrain.comm.shm import fences
+from disttrain.comm.transports.shm import fences
 from disttrain.errors import CollectiveMismatch, CommError
 from support.groups import run_group
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from types import SimpleNamespace
 
-from disttrain.comm.control import Segment
-from disttrain.comm.shm import deadlock
-from disttrain.comm.shm.bootstrap import Watch
+from disttrain.comm.job.segment import Segment
+from disttrain.comm.transports.shm import deadlock
+from disttrain.comm.transports.shm.bootstrap import Watch
 from support.groups import run_group
 
 

@@ -9,9 +9,9 @@ import signal
 import numpy as np
 import pytest
 
-from disttrain.comm.group import ProcessGroup
-from disttrain.comm.reduce_ops import ReduceOp
-from disttrain.comm.shm import channel, reach
+from disttrain.comm.calls.reduce_ops import ReduceOp
+from disttrain.comm.group.group import ProcessGroup
+from disttrain.comm.transports.shm import channel, reach
 from disttrain.errors import CommError, PeerFailed
 from support.groups import group_outcomes, run_group
 

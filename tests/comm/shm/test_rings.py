@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from disttrain.backends.llvm import reduction
-from disttrain.comm.reduce_ops import ReduceOp, make_reducer, tree
-from disttrain.comm.shm.reach import address_of
-from disttrain.comm.shm.rings import NativeRounds, Rings, cut, reduce_in_rounds
+from disttrain.comm.calls.reduce_ops import ReduceOp, make_reducer, tree
+from disttrain.comm.transports.shm.reach import address_of
+from disttrain.comm.transports.shm.rings import NativeRounds, Rings, cut, reduce_in_rounds
 
 NUM_SLOTS = reduction.NUM_SLOTS
 

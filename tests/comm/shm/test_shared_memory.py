@@ -7,8 +7,8 @@ import gc
 import numpy as np
 import pytest
 
-from disttrain.comm.blocks import Blocks
-from disttrain.comm.group import ProcessGroup
+from disttrain.comm.group.blocks import Blocks
+from disttrain.comm.group.group import ProcessGroup
 from support.groups import run_group
 
 

@@ -15,11 +15,11 @@ import pytest
 from comm.conformance import LARGE, Conformance, Failures
 
 from disttrain import context
-from disttrain.comm import shm
-from disttrain.comm.control import Segment
-from disttrain.comm.group import ProcessGroup
-from disttrain.comm.shm import bootstrap
+from disttrain.comm.group.group import ProcessGroup
+from disttrain.comm.job.segment import Segment
 from disttrain.comm.store import FileStore
+from disttrain.comm.transports import shm
+from disttrain.comm.transports.shm import bootstrap
 from disttrain.errors import CollectiveMismatch, CommError, ConfigError, PeerFailed
 from support.groups import group_outcomes, run_group
 from support.ranks import fork_ranks, run_ranks

@@ -7,7 +7,7 @@ import gc
 import numpy as np
 import pytest
 
-from disttrain.comm import reduce_ops
+from disttrain.comm.calls import reduce_ops
 from disttrain.errors import CommError, WaitTimeout
 from support.groups import run_group
 

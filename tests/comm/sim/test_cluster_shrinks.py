@@ -7,9 +7,9 @@ import pytest
 import disttrain as dt
 from disttrain import context
 from disttrain import distributed as dist
-from disttrain.comm.sim import Cluster, Killed, run_cluster
-from disttrain.comm.sim.fabric import SILENCE, required
-from disttrain.comm.sim.faults import parse_fault
+from disttrain.comm.transports.sim import Cluster, Killed, run_cluster
+from disttrain.comm.transports.sim.fabric import SILENCE, required
+from disttrain.comm.transports.sim.faults import parse_fault
 from disttrain.errors import CommError, PeerFailed
 
 

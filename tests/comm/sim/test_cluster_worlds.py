@@ -5,7 +5,7 @@ from __future__ import annotations
 import disttrain as dt
 from disttrain import context
 from disttrain import distributed as dist
-from disttrain.comm.sim import Cluster, run_cluster
+from disttrain.comm.transports.sim import Cluster, run_cluster
 
 
 def test_worlds_of_one_size_at_one_time_do_not_meet() -> None:

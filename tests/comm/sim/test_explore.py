@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from disttrain.comm.sim.explore import Trial, Verdict, shrink, trials, unexpected
-from disttrain.comm.sim.faults import Fault, parse_fault
+from disttrain.comm.transports.sim.explore import Trial, Verdict, shrink, trials, unexpected
+from disttrain.comm.transports.sim.faults import Fault, parse_fault
 
 COUNTS = {(0, "all_reduce"): 3, (1, "all_reduce"): 3, (1, "send"): 1, (0, "close"): 1}
 

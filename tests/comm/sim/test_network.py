@@ -7,10 +7,17 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from disttrain.comm import sim
-from disttrain.comm.group import ProcessGroup
-from disttrain.comm.sim.fabric import Ports
-from disttrain.comm.sim.network import Link, Network, plans, rounds_of_tree, seconds_on, spread
+from disttrain.comm.group.group import ProcessGroup
+from disttrain.comm.transports import sim
+from disttrain.comm.transports.sim.fabric import Ports
+from disttrain.comm.transports.sim.network import (
+    Link,
+    Network,
+    plans,
+    rounds_of_tree,
+    seconds_on,
+    spread,
+)
 from disttrain.errors import ConfigError
 
 LINK = Link(1e-3, 1e6)  # 1 ms, and 1 us a byte

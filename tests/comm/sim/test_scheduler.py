@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from disttrain import context
-from disttrain.comm import sim
 from disttrain.comm.store import HashStore
+from disttrain.comm.transports import sim
 from disttrain.errors import Deadlock, LaunchError, WaitTimeout
 
 RANKS = 2

@@ -9,9 +9,9 @@ import pytest
 from comm.conformance import Conformance, Failures
 
 from disttrain import context
-from disttrain.comm import shm, sim
-from disttrain.comm.control import JOB_SLOT
-from disttrain.comm.group import ProcessGroup
+from disttrain.comm.group.group import ProcessGroup
+from disttrain.comm.job.segment import JOB_SLOT
+from disttrain.comm.transports import shm, sim
 from disttrain.errors import ConfigError, Deadlock, LaunchError, WaitTimeout
 from support.ranks import Outcome, values
 

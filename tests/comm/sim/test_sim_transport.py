@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from comm.conformance import Conformance, Failures
 
-from disttrain.comm import sim
-from disttrain.comm.group import ProcessGroup
-from disttrain.comm.sim.fabric import Cluster
+from disttrain.comm.group.group import ProcessGroup
+from disttrain.comm.transports import sim
+from disttrain.comm.transports.sim.fabric import Cluster
 from support.ranks import Outcome, values
 
 

@@ -8,12 +8,12 @@ import json
 import numpy as np
 import pytest
 
-from disttrain.comm import sim
-from disttrain.comm.group import ProcessGroup
-from disttrain.comm.sim import timeline as tl
-from disttrain.comm.sim.fabric import Cluster
-from disttrain.comm.sim.faults import parse_fault
-from disttrain.comm.sim.network import Link
+from disttrain.comm.group.group import ProcessGroup
+from disttrain.comm.transports import sim
+from disttrain.comm.transports.sim import timeline as tl
+from disttrain.comm.transports.sim.fabric import Cluster
+from disttrain.comm.transports.sim.faults import parse_fault
+from disttrain.comm.transports.sim.network import Link
 
 
 def test_a_wait_is_split_where_the_data_begins_to_move() -> None:

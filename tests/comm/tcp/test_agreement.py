@@ -10,7 +10,14 @@ from collections import deque
 
 import pytest
 
-from disttrain.comm.tcp.agreement import Agreement, Decision, Word, decode, is_quorum, room
+from disttrain.comm.transports.tcp.agreement import (
+    Agreement,
+    Decision,
+    Word,
+    decode,
+    is_quorum,
+    room,
+)
 
 SCHEDULES = int(os.environ.get("SCHEDULES", "1"))
 

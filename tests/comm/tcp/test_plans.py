@@ -9,9 +9,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from disttrain.comm.reduce_ops import ReduceOp, left_size, make_reducer, premul_sum
-from disttrain.comm.tcp.arithmetic import Arithmetic
-from disttrain.comm.tcp.plans import (
+from disttrain.comm.calls.reduce_ops import ReduceOp, left_size, make_reducer, premul_sum
+from disttrain.comm.transports.tcp.arithmetic import Arithmetic
+from disttrain.comm.transports.tcp.plans import (
     Join,
     layout_of,
     owned_pieces,

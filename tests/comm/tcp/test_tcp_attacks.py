@@ -7,11 +7,11 @@ import socket
 
 import pytest
 
-from disttrain.comm.control import Segment
-from disttrain.comm.links.link import Closed, Link
-from disttrain.comm.tcp import frames
-from disttrain.comm.tcp.net import Net
-from disttrain.comm.tcp.pipe import Garbage, Pipe
+from disttrain.comm.job.segment import Segment
+from disttrain.comm.sockets.link import Closed, Link
+from disttrain.comm.transports.tcp import frames
+from disttrain.comm.transports.tcp.net import Net
+from disttrain.comm.transports.tcp.pipe import Garbage, Pipe
 
 
 class Victim:

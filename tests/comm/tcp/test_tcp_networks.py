@@ -11,8 +11,8 @@ import pytest
 
 import disttrain.distributed as dist
 from disttrain import context
-from disttrain.comm.tcp import pipe
-from disttrain.comm.world import default_group
+from disttrain.comm.group.default_group import default_group
+from disttrain.comm.transports.tcp import pipe
 from disttrain.errors import PeerFailed
 from support.namespaces import Wire, outcomes_on, run_on, why_not
 

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from disttrain import distributed as dist
-from disttrain.comm.meeting import Meeting
+from disttrain.comm.meeting.meeting import Meeting
 from support.programs import Plan, draw, follow
 from support.ranks import free_port, run_ranks
 

@@ -13,7 +13,7 @@ import pytest
 import disttrain as dt
 from disttrain import distributed as dist
 from disttrain import nn
-from disttrain.comm.group import ProcessGroup
+from disttrain.comm.group.group import ProcessGroup
 from disttrain.distributed.ddp import DistributedDataParallel
 from disttrain.errors import CommError, GroupRevoked, PeerFailed, WaitTimeout
 from support.hosts import host_outcomes

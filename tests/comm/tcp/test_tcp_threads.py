@@ -10,8 +10,8 @@ import pytest
 from comm.tcp.test_tcp_attacks import Victim
 
 from disttrain import context
-from disttrain.comm.shm.channel import FINISHED
-from disttrain.comm.tcp import frames
+from disttrain.comm.transports.shm.channel import FINISHED
+from disttrain.comm.transports.tcp import frames
 from disttrain.errors import PeerFailed
 from support.hosts import host_outcomes, run_hosts
 

@@ -13,7 +13,7 @@ import pytest
 import disttrain.nn.functional as F
 from disttrain import core, nn, optim
 from disttrain import distributed as dist
-from disttrain.comm.shm import ShmTransport
+from disttrain.comm.transports.shm import ShmTransport
 from disttrain.core.checkpoint import checkpoint
 from disttrain.core.random import manual_seed
 from disttrain.distributed.fsdp import FSDPModule, fully_shard

@@ -15,7 +15,7 @@ from disttrain import compile as compiled
 from disttrain import core, nn, optim
 from disttrain import distributed as dist
 from disttrain.autograd import grad
-from disttrain.comm.shm import ShmTransport
+from disttrain.comm.transports.shm import ShmTransport
 from disttrain.core.random import manual_seed
 from disttrain.distributed.fsdp import fully_shard
 from disttrain.ops import arange, ones

@@ -13,7 +13,7 @@ import pytest
 
 from disttrain import context, core, nn, optim
 from disttrain import distributed as dist
-from disttrain.comm.shm import ShmTransport
+from disttrain.comm.transports.shm import ShmTransport
 from disttrain.core.dtypes import float32
 from disttrain.core.random import manual_seed
 from disttrain.distributed.fsdp import MixedPrecisionPolicy, fully_shard

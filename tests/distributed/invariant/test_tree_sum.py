@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from disttrain.comm.reduce_ops import ReduceOp, make_reducer
+from disttrain.comm.calls.reduce_ops import ReduceOp, make_reducer
 from disttrain.distributed.invariant import TreeSum, VirtualShards
 from disttrain.errors import ConfigError
 

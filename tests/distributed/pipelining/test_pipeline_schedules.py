@@ -10,7 +10,7 @@ import pytest
 import disttrain.nn.functional as F
 from disttrain import core, nn
 from disttrain import distributed as dist
-from disttrain.comm.sim import die
+from disttrain.comm.transports.sim import die
 from disttrain.core.random import manual_seed
 from disttrain.distributed import pipelining as pp
 from disttrain.distributed.pipelining.placement import looped, vee

@@ -12,7 +12,7 @@ import pytest
 
 import disttrain as dt
 from disttrain import context
-from disttrain.comm import sim
+from disttrain.comm.transports import sim
 from disttrain.distributed import rpc
 from disttrain.distributed.rpc import api
 from disttrain.errors import CommError, LaunchError, PeerFailed, WaitTimeout

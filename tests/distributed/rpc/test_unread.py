@@ -6,8 +6,8 @@ import time
 import pytest
 
 from disttrain import context
-from disttrain.comm.messaging import link, pool
 from disttrain.distributed import rpc
+from disttrain.distributed.messaging.local import link, pool
 from disttrain.errors import WaitTimeout
 from support.workers import run_workers
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 import disttrain as dt
-from disttrain.comm.messaging.local import LocalEndpoint
 from disttrain.distributed import rpc
 from disttrain.distributed.calls.endpoints import Ways, open_endpoint
+from disttrain.distributed.messaging.local.endpoint import LocalEndpoint
 from disttrain.errors import PeerFailed
 from support.namespaces import Wire, run_on, why_not
 from support.ranks import RankError, run_ranks

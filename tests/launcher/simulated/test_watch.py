@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from disttrain.comm.sim import Cluster, run_cluster
+from disttrain.comm.transports.sim import Cluster, run_cluster
 from disttrain_launcher.simulated.watch import Watch
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ....backends.device.memory import memory_of
-from ....comm.world import default_group
+from ....comm.group.default_group import default_group
 from ....core import no_grad
 from ....core.random import Generator
 from ....core.tensor import Tensor, wrap

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ....backends.device.memory import memory_of
-from ....comm.group import ProcessGroup
+from ....comm.group.group import ProcessGroup
 from ....core.tensor import Tensor, wrap
 from ....futures import Future
 from ...collectives import all_gather_into_tensor

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any
 
-from ....comm.group import ProcessGroup
+from ....comm.group.group import ProcessGroup
 from ....errors import ConfigError
 from ....trace import warn
 from ...state import group_or_default

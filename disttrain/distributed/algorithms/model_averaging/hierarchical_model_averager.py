@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ....comm.group import ProcessGroup
+from ....comm.group.group import ProcessGroup
 from ....errors import ConfigError
 from ...groups import new_subgroups
 from . import utils

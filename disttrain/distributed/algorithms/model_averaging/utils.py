@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ....comm.group import ProcessGroup
+from ....comm.group.group import ProcessGroup
 from ....core.tensor import Tensor
 from ....core.writes import touched
 from ....nn import Parameter

@@ -1,0 +1,1 @@
+"""A call of a group: its header, work and reduction; what every transport promises."""

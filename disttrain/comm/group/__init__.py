@@ -1,0 +1,1 @@
+"""A group of ranks as programs use it, over any transport; arrays of devices on their way."""

@@ -1,0 +1,1 @@
+"""How ranks meet: who am I, who is there, who goes on."""

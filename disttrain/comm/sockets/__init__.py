@@ -1,0 +1,1 @@
+"""Sockets between hosts that carry much: each end proves the job's token, and may be encrypted."""

@@ -1,0 +1,1 @@
+"""Messages between workers: requests and their answers, bytes and arrays, over any wire."""

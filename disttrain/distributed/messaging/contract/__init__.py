@@ -1,0 +1,1 @@
+"""What travels between two workers, and what every way for it does."""

@@ -1,0 +1,1 @@
+"""Messages between hosts: gRPC streams, and sockets of their own for what is large or small."""

@@ -35,7 +35,7 @@ class Plugin(NamedTuple):
 
     def connect(self, meeting: Any) -> Any:
         """The transport that carries a group's calls to what ``creator_fn`` makes."""
-        return importlib.import_module(".plugged", __package__).connect(self, meeting)
+        return importlib.import_module(".custom_backend", __package__).connect(self, meeting)
 
 
 class _Names(type):

@@ -28,7 +28,7 @@ from ..core.device import located, usable
 from ..core.tensor import Tensor, rebuild
 from ..errors import CommError, DTypeError
 from ..nn.parameter import Buffer, Parameter
-from . import plain_things as things
+from . import plain_objects as things
 
 MAX_DEPTH = 32
 _INT, _FLOAT, _SIZE = struct.Struct("<q"), struct.Struct("<d"), struct.Struct("<Q")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from disttrain.distributed.ddp.buckets import ALIGN, ParamMeta, last_first, plan_buckets
-from disttrain.distributed.ddp.caps import MIB, NO_LIMIT, BucketCaps
+from disttrain.distributed.ddp.reducer.buckets import ALIGN, ParamMeta, last_first, plan_buckets
+from disttrain.distributed.ddp.reducer.caps import MIB, NO_LIMIT, BucketCaps
 
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 

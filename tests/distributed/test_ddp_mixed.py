@@ -10,7 +10,7 @@ from disttrain import core, nn, optim
 from disttrain import distributed as dist
 from disttrain.core.checkpoint import checkpoint
 from disttrain.core.random import manual_seed
-from disttrain.distributed.ddp.mixed import MixedPrecision
+from disttrain.distributed.ddp.reducer.mixed_precision import MixedPrecision
 
 DDP = dist.DistributedDataParallel
 

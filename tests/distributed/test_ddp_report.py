@@ -6,7 +6,7 @@ import numpy as np
 
 from disttrain import context, core, nn
 from disttrain import distributed as dist
-from disttrain.distributed.ddp.stats import Stats
+from disttrain.distributed.ddp.reducer.stats import Stats
 
 DDP = dist.DistributedDataParallel
 

@@ -11,8 +11,8 @@ import pytest
 from disttrain import core, nn
 from disttrain import distributed as dist
 from disttrain.core.random import manual_seed
-from disttrain.distributed.ddp import row_sums
-from disttrain.distributed.ddp.row_sums import is_less, touched_rows
+from disttrain.distributed.ddp.reducer import row_sums
+from disttrain.distributed.ddp.reducer.row_sums import is_less, touched_rows
 from disttrain_launcher import launch
 
 DDP = dist.DistributedDataParallel

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from disttrain import autograd, core, distributed, nn, optim
-from disttrain.distributed.ddp.tables import common_rows
+from disttrain.distributed.ddp.reducer.sparse import common_rows
 from tests.support.simulated import on_ranks
 
 DDP = distributed.DistributedDataParallel

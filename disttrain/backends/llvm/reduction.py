@@ -1,7 +1,7 @@
 """A large all_reduce through rings of chunks as machine code: one pass over what is added, and no
 Python between rounds.
 
-``rounds`` does what ``comm/transports/shm/rings.py`` does for other operators, types and machines, and says
+``rounds`` does what ``comm/transports/shm/chunks.py`` does for other operators, types and machines, and says
 how; the two may be mixed in one group. It goes on until a peer is late for longer than a moment, or
 somebody is asleep; its caller waits or wakes, and calls it again. Numbers are added in an order
 that is handed in as steps (the tree of ``comm/calls/reduce_ops.py``), so that results have the same bits.

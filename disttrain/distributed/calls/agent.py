@@ -42,7 +42,7 @@ from .answers import INFINITE, CallFuture
 from .callbacks import Callbacks
 from .deadlines import Deadlines
 from .failures import not_initialized, pack_failure, unpack_failure
-from .heads import CARRIED, Carrier, Rider, carried_in, read_head, write_head
+from .header import CARRIED, Carrier, Rider, carried_in, read_head, write_head
 from .packing import Packer, arrays_of
 from .report import Report
 from .settings import Admission, Settings

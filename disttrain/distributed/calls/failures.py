@@ -19,7 +19,7 @@ from typing import Any
 
 from ...comm.transports.sim.scheduler import Killed
 from ...errors import CommError, Deadlock, DisttrainError, RemoteError
-from .kept import TEXT, attributes, trace_of
+from .kept_errors import TEXT, attributes, trace_of
 from .packing import Packer
 from .workers import WorkerInfo
 

@@ -29,8 +29,8 @@ from ...core.attributes import give_attributes, own_attributes
 from ...core.tensor import Tensor, note_read, rebuild, wrap
 from ...errors import PackError, UnknownName
 from ...ops.functions.sparse import SparseTensor, with_places
-from .careful import CarefulUnpickler, module_of
 from .overlaps import lay, overlaps, split
+from .restricted import CarefulUnpickler, module_of
 
 Reducers = dict[type, Callable[[Any], tuple]]
 

@@ -14,8 +14,8 @@ import numpy as np
 from ...core import Tensor, dtypes, no_grad, wrap
 from ...errors import StateDictError
 from ...optim import Optimizer
-from ..fsdp import optim_load, optim_save
-from ..fsdp.optim_slots import Slot, slots_of
+from ..fsdp.flat import optim_load, optim_save
+from ..fsdp.flat.optim_slots import Slot, slots_of
 from .state_dict_names import Names
 from .state_dict_values import like
 

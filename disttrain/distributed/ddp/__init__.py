@@ -1,6 +1,6 @@
 """Data-parallel training: the wrapper, its bucket plan and the reducer that performs it."""
 
-from .grad_bucket import GradBucket
 from .module import DistributedDataParallel
+from .reducer.grad_bucket import GradBucket
 
 __all__ = ["DistributedDataParallel", "GradBucket"]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ...core.tensor import Tensor
 from ...trace import warn
-from .messages import listed
+from .reducer.messages import listed
 
 Named = tuple[str, Tensor]
 

@@ -10,7 +10,7 @@ from ...core import no_grad
 from ...core.tensor import Tensor
 from ...futures import Future
 from ..collectives import all_reduce
-from .grad_bucket import GradBucket
+from .reducer.grad_bucket import GradBucket
 
 OPTIMIZERS, HANDLES = "_in_backward_optimizers", "_in_backward_handles"
 

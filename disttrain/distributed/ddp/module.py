@@ -21,21 +21,21 @@ from ..join import Join, Joinable
 from ..nested import moved
 from ..state import group_or_default
 from . import in_backward
-from .alike import check_alike
-from .aside import Aside, BufferCommHookLocation
-from .buckets import ParamMeta, last_first, plan_buckets
-from .caps import BucketCaps
+from .agreement import check_alike
 from .delayed import Delayed
 from .devices import input_device
 from .frozen import Frozen
 from .joining import ACTIVE, BUFFERS, SYNC, announce, source
-from .messages import Messages
-from .mixed import LowPrecision, MixedPrecision, cast_buffers, is_floating
-from .parts import part_of
-from .reducer import Hook, Reducer, Settings
-from .row_sums import candidates
-from .stores import SYNCING
-from .tables import sparse_tables
+from .reducer.buckets import ParamMeta, last_first, plan_buckets
+from .reducer.caps import BucketCaps
+from .reducer.dtensor_params import part_of
+from .reducer.messages import Messages
+from .reducer.mixed_precision import LowPrecision, MixedPrecision, cast_buffers, is_floating
+from .reducer.reducer import Hook, Reducer, Settings
+from .reducer.row_sums import candidates
+from .reducer.sparse import sparse_tables
+from .reducer.stores import SYNCING
+from .requests import Aside, BufferCommHookLocation
 
 
 class DistributedDataParallel(Aside, nn.Module, Joinable):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .caps import MIB
+from .reducer.caps import MIB
 
 _MICRO = 1e6
 

@@ -1,15 +1,9 @@
 """Sharded data parallelism: units whose parameters live in shards and are gathered to compute."""
 
-from .flat_param import FlatParameter
+from .flat.param import FlatParameter
+from .flat.wrapper import FullyShardedDataParallel
 from .fully_shard import fully_shard
 from .module import FSDPModule, UnshardHandle, register_fsdp_forward_method, share_comm_ctx
-from .precision import (
-    CPUOffloadPolicy,
-    DataParallelMeshDims,
-    DiskOffloadPolicy,
-    MixedPrecisionPolicy,
-    OffloadPolicy,
-)
 from .report import MemoryReport, UnitMemory, memory_report
 from .settings import (
     BackwardPrefetch,
@@ -28,4 +22,10 @@ from .settings import (
     StateDictSettings,
     StateDictType,
 )
-from .wrapper import FullyShardedDataParallel
+from .shards.precision import (
+    CPUOffloadPolicy,
+    DataParallelMeshDims,
+    DiskOffloadPolicy,
+    MixedPrecisionPolicy,
+    OffloadPolicy,
+)

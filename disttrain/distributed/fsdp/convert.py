@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ...backends.null import NullArray
-from .layout import plan_block
-from .members import Member
-from .params import local_array
+from .shards.layout import plan_block
+from .shards.members import Member
+from .shards.params import local_array
 
 
 def convert(unit: Any) -> None:

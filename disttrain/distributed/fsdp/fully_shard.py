@@ -15,11 +15,16 @@ from ..invariant.strategy import check_mode
 from ..mesh import DeviceMesh
 from ..state import group_or_default
 from .invariant import ShardedRun
-from .members import Choices, Member, Sharding
 from .module import SLOT, FSDPModule, Place
-from .params import is_sharded
-from .places import device_type_of
-from .precision import DataParallelMeshDims, DiskOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
+from .shards.members import Choices, Member, Sharding
+from .shards.params import is_sharded
+from .shards.places import device_type_of
+from .shards.precision import (
+    DataParallelMeshDims,
+    DiskOffloadPolicy,
+    MixedPrecisionPolicy,
+    OffloadPolicy,
+)
 from .unit import TAKEN, Unit
 
 _WORLD = "distributed.fsdp"

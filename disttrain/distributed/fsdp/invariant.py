@@ -17,7 +17,7 @@ from ...errors import ConfigError
 from ..invariant.shards import VirtualShards
 from ..invariant.strategy import ShardRun, common_seed
 from ..invariant.tree_sum import TreeSum
-from .params import ShardedParameter, add_gradient
+from .shards.params import ShardedParameter, add_gradient
 from .unit import Unit
 
 _WIDE_ENOUGH = 4  # bytes: narrower sums are rounded at every reduction

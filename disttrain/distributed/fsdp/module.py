@@ -16,7 +16,7 @@ from ..invariant.shards import VirtualShards
 from ..nested import cast, find_tensors, moved
 from .convert import convert
 from .root import Root, add_exits
-from .shared_weights import Turns
+from .shards.shared_weights import Turns
 from .unit import Unit
 
 SLOT = "_fsdp"

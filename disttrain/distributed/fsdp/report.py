@@ -7,7 +7,7 @@ from typing import Any
 
 from ...sizes import size
 from .module import SLOT
-from .shared_weights import SharedWeights
+from .shards.shared_weights import SharedWeights
 from .unit import Unit
 
 

@@ -21,11 +21,11 @@ from ...core.engine import on_finish
 from ...core.gate import Tracer
 from ...core.node import AccumulateGrad, GraphNode, next_seq
 from .convert import convert
-from .lanes import Lanes
-from .pool import Pool
-from .shared_weights import SharedWeights, Turns
+from .shards.lanes import Lanes
+from .shards.pool import Pool
+from .shards.shared_weights import SharedWeights, Turns
+from .shards.weights import Converted, GatheredWeights, Weights
 from .unit import State, Unit
-from .weights import Converted, GatheredWeights, Weights
 
 
 class Pass:

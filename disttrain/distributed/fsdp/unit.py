@@ -22,18 +22,25 @@ from ...context import thread
 from ...core import Tensor
 from ...core.dtypes import numpy_type
 from ...errors import AutogradError, ConfigError
-from .beside import forget_values, full_array, note_spread, original_array, own_array, shard_array
-from .gradients import Gradients
-from .lanes import Lanes
-from .layout import plan_block
-from .members import Choices, Member, Sharding
-from .params import adopt, make_full, make_sharded
-from .places import Places, places_of
-from .pool import Pool
-from .precision import MixedPrecisionPolicy
-from .shared_weights import SharedWeights, Turns, is_plain
-from .weights import GatheredWeights, Weights
-from .window_weights import WindowWeights
+from .shards.dtensor_params import (
+    forget_values,
+    full_array,
+    note_spread,
+    original_array,
+    own_array,
+    shard_array,
+)
+from .shards.gradients import Gradients
+from .shards.lanes import Lanes
+from .shards.layout import plan_block
+from .shards.members import Choices, Member, Sharding
+from .shards.params import adopt, make_full, make_sharded
+from .shards.places import Places, places_of
+from .shards.pool import Pool
+from .shards.precision import MixedPrecisionPolicy
+from .shards.shared_weights import SharedWeights, Turns, is_plain
+from .shards.weights import GatheredWeights, Weights
+from .shards.window_weights import WindowWeights
 
 TAKEN = "_fsdp_taken"  # a mark on parameters that were replaced by shards: whose they are
 

@@ -29,7 +29,7 @@ from ..calls import kinds
 from ..calls.agent import Agent
 from ..calls.current import current_agent
 from ..calls.functions import run_function
-from ..calls.kept import again
+from ..calls.kept_errors import again
 from ..calls.workers import WorkerInfo
 from .rref_handles import Handle, OwnerHandle, UserHandle, Value, show
 from .rref_protocol import BROKEN, PENDING, Batch, GloballyUniqueId, Name, Protocol, User

@@ -12,12 +12,14 @@ import pytest
 
 from disttrain.comm.job.segment import Segment
 from disttrain.comm.meeting.survivors import as_view
-from disttrain.comm.transports.shm import crowd
-from disttrain.comm.transports.shm.crowd import Bell, Nap
+from disttrain.comm.transports.shm import oversubscription
 from disttrain.comm.transports.shm.hub import Hub
+from disttrain.comm.transports.shm.oversubscription import Bell, Nap
 from support.groups import run_group
 
-pytestmark = pytest.mark.skipif(crowd.futex() is None, reason="the system has no futex here")
+pytestmark = pytest.mark.skipif(
+    oversubscription.futex() is None, reason="the system has no futex here"
+)
 BLOCK, FLAG = 0, 512  # a control block, and a word behind it
 
 
@@ -27,7 +29,7 @@ def hub():
     return SimpleNamespace(
         words=memoryview(memory).cast("B").cast("Q"),
         lock=threading.RLock(),
-        futex=crowd.futex(),
+        futex=oversubscription.futex(),
         address=memory.__array_interface__["data"][0],
         ranks_per_core=2.0,
     )
@@ -57,7 +59,7 @@ def sleep_on(hub, flags, seconds=20.0):
 
     thread = threading.Thread(target=body)
     thread.start()
-    field = crowd.FOR_ALL_AT if flags.for_all else crowd.FOR_ANY_AT
+    field = oversubscription.FOR_ALL_AT if flags.for_all else oversubscription.FOR_ANY_AT
     while not hub.words[field // 8]:
         time.sleep(0.001)
     return thread, took
@@ -73,7 +75,7 @@ def test_the_last_to_come_wakes_all(hub):
     for thread, took in sleepers:
         thread.join(10.0)
         assert took and took[0] < 10.0, "woken, long before it would have looked by itself"
-    assert not hub.words[crowd.FOR_ALL_AT // 8]
+    assert not hub.words[oversubscription.FOR_ALL_AT // 8]
 
 
 def test_who_waits_for_some_is_woken_by_any(hub):
@@ -90,14 +92,14 @@ def test_nobody_sleeps_for_what_is_there_and_none_is_rung_for_nothing(hub):
     calls = []
     hub.futex = lambda *args: calls.append(args)
     Nap(Bell(hub, BLOCK), Flags(hub.words, [FLAG]))(10.0)
-    hub.words[crowd.FOR_ALL_AT // 8] = 0
+    hub.words[oversubscription.FOR_ALL_AT // 8] = 0
     Bell(hub, BLOCK).ring([FLAG], 1)
     assert not calls
 
 
 def test_ranks_sleep_where_they_are_more_than_cores(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
-    monkeypatch.setattr(crowd, "YIELDS", 0)
+    monkeypatch.setattr(oversubscription, "YIELDS", 0)
 
     def body(group):
         hub, naps, seen = group.transport.hub, [], []
@@ -120,7 +122,10 @@ def test_ranks_sleep_where_they_are_more_than_cores(monkeypatch):
         return naps, seen
 
     found = run_group(3, body)
-    assert {op for naps, _ in found for op in naps} == {crowd._WAIT, crowd._WAKE}
+    assert {op for naps, _ in found for op in naps} == {
+        oversubscription._WAIT,
+        oversubscription._WAKE,
+    }
     assert [seen for _, seen in found] == [[[3.0 * k + 3.0] * 2 for k in range(6)]] * 3
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from disttrain.comm.calls.reduce_ops import ReduceOp
 from disttrain.comm.group.group import ProcessGroup
-from disttrain.comm.transports.shm import channel, reach
+from disttrain.comm.transports.shm import channel, process_memory
 from disttrain.errors import CommError, PeerFailed
 from support.groups import group_outcomes, run_group
 
@@ -100,14 +100,14 @@ def test_some_arrays_in_shared_memory_and_some_not():
 @pytest.mark.parametrize("where", ["everywhere", "on rank 1"])
 def test_where_the_system_forbids_it_copies_are_moved(where, monkeypatch):
     here = run_group(2, every_verb)
-    look = reach.Reach.look
+    look = process_memory.Reach.look
 
     def refused(self, ranks):
         if where == "everywhere" or self.hub.rank == 1:
             self._copy = lambda *args: -1
         look(self, ranks)
 
-    monkeypatch.setattr(reach.Reach, "look", refused)
+    monkeypatch.setattr(process_memory.Reach, "look", refused)
 
     def body(group):
         every_verb(group)
@@ -120,7 +120,7 @@ def test_where_the_system_forbids_it_copies_are_moved(where, monkeypatch):
 
 
 def test_without_the_functions_nothing_is_looked_for(monkeypatch):
-    monkeypatch.setattr(reach, "_function", lambda name: None)
+    monkeypatch.setattr(process_memory, "_function", lambda name: None)
 
     def body(group):
         found = every_verb(group)
@@ -131,7 +131,7 @@ def test_without_the_functions_nothing_is_looked_for(monkeypatch):
 
 
 def test_memory_that_cannot_be_read_any_more(monkeypatch):
-    monkeypatch.setattr(reach, "_PATIENCE", 0.2)
+    monkeypatch.setattr(process_memory, "_PATIENCE", 0.2)
 
     def body(group):
         group.all_reduce(numbers(group.rank))
@@ -141,8 +141,8 @@ def test_memory_that_cannot_be_read_any_more(monkeypatch):
         group.barrier()
         if group.rank == 1:
             os.kill(os.getpid(), signal.SIGKILL)
-        monkeypatch.setattr(reach, "_PATIENCE", 20.0)
-        address = reach.address_of(far._number)
+        monkeypatch.setattr(process_memory, "_PATIENCE", 20.0)
+        address = process_memory.address_of(far._number)
         while far._read(1, address, np.zeros(1, np.uint8)) >= 0:
             pass
         far.read(1, address, np.zeros(1, np.uint8))
@@ -160,7 +160,7 @@ def test_a_peer_that_dies_while_an_async_operation_reads_its_memory():
         if group.rank == 1:
             group.all_reduce(x, async_op=True)
             os.kill(os.getpid(), signal.SIGKILL)
-        address = reach.address_of(far._number)
+        address = process_memory.address_of(far._number)
         while far._read(1, address, np.zeros(1, np.uint8)) >= 0:
             pass
         work = group.all_reduce(x, async_op=True)

@@ -12,8 +12,8 @@ import pytest
 
 from disttrain.backends.llvm import reduction
 from disttrain.comm.calls.reduce_ops import ReduceOp, make_reducer, tree
-from disttrain.comm.transports.shm.reach import address_of
-from disttrain.comm.transports.shm.rings import NativeRounds, Rings, cut, reduce_in_rounds
+from disttrain.comm.transports.shm.chunks import NativeRounds, Rings, cut, reduce_in_rounds
+from disttrain.comm.transports.shm.process_memory import address_of
 
 NUM_SLOTS = reduction.NUM_SLOTS
 

@@ -10,7 +10,7 @@ from disttrain import distributed as dist
 from disttrain import nn, optim
 from disttrain.distributed.algorithms.ddp_comm_hooks import default_hooks, quantization_hooks
 from disttrain.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power
-from disttrain.distributed.ddp.mixed import MixedPrecision
+from disttrain.distributed.ddp.reducer.mixed_precision import MixedPrecision
 from disttrain.errors import AutogradError, ConfigError, LaunchError
 from support.device_ranks import alone, data, equal, flat, loss_of, net, on_devices, waits_in
 

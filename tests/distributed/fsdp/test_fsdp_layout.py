@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from disttrain.distributed.fsdp.layout import (
+from disttrain.distributed.fsdp.shards.layout import (
     assemble,
     chunks_of,
     own_part,

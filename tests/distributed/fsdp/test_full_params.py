@@ -20,11 +20,11 @@ from disttrain.distributed.fsdp import (
     OptimStateKeyType,
     ShardingStrategy,
     StateDictType,
-    traversal,
 )
 from disttrain.distributed.fsdp import FullyShardedDataParallel as FSDP
+from disttrain.distributed.fsdp.flat import traversal
+from disttrain.distributed.fsdp.flat.wrapper import TrainingState
 from disttrain.distributed.fsdp.wrap import ModuleWrapPolicy
-from disttrain.distributed.fsdp.wrapper import TrainingState
 from disttrain.distributed.tensor import DTensor
 from disttrain.errors import AutogradError, ShapeError, StateDictError
 from support.rounding import Sums

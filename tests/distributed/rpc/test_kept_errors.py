@@ -8,7 +8,7 @@ import pytest
 
 from disttrain import context
 from disttrain.distributed import rpc
-from disttrain.distributed.calls import kept
+from disttrain.distributed.calls import kept_errors
 from disttrain.distributed.calls.failures import pack_failure, unpack_failure
 from disttrain.distributed.calls.packing import Packer
 from disttrain.distributed.calls.workers import WorkerInfo
@@ -81,8 +81,10 @@ ERRORS = {
 def test_a_kept_error_is_the_same_but_for_its_frames(name):
     first = raised(ERRORS[name](), cause=raised(KeyError("cause")))
     made = Counted.made
-    once = kept.keep(first)
-    thrice = kept.keep(raised(kept.again(kept.keep(raised(kept.again(once))))))
+    once = kept_errors.keep(first)
+    thrice = kept_errors.keep(
+        raised(kept_errors.again(kept_errors.keep(raised(kept_errors.again(once)))))
+    )
     assert Counted.made == made  # no code of the program's class has run
     for error in (once, thrice):
         assert type(error) is type(first) and str(error) == str(first) and error is not first
@@ -104,7 +106,7 @@ def test_an_error_that_cannot_be_copied_is_kept_itself():
         def __str__(self):
             return f"{id(self)}"
 
-    error = kept.keep(raised(Single(), cause=raised(KeyError("cause"))))
+    error = kept_errors.keep(raised(Single(), cause=raised(KeyError("cause"))))
     assert isinstance(error, Single) and error.__traceback__ is error.__cause__ is None
 
 
@@ -112,11 +114,11 @@ def test_who_calls_is_told_where_a_kept_error_was_raised_and_gets_the_program_s_
     first = Odd(1, extra=2)
     first.add_note("of the program")
     worker = WorkerInfo("w", 0)
-    error = raised(kept.again(kept.keep(raised(first))))
+    error = raised(kept_errors.again(kept_errors.keep(raised(first))))
     there = unpack_failure(pack_failure(worker, error), Packer())
     assert there.__notes__ == ["of the program"] and there.extra == 2
     assert str(there).count("in raised") == 2 and "bad: 1" in str(there)
-    further = raised(kept.again(kept.keep(raised(there))))
+    further = raised(kept_errors.again(kept_errors.keep(raised(there))))
     assert str(unpack_failure(pack_failure(worker, further), Packer())).count("in raised") == 4
 
 

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from disttrain.distributed.calls.heads import read_head, write_head
+from disttrain.distributed.calls.header import read_head, write_head
 from disttrain.distributed.calls.workers import WorkerInfo, Workers, check_unique
 from disttrain.errors import CommError, WorkerError
 

@@ -23,9 +23,9 @@ from typing import Any
 from ....errors import CollectiveMismatch
 from ...calls.header import SIZE as FINGERPRINT
 from ...calls.header import Call, difference, list_calls, mismatch_text, name_ranks, told_text
-from .crowd import FOR_ALL_AT, FOR_ANY_AT, Bell
 from .deadlock import Edge
 from .hub import CHUNK_BITS, LEAD, Flags, Hub
+from .oversubscription import FOR_ALL_AT, FOR_ANY_AT, Bell
 
 BLOCK_BYTES = 64 << 10
 CONTROL_BYTES = 0x1000  # the flags; must be zero before a block is used

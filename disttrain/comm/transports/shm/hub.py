@@ -37,9 +37,9 @@ from ...job.threads import others_may_move
 from ...meeting.survivors import as_view, given_up
 from .arena import Arena
 from .bootstrap import Watch
-from .crowd import Bell, Nap, futex, wait_a_little
 from .deadlock import Detective, Edge, ranks_of
 from .fences import words_of
+from .oversubscription import Bell, Nap, futex, wait_a_little
 
 HUBS = "comm.hubs"  # the slot of a rank's context where its hubs are
 CHUNK_BITS = 20

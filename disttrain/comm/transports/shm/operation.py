@@ -28,10 +28,10 @@ from .channel import (
     STAGED,
     Channel,
 )
-from .crowd import YIELDS
+from .chunks import NativeRounds, Rings, rings_bytes
 from .hub import Need
-from .reach import Far, address_of
-from .rings import NativeRounds, Rings, rings_bytes
+from .oversubscription import YIELDS
+from .process_memory import Far, address_of
 
 SMALL_BYTES = PAYLOAD_BYTES
 CHUNK_BYTES = 1 << 20  # one chunk of the ring

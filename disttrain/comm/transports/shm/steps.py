@@ -19,11 +19,11 @@ import numpy as np
 
 from ...calls.work import Work
 from .channel import DIRECT, DONE, FILLED, FINISHED, REMOTE, RING, STAGED
+from .chunks import reduce_in_rounds
 from .deadlock import Edge
 from .hub import Need
 from .operation import CHUNK_BYTES, NUM_CHUNKS, SMALL_BYTES, Operation, Staging, Steps
-from .reach import Far, put
-from .rings import reduce_in_rounds
+from .process_memory import Far, put
 
 SLICE_BYTES = 256 << 10  # what one rank reduces in one go ...
 CACHE_BYTES = 1 << 20  # ... of all members together: what stays in a core's own cache meanwhile

@@ -54,8 +54,9 @@ from .channel import (
 from .hub import CHUNK_BITS, Hub, Need, next_start
 from .mailbox import Mailbox
 from .operation import Operation, Staging, Steps
-from .reach import Reach, put
+from .process_memory import Reach, put
 from .shared import Shared, lend
+from .short_arrays import Whole
 from .shrinking import leave_and_agree
 from .steps import (
     Parts,
@@ -68,7 +69,6 @@ from .steps import (
     reduce_small,
     reduce_to,
 )
-from .whole import Whole
 
 _PATIENCE = (1.0, 5.0)  # seconds that a rank which leaves (the world) waits for who is elsewhere
 

@@ -23,10 +23,10 @@ from ...calls.reduce_ops import ReduceOp
 from ...calls.work import Work
 from ..shm.channel import FINISHED, POSTED, SLOT, Channel
 from ..shm.operation import SMALL_BYTES, Steps
-from ..shm.reach import Reach
+from ..shm.process_memory import Reach
+from ..shm.short_arrays import Whole
 from ..shm.steps import copy_to, pull, ragged_layout, reduce_small
 from ..shm.transport import ShmTransport
-from ..shm.whole import Whole
 from .arithmetic import Arithmetic
 from .exchange import Exchange
 from .frames import operation_key

@@ -1,0 +1,1 @@
+"""What averages gradients: buckets, the memory they lie in, and when they travel."""

@@ -1,0 +1,1 @@
+"""Units whose parameters are one vector, as ``FullyShardedDataParallel`` has them."""

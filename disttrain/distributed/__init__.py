@@ -23,17 +23,9 @@ from ..errors import (
     StoreError,
     WaitTimeout,
 )
-from .backend import (
-    Backend,
-    BackendConfig,
-    DebugLevel,
-    get_debug_level,
-    set_debug_level,
-    set_debug_level_from_env,
-)
-from .coalesced import CoalescingManager as _CoalescingManager
-from .coalesced import coalescing_manager as _coalescing_manager
-from .collectives import (
+from .collectives.coalesced import CoalescingManager as _CoalescingManager
+from .collectives.coalesced import coalescing_manager as _coalescing_manager
+from .collectives.tensors import (
     P2POp,
     _all_gather_base,
     _reduce_scatter_base,
@@ -67,7 +59,15 @@ from .collectives import (
     send_object_list,
     supports_complex,
 )
-from .groups import (
+from .groups.backend import (
+    Backend,
+    BackendConfig,
+    DebugLevel,
+    get_debug_level,
+    set_debug_level,
+    set_debug_level_from_env,
+)
+from .groups.new_group import (
     get_backend,
     get_backend_config,
     get_default_backend_for_device,
@@ -88,7 +88,7 @@ from .groups import (
     new_subgroups_by_enumeration,
     split_group,
 )
-from .process_group import (
+from .groups.process_group import (
     AllgatherOptions,
     AllreduceCoalescedOptions,
     AllreduceOptions,
@@ -101,8 +101,7 @@ from .process_group import (
     ReduceScatterOptions,
     ScatterOptions,
 )
-from .recovery import SHRINK_ABORT, SHRINK_DEFAULT, shrink, shrink_group
-from .state import (
+from .groups.state import (
     GroupMember,
     destroy_process_group,
     get_pg_count,
@@ -112,8 +111,9 @@ from .state import (
     is_initialized,
     is_torchelastic_launched,
 )
-from .state import process_group_store as _get_process_group_store
-from .stores import register_rendezvous_handler, rendezvous
+from .groups.state import process_group_store as _get_process_group_store
+from .groups.stores import register_rendezvous_handler, rendezvous
+from .recovery import SHRINK_ABORT, SHRINK_DEFAULT, shrink, shrink_group
 
 default_pg_timeout = timedelta(minutes=30)  # PyTorch's name and value
 

@@ -17,9 +17,9 @@ from ..errors import ConfigError, ShapeError
 from ..ops.functions import collectives as verbs
 from ..ops.functions.collectives import How
 from ..ops.functions.join import cat
+from .groups.process_group import ProcessGroup
+from .groups.state import existing_groups, group_or_default
 from .mesh import DeviceMesh
-from .process_group import ProcessGroup
-from .state import existing_groups, group_or_default
 
 _OPS = ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR")
 

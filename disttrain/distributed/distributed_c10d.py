@@ -11,13 +11,13 @@ from ..comm.calls.work import Work
 from ..comm.store import PrefixStore, Store
 from ..core.device import device as Device
 from ..errors import ConfigError, WaitTimeout
-from .coalesced import CoalescingManager as _CoalescingManager
-from .coalesced import coalescing_manager as _coalescing_manager
-from .collectives import _all_gather_base, _reduce_scatter_base
-from .process_group import ProcessGroup
-from .state import GroupMember, existing_groups, group_or_default
-from .state import default_store as _get_default_store
-from .state import process_group_store as _get_process_group_store
+from .collectives.coalesced import CoalescingManager as _CoalescingManager
+from .collectives.coalesced import coalescing_manager as _coalescing_manager
+from .collectives.tensors import _all_gather_base, _reduce_scatter_base
+from .groups.process_group import ProcessGroup
+from .groups.state import GroupMember, existing_groups, group_or_default
+from .groups.state import default_store as _get_default_store
+from .groups.state import process_group_store as _get_process_group_store
 
 _Work = Work
 _PYTORCHS_TIMEOUT = timedelta(minutes=30)

@@ -18,8 +18,8 @@ from .. import context
 from ..core.device import device
 from ..core.tensor import Size, Tensor, wrap
 from ..errors import ConfigError
-from . import state
-from .groups import divide_world, get_rank, get_world_size
+from .groups import state
+from .groups.new_group import divide_world, get_rank, get_world_size
 
 SLOT = "distributed.mesh"
 

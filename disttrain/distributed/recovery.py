@@ -6,9 +6,9 @@ from datetime import timedelta
 from typing import Any
 
 from ..errors import CommError
-from . import state
-from .groups import new_group
-from .process_group import ProcessGroup
+from .groups import state
+from .groups.new_group import new_group
+from .groups.process_group import ProcessGroup
 
 SHRINK_DEFAULT, SHRINK_ABORT = 0, 1  # PyTorch's names and values
 

@@ -11,7 +11,7 @@ import pytest
 
 from disttrain.backends import blas
 from disttrain.comm.job.worker_env import WorkerEnv, read_worker_env
-from disttrain.distributed.cores import share_cores
+from disttrain.distributed.groups.cores import share_cores
 from disttrain_launcher.command.dispatch import THREAD_VARIABLES
 from support.mpi_job import MPIEXEC
 

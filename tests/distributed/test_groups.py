@@ -13,7 +13,7 @@ import disttrain as dt
 from disttrain import context
 from disttrain import distributed as dist
 from disttrain.comm.group.group import ProcessGroup
-from disttrain.distributed.state import group_or_default
+from disttrain.distributed.groups.state import group_or_default
 from disttrain.errors import (
     CollectiveMismatch,
     CommError,
@@ -419,7 +419,7 @@ def test_threads_find_the_group_that_another_is_about_to_have(monkeypatch):
             at_the_end.set()
             assert go_on.wait(10)
 
-    monkeypatch.setattr("disttrain.distributed.process_group.ProcessGroup", LateGroup)
+    monkeypatch.setattr("disttrain.distributed.groups.process_group.ProcessGroup", LateGroup)
 
     def body():
         rank, found = context.current(), []

@@ -14,8 +14,8 @@ import disttrain as dt
 from disttrain import distributed as dist
 from disttrain.comm.job.worker_env import WorkerEnv
 from disttrain.comm.store import connecting
-from disttrain.distributed import stores
-from disttrain.distributed.stores import store_for
+from disttrain.distributed.groups import stores
+from disttrain.distributed.groups.stores import store_for
 from disttrain.errors import ConfigError, StoreError, StoreUnreached, WaitTimeout
 from support.ranks import fork_ranks, free_port, run_ranks
 

@@ -13,11 +13,11 @@ import disttrain as dt
 from disttrain import core, nn
 from disttrain import distributed as dist
 from disttrain.distributed import DistributedDataParallel as DDP
+from disttrain.distributed.collectives.nested import cast, find_tensors, map_tensors
 from disttrain.distributed.ddp.reducer.mixed_precision import MixedPrecision
 from disttrain.distributed.fsdp import FullyShardedDataParallel as FSDP
 from disttrain.distributed.fsdp import MixedPrecision as ShardedPrecision
 from disttrain.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-from disttrain.distributed.nested import cast, find_tensors, map_tensors
 
 Pair = namedtuple("Pair", "a b")
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import disttrain as dt
-from disttrain.distributed.plain import MAX_DEPTH, decode, encode
+from disttrain.distributed.collectives.plain import MAX_DEPTH, decode, encode
 from disttrain.errors import CommError, DTypeError
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import disttrain as dt
 from disttrain import distributed as dist
 from disttrain import nn
-from disttrain.distributed.state import group_or_default
+from disttrain.distributed.groups.state import group_or_default
 from support.nccl_standin.binding import StandIn
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import disttrain as dt
 
-from ...distributed.coalesced import broadcast_coalesced
+from ...distributed.collectives.coalesced import broadcast_coalesced
 from ...distributed.ddp.reducer.buckets import ParamMeta
 from ...distributed.ddp.reducer.caps import DEFAULT_CAP_MB, FIRST_CAP_MB, MIB, BucketCaps
 from ...distributed.ddp.reducer.messages import Messages

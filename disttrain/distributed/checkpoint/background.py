@@ -16,7 +16,7 @@ from typing import Any
 from ... import context
 from ...comm.group.group import ProcessGroup
 from ...comm.transports.sim import SimWaiter
-from ..state import beside
+from ..groups.state import beside
 
 _SLOT = "checkpoint.background"
 

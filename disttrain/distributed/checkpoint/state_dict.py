@@ -15,10 +15,10 @@ from typing import Any
 from ... import nn
 from ...core import Tensor
 from ...errors import ConfigError
-from .. import objects
+from ..collectives import objects
 from ..fsdp import FullyShardedDataParallel as FSDP
 from ..fsdp.settings import FullStateDictConfig, ShardedStateDictConfig, StateDictType
-from ..state import group_or_default, is_initialized
+from ..groups.state import group_or_default, is_initialized
 from . import state_dict_optim as optim_states
 from .state_dict_names import Names, prefixes
 from .state_dict_optim import begin as _init_optim_state  # noqa: F401  (PyTorch's name for it)

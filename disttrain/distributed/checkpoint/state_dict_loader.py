@@ -15,7 +15,7 @@ from ...comm.group.group import ProcessGroup
 from ...core import no_grad
 from ...errors import ConfigError
 from ...trace import warn
-from ..state import group_or_default, is_initialized
+from ..groups.state import group_or_default, is_initialized
 from .background import wait_for_pending
 from .default_planner import DefaultLoadPlanner, EmptyStateDictLoadPlanner
 from .filesystem import FileSystemReader

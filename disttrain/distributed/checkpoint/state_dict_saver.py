@@ -20,7 +20,7 @@ from typing import Any
 from ...comm.group.group import ProcessGroup
 from ...errors import CommError, ConfigError, PeerFailed
 from ...trace import warn
-from ..state import group_or_default, is_initialized
+from ..groups.state import group_or_default, is_initialized
 from .api import CheckpointException
 from .background import background, wait_for_pending
 from .default_planner import DefaultSavePlanner

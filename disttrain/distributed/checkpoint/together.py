@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from ... import errors
 from ...comm.group.group import ProcessGroup
-from .. import objects
+from ..collectives import objects
 from .api import CheckpointException
 from .wire import dump, parse
 

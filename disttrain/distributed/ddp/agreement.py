@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import CollectiveMismatch
-from .. import objects
+from ..collectives import objects
 from .reducer.buckets import ParamMeta
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from ...core import no_grad
 from ...core.tensor import Tensor
 from ...futures import Future
-from ..collectives import all_reduce
+from ..collectives.tensors import all_reduce
 from .reducer.grad_bucket import GradBucket
 
 OPTIMIZERS, HANDLES = "_in_backward_optimizers", "_in_backward_handles"

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..coalesced import broadcast_coalesced
+from ..collectives.coalesced import broadcast_coalesced
 from ..join import JoinHook
 
 ACTIVE, SYNC, BUFFERS = 1, 2, 4

@@ -15,11 +15,11 @@ from ... import context, nn
 from ...core.dtypes import numpy_type
 from ...core.tensor import Tensor
 from ...errors import AutogradError, ConfigError
-from ..coalesced import broadcast_coalesced
+from ..collectives.coalesced import broadcast_coalesced
+from ..collectives.nested import moved
+from ..groups.state import group_or_default
 from ..invariant.strategy import DEFAULT_COUNT, GlobalDeterminism, VirtualShards, check_mode
 from ..join import Join, Joinable
-from ..nested import moved
-from ..state import group_or_default
 from . import in_backward
 from .agreement import check_alike
 from .delayed import Delayed

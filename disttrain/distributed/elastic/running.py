@@ -10,8 +10,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from ... import context
 from ...comm.job.segment import JOB_SLOT
 from ...errors import GroupRevoked, PeerFailed
+from ..groups.state import group_or_default, init_process_group, is_initialized
 from ..recovery import shrink
-from ..state import group_or_default, init_process_group, is_initialized
 from .state import Regroup, State
 
 P = ParamSpec("P")

@@ -22,8 +22,8 @@ from ...core.grad_mode import no_grad
 from ...core.random import get_rng_state, set_rng_state
 from ...core.tensor import Tensor
 from ...errors import CommError, ConfigError
-from .. import objects
-from ..state import group_or_default, is_initialized
+from ..collectives import objects
+from ..groups.state import group_or_default, is_initialized
 from .stopping import agreed
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...comm.calls.reduce_ops import ReduceOp
 from ...comm.job import termination
-from ..state import group_or_default, is_initialized
+from ..groups.state import group_or_default, is_initialized
 
 
 def termination_requested(group: Any = None) -> bool:

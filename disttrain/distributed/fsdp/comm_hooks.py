@@ -12,7 +12,7 @@ from typing import Any
 
 from ...core import dtypes
 from ...errors import ConfigError
-from .. import collectives
+from ..collectives import tensors
 
 
 class DefaultState:
@@ -43,14 +43,14 @@ class LowPrecisionState(DefaultState):
 def allreduce_hook(state: DefaultState, grad: Any) -> None:
     """The mean over the group, in place."""
     grad.div_(state.gradient_predivide_factor)
-    collectives.all_reduce(grad, group=state.process_group)
+    tensors.all_reduce(grad, group=state.process_group)
     grad.div_(state.gradient_postdivide_factor)
 
 
 def reduce_scatter_hook(state: DefaultState, grad: Any, output: Any) -> None:
     """This rank's part of the mean, into ``output``."""
     grad.div_(state.gradient_predivide_factor)
-    collectives.reduce_scatter_single(output, grad, group=state.process_group)
+    tensors.reduce_scatter_single(output, grad, group=state.process_group)
     output.div_(state.gradient_postdivide_factor)
 
 

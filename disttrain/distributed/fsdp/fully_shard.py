@@ -10,10 +10,10 @@ from ...comm.group.group import ProcessGroup
 from ...core.device import usable
 from ...errors import ConfigError
 from ...nn.parameter import replace_data
+from ..groups.state import group_or_default
 from ..invariant.shards import DEFAULT_COUNT
 from ..invariant.strategy import check_mode
 from ..mesh import DeviceMesh
-from ..state import group_or_default
 from .invariant import ShardedRun
 from .module import SLOT, FSDPModule, Place
 from .shards.members import Choices, Member, Sharding

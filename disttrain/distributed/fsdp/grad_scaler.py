@@ -11,7 +11,7 @@ import numpy as np
 
 from ...amp import GradScaler
 from ...comm.calls.reduce_ops import ReduceOp
-from ..state import group_or_default, is_initialized
+from ..groups.state import group_or_default, is_initialized
 
 
 class ShardedGradScaler(GradScaler):

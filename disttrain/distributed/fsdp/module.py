@@ -12,8 +12,8 @@ from typing import Any
 from ... import nn
 from ...core.dtypes import numpy_type
 from ...errors import ConfigError
+from ..collectives.nested import cast, find_tensors, moved
 from ..invariant.shards import VirtualShards
-from ..nested import cast, find_tensors, moved
 from .convert import convert
 from .root import Root, add_exits
 from .shards.shared_weights import Turns

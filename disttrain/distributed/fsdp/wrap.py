@@ -15,7 +15,7 @@ from ... import context, nn
 from ...core import Tensor, dtypes
 from ...errors import ConfigError
 from ...trace import warn
-from ..nested import cast, map_tensors
+from ..collectives.nested import cast, map_tensors
 from .policies import (
     Chosen,
     CustomPolicy,

@@ -22,8 +22,8 @@ from ...core.writes import touched
 from ...errors import ConfigError, ShapeError
 from ...ops.functions import collectives as verbs
 from ...ops.functions.collectives import How
-from ..process_group import ProcessGroup
-from ..state import group_or_default
+from ..groups.process_group import ProcessGroup
+from ..groups.state import group_or_default
 
 Group = ProcessGroup | None
 

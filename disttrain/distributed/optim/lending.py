@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...core.tensor import Tensor
-from .. import objects
+from ..collectives import objects
 from ..join import JoinHook
 
 _TAG = 0x5E70

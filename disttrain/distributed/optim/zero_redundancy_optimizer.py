@@ -11,9 +11,9 @@ from ...errors import ConfigError, StateDictError
 from ...optim import Optimizer
 from ...optim.state import LOAD_POST, LOAD_PRE
 from ...trace import warn
-from .. import objects
+from ..collectives import objects
+from ..groups.state import group_or_default
 from ..join import Join, Joinable, JoinHook
-from ..state import group_or_default
 from .functional import FunctionalOptimizer, step_some
 from .lending import Shadow, exchange
 from .partition import partition_by_size

@@ -14,7 +14,7 @@ from ...core import autograd
 from ...core.split_walk import Rest, backward_inputs
 from ...core.tensor import Tensor
 from ...errors import ConfigError
-from ..state import group_or_default
+from ..groups.state import group_or_default
 from .sync import GradSync
 
 

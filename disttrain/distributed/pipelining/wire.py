@@ -20,7 +20,7 @@ from ...core import dtypes
 from ...core.tensor import Tensor
 from ...errors import ConfigError
 from ...ops.api import empty
-from .. import objects
+from ..collectives import objects
 
 _TAGS_AT = 1 << 31  # above the tags of programs
 _MICROS, _STAGES = 1 << 16, 1 << 13

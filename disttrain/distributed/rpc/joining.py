@@ -26,8 +26,8 @@ from ..calls.endpoints import open_endpoint
 from ..calls.functions import serve_functions
 from ..calls.gathering import gathering
 from ..calls.workers import WorkerInfo, check_unique
+from ..groups.stores import store_for
 from ..messaging import mixed
-from ..stores import store_for
 from .constants import MEETING_SECONDS
 from .device_maps import DeviceMap, as_text, check_maps
 from .options import RpcBackendOptions, settings_of, ways_of

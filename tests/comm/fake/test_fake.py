@@ -14,7 +14,8 @@ import disttrain as dt
 from disttrain import context, nn
 from disttrain import distributed as dist
 from disttrain.comm.transports.fake import FakeStore
-from disttrain.distributed import checkpoint, objects
+from disttrain.distributed import checkpoint
+from disttrain.distributed.collectives import objects
 from disttrain.distributed.fsdp import fully_shard
 from disttrain.distributed.tensor import Replicate, Shard, distribute_tensor
 from disttrain.errors import CommError, ConfigError, DTypeError, ShapeError

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(
 PROGRAM = """
 import os, sys
 import numpy as np
-from disttrain.distributed import state
+from disttrain.distributed.groups import state
 how, rank = sys.argv[1], None
 if how == "before" and os.environ["PMI_RANK"] == "1":
     raise SystemExit("no data here")

@@ -15,7 +15,7 @@ import disttrain.distributed as dist
 from disttrain.backends.device import platform as devices
 from disttrain.comm.group.placing import place
 from disttrain.comm.transports import sim
-from disttrain.distributed.state import group_or_default
+from disttrain.distributed.groups.state import group_or_default
 from support.device_double.double import DoublePlatform
 from support.device_groups import OnDevice
 from support.nccl_standin.binding import StandIn

@@ -11,10 +11,10 @@ from ....core import dtypes, no_grad
 from ....core.tensor import Tensor, wrap
 from ....core.writes import touched
 from ....futures import Future
-from ...collectives import all_reduce
+from ...collectives.tensors import all_reduce
 from ...ddp import GradBucket
-from ...process_group import ProcessGroup
-from ...state import group_or_default
+from ...groups.process_group import ProcessGroup
+from ...groups.state import group_or_default
 
 Hook = Callable[[Any, GradBucket], Future]
 

@@ -8,7 +8,7 @@ from typing import Any
 from ....core.tensor import Tensor
 from ....futures import Future
 from ...ddp import GradBucket
-from ...groups import new_subgroups
+from ...groups.new_group import new_subgroups
 from .debugging_hooks import noop_hook
 from .default_hooks import averaged
 

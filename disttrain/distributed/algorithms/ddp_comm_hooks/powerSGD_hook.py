@@ -24,9 +24,9 @@ from ....core.tensor import Tensor, wrap
 from ....errors import ConfigError
 from ....futures import Future
 from ....ops.api import matmul, randn, stack
-from ...collectives import all_reduce
+from ...collectives.tensors import all_reduce
 from ...ddp import GradBucket
-from ...state import group_or_default
+from ...groups.state import group_or_default
 from .default_hooks import averaged, started
 from .low_rank import Approximation, Family, orthogonalize, plan
 

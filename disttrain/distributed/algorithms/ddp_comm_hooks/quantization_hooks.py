@@ -16,9 +16,9 @@ from ....backends.device.memory import memory_of
 from ....comm.group.group import ProcessGroup
 from ....core.tensor import Tensor, wrap
 from ....futures import Future
-from ...collectives import all_gather_into_tensor
+from ...collectives.tensors import all_gather_into_tensor
 from ...ddp import GradBucket
-from ...state import group_or_default
+from ...groups.state import group_or_default
 
 LEVELS = 255
 _EPS = float(np.finfo(np.float32).eps)

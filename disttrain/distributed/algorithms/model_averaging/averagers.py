@@ -9,7 +9,7 @@ from typing import Any
 from ....comm.group.group import ProcessGroup
 from ....errors import ConfigError
 from ....trace import warn
-from ...state import group_or_default
+from ...groups.state import group_or_default
 from . import utils
 
 _NEEDLESS = (

@@ -8,7 +8,7 @@ from typing import Any
 
 from ....comm.group.group import ProcessGroup
 from ....errors import ConfigError
-from ...groups import new_subgroups
+from ...groups.new_group import new_subgroups
 from . import utils
 from .averagers import ModelAverager, warn_if_needless
 

@@ -11,7 +11,7 @@ from ....comm.group.group import ProcessGroup
 from ....core.tensor import Tensor
 from ....core.writes import touched
 from ....nn import Parameter
-from ...state import GroupMember, group_or_default
+from ...groups.state import GroupMember, group_or_default
 
 CHUNK_BYTES = 25 << 20
 

@@ -12,7 +12,7 @@ from typing import Any
 from ....context import thread
 from ....core.node import Output
 from ....core.tensor import Tensor
-from ...nested import find_tensors
+from ...collectives.nested import find_tensors
 
 
 def nodes_of(outputs: Any) -> list:

@@ -10,7 +10,7 @@ from typing import Any
 
 from .... import nn
 from ....errors import AutogradError, DTypeError
-from ... import objects
+from ...collectives import objects
 from .buckets import ParamMeta
 
 _SHOWN = 8

@@ -17,7 +17,7 @@ from ....backends.device.memory import memory_of
 from ....context import thread
 from ....core.engine import on_finish
 from ....core.tensor import Tensor, wrap
-from ...nested import cast
+from ...collectives.nested import cast
 from .stores import SYNCING, VOID
 
 

@@ -16,10 +16,10 @@ from ....core.device import usable
 from ....errors import ConfigError
 from ....nn.parameter import is_lazy, replace_data
 from ....trace import warn
-from ...coalesced import broadcast_coalesced
-from ...groups import divide_world, new_group
+from ...collectives.coalesced import broadcast_coalesced
+from ...groups.new_group import divide_world, new_group
+from ...groups.state import group_or_default
 from ...mesh import DeviceMesh
-from ...state import group_or_default
 from ...tensor import DTensor
 from ..settings import HYBRID, ShardingStrategy
 from ..shards.members import Member, Sharding

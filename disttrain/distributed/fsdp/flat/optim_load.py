@@ -14,8 +14,8 @@ import numpy as np
 from ....backends.device.memory import memory_of
 from ....core import Tensor, dtypes, wrap
 from ....errors import ConfigError, StateDictError
-from ... import objects
-from ...state import group_or_default
+from ...collectives import objects
+from ...groups.state import group_or_default
 from ..names import clean_tensor_name
 from ..settings import OptimStateKeyType
 from .full_params import as_local

@@ -12,8 +12,8 @@ import numpy as np
 
 from ....core import dtypes, wrap
 from ....errors import StateDictError
-from ... import objects
-from ...state import group_or_default
+from ...collectives import objects
+from ...groups.state import group_or_default
 from .optim_slots import Slot, gather_parts, numbered, slots_of, trained
 from .state import as_sharded
 

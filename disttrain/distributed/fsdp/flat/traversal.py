@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...state import group_or_default
+from ...groups.state import group_or_default
 from ..settings import HYBRID, KEEPS_AFTER_FORWARD
 from .build import split_by_host
 from .wrapper import FullyShardedDataParallel

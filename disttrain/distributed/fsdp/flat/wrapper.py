@@ -17,7 +17,7 @@ from ....core.device import at
 from ....core.dtypes import numpy_type
 from ....errors import ConfigError
 from ....trace import warn
-from ...nested import cast
+from ...collectives.nested import cast
 from ..module import SLOT, InParts, Place, around, prepare
 from ..names import UNIT, clean_tensor_name
 from ..settings import (

@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from ..comm.calls.header import Call
-from ..comm.calls.reduce_ops import ReduceOp
-from ..comm.calls.transport import Swap, Transport
-from ..comm.calls.work import Done, Work
-from ..comm.meeting.meeting import Meeting
-from ..comm.store import PrefixStore, Store
-from ..core.tensor import wrap
-from ..errors import BackendError, CommError
+from ...comm.calls.header import Call
+from ...comm.calls.reduce_ops import ReduceOp
+from ...comm.calls.transport import Swap, Transport
+from ...comm.calls.work import Done, Work
+from ...comm.meeting.meeting import Meeting
+from ...comm.store import PrefixStore, Store
+from ...core.tensor import wrap
+from ...errors import BackendError, CommError
 from . import process_group as options
 from .process_group import ProcessGroup
 

@@ -9,19 +9,19 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from .. import context
-from ..comm.group.default_group import SLOT
-from ..comm.group.placing import bind
-from ..comm.job.segment import JOB_SLOT, Segment
-from ..comm.job.worker_env import WorkerEnv, read_worker_env
-from ..comm.meeting import roll_call
-from ..comm.meeting.meeting import Meeting
-from ..comm.store import HashStore, PrefixStore, Store
-from ..comm.transports import selection
-from ..comm.transports.sim import SimWaiter
-from ..comm.transports.sim import fabric as simulated_cluster
-from ..core.device import located, usable
-from ..errors import CommError, ConfigError, GroupError, StoreLost, WaitTimeout
+from ... import context
+from ...comm.group.default_group import SLOT
+from ...comm.group.placing import bind
+from ...comm.job.segment import JOB_SLOT, Segment
+from ...comm.job.worker_env import WorkerEnv, read_worker_env
+from ...comm.meeting import roll_call
+from ...comm.meeting.meeting import Meeting
+from ...comm.store import HashStore, PrefixStore, Store
+from ...comm.transports import selection
+from ...comm.transports.sim import SimWaiter
+from ...comm.transports.sim import fabric as simulated_cluster
+from ...core.device import located, usable
+from ...errors import CommError, ConfigError, GroupError, StoreLost, WaitTimeout
 from .cores import share_cores
 from .process_group import ProcessGroup, group_on
 from .simulated import watch_steps

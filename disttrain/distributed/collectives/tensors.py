@@ -10,18 +10,18 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from .. import context
-from ..comm.calls.reduce_ops import ReduceOp
-from ..comm.calls.work import Work
-from ..comm.group.placing import together
-from ..core.tensor import Tensor
-from ..errors import ConfigError
-from ..futures import Future
-from ..trace import warn
+from ... import context
+from ...comm.calls.reduce_ops import ReduceOp
+from ...comm.calls.work import Work
+from ...comm.group.placing import together
+from ...core.tensor import Tensor
+from ...errors import ConfigError
+from ...futures import Future
+from ...trace import warn
+from ..groups.arrays import array_of, arrays_of, handed, promised, seconds_of
+from ..groups.process_group import ProcessGroup
+from ..groups.state import GroupMember, group_or_default
 from . import objects
-from .arrays import array_of, arrays_of, handed, promised, seconds_of
-from .process_group import ProcessGroup
-from .state import GroupMember, group_or_default
 
 
 def _outsider(where: str, group: Any) -> bool:

@@ -14,14 +14,14 @@ from urllib.parse import SplitResult, parse_qs, urlsplit, urlunsplit
 
 import numpy as np
 
-from .. import context
-from ..comm.job.worker_env import WorkerEnv, read_worker_env
-from ..comm.store import FileStore, PrefixStore, Store, TCPStore
-from ..comm.store.base import seconds
-from ..comm.store.connecting import Alone, who_is_alone
-from ..comm.store.ports import PortTaken, known
-from ..comm.store.token_file import read_token_file
-from ..errors import ConfigError, StoreError, StoreRefused, StoreUnreached, WaitTimeout
+from ... import context
+from ...comm.job.worker_env import WorkerEnv, read_worker_env
+from ...comm.store import FileStore, PrefixStore, Store, TCPStore
+from ...comm.store.base import seconds
+from ...comm.store.connecting import Alone, who_is_alone
+from ...comm.store.ports import PortTaken, known
+from ...comm.store.token_file import read_token_file
+from ...errors import ConfigError, StoreError, StoreRefused, StoreUnreached, WaitTimeout
 
 _TAKEN_SECONDS = 0.5  # as long a port may be taken by a store that is being closed
 _PATIENCE = 0.1

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..comm.group.group import ProcessGroup
-from ..errors import CommError
+from ...comm.group.group import ProcessGroup
+from ...errors import CommError
 from .plain import MAX_DEPTH, decode, encode, join, take_apart
 
 __all__ = ["MAX_DEPTH", "all_gather", "broadcast", "decode", "encode", "gather", "recv", "scatter",

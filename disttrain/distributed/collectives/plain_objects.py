@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from ..core import dtypes
-from ..core.device import device
-from ..core.tensor import Size
-from ..errors import CommError, DeviceError
+from ...core import dtypes
+from ...core.device import device
+from ...core.tensor import Size
+from ...errors import CommError, DeviceError
 
 _BASES: tuple[Any, ...] = (dict, list, tuple, set, frozenset, int, float, str, bytes)
 _HEAP = 1 << 9  # flag of a type that a ``class`` statement has made

@@ -21,13 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from ..backends.device.array import DeviceArray
-from ..comm.calls.count import Count
-from ..core import dtypes
-from ..core.device import located, usable
-from ..core.tensor import Tensor, rebuild
-from ..errors import CommError, DTypeError
-from ..nn.parameter import Buffer, Parameter
+from ...backends.device.array import DeviceArray
+from ...comm.calls.count import Count
+from ...core import dtypes
+from ...core.device import located, usable
+from ...core.tensor import Tensor, rebuild
+from ...errors import CommError, DTypeError
+from ...nn.parameter import Buffer, Parameter
 from . import plain_objects as things
 
 MAX_DEPTH = 32

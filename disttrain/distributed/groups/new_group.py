@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from .. import context
-from ..comm.group.arguments import members as check_members
-from ..comm.meeting.meeting import Meeting
-from ..comm.transports import selection
-from ..core.device import device as Device
-from ..errors import CommError, ConfigError
+from ... import context
+from ...comm.group.arguments import members as check_members
+from ...comm.meeting.meeting import Meeting
+from ...comm.transports import selection
+from ...core.device import device as Device
+from ...errors import CommError, ConfigError
 from .backend import Backend, default_backends
 from .process_group import ProcessGroup, group_on
 from .state import GroupMember, add_group, group_or_default, place_here, seconds_of, store_beside

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from ..backends.device.platform import platform_of
-from ..comm.calls.count import Count
-from ..comm.calls.reduce_ops import ReduceOp
-from ..comm.calls.transport import Transport
-from ..comm.calls.work import Done, Within, Work
-from ..comm.group import group as arrays
-from ..core.tensor import Tensor
-from ..errors import ConfigError
+from ...backends.device.platform import platform_of
+from ...comm.calls.count import Count
+from ...comm.calls.reduce_ops import ReduceOp
+from ...comm.calls.transport import Transport
+from ...comm.calls.work import Done, Within, Work
+from ...comm.group import group as arrays
+from ...core.tensor import Tensor
+from ...errors import ConfigError
 from .arrays import array_of, arrays_of, handed, seconds_of
 
 UNSET = timedelta(milliseconds=-1)  # PyTorch's time limit of a call that was given none

@@ -8,10 +8,10 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from .. import context
-from ..comm.transports import selection
-from ..errors import ConfigError
-from ..trace import warn
+from ... import context
+from ...comm.transports import selection
+from ...errors import ConfigError
+from ...trace import warn
 
 _DEBUG = "distributed.debug_level"  # of a rank: the level that it was told
 _DEFAULTS = "distributed.default_backends"  # of a rank: those of devices that its program has added

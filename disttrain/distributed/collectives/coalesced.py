@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ..backends.device.memory import Memory, memory_of
-from ..comm.calls.work import Work
-from ..core.tensor import Tensor
-from ..errors import ConfigError
-from .state import group_or_default
+from ...backends.device.memory import Memory, memory_of
+from ...comm.calls.work import Work
+from ...core.tensor import Tensor
+from ...errors import ConfigError
+from ..groups.state import group_or_default
 
 CHUNK_BYTES = 250 << 20  # of one message at least, unless that was all
 

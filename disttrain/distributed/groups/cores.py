@@ -11,8 +11,8 @@ import os
 import sys
 from collections.abc import MutableMapping
 
-from ..backends import blas
-from ..comm.job.worker_env import WorkerEnv
+from ...backends import blas
+from ...comm.job.worker_env import WorkerEnv
 
 _LEAVE_ALL = ("Open MPI", "MPICH", "Slurm", "Horovod")  # launchers' families
 

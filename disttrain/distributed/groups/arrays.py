@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ..backends.device.memory import memory_of
-from ..comm.calls.work import Done, Work
-from ..core.tensor import Tensor, note_read
-from ..core.writes import touched
-from ..errors import ConfigError, DeviceError
-from ..futures import Future
+from ...backends.device.memory import memory_of
+from ...comm.calls.work import Done, Work
+from ...core.tensor import Tensor, note_read
+from ...core.writes import touched
+from ...errors import ConfigError, DeviceError
+from ...futures import Future
 
 
 def array_of(where: str, t: Any, written: bool = True) -> Any:

@@ -1,0 +1,1 @@
+"""Which groups this rank is in: how they are made, named, kept and left; backends of a program's own."""

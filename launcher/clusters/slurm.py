@@ -1,9 +1,9 @@
 """Slurm: ``srun dtrun train.py``, one task on each node of a step.
 
 Names as in srun(1). What of them both ranks and nodes read is parsed in one place, by
-``disttrain.comm.job.slurm``. The nodes meet on the first one, at a port that follows from the numbers
-of job and step; the token follows from the same numbers and the user's key, which lies in the home
-directory that the nodes of such clusters share.
+``disttrain.comm.job.slurm``. The nodes meet on the first one, at a port that follows from the
+numbers of job and step; the token follows from the same numbers and the user's key, which lies in
+the home directory that the nodes of such clusters share.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Run a script on a simulated cluster: every rank a thread that runs it as its own ``__main__``.
 
-The cluster is ``disttrain.comm.transports.sim``'s; here a rank gets its place in the process (``ambient``),
-its voice (``voices``), its program and its end, and what came of it is told as by real ranks.
+The cluster is ``disttrain.comm.transports.sim``'s; here a rank gets its place in the process
+(``ambient``), its voice (``voices``), its program and its end, and what came of it is told as by
+real ranks.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""A large all_reduce through rings of chunks as machine code: one pass over what is added, and no
-Python between rounds.
+"""A large all_reduce through chunks as machine code: one pass over what is added, and no Python
+between rounds.
 
-``rounds`` does what ``comm/transports/shm/chunks.py`` does for other operators, types and machines, and says
-how; the two may be mixed in one group. It goes on until a peer is late for longer than a moment, or
-somebody is asleep; its caller waits or wakes, and calls it again. Numbers are added in an order
-that is handed in as steps (the tree of ``comm/calls/reduce_ops.py``), so that results have the same bits.
-(Stores past the caches do not help: what is overwritten was read a moment before.)
+``rounds`` does what ``chunks`` of the shared-memory transport does for other operators, types and
+machines, and says how; the two may be mixed in one group. It goes on until a peer is late for
+longer than a moment, or somebody is asleep; its caller waits or wakes, and calls it again. Numbers
+are added in an order that is handed in as steps (the tree of ``comm/calls/reduce_ops.py``), so that
+results have the same bits. (Stores past the caches do not help: what is overwritten was read a
+moment before.)
 
 Knows memory and words in it. Where code cannot be made there is none, and who asks uses numpy.
 """

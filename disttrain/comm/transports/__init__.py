@@ -1,1 +1,4 @@
-"""What moves arrays between the ranks of a group: a folder each, and the choice among them."""
+"""What moves arrays between the ranks of a group: a folder each, and the choice among them.
+
+``calls.transport`` says what each of them promises. None knows another one but shared memory.
+"""

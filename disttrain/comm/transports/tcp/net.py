@@ -32,7 +32,9 @@ from . import frames
 from .agreement import Word, decode, room
 from .pipe import Garbage, Pipe
 
-GRACE = 0.1  # seconds in which somebody may say why a rank's link has ended
+# Seconds in which somebody may say why a rank's link has ended, or this rank find what they
+# disagree on: so late a process has its turn on a machine that has too much to do.
+GRACE = 0.3
 _BEAT_EVERY = 0.5
 _FAREWELL = 2.0  # seconds for what was sent last
 _NAP = 0.0002  # seconds that a rank sleeps which waits for others of its host, too ...

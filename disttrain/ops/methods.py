@@ -1,5 +1,4 @@
-"""The one place where Tensor gets its operators and methods. ``tensor.pyi`` beside the class lists
-them for type checkers; a test holds the two equal."""
+"""The one place where Tensor gets its operators and methods."""
 
 from __future__ import annotations
 

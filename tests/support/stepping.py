@@ -78,22 +78,30 @@ def notes_of(folders: Iterable[Path]) -> list[Note]:
 
 def verify(notes: list[Note], frozen: bool = False) -> dict[int, tuple[int, int]]:
     """Raises AssertionError where something does not hold. The first and the last step that each
-    generation has committed. ``frozen``: a machine stood still as a whole, and may have ended in
-    its first moment afterwards the step that it was in, before anybody there could stop it."""
+    generation has committed. ``frozen``: a machine stood still as a whole, and its ranks may have
+    ended in their first moment afterwards a step for which the others had sent their parts, before
+    anybody there could stop them: such a step counts when its first rank began it, and not at all
+    where it was never committed."""
     written: dict[tuple[int, int], set[int]] = defaultdict(set)
     sizes: dict[int, set[int]] = defaultdict(set)
     times: dict[int, list[float]] = defaultdict(list)
+    first: dict[tuple[int, int], list[float]] = defaultdict(list)
     for note in notes:
         assert note.rank not in written[note.generation, note.step], f"noted twice: {note}"
         written[note.generation, note.step].add(note.rank)
         sizes[note.generation].add(note.world)
-        times[note.generation].append(note.began if frozen else note.at)
+        times[note.generation].append(note.at)
+        first[note.generation, note.step].append(note.began)
     assert all(len(size) == 1 for size in sizes.values()), f"of two sizes: {dict(sizes)}"
     committed: dict[int, int] = {}
     for (generation, step), ranks in written.items():
         if len(ranks) == max(sizes[generation]):
             assert step not in committed, f"{step}: {generation} and {committed[step]}"
             committed[step] = generation
+    if frozen:
+        times = defaultdict(list)
+        for step, generation in committed.items():
+            times[generation].append(min(first[generation, step]))
     spans: dict[int, tuple[int, int]] = {}
     order = sorted(times)
     for generation in order:
@@ -107,8 +115,8 @@ def verify(notes: list[Note], frozen: bool = False) -> dict[int, tuple[int, int]
             f"{max(times[before])} and from {min(times[after])}"
         )
     held = [spans[generation] for generation in order if generation in spans]
-    for (_, last), (first, _) in pairwise(held):
-        assert first > last, f"step {last} was lost: {first} came after it"
+    for (_, last), (after, _) in pairwise(held):
+        assert after > last, f"step {last} was lost: {after} came after it"
     return spans
 
 

@@ -239,6 +239,7 @@ def call_on(
     deadline = time.monotonic() + (seconds if timeout is None else timeout)
     again = min(deadline, time.monotonic() + max(seconds, LEAST_PATIENCE))
     while True:
+        begun = time.monotonic()
         try:
             return _try_to_call(me, peer, (host, port), said, deadline, timeout is not None)
         except WaitTimeout:
@@ -247,7 +248,10 @@ def call_on(
         except ConnectionRefusedError:
             raise Refused(f"nobody listens at {host}:{port}") from None
         except OSError as error:
-            if time.monotonic() > again or isinstance(error, TimeoutError):
+            now = time.monotonic()
+            # It may have had enough of a handshake whose packets were lost, and takes another one.
+            late = timeout is not None and now - begun > LEAST_PATIENCE / 2
+            if now > (deadline if late else again) or isinstance(error, TimeoutError):
                 why = error.strerror or error
                 raise Refused(f"{host}:{port} cannot be reached ({why})") from None
         context.sleep(_AGAIN)

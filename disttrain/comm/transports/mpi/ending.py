@@ -71,6 +71,8 @@ class Hooks:
                 ctypes.PyDLL(None).exit(0)  # MPI says in its destructors that all is well
         elif here is not None and not here.over and not here.is_launched:
             os.write(2, f"rank {here.rank} of {here.size} leaves by os._exit({status})\n".encode())
+            if threading.current_thread() is threading.main_thread():
+                _abort(here, status)  # else mpiexec may give the code of a rank that it has killed
         self._leave(status)
 
 

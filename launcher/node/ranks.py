@@ -36,7 +36,7 @@ from .watching import Watching
 Tell = Callable[[int, str, str], None]  # rank, cause, traceback
 LISTEN = 30.0  # seconds for a slow reader to take the last outputs of a job
 LISTEN_FAILED = 0.5  # ... that has failed, and whose end must not wait
-LATER = 0.5  # seconds after ``worker.FAREWELL`` that a failed rank is ended from outside
+LATER = 0.5  # seconds after ``worker.main.FAREWELL`` that a failed rank is ended from outside
 
 
 class Ranks:

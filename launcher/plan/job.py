@@ -39,7 +39,7 @@ class Plan:
     redirects: str = "0"
     tee: str = "0"
     shown: tuple[int, ...] | None = None
-    duplicates: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())  # see ``log_flags``
+    duplicates: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())  # see ``options.logs``
     event_log: str = "null"
     signals: tuple[int, ...] = ()
     shutdown_timeout: float = 5.0

@@ -1,7 +1,7 @@
 """What one rank knows when a group is made from nothing, and how it learns of the others.
 
-``engines.connect`` gives it to the engine it has chosen. Knows a store and who this process is; no
-transport.
+``selection.connect`` gives it to the engine it has chosen. Knows a store and who this process is;
+no transport.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Meeting:
     ``open_store``: makes the store through which the ranks meet, fresh
     for this meeting; None where they have none. ``ranks``: the members' ranks in the world, where
     they are only some of them. ``wanted``: the backend that the program named; ``gloo`` leaves the
-    choice to ``engines``. ``at``: tells apart what meets at one time in one process; ranks that
+    choice to ``selection``. ``at``: tells apart what meets at one time in one process; ranks that
     meet give the same.
     """
 

@@ -10,8 +10,8 @@
 Nothing is parsed before the proof, and nothing is believed that is not sealed with the token. No
 side sends more than it is asked for, so nothing that follows is read here. After the last of it TLS
 has done its work: its records hold 16 KB at most, which costs three times as much as all the rest.
-What follows is encrypted in larger ones (``sealing``), with keys that only both ends know: they are
-made of the token and two random shares that were sent within TLS.
+What follows is encrypted in larger ones (``encryption``), with keys that only both ends know: they
+are made of the token and two random shares that were sent within TLS.
 
 Pure: a conversation is a generator. It yields what is to be sent and how many bytes it waits for.
 """

@@ -53,7 +53,7 @@ def _broken(error: OSError) -> Closed:
 
 class Link:
     """``sock`` is connected and belongs to the link from now on. ``number``: of the other end;
-    ``said``: what it said when the link was opened. ``keys``: see ``opening``;
+    ``said``: what it said when the link was opened. ``keys``: see ``handshake``;
     ``sealed``: whether there are any."""
 
     def __init__(self, sock: socket.socket, number: int, said: bytes, keys: Keys | None) -> None:

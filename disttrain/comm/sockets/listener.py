@@ -1,6 +1,6 @@
 """How two ends of a link find each other: ``Door`` listens, ``call_on`` connects.
 
-A door has one thread, on which every conversation (``opening``) goes on as far as what has come
+A door has one thread, on which every conversation (``handshake``) goes on as far as what has come
 allows. Until one is over, its connection is a stranger's: at most ``strangers`` are kept (the
 oldest goes), each for at most ``seconds``. Refusals are logged, at most one a minute.
 """

@@ -14,6 +14,6 @@
     gathering   all workers hear of all others; when nobody has anything left to do
     endpoints   which transport carries the messages
 
-Knows Tensors and ``comm.messaging``; no RRef and no autograd context, which register what they
+Knows Tensors and ``messaging``; no RRef and no autograd context, which register what they
 need with the agent: handlers, reducers and riders.
 """

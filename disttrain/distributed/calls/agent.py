@@ -1,6 +1,6 @@
 """One worker's part in calls: what it asks of others, and what others ask of it.
 
-A request is packed (``packing``), goes out with what riders add (``heads``), and its answer
+A request is packed (``packing``), goes out with what riders add (``header``), and its answer
 completes a ``CallFuture``. Requests of others go to the handler of their kind, on a thread of the
 endpoint. A handler may answer later, by a Future. Whatever a handler raises is raised at the
 caller (``failures``).

@@ -35,7 +35,7 @@ class CallFuture(Future):
         self.agent, self.worker, self.number, self.what = agent, worker, number, what
         self.seconds, self.deadline = seconds, deadline
         self.direct = False  # the caller waits at once, and unpacks the answer
-        self.carried = b""  # what the request takes along (``heads.Carrier``)
+        self.carried = b""  # what the request takes along (``header.Carrier``)
         self._first: Callable[[CallFuture], None] | None = None
         self.answer: Message | None = None  # for who waits at once: what has come, as it came
 

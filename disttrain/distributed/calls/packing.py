@@ -1,7 +1,7 @@
 """Any value as bytes, with its tensors beside it.
 
 Pickle carries everything but the numbers of tensors: a plain Tensor is its place in a list, so that
-the numbers go over the wire as they lie in memory, and whoever receives them (``heads.Rider``) may
+the numbers go over the wire as they lie in memory, and whoever receives them (``header.Rider``) may
 put others in their place before the value is built again. A Tensor that requires grad is a leaf
 that does, on the other side. Other tensors (parameters, subclasses) are their class and attributes
 around a plain one.
@@ -215,7 +215,7 @@ class Packer:
     """Packs and unpacks for one worker.
 
     ``reducers``: how objects of a type travel, as ``__reduce__`` would say it. ``kinds``: types of
-    which a message carries its objects (``heads.Carrier``). ``allowed``: the
+    which a message carries its objects (``header.Carrier``). ``allowed``: the
     modules and packages whose functions and classes others may name here (None: all).
     ``by_value``: functions without a name that others could find travel as their code
     (cloudpickle).

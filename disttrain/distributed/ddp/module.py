@@ -59,7 +59,7 @@ class DistributedDataParallel(Aside, nn.Module, Joinable):
 
     ``bucket_cap_mb_list``: a limit for each bucket. ``delay_all_reduce_named_params``: (name,
     parameter) pairs whose gradients are averaged in one go, when ``param_to_hook_all_reduce`` gets
-    its own. ``mixed_precision``: a ``mixed.MixedPrecision``. ``device_mesh``: a mesh of one axis,
+    its own. ``mixed_precision``: a ``MixedPrecision``. ``device_mesh``: a mesh of one axis,
     in place of a group. ``device_ids``: the device of the module, to which inputs are moved before
     each forward (None: they stay where they are). ``dim``, ``check_reduction``,
     ``batched_grad_copy`` and ``skip_all_reduce_unused_params`` change no result in PyTorch, and

@@ -33,7 +33,7 @@ from .contract.endpoint import Block, ByPeer, OnLost, OnMessage, is_closed, no_a
 from .contract.message import Limits, Message, check_arrays
 
 SILENCE = 2.0  # seconds after which a peer that nothing is heard of counts as lost
-_SLOT = "comm.messaging"  # of the scheduler
+_SLOT = "messaging"  # of the scheduler
 _HUNG_UP = "it has closed its connection: it has ended, or left"
 _BROKEN = "the connection broke"
 _SILENT = f"nothing was heard of it for {SILENCE:g} s"

@@ -1,4 +1,4 @@
-"""How a rank without peers meets them: not at all (see ``engines``)."""
+"""How a rank without peers meets them: not at all (see ``selection``)."""
 
 from __future__ import annotations
 

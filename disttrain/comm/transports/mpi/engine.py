@@ -1,4 +1,4 @@
-"""How ranks that MPI has started come to a transport (see ``engines``).
+"""How ranks that MPI has started come to a transport (see ``selection``).
 
 Where nobody says which, ranks of one host get shared memory; MPI only brings them together.
 ``backend="mpi"`` is MPI itself, also inside a host.

@@ -1,4 +1,4 @@
-"""How ranks with devices come to have NCCL's communicators (see ``engines``): beside the CPU's
+"""How ranks with devices come to have NCCL's communicators (see ``selection``): beside the CPU's
 transport of the same ranks, over which they meet, agree and talk of what goes wrong."""
 
 from __future__ import annotations

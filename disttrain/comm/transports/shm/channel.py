@@ -39,7 +39,7 @@ DIRECT = 1  # in the caller's own array, which lies in shared memory
 STAGED = 2  # in a copy that stays until everybody has finished
 RING = 3  # in a ring of chunks that is filled as the operation goes on
 SLOT = 4  # in the small payload that belongs to the operation's parity
-REMOTE = 5  # in the caller's own array, anywhere in its process' memory: an address (see ``reach``)
+REMOTE = 5  # in the caller's own array, at an address of its process (see ``process_memory``)
 
 WHERE = struct.Struct("<QQQ")  # mode, offset, sizes
 KNOWN = FINGERPRINT + 16  # bytes of a header which say what is called, and where the data lies
@@ -309,7 +309,7 @@ class LastMeeting:
 
 
 class CrowdedChannel(Channel):
-    """A channel of ranks that are more than cores: who waits on it sleeps (see ``crowd``)."""
+    """A channel of ranks that are more than cores (``oversubscription``): who waits sleeps."""
 
     def __init__(self, hub: Hub, ranks: Sequence[int], me: int, blocks: Sequence[int], *rest: Any):
         super().__init__(hub, ranks, me, blocks, *rest)

@@ -1,4 +1,4 @@
-"""How ranks that are to meet come to share memory (see ``engines``)."""
+"""How ranks that are to meet come to share memory (see ``selection``)."""
 
 from __future__ import annotations
 

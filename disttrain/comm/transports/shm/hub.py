@@ -158,8 +158,8 @@ class Hub(progress.Progress[Need]):
         self._relax = self.detective.relax
         self.open: list[Any] = []  # the transports of all groups that were not left
         self.left = False  # all its groups are over: nothing more will come
-        self.futex: Callable[..., int] | None = None  # where ranks are more than cores (``crowd``)
-        self.reach: Any = None  # the memory of other ranks' processes, see ``reach``
+        self.futex: Callable[..., int] | None = None  # see ``oversubscription``
+        self.reach: Any = None  # the memory of other ranks' processes, see ``process_memory``
         self.disowned = False  # this is a process that the rank has forked
         self.owns_segment = False  # nobody else in this process uses it
         self._watch: Watch | None = None

@@ -7,9 +7,9 @@ elsewhere), so that what is copied, reduced and copied back stays in the process
 
 * Small operations: everybody exposes, everybody waits until all have arrived, compares headers,
   and reads what it needs, reducing all ranks' data itself in one order. One flag, no second
-  barrier: the slots alternate (``whole``).
+  barrier: the slots alternate (``short_arrays``).
 * A large all_reduce: each rank reduces its slice of every chunk from all exposures, in one order,
-  and writes the result into all of them: in rounds, where all go through rings (``rings``).
+  and writes the result into all of them: in rounds, where all go through rings (``chunks``).
 * The rest pull: each rank copies (or reduces) from the exposures what is meant for it.
 
 Async operations post header and data when they are called. What is left is done in order, without

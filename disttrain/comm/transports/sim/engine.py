@@ -1,4 +1,4 @@
-"""How simulated ranks meet: they have met already (see ``engines``).
+"""How simulated ranks meet: they have met already (see ``selection``).
 
 In a simulated cluster arrays go over its fabric. Without one they move through the shared-memory
 transport, on the simulation's segment; what is simulated then is the waiting.

@@ -1,4 +1,4 @@
-"""How ranks that are to meet come to have links between their hosts (see ``engines``).
+"""How ranks that are to meet come to have links between their hosts (see ``selection``).
 
 Each rank listens on one address until all others have called: on the one from which packets to the
 meeting's store leave, or on loopback where the store is on this host for this user only. Every link

@@ -1,4 +1,4 @@
-"""The weights and gradients of a unit whose parameters are one vector (``flat``).
+"""The weights and gradients of a unit whose parameters are one vector (``layout``).
 
 They stand in for ``GatheredWeights``, ``WindowWeights`` and ``Gradients``: gathered, the vector is
 there in one piece and the full weights are views of it; a gradient is written to where its

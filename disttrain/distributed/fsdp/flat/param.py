@@ -1,6 +1,6 @@
 """``FlatParameter``: this rank's chunk of a unit's parameters, a leaf that optimizers train.
 
-Knows the plan of the unit (``flat``); no unit and no communication.
+Knows the plan of the unit (``layout``); no unit and no communication.
 """
 
 from __future__ import annotations

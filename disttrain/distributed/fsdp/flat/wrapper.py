@@ -1,6 +1,6 @@
 """``FullyShardedDataParallel``: a module in a wrapper, its parameters one sharded vector.
 
-The wrapper makes a unit (``flat_unit``) of the parameters that no wrapper inside has taken, and
+The wrapper makes a unit (``unit``) of the parameters that no wrapper inside has taken, and
 runs the module's forward as ``fully_shard`` does (``module.around``). Whole parameters, state dicts
 and optimizer states have files of their own. Works on every device that tensors live on.
 """

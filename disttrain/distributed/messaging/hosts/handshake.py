@@ -92,7 +92,7 @@ def introduced(secret: bytes, first: bytes, second: bytes, third: bytes) -> Intr
 
 @dataclass(frozen=True)
 class Welcome:
-    """What the server says. ``port``: its door for links (``comm.links``), on the same address;
+    """What the server says. ``port``: its listener for ``sockets``, on the same address;
     ``sealed``: whether they are encrypted."""
 
     life: bytes

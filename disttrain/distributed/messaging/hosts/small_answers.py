@@ -1,7 +1,7 @@
 """Small answers between hosts, on a link: the caller is told with one change of threads, not four.
 
 A call goes to its worker by gRPC; what answers it, where that is small, comes back on a link that
-the answering worker has opened. Each answer is a frame (``streams``) after its length u32. Knows
+the answering worker has opened. Each answer is a frame (``frames``) after its length u32. Knows
 links and frames; not what answers mean.
 """
 

@@ -187,7 +187,7 @@ class Link:
 
     def read_soon(self) -> Message | None:
         """As ``read()``, in less time where something comes soon: this looks a little while before
-        it sleeps (``looks``). At every look others may have the interpreter."""
+        it sleeps (``polling``). At every look others may have the interpreter."""
         looks = self.looks
         most = looks.now()
         if not most:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ... import context
 from ...context import DEFAULT_TIMEOUT
-from ...errors import ConfigError, NetworkError, StoreError
+from ...errors import ConfigError
 from ..calls.header import name_ranks
 from ..job.segment import Segment
 from ..job.worker_env import TLS, WorkerEnv
@@ -49,11 +50,10 @@ class Meeting:
     ``place``: what the launcher told this process, among it whom it may talk to, and whether that
     is encrypted. ``segment``: the job's, where a launcher (or a simulation) has made one: it has a
     place for each rank of this host, and all of the meeting's ranks where it is that large.
-    ``open_store``: makes the store through which the ranks meet, fresh
-    for this meeting; None where they have none. ``ranks``: the members' ranks in the world, where
-    they are only some of them. ``wanted``: the backend that the program named; ``gloo`` leaves the
-    choice to ``selection``. ``at``: tells apart what meets at one time in one process; ranks that
-    meet give the same.
+    ``open_store``: makes the store through which the ranks meet, fresh for this meeting; None where
+    they have none. ``ranks``: the members' ranks in the world, where they are only some of them.
+    ``wanted``: the backend that the program named; ``gloo`` leaves the choice to ``selection``.
+    ``at``: tells apart what meets at one time in one process; ranks that meet give the same.
     """
 
     rank: int
@@ -106,17 +106,15 @@ class Meeting:
 
     def part(self) -> None:
         """After an error to which every rank comes by itself: rank 0, whose process may host the
-        store, goes as the last, so that nobody loses the store before he knows what is wrong."""
+        store, goes as the last, so that nobody loses the store before knowing what is wrong."""
         if self._store is None:
             return
-        try:
+        with suppress(Exception):  # its host has gone; what is wrong is known here
             parted = self._store.add("parted", 1)
             deadline = context.now() + min(LINGER, self.timeout)
             while self.rank == 0 and parted < self.size and context.now() < deadline:
                 context.sleep(0.01)
                 parted = self._store.add("parted", 0)
-        except (StoreError, NetworkError):
-            pass  # its host has gone
 
     def on_segment(self) -> bool:
         """Whether all ranks have a place in the job's segment, and see it."""

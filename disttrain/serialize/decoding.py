@@ -18,6 +18,7 @@ from ..core import Size, Tensor, device, dtypes, wrap
 from ..core.attributes import give_attributes
 from ..core.tensor import rebuild
 from ..errors import DTypeError, SerializationError
+from ..ops.functions.sparse import sparse_coo_tensor
 from .layout import KINDS
 from .objects import Known, begin, finish
 from .structure import DEPTH, FACTORIES, WORDS
@@ -144,6 +145,17 @@ class _Decoder:
         out = self.made[_number(number)] = wrap(NullArray(sizes, dtypes.BY_NAME[_text(kind)].np))
         return out.requires_grad_() if requires_grad is True else out
 
+    def sparse(self, number: Any, unique: Any, grad: Any, *parts: Any, depth: int) -> Tensor:
+        places, values, size = (self.value(part, depth) for part in parts)
+        if not (isinstance(places, Tensor) and places.dtype == dtypes.int64
+                and isinstance(values, Tensor) and isinstance(size, tuple)):  # fmt: skip
+            raise SerializationError("places, values and the size of a sparse tensor are needed")
+        out = sparse_coo_tensor(
+            places, values, size, is_coalesced=unique is True, requires_grad=grad is True
+        )
+        self.made[_number(number)] = out
+        return out
+
     def typed(self, number: Any, name: Any, shape: Any, node: Any, depth: int) -> np.ndarray:
         kind, values = np.dtype(_text(name)), self.value(node, depth)
         if kind.kind == "O" and type(values) is list:
@@ -210,6 +222,7 @@ _BUILD: dict[str, Callable[[_Decoder, list, int], Any]] = {
     "object": lambda s, r, d: s.object(*r, depth=d),
     "subclass": lambda s, r, d: s.tensor(*r, d),
     "meta": lambda s, r, d: s.meta(*r),
+    "sparse": lambda s, r, d: s.sparse(*r, depth=d),
     "enum": lambda s, r, d: s.member(*r, d),
     "method": lambda s, r, d: s.method(*r, d),
     "def": lambda s, r, d: s.shared(*r, d),

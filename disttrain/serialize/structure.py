@@ -32,6 +32,7 @@ from ..backends.kinds import ArrayKind
 from ..core import Size, Tensor, device, dtypes
 from ..core.attributes import own_attributes
 from ..errors import SerializationError
+from ..ops.functions.sparse import SparseTensor
 from .layout import KIND_NAMES, METADATA
 from .objects import MAKE, name_of, take_apart
 from .sharing import unique
@@ -129,10 +130,12 @@ class _Encoder:
         """Anything that is no container and no number: a class, a function, an object."""
         if isinstance(obj, (type, types.FunctionType, types.BuiltinFunctionType)):
             return self.named(obj)
-        if isinstance(obj, Tensor) and not _is_placed(obj):
+        if isinstance(obj, Tensor) and not obj.is_sparse and not _is_placed(obj):
             return self.tensor(obj, path, depth)
         if id(obj) in self.numbers:
             return ["ref", self.numbers[id(obj)]]
+        if isinstance(obj, SparseTensor):
+            return self.sparse(obj, path, depth)
         if isinstance(obj, enum.Enum):
             return ["enum", self.named(type(obj)), obj.name]
         if isinstance(obj, types.MethodType):
@@ -172,6 +175,12 @@ class _Encoder:
         own = own_attributes(obj)
         node = self.plain(obj, path)
         return ["subclass", self.named(type(obj)), node, self.value(own, path, depth)]
+
+    def sparse(self, obj: SparseTensor, path: tuple, depth: int) -> list:
+        """The places of a sparse tensor and the values there."""
+        number, flags = self.note(obj), [obj.is_coalesced(), obj.requires_grad]
+        parts = self.each((obj._indices(), obj._values(), obj.shape), path, depth)
+        return ["sparse", number, *flags, *parts]
 
     def typed(self, obj: np.ndarray, path: tuple, depth: int) -> list:
         """An array of what is no number."""

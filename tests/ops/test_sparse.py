@@ -116,3 +116,74 @@ def test_clipping_leaves_sparse_gradients_sparse():
     assert norm.item() == pytest.approx(10.0**0.5)
     assert table.weight.grad._nnz() <= 3
     assert table.weight.grad.to_dense().norm().item() == pytest.approx(1.0, rel=1e-4)
+
+
+def _two():
+    g = dt.sparse_coo_tensor(dt.tensor([[0, 2, 0]]), dt.tensor([[1.0], [3.0], [5.0]]), (4, 1))
+    h = dt.sparse_coo_tensor(dt.tensor([[1, 2]]), dt.tensor([[2.0], [7.0]]), (4, 1))
+    return g, h
+
+
+@pytest.mark.parametrize("dense_before", [False, True])
+@pytest.mark.parametrize(
+    "write, rows, values",
+    [
+        (lambda g, h: g.add_(h), [0, 1, 2], [6.0, 2.0, 10.0]),
+        (lambda g, h: g.sub_(h, alpha=0.5), [0, 1, 2], [6.0, -1.0, -0.5]),
+        (lambda g, h: g.copy_(h), [1, 2], [2.0, 7.0]),
+        (lambda g, h: setattr(g, "data", h), [1, 2], [2.0, 7.0]),
+        (lambda g, h: g.add_(1.0), [0, 1, 2, 3], [7.0, 1.0, 4.0, 1.0]),
+        (lambda g, h: g.__setitem__(3, 4.0), [0, 2, 3], [6.0, 3.0, 4.0]),
+        (lambda g, h: g._values().mul_(2.0), [0, 2], [12.0, 6.0]),
+        (lambda g, h: g.div_(dt.tensor(2.0)), [0, 2], [3.0, 1.5]),
+    ],
+)
+def test_what_is_written_names_its_places(write, rows, values, dense_before):
+    g, h = _two()
+    if dense_before:
+        g.to_dense()
+    write(g, h)
+    one = g.coalesce()
+    assert one.indices().tolist() == [rows]
+    assert one.values().flatten().tolist() == values
+    assert g.to_dense().flatten()[rows].tolist() == values
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda g, h: g * 2.0, lambda g, h: 0.5 * g, lambda g, h: g / dt.tensor(4.0),
+        lambda g, h: -g, lambda g, h: g + h, lambda g, h: g - h, lambda g, h: g.add(h, alpha=3),
+        lambda g, h: g.data,
+    ],
+)  # fmt: skip
+def test_sums_and_multiples_are_sparse(compute):
+    g, h = _two()
+    out = compute(g, h)
+    assert out.is_sparse
+    assert out.to_dense().tolist() == compute(g.to_dense(), h.to_dense()).tolist()
+    assert not (g * dt.ones(4, 1).requires_grad_()).is_sparse  # gradients go through the dense one
+
+
+def test_a_sum_of_coalesced_ones_is_coalesced():
+    g, h = _two()
+    out = g.coalesce() + h.coalesce()
+    assert out.is_coalesced() and out.indices().tolist() == [[0, 1, 2]]
+
+
+@pytest.mark.parametrize("leaf", [False, True])
+def test_it_is_saved_and_loaded_as_it_is(leaf, tmp_path):
+    g, _ = _two()
+    g.requires_grad_(leaf)
+    dt.save({"a": g, "b": [g], "c": g.detach().coalesce()}, tmp_path / "sparse")
+    found = dt.load(tmp_path / "sparse")
+    assert found["a"] is found["b"][0] and found["a"].requires_grad == leaf
+    assert found["a"]._indices().tolist() == [[0, 2, 0]] and not found["a"].is_coalesced()
+    assert found["c"].is_coalesced() and found["c"].values().tolist() == [[6.0], [3.0]]
+    assert found["a"].to_dense().tolist() == g.to_dense().tolist()
+
+
+def test_a_table_that_was_asked_for_no_row_has_a_gradient_of_none():
+    m = dt.nn.Embedding(4, 3, sparse=True)
+    m(dt.tensor([], dtype=dt.int64)).sum().backward()
+    assert m.weight.grad.is_sparse and m.weight.grad._nnz() == 0

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from peers import elementwise, fitting, layers, places, reducing, second, trainings, viewing
+from peers import (
+    elementwise, fitting, layers, places, reducing, second, tables, trainings, viewing,
+)
 from peers.compare import Difference, compare
 from peers.deliberate import deliberate
 from peers.draw import Draw
@@ -26,6 +28,7 @@ PROFILES: dict[str, Callable[[Draw], None]] = {
     "layers": layers.program,
     "fitting": fitting.program,
     "trainings": trainings.program,
+    "tables": tables.program,
 }
 WRITTEN_TO = "has been modified by an inplace operation"
 

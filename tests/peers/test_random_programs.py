@@ -14,6 +14,7 @@ PROGRAMS = {
     "layers": 600,
     "fitting": 200,
     "trainings": 200,
+    "tables": 400,
 }
 CHUNK = 100
 SHOWN = 3

@@ -72,7 +72,7 @@ def sparse_gradient(weight: Any, out: Tensor, input: Any, padding_idx: int | Non
 
     def note(g: Any) -> None:
         if g is not None:
-            values = None if there else g.array.reshape(len(rows), -1)[kept].copy()
+            values = None if there else g.array.reshape(len(rows), g.shape[-1])[kept].copy()
             asked.note(rows[kept], values)
 
     out.register_hook(note)
@@ -89,7 +89,7 @@ def asked_rows(weight: Any) -> AskedRows:
 
 def rows_of(grad: Any) -> list[np.ndarray]:
     """The rows of a sparse gradient; of others, which may have all, none."""
-    return [grad._places[0]] if grad is not None and grad.is_sparse else []
+    return [grad._parts()[0][0]] if grad is not None and grad.is_sparse else []
 
 
 def every_row(grad: Any, noted: list[Noted]) -> Any:

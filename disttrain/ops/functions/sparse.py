@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...backends.device.array import DeviceArray
-from ...context import thread
+from ...context import SLOW, thread
 from ...core import dtypes
 from ...core.device import CPU, located, usable
 from ...core.tensor import Size, Tensor, wrap
@@ -42,6 +42,7 @@ class SparseTensor(Tensor):
     _size: tuple[int, ...]
     _unique: bool
     _list: tuple | None = None  # places and values as they were given, and the version they are of
+    _seen = 0  # the version of the dense array that has no values but at the places
 
     # --- as any tensor ----------------------------------------------------------------------
     @property
@@ -57,7 +58,7 @@ class SparseTensor(Tensor):
             else:
                 dense = np.zeros(self._size, numbers.dtype)
                 dense[tuple(places)] = numbers
-            self._numbers, self._dense = None, dense
+            self._numbers, self._dense, self._seen = None, dense, self._version
         return self._dense
 
     @property
@@ -96,7 +97,26 @@ class SparseTensor(Tensor):
         when the dense array is there, which nobody has written to."""
         if self._list is not None and self._list[2] == self._version:
             return *self._list[:2], False
+        self._widen()
         return self._places, self._given(), self._unique
+
+    def _widen(self) -> None:
+        """Name all places that the dense array, to which others may have written, has values at."""
+        if self._dense is None or self._version == self._seen:
+            return
+        count, self._seen = self._places.shape[0], self._version
+        known = np.zeros(self._size[:count], bool)
+        known[tuple(self._places)] = True
+        marks = _filled(wrap(self._dense), count) | known
+        if marks.sum() > self._places.shape[1]:
+            self._places = np.stack(np.nonzero(marks)).astype(np.int64)
+
+    def _hold(self, places: np.ndarray, numbers: Any, unique: bool) -> SparseTensor:
+        """Be these ones from now on."""
+        self._places, self._numbers, self._unique = places, numbers, unique
+        self._dense = self._list = None
+        touched(self)
+        return self
 
     def listed_before(self) -> list[tuple[np.ndarray, Any]]:
         """Rows of a matrix with their values, as they were before the dense array was asked for
@@ -107,6 +127,7 @@ class SparseTensor(Tensor):
 
     def _summed(self) -> tuple[np.ndarray, np.ndarray]:
         """Places that differ, in order, and their values."""
+        self._widen()
         places, numbers = self._places, self._given()
         if self._unique:
             return places, numbers
@@ -147,7 +168,7 @@ class SparseTensor(Tensor):
     def values(self) -> Tensor:
         """The values (count, ...) of a coalesced tensor."""
         self._need_unique("values")
-        return wrap(self._given())
+        return self._values()
 
     def _need_unique(self, what: str) -> None:
         if not self.is_coalesced():
@@ -161,7 +182,11 @@ class SparseTensor(Tensor):
         return wrap(held.beside(places) if isinstance(held, DeviceArray) else places)
 
     def _values(self) -> Tensor:
-        return wrap(self._parts()[1])
+        places, numbers, unique = self._parts()
+        if self._dense is not None and self._node is None:  # what is written there, is seen here
+            self._places, self._numbers, self._unique = places, numbers, unique
+            self._dense = self._list = None
+        return wrap(numbers)
 
     def _nnz(self) -> int:
         return self._parts()[0].shape[1]
@@ -204,16 +229,123 @@ class SparseTensor(Tensor):
         places, numbers, unique = self._parts()
         return _rebuilt, (wrap(places), wrap(numbers), self._size, unique, self.requires_grad)
 
+    @property
+    def data(self) -> SparseTensor:
+        """Another one with the same values, without a graph."""
+        return self._parted()
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        given = value if isinstance(value, SparseTensor) else to_sparse(value, self.sparse_dim())
+        self._size = given._size
+        self._hold(*given._parts())
+
+    # --- what gives sparse ones, where no gradients go through it -----------------------------
+    def _simple(self, *others: Any) -> bool:
+        """Whether an operation on it and ``others`` is neither recorded nor transformed."""
+        wanted = (self, *(t for t in others if isinstance(t, Tensor)))
+        recorded = thread.grad_enabled and any(t.requires_grad for t in wanted)
+        return thread.mode != SLOW and not recorded
+
+    def _scaled(self, name: str, other: Any) -> tuple | None:
+        """Its parts, with the method ``name`` of values applied; None where ``other`` is more than
+        a number."""
+        one = isinstance(other, Tensor) and not other.ndim and not other.is_sparse
+        if not (one or isinstance(other, (int, float, complex))) or not self._simple(other):
+            return None
+        places, numbers, unique = self._parts()
+        return places, getattr(wrap(numbers), name)(other).array, unique
+
+    def _joined(self, other: Any, alpha: Any) -> tuple | None:
+        """The parts of it and ``alpha`` times another sparse one of its kind; None of others."""
+        if not isinstance(other, SparseTensor) or not self._simple(other, alpha):
+            return None
+        (places, numbers, unique), (more, given, distinct) = self._parts(), other._parts()
+        if other._size != self._size or len(more) != len(places) or other.dtype != self.dtype:
+            return None
+        added = wrap(given) if alpha == 1 else wrap(given) * alpha  # type: ignore[operator]
+        counts = places.shape[1], more.shape[1]
+        values = views.cat(wrap(numbers), added, dim=0, sizes=counts).array
+        at = np.concatenate([places, more], 1)
+        if not (unique and distinct):
+            return at, values, False
+        return *_sparse(at, values, self._size, False)._summed(), True
+
+    def mul(self, other: Any) -> Tensor:
+        parts = self._scaled("mul", other)
+        return Tensor.mul(self, other) if parts is None else self._like(parts)  # type: ignore[attr-defined]
+
+    def div(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+        parts = self._scaled("div", other) if rounding_mode is None else None
+        if parts is None:
+            return Tensor.div(self, other, rounding_mode=rounding_mode)  # type: ignore[attr-defined]
+        return self._like(parts)
+
+    def neg(self) -> Tensor:
+        return self.mul(-1)
+
+    def add(self, other: Any, *, alpha: Any = 1) -> Tensor:
+        parts = self._joined(other, alpha)
+        if parts is None:
+            return Tensor.add(self, other, alpha=alpha)  # type: ignore[attr-defined]
+        return self._like(parts)
+
+    def sub(self, other: Any, *, alpha: Any = 1) -> Tensor:
+        parts = self._joined(other, -alpha)
+        if parts is None:
+            return Tensor.sub(self, other, alpha=alpha)  # type: ignore[attr-defined]
+        return self._like(parts)
+
+    def _like(self, parts: tuple) -> SparseTensor:
+        places, numbers, unique = parts
+        return _sparse(places, numbers, self._size, unique)
+
+    __mul__ = __rmul__ = mul
+    __truediv__ = div
+    __neg__ = neg
+    __add__ = add
+    __sub__ = sub
+
+    # --- in place -----------------------------------------------------------------------------
     def mul_(self, other: Any) -> Tensor:
         """Multiply by ``other``, in place; by a number, only the values that are given."""
-        if self._numbers is None or not isinstance(other, (int, float)):
-            return Tensor.mul_(self, other)  # type: ignore[attr-defined]
-        if isinstance(self._numbers, DeviceArray):
-            wrap(self._numbers).mul_(other)  # type: ignore[attr-defined]
-        else:
-            np.multiply(self._numbers, self._numbers.dtype.type(other), out=self._numbers)
+        return self._rescaled("mul_", other)
+
+    def div_(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+        if rounding_mode is not None:
+            return Tensor.div_(self, other, rounding_mode=rounding_mode)  # type: ignore[attr-defined]
+        return self._rescaled("div_", other)
+
+    def _rescaled(self, name: str, other: Any) -> Tensor:
+        if self._numbers is None or self._scaled(name, other) is None:  # (which has written)
+            return getattr(Tensor, name)(self, other)
         touched(self)
         return self
+
+    def add_(self, other: Any, *, alpha: Any = 1) -> Tensor:
+        parts = self._joined(other, alpha)
+        if parts is None:
+            return Tensor.add_(self, other, alpha=alpha)  # type: ignore[attr-defined]
+        return self._hold(*parts)
+
+    def sub_(self, other: Any, *, alpha: Any = 1) -> Tensor:
+        parts = self._joined(other, -alpha)
+        if parts is None:
+            return Tensor.sub_(self, other, alpha=alpha)  # type: ignore[attr-defined]
+        return self._hold(*parts)
+
+    def copy_(self, src: Any, non_blocking: bool = False) -> Tensor:
+        """Take on the places and values of ``src``."""
+        if not (isinstance(src, SparseTensor) and self._simple(src) and src._size == self._size):
+            return Tensor.copy_(self, src, non_blocking)  # type: ignore[attr-defined]
+        kind = self.dtype
+        places, numbers, unique = src._parts()
+        return self._hold(places.copy(), wrap(numbers).to(kind, copy=True).array, unique)  # type: ignore[attr-defined]
+
+    __imul__ = mul_
+    __itruediv__ = div_
+    __iadd__ = add_
+    __isub__ = sub_
 
     def zero_(self) -> Tensor:
         """Take all places away."""
@@ -357,11 +489,16 @@ def to_sparse(input: Tensor, sparse_dim: int | None = None) -> SparseTensor:
     count = a.ndim if sparse_dim is None else sparse_dim
     if not 0 < count <= a.ndim:
         raise ShapeError(f"to_sparse: sparse_dim={sparse_dim} of a tensor with {a.ndim} dimensions")
-    filled = el.ne(input.detach(), 0)  # of a device, only the marks come to the host
-    rows = views.reshape(filled, shape=(*a.shape[:count], math.prod(a.shape[count:])))
-    marks = _hosted(any_(rows, dims=(count,), keepdim=False))
-    places = np.stack(np.nonzero(marks)).astype(np.int64)
+    places = np.stack(np.nonzero(_filled(input.detach(), count))).astype(np.int64)
     return _sparse(places, _picked(a, places), a.shape, unique=True)
+
+
+def _filled(dense: Tensor, count: int) -> np.ndarray:
+    """Where, in its first ``count`` dimensions, ``dense`` is not zero."""
+    filled = el.ne(dense, 0)  # of a device, only the marks come to the host
+    size = dense.shape
+    rows = views.reshape(filled, shape=(*size[:count], math.prod(size[count:])))
+    return _hosted(any_(rows, dims=(count,), keepdim=False))
 
 
 def at_rows(dense: Any, rows: np.ndarray) -> SparseTensor:
@@ -372,7 +509,7 @@ def at_rows(dense: Any, rows: np.ndarray) -> SparseTensor:
 
 def of_rows(rows: np.ndarray, values: np.ndarray, size: tuple[int, ...]) -> SparseTensor:
     """A matrix with ``values`` at ``rows``, which may be named several times."""
-    return _sparse(rows[None].astype(np.int64), values, size, unique=False)
+    return _sparse(rows[None].astype(np.int64), values, size, unique=len(rows) < 2)
 
 
 def to_dense(input: Tensor) -> Tensor:

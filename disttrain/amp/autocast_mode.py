@@ -3,7 +3,8 @@ float32, the rest as their arguments are. Micikevicius et al., Mixed Precision T
 
 Casts are operations of the graph, so gradients come back in the types of the parameters. Backward
 computes in the types of forward, wherever it is called. A parameter that several operations take is
-cast once while the outermost block lasts. On the CPU nothing is cast: half types are slower there.
+cast once while the outermost block lasts. PyTorch's lists of the CPU are shorter; products there
+are computed in float32 from what the cast has left, and rounded: half types are not faster.
 """
 
 from __future__ import annotations
@@ -29,6 +30,13 @@ FULL = frozenset(
     "log2 log_softmax logsumexp pow prod reciprocal rms_norm rsqrt sinh softmax sum tan "
     "total_norm".split()
 )
+FULL_ON_CPU = frozenset("cross_entropy prod".split())
+# Functions of several operations that the lists of the CPU do not have: they compute in the types
+# of their arguments.
+OWN_ON_CPU = frozenset(
+    "addmv addr bilinear cosine_similarity dist dot linalg_norm matrix_norm mv norm normalize "
+    "pairwise_distance softplus vector_norm".split()
+)
 _LOW_TYPES = (dtypes.float16, dtypes.bfloat16)
 _DEFAULTS = {"cuda": dtypes.float16, "cpu": dtypes.bfloat16}
 _CHOSEN = "amp.autocast.dtypes"  # the slot of types that a program has set
@@ -39,13 +47,14 @@ class Chooser:
 
     def __init__(self, kind: str, dtype: dtypes.dtype, cache: dict | None) -> None:
         self.kind, self.dtype, self.cache = kind, dtype, cache
+        self.full = FULL_ON_CPU if kind == "cpu" else FULL
 
     def cast(self, prim: Primitive, args: tuple) -> tuple:
         """``args``, those of this kind of device in the type that ``prim`` is to compute in."""
         name = prim.name
         if name in LOWER:
             wanted, given = self.dtype, (dtypes.float32, *_LOW_TYPES)
-        elif name in FULL:
+        elif name in self.full:
             wanted, given = dtypes.float32, _LOW_TYPES
         else:
             return args
@@ -58,7 +67,9 @@ class Chooser:
         if thread.depth != thread.autocast_depth:
             return fn(*args, **kwargs)
         wanted, given = dtypes.float32, _LOW_TYPES
-        if how == "lower":
+        if self.kind == "cpu" and fn.__name__ in OWN_ON_CPU:
+            given = ()
+        elif how == "lower":
             wanted, given = self.dtype, (dtypes.float32, *_LOW_TYPES)
         elif how == "widest":
             types = {a.dtype for a in (*args, *kwargs.values()) if isinstance(a, Tensor)}
@@ -72,10 +83,12 @@ class Chooser:
         with casting(None):
             return fn(*args, **kwargs)
 
-    def lower(self, value: Any) -> Any:
-        """Tensors, also in a tuple, in the lower type."""
+    def lower_state(self, value: Any) -> Any:
+        """States of cells, also in a tuple, in the lower type; on the CPU as they are."""
+        if self.kind == "cpu":
+            return value
         if isinstance(value, tuple):
-            return tuple(map(self.lower, value))
+            return tuple(map(self.lower_state, value))
         return (
             self._one(value, self.dtype, (dtypes.float32, *_LOW_TYPES))
             if isinstance(value, Tensor)
@@ -98,7 +111,8 @@ class Chooser:
 
 
 class autocast:  # noqa: N801  (the field's spelling)
-    """See above; also a decorator. ``dtype`` None: float16 on CUDA. ``enabled=False``: what is
+    """See above; also a decorator. ``dtype`` None: float16 on CUDA,
+    bfloat16 on the CPU. ``enabled=False``: what is
     inside runs in its own types. ``cache_enabled``: whether casts of parameters are kept."""
 
     def __init__(
@@ -115,15 +129,7 @@ class autocast:  # noqa: N801  (the field's spelling)
 
     def _usable(self) -> bool:
         """Whether there is anything to do; says why not."""
-        if self.device == "cpu":
-            if self.fast_dtype is not dtypes.float32:
-                warn(
-                    "autocast: on the CPU operations compute in the tensors' own types, not in "
-                    f"{self.fast_dtype}; results are as precise or more, the speed is that of full "
-                    "precision",
-                )
-            return False
-        if self.device not in offered() or not present(self.device)[0]:
+        if self.device != "cpu" and not (self.device in offered() and present(self.device)[0]):
             warn(
                 f"User provided device_type of '{self.device}', but there is no such device here; "
                 "autocast has no effect",
@@ -162,7 +168,7 @@ class autocast:  # noqa: N801  (the field's spelling)
 
 def autocast_types() -> tuple[str, ...]:
     """The kinds of devices that autocast has an effect on."""
-    return tuple(kind for kind in offered() if present(kind)[0])
+    return ("cpu", *(kind for kind in offered() if present(kind)[0]))
 
 
 def is_autocast_available(device_type: str) -> bool:

@@ -359,7 +359,7 @@ class _Cell(Module):
                     f"{list(input.shape)}; needed {[*input.shape[:-1], self.hidden_size]}"
                 )
         if thread.autocast is not None:
-            states = thread.autocast.lower(tuple(states))
+            states = thread.autocast.lower_state(tuple(states))
         x = ops.linear(input, self.weight_ih, self.bias_ih)
         return step(x, states, self.weight_hh, self.bias_hh)
 

@@ -108,3 +108,64 @@ def test_lower(double, name):
 def test_full(double, name):
     with amp.autocast("cuda", dtype=LOW):
         assert WIDER[name]().dtype is FULL
+
+
+def on_cpu(fn, *dtypes):
+    """The type of what ``fn`` makes of 3 x 3 matrices of these types on the CPU under autocast."""
+    given = [dt.rand(3, 3).to(dtype) for dtype in dtypes]
+    with dt.autocast("cpu", dtype=LOW):
+        return fn(*given).dtype
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        dt.matmul, dt.mm, dt.inner, F.linear,
+        lambda a, b: dt.bmm(a[None], b[None]), lambda a, b: a @ b[0],
+        lambda a, b: dt.addmm(a, a, b), lambda a, b: dt.einsum("ij,jk->ik", a, b),
+        lambda a, b: dt.baddbmm(a[None], a[None], b[None]), lambda a, b: F.prelu(a, b[0, :1]),
+        lambda a, b: F.conv1d(a[None], b[None]), lambda a, b: F.conv_transpose1d(a[None], b[:, None]),
+        lambda a, b: F.scaled_dot_product_attention(a[None], b[None], b[None]),
+        lambda a, b: nn.MultiheadAttention(3, 1)(a, b, b)[0],
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("types", [(FULL, FULL), (LOW, FULL), (FULL, LOW)])
+def test_products_on_the_cpu_are_lower(fn, types):
+    assert on_cpu(fn, *types) is LOW
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss, F.kl_div, F.cosine_embedding_loss,
+        F.binary_cross_entropy, F.binary_cross_entropy_with_logits,
+        lambda a, b: F.cross_entropy(a, b.argmax(1)), lambda a, b: F.nll_loss(a, b.argmax(1)),
+        lambda a, b: (a * b).prod(),
+    ],
+)  # fmt: skip
+def test_losses_on_the_cpu_are_wider(fn):
+    if fn is F.cosine_embedding_loss:
+        fn = lambda a, b: F.cosine_embedding_loss(a, b, dt.ones(3))  # noqa: E731
+    assert on_cpu(fn, LOW, LOW) is FULL
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        dt.exp, dt.log, dt.sum, dt.cumsum, dt.rsqrt, F.softmax, F.log_softmax, F.softplus, dt.norm,
+        lambda a, *d: F.layer_norm(a, (3,)), lambda a, *d: a * a, lambda a, *d: a.pow(2),
+        lambda a, *d: dt.dot(a[0], a[1]), lambda a, *d: dt.mv(a, a[0]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", [FULL, LOW])
+def test_the_rest_on_the_cpu_is_as_it_comes(fn, kind):
+    more = (0,) if fn in (dt.cumsum, F.softmax, F.log_softmax) else ()
+    assert on_cpu(lambda a: fn(a, *more), kind) is kind
+
+
+def test_a_model_on_the_cpu_has_gradients_of_its_parameters_types():
+    model = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.GELU(), nn.Linear(4, 2))
+    with dt.autocast("cpu", dtype=LOW):
+        out = model(dt.rand(5, 3).to(LOW))
+    out.float().sum().backward()
+    assert out.dtype is LOW and all(p.grad.dtype is FULL for p in model.parameters())

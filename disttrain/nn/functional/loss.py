@@ -167,6 +167,7 @@ _check_probabilities.shape = lambda x: (x.shape, x.dtype)
 _check_probabilities.on_device = lambda platform, x: x  # nobody waits there to be told
 
 
+@computes_in("full")
 @in_float32
 def binary_cross_entropy(
     input: Tensor,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from ...context import thread
 from ...core.tensor import Tensor
 from ...errors import ConfigError, DTypeError, ShapeError
 from ..primitives.attention import attention, probabilities
@@ -21,7 +22,8 @@ def _check(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
             raise ShapeError(
                 f"{where}: {name} of shape {list(t.shape)} given; needed (..., length, width)"
             )
-        if t.meta()[1] != q.meta()[1] or not t.dtype.is_floating_point:
+        other = thread.autocast is None and t.meta()[1] != q.meta()[1]
+        if other or not t.dtype.is_floating_point:
             raise DTypeError(
                 f"{where}: query, key and value are {q.dtype!r}, {k.dtype!r} and {v.dtype!r}; they "
                 "must be of one floating-point type"

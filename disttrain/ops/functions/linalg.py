@@ -85,6 +85,7 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     return linalg.matmul(input, mat2)
 
 
+@computes_in("lower")
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """Matrix times vector."""
     _exactly("mv", input, 2, "input")

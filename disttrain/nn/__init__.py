@@ -12,6 +12,7 @@ from .activation import (
     Hardswish,
     Hardtanh,
     LeakyReLU,
+    RReLU,
     LogSigmoid,
     LogSoftmax,
     Mish,
@@ -70,6 +71,7 @@ from .conv import (
 )
 from .dropout import (
     AlphaDropout,
+    FeatureAlphaDropout,
     Dropout,
     Dropout1d,
     Dropout2d,
@@ -177,6 +179,7 @@ __all__ = [
     "AdaptiveMaxPool1d",
     "AdaptiveMaxPool2d",
     "AlphaDropout",
+    "FeatureAlphaDropout",
     "AvgPool1d",
     "AvgPool2d",
     "BatchNorm1d",
@@ -245,6 +248,7 @@ __all__ = [
     "LazyConvTranspose3d",
     "LazyLinear",
     "LeakyReLU",
+    "RReLU",
     "Linear",
     "LocalResponseNorm",
     "LogSigmoid",

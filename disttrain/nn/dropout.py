@@ -57,3 +57,10 @@ class AlphaDropout(_Dropout):
 
     def forward(self, input: Tensor) -> Tensor:
         return F.alpha_dropout(input, self.p, self.training, self.inplace)
+
+
+class FeatureAlphaDropout(_Dropout):
+    """``AlphaDropout`` of whole channels of (N, C, ...)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.feature_alpha_dropout(input, self.p, self.training, self.inplace)

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+import disttrain as dt
 from disttrain import core, nn, optim
 from disttrain.core import dtypes
 from disttrain.errors import ConfigError, DTypeError, ModuleError, ShapeError
@@ -460,3 +461,46 @@ def test_instance_norm_without_parameters_takes_other_numbers_of_channels():
     for settings in ({"affine": True}, {"track_running_stats": True}):
         with pytest.raises(RuntimeError, match="num_features=2"):
             nn.InstanceNorm2d(2, **settings)(x)
+
+
+@pytest.mark.parametrize(
+    "name, more",
+    [
+        ("relu", ()), ("leaky_relu", (0.2,)), ("rrelu", (0.1, 0.5)), ("hardtanh", (-0.5, 0.5)),
+        ("elu", (0.5,)), ("selu", ()), ("celu", (2.0,)), ("threshold", (0.1, 7.0)),
+    ],
+)  # fmt: skip
+def test_activations_written_over_their_input(name, more):
+    x = dt.tensor([-2.0, -0.1, 0.0, 0.3, 2.0])
+    want = getattr(F, name)(x, *more)
+    over = x * 1
+    assert getattr(F, f"{name}_")(over, *more) is over
+    assert over.tolist() == want.tolist() != x.tolist()
+
+
+def test_rrelu_draws_a_slope_for_each_element():
+    x = dt.linspace(-3.0, 3.0, 601).requires_grad_()
+    y = F.rrelu(x, 0.2, 0.4, training=True)
+    y.sum().backward()
+    below, slopes = x.detach() <= 0, x.grad
+    assert (slopes[~below] == 1).all() and y.detach().equal(x.detach() * slopes)
+    assert 0.2 <= slopes[below].min() < 0.22 and 0.38 < slopes[below].max() < 0.4
+    assert nn.RReLU(0.2, 0.4).eval()(x).equal(F.leaky_relu(x, (0.2 + 0.4) / 2))
+    with pytest.raises(ConfigError, match="Lower bound"):
+        F.rrelu(x, 0.4, 0.2)
+
+
+def test_feature_alpha_dropout_keeps_or_saturates_whole_channels():
+    x = dt.randn(50, 40, 6)
+    y = nn.FeatureAlphaDropout(0.3)(x)
+    same = (y == y[..., :1]).all(-1)
+    assert 0.25 < same.float().mean().item() < 0.35
+    kept = ~same
+    factor = (y[kept] - y[kept][:, :1]) / (x[kept] - x[kept][:, :1]).masked_fill(
+        x[kept] == x[kept][:, :1], 1.0
+    )
+    assert factor[:, 1:].std().item() < 1e-2
+    assert abs(y.mean().item()) < 0.1 and abs(y.std().item() - 1) < 0.1
+    assert nn.FeatureAlphaDropout(0.3).eval()(x) is x
+    with pytest.raises(ShapeError, match="at least 2"):
+        F.feature_alpha_dropout(dt.ones(3), training=True)

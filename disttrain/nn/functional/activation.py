@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import ops
-from ...core import Tensor
+from ...core import Tensor, no_grad
 from ...core.casting import computes_in
 from ...errors import ConfigError, DTypeError, ShapeError
 from ...ops.functions.args import kinds
@@ -38,6 +38,9 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
                     inplace, "iufV")  # fmt: skip
 
 
+_THRESHOLD = threshold  # arguments have its name
+
+
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """x where x > 0, else ``negative_slope`` x"""
 
@@ -45,6 +48,29 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
         return stepwise(ops.where(x > 0, x, x * negative_slope), x)
 
     return activate("leaky_relu", input, bent, inplace)
+
+
+def rrelu(
+    input: Tensor,
+    lower: float = 1.0 / 8,
+    upper: float = 1.0 / 3,
+    training: bool = False,
+    inplace: bool = False,
+) -> Tensor:
+    """``leaky_relu`` whose slopes are drawn from [lower, upper), one for each element; when not
+    training, with their mean (Xu et al., 2015)"""
+    if lower > upper:
+        raise ConfigError(
+            "rrelu: Lower bound should be less than or equal to the upper bound, but "
+            f"lower={lower} and upper={upper} were given"
+        )
+    if not training:
+        return leaky_relu(input, (lower + upper) / 2, inplace)
+    kinds("rrelu", "fV", input)
+    with no_grad():
+        slopes = ops.rand_like(input.detach()) * (upper - lower) + lower
+        slopes = ops.where(input > 0, ops.ones_like(slopes), slopes)
+    return into(input, lambda x: x * slopes, inplace)
 
 
 @computes_in("lower")
@@ -261,3 +287,41 @@ def gumbel_softmax(
     best = soft.detach().argmax(dim, keepdim=True)
     one_hot = ops.zeros_like(soft.detach()).scatter(dim, best, 1.0)
     return one_hot - soft.detach() + soft
+
+
+# --- written over their input ------------------------------------------------------------------
+def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
+    """``threshold`` written over its input."""
+    return _THRESHOLD(input, threshold, value, True)
+
+
+def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """``leaky_relu`` written over its input."""
+    return leaky_relu(input, negative_slope, True)
+
+
+def rrelu_(
+    input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False
+) -> Tensor:
+    """``rrelu`` written over its input."""
+    return rrelu(input, lower, upper, training, True)
+
+
+def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """``hardtanh`` written over its input."""
+    return hardtanh(input, min_val, max_val, True)
+
+
+def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """``elu`` written over its input."""
+    return elu(input, alpha, True)
+
+
+def selu_(input: Tensor) -> Tensor:
+    """``selu`` written over its input."""
+    return selu(input, True)
+
+
+def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """``celu`` written over its input."""
+    return celu(input, alpha, True)

@@ -168,11 +168,32 @@ def alpha_dropout(
     _check_p("alpha_dropout", p)
     if not training or p == 0:
         return input
+    return _saturated(input, p, tuple(input.shape), inplace)
+
+
+def feature_alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """``alpha_dropout`` of whole channels of (N, C, ...)"""
+    _check_p("feature_alpha_dropout", p)
+    if not training or p == 0:
+        return input
+    if input.ndim < 2:
+        raise ShapeError(
+            "feature_alpha_dropout: Feature dropout requires at least 2 dimensions in the input, "
+            f"(N, C, ...); shape {list(input.shape)} given"
+        )
+    return _saturated(input, p, (*input.shape[:2], *(1,) * (input.ndim - 2)), inplace)
+
+
+def _saturated(input: Tensor, p: float, shape: tuple[int, ...], inplace: bool) -> Tensor:
+    """``input`` with the value that SELU tends to in a share p, drawn for each place of ``shape``,
+    scaled and shifted to the mean and the variance that it had."""
     if p == 1:
         return into(input, lambda x: x * 0, inplace)
     saturated = -1.7580993408473766
     scale = 1.0 / math.sqrt((1 - p) * (1 + p * saturated * saturated))
-    keep = ops.rand_like(input.detach()) >= p
+    keep = ops.rand_like(input.detach()[tuple(slice(n) for n in shape)]) >= p
     shift = saturated * p * scale
     return into(input, lambda x: ops.where(keep, x, saturated) * scale - shift, inplace)
 

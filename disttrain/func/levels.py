@@ -59,6 +59,10 @@ class Level:
         """The same value, cut off from this level's derivatives and from those of lower ones."""
         raise NotImplementedError
 
+    def aligned(self, old: Tracer, new: Tracer) -> tuple[Tensor, Tracer]:
+        """What ``old`` holds of the level below, in the form in which ``new`` holds it; ``new``."""
+        return old.inner, new
+
     def process(self, prim: Any, args: tuple, params: dict) -> Any:
         raise NotImplementedError
 

@@ -16,7 +16,7 @@ from ..core.random import States
 from ..core.tensor import Tensor
 from ..errors import CaptureError, ConfigError, ShapeError
 from ..ops.functions import inplace, join, split
-from ..ops.primitives.batching import front
+from ..ops.primitives.batching import front, fronted
 from ..ops.primitives.views import expand, permute, reshape
 from ..trace import warn
 from .functions import batch_function
@@ -66,6 +66,12 @@ class Batch(Level):
 
     def detached(self, tracer: BatchTracer) -> BatchTracer:
         return self.wrap(tracer.inner.detach(), tracer.bdim)
+
+    def aligned(self, old: Any, new: Any) -> tuple[Tensor, BatchTracer]:
+        if old.bdim == new.bdim:
+            return old.inner, new
+        inner = fronted(new.inner, new.bdim, self.size)
+        return fronted(old.inner, old.bdim, self.size), self.wrap(inner, 0)
 
     def process(self, prim: Primitive, args: tuple, params: dict) -> Any:
         check(self, prim)

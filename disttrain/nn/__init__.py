@@ -12,13 +12,13 @@ from .activation import (
     Hardswish,
     Hardtanh,
     LeakyReLU,
-    RReLU,
     LogSigmoid,
     LogSoftmax,
     Mish,
     PReLU,
     ReLU,
     ReLU6,
+    RReLU,
     Sigmoid,
     SiLU,
     Softmax,
@@ -71,11 +71,11 @@ from .conv import (
 )
 from .dropout import (
     AlphaDropout,
-    FeatureAlphaDropout,
     Dropout,
     Dropout1d,
     Dropout2d,
     Dropout3d,
+    FeatureAlphaDropout,
 )
 from .embedding import (
     Embedding,

@@ -124,3 +124,34 @@ def test_a_tensor_from_outside_is_not_written_to():
     with pytest.raises(CaptureError, match="from outside"):
         func.vmap(lambda x: outside.add_(x))(dt.ones(2, 3))
     assert outside.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda f: dt.func.grad(lambda x: dt.func.vmap(f)(x).sum()),
+        lambda f: dt.func.grad(lambda x: dt.func.vmap(f, in_dims=1, out_dims=1)(x).sum()),
+        lambda f: dt.func.grad(lambda x: dt.func.vmap(dt.func.vmap(f))(x).sum()),
+        lambda f: dt.func.grad(lambda x: dt.func.jvp(f, (x,), (x,))[0].sum()),
+        lambda f: dt.func.vmap(dt.func.grad(lambda x: f(x).sum())),
+    ],
+)
+def test_a_write_without_gradients_stays_where_it_is_in_graphs_outside(transform):
+    def f(x):
+        y = x * 3.0
+        with dt.no_grad():
+            y.add_(1.0)
+            y.view(-1)[:1].mul_(2.0)
+        return y * y
+
+    def plain(x):
+        x = x.clone().requires_grad_()
+        f(x).sum().backward()
+        return x.grad
+
+    x = dt.tensor([[0.5, -1.0], [2.0, 0.25]])
+    got = transform(f)(x)
+    rows = dt.stack([plain(row) for row in x])
+    columns = dt.stack([plain(x[:, i]) for i in range(2)], 1)
+    singles = dt.stack([dt.stack([plain(v) for v in row]) for row in x])
+    assert any(dt.allclose(got, want) for want in (rows, columns, singles, plain(x)))

@@ -9,7 +9,15 @@ from typing import Any
 
 import torch
 from peers import (
-    elementwise, fitting, layers, places, reducing, second, tables, trainings, viewing,
+    elementwise,
+    fitting,
+    layers,
+    places,
+    reducing,
+    second,
+    tables,
+    trainings,
+    viewing,
 )
 from peers.compare import Difference, compare
 from peers.deliberate import deliberate

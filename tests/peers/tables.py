@@ -19,7 +19,7 @@ def saved(x):
     b = io.BytesIO(); T.save(x, b); b.seek(0); return T.load(b)
 """
 HOOKS = (
-    "lambda g: log.append(look(g))", "lambda g: g * 2", "lambda g: g + g", 
+    "lambda g: log.append(look(g))", "lambda g: g * 2", "lambda g: g + g",
     "lambda g: g.clone()", "lambda g: -g", "lambda g: g / 2",
     "lambda g: None", "lambda g: g.detach()", "lambda g: g * 0.5 + g",
 )  # fmt: skip
@@ -27,23 +27,23 @@ HOOKS = (
 ASKED = (
     "look({g})", "look({g} + {g})", "look({g} * 2)", "look(2.0 * {g})", "look({g} / 4)",
     "look(-{g})", "look({g} - {g} * 0.5)", "{g}.sum()", "{g}.norm()", "look({g}.coalesce())",
-    "look({g}.clone())", "look({g}.detach())", "look(saved({g}))", 
-    "look({g}.to_dense())", "{g}.abs().sum()", "look({g}.pow(2))", 
+    "look({g}.clone())", "look({g}.detach())", "look(saved({g}))",
+    "look({g}.to_dense())", "{g}.abs().sum()", "look({g}.pow(2))",
     "look({g}.double())", "look({g}.to(T.float32))",
     "look({w}.detach() + {g})", "look(T.zeros_like({g}))", "look({g}.data)", "{g}.shape",
     "look({g}.add({g}, alpha=0.5))", "look(T.add({g}, {g}))", "look({g}.mul(T.tensor(2.0)))",
     "{g}.numel()", "len({g})", "look({g}.coalesce() * {g}.coalesce())",
     "look({g}.sqrt())", "look({g}.index_select(0, T.tensor([1, 0])))", "look({g}[1])",
-    
+
     "look({g}.sum(0))", "look(T.cat([{g}, {g}]))", "look(T.stack([{g}, {g}]))",
     "look({g}.isnan())", "look({g}.to_sparse())",
-    
+
     "{g}.dim()", "look({g}.to_dense().to_sparse())",
     "look({g}.to_dense().to_sparse(1))", "look({g}.float())", "look({g}.cpu())", "bool(({g}.to_dense() == 0).any())",
     "look({g}.resize_as_({g}))", "look({g}.unsqueeze(0))", "look({g}.neg())",
-    "T.is_tensor({g})", 
+    "T.is_tensor({g})",
     "look({g}.div(2))", "look({g}.narrow(0, 0, 1))",
-    "T.equal({g}.to_dense(), {g}.coalesce().to_dense())", 
+    "T.equal({g}.to_dense(), {g}.coalesce().to_dense())",
     "look({g}.sign())", "look({g}.abs())",
     "look({g}.sin())", "look({g}.zero_())",
 )  # fmt: skip
@@ -55,9 +55,9 @@ CHANGED = (
     "{w}.grad += {g}", "{w}.grad *= 2", "{g}.detach_()", "{g}.copy_({g} * 3)", "{g}.neg_()",
     "{w}.grad.data = {g} * 3", "{g}._values().mul_(2)",
     "{w}.detach().add_({g})", "{w}.data.add_({g}, alpha=-0.1)",
-    "{w}.data.sub_({g})", "{w}.grad /= 4", 
+    "{w}.data.sub_({g})", "{w}.grad /= 4",
     "{w}.grad = T.sparse_coo_tensor({g}._indices(), {g}._values() * 2, {g}.shape)",
-    
+
     "{g}.sub_({g} * 0.5)", "{g}.add_({g}, alpha=2)",
     "h0 = {g}; {w}.grad = None", "h0 = {g}; {w}.grad = None", "{g}.add_(h0)", "{g}.sub_(h0, alpha=0.5)",
     "{g}.copy_(h0)", "{w}.grad = h0", "{w}.grad += h0", "{w}.grad = {g} + h0", "{g}.mul_(h0)",
@@ -84,7 +84,7 @@ OPTIMIZERS = (
     "Adagrad({p}, lr=0.1, maximize=True)",
     "Adagrad({p}, lr=0.1, initial_accumulator_value=0.5)", "SparseAdam({p}, lr=0.1)",
     "SparseAdam({p}, lr=0.1, maximize=True)", "SparseAdam({p}, betas=(0.5, 0.6))",
-    
+
 )  # fmt: skip
 CLIPS = (
     "clip_grad_norm_({p}, 0.5)", "clip_grad_norm_({p}, 100.0)", "clip_grad_norm_({p}, 0.5, 1)",
@@ -145,7 +145,9 @@ class Table:
             d.let(f"look(T.autograd.grad({self.loss()}, w{option})[0])")
         elif kind < 0.42:
             how = d.choice(("register_hook", "register_post_accumulate_grad_hook"))
-            hook = d.choice(HOOKS) if how == "register_hook" else "lambda p: log.append(look(p.grad))"
+            hook = (
+                d.choice(HOOKS) if how == "register_hook" else "lambda p: log.append(look(p.grad))"
+            )
             d.add(f"h = w.{how}({hook})")
         elif kind < 0.45:
             d.add("h.remove()", keep_errors=0.0)
@@ -171,7 +173,9 @@ class Table:
 
 def program(d: Draw) -> None:
     t = Table(d)
-    t.opt = d.chance(0.6) and d.add(f"o = T.optim.{d.choice(OPTIMIZERS).format(p='m.parameters()')}")
+    t.opt = d.chance(0.6) and d.add(
+        f"o = T.optim.{d.choice(OPTIMIZERS).format(p='m.parameters()')}"
+    )
     for _ in range(d.rng.randint(3, 9)):
         t.step()
     d.let("[w.detach().clone(), look(w.grad), w.requires_grad]")

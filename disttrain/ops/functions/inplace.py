@@ -20,7 +20,7 @@ from ...backends.device.array import DeviceArray
 from ...backends.kinds import ArrayKind
 from ...context import SLOW, thread
 from ...core.gate import Tracer, attach, gate
-from ...core.grad_mode import no_grad
+from ...core.grad_mode import enable_grad, no_grad
 from ...core.node import Node, Output, next_seq
 from ...core.tensor import Tensor, layout, wrap
 from ...core.writes import check_captured, check_inplace, touched
@@ -326,11 +326,25 @@ def _write_traced(name: str, target: Tensor, value: Tensor, recording: bool, who
     node = base.graph_node()
     if chain or whole:
         value = view_write(base, value, chain=chain)
+    if not thread.grad_enabled:
+        with enable_grad():
+            value = _placed(value, base)
     base.take(value, value.graph_node() if recording else node)
     st = base.storage_cell()
     st.version += 1
     st.gen += 1
     base._gen = st.gen
+
+
+def _placed(new: Tensor, old: Tensor) -> Tensor:
+    """``new``, written over ``old`` without gradients: it keeps the places that ``old`` has in the
+    graphs of this level and of those below."""
+    out = new.alias() if isinstance(new, Tracer) else new._data()
+    if isinstance(old, Tracer):
+        before, out = old.interp.aligned(old, out)
+        out.inner = _placed(out.inner, before)  # type: ignore[attr-defined]
+    out._node = old.graph_node()
+    return out
 
 
 def _lowered(target: Tensor, value: Tensor) -> Tensor:

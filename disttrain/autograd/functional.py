@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..core.autograd import grad
+from ..core.backward.autograd import grad
 from ..core.grad_mode import enable_grad
 from ..core.tensor import Tensor
 from ..errors import AutogradError, ShapeError

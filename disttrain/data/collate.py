@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..core import Tensor, wrap
-from ..core.dtypes import BY_NUMPY, known
+from ..core.types.dtypes import BY_NUMPY, known
 from ..errors import DTypeError, ShapeError
 from ..ops.functions.join import stack
 

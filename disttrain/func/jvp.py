@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import tree
 from ..context import thread
-from ..core.autograd import grad
+from ..core.backward.autograd import grad
 from ..core.gate import Primitive, Tracer
 from ..core.grad_mode import enable_grad
 from ..core.tensor import Tensor

@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import tree
 from ..context import thread
-from ..core.autograd import grad as tape_grad
+from ..core.backward.autograd import grad as tape_grad
 from ..core.gate import Tracer
 from ..core.grad_mode import enable_grad
 from ..core.tensor import Tensor

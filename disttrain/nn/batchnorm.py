@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core import Tensor, dtypes, no_grad
+from ..core import Tensor, no_grad
+from ..core.types import dtypes
 from ..errors import ShapeError
 from ..trace import warn
 from . import functional as F

@@ -1,7 +1,7 @@
 """The vocabulary: every primitive with all its rules, and the public functions over them."""
 
 from ..core import Algebra, Tensor
-from ..core.device import CPU
+from ..core.types.device import CPU
 from . import api, descriptions, methods, names
 from .api import *
 from .declare import REGISTRY, primitive

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from .. import core
-from ..core import dtypes, sharing
+from ..core import sharing
 from ..core.classes import values_of
 from ..core.gate import Tracer
 from ..core.tensor import Tensor, note_read, wrap
+from ..core.types import dtypes
 from ..core.writes import check_captured
 from ..errors import AutogradError, ShapeError
 from . import api

@@ -4,7 +4,7 @@ import pytest
 
 import disttrain as dt
 from disttrain.autograd import checkpoint, checkpoint_sequential, grad
-from disttrain.core.checkpoint import CheckpointError, set_checkpoint_early_stop
+from disttrain.core.backward.checkpoint import CheckpointError, set_checkpoint_early_stop
 from disttrain.errors import AutogradError
 
 KINDS = [False, True]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import disttrain as dt
-from disttrain.core import dtypes
-from disttrain.core.device import get_default_device, set_default_device
+from disttrain.core.types import dtypes
+from disttrain.core.types.device import get_default_device, set_default_device
 from disttrain.errors import DeviceError, DTypeError
 
 

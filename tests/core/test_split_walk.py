@@ -8,9 +8,9 @@ import pytest
 import disttrain.nn.functional as F
 from disttrain import core, nn
 from disttrain.autograd import checkpoint
-from disttrain.core.function import Function
+from disttrain.core.backward.function import Function
+from disttrain.core.backward.split_walk import backward_inputs
 from disttrain.core.random import manual_seed
-from disttrain.core.split_walk import backward_inputs
 
 
 class Twice(Function):

@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from disttrain.core import wide
+from disttrain.core.types import wide
 
 RNG = np.random.default_rng(0)
 HALVES = [np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)]

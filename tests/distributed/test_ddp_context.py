@@ -9,7 +9,7 @@ import pytest
 
 from disttrain import core, nn
 from disttrain import distributed as dist
-from disttrain.core.engine import Walk
+from disttrain.core.backward.engine import Walk
 from disttrain.errors import LaunchError, PeerFailed
 from tests.support.simulated import on_ranks
 

@@ -8,7 +8,7 @@ import pytest
 import disttrain as dt
 from disttrain import core, nn, optim
 from disttrain import distributed as dist
-from disttrain.core.checkpoint import checkpoint
+from disttrain.core.backward.checkpoint import checkpoint
 from disttrain.core.random import manual_seed
 from disttrain.distributed.ddp.reducer.mixed_precision import MixedPrecision
 

@@ -10,7 +10,7 @@ import pytest
 
 from disttrain import core, nn, optim
 from disttrain import distributed as dist
-from disttrain.core.checkpoint import checkpoint
+from disttrain.core.backward.checkpoint import checkpoint
 from disttrain.core.random import manual_seed
 from support.plain_ddp import PlainDDP
 from support.rounding import Sums

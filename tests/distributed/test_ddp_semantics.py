@@ -11,7 +11,7 @@ import pytest
 
 from disttrain import autograd, core, nn
 from disttrain import distributed as dist
-from disttrain.core.checkpoint import checkpoint
+from disttrain.core.backward.checkpoint import checkpoint
 from disttrain.core.random import manual_seed
 from disttrain.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from disttrain.distributed.ddp.requests import BufferCommHookLocation

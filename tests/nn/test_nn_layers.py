@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from disttrain import core, nn, optim
-from disttrain.core import dtypes
+from disttrain.core.types import dtypes
 from disttrain.errors import ConfigError, DTypeError, ModuleError, ShapeError
 
 F = nn.functional

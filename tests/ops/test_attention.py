@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from disttrain.core import dtypes, grad, wrap
+from disttrain.core import grad, wrap
 from disttrain.core import random as source
+from disttrain.core.types import dtypes
 from disttrain.errors import ConfigError, DTypeError, ShapeError
 from disttrain.ops.functions.attention import scaled_dot_product_attention as sdpa
 from disttrain.ops.primitives import attention

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from disttrain import ops
-from disttrain.core import dtypes, wrap
+from disttrain.core import wrap
+from disttrain.core.types import dtypes
 from disttrain.errors import DimError, DTypeError, ShapeError
 from disttrain.ops.functions import gathering as index
 from disttrain.ops.primitives import gathering

@@ -12,8 +12,9 @@ import pytest
 
 import disttrain as dt
 from disttrain import context
-from disttrain.core import backward, dtypes
+from disttrain.core import backward
 from disttrain.core import random as source
+from disttrain.core.types import dtypes
 from disttrain.errors import AutogradError, ConfigError, DTypeError, ShapeError
 from disttrain.ops.functions import create, random
 from disttrain.ops.functions.data import tensor

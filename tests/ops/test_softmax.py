@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from disttrain import ops
-from disttrain.core import dtypes, grad, wrap
+from disttrain.core import grad, wrap
+from disttrain.core.types import dtypes
 from disttrain.errors import ConfigError, DimError, DTypeError
 from disttrain.ops.functions.softmax import gelu, log_softmax, silu, softmax, softmin
 from support.numeric import check_gradients

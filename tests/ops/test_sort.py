@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from disttrain.core import dtypes, wrap
+from disttrain.core import wrap
+from disttrain.core.types import dtypes
 from disttrain.errors import DTypeError, ShapeError
 from disttrain.ops.functions.sort import (
     argsort,

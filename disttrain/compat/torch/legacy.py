@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import Any
 
 from ...autograd import Variable
-from ...core import dtypes
-from ...core.device import set_default_device
-from ...core.function import Function
+from ...core.backward.function import Function
 from ...core.tensor import Tensor
+from ...core.types import dtypes
+from ...core.types.device import set_default_device
 from ...ops.functions import data
 
 KINDS = {

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...core.autograd import as_tensors, cotangents_for
+from ...core.backward.autograd import as_tensors, cotangents_for
 from ...core.tensor import Tensor
 from ...errors import AutogradError
 from ...profiler import record_function

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ...context import at_thread_start, thread
-from ...core.sink import store_grad
+from ...core.backward.sink import store_grad
 from ...core.tensor import Tensor
 from ...errors import AutogradError
 from ..calls.agent import Agent

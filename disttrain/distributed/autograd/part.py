@@ -22,8 +22,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ... import context as waiting
+from ...core.backward.sink import accumulate, store_grad
 from ...core.node import AccumulateGrad
-from ...core.sink import accumulate, store_grad
 from ...core.tensor import Tensor, wrap
 from ...errors import AutogradError, CommError
 from ...futures import Future

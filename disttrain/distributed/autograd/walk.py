@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ...context import thread
-from ...core.engine import Walk
+from ...core.backward.engine import Walk
 from ...core.grad_mode import set_state
 from ...core.node import Output
 from .nodes import RecvRpcBackward, SendRpcBackward

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from ...core import dtypes
+from ...core.types import dtypes
 from ...errors import UnknownName
 
 # What a value may be made of whatever else is allowed: it builds plain data, and calls nothing.
@@ -27,8 +27,8 @@ PLAIN = {
     "pathlib": frozenset(("PosixPath", "PurePosixPath")),
     "uuid": frozenset(("UUID",)),
     "disttrain.backends.null": frozenset(("NullArray",)),
-    "disttrain.core.device": frozenset(("device",)),
-    "disttrain.core.dtypes": frozenset(dtypes.BY_NAME),
+    "disttrain.core.types.device": frozenset(("device",)),
+    "disttrain.core.types.dtypes": frozenset(dtypes.BY_NAME),
     "disttrain.core.random": frozenset(("Generator",)),
     "disttrain.core.sharing": frozenset(("_itself",)),
     "disttrain.core.tensor": frozenset(("Size", "Tensor", "rebuild")),

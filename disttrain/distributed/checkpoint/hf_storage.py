@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from ...core import Size, dtypes
+from ...core import Size
+from ...core.types import dtypes
 from ...errors import ConfigError, SerializationError
 from ...futures import Future
 from ...serialize import inspect, save

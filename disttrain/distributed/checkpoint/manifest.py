@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...backends.llvm.checksum import BLOCK
-from ...core import Size, dtypes
+from ...core import Size
+from ...core.types import dtypes
 from ...errors import SerializationError
 from ...serialize.layout import check_items, load_json
 from ...serialize.packed import pack, unpack

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ...core import Tensor, dtypes, no_grad, wrap
+from ...core import Tensor, no_grad, wrap
+from ...core.types import dtypes
 from ...errors import StateDictError
 from ...optim import Optimizer
 from ..fsdp.flat import optim_load, optim_save

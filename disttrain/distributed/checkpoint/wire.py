@@ -12,7 +12,8 @@ import enum
 import json
 from typing import Any
 
-from ...core import Size, dtypes
+from ...core import Size
+from ...core.types import dtypes
 from ...serialize.packed import pack, unpack
 from . import manifest, metadata, planner, storage
 from .flat import Index

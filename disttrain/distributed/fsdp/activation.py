@@ -14,7 +14,7 @@ from typing import Any
 
 from ... import nn
 from ...autograd.graph import save_on_cpu
-from ...core import checkpoint
+from ...core.backward import checkpoint
 from ...errors import ConfigError
 from .names import ACTIVATION, clean_tensor_name, replace_prefix
 from .wrap import _Policy, _recursive_wrap, lambda_auto_wrap_policy, wrap_chosen

@@ -20,7 +20,7 @@ from ...comm.store import HashStore, PrefixStore, Store
 from ...comm.transports import selection
 from ...comm.transports.sim import SimWaiter
 from ...comm.transports.sim import fabric as simulated_cluster
-from ...core.device import located, usable
+from ...core.types.device import located, usable
 from ...errors import CommError, ConfigError, GroupError, StoreLost, WaitTimeout
 from .cores import share_cores
 from .process_group import ProcessGroup, group_on

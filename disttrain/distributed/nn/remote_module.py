@@ -7,7 +7,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from ...core.device import device as make_device
+from ...core.types.device import device as make_device
 from ...errors import ConfigError, ModuleError, RRefError
 from ...futures import Future
 from ...nn import Module

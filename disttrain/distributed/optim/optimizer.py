@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ...core import Tensor, dtypes, wrap
+from ...core import Tensor, wrap
+from ...core.types import dtypes
 from ...errors import ConfigError
 from ...nn.utils.clip import joined_norm, type_of_norm
 from ...optim import Optimizer

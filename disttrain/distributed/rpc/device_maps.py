@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.device import device
+from ...core.types.device import device
 from ...errors import ConfigError, DeviceError
 
 DeviceMap = dict[device, device]

@@ -16,8 +16,8 @@ import numpy as np
 from ...backends.device.array import DeviceArray
 from ...context import thread
 from ...core import Tensor
-from ...core.dtypes import finfo
 from ...core.tensor import wrap
+from ...core.types.dtypes import finfo
 from ...ops.functions.sparse import at_rows, of_rows
 
 _ASKED = "_asked_rows"  # on the table

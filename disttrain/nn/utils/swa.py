@@ -11,7 +11,8 @@ from copy import deepcopy
 from typing import Any
 
 from ... import ops
-from ...core import dtypes, no_grad
+from ...core import no_grad
+from ...core.types import dtypes
 from ...errors import ConfigError
 from ..batchnorm import _BatchNorm
 from ..module import Module

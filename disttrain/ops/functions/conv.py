@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ...core.casting import computes_in
 from ...core.tensor import Tensor
+from ...core.types.casting import computes_in
 from ...errors import ConfigError, ShapeError
 from ..primitives import windows as win
 from ..primitives.conv import conv, conv_input_grad, fold_columns, unfold_columns

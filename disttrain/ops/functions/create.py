@@ -12,12 +12,12 @@ import numpy as np
 from ...backends.device.array import DeviceArray
 from ...backends.kinds import ArrayKind
 from ...backends.null import NullArray
-from ...core import dtypes
-from ...core.device import CPU, META, located, usable
 from ...core.gate import Tracer
-from ...core.memory_format import contiguous_format, inverse, order_of
 from ...core.tensor import Tensor, wrap
 from ...core.tensor import layout as layout_of
+from ...core.types import dtypes
+from ...core.types.device import CPU, META, located, usable
+from ...core.types.memory_format import contiguous_format, inverse, order_of
 from ...errors import ConfigError, DTypeError, ShapeError
 from ..primitives import views
 from ..primitives.aliases import view_as_complex

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ...core import dtypes
 from ...core.classes import values_of
-from ...core.device import chosen, located
 from ...core.gate import Tracer
 from ...core.tensor import Size, Tensor, note_read, wrap
+from ...core.types import dtypes
+from ...core.types.device import chosen, located
 from ...errors import DTypeError, ShapeError
 from ..promotion import fitted
 from .create import empty, place

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ...core import Algebra, dtypes, fast
+from ...core import Algebra, fast
 from ...core.gate import gate
 from ...core.tensor import Tensor, wrap
-from ...core.wide import is_half
+from ...core.types import dtypes
+from ...core.types.wide import is_half
 from ...errors import ConfigError, DTypeError, NumberError
 from ..primitives import elementwise as el
 from ..primitives.aliases import imag, real

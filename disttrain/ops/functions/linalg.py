@@ -8,10 +8,11 @@ from typing import Any
 import numpy as _np
 
 from ...context import SLOW, thread
-from ...core import Algebra, dtypes, fast
-from ...core.casting import computes_in
+from ...core import Algebra, fast
 from ...core.tensor import Tensor, wrap
-from ...core.wide import is_half
+from ...core.types import dtypes
+from ...core.types.casting import computes_in
+from ...core.types.wide import is_half
 from ...errors import ConfigError, DimError, DTypeError, ShapeError
 from ..primitives import elementwise as el
 from ..primitives import linalg

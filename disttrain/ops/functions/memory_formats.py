@@ -7,7 +7,8 @@ from typing import Any
 
 from numpy import ndarray
 
-from ...core.memory_format import (
+from ...core.tensor import Tensor
+from ...core.types.memory_format import (
     as_format,
     contiguous_format,
     inferred,
@@ -18,7 +19,6 @@ from ...core.memory_format import (
     preserve_format,
     suggested,
 )
-from ...core.tensor import Tensor
 from ..primitives import elementwise as el
 from ..primitives.views import permute
 

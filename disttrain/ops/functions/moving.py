@@ -9,9 +9,9 @@ import numpy as np
 from ...backends.device.array import DeviceArray
 from ...backends.device.platform import made, offered, platform
 from ...backends.null import NullArray
-from ...core import dtypes
-from ...core.device import CPU, HOST, accelerator, device, usable
 from ...core.tensor import Tensor, note_read, wrap
+from ...core.types import dtypes
+from ...core.types.device import CPU, HOST, accelerator, device, usable
 from ...errors import DeviceError
 from ..primitives import elementwise as el
 from ..primitives.moving import moved

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ...core import dtypes
 from ...core.grad_mode import no_grad
 from ...core.saved import Complete
 from ...core.tensor import Tensor
-from ...core.wide import is_half
+from ...core.types import dtypes
+from ...core.types.wide import is_half
 from ...core.writes import opened
 from ...errors import ConfigError, DTypeError, ShapeError
 from ..primitives import elementwise as el

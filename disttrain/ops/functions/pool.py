@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core import dtypes
 from ...core.tensor import Tensor
+from ...core.types import dtypes
 from ...errors import ConfigError, ShapeError
 from ..primitives.pool import avg_pool, max_pool, max_pool_indices, pooled_sizes
 from ..primitives.views import reshape

@@ -14,12 +14,12 @@ from numpy import ndarray
 from ...backends.kinds import ArrayKind
 from ...backends.null import NullArray
 from ...context import SLOW, thread
-from ...core import dtypes
 from ...core.classes import values_of
-from ...core.device import CPU, META, usable
 from ...core.gate import Tracer, gate
 from ...core.random import Generator, default_generator, generator_of
 from ...core.tensor import Tensor, wrap
+from ...core.types import dtypes
+from ...core.types.device import CPU, META, usable
 from ...core.writes import touched
 from ...errors import ConfigError, DeviceError, DTypeError, ShapeError
 from ..primitives import elementwise as el

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core import dtypes
 from ...core.fast import unary as fast_unary
 from ...core.tensor import Tensor
+from ...core.types import dtypes
 from ...errors import ConfigError, DTypeError
 from ..primitives import elementwise as el
 from ..primitives.softmax import gelu_erf, gelu_tanh, log_softmax_, silu_, softmax_

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...core.classes import values_of
 from ...core.tensor import Tensor, beside
-from ...core.wide import is_half
+from ...core.types.wide import is_half
 from ...errors import ConfigError, DimError, DTypeError, ShapeError
 from ..primitives import elementwise as el
 from ..primitives import reduce

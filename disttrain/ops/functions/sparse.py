@@ -16,9 +16,9 @@ import numpy as np
 
 from ...backends.device.array import DeviceArray
 from ...context import thread
-from ...core import dtypes
-from ...core.device import CPU, located, usable
 from ...core.tensor import Size, Tensor, wrap
+from ...core.types import dtypes
+from ...core.types.device import CPU, located, usable
 from ...core.writes import touched
 from ...errors import DimError, ShapeError
 from ..primitives import elementwise as el

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ...core import dtypes
 from ...core.fast import pieces
 from ...core.tensor import Tensor
+from ...core.types import dtypes
 from ...errors import DimError, DTypeError, ShapeError
 from ..primitives import views
 from . import args as check

@@ -10,10 +10,11 @@ import numpy as np
 
 from ...backends.device.array import DeviceArray
 from ...backends.null import NullArray
-from ...core import device, dtypes, sharing
-from ...core.device import located
+from ...core import sharing
 from ...core.node import AccumulateGrad
 from ...core.tensor import Tensor, wrap
+from ...core.types import device, dtypes
+from ...core.types.device import located
 from ...core.writes import check_captured, check_inplace
 from ...errors import AutogradError, DTypeError
 from ..primitives import aliases as prim

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...core.grad_mode import no_grad
 from ...core.tensor import Tensor, beside
-from ...core.wide import is_half
+from ...core.types.wide import is_half
 from ...errors import ShapeError
 from ..primitives import elementwise as el
 from ..primitives.elementwise import cast_like, rsqrt, square

@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import importlib
 
-from disttrain.core import dtypes
+from disttrain.core.types import dtypes
 from disttrain.ops.declare import REGISTRY
 
 from ..journal import Job

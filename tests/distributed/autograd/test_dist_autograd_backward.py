@@ -9,7 +9,7 @@ import pytest
 
 import disttrain as dt
 from disttrain import Tensor, autograd, context, nn
-from disttrain.core.checkpoint import checkpoint
+from disttrain.core.backward.checkpoint import checkpoint
 from disttrain.distributed import autograd as dist_autograd
 from disttrain.distributed import rpc
 from disttrain.errors import AutogradError, PeerFailed

@@ -12,7 +12,7 @@ import zlib
 
 import pytest
 
-from disttrain.core import dtypes
+from disttrain.core.types import dtypes
 from disttrain.ops.declare import REGISTRY
 from support.device_table import Rules
 from support.table import NAMES

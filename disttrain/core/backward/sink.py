@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from ..backends.device.array import DeviceArray
-from ..backends.kinds import ArrayKind
-from ..context import thread
-from .algebra import Algebra
+from ...backends.device.array import DeviceArray
+from ...backends.kinds import ArrayKind
+from ...context import thread
+from ..algebra import Algebra
+from ..node import AccumulateGrad
+from ..tensor import Tensor, wrap
 from .hook_calls import run_accumulate_hooks
-from .node import AccumulateGrad
-from .tensor import Tensor, wrap
 
 ndarray = np.ndarray
 

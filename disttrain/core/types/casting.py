@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from ..context import thread
+from ...context import thread
 
 
 class casting:  # noqa: N801  (reads as a word of the statement)

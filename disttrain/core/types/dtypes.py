@@ -7,8 +7,8 @@ import builtins
 import ml_dtypes
 import numpy as np
 
-from .. import context
-from ..errors import DTypeError
+from ... import context
+from ...errors import DTypeError
 
 
 class dtype:  # noqa: N801  (the field's spelling)

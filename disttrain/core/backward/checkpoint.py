@@ -16,17 +16,17 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 from warnings import warn
 
-from .. import tree
-from ..context import thread
-from ..errors import AutogradError
+from ... import tree
+from ...context import thread
+from ...errors import AutogradError
+from ..grad_mode import enable_grad
+from ..random import States
+from ..saved import Complete, Packed, saving
+from ..tensor import Tensor
+from ..types.casting import casting
 from .autograd import backward_into
-from .casting import casting
 from .function import Function
-from .grad_mode import enable_grad
-from .random import States
-from .saved import Complete, Packed, saving
 from .sink import accumulate
-from .tensor import Tensor
 
 
 class CheckpointError(AutogradError):

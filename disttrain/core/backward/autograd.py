@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from ..backends.kinds import ArrayKind
-from ..context import SLOW, thread
-from ..errors import AutogradError, DeviceError, DTypeError, ShapeError
-from .algebra import Algebra
+from ...backends.kinds import ArrayKind
+from ...context import SLOW, thread
+from ...errors import AutogradError, DeviceError, DTypeError, ShapeError
+from ..algebra import Algebra
+from ..gate import Tracer
+from ..grad_mode import set_state
+from ..node import GradientEdge, Output
+from ..tensor import Tensor, wrap
 from .engine import Walk, discard
-from .gate import Tracer
-from .grad_mode import set_state
-from .node import GradientEdge, Output
 from .sink import accumulate
-from .tensor import Tensor, wrap
 
 
 def backward(

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from ..backends.device.array import DeviceArray
-from ..backends.kinds import ArrayKind
-from ..errors import ShapeError
-from .algebra import Algebra
-from .tensor import Tensor, wrap
-from .wide import total
+from ...backends.device.array import DeviceArray
+from ...backends.kinds import ArrayKind
+from ...errors import ShapeError
+from ..algebra import Algebra
+from ..tensor import Tensor, wrap
+from ..types.wide import total
 
 ndarray = np.ndarray
 

@@ -17,14 +17,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..context import thread
+from ...context import thread
+from ..grad_mode import set_state
+from ..node import Node, Output
+from ..saved import PackedNode
+from ..tensor import Tensor, wrap
 from .autograd import as_tensors, cotangents_for, place
 from .engine import Walk, discard
-from .grad_mode import set_state
-from .node import Node, Output
-from .saved import PackedNode
 from .sink import accumulate
-from .tensor import Tensor, wrap
 
 _SHARING = frozenset({"layer_norm", "rms_norm", "batch_norm"})
 

@@ -8,17 +8,17 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from ..backends.device.array import DeviceArray
-from ..context import thread
-from ..errors import AutogradError
-from ..trace import call_site
-from .algebra import Algebra
-from .gate import Tracer, describe
-from .grad_mode import no_grad
-from .node import GraphNode, Output, next_seq
-from .saved import Packed
-from .tensor import Tensor, wrap
-from .writes import check_inplace
+from ...backends.device.array import DeviceArray
+from ...context import thread
+from ...errors import AutogradError
+from ...trace import call_site
+from ..algebra import Algebra
+from ..gate import Tracer, describe
+from ..grad_mode import no_grad
+from ..node import GraphNode, Output, next_seq
+from ..saved import Packed
+from ..tensor import Tensor, wrap
+from ..writes import check_inplace
 
 
 class FunctionCtx:

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ..backends.device.array import DeviceArray
-from ..errors import AnomalyError, AutogradError
-from .algebra import Algebra
-from .tensor import Tensor, wrap
+from ...backends.device.array import DeviceArray
+from ...errors import AnomalyError, AutogradError
+from ..algebra import Algebra
+from ..tensor import Tensor, wrap
 
 ndarray = np.ndarray
 

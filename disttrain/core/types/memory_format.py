@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..errors import ConfigError, ShapeError
+from ...errors import ConfigError, ShapeError
 
 
 class memory_format:  # noqa: N801  (the field's spelling)

@@ -24,12 +24,14 @@ from typing import Any
 
 import numpy as np
 
-from ..backends.device.course import Course, kept
-from ..backends.device.platform import sided
-from ..backends.kinds import ArrayKind
-from ..context import elsewhere, thread
-from ..errors import AutogradError
-from .algebra import Algebra
+from ...backends.device.course import Course, kept
+from ...backends.device.platform import sided
+from ...backends.kinds import ArrayKind
+from ...context import elsewhere, thread
+from ...errors import AutogradError
+from ..algebra import Algebra
+from ..node import AccumulateGrad, Output
+from ..tensor import Tensor, wrap
 from .fit import fit_array, fit_tensor
 from .hook_calls import (
     check_nan,
@@ -38,8 +40,6 @@ from .hook_calls import (
     run_pre_hooks,
     run_tensor_hooks,
 )
-from .node import AccumulateGrad, Output
-from .tensor import Tensor, wrap
 
 ndarray = np.ndarray
 _DEEP = 24  # walks inside of each other that one thread's stack is given

@@ -17,8 +17,8 @@ from ..core.tensor import Tensor
 from ..errors import AutogradError, ShapeError
 from ..func import grad as func_grad
 from ..func import jacfwd, vmap
-from ..ops.functions import create
-from ..ops.functions.join import stack
+from ..ops.functions.creation import create
+from ..ops.functions.views.join import stack
 from ..ops.primitives.views import reshape
 
 

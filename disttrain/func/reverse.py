@@ -18,7 +18,7 @@ from ..core.grad_mode import enable_grad
 from ..core.tensor import Tensor
 from ..core.writes import Inside
 from ..errors import AutogradError, ConfigError
-from ..ops.functions import create
+from ..ops.functions.creation import create
 from ..ops.primitives.views import reshape
 from .levels import followed, innermost, leave_private
 

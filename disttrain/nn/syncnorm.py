@@ -7,7 +7,7 @@ from typing import Any
 from ..comm.group.default_group import default_group
 from ..core import Tensor, no_grad
 from ..errors import ShapeError, UninitializedError
-from ..ops.functions.sync_norm import sync_batch_norm
+from ..ops.functions.nn.sync_norm import sync_batch_norm
 from .batchnorm import _BatchNorm
 from .module import Module
 from .parameter import is_lazy

@@ -9,7 +9,7 @@ from disttrain.core import grad, wrap
 from disttrain.core import random as source
 from disttrain.core.types import dtypes
 from disttrain.errors import ConfigError, DTypeError, ShapeError
-from disttrain.ops.functions.attention import scaled_dot_product_attention as sdpa
+from disttrain.ops.functions.nn.attention import scaled_dot_product_attention as sdpa
 from disttrain.ops.primitives import attention
 from support.numeric import check_gradients
 

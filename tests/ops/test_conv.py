@@ -11,7 +11,7 @@ import disttrain as dt
 from disttrain import ops
 from disttrain.core import wrap
 from disttrain.errors import ConfigError, DTypeError, ShapeError
-from disttrain.ops.functions import conv
+from disttrain.ops.functions.nn import conv
 from disttrain.ops.primitives import windows
 from support.numeric import check_gradients
 

@@ -8,7 +8,7 @@ import pytest
 from disttrain import ops  # noqa: F401  (attaches the operators)
 from disttrain.core import wrap
 from disttrain.errors import ConfigError, DimError, DTypeError, ShapeError
-from disttrain.ops.functions import loss
+from disttrain.ops.functions.nn import loss
 from support.numeric import check_gradients
 
 RNG = np.random.default_rng(0)

@@ -8,7 +8,7 @@ import pytest
 import disttrain as dt
 from disttrain.core import backward, wrap
 from disttrain.errors import ConfigError, ShapeError
-from disttrain.ops.functions.norm import (
+from disttrain.ops.functions.nn.norm import (
     batch_norm,
     group_norm,
     instance_norm,

@@ -10,7 +10,7 @@ import pytest
 from disttrain import ops
 from disttrain.core import wrap
 from disttrain.errors import ConfigError, ShapeError
-from disttrain.ops.functions import pool
+from disttrain.ops.functions.nn import pool
 from disttrain.ops.primitives.pool import pooled_sizes
 from support.numeric import check_gradients
 

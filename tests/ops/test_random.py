@@ -16,8 +16,9 @@ from disttrain.core import backward
 from disttrain.core import random as source
 from disttrain.core.types import dtypes
 from disttrain.errors import AutogradError, ConfigError, DTypeError, ShapeError
-from disttrain.ops.functions import create, random
-from disttrain.ops.functions.data import tensor
+from disttrain.ops.functions import random
+from disttrain.ops.functions.creation import create
+from disttrain.ops.functions.creation.data import tensor
 from disttrain_launcher import launch
 
 

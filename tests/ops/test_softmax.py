@@ -11,7 +11,7 @@ from disttrain import ops
 from disttrain.core import grad, wrap
 from disttrain.core.types import dtypes
 from disttrain.errors import ConfigError, DimError, DTypeError
-from disttrain.ops.functions.softmax import gelu, log_softmax, silu, softmax, softmin
+from disttrain.ops.functions.nn.softmax import gelu, log_softmax, silu, softmax, softmin
 from support.numeric import check_gradients
 
 RNG = np.random.default_rng(0)

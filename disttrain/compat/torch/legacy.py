@@ -10,7 +10,7 @@ from ...core.backward.function import Function
 from ...core.tensor import Tensor
 from ...core.types import dtypes
 from ...core.types.device import set_default_device
-from ...ops.functions import data
+from ...ops.functions.creation import data
 
 KINDS = {
     "FloatTensor": dtypes.float32,

@@ -33,7 +33,7 @@ PLAIN = {
     "disttrain.core.sharing": frozenset(("_itself",)),
     "disttrain.core.tensor": frozenset(("Size", "Tensor", "rebuild")),
     "disttrain.nn.parameter": frozenset(("Parameter",)),
-    "disttrain.ops.functions.sparse": frozenset(("_rebuilt",)),
+    "disttrain.ops.functions.creation.sparse": frozenset(("_rebuilt",)),
     "disttrain.distributed.calls.packing": frozenset(("_dress",)),
 }
 

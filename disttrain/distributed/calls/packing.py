@@ -28,7 +28,7 @@ from ...backends.device.array import DeviceArray
 from ...core.attributes import give_attributes, own_attributes
 from ...core.tensor import Tensor, note_read, rebuild, wrap
 from ...errors import PackError, UnknownName
-from ...ops.functions.sparse import SparseTensor, with_places
+from ...ops.functions.creation.sparse import SparseTensor, with_places
 from .overlaps import lay, overlaps, split
 from .restricted import CarefulUnpickler, module_of
 

@@ -17,9 +17,9 @@ from ...errors import ConfigError, DTypeError, NumberError
 from ..primitives import elementwise as el
 from ..primitives.aliases import imag, real
 from ..promotion import fitted, no_bool, refuse, result_type, same_type
-from . import create
 from .args import in_float32, kinds
 from .args import tensor as as_input
+from .creation import create
 from .index_arrays import nonzero_places
 
 neg = negative = fast.unary(el.neg)

@@ -20,10 +20,10 @@ from ..primitives.views import expand, permute, reshape
 from ..promotion import fitted, refuse, same_type
 from .args import broadcast, in_float32, kinds, numpy_names, one_dim
 from .args import tensor as as_input
-from .create import zeros_like
+from .creation.create import zeros_like
 from .elementwise import abs, square
-from .join import cat
 from .reduce import amax, amin, root, sum, typed
+from .views.join import cat
 
 _fast_matmul = fast.binary(linalg.matmul)
 

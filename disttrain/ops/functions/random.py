@@ -42,8 +42,8 @@ from ..promotion import refuse
 from .args import broadcast, kinds
 from .args import size as as_size
 from .args import tensor as as_input
+from .creation.moving import pin_memory as to_pinned
 from .inplace import begin, check_writeable, records, write
-from .moving import pin_memory as to_pinned
 
 
 def dropout(

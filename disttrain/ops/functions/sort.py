@@ -19,7 +19,7 @@ from ..primitives.views import getitem, reshape
 from ..promotion import refuse, same_type
 from .args import kinds, one_dim
 from .args import tensor as as_input
-from .join import stack
+from .views.join import stack
 
 
 class ValuesIndices(NamedTuple):

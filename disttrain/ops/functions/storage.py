@@ -19,8 +19,8 @@ from ...core.writes import check_captured, check_inplace
 from ...errors import AutogradError, DTypeError
 from ..primitives import aliases as prim
 from . import inplace
-from .aliases import UntypedStorage, check_strided
 from .args import size as as_size
+from .views.aliases import UntypedStorage, check_strided
 
 
 class TypedStorage:

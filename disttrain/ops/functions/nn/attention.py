@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-from ...core.tensor import Tensor
-from ...errors import ConfigError, DTypeError, ShapeError
-from ..primitives.attention import attention, probabilities
-from ..primitives.linalg import matmul
-from .args import tensor as as_input
-from .gathering import repeat_interleave
-from .random import dropout
+from ....core.tensor import Tensor
+from ....errors import ConfigError, DTypeError, ShapeError
+from ...primitives.attention import attention, probabilities
+from ...primitives.linalg import matmul
+from ..args import tensor as as_input
+from ..gathering import repeat_interleave
+from ..random import dropout
 
 
 # --- what programs call ------------------------------------------------------------------------

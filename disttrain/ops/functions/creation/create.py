@@ -9,22 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from ...backends.device.array import DeviceArray
-from ...backends.kinds import ArrayKind
-from ...backends.null import NullArray
-from ...core.gate import Tracer
-from ...core.tensor import Tensor, wrap
-from ...core.tensor import layout as layout_of
-from ...core.types import dtypes
-from ...core.types.device import CPU, META, located, usable
-from ...core.types.memory_format import contiguous_format, inverse, order_of
-from ...errors import ConfigError, DTypeError, ShapeError
-from ..primitives import views
-from ..primitives.aliases import view_as_complex
-from ..promotion import fitted, refuse
-from .args import broadcast
-from .args import size as as_size
-from .memory_formats import kept_order
+from ....backends.device.array import DeviceArray
+from ....backends.kinds import ArrayKind
+from ....backends.null import NullArray
+from ....core.gate import Tracer
+from ....core.tensor import Tensor, wrap
+from ....core.tensor import layout as layout_of
+from ....core.types import dtypes
+from ....core.types.device import CPU, META, located, usable
+from ....core.types.memory_format import contiguous_format, inverse, order_of
+from ....errors import ConfigError, DTypeError, ShapeError
+from ...primitives import views
+from ...primitives.aliases import view_as_complex
+from ...promotion import fitted, refuse
+from ..args import broadcast
+from ..args import size as as_size
+from ..views.memory_formats import kept_order
 from .moving import pin_memory
 from .sparse import no_places
 

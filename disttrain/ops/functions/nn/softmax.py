@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.fast import unary as fast_unary
-from ...core.tensor import Tensor
-from ...core.types import dtypes
-from ...errors import ConfigError, DTypeError
-from ..primitives import elementwise as el
-from ..primitives.softmax import gelu_erf, gelu_tanh, log_softmax_, silu_, softmax_
-from ..primitives.views import reshape
-from .args import one_dim
-from .args import tensor as as_input
+from ....core.fast import unary as fast_unary
+from ....core.tensor import Tensor
+from ....core.types import dtypes
+from ....errors import ConfigError, DTypeError
+from ...primitives import elementwise as el
+from ...primitives.softmax import gelu_erf, gelu_tanh, log_softmax_, silu_, softmax_
+from ...primitives.views import reshape
+from ..args import one_dim
+from ..args import tensor as as_input
 
 
 def _prepared(where: str, input: Tensor, dim: int, dtype: Any) -> tuple[Tensor, int]:

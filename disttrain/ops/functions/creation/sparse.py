@@ -14,17 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from ...backends.device.array import DeviceArray
-from ...context import thread
-from ...core.tensor import Size, Tensor, wrap
-from ...core.types import dtypes
-from ...core.types.device import CPU, located, usable
-from ...core.writes import touched
-from ...errors import DimError, ShapeError
-from ..primitives import elementwise as el
-from ..primitives import gathering as prim
-from ..primitives import views
-from ..primitives.reduce import any_
+from ....backends.device.array import DeviceArray
+from ....context import thread
+from ....core.tensor import Size, Tensor, wrap
+from ....core.types import dtypes
+from ....core.types.device import CPU, located, usable
+from ....core.writes import touched
+from ....errors import DimError, ShapeError
+from ...primitives import elementwise as el
+from ...primitives import gathering as prim
+from ...primitives import views
+from ...primitives.reduce import any_
 from .moving import to
 
 _new = object.__new__

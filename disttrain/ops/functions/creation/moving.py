@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from ...backends.device.array import DeviceArray
-from ...backends.device.platform import made, offered, platform
-from ...backends.null import NullArray
-from ...core.tensor import Tensor, note_read, wrap
-from ...core.types import dtypes
-from ...core.types.device import CPU, HOST, accelerator, device, usable
-from ...errors import DeviceError
-from ..primitives import elementwise as el
-from ..primitives.moving import moved
-from .memory_formats import copy_in_order, in_format, kept_order
+from ....backends.device.array import DeviceArray
+from ....backends.device.platform import made, offered, platform
+from ....backends.null import NullArray
+from ....core.tensor import Tensor, note_read, wrap
+from ....core.types import dtypes
+from ....core.types.device import CPU, HOST, accelerator, device, usable
+from ....errors import DeviceError
+from ...primitives import elementwise as el
+from ...primitives.moving import moved
+from ..views.memory_formats import copy_in_order, in_format, kept_order
 
 _OPTIONS = ("non_blocking", "copy")
 _KNOWN = {"device", "dtype", "other", "tensor", "memory_format", *_OPTIONS}

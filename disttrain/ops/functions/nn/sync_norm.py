@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from ...core.grad_mode import no_grad
-from ...core.tensor import Tensor, beside
-from ...core.types.wide import is_half
-from ...errors import ShapeError
-from ..primitives import elementwise as el
-from ..primitives.elementwise import cast_like, rsqrt, square
-from ..primitives.reduce import sum_
-from ..primitives.views import reshape
-from .args import tensor as as_input
-from .collectives import AllGatherSingle, How
-from .join import cat
+from ....core.grad_mode import no_grad
+from ....core.tensor import Tensor, beside
+from ....core.types.wide import is_half
+from ....errors import ShapeError
+from ...primitives import elementwise as el
+from ...primitives.elementwise import cast_like, rsqrt, square
+from ...primitives.reduce import sum_
+from ...primitives.views import reshape
+from ..args import tensor as as_input
+from ..collectives import AllGatherSingle, How
+from ..views.join import cat
 from .norm import check_types, per_channel, track
 
 _WIDE = np.dtype(np.float64)

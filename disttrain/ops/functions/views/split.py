@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ...core.fast import pieces
-from ...core.tensor import Tensor
-from ...core.types import dtypes
-from ...errors import DimError, DTypeError, ShapeError
-from ..primitives import views
-from . import args as check
+from ....core.fast import pieces
+from ....core.tensor import Tensor
+from ....core.types import dtypes
+from ....errors import DimError, DTypeError, ShapeError
+from ...primitives import views
+from .. import args as check
 
 
 def _sized(where: str, input: Tensor, dim: int) -> tuple[int, int]:

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from ...core.tensor import Tensor
-from ...core.types.casting import computes_in
-from ...errors import ConfigError, ShapeError
-from ..primitives import windows as win
-from ..primitives.conv import conv, conv_input_grad, fold_columns, unfold_columns
-from ..primitives.views import pad_constant, reshape
-from ..promotion import same_type
-from .args import kinds
-from .args import tensor as as_input
+from ....core.tensor import Tensor
+from ....core.types.casting import computes_in
+from ....errors import ConfigError, ShapeError
+from ...primitives import windows as win
+from ...primitives.conv import conv, conv_input_grad, fold_columns, unfold_columns
+from ...primitives.views import pad_constant, reshape
+from ...promotion import same_type
+from ..args import kinds
+from ..args import tensor as as_input
 
 
 def per_dim(value: Any, n: int, where: str, name: str) -> tuple[int, ...]:

@@ -7,8 +7,8 @@ from typing import Any
 
 from numpy import ndarray
 
-from ...core.tensor import Tensor
-from ...core.types.memory_format import (
+from ....core.tensor import Tensor
+from ....core.types.memory_format import (
     as_format,
     contiguous_format,
     inferred,
@@ -19,8 +19,8 @@ from ...core.types.memory_format import (
     preserve_format,
     suggested,
 )
-from ..primitives import elementwise as el
-from ..primitives.views import permute
+from ...primitives import elementwise as el
+from ...primitives.views import permute
 
 
 def stride(input: Tensor, dim: int | None = None) -> Any:

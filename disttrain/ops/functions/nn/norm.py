@@ -7,21 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from ...core.grad_mode import no_grad
-from ...core.saved import Complete
-from ...core.tensor import Tensor
-from ...core.types import dtypes
-from ...core.types.wide import is_half
-from ...core.writes import opened
-from ...errors import ConfigError, DTypeError, ShapeError
-from ..primitives import elementwise as el
-from ..primitives.elementwise import cast_like, rsqrt, square
-from ..primitives.norm import batch_norm_channels, layer_norm_rows, rms_norm_rows
-from ..primitives.reduce import amax, mean, sum_
-from ..primitives.views import reshape
-from .args import in_float32, kinds, one_dim
-from .args import tensor as as_input
-from .inplace import copy_
+from ....core.grad_mode import no_grad
+from ....core.saved import Complete
+from ....core.tensor import Tensor
+from ....core.types import dtypes
+from ....core.types.wide import is_half
+from ....core.writes import opened
+from ....errors import ConfigError, DTypeError, ShapeError
+from ...primitives import elementwise as el
+from ...primitives.elementwise import cast_like, rsqrt, square
+from ...primitives.norm import batch_norm_channels, layer_norm_rows, rms_norm_rows
+from ...primitives.reduce import amax, mean, sum_
+from ...primitives.views import reshape
+from ..args import in_float32, kinds, one_dim
+from ..args import tensor as as_input
+from ..inplace import copy_
 
 
 def _tail(where: str, input: Tensor, normalized_shape: Any, *affine: Tensor | None) -> tuple:

@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from ...backends.device.array import DeviceArray
-from ...core.tensor import Tensor, layout
-from ...errors import DimError, DTypeError, ShapeError
-from ..primitives import aliases as prim
-from ..primitives import elementwise as el
-from ..primitives import views
-from ..primitives.write import view_write
+from ....backends.device.array import DeviceArray
+from ....core.tensor import Tensor, layout
+from ....errors import DimError, DTypeError, ShapeError
+from ...primitives import aliases as prim
+from ...primitives import elementwise as el
+from ...primitives import views
+from ...primitives.write import view_write
+from ..args import one_dim, size
+from ..args import tensor as as_input
 from . import split as pieces
 from . import views as shape
-from .args import one_dim, size
-from .args import tensor as as_input
 from .memory_formats import stride
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.tensor import Tensor
-from ...core.types import dtypes
-from ...errors import ConfigError, ShapeError
-from ..primitives.pool import avg_pool, max_pool, max_pool_indices, pooled_sizes
-from ..primitives.views import reshape
-from .args import kinds
-from .args import tensor as as_input
+from ....core.tensor import Tensor
+from ....core.types import dtypes
+from ....errors import ConfigError, ShapeError
+from ...primitives.pool import avg_pool, max_pool, max_pool_indices, pooled_sizes
+from ...primitives.views import reshape
+from ..args import kinds
+from ..args import tensor as as_input
 from .conv import per_dim
 
 

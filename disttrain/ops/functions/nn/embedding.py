@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ...core.tensor import Tensor
-from ...errors import ShapeError
-from ..primitives import gathering
-from .args import tensor as as_input
-from .index_arrays import bounded
+from ....core.tensor import Tensor
+from ....errors import ShapeError
+from ...primitives import gathering
+from ..args import tensor as as_input
+from ..index_arrays import bounded
 
 
 def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:

@@ -6,20 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from ...context import SLOW, thread
-from ...core.gate import Primitive, gate
-from ...core.tensor import Tensor, wrap
-from ...errors import ConfigError, DimError, DTypeError, ShapeError
-from ..primitives import elementwise as el
-from ..primitives import gathering
-from ..primitives.elementwise import cast_like
-from ..primitives.loss import cross_entropy_rows
-from ..primitives.reduce import sum_
-from ..primitives.views import permute, reshape
-from ..promotion import same_type
-from .args import kinds
-from .args import tensor as as_input
-from .index_arrays import visible
+from ....context import SLOW, thread
+from ....core.gate import Primitive, gate
+from ....core.tensor import Tensor, wrap
+from ....errors import ConfigError, DimError, DTypeError, ShapeError
+from ...primitives import elementwise as el
+from ...primitives import gathering
+from ...primitives.elementwise import cast_like
+from ...primitives.loss import cross_entropy_rows
+from ...primitives.reduce import sum_
+from ...primitives.views import permute, reshape
+from ...promotion import same_type
+from ..args import kinds
+from ..args import tensor as as_input
+from ..index_arrays import visible
 from .softmax import log_softmax
 
 _CLASSES = (np.dtype(np.int64), np.dtype(np.uint8))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...core import Algebra
-from ...core.tensor import Tensor
-from ...errors import ShapeError
-from ..primitives import elementwise as el
-from ..primitives import views
-from ..promotion import result_type
-from . import args as check
+from ....core import Algebra
+from ....core.tensor import Tensor
+from ....errors import ShapeError
+from ...primitives import elementwise as el
+from ...primitives import views
+from ...promotion import result_type
+from .. import args as check
 from .views import reshape, unsqueeze
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ...core.classes import values_of
-from ...core.gate import Tracer
-from ...core.tensor import Size, Tensor, note_read, wrap
-from ...core.types import dtypes
-from ...core.types.device import chosen, located
-from ...errors import DTypeError, ShapeError
-from ..promotion import fitted
+from ....core.classes import values_of
+from ....core.gate import Tracer
+from ....core.tensor import Size, Tensor, note_read, wrap
+from ....core.types import dtypes
+from ....core.types.device import chosen, located
+from ....errors import DTypeError, ShapeError
+from ...promotion import fitted
 from .create import empty, place
 from .moving import to
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...core.tensor import Tensor
-from ...errors import ShapeError
-from ..primitives import views
+from ....core.tensor import Tensor
+from ....errors import ShapeError
+from ...primitives import views
 
 
 def pad_widths(pad: Sequence[int], ndim: int) -> tuple:

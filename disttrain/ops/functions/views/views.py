@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from ...context import SLOW, thread
-from ...core.fast import viewed
-from ...core.tensor import Size, Tensor, layout
-from ...core.types import dtypes
-from ...errors import ConfigError, DimError, DTypeError, ShapeError
-from ..primitives import aliases, views
-from ..primitives import elementwise as el
-from . import args as check
+from ....context import SLOW, thread
+from ....core.fast import viewed
+from ....core.tensor import Size, Tensor, layout
+from ....core.types import dtypes
+from ....errors import ConfigError, DimError, DTypeError, ShapeError
+from ...primitives import aliases, views
+from ...primitives import elementwise as el
+from .. import args as check
 from .memory_formats import contiguous, stride
 
 ndarray = np.ndarray

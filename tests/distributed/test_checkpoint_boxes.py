@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from disttrain.distributed.checkpoint.boxes import fault, meetings, runs
+from disttrain.distributed.checkpoint.state.boxes import fault, meetings, runs
 
 
 def split(shape: tuple, rng: np.random.Generator) -> list:

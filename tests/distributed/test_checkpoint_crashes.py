@@ -15,7 +15,8 @@ from disttrain import context
 from disttrain import distributed as dist
 from disttrain.distributed import checkpoint as dcp
 from disttrain.distributed import simulate
-from disttrain.distributed.checkpoint import folder, tools
+from disttrain.distributed.checkpoint import tools
+from disttrain.distributed.checkpoint.files import folder
 from disttrain.errors import DisttrainError
 from support.disk_log import Stopped, after_power_cut, watched
 

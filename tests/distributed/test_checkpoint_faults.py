@@ -21,7 +21,8 @@ from disttrain import context
 from disttrain import distributed as dist
 from disttrain.distributed import checkpoint as dcp
 from disttrain.distributed import simulate
-from disttrain.distributed.checkpoint import folder, tools
+from disttrain.distributed.checkpoint import tools
+from disttrain.distributed.checkpoint.files import folder
 from disttrain.distributed.mesh import init_device_mesh
 from disttrain.distributed.tensor import Shard, distribute_tensor
 from disttrain.errors import ConfigError, DisttrainError, PeerFailed, SerializationError

@@ -26,10 +26,11 @@ from ...futures import Future
 from ...serialize import inspect, save
 from ...serialize.files import write_file
 from ...serialize.layout import load_json
-from . import reading, tools
+from . import tools
+from .files import reading
+from .files.folder import of_pytorch
+from .files.manifest import Place
 from .filesystem import FileSystemWriter, read_manifest
-from .folder import of_pytorch
-from .manifest import Place
 from .metadata import (
     ChunkStorageMetadata,
     Metadata,

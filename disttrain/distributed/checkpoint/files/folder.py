@@ -24,8 +24,8 @@ import time
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from ...errors import ConfigError, SerializationError
-from ...serialize.disk import (
+from ....errors import ConfigError, SerializationError
+from ....serialize.disk import (
     FOREIGN_AGE,
     file_mode,
     folder_mode,
@@ -35,7 +35,7 @@ from ...serialize.disk import (
     sync_folder,
     write_error,
 )
-from ...serialize.layout import CONVERT_LINE
+from ....serialize.layout import CONVERT_LINE
 
 MANIFEST = "manifest.json"
 MANIFEST_CAP = 1 << 30  # bytes that are read at most

@@ -19,16 +19,13 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from ...backends.llvm.checksum import BLOCK
-from ...core import Size
-from ...core.types import dtypes
-from ...errors import SerializationError
-from ...serialize.layout import check_items, load_json
-from ...serialize.packed import pack, unpack
-from .boxes import fault
-from .flat import Index
-from .folder import check_shard_name
-from .metadata import (
+from ....backends.llvm.checksum import BLOCK
+from ....core import Size
+from ....core.types import dtypes
+from ....errors import SerializationError
+from ....serialize.layout import check_items, load_json
+from ....serialize.packed import pack, unpack
+from ..metadata import (
     BytesStorageMetadata,
     ChunkStorageMetadata,
     Metadata,
@@ -36,6 +33,9 @@ from .metadata import (
     TensorProperties,
     TensorStorageMetadata,
 )
+from ..state.boxes import fault
+from ..state.flat import Index
+from .folder import check_shard_name
 
 VERSION = 1
 _ITEMS = 30_000_000  # values in a manifest at most: two million pieces of tensors

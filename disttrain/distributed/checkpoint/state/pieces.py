@@ -11,13 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ...core import Size, Tensor
-from ...errors import ConfigError
-from ..tensor import DTensor, Partial
-from ..tensor.api import local_of
-from ..tensor.placements import local_offset
+from ....core import Size, Tensor
+from ....errors import ConfigError
+from ...tensor import DTensor, Partial
+from ...tensor.api import local_of
+from ...tensor.placements import local_offset
+from ..metadata import MetadataIndex, TensorProperties
 from .boxes import Box
-from .metadata import MetadataIndex, TensorProperties
 
 
 @dataclass(frozen=True)

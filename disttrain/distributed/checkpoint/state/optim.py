@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from ...core import Tensor, no_grad, wrap
-from ...core.types import dtypes
-from ...errors import StateDictError
-from ...optim import Optimizer
-from ..fsdp.flat import optim_load, optim_save
-from ..fsdp.flat.optim_slots import Slot, slots_of
-from .state_dict_names import Names
-from .state_dict_values import like
+from ....core import Tensor, no_grad, wrap
+from ....core.types import dtypes
+from ....errors import StateDictError
+from ....optim import Optimizer
+from ...fsdp.flat import optim_load, optim_save
+from ...fsdp.flat.optim_slots import Slot, slots_of
+from .names import Names
+from .values import like
 
 
 def slots(model: Any, names: Names) -> list[Slot]:

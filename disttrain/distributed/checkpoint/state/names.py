@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ..ddp import DistributedDataParallel
-from ..fsdp.names import clean_tensor_name
+from ...ddp import DistributedDataParallel
+from ...fsdp.names import clean_tensor_name
 
 
 class Names:

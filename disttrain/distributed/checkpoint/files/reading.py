@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from ...backends.device.memory import memory_of
-from ...backends.llvm.checksum import BLOCK, crc32c_at
-from ...core import Tensor, wrap
-from ...core.writes import touched
-from ...errors import SerializationError
-from ...serialize.layout import check_header_sum, header_length
-from .boxes import Box, runs
+from ....backends.device.memory import memory_of
+from ....backends.llvm.checksum import BLOCK, crc32c_at
+from ....core import Tensor, wrap
+from ....core.writes import touched
+from ....errors import SerializationError
+from ....serialize.layout import check_header_sum, header_length
+from ..metadata import Metadata, TensorStorageMetadata
+from ..planner import LoadItemType, LoadPlan, LoadPlanner
+from ..state.boxes import Box, runs
 from .folder import open_shard
 from .manifest import Place
-from .metadata import Metadata, TensorStorageMetadata
-from .planner import LoadItemType, LoadPlan, LoadPlanner
 
 _SPAN = 64 * BLOCK  # of memory for boxes that do not lie in one piece
 

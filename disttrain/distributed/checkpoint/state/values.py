@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ...backends.device.memory import memory_of
-from ...core import Tensor, no_grad, wrap
-from ..tensor import DTensor, distribute_tensor
+from ....backends.device.memory import memory_of
+from ....core import Tensor, no_grad, wrap
+from ...tensor import DTensor, distribute_tensor
 
 
 def map_values(fn: Any, value: Any) -> Any:

@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from ...backends.device.memory import memory_of
-from ...backends.llvm.checksum import BLOCK, crc32c_blocks
-from ...core import Tensor
-from ...errors import SerializationError
-from ...serialize.layout import HEADER_CAP, NAMES, Entry, build
-from ...serialize.sharing import unique
+from ....backends.device.memory import memory_of
+from ....backends.llvm.checksum import BLOCK, crc32c_blocks
+from ....core import Tensor
+from ....errors import SerializationError
+from ....serialize.layout import HEADER_CAP, NAMES, Entry, build
+from ....serialize.sharing import unique
+from ..planner import WriteItem
 from .folder import Shard
 from .manifest import Place
-from .planner import WriteItem
 
 _WINDOW = 16 * BLOCK  # hashed and written at a time
 _OBJECTS = "~objects"

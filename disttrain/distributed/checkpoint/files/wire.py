@@ -12,11 +12,12 @@ import enum
 import json
 from typing import Any
 
-from ...core import Size
-from ...core.types import dtypes
-from ...serialize.packed import pack, unpack
-from . import manifest, metadata, planner, storage
-from .flat import Index
+from ....core import Size
+from ....core.types import dtypes
+from ....serialize.packed import pack, unpack
+from .. import metadata, planner, storage
+from ..state.flat import Index
+from . import manifest
 
 _CLASSES = {
     c.__name__: c

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
-from ...core import Tensor
-from ...errors import ConfigError
-from .metadata import Metadata
+from ....core import Tensor
+from ....errors import ConfigError
+from ..metadata import Metadata
 from .pieces import is_tensor
 
 Path = tuple[Any, ...]

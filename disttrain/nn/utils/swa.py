@@ -14,8 +14,8 @@ from ... import ops
 from ...core import no_grad
 from ...core.types import dtypes
 from ...errors import ConfigError
-from ..batchnorm import _BatchNorm
 from ..module import Module
+from ..modules.batchnorm import _BatchNorm
 
 AvgFn = Callable[[Any, Any, Any], Any]
 MultiAvgFn = Callable[[Sequence[Any], Sequence[Any], Any], None]

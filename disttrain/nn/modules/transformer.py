@@ -6,16 +6,16 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-from .. import ops
-from ..core import Tensor
-from ..errors import ConfigError
-from . import functional as F
-from . import init
+from ... import ops
+from ...core import Tensor
+from ...errors import ConfigError
+from .. import functional as F
+from .. import init
+from ..module import Module
 from .attention import MultiheadAttention
 from .containers import ModuleList
 from .dropout import Dropout
 from .linear import Linear
-from .module import Module
 from .normalization import LayerNorm
 
 

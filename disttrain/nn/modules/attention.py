@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import ops
-from ..core import Tensor
-from ..core.types import dtypes
-from ..errors import ConfigError, ShapeError
-from . import functional as F
-from . import init
-from .functional.linear import attention_weights
+from ... import ops
+from ...core import Tensor
+from ...core.types import dtypes
+from ...errors import ConfigError, ShapeError
+from .. import functional as F
+from .. import init
+from ..functional.linear import attention_weights
+from ..module import Module
+from ..parameter import Parameter, empty
 from .linear import Linear
-from .module import Module
-from .parameter import Parameter, empty
 
 
 class MultiheadAttention(Module):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ..core import Tensor
-from ..errors import ConfigError
-from . import functional as F
-from .module import Module
+from ...core import Tensor
+from ...errors import ConfigError
+from .. import functional as F
+from ..module import Module
 
 
 class _Dropout(Module):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..core import Tensor
-from ..errors import ConfigError
-from . import functional as F
-from .functional.common import legacy_reduction
-from .module import Module
+from ...core import Tensor
+from ...errors import ConfigError
+from .. import functional as F
+from ..functional.common import legacy_reduction
+from ..module import Module
 
 
 class _Loss(Module):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core import Tensor
-from ..errors import ShapeError, cause
-from . import functional as F
-from .functional.common import per_dim
-from .module import Module
+from ...core import Tensor
+from ...errors import ShapeError, cause
+from .. import functional as F
+from ..functional.common import per_dim
+from ..module import Module
 
 
 class Flatten(Module):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .. import ops
-from ..core import Tensor
-from ..errors import ConfigError, ShapeError, cause
-from . import functional as F
-from . import init
+from ... import ops
+from ...core import Tensor
+from ...errors import ConfigError, ShapeError, cause
+from .. import functional as F
+from .. import init
+from ..module import Module
+from ..parameter import Parameter, UninitializedParameter, empty
 from .lazy import LazyMixin
-from .module import Module
-from .parameter import Parameter, UninitializedParameter, empty
 
 
 class Identity(Module):

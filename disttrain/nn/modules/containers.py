@@ -6,10 +6,10 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ..core import Tensor
-from ..errors import DimError, ModuleNameError
-from .module import Module, _indent
-from .parameter import Parameter
+from ...core import Tensor
+from ...errors import DimError, ModuleNameError
+from ..module import Module, _indent
+from ..parameter import Parameter
 
 
 def _position(name: str, index: int, length: int) -> int:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..core import Tensor
-from ..errors import ConfigError, ShapeError, cause
-from . import functional as F
-from . import init
-from .functional.common import per_dim
+from ...core import Tensor
+from ...errors import ConfigError, ShapeError, cause
+from .. import functional as F
+from .. import init
+from ..functional.common import per_dim
+from ..module import Module
+from ..parameter import Parameter, UninitializedParameter, empty
 from .lazy import LazyMixin
-from .module import Module
-from .parameter import Parameter, UninitializedParameter, empty
 
 _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 

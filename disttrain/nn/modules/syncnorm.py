@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..comm.group.default_group import default_group
-from ..core import Tensor, no_grad
-from ..errors import ShapeError, UninitializedError
-from ..ops.functions.nn.sync_norm import sync_batch_norm
+from ...comm.group.default_group import default_group
+from ...core import Tensor, no_grad
+from ...errors import ShapeError, UninitializedError
+from ...ops.functions.nn.sync_norm import sync_batch_norm
+from ..module import Module
+from ..parameter import is_lazy
 from .batchnorm import _BatchNorm
-from .module import Module
-from .parameter import is_lazy
 
 
 class SyncBatchNorm(_BatchNorm):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core import Tensor, no_grad
-from ..core.types import dtypes
-from ..errors import ShapeError
-from ..trace import warn
-from . import functional as F
-from . import init
+from ...core import Tensor, no_grad
+from ...core.types import dtypes
+from ...errors import ShapeError
+from ...trace import warn
+from .. import functional as F
+from .. import init
+from ..module import Module
+from ..parameter import Parameter, UninitializedBuffer, UninitializedParameter, empty, is_lazy
 from .lazy import LazyMixin
-from .module import Module
-from .parameter import Parameter, UninitializedBuffer, UninitializedParameter, empty, is_lazy
 
 
 class _Norm(Module):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core import Tensor, no_grad
-from ..errors import ConfigError, DTypeError, ShapeError, cause
-from . import functional as F
-from . import init
-from .module import Module
-from .parameter import Parameter, empty
+from ...core import Tensor, no_grad
+from ...errors import ConfigError, DTypeError, ShapeError, cause
+from .. import functional as F
+from .. import init
+from ..module import Module
+from ..parameter import Parameter, empty
 
 
 class Embedding(Module):

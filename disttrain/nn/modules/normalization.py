@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core import Tensor
-from ..errors import ConfigError, ShapeError, cause
-from . import functional as F
-from . import init
-from .module import Module
-from .parameter import Parameter, empty
+from ...core import Tensor
+from ...errors import ConfigError, ShapeError, cause
+from .. import functional as F
+from .. import init
+from ..module import Module
+from ..parameter import Parameter, empty
 
 
 class LayerNorm(Module):

@@ -11,15 +11,15 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .. import ops
-from ..context import thread
-from ..core import Tensor
-from ..errors import ConfigError, ShapeError
-from . import functional as F
-from . import init
-from .module import Module
-from .packed import PackedSequence
-from .parameter import Parameter, empty
+from ... import ops
+from ...context import thread
+from ...core import Tensor
+from ...errors import ConfigError, ShapeError
+from .. import functional as F
+from .. import init
+from ..module import Module
+from ..packed import PackedSequence
+from ..parameter import Parameter, empty
 
 
 # --- one step: (input part, state, weight_hh, bias_hh) -> new state ----------------------------

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import ModuleError
-from .module import Module
-from .parameter import is_lazy
+from ...errors import ModuleError
+from ..module import Module
+from ..parameter import is_lazy
 
 
 class LazyMixin:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import ops
-from ..core import Tensor
-from ..errors import ConfigError
-from . import functional as F
-from .module import Module
-from .parameter import Parameter, empty
+from ... import ops
+from ...core import Tensor
+from ...errors import ConfigError
+from .. import functional as F
+from ..module import Module
+from ..parameter import Parameter, empty
 
 
 class _Inplace(Module):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core import Tensor
-from . import functional as F
-from .module import Module
+from ...core import Tensor
+from .. import functional as F
+from ..module import Module
 
 
 class _MaxPool(Module):

@@ -33,8 +33,7 @@ from .core.random import (
     seed,
     set_rng_state,
 )
-from .core.types import device
-from .core.types.device import get_default_device, set_default_device
+from .core.types.device import device, get_default_device, set_default_device
 from .core.types.dtypes import (
     bfloat16,
     bool,

@@ -23,5 +23,5 @@ from .functions.special import *
 from .functions.views.aliases import *
 from .functions.views.join import *
 from .functions.views.memory_formats import *
+from .functions.views.shapes import *
 from .functions.views.split import *
-from .functions.views.views import *

@@ -24,7 +24,7 @@ from .functions.creation import create, moving
 from .functions.creation import data as from_data
 from .functions.creation.moving import to
 from .functions.views import aliases, memory_formats
-from .functions.views import views as shape
+from .functions.views import shapes as shape
 from .inplace_methods import install
 from .primitives import elementwise as el
 from .printing import text

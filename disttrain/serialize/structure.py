@@ -31,7 +31,8 @@ from ..backends.device.array import DeviceArray, Hosted
 from ..backends.kinds import ArrayKind
 from ..core import Size, Tensor
 from ..core.attributes import own_attributes
-from ..core.types import device, dtypes
+from ..core.types import dtypes
+from ..core.types.device import device
 from ..errors import SerializationError
 from .layout import KIND_NAMES, METADATA
 from .objects import MAKE, name_of, take_apart

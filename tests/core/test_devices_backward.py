@@ -6,7 +6,7 @@ import pytest
 import disttrain as dt
 from disttrain import func
 from disttrain.autograd import detect_anomaly, grad, gradcheck, graph
-from disttrain.core.backward import checkpoint
+from disttrain.core.backward.checkpoint import checkpoint
 from disttrain.errors import AutogradError, DeviceError
 
 pytestmark = pytest.mark.usefixtures("double")

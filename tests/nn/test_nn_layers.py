@@ -322,7 +322,7 @@ def test_lazy_norms(kind):
 
 
 def test_lazy_modules_of_ones_own():
-    class Own(nn.lazy.LazyMixin, nn.Module):
+    class Own(nn.modules.lazy.LazyMixin, nn.Module):
         def __init__(self):
             super().__init__()
             self.scale = nn.UninitializedParameter()

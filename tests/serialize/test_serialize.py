@@ -21,7 +21,8 @@ import disttrain as dt
 from disttrain import nn
 from disttrain.core import Size, Tensor, wrap
 from disttrain.core.random import manual_seed
-from disttrain.core.types import device, dtypes
+from disttrain.core.types import dtypes
+from disttrain.core.types.device import device
 from disttrain.errors import ConfigError, SerializationError, WriteError
 from disttrain.optim import AdamW
 from disttrain.serialize import (

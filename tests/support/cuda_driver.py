@@ -16,7 +16,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from disttrain.backends.cuda.prelude import NATIVE
+from disttrain.backends.cuda.codegen.prelude import NATIVE
 from support.cuda_on_host import COMPILER, FLAGS, SHIM
 
 _SIZES = {"dt_u64": 8, "dt_i64": 8, "double": 8, "int": 4, "unsigned": 4, "float": 4}

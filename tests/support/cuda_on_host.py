@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from disttrain.backends.cuda.emit import function, symbol, unit
+from disttrain.backends.cuda.codegen.emit import function, symbol, unit
 from disttrain.backends.cuda.plan import Operand, make_plan, pack, plan_many
 from disttrain.backends.device.structs import packed
 from disttrain.backends.lang.kernel import Array

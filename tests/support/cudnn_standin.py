@@ -10,7 +10,7 @@ import itertools
 
 import numpy as np
 
-from disttrain.backends.cuda import cudnn as c
+from disttrain.backends.cuda.libraries import cudnn as c
 from disttrain.ops.declare import REGISTRY
 
 # Attributes of each descriptor, the types of their elements, and whether they are needed.

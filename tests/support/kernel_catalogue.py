@@ -7,7 +7,7 @@ import inspect
 import pkgutil
 
 from disttrain.backends import fused
-from disttrain.backends.cuda.layout import Operand, dense
+from disttrain.backends.cuda.codegen.layout import Operand, dense
 from disttrain.backends.family import Family
 from disttrain.backends.fused.updates import Update
 from disttrain.backends.lang.expr import var

@@ -10,8 +10,8 @@ import disttrain as dt
 
 from ...autograd import forward_ad
 from ...core import checkpoint_sequential as _checkpoint_sequential
-from ...core.backward import checkpoint as _checkpoint
 from ...core.backward.checkpoint import CheckpointError, set_checkpoint_early_stop
+from ...core.backward.checkpoint import checkpoint as _checkpoint
 from ...core.backward.function import FunctionCtx
 from ...trace import warn
 from . import legacy

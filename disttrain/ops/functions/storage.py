@@ -13,8 +13,8 @@ from ...backends.null import NullArray
 from ...core import sharing
 from ...core.node import AccumulateGrad
 from ...core.tensor import Tensor, wrap
-from ...core.types import device, dtypes
-from ...core.types.device import located
+from ...core.types import dtypes
+from ...core.types.device import device, located
 from ...core.writes import check_captured, check_inplace
 from ...errors import AutogradError, DTypeError
 from ..primitives import aliases as prim

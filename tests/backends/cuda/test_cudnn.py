@@ -10,8 +10,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from disttrain.backends.cuda import cudnn
-from disttrain.backends.cuda.dnn import Dnn
+from disttrain.backends.cuda.libraries import cudnn
+from disttrain.backends.cuda.libraries.dnn import Dnn
 from disttrain.backends.device.determinism import use_deterministic_algorithms
 from disttrain.backends.device.precision import set_convolution
 from disttrain.ops.declare import REGISTRY

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from disttrain.backends.cuda import nvrtc
-from disttrain.backends.cuda.emit import function, symbol, unit
+from disttrain.backends.cuda.codegen.emit import function, symbol, unit
 from disttrain.backends.cuda.plan import make_plan, plan_many
 from disttrain.backends.device.structs import Operand
 from support.code_cases import code_cases

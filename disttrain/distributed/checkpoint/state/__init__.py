@@ -1,1 +1,1 @@
-"""State dicts under any parallelism: names, optimizer states, values, and the boxes they are cut into."""
+"""State dicts under any parallelism: names, optimizer states, values, and their boxes."""

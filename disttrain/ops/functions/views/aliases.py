@@ -19,8 +19,8 @@ from ...primitives import views
 from ...primitives.write import view_write
 from ..args import one_dim, size
 from ..args import tensor as as_input
+from . import shapes as shape
 from . import split as pieces
-from . import views as shape
 from .memory_formats import stride
 
 

@@ -12,7 +12,7 @@ from ...primitives import elementwise as el
 from ...primitives import views
 from ...promotion import result_type
 from .. import args as check
-from .views import reshape, unsqueeze
+from .shapes import reshape, unsqueeze
 
 
 @check.numpy_names

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..device.structs import C_STORED, C_TYPES, Field, record, struct
+from ...device.structs import C_STORED, C_TYPES, Field, record, struct
 
 THREADS = 256  # of a block, except where a longer row wants more
 MOST = 48  # sets of arrays that one launch of form "many" takes: its struct stays under 4 KB

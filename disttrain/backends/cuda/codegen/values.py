@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import struct as bits
 
-from ..lang.expr import Expr, walk
-from ..lang.kernel import COMPUTE, FLOATS, Types, floating, resolve
+from ...lang.expr import Expr, walk
+from ...lang.kernel import COMPUTE, FLOATS, Types, floating, resolve
 from .forms import C_TYPES
 
 _COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}

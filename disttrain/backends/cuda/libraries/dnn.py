@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..device.determinism import are_deterministic_algorithms_enabled
-from ..device.precision import convolution_setting
+from ...device.determinism import are_deterministic_algorithms_enabled
+from ...device.precision import convolution_setting
 from . import cudnn as c
 from .cudnn import Cudnn, CudnnError
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...errors import DTypeError, ShapeError
-from ..device.structs import Operand, dense
-from ..lang.kernel import ITEMSIZE, Array, Kernel
+from ....errors import DTypeError, ShapeError
+from ...device.structs import Operand, dense
+from ...lang.kernel import ITEMSIZE, Array, Kernel
 
 NARROW = 1 << 30  # elements, and bytes of distance, that are counted in 32 bits
 

@@ -12,7 +12,7 @@ import functools
 import math
 from typing import NamedTuple
 
-from ...errors import ShapeError
+from ....errors import ShapeError
 
 LONGEST = (1 << 31) - 1  # sizes and distances of rows that cuBLAS counts in 32 bits
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..device.precision import matmul_precision, reduced_reduction
+from ...device.precision import matmul_precision, reduced_reduction
 from .gemm import Copies, Gemm, Side, gemm, result_side
 from .recorded import Recorded
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..lang.kernel import Kernel, check
+from ...lang.kernel import Kernel, check
 from .flat import Finish, Flat, fold_rows
 from .forms import Field, Form, struct
 from .prelude import NATIVE, prelude

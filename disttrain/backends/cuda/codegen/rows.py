@@ -12,8 +12,8 @@ alone.
 
 from __future__ import annotations
 
-from ..lang.expr import Expr, walk
-from ..lang.kernel import COMPUTE, Array, Kernel, Let, Loop, Put, Reduce, Store
+from ...lang.expr import Expr, walk
+from ...lang.kernel import COMPUTE, Array, Kernel, Let, Loop, Put, Reduce, Store
 from .forms import C_STORED, C_TYPES, Field, Form
 from .loops import Body, axis_fields, nan, offsets
 

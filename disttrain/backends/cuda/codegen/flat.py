@@ -7,8 +7,8 @@ follow, keeps them at ``vals`` for the next loop, and writes what ``Put`` says.
 
 from __future__ import annotations
 
-from ..lang.expr import Expr, walk
-from ..lang.kernel import COMPUTE, Array, Kernel, Let, Loop, Put, Reduce
+from ...lang.expr import Expr, walk
+from ...lang.kernel import COMPUTE, Array, Kernel, Let, Loop, Put, Reduce
 from .forms import C_STORED, C_TYPES, MOST, THREADS, Field, Form
 from .loops import Body, axis_fields, fold_type, identity, nan, offsets
 

@@ -8,8 +8,8 @@ alone, not on layouts or alignment: results are the same bits for every layout o
 
 from __future__ import annotations
 
-from ..lang.expr import Expr, walk
-from ..lang.kernel import COMPUTE, FLOATS, Array, Kernel, Let, Loop, Reduce, Store, Types, resolve
+from ...lang.expr import Expr, walk
+from ...lang.kernel import COMPUTE, FLOATS, Array, Kernel, Let, Loop, Reduce, Store, Types, resolve
 from .forms import C_STORED, C_TYPES, Field, Form
 from .values import Values, convert, literal
 

@@ -18,8 +18,8 @@ import tempfile
 from collections.abc import Callable
 
 import disttrain as dt
-from disttrain import context
-from disttrain.distributed import autograd, rpc
+from disttrain import context, rpc
+from disttrain.rpc import autograd
 
 MOST = 2.0  # MB that both may gain together
 

@@ -32,10 +32,10 @@ from functools import partial
 from pathlib import Path
 
 import disttrain as dt
-from disttrain import context, lifetime, nn
-from disttrain.distributed import autograd, rpc
+from disttrain import context, lifetime, nn, rpc
 from disttrain.distributed.optim import DistributedOptimizer
 from disttrain.errors import PeerFailed
+from disttrain.rpc import autograd
 
 NAMES = ("caller", "keeper", "victim")
 VICTIM = 2  # its rank

@@ -12,8 +12,8 @@ import disttrain.distributed as dist
 from disttrain.comm.job.worker_env import WorkerEnv, read_worker_env
 from disttrain.comm.sockets.proof import shared_token
 from disttrain.comm.store import HashStore, PrefixStore, TCPStore, tcp
+from disttrain.comm.store.rendezvous import store_for
 from disttrain.comm.store.token_file import read_token_file
-from disttrain.distributed.groups.stores import store_for
 from disttrain.errors import ConfigError, WaitTimeout
 from support.ranks import free_port
 

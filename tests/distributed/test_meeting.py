@@ -13,9 +13,8 @@ import pytest
 import disttrain as dt
 from disttrain import distributed as dist
 from disttrain.comm.job.worker_env import WorkerEnv
-from disttrain.comm.store import connecting
-from disttrain.distributed.groups import stores
-from disttrain.distributed.groups.stores import store_for
+from disttrain.comm.store import connecting, rendezvous
+from disttrain.comm.store.rendezvous import store_for
 from disttrain.errors import ConfigError, StoreError, StoreUnreached, WaitTimeout
 from support.ranks import fork_ranks, free_port, run_ranks
 
@@ -85,7 +84,7 @@ def test_a_rank_that_counts_on_a_larger_world_than_has_begun_is_told_of_both():
 @pytest.mark.parametrize("is_there", [True, False])
 def test_who_waits_for_a_store_says_so_and_why(monkeypatch, caplog, is_there):
     """Rank 0, to which WORLD_SIZE=1 was told, goes alone, and rank 1 waits for it."""
-    monkeypatch.setattr(stores, "_TELL_SECONDS", 0.3)
+    monkeypatch.setattr(rendezvous, "_TELL_SECONDS", 0.3)
     port = free_port()
 
     def body(i):

@@ -12,8 +12,8 @@ import time
 import pytest
 
 import disttrain.distributed as dist
+from disttrain import rpc
 from disttrain.comm.store import PrefixStore
-from disttrain.distributed import rpc
 from disttrain.errors import ConfigError, WorkerError
 from disttrain.lifetime import die_with_parent
 from support import namespaces
@@ -35,7 +35,7 @@ import os
 import numpy as np
 import disttrain as dt
 import disttrain.distributed as dist
-from disttrain.distributed import rpc
+from disttrain import rpc
 
 def marked(text):
     return dt.tensor(np.frombuffer((text * 8).encode() * 2000, np.uint8).copy())

@@ -17,9 +17,8 @@ from itertools import chain
 from typing import Any
 
 import disttrain as dt
-from disttrain import context
-from disttrain.distributed import autograd as dist_autograd
-from disttrain.distributed import rpc
+from disttrain import context, rpc
+from disttrain.rpc import autograd as dist_autograd
 from support.rpc_programs import name, until
 
 Expr = tuple

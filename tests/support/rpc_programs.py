@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import disttrain as dt
-from disttrain import context
-from disttrain.distributed import rpc
+from disttrain import context, rpc
 from disttrain.futures import collect_all
 
 Node = tuple

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from disttrain.distributed import rpc
-from disttrain.distributed.calls.current import current_agent
-from disttrain.distributed.rpc.rref_part import part_of
+from disttrain import rpc
 from disttrain.futures import Future
+from disttrain.rpc.calls.current import current_agent
+from disttrain.rpc.rref_part import part_of
 from support.rpc_programs import PERFORM, Node, _number, name, perform
 
 

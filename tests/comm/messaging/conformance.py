@@ -22,8 +22,8 @@ import pytest
 
 from disttrain import context
 from disttrain.comm.calls.header import DTYPES
-from disttrain.distributed.messaging.contract.message import Limits, Message
 from disttrain.errors import CommError, ConfigError, DTypeError, MessageTooLarge, PeerFailed
+from disttrain.rpc.messages.contract.message import Limits, Message
 
 WAIT = 50.0  # it ends tests that hang, and no others
 

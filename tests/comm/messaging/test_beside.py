@@ -16,12 +16,12 @@ from comm.messaging.nodes import TOKEN, Threads
 from disttrain import context
 from disttrain.comm.sockets.handshake import Identity, Refused
 from disttrain.comm.sockets.listener import call_on
-from disttrain.distributed.messaging.contract.message import Limits, Message
-from disttrain.distributed.messaging.hosts import handshake
-from disttrain.distributed.messaging.hosts.endpoint import RemoteEndpoint
-from disttrain.distributed.messaging.hosts.frames import Frames
-from disttrain.distributed.messaging.hosts.large_parts import _SAID
 from disttrain.errors import CommError, PeerFailed
+from disttrain.rpc.messages.contract.message import Limits, Message
+from disttrain.rpc.messages.hosts import handshake
+from disttrain.rpc.messages.hosts.endpoint import RemoteEndpoint
+from disttrain.rpc.messages.hosts.frames import Frames
+from disttrain.rpc.messages.hosts.large_parts import _SAID
 
 LARGE = 12 << 20  # on two links
 

@@ -8,9 +8,9 @@ import os
 import numpy as np
 import pytest
 
-from disttrain.distributed.messaging.local import blocks
-from disttrain.distributed.messaging.local.blocks import Lender, Memory
-from disttrain.distributed.messaging.local.frames import STREAMED, Garbage
+from disttrain.rpc.messages.local import blocks
+from disttrain.rpc.messages.local.blocks import Lender, Memory
+from disttrain.rpc.messages.local.frames import STREAMED, Garbage
 
 
 class To:

@@ -8,10 +8,10 @@ import time
 import pytest
 from comm.messaging.nodes import TOKEN
 
-from disttrain.distributed.messaging.contract.message import Limits
-from disttrain.distributed.messaging.hosts.connecting import Caller
-from disttrain.distributed.messaging.hosts.endpoint import RemoteEndpoint
 from disttrain.errors import PeerFailed
+from disttrain.rpc.messages.contract.message import Limits
+from disttrain.rpc.messages.hosts.connecting import Caller
+from disttrain.rpc.messages.hosts.endpoint import RemoteEndpoint
 
 SOON = Limits(handshake_seconds=0.2)
 

@@ -15,12 +15,12 @@ from comm.messaging.nodes import TOKEN
 from disttrain import context
 from disttrain.comm.sockets.proof import shared_token
 from disttrain.comm.store import HashStore, hello
-from disttrain.distributed.messaging.contract.message import Limits, Message
-from disttrain.distributed.messaging.local import frames, handshake, pool
-from disttrain.distributed.messaging.local import listener as door
-from disttrain.distributed.messaging.local.blocks import Lender
-from disttrain.distributed.messaging.local.endpoint import LocalEndpoint
 from disttrain.errors import CommError, PeerFailed
+from disttrain.rpc.messages.contract.message import Limits, Message
+from disttrain.rpc.messages.local import frames, handshake, pool
+from disttrain.rpc.messages.local import listener as door
+from disttrain.rpc.messages.local.blocks import Lender
+from disttrain.rpc.messages.local.endpoint import LocalEndpoint
 
 WRONG = bytes(32)
 KEY = hello.derive_key(TOKEN, "rpc")

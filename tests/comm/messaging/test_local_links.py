@@ -8,10 +8,10 @@ import socket
 import numpy as np
 import pytest
 
-from disttrain.distributed.messaging.contract.message import Limits, Message
-from disttrain.distributed.messaging.local import link as links
-from disttrain.distributed.messaging.local.frames import STREAMED, encode, encode_small, pieces_of
-from disttrain.distributed.messaging.local.link import MANY, Closed, Link
+from disttrain.rpc.messages.contract.message import Limits, Message
+from disttrain.rpc.messages.local import link as links
+from disttrain.rpc.messages.local.frames import STREAMED, encode, encode_small, pieces_of
+from disttrain.rpc.messages.local.link import MANY, Closed, Link
 
 
 def linked(sock):
@@ -53,8 +53,8 @@ class Socket:
 
 @pytest.mark.parametrize("nth, slept", [(1, 0), (5, 0), (6, 1)])
 def test_a_reader_sleeps_when_it_has_looked_in_vain(nth, slept, monkeypatch):
-    monkeypatch.setattr("disttrain.distributed.messaging.local.polling.NEAR", 5)
-    monkeypatch.setattr("disttrain.distributed.messaging.local.link.AT_MOST", 1e9)
+    monkeypatch.setattr("disttrain.rpc.messages.local.polling.NEAR", 5)
+    monkeypatch.setattr("disttrain.rpc.messages.local.link.AT_MOST", 1e9)
     link = linked(Socket(nth))
     link.looks.allowed = True
     message = link.read_soon()
@@ -69,7 +69,7 @@ def test_a_reader_that_is_not_to_look_sleeps():
 
 
 def test_a_reader_sleeps_when_something_else_runs_meanwhile(monkeypatch):
-    monkeypatch.setattr("disttrain.distributed.messaging.local.link.AT_MOST", -1.0)
+    monkeypatch.setattr("disttrain.rpc.messages.local.link.AT_MOST", -1.0)
     link = linked(Socket(5))
     link.looks.allowed = True
     assert link.read_soon() is not None

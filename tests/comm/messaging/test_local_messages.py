@@ -10,9 +10,9 @@ from comm.messaging.conformance import Conformance
 from comm.messaging.nodes import Threads
 
 from disttrain import context
-from disttrain.distributed.messaging.contract.message import Limits
-from disttrain.distributed.messaging.local import blocks
-from disttrain.distributed.messaging.local.endpoint import LocalEndpoint
+from disttrain.rpc.messages.contract.message import Limits
+from disttrain.rpc.messages.local import blocks
+from disttrain.rpc.messages.local.endpoint import LocalEndpoint
 
 
 class TestLocal(Conformance):

@@ -15,10 +15,10 @@ import pytest
 from comm.messaging.nodes import TOKEN
 
 from disttrain import context
-from disttrain.distributed.messaging.contract.message import Message
-from disttrain.distributed.messaging.local import pool
-from disttrain.distributed.messaging.local.endpoint import LocalEndpoint
 from disttrain.errors import CommError, PeerFailed
+from disttrain.rpc.messages.contract.message import Message
+from disttrain.rpc.messages.local import pool
+from disttrain.rpc.messages.local.endpoint import LocalEndpoint
 
 LARGE = np.arange(100_000)  # 800 KB
 

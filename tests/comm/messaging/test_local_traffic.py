@@ -16,8 +16,8 @@ import pytest
 from comm.messaging.nodes import TOKEN, Threads
 
 from disttrain import context
-from disttrain.distributed.messaging.contract.message import Limits, Message
-from disttrain.distributed.messaging.local.endpoint import LocalEndpoint
+from disttrain.rpc.messages.contract.message import Limits, Message
+from disttrain.rpc.messages.local.endpoint import LocalEndpoint
 
 
 class Worker:
@@ -163,8 +163,8 @@ def test_no_more_threads_than_allowed_handle_messages():
 
 def test_a_program_that_ends_without_closing_ends_well():
     program = """
-        from disttrain.distributed.messaging.local.endpoint import LocalEndpoint
-        from disttrain.distributed.messaging.contract.message import Message
+        from disttrain.rpc.messages.local.endpoint import LocalEndpoint
+        from disttrain.rpc.messages.contract.message import Message
         import numpy as np
         ends = [LocalEndpoint(i, bytes(32)) for i in range(2)]
         got = []

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from disttrain.context import current
-from disttrain.distributed.messaging.local.endpoint import LocalEndpoint
-from disttrain.distributed.messaging.local.polling import CREDIT, FAR, FIRST, LAST, NEAR, Looks
+from disttrain.rpc.messages.local.endpoint import LocalEndpoint
+from disttrain.rpc.messages.local.polling import CREDIT, FAR, FIRST, LAST, NEAR, Looks
 
 
 def after(waits, each=None):

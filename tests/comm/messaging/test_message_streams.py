@@ -13,12 +13,12 @@ from cryptography.exceptions import InvalidSignature
 
 from disttrain import context
 from disttrain.comm.sockets import certificates
-from disttrain.distributed.messaging.contract.message import Limits, Message
-from disttrain.distributed.messaging.hosts import frames as streams
-from disttrain.distributed.messaging.hosts.frames import Assembler, Frames
-from disttrain.distributed.messaging.hosts.lanes import Bells, Outgoing, StreamEnded
-from disttrain.distributed.messaging.hosts.threads import Threads
 from disttrain.errors import CommError
+from disttrain.rpc.messages.contract.message import Limits, Message
+from disttrain.rpc.messages.hosts import frames as streams
+from disttrain.rpc.messages.hosts.frames import Assembler, Frames
+from disttrain.rpc.messages.hosts.lanes import Bells, Outgoing, StreamEnded
+from disttrain.rpc.messages.hosts.threads import Threads
 
 LIMITS = Limits()
 

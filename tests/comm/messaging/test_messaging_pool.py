@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from disttrain import context
-from disttrain.distributed.messaging.local import pool as pool_module
-from disttrain.distributed.messaging.local.pool import QUIET, SPARE, Pool
+from disttrain.rpc.messages.local import pool as pool_module
+from disttrain.rpc.messages.local.pool import QUIET, SPARE, Pool
 
 
 @pytest.fixture

@@ -18,12 +18,12 @@ import pytest
 from disttrain import context
 from disttrain.comm.sockets import certificates
 from disttrain.comm.store import hello
-from disttrain.distributed.messaging.contract.message import Limits, Message
-from disttrain.distributed.messaging.hosts import handshake
-from disttrain.distributed.messaging.hosts.channels import STREAM
-from disttrain.distributed.messaging.hosts.endpoint import RemoteEndpoint
-from disttrain.distributed.messaging.hosts.frames import _HEADER, Assembler, Frames
 from disttrain.errors import CommError, MessageTooLarge, PeerFailed
+from disttrain.rpc.messages.contract.message import Limits, Message
+from disttrain.rpc.messages.hosts import handshake
+from disttrain.rpc.messages.hosts.channels import STREAM
+from disttrain.rpc.messages.hosts.endpoint import RemoteEndpoint
+from disttrain.rpc.messages.hosts.frames import _HEADER, Assembler, Frames
 
 TOKEN, OTHER = b"t" * 32, b"o" * 32
 

@@ -7,10 +7,10 @@ from comm.messaging.conformance import Conformance
 from comm.messaging.nodes import TOKEN, Threads
 
 from disttrain.comm.sockets.proof import address_towards
-from disttrain.distributed.messaging.hosts.endpoint import RemoteEndpoint
-from disttrain.distributed.messaging.local.endpoint import LocalEndpoint
-from disttrain.distributed.messaging.mixed import MixedEndpoint, open_endpoint
 from disttrain.errors import CommError, ConfigError
+from disttrain.rpc.messages.hosts.endpoint import RemoteEndpoint
+from disttrain.rpc.messages.local.endpoint import LocalEndpoint
+from disttrain.rpc.messages.mixed import MixedEndpoint, open_endpoint
 
 
 class TestRemote(Conformance):

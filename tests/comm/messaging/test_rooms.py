@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from disttrain.distributed.messaging.hosts.buffers import LEAST, Rooms
+from disttrain.rpc.messages.hosts.buffers import LEAST, Rooms
 
 
 def place(array):

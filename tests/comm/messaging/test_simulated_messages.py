@@ -8,9 +8,9 @@ from comm.messaging.nodes import TOKEN
 
 from disttrain import context
 from disttrain.comm.transports import sim
-from disttrain.distributed.messaging.contract.message import Message
-from disttrain.distributed.messaging.simulated import Faults, SimulatedEndpoint, network
 from disttrain.errors import CommError, LaunchError, PeerFailed
+from disttrain.rpc.messages.contract.message import Message
+from disttrain.rpc.messages.simulated import Faults, SimulatedEndpoint, network
 
 
 def body(fn, limits, shared, faults):

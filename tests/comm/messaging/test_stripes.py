@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from disttrain.distributed.messaging.hosts.stripes import LEAST, LINKS, how_many, stripes
+from disttrain.rpc.messages.hosts.stripes import LEAST, LINKS, how_many, stripes
 
 
 @pytest.mark.parametrize("links", [1, 2, 3, 8])

@@ -7,13 +7,13 @@ import socket
 import numpy as np
 import pytest
 
-from disttrain.distributed.messaging.contract.message import Limits, Message
-from disttrain.distributed.messaging.local import link as link_module
-from disttrain.distributed.messaging.local import polling as looks_module
-from disttrain.distributed.messaging.local import waiters as waiters_module
-from disttrain.distributed.messaging.local.frames import decode, encode_small
-from disttrain.distributed.messaging.local.link import Link
-from disttrain.distributed.messaging.local.waiters import Thread, Waiters
+from disttrain.rpc.messages.contract.message import Limits, Message
+from disttrain.rpc.messages.local import link as link_module
+from disttrain.rpc.messages.local import polling as looks_module
+from disttrain.rpc.messages.local import waiters as waiters_module
+from disttrain.rpc.messages.local.frames import decode, encode_small
+from disttrain.rpc.messages.local.link import Link
+from disttrain.rpc.messages.local.waiters import Thread, Waiters
 from support.interleave import Play, explore
 
 FILES = {link_module.__file__, waiters_module.__file__}

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from comm.conformance import Conformance, Failures
 
-from disttrain import context
-from disttrain.distributed import rpc
+from disttrain import context, rpc
 from support.mpi_job import MPIEXEC, Job
 
 pytestmark = pytest.mark.skipif(

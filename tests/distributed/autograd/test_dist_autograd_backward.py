@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 import disttrain as dt
-from disttrain import Tensor, autograd, context, nn
+from disttrain import Tensor, autograd, context, nn, rpc
 from disttrain.core.backward.checkpoint import checkpoint
-from disttrain.distributed import autograd as dist_autograd
-from disttrain.distributed import rpc
 from disttrain.errors import AutogradError, PeerFailed
+from disttrain.rpc import autograd as dist_autograd
 from support.workers import run_workers, simulate_workers
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import disttrain as dt
-from disttrain import Tensor, context
-from disttrain.distributed import autograd, rpc
+from disttrain import Tensor, context, rpc
 from disttrain.errors import AutogradError, CommError
+from disttrain.rpc import autograd
 from support.workers import run_workers, simulate_workers
 
 

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 import disttrain as dt
-from disttrain import nn
-from disttrain.distributed import autograd as dist_autograd
-from disttrain.distributed import rpc
+from disttrain import nn, rpc
 from disttrain.nn import functional as F
+from disttrain.rpc import autograd as dist_autograd
 from support.workers import simulate_workers
 
 KEPT = {}  # the last worker's: all are in one process here

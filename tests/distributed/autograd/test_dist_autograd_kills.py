@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from disttrain import context
-from disttrain.distributed import autograd, rpc
+from disttrain import context, rpc
+from disttrain.rpc import autograd
 from support import call_programs as programs
 from support.rpc_faults import try_kills
 from support.rpc_programs import name

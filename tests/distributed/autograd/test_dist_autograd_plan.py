@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from disttrain.distributed.autograd.header import MOST_NUMBERS, NO_GRAD, Header, pack, unpack
-from disttrain.distributed.autograd.plan import SENDER, Plan, closure
+from disttrain.rpc.autograd.header import MOST_NUMBERS, NO_GRAD, Header, pack, unpack
+from disttrain.rpc.autograd.plan import SENDER, Plan, closure
 
 
 def message(sender: int, n: int) -> int:

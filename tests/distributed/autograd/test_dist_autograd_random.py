@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from disttrain.distributed import autograd, rpc
+from disttrain import rpc
+from disttrain.rpc import autograd
 from support import call_programs as programs
 from support.workers import run_workers, simulate_workers
 

@@ -9,11 +9,10 @@ import threading
 import pytest
 
 import disttrain as dt
-from disttrain import context, optim
-from disttrain.distributed import autograd as dist_autograd
-from disttrain.distributed import rpc
+from disttrain import context, optim, rpc
 from disttrain.distributed.optim import DistributedOptimizer
 from disttrain.errors import AutogradError, ConfigError, PeerFailed
+from disttrain.rpc import autograd as dist_autograd
 from support.ranks import fork_ranks
 from support.workers import run_workers, simulate_workers
 

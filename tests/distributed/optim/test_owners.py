@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import disttrain as dt
-from disttrain.distributed.optim.failures import OwnersFailed, owners_failed
-from disttrain.distributed.optim.owners import Layout, changed, plain, settings_of
 from disttrain.errors import PeerFailed, StateDictError
+from disttrain.rpc.optim.failures import OwnersFailed, owners_failed
+from disttrain.rpc.optim.owners import Layout, changed, plain, settings_of
 
 
 def params(*numbers):

@@ -4,10 +4,10 @@ import logging
 
 import pytest
 
-from disttrain.distributed import rpc
-from disttrain.distributed.calls.failures import pack_failure, unpack_failure
-from disttrain.distributed.calls.packing import Packer
-from disttrain.distributed.rpc import backend_registry
+from disttrain import rpc
+from disttrain.rpc import backend_registry
+from disttrain.rpc.calls.failures import pack_failure, unpack_failure
+from disttrain.rpc.calls.packing import Packer
 from support.workers import run_workers
 
 

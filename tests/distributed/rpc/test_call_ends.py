@@ -11,13 +11,12 @@ from contextlib import nullcontext
 import pytest
 
 import disttrain as dt
-from disttrain import context
+from disttrain import context, rpc
 from disttrain.comm.transports import sim
-from disttrain.distributed import rpc
-from disttrain.distributed.rpc import api
 from disttrain.errors import CommError, LaunchError, PeerFailed, WaitTimeout
 from disttrain.futures import Future, collect_all, wait_all
 from disttrain.profiler import profile
+from disttrain.rpc import api
 from support.ranks import fork_ranks
 from support.workers import run_workers, simulate_workers
 

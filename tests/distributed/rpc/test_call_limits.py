@@ -5,10 +5,9 @@ import threading
 import pytest
 
 import disttrain as dt
-from disttrain import context
-from disttrain.distributed import rpc
-from disttrain.distributed.calls.settings import Admission, Settings
+from disttrain import context, rpc
 from disttrain.errors import CallRefused, CommError, MessageTooLarge, UnknownName
+from disttrain.rpc.calls.settings import Admission, Settings
 from support.workers import simulate_workers
 
 

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from disttrain import context
-from disttrain.distributed.calls.callbacks import Callbacks
+from disttrain.rpc.calls.callbacks import Callbacks
 
 
 def test_a_callback_that_blocks_keeps_no_other_waiting():

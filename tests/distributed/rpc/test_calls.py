@@ -5,7 +5,7 @@ import time
 import pytest
 
 import disttrain as dt
-from disttrain.distributed import rpc
+from disttrain import rpc
 from disttrain.errors import CommError, PackError, WaitTimeout
 from support.workers import run_workers
 

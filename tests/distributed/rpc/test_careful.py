@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import disttrain as dt
-from disttrain.distributed import rpc
-from disttrain.distributed.calls.allowed import check_method
-from disttrain.distributed.calls.packing import Packer
-from disttrain.distributed.rpc.proxies import _local_invoke
+from disttrain import rpc
 from disttrain.errors import UnknownName
+from disttrain.rpc.calls.allowed import check_method
+from disttrain.rpc.calls.packing import Packer
+from disttrain.rpc.proxies import _local_invoke
 from support.workers import simulate_workers
 
 

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from disttrain.distributed.calls.failures import pack_failure, unpack_failure
-from disttrain.distributed.calls.packing import Packer
-from disttrain.distributed.calls.workers import WorkerInfo
 from disttrain.errors import PeerFailed, RemoteError, UnknownName
+from disttrain.rpc.calls.failures import pack_failure, unpack_failure
+from disttrain.rpc.calls.packing import Packer
+from disttrain.rpc.calls.workers import WorkerInfo
 
 THERE = WorkerInfo("worker1", 1)
 

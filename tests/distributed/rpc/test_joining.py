@@ -6,11 +6,10 @@ import threading
 
 import pytest
 
-from disttrain import context
+from disttrain import context, rpc
 from disttrain import distributed as dist
-from disttrain.distributed import rpc
-from disttrain.distributed.rpc.joining import _check_sizes
 from disttrain.errors import CommError, ConfigError, PeerFailed, WorkerError
+from disttrain.rpc.joining import _check_sizes
 from support.ranks import fork_ranks, free_port, run_ranks
 from support.workers import simulate_workers
 

@@ -6,15 +6,14 @@ import traceback
 
 import pytest
 
-from disttrain import context
-from disttrain.distributed import rpc
-from disttrain.distributed.calls import kept_errors
-from disttrain.distributed.calls.failures import pack_failure, unpack_failure
-from disttrain.distributed.calls.packing import Packer
-from disttrain.distributed.calls.workers import WorkerInfo
-from disttrain.distributed.rpc.api import current_agent
-from disttrain.distributed.rpc.rref_part import part_of
+from disttrain import context, rpc
 from disttrain.errors import PeerFailed
+from disttrain.rpc.api import current_agent
+from disttrain.rpc.calls import kept_errors
+from disttrain.rpc.calls.failures import pack_failure, unpack_failure
+from disttrain.rpc.calls.packing import Packer
+from disttrain.rpc.calls.workers import WorkerInfo
+from disttrain.rpc.rref_part import part_of
 from tests.support.workers import simulate_workers
 
 

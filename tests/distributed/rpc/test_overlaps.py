@@ -5,7 +5,7 @@ import random
 import pytest
 
 import disttrain as dt
-from disttrain.distributed.calls.packing import Packer, arrays_of
+from disttrain.rpc.calls.packing import Packer, arrays_of
 
 VIEWS = (
     lambda b: b,

@@ -13,8 +13,8 @@ import pytest
 
 import disttrain as dt
 from disttrain.core import wrap
-from disttrain.distributed.calls.packing import Packer, arrays_of
 from disttrain.errors import PackError, UnknownName
+from disttrain.rpc.calls.packing import Packer, arrays_of
 
 
 def double(x):
@@ -187,10 +187,10 @@ def test_plain_data_may_always_be_sent(value):
 
 @pytest.mark.parametrize(
     "name",
-    ["disttrain.distributed.calls.failures\nos.system", "test_packing\nsys.modules",
+    ["disttrain.rpc.calls.failures\nos.system", "test_packing\nsys.modules",
      "test_packing\nos.environ", "test_packing\npickle.loads", "test_packing\nos",
-     "test_packing\nHolder.__class__", "disttrain.distributed.calls.failures\n_find",
-     "disttrain.distributed.calls.endpoints\nopen_endpoint"],
+     "test_packing\nHolder.__class__", "disttrain.rpc.calls.failures\n_find",
+     "disttrain.rpc.calls.endpoints\nopen_endpoint"],
 )  # fmt: skip
 def test_modules_that_may_be_named_open_no_way_to_others(name):
     attack = b"\x80\x04\x8c" + b"".join(

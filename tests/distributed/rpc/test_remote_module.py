@@ -5,8 +5,7 @@ import pickle
 import pytest
 
 import disttrain as dt
-from disttrain import nn
-from disttrain.distributed import rpc
+from disttrain import nn, rpc
 from disttrain.distributed.nn import RemoteModule
 from disttrain.distributed.nn.remote_module import (
     _REMOTE_MODULE_PICKLED_ATTRIBUTES,

@@ -6,12 +6,12 @@ import threading
 
 import pytest
 
-from disttrain import context
-from disttrain.distributed import rpc, simulate
-from disttrain.distributed.calls import kinds
-from disttrain.distributed.rpc.api import current_agent
-from disttrain.distributed.rpc.rref_part import part_of
+from disttrain import context, rpc
+from disttrain.distributed import simulate
 from disttrain.errors import PeerFailed, RRefError, WaitTimeout
+from disttrain.rpc.api import current_agent
+from disttrain.rpc.calls import kinds
+from disttrain.rpc.rref_part import part_of
 from tests.support.workers import run_workers, simulate_workers
 
 

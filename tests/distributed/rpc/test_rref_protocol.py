@@ -5,13 +5,7 @@ import random
 
 import pytest
 
-from disttrain.distributed.rpc.rref_protocol import (
-    BROKEN,
-    CONFIRMED,
-    PENDING,
-    Counted,
-    Protocol,
-)
+from disttrain.rpc.rref_protocol import BROKEN, CONFIRMED, PENDING, Counted, Protocol
 
 
 class Value:

@@ -7,9 +7,10 @@ import pickle
 import pytest
 
 import disttrain as dt
-from disttrain.distributed import autograd, rpc
-from disttrain.distributed.rpc.api import _all_gather
-from disttrain.distributed.rpc.rref_part import part_of
+from disttrain import rpc
+from disttrain.rpc import autograd
+from disttrain.rpc.api import _all_gather
+from disttrain.rpc.rref_part import part_of
 from tests.support.workers import run_workers, simulate_workers
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from disttrain import context
+from disttrain import context, rpc
 from disttrain import distributed as dist
-from disttrain.distributed import rpc
 from disttrain.errors import Deadlock, WaitTimeout
 from support.rpc_programs import name, until
 

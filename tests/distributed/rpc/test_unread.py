@@ -5,10 +5,9 @@ import time
 
 import pytest
 
-from disttrain import context
-from disttrain.distributed import rpc
-from disttrain.distributed.messaging.local import link, pool
+from disttrain import context, rpc
 from disttrain.errors import WaitTimeout
+from disttrain.rpc.messages.local import link, pool
 from support.workers import run_workers
 
 

@@ -4,9 +4,9 @@ import pickle
 
 import pytest
 
-from disttrain.distributed.calls.header import read_head, write_head
-from disttrain.distributed.calls.workers import WorkerInfo, Workers, check_unique
 from disttrain.errors import CommError, WorkerError
+from disttrain.rpc.calls.header import read_head, write_head
+from disttrain.rpc.calls.workers import WorkerInfo, Workers, check_unique
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 import disttrain as dt
-from disttrain.distributed import rpc
-from disttrain.distributed.calls.endpoints import Ways, open_endpoint
-from disttrain.distributed.messaging.local.endpoint import LocalEndpoint
+from disttrain import rpc
 from disttrain.errors import PeerFailed
+from disttrain.rpc.calls.endpoints import Ways, open_endpoint
+from disttrain.rpc.messages.local.endpoint import LocalEndpoint
 from support.namespaces import Wire, run_on, why_not
 from support.ranks import RankError, run_ranks
 from support.workers import run_workers
@@ -60,7 +60,7 @@ def test_workers_of_one_host_listen_on_no_network(tmp_path):
 def test_a_worker_of_one_host_loads_no_grpc():
     program = """
 import sys
-from disttrain.distributed import rpc
+from disttrain import rpc
 rpc.init_rpc("alone", rank=0, world_size=1)
 assert rpc.rpc_sync("alone", max, (1, 2)) == 2
 rpc.shutdown()
@@ -154,7 +154,7 @@ def test_workers_call_each_other_over_a_slow_or_a_lossy_network(lost):
 PROGRAM = """
     import os, sys
     import disttrain as dt
-    from disttrain.distributed import rpc
+    from disttrain import rpc
 
     rank = int(sys.argv[1])
     rpc.init_rpc(f"worker{rank}", rank=rank, world_size=2)

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ... import context
-from ...futures import Future, wait_all
-from ..calls import kinds
-from ..calls.agent import Agent
-from ..calls.current import SLOT, current_agent, has_agent
-from ..calls.failures import not_initialized
-from ..calls.gathering import answer_all, drain, end_calls, gathering
-from ..calls.workers import WorkerInfo
+from .. import context
+from ..futures import Future, wait_all
+from .calls import kinds
+from .calls.agent import Agent
+from .calls.current import SLOT, current_agent, has_agent
+from .calls.failures import not_initialized
+from .calls.gathering import answer_all, drain, end_calls, gathering
+from .calls.workers import WorkerInfo
 from .constants import DEFAULT_SHUTDOWN_TIMEOUT, UNSET_RPC_TIMEOUT
 from .membership import SLOT as MEMBERSHIP
 from .profiling import noted

@@ -15,13 +15,13 @@ from urllib.parse import SplitResult, parse_qs, urlsplit, urlunsplit
 import numpy as np
 
 from ... import context
-from ...comm.job.worker_env import WorkerEnv, read_worker_env
-from ...comm.store import FileStore, PrefixStore, Store, TCPStore
-from ...comm.store.base import seconds
-from ...comm.store.connecting import Alone, who_is_alone
-from ...comm.store.ports import PortTaken, known
-from ...comm.store.token_file import read_token_file
 from ...errors import ConfigError, StoreError, StoreRefused, StoreUnreached, WaitTimeout
+from ..job.worker_env import WorkerEnv, read_worker_env
+from . import FileStore, PrefixStore, Store, TCPStore
+from .base import seconds
+from .connecting import Alone, who_is_alone
+from .ports import PortTaken, known
+from .token_file import read_token_file
 
 _TAKEN_SECONDS = 0.5  # as long a port may be taken by a store that is being closed
 _PATIENCE = 0.1
@@ -29,8 +29,8 @@ _TELL_SECONDS = 5.0  # after which a rank says that it waits for the store
 _GRACE = 30.0  # ... and gives up, where rank 0 has gone alone: it may come once more
 _log = logging.getLogger("disttrain.store")
 _SCHEMES = ("env", "tcp", "file")
-_HANDLERS = "distributed.rendezvous"  # of a rank: the ways to meet that its program has added
-_HOSTED = "distributed.stores"  # of a rank: the stores that it hosts, by port
+_HANDLERS = "comm.rendezvous"  # of a rank: the ways to meet that its program has added
+_HOSTED = "comm.stores"  # of a rank: the stores that it hosts, by port
 
 
 class _Hosted(TCPStore):

@@ -8,7 +8,7 @@ from typing import Any
 from ... import context
 from ...errors import FutureError, WaitTimeout
 from ...futures import Future
-from ..messaging.contract.message import Message
+from ..messages.contract.message import Message
 from .workers import WorkerInfo
 
 INFINITE = float("inf")

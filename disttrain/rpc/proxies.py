@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ..calls.allowed import check_method
-from ..calls.current import current_agent
-from ..calls.functions import ASYNC, Later, checked
 from .api import rpc_async, rpc_sync
+from .calls.allowed import check_method
+from .calls.current import current_agent
+from .calls.functions import ASYNC, Later, checked
 from .constants import UNSET_RPC_TIMEOUT
 
 

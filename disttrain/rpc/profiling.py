@@ -6,9 +6,9 @@ from __future__ import annotations
 from time import perf_counter_ns
 from typing import Any
 
-from ...profiler import open_profiles
-from ..calls.agent import Agent
-from ..calls.answers import CallFuture
+from ..profiler import open_profiles
+from .calls.agent import Agent
+from .calls.answers import CallFuture
 
 
 def noted(mode: str, func: Any, agent: Agent, future: CallFuture) -> CallFuture:

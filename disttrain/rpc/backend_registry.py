@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from ... import context
-from ...errors import ConfigError
+from .. import context
+from ..errors import ConfigError
 from .constants import DEFAULT_INIT_METHOD, DEFAULT_RPC_TIMEOUT_SEC
 from .joining import join
 from .options import RpcBackendOptions, TensorPipeRpcBackendOptions
 
-_SLOT = "distributed.rpc.backends"
+_SLOT = "rpc.backends"
 
 
 class BackendValue(NamedTuple):

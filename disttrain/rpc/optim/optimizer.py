@@ -15,10 +15,10 @@ from ...errors import ConfigError
 from ...nn.utils.clip import joined_norm, type_of_norm
 from ...optim import Optimizer
 from ...optim.state import LOAD_POST, LOAD_PRE, SAVE_POST, SAVE_PRE
+from .. import RRef, rpc_async
 from ..autograd import _is_valid_context
 from ..calls.current import current_agent
 from ..calls.functions import run_here
-from ..rpc import RRef, rpc_async
 from . import owner_side
 from .failures import owners_failed
 from .owners import Layout, changed, settings_of

@@ -34,18 +34,18 @@ PLAIN = {
     "disttrain.core.tensor": frozenset(("Size", "Tensor", "rebuild")),
     "disttrain.nn.parameter": frozenset(("Parameter",)),
     "disttrain.ops.functions.creation.sparse": frozenset(("_rebuilt",)),
-    "disttrain.distributed.calls.packing": frozenset(("_dress",)),
+    "disttrain.rpc.calls.packing": frozenset(("_dress",)),
 }
 
 
 # What parts of this package send to each other.
 _OWN = {
-    "disttrain.distributed.calls.failures": frozenset(("_make",)),
-    "disttrain.distributed.calls.workers": frozenset(("WorkerInfo",)),
-    "disttrain.distributed.rpc.api": frozenset(("get_worker_info",)),
-    "disttrain.distributed.rpc.proxies": frozenset(("_local_invoke",)),
-    "disttrain.distributed.rpc.rref": frozenset(("_arrived", "_backward", "_rref_typeof_on_owner")),
-    "disttrain.distributed.rpc.rref_protocol": frozenset(("Batch", "GloballyUniqueId", "Name")),
+    "disttrain.rpc.calls.failures": frozenset(("_make",)),
+    "disttrain.rpc.calls.workers": frozenset(("WorkerInfo",)),
+    "disttrain.rpc.api": frozenset(("get_worker_info",)),
+    "disttrain.rpc.proxies": frozenset(("_local_invoke",)),
+    "disttrain.rpc.rref": frozenset(("_arrived", "_backward", "_rref_typeof_on_owner")),
+    "disttrain.rpc.rref_protocol": frozenset(("Batch", "GloballyUniqueId", "Name")),
     "disttrain.distributed.nn.remote_module": frozenset(
         "_create_module _create_module_with_interface _param_rrefs _remote_forward "
         "_remote_module_receiver _set_mode".split()

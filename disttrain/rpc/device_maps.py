@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.types.device import device
-from ...errors import ConfigError, DeviceError
+from ..core.types.device import device
+from ..errors import ConfigError, DeviceError
 
 DeviceMap = dict[device, device]
 

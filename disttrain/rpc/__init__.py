@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...errors import CommError
-from ..calls.current import SLOT, current_agent, has_agent
-from ..calls.workers import WorkerInfo
+from ..errors import CommError
 from . import api, backend_registry, constants, functions
 from .api import (
     _all_gather,
@@ -23,6 +21,8 @@ from .api import (
     shutdown,
 )
 from .backend_registry import BackendType
+from .calls.current import SLOT, current_agent, has_agent
+from .calls.workers import WorkerInfo
 from .joining import meet, place_of
 from .membership import come
 from .options import RpcBackendOptions, TensorPipeRpcBackendOptions

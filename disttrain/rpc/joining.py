@@ -12,24 +12,24 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ... import context
-from ...comm.job.worker_env import WorkerEnv, read_worker_env
-from ...comm.sockets.proof import shared_token
-from ...comm.store import HashStore, PrefixStore, Store
-from ...comm.transports import selection
-from ...comm.transports.sim.scheduler import SimWaiter
-from ...errors import CommError, StoreError, WaitTimeout, WorkerError
-from ..autograd import install as carry_autograd
-from ..calls.agent import Agent
-from ..calls.current import SLOT
-from ..calls.endpoints import open_endpoint
-from ..calls.functions import serve_functions
-from ..calls.gathering import gathering
-from ..calls.workers import WorkerInfo, check_unique
-from ..groups.stores import store_for
-from ..messaging import mixed
+from .. import context
+from ..comm.job.worker_env import WorkerEnv, read_worker_env
+from ..comm.sockets.proof import shared_token
+from ..comm.store import HashStore, PrefixStore, Store
+from ..comm.store.rendezvous import store_for
+from ..comm.transports import selection
+from ..comm.transports.sim.scheduler import SimWaiter
+from ..errors import CommError, StoreError, WaitTimeout, WorkerError
+from .autograd import install as carry_autograd
+from .calls.agent import Agent
+from .calls.current import SLOT
+from .calls.endpoints import open_endpoint
+from .calls.functions import serve_functions
+from .calls.gathering import gathering
+from .calls.workers import WorkerInfo, check_unique
 from .constants import MEETING_SECONDS
 from .device_maps import DeviceMap, as_text, check_maps
+from .messages import mixed
 from .options import RpcBackendOptions, settings_of, ways_of
 from .rref_part import part_of
 

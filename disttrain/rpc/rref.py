@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from ...core.tensor import Tensor
-from ...errors import RRefError
-from ...futures import Future
-from ..autograd import backward as dist_backward
-from ..calls.current import current_agent
-from ..calls.workers import WorkerInfo
+from ..core.tensor import Tensor
+from ..errors import RRefError
+from ..futures import Future
 from .api import rpc_async, rpc_sync
+from .autograd import backward as dist_backward
+from .calls.current import current_agent
+from .calls.workers import WorkerInfo
 from .constants import UNSET_RPC_TIMEOUT
 from .proxies import RRefProxy
 from .rref_handles import Handle, OwnerHandle, UserHandle

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ..calls.functions import ASYNC
+from .calls.functions import ASYNC
 
 F = TypeVar("F", bound=Callable[..., Any])
 

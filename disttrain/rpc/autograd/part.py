@@ -37,7 +37,7 @@ from .rider import within
 from .walk import FedWalk
 
 _IN_HOOKS = (ANSWER - 1,)  # the path of calls that hooks make
-_LENDING = "distributed.autograd.lending"
+_LENDING = "rpc.autograd.lending"
 _TO_WITHDRAW = 10.0  # seconds, for workers to answer that they have heard of a failure
 
 

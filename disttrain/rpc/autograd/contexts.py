@@ -237,7 +237,7 @@ def _begin_thread() -> None:
 
 at_thread_start(_begin_thread)
 
-SLOT = "distributed.autograd"
+SLOT = "rpc.autograd"
 
 
 def contexts_of(agent: Agent) -> Contexts:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from ... import context
 from ...comm.transports.sim.scheduler import SimWaiter
-from ..messaging import mixed
-from ..messaging.contract.endpoint import Endpoint
-from ..messaging.contract.message import Limits
-from ..messaging.simulated import SimulatedEndpoint
+from ..messages import mixed
+from ..messages.contract.endpoint import Endpoint
+from ..messages.contract.message import Limits
+from ..messages.simulated import SimulatedEndpoint
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from ... import context
 from .agent import Agent
 from .failures import not_initialized
 
-SLOT = "distributed.calls"  # of a rank: its agent
+SLOT = "rpc.calls"  # of a rank: its agent
 
 
 def current_agent() -> Agent:

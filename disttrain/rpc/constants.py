@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..calls.agent import UNSET_TIMEOUT
+from .calls.agent import UNSET_TIMEOUT
 
 DEFAULT_RPC_TIMEOUT_SEC: float = 60.0
 DEFAULT_INIT_METHOD: str = "env://"

@@ -35,8 +35,8 @@ from ...errors import (
     WorkerError,
 )
 from ...futures import Future
-from ..messaging.contract.endpoint import Endpoint
-from ..messaging.contract.message import Message
+from ..messages.contract.endpoint import Endpoint
+from ..messages.contract.message import Message
 from . import kinds
 from .answers import INFINITE, CallFuture
 from .callbacks import Callbacks

@@ -21,16 +21,16 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from ... import context
-from ...comm.transports.sim.scheduler import SimWaiter
-from ...errors import CommError, PeerFailed, RRefError, WaitTimeout
-from ...futures import Future
-from ..calls import kinds
-from ..calls.agent import Agent
-from ..calls.current import current_agent
-from ..calls.functions import run_function
-from ..calls.kept_errors import again
-from ..calls.workers import WorkerInfo
+from .. import context
+from ..comm.transports.sim.scheduler import SimWaiter
+from ..errors import CommError, PeerFailed, RRefError, WaitTimeout
+from ..futures import Future
+from .calls import kinds
+from .calls.agent import Agent
+from .calls.current import current_agent
+from .calls.functions import run_function
+from .calls.kept_errors import again
+from .calls.workers import WorkerInfo
 from .rref_handles import Handle, OwnerHandle, UserHandle, Value, show
 from .rref_protocol import BROKEN, PENDING, Batch, GloballyUniqueId, Name, Protocol, User
 

@@ -14,14 +14,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ... import context
-from ...comm.job.worker_env import read_worker_env
-from ...comm.store import PrefixStore, Store
-from ...errors import PeerFailed, StoreError, WaitTimeout, WorkerError
-from ..calls import kinds
-from ..calls.agent import Agent
-from ..calls.gathering import answer_all, end_calls
-from ..calls.workers import WorkerInfo, check_unique
+from .. import context
+from ..comm.job.worker_env import read_worker_env
+from ..comm.store import PrefixStore, Store
+from ..errors import PeerFailed, StoreError, WaitTimeout, WorkerError
+from .calls import kinds
+from .calls.agent import Agent
+from .calls.gathering import answer_all, end_calls
+from .calls.workers import WorkerInfo, check_unique
 from .constants import MEETING_SECONDS
 from .device_maps import check_maps
 from .joining import add_worker, begin, check_encryption, described, give_up, open_store

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from ...errors import ConfigError
-from ..calls.endpoints import Ways
-from ..calls.settings import Settings
+from ..errors import ConfigError
+from .calls.endpoints import Ways
+from .calls.settings import Settings
 from .constants import (
     DEFAULT_INIT_METHOD,
     DEFAULT_NUM_WORKER_THREADS,

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...futures import Future
-from ..calls.kept_errors import again, keep
-from ..calls.workers import WorkerInfo
+from ..futures import Future
+from .calls.kept_errors import again, keep
+from .calls.workers import WorkerInfo
 from .rref_protocol import Name, User
 
 

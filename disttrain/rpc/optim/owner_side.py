@@ -11,12 +11,12 @@ from typing import Any
 
 from ...core import Tensor, no_grad
 from ...nn.utils.clip import norm_of
+from .. import RRef
 from ..autograd import get_gradients
 from ..calls.turns import one_at_a_time
-from ..rpc import RRef
 from .owners import plain, settings_of
 
-_LOCK = "distributed.optim.owner_side"
+_LOCK = "rpc.optim.owner_side"
 
 
 def _in_turn() -> AbstractContextManager[None]:

@@ -18,7 +18,7 @@ from .algebra import Algebra
 from .gate import Primitive, finish, gate
 from .node import NOTHING, Node, Output, next_seq
 from .tensor import Storage, Tensor, wrap
-from .wide import SHORT
+from .types.wide import SHORT
 
 _new = object.__new__
 ndarray = np.ndarray

@@ -29,10 +29,12 @@ import numpy as np
 
 from ..backends.device.array import DeviceArray, Hosted
 from ..backends.kinds import ArrayKind
-from ..core import Size, Tensor, device, dtypes
+from ..core import Size, Tensor
 from ..core.attributes import own_attributes
+from ..core.types import dtypes
+from ..core.types.device import device
 from ..errors import SerializationError
-from ..ops.functions.sparse import SparseTensor
+from ..ops.functions.creation.sparse import SparseTensor
 from .layout import KIND_NAMES, METADATA
 from .objects import MAKE, name_of, take_apart
 from .sharing import unique

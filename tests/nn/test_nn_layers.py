@@ -7,7 +7,7 @@ import pytest
 
 import disttrain as dt
 from disttrain import core, nn, optim
-from disttrain.core import dtypes
+from disttrain.core.types import dtypes
 from disttrain.errors import ConfigError, DTypeError, ModuleError, ShapeError
 
 F = nn.functional
@@ -323,7 +323,7 @@ def test_lazy_norms(kind):
 
 
 def test_lazy_modules_of_ones_own():
-    class Own(nn.lazy.LazyMixin, nn.Module):
+    class Own(nn.modules.lazy.LazyMixin, nn.Module):
         def __init__(self):
             super().__init__()
             self.scale = nn.UninitializedParameter()

@@ -8,17 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from ...core import Algebra, dtypes, fast
+from ...core import Algebra, fast
 from ...core.gate import gate
 from ...core.tensor import Tensor, wrap
-from ...core.wide import is_half
+from ...core.types import dtypes
+from ...core.types.wide import is_half
 from ...errors import ConfigError, DTypeError, NumberError
 from ..primitives import elementwise as el
 from ..primitives.aliases import imag, real
 from ..promotion import fitted, no_bool, refuse, result_type, same_type
-from . import create
 from .args import in_float32, kinds
 from .args import tensor as as_input
+from .creation import create
 from .index_arrays import nonzero_places
 
 neg = negative = fast.unary(el.neg)

@@ -463,6 +463,9 @@ class Net:
     def disown(self) -> None:
         """In a process forked from this rank, which has none of its other threads."""
         self._asleep.clear()
+        for pipe in self.pipes.values():
+            pipe.disown()
+        self.pipes = {}
         self.abandon()
 
 

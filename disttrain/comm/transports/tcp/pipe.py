@@ -184,6 +184,13 @@ class Pipe:
         self.pulse.close()
         self._until = context.now() + SILENCE
 
+    def disown(self) -> None:
+        """Give the descriptors back in a process forked from this one, for which what lies unread
+        in the kernel is."""
+        self.open = False
+        for link in (self.link, self.pulse):
+            link.close()
+
     def close(self) -> None:
         """Give the descriptors back. What was sent still arrives."""
         self.open = False

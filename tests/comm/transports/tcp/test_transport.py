@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -79,3 +80,22 @@ class TestTcpFailures(Failures):
         for outcome in host_outcomes(hosts, body, job=False):
             assert isinstance(outcome.error, CollectiveMismatch), outcome
             assert "do not belong together" in str(outcome.error)
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_process_that_a_rank_forks_leaves_unread_what_others_have_sent(tls):
+    def body(group):
+        sums = []
+        for _ in range(5):
+            if group.rank >= 2:
+                time.sleep(0.02)  # what the other host has sent lies in the kernel
+                child = os.fork()
+                if child == 0:
+                    os._exit(0)
+                os.waitpid(child, 0)
+            part = np.full(3, group.rank + 1.0)
+            group.all_reduce(part)
+            sums.append(float(part[0]))
+        return sums
+
+    assert run_hosts("aabb", body, tls=tls) == [[10.0] * 5] * 4

@@ -152,9 +152,9 @@ def _finish(code: int) -> tuple[int, BaseException | None]:
     late = None
     try:
         threading._shutdown()  # type: ignore[attr-defined]  # wait for the program's threads
+        atexit._run_exitfuncs()  # which may still call the others
         if not code:
             context.current().end()
-        atexit._run_exitfuncs()
     except BaseException as error:
         traceback.print_exc()
         late, code = error, code or 1

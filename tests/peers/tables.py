@@ -39,7 +39,8 @@ ASKED = (
     "look({g}.isnan())", "look({g}.to_sparse())",
 
     "{g}.dim()", "look({g}.to_dense().to_sparse())",
-    "look({g}.to_dense().to_sparse(1))", "look({g}.float())", "look({g}.cpu())", "bool(({g}.to_dense() == 0).any())",
+    "look({g}.to_dense().to_sparse(1))", "look({g}.float())", "look({g}.cpu())",
+    "bool(({g}.to_dense() == 0).any())",
     "look({g}.resize_as_({g}))", "look({g}.unsqueeze(0))", "look({g}.neg())",
     "T.is_tensor({g})",
     "look({g}.div(2))", "look({g}.narrow(0, 0, 1))",
@@ -59,10 +60,12 @@ CHANGED = (
     "{w}.grad = T.sparse_coo_tensor({g}._indices(), {g}._values() * 2, {g}.shape)",
 
     "{g}.sub_({g} * 0.5)", "{g}.add_({g}, alpha=2)",
-    "h0 = {g}; {w}.grad = None", "h0 = {g}; {w}.grad = None", "{g}.add_(h0)", "{g}.sub_(h0, alpha=0.5)",
+    "h0 = {g}; {w}.grad = None", "h0 = {g}; {w}.grad = None", "{g}.add_(h0)",
+    "{g}.sub_(h0, alpha=0.5)",
     "{g}.copy_(h0)", "{w}.grad = h0", "{w}.grad += h0", "{w}.grad = {g} + h0", "{g}.mul_(h0)",
     "h0.add_({g})", "{w}.grad = {w}.grad - h0", "{w}.grad = 0.5 * {g}", "{w}.grad = -{g}",
-    "{w}.grad = {g} / 2", "{w}.grad.data = h0", "{w}.grad = {w}.grad.data", "{g}.to_dense(); {g}.add_(h0)",
+    "{w}.grad = {g} / 2", "{w}.grad.data = h0", "{w}.grad = {w}.grad.data",
+    "{g}.to_dense(); {g}.add_(h0)",
     "{g}.to_dense(); {g}._values().mul_(2)", "{w}.grad = {g}.coalesce() + h0.coalesce()",
     "{w}.grad = {g}.mul(T.tensor(0.5))", "{g}.mul_(T.tensor(0.5))", "{g}.div_(T.tensor(2.0))",
 )  # fmt: skip

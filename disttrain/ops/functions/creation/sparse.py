@@ -28,6 +28,7 @@ from ...primitives.reduce import any_
 from .moving import to
 
 _new = object.__new__
+_whole: Any = Tensor  # what it is otherwise, with methods that are attached later
 
 
 class SparseTensor(Tensor):
@@ -44,7 +45,6 @@ class SparseTensor(Tensor):
     _list: tuple | None = None  # places and values as they were given, and the version they are of
     _seen = 0  # the version of the dense array that has no values but at the places
 
-    # --- as any tensor ----------------------------------------------------------------------
     @property
     def array(self) -> Any:  # type: ignore[override]
         if self._dense is None:
@@ -84,7 +84,6 @@ class SparseTensor(Tensor):
         out = memo[id(self)] = self._again(copied)
         return out
 
-    # --- as a sparse one --------------------------------------------------------------------
     def _given(self) -> np.ndarray:
         """The values at ``_places``."""
         if self._numbers is not None:
@@ -273,47 +272,35 @@ class SparseTensor(Tensor):
 
     def mul(self, other: Any) -> Tensor:
         parts = self._scaled("mul", other)
-        return Tensor.mul(self, other) if parts is None else self._like(parts)  # type: ignore[attr-defined]
+        return _whole.mul(self, other) if parts is None else self._like(parts)
 
     def div(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
-        parts = self._scaled("div", other) if rounding_mode is None else None
-        if parts is None:
-            return Tensor.div(self, other, rounding_mode=rounding_mode)  # type: ignore[attr-defined]
-        return self._like(parts)
-
-    def neg(self) -> Tensor:
-        return self.mul(-1)
+        parts = None if rounding_mode else self._scaled("div", other)
+        given = {"rounding_mode": rounding_mode}
+        return _whole.div(self, other, **given) if parts is None else self._like(parts)
 
     def add(self, other: Any, *, alpha: Any = 1) -> Tensor:
         parts = self._joined(other, alpha)
-        if parts is None:
-            return Tensor.add(self, other, alpha=alpha)  # type: ignore[attr-defined]
-        return self._like(parts)
+        return _whole.add(self, other, alpha=alpha) if parts is None else self._like(parts)
 
     def sub(self, other: Any, *, alpha: Any = 1) -> Tensor:
-        parts = self._joined(other, -alpha)
-        if parts is None:
-            return Tensor.sub(self, other, alpha=alpha)  # type: ignore[attr-defined]
-        return self._like(parts)
+        return self.add(other, alpha=-alpha)
 
     def _like(self, parts: tuple) -> SparseTensor:
         places, numbers, unique = parts
         return _sparse(places, numbers, self._size, unique)
 
     __mul__ = __rmul__ = mul
-    __truediv__ = div
-    __neg__ = neg
-    __add__ = add
-    __sub__ = sub
+    __truediv__, __add__, __sub__ = div, add, sub
+    neg = __neg__ = lambda self: self.mul(-1)
 
-    # --- in place -----------------------------------------------------------------------------
     def mul_(self, other: Any) -> Tensor:
         """Multiply by ``other``, in place; by a number, only the values that are given."""
         return self._rescaled("mul_", other)
 
     def div_(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
         if rounding_mode is not None:
-            return Tensor.div_(self, other, rounding_mode=rounding_mode)  # type: ignore[attr-defined]
+            return _whole.div_(self, other, rounding_mode=rounding_mode)
         return self._rescaled("div_", other)
 
     def _rescaled(self, name: str, other: Any) -> Tensor:
@@ -324,28 +311,20 @@ class SparseTensor(Tensor):
 
     def add_(self, other: Any, *, alpha: Any = 1) -> Tensor:
         parts = self._joined(other, alpha)
-        if parts is None:
-            return Tensor.add_(self, other, alpha=alpha)  # type: ignore[attr-defined]
-        return self._hold(*parts)
+        return _whole.add_(self, other, alpha=alpha) if parts is None else self._hold(*parts)
 
     def sub_(self, other: Any, *, alpha: Any = 1) -> Tensor:
-        parts = self._joined(other, -alpha)
-        if parts is None:
-            return Tensor.sub_(self, other, alpha=alpha)  # type: ignore[attr-defined]
-        return self._hold(*parts)
+        return self.add_(other, alpha=-alpha)
 
     def copy_(self, src: Any, non_blocking: bool = False) -> Tensor:
         """Take on the places and values of ``src``."""
         if not (isinstance(src, SparseTensor) and self._simple(src) and src._size == self._size):
-            return Tensor.copy_(self, src, non_blocking)  # type: ignore[attr-defined]
-        kind = self.dtype
-        places, numbers, unique = src._parts()
-        return self._hold(places.copy(), wrap(numbers).to(kind, copy=True).array, unique)  # type: ignore[attr-defined]
+            return _whole.copy_(self, src, non_blocking)
+        values: Any = src._values()
+        places, _, unique = src._parts()
+        return self._hold(places.copy(), values.to(self.dtype, copy=True).array, unique)
 
-    __imul__ = mul_
-    __itruediv__ = div_
-    __iadd__ = add_
-    __isub__ = sub_
+    __imul__, __itruediv__, __iadd__, __isub__ = mul_, div_, add_, sub_
 
     def zero_(self) -> Tensor:
         """Take all places away."""

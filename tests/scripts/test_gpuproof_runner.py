@@ -17,8 +17,7 @@ from gpuproof.report import _failures, markdown
 from gpuproof.runner import as_data, run
 from gpuproof.schedule import RESTARTS, Schedule
 from gpuproof.timing import gpt_flops, in_turns, peak_of
-
-from support import nvml_standin
+from standins import nvml as nvml_standin
 
 ROOT = Path(__file__).parents[2]
 

@@ -37,8 +37,8 @@ def settle(job: Job) -> Any:
     """Offer the stand-in where it is asked for; what gives the part's ``platform``. Starts no
     device: who forks calls it before."""
     if not job.real:
-        double = importlib.import_module("support.device_double.double").DoublePlatform(2)
-        binding = importlib.import_module("support.nccl_standin.binding")
+        double = importlib.import_module("standins.device_double.double").DoublePlatform(2)
+        binding = importlib.import_module("standins.nccl.binding")
         double.binding = binding.StandIn(double)
         places.offer("cuda", lambda: double)
     return double if not job.real else None
@@ -58,7 +58,7 @@ def start(job: Job) -> Any:
 
 
 def ruled(job: Job, platform: Any) -> Any:
-    """The platform with counts, as ``support.device_table`` wants it."""
+    """The platform with counts, as ``support.cases.device_table`` wants it."""
     return Real(platform) if job.real else platform
 
 

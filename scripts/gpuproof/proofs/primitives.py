@@ -1,6 +1,6 @@
 """The table of primitives, every rule and every type: the device computes what the CPU does.
 
-The rules and their comparison are those of the tests (``support/device_table.py``)."""
+The rules and their comparison are those of the tests (``support/cases/device_table.py``)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ RULES = ("vjp", "jvp", "second", "batch")
 
 def prove(job: Job) -> None:
     """Forwards in all types; rules in float32 on a device, where the rehearsal takes some."""
-    rules = importlib.import_module("support.device_table").Rules
-    names = [n for n in importlib.import_module("support.table").NAMES if n != MOVES]
+    rules = importlib.import_module("support.cases.device_table").Rules
+    names = [n for n in importlib.import_module("support.cases.table").NAMES if n != MOVES]
     platform = ruled(job, start(job))
     for name in names:
         for kind in TYPES if job.real else TYPES[:1]:

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 
 from injections.rows.hygiene import MARK, Census
 from injections.rows.row import Row, Seen, Trial
-from support import etcd_job
-from support.etcd_job import EtcdJob, Hosts, etcd_hosts
+from support.clusters import etcd_job
+from support.clusters.etcd_job import EtcdJob, Hosts, etcd_hosts
 from support.stepping import Note, notes_of, verify, wait_for
 
 STEPS = 10  # that a generation makes before it counts for one that steps

@@ -10,9 +10,9 @@ A comment of its own lines stands before a block and says what a reader need not
     <!-- before: ... -->        lines of Python that go before the block
     <!-- run: ... -->           lines of bash, run at that point
 
-Python that says no number of ranks belongs to the page's one program, which runs on two ranks, when
-all of the page has been read. A block whose first line is ``# NAME.py`` is written to that file, for
-the commands that follow. In a console, lines after ``$ `` are commands.
+Python that says no number of ranks belongs to the page's one program, which runs on two ranks when
+all of the page has been read. A block whose first line is ``# NAME.py`` is written to that file,
+for the commands that follow. In a console, lines after ``$ `` are commands.
 """
 
 from __future__ import annotations

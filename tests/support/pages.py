@@ -25,7 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RUN = ("python", "bash", "console")
-SHOWN = ("text", "toml", "yaml", "json", "diff")
+SHOWN = ("text", "toml", "yaml", "json", "diff", "{include}", "{toctree}", "{eval-rst}")
 _COMMENT = re.compile(r"<!-- *(not run|ranks|also|status|needs|before|run): *(.*?) *-->", re.DOTALL)
 _FILE = re.compile(r"# ([\w/]+\.(?:py|toml))\n")
 

@@ -49,7 +49,9 @@ def _as_markup(app: Any, what: str, name: str, obj: Any, options: Any, lines: li
 def _links_of_checkout(app: Any, docname: str, source: list[str]) -> None:
     """Links to files that stand beside docs/ in a checkout, and on no page, become their names."""
     up = r"\[([^\]]+)\]\((?:\.\./)+(?!README)[^)]*\)"
-    source[0] = re.sub(up, lambda found: found[1] if "`" in found[1] else f"`{found[1]}`", source[0])
+    source[0] = re.sub(
+        up, lambda found: found[1] if "`" in found[1] else f"`{found[1]}`", source[0]
+    )
 
 
 def setup(app: Any) -> None:

@@ -97,5 +97,7 @@ def test_code_stands_between_fences(page):
 def test_what_is_not_run_says_why():
     reasons = [line.partition(": ")[2] for line in left_out()]
     assert reasons and all(len(reason.split()) >= 3 for reason in reasons)
-    named = [name for reason in reasons for name in re.findall(r"(?:tests|scripts)/[\w/.]+", reason)]
+    named = [
+        name for reason in reasons for name in re.findall(r"(?:tests|scripts)/[\w/.]+", reason)
+    ]
     assert [name for name in named if not (ROOT / name).exists()] == []

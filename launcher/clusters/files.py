@@ -1,5 +1,5 @@
-"""Files of disttrain that need nothing else of it, found without the package around them, which would
-load numpy: the number of its threads follows from the options."""
+"""Files of disttrain that need nothing else of it, found without the package around them, which
+would load numpy: the number of its threads follows from the options."""
 
 from __future__ import annotations
 

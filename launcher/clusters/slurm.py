@@ -8,7 +8,6 @@ the home directory that the nodes of such clusters share.
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 from collections.abc import Mapping

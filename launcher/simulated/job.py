@@ -32,7 +32,7 @@ from disttrain.comm.transports.sim.network import Link
 from disttrain.comm.transports.sim.scheduler import Task
 from disttrain.comm.transports.sim.stacks import standing
 from disttrain.context import current
-from disttrain.errors import ConfigError, Deadlock, PeerFailed
+from disttrain.errors import Deadlock, PeerFailed
 from disttrain.outputs import UNHEARD, is_heard
 
 from ..node.report import RankReport, headline

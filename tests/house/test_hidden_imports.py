@@ -12,6 +12,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
+
 from support.import_strings import Project
 
 ROOT = Path(__file__).parents[2]

@@ -1,10 +1,10 @@
 """What modules of a project import of each other, also where only a string says so.
 
-``loads`` finds calls that import by name (``importlib.import_module``, ``runpy.run_module`` ...) and
-reads what may be asked of them: constants, parts of f-strings, values of a table, what a loop goes
-over. What cannot be read is ``*``, and stands for any one segment of a name. Besides, each constant
-that is the name of a module is taken for a load by the file that it stands in, whatever is done
-with it; so a name that is handed to another file is counted once, where it is written.
+``loads`` finds calls that import by name (``importlib.import_module``, ``runpy.run_module`` ...)
+and reads what may be asked of them: constants, parts of f-strings, values of a table, what a loop
+goes over. What cannot be read is ``*``, and stands for any one segment of a name. Besides, each
+constant that is the name of a module is taken for a load by the file that it stands in, whatever is
+done with it; so a name that is handed to another file is counted once, where it is written.
 """
 
 from __future__ import annotations

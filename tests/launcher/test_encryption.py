@@ -10,6 +10,7 @@ import sys
 import time
 
 import pytest
+from standins.etcd import StandIn
 
 import disttrain.distributed as dist
 from disttrain import rpc
@@ -18,7 +19,6 @@ from disttrain.errors import ConfigError, WorkerError
 from disttrain.lifetime import die_with_parent
 from support import namespaces
 from support.dtrun import ROOT
-from support.etcd_stand_in import StandIn
 from support.mpi_job import MPIEXEC, mpi_env
 from support.namespaces import Wire, outcomes_on, run_on
 from support.nodes import Nodes

@@ -7,7 +7,7 @@ import pytest
 
 from disttrain import core, nn
 from disttrain.core.types import dtypes
-from support import nn_cases
+from support.cases import nn_cases
 
 CASES = pytest.mark.parametrize("case", nn_cases.ALL, ids=lambda c: c.id)
 

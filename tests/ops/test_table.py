@@ -15,7 +15,7 @@ from disttrain.backends.null import NullArray
 from disttrain.core import Tensor, grad, wrap
 from disttrain.core.types import dtypes
 from disttrain.ops.declare import REGISTRY
-from support.table import (
+from support.cases.table import (
     EXEMPT,
     NAMES,
     call,

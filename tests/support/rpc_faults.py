@@ -20,7 +20,7 @@ from disttrain.comm.transports import sim
 from disttrain.errors import Deadlock
 from disttrain.rpc.calls.current import current_agent
 from disttrain.rpc.messages.simulated import Faults, network
-from support.rpc_programs import name, until
+from support.cases.rpc_programs import name, until
 
 SECONDS = 2.0  # in which a caller learns of it
 

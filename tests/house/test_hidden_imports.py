@@ -164,6 +164,17 @@ def test_the_contracts_are_read_as_import_linter_reads_them(project):
     assert breaking(project.imports()) == []
 
 
+def test_a_package_with_folders_says_where_each_child_stands(project):
+    """So that a new folder without a place is complained of, wherever it is made. Circles among
+    the children of all others are forbidden by one contract."""
+    packages = {module.name for module in project.modules.values() if module.is_package}
+    parents = {name.rpartition(".")[0] for name in packages} - {""}
+    ordered = {container for contract in LINTER["contracts"] if contract.get("exhaustive")
+               for container in contract["containers"]}  # fmt: skip
+    assert parents - ordered == set()
+    assert ordered - packages == set(), "no longer there"
+
+
 WAYS = {
     "import_module(NAME)": 'from importlib import import_module\nimport_module("top.high.roof")',
     "relative": 'import importlib\nimportlib.import_module("..high.roof", __package__)',

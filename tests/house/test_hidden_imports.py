@@ -41,7 +41,6 @@ TOLD = {
 # Modules whose constants are compared with names, or allow them, and load nothing by themselves.
 NAMED = {
     "disttrain.compile.capture": "code that is trusted, by the names of its modules",
-    "disttrain.compile.watch": "parts that cannot be replayed, by the names of their modules",
     "disttrain.rpc.calls.allowed": "what a message may name: a closed list in one place",
     "disttrain.rpc.messages.hosts.handshake": "the name of the protocol",
     "disttrain.serialize.objects": "what a file may name: a closed list in one place",

@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Mapping
 
 from .files import load
-from .place import Place, Reach, number
+from .placement import Place, Reach, number
 
 ENDS = (
     "by SIGTERM, which every process of the step gets, at the time limit, by scancel and "

@@ -31,8 +31,8 @@ from ..plan import binding
 from ..plan.job import Plan, describe, make_plan, reserve_port
 from ..worker.environment import worker_env
 from ..worker.logs import FULL
+from ..worker.processes import held_back, kill_descendants
 from ..worker.program import has_main
-from ..worker.remains import held_back, kill_descendants
 from . import preloads
 from .events import tell_events
 from .fake import play

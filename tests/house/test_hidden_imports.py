@@ -32,7 +32,7 @@ TOLD = {
     "disttrain_launcher.clusters.files": "files of modules that its callers name",
     "disttrain_launcher.command.front": "the face that the plan names",
     "disttrain_launcher.node.agent": "what the plan names",
-    "disttrain_launcher.simulated.ambient": "the user's program",
+    "disttrain_launcher.simulated.process_state": "the user's program",
     "disttrain_launcher.simulated.explore": "what the plan names",
     "disttrain_launcher.simulated.job": "the user's program; the face that the plan names",
     "disttrain_launcher.worker.main": "the face that the plan names",

@@ -6,6 +6,7 @@ does not load what is above: what is above registers itself, or hands over the n
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from collections import defaultdict
@@ -210,3 +211,13 @@ def test_a_file_loaded_by_its_path_is_to_be_listed(tmp_path):
     tried = Project([(tmp_path, "top")])
     tried.loads()
     assert tried.unread == {"top.a"}
+
+
+@pytest.mark.parametrize("name", sorted(NAMED))
+def test_names_that_are_only_named_are_there(project, name):
+    """A list of names that a move has left behind would allow, or trust, nothing any more."""
+    texts = [node.value for node in project.modules[name].nodes
+             if isinstance(node, ast.Constant) and isinstance(node.value, str)]  # fmt: skip
+    ours = [t for t in texts if re.fullmatch(r"disttrain(\.\w+)+\.?(:\w+)?", t)]
+    gone = [t for t in ours if t.partition(":")[0].rstrip(".") not in project.modules]
+    assert ours and gone == []

@@ -1,7 +1,7 @@
 """The program of a job whose ranks make steps until something happens to them, and write down when
 they finish each one, and what they are told.
 
-    dtrun --nproc-per-node 4 scripts/injections/rows/step_job.py FOLDER '{"steps": 500}'
+    dtrun --nproc-per-node 4 tests/injections/rows/step_job.py FOLDER '{"steps": 500}'
 
 A step is about 20 ms: some computing, an all_reduce of gradients, an update of weights. Every
 process appends to files of its own, which outlive it.

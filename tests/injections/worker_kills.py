@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Kill a worker while it computes for others, again and again, and look at what that does to them.
 
-    python scripts/injections/worker_kills.py --kills 100
+    python tests/injections/worker_kills.py --kills 100
 
 Each trial starts three workers: a caller, which trains a model whose stages lie on the other two
 (one stage calls the next), a keeper and a victim. At a random moment of a forward, a backward or an

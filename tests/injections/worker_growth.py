@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Call and go back through calls thousands of times: does either worker's memory grow?
 
-    python scripts/injections/worker_growth.py
+    python tests/injections/worker_growth.py
 
 Two workers; one makes 10,000 calls with tensors, then 1,000 autograd contexts with a forward and a
 backward through both. Each time the memory of both is looked at after a tenth of it and at the end,

@@ -57,7 +57,7 @@ class Job:
         inherited |= {
             MARK: trial.folder.name, "TMPDIR": str(trial.folder / "tmp"), "OMP_NUM_THREADS": "1",
             "XDG_RUNTIME_DIR": str(trial.folder / "run"),
-            "PYTHONPATH": f"{ROOT}:{ROOT / 'scripts'}",
+            "PYTHONPATH": f"{ROOT}:{ROOT / 'scripts'}:{ROOT / 'tests'}",
         }  # fmt: skip
         command = [*before, sys.executable, "-m", "disttrain_launcher",
                    "--nproc-per-node", str(ranks), "--log-dir", str(self.log), *flags,

@@ -48,7 +48,7 @@ def run(folder: Path, ranks: int, seconds: float, every: float | None, seed: int
     command += ["--train.epochs", "1000000", f"--log.dir={folder}", "--log.every", "5"]
     command += ["--log.tensorboard", "false"]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    env["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "scripts")])
+    env["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "scripts"), str(ROOT / "tests")])
     output = (folder / "output.txt").open("w")
     job = subprocess.Popen(command, env=env, stdout=output, stderr=output)
     draw, kills, lost = random.Random(seed), 0, 0

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Kill ranks while they save, again and again, and look at what a resumed job would find.
 
-    python scripts/injections/checkpoint_kills.py --kills 200
+    python tests/injections/checkpoint_kills.py --kills 200
 
 Each trial starts ranks that save without pause: over the same name, or under a new one each time,
 plainly or in the background. After a random time one of them, or all, get SIGKILL. Then the

@@ -287,7 +287,7 @@ def _simulated(
 
     def body() -> None:
         dist.init_process_group()
-        since = lambda: context.now() - clock[0] if clock else 0.0  # noqa: E731
+        since = lambda: context.now() - clock[0] if clock else 0.0
         take_part(trial, struck, since, told.append)
 
     scheduler = run(body)

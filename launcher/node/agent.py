@@ -20,10 +20,12 @@ from disttrain.errors import LaunchError
 from disttrain.lifetime import adopt_orphans
 
 from ..options import devices, limits
+from ..plan import preloads
 from ..plan.generation import Generation
 from ..plan.job import Plan
 from ..plan.restarts import Restarts
 from ..plan.states import FAILED, FINISHED, LEAVING, READY, WORKING
+from ..worker.program import source
 from ..worker.remains import reap
 from .orders import Orders
 from .outcome import Attempt, told_of
@@ -37,22 +39,6 @@ FORKED_TOO_LATE = (
     "CUDA is initialised in the process that ranks are forked from (by a .pth file, sitecustomize "
     "or a module that they import); it would work in no rank. Use --start-method spawn, or import "
     "that module in the script"
-)
-# Loaded once for all ranks.
-WARM = (
-    "disttrain.comm.transports.shm.engine",
-    "disttrain.data",
-    "disttrain.distributed",
-    "disttrain.distributed.ddp",
-    "disttrain.optim",
-)
-# What ranks that begin again are likely to use: loaded for all of them, when there may be such.
-WARM_AGAIN = (
-    "disttrain.distributed.checkpoint",
-    "disttrain.distributed.elastic",
-    "disttrain.distributed.fsdp",
-    "disttrain.distributed.planning",
-    "disttrain.metrics",
 )
 
 
@@ -81,7 +67,8 @@ class Agent:
                 raise LaunchError(FORKED_TOO_LATE)
             collects = gc.isenabled()
             gc.disable()  # what is loaded stays
-            for package in (*WARM, *(WARM_AGAIN if self.plan.max_restarts else ())):
+            text = None if self.body or self.plan.module else source(self.plan.program[0])
+            for package in preloads.packages(text, bool(self.plan.max_restarts)):
                 importlib.import_module(package)
             gc.freeze()  # what ranks share with us they need not look through, nor copy
             if collects:  # or the program of launch() wants none

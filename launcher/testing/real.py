@@ -12,7 +12,7 @@ import pytest
 
 from disttrain import context
 
-from ..node.agent import WARM
+from ..plan import preloads
 from ..plan.job import Plan
 from . import faults, inside
 from .job import End, Ends, Told, run_job
@@ -26,7 +26,7 @@ _DISTRIBUTED = "disttrain.distributed"
 
 def warm_up() -> None:
     """Load, once, what the ranks of all tests need."""
-    for package in WARM:
+    for package in preloads.packages(None, again=False):
         importlib.import_module(package)
 
 

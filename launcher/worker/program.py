@@ -19,6 +19,8 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import CodeType
 from typing import Any
 
+_LARGE = 1 << 20  # bytes of a script that are looked through
+
 
 def is_archive(path: str) -> bool:
     """Is it a folder, or a zip file, of which Python runs ``__main__.py``?"""
@@ -37,6 +39,18 @@ def here() -> str:
         return os.getcwd()
     except FileNotFoundError:
         return ""
+
+
+def source(name: str) -> str | None:
+    """The text of a script; None where there is none that can be read twice."""
+    if not os.path.isfile(name):
+        return None
+    try:
+        with open(name, "rb") as file:
+            data = file.read(_LARGE)
+    except OSError:
+        return None
+    return None if b"\0" in data else data.decode(errors="replace")
 
 
 def run_script(name: str, enter: bool = True) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import socket
-import subprocess
 from collections.abc import Mapping
 from types import ModuleType
 
@@ -95,6 +94,8 @@ def reachable(host: str) -> str:
         pass
     else:
         return host
+    import subprocess  # which a start without Slurm need not load
+
     words = ["sinfo", "--noheader", "--nodes", host, "--format", "%o"]
     try:
         asked = subprocess.run(words, capture_output=True, text=True, timeout=_SECONDS, check=False)

@@ -11,7 +11,6 @@ import ctypes
 import importlib.util
 import json
 import os
-import subprocess
 import sys
 
 _NOT_INITIALIZED = 3  # of CUresult
@@ -57,6 +56,8 @@ def num_ranks(text: str, virtual: bool = False) -> int:
 
 
 def _num_gpus(virtual: bool) -> int:
+    import subprocess  # which a start without GPUs need not load
+
     found = importlib.util.find_spec("disttrain")  # which is not imported by this
     assert found is not None and found.submodule_search_locations
     program = os.path.join(found.submodule_search_locations[0], "gpus.py")

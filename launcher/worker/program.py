@@ -13,8 +13,7 @@ import os
 import pkgutil
 import sys
 import types
-import zipfile
-from importlib.abc import InspectLoader
+import zipimport
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import CodeType
 from typing import Any
@@ -24,7 +23,13 @@ _LARGE = 1 << 20  # bytes of a script that are looked through
 
 def is_archive(path: str) -> bool:
     """Is it a folder, or a zip file, of which Python runs ``__main__.py``?"""
-    return os.path.isdir(path) or zipfile.is_zipfile(path)
+    if os.path.isdir(path):
+        return True
+    try:
+        zipimport.zipimporter(path)
+    except zipimport.ZipImportError:
+        return False
+    return True
 
 
 def has_main(path: str) -> bool:
@@ -120,10 +125,11 @@ def _run(code: CodeType, path: str, loader: Any = None, spec: ModuleSpec | None 
     _Program(code).exec_module(main)
 
 
-class _Program(InspectLoader):
+class _Program(SourceFileLoader):
     """Runs code that is at hand in a module, as an import does."""
 
     def __init__(self, code: CodeType) -> None:
+        super().__init__("__main__", code.co_filename)
         self._code = code
 
     def get_code(self, fullname: str) -> CodeType:

@@ -87,9 +87,10 @@ def directories() -> list[str]:
 def _temporary() -> str:
     """The folder that Python's tempfile would take, which takes longer to load."""
     named = [os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP")]
-    folders = [os.path.abspath(n) for n in named if n] + ["/tmp", "/var/tmp", "/usr/tmp"]
-    fit = (f for f in folders if os.path.isdir(f) and os.access(f, os.W_OK | os.X_OK))
-    return next(fit, os.path.abspath(os.curdir))
+    for folder in (*named, "/tmp", "/var/tmp", "/usr/tmp"):
+        if folder and os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK):
+            return os.path.abspath(folder)
+    return os.curdir
 
 
 def announce(job: Job) -> str:

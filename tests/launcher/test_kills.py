@@ -57,7 +57,7 @@ def test_a_kill_at_any_moment(tmp_path, seed, method):
 
 MISSED = """
 import os, subprocess
-from disttrain_launcher.worker import remains as processes
+from disttrain_launcher.worker import processes
 null = subprocess.DEVNULL
 sleeper = subprocess.Popen(["sleep", "20"], stdout=null, stderr=null)
 look, looks = processes.descendants, []

@@ -27,9 +27,9 @@ from ..options.command_line import Options
 from ..plan.job import Plan, describe, make_plan, reserve_port
 from ..worker.environment import worker_env
 from ..worker.logs import FULL
-from ..worker.main import COMPAT
 from ..worker.processes import held_back, kill_descendants
-from ..worker.program import has_main
+from ..worker.program import has_main, source
+from . import preloads
 from .events import tell_events
 from .fake import play
 
@@ -39,7 +39,10 @@ def run(options: Options) -> int:
     several = options.rendezvous is not None
     with reserve_port("" if several else "127.0.0.1") as holder:
         free = holder.getsockname()[1]
-        plan = make_plan(options, free if several else options.master_port or free)
+        port = free if several else options.master_port or free
+        face = preloads.TORCH if options.as_torch else ""
+        names = preloads.of(options.max_restarts, _text(options))
+        plan = make_plan(options, port, face, names)
         try:
             return _run(options, _placed(plan, options))
         except (LaunchError, ConfigError) as error:
@@ -67,7 +70,7 @@ def _run(options: Options, plan: Plan) -> int:
     if options.fake is not None:
         return play(plan, *options.fake, local_size=options.nproc_per_node)
     if options.simulated is not None:
-        return int(_load("simulated.job").run(plan, options.simulated))
+        return int(_load("simulated.command").run(plan, options.simulated))
     if plan.mpi_hosts:
         return int(_load("node.mpi").run_between_hosts(plan))
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # nohup: it is to outlive its terminal
@@ -115,13 +118,17 @@ def _placed(plan: Plan, options: Options) -> Plan:
     return placed
 
 
+def _text(options: Options) -> str | None:
+    return None if options.module else source(options.program[0])
+
+
 def _cannot_start(plan: Plan) -> str:
     name = plan.program[0]
-    if plan.as_torch:
+    if plan.face:
         try:
-            importlib.import_module(COMPAT)  # once, for all ranks
+            importlib.import_module(plan.face)  # once, for all ranks
         except ImportError as error:
-            return f"--as-torch: {COMPAT} cannot be imported: {error}; is disttrain complete?"
+            return f"--as-torch: {plan.face} cannot be imported: {error}; is disttrain complete?"
     if plan.module or plan.no_python:
         return ""
     if not os.path.exists(name):

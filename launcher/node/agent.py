@@ -20,13 +20,11 @@ from disttrain.errors import LaunchError
 from disttrain.lifetime import adopt_orphans
 
 from ..options import devices, limits
-from ..plan import preloads
 from ..plan.generation import Generation
 from ..plan.job import Plan
 from ..plan.restarts import Restarts
 from ..plan.states import FAILED, FINISHED, LEAVING, READY, WORKING
 from ..worker.processes import reap
-from ..worker.program import source
 from .orders import Orders
 from .outcome import Attempt, told_of
 from .output import Console, consoles
@@ -67,8 +65,7 @@ class Agent:
                 raise LaunchError(FORKED_TOO_LATE)
             collects = gc.isenabled()
             gc.disable()  # what is loaded stays
-            text = None if self.body or self.plan.module else source(self.plan.program[0])
-            for package in preloads.packages(text, bool(self.plan.max_restarts)):
+            for package in self.plan.preloads:
                 importlib.import_module(package)
             gc.freeze()  # what ranks share with us they need not look through, nor copy
             if collects:  # or the program of launch() wants none

@@ -1,7 +1,9 @@
-"""What is loaded once, in the process that ranks are forked from, so that no rank has to load it.
+"""Packages of disttrain that are loaded for ranks, by name: once, before ranks are forked.
 
-Pure. A guess: what is missing here a rank loads itself when it asks for it, and what is not needed
-costs its loading. The program's own text is a good guide.
+What runs jobs knows no tensors and gets these names with its plan. This is the one place of the
+launcher that says them, since whoever starts a program knows what it will need. It is a guess: what
+is missing a rank loads itself when it asks for it, and what is not needed costs its loading. The
+program's own text is a good guide.
 """
 
 from __future__ import annotations
@@ -9,7 +11,9 @@ from __future__ import annotations
 import re
 import sys
 
-ALWAYS = ("disttrain.comm.transports.shm.engine", "disttrain.distributed")
+DISTRIBUTED = "disttrain.distributed"
+TORCH = "disttrain.compat.torch"  # the face of ``--as-torch``
+ALWAYS = ("disttrain.comm.transports.shm.engine", DISTRIBUTED)
 # Packages, and words by which a program names what they have.
 NAMED = {
     "disttrain.nn": r"nn",
@@ -19,7 +23,8 @@ NAMED = {
     "disttrain.distributed.fsdp": r"fsdp|FSDP|fully_shard|FullyShardedDataParallel",
 }
 USUAL = tuple(name for name in NAMED if not name.endswith("fsdp"))
-# What ranks that begin again are likely to use.
+FIRST = (*ALWAYS, *USUAL)  # for a program of which nothing is known
+# What ranks that begin again are likely to use: loaded for all of them, when there may be such.
 AGAIN = (
     "disttrain.distributed.checkpoint",
     "disttrain.distributed.elastic",
@@ -32,14 +37,14 @@ _LOADERS = {"importlib", "imp", "runpy"}  # may load whatever they are told
 _KNOWN = (sys.stdlib_module_names - _LOADERS) | {"disttrain", "numpy", "torch", "tqdm"}
 
 
-def packages(text: str | None, again: bool) -> tuple[str, ...]:
-    """Packages for a program of that text, None where it is not known. ``again``: may its ranks
-    begin again?"""
+def of(max_restarts: int, text: str | None = None) -> tuple[str, ...]:
+    """The names for ranks of a program of that text, None where it is not known, that may be
+    started anew so many times."""
     if text is None or not _imported(text) <= _KNOWN:  # modules of its own may name anything
         named = USUAL
     else:
         named = tuple(name for name, words in NAMED.items() if re.search(rf"\b({words})\b", text))
-    return (*ALWAYS, *named, *(AGAIN if again else ()))
+    return (*ALWAYS, *named, *(AGAIN if max_restarts else ()))
 
 
 def _imported(text: str) -> set[str]:

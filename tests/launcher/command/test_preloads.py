@@ -1,10 +1,10 @@
 """What is loaded once for all ranks follows from the program's text."""
 
-from disttrain_launcher.plan.preloads import AGAIN, ALWAYS, USUAL, packages
+from disttrain_launcher.command.preloads import AGAIN, ALWAYS, FIRST, of
 
 
 def more(text):
-    return set(packages(text, again=False)) - set(ALWAYS)
+    return set(of(0, text)) - set(ALWAYS)
 
 
 def test_a_program_that_names_nothing_needs_the_group_alone():
@@ -26,12 +26,12 @@ def test_what_a_program_names():
 def test_a_program_with_modules_of_its_own_may_need_the_usual():
     for text in ("import trainer\n", "import os, trainer\n", "if x:\n    from .a import main\n",
                  "import importlib\n", "import trainer as t\n"):  # fmt: skip
-        assert packages(text, again=False) == (*ALWAYS, *USUAL)
+        assert of(0, text) == FIRST
 
 
 def test_a_program_whose_text_is_not_known():
-    assert packages(None, again=False) == (*ALWAYS, *USUAL)
+    assert of(0, None) == FIRST
 
 
 def test_ranks_that_may_begin_again():
-    assert packages("", again=True) == (*ALWAYS, *AGAIN)
+    assert of(1, "") == (*ALWAYS, *AGAIN)

@@ -14,7 +14,7 @@ import importlib.util
 import sys
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 
@@ -155,7 +155,7 @@ def _at(array: np.ndarray, where: str) -> Any:
     return array if there is None else there.take(array)
 
 
-def reduce(self: Tensor, protocol: int) -> tuple:
+def reduce(self: Tensor, protocol: SupportsIndex) -> tuple:
     """How a tensor is pickled."""
     note_read(self)
     own = own_attributes(self)

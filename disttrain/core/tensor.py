@@ -6,14 +6,14 @@ needs it; a tensor without one has never been aliased or written to (version 0).
 
 ``_node`` is the tensor's place in the graph: ``AccumulateGrad`` for a leaf that requires grad, the
 ``Node`` (or one ``Output`` of it) that made it otherwise, None when nothing is recorded.
-Operators are attached in ``ops/methods.py``.
+Operators and methods are attached in ``ops/methods.py``; ``tensor_methods.pyi`` lists them.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self, SupportsIndex, overload
 
 import numpy as np
 
@@ -26,12 +26,13 @@ from .classes import class_for, plain_class
 from .device import CPU, HOST, at, device, located
 from .hooks import HookHandle
 from .node import AccumulateGrad, Node, Output
+from .tensor_methods import TensorMethods
 
 _new = object.__new__
 ndarray = np.ndarray
 
 
-class Size(tuple):
+class Size(tuple[int, ...]):
     """A shape. A tuple with PyTorch's ``numel`` and spelling."""
 
     __slots__ = ()
@@ -46,6 +47,10 @@ class Size(tuple):
     def __repr__(self) -> str:
         return f"{Size.namespace}.Size({list(self)})"
 
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> int: ...
+    @overload
+    def __getitem__(self, key: slice) -> Size: ...
     def __getitem__(self, key: Any) -> Any:
         got = tuple.__getitem__(self, key)
         return Size(got) if isinstance(key, slice) else got
@@ -67,7 +72,7 @@ class Storage:
     joined = False
 
 
-class Tensor:
+class Tensor(TensorMethods):
     """An n-dimensional array with a place in the autograd graph."""
 
     array: Any
@@ -118,7 +123,9 @@ class Tensor:
     def is_cuda(self) -> bool:
         return self.device.type == "cuda"
 
-    is_cpu = property(lambda self: self.device.type == "cpu")
+    @property
+    def is_cpu(self) -> bool:
+        return self.device.type == "cpu"
 
     @property
     def itemsize(self) -> int:
@@ -165,7 +172,7 @@ class Tensor:
     def requires_grad(self, value: bool) -> None:
         self.requires_grad_(value)
 
-    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
         node = self.graph_node()
         if not requires_grad:
             if node is not None and not isinstance(node, AccumulateGrad):

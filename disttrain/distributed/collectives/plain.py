@@ -359,6 +359,7 @@ def _tensors(kind: type, requires_grad: bool) -> Callable[[_Reader, int], Any]:
     return lambda reader, depth: reader.tensor(depth, kind, requires_grad)
 
 
+_CLASSES: tuple[type[Tensor], ...] = (Tensor, Parameter, Buffer)
 _GET: dict[int, Callable[[_Reader, int], Any]] = {
     ord(tag): read
     for tag, read in {
@@ -384,7 +385,7 @@ _GET: dict[int, Callable[[_Reader, int], Any]] = {
         "V": _Reader.on_device,
         "E": _Reader.member,
         "R": _Reader.record,
-        **{tag: _tensors(k, False) for tag, k in zip("XPB", (Tensor, Parameter, Buffer))},
-        **{tag: _tensors(k, True) for tag, k in zip("xpb", (Tensor, Parameter, Buffer))},
+        **{tag: _tensors(k, False) for tag, k in zip("XPB", _CLASSES)},
+        **{tag: _tensors(k, True) for tag, k in zip("xpb", _CLASSES)},
     }.items()
 }

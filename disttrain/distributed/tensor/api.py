@@ -194,7 +194,7 @@ class DTensor(Tensor):
         self.requires_grad_(state["requires_grad"])
         give_attributes(self, state["own"])
 
-    def __repr__(self, **ignored: Any) -> str:
+    def __repr__(self, *, tensor_contents: object = None) -> str:
         prefix = "Parameter containing:\n" if isinstance(self, Parameter) else ""
         node = self.graph_node()
         made = "" if node is None or self.is_leaf else f", grad_fn=<{node.name()}>"

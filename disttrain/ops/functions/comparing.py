@@ -9,6 +9,7 @@ import numpy as np
 from ...core import dtypes
 from ...core.classes import values_of
 from ...core.tensor import Tensor
+from ...core.types import Operand
 from ...errors import ConfigError
 from ..promotion import result_type as _result_type
 from ..promotion import same_type
@@ -58,7 +59,7 @@ def allclose(
     return bool(_close("allclose", input, other, rtol, atol, equal_nan).all())
 
 
-def is_tensor(obj: Any) -> bool:
+def is_tensor(obj: object) -> bool:
     return isinstance(obj, Tensor)
 
 
@@ -78,7 +79,7 @@ def numel(input: Tensor) -> int:
     return input.shape.numel()
 
 
-def result_type(a: Any, b: Any) -> dtypes.dtype:
+def result_type(a: Operand, b: Operand) -> dtypes.dtype:
     """The type that an operation on both computes in."""
     return _result_type(a, b)
 

@@ -23,6 +23,7 @@ from ...core.gate import Tracer, attach, gate
 from ...core.grad_mode import no_grad
 from ...core.node import Node, Output, next_seq
 from ...core.tensor import Tensor, layout, wrap
+from ...core.types import Scalar
 from ...core.writes import check_captured, check_inplace, touched
 from ...errors import CaptureError, DTypeError, ShapeError
 from ..primitives import elementwise as el
@@ -428,7 +429,7 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     return self
 
 
-def fill_(self: Tensor, value: Any) -> Tensor:
+def fill_(self: Tensor, value: Scalar) -> Tensor:
     """Write one value everywhere."""
     if isinstance(value, Tensor):
         if value.ndim:

@@ -11,6 +11,7 @@ import numpy as np
 from ...core import dtypes
 from ...core.casting import computes_in
 from ...core.tensor import Tensor, wrap
+from ...core.types import Operand
 from ...errors import ConfigError, DTypeError, ShapeError
 from ..primitives import aliases, views
 from ..primitives import elementwise as el
@@ -166,7 +167,7 @@ def frac(input: Tensor) -> Tensor:
     return input - math.trunc(input)
 
 
-def float_power(input: Any, exponent: Any) -> Tensor:
+def float_power(input: Operand, exponent: Operand) -> Tensor:
     """``pow`` in float64 (complex128)."""
 
     def wide(x: Any) -> Any:

@@ -1,0 +1,84 @@
+"""Names of disttrain. Made by scripts/stubs; not to be edited."""
+
+from . import core as core
+from .backends.device.precision import matmul_precision as _get_float32_matmul_precision
+get_float32_matmul_precision = _get_float32_matmul_precision
+from .backends.device.precision import set_matmul_precision as _set_float32_matmul_precision
+set_float32_matmul_precision = _set_float32_matmul_precision
+from .core import Size as Size
+from .core import Tensor as Tensor
+from .core import device as device
+from .core import enable_grad as enable_grad
+from .core import inference_mode as inference_mode
+from .core import is_grad_enabled as is_grad_enabled
+from .core import is_inference_mode_enabled as is_inference_mode_enabled
+from .core import no_grad as no_grad
+from .core import set_grad_enabled as set_grad_enabled
+from .core.device import get_default_device as get_default_device
+from .core.device import set_default_device as set_default_device
+from .core.dtypes import bfloat16 as bfloat16
+from .core.dtypes import bool as bool
+from .core.dtypes import complex64 as complex64
+from .core.dtypes import complex128 as complex128
+from .core.dtypes import double as double
+from .core.dtypes import dtype as dtype
+from .core.dtypes import finfo as finfo
+from .core.dtypes import float as float
+from .core.dtypes import float8_e4m3fn as float8_e4m3fn
+from .core.dtypes import float8_e5m2 as float8_e5m2
+from .core.dtypes import float16 as float16
+from .core.dtypes import float32 as float32
+from .core.dtypes import float64 as float64
+from .core.dtypes import get_default_dtype as get_default_dtype
+from .core.dtypes import half as half
+from .core.dtypes import iinfo as iinfo
+from .core.dtypes import int as int
+from .core.dtypes import int8 as int8
+from .core.dtypes import int16 as int16
+from .core.dtypes import int32 as int32
+from .core.dtypes import int64 as int64
+from .core.dtypes import long as long
+from .core.dtypes import promote_types as promote_types
+from .core.dtypes import set_default_dtype as set_default_dtype
+from .core.dtypes import short as short
+from .core.dtypes import uint8 as uint8
+from .core.dtypes import uint16 as uint16
+from .core.dtypes import uint32 as uint32
+from .core.dtypes import uint64 as uint64
+from .core.memory_format import channels_last as channels_last
+from .core.memory_format import channels_last_3d as channels_last_3d
+from .core.memory_format import contiguous_format as contiguous_format
+from .core.memory_format import memory_format as memory_format
+from .core.memory_format import preserve_format as preserve_format
+from .core.random import Generator as Generator
+from .core.random import default_generator as default_generator
+from .core.random import fork_rng as fork_rng
+from .core.random import get_rng_state as get_rng_state
+from .core.random import initial_seed as initial_seed
+from .core.random import manual_seed as manual_seed
+from .core.random import seed as seed
+from .core.random import set_rng_state as set_rng_state
+from .ops.api import *
+from .ops.functions.random import dropout as dropout
+from .ops.printing import set_printoptions as set_printoptions
+__version__: str
+from . import amp as amp
+from disttrain.amp import autocast as autocast
+from . import autograd as autograd
+from disttrain.compile import _Callable as _compile
+compile: _compile
+from . import cuda as cuda
+from . import data as data
+from . import distributed as distributed
+from . import distributions as distributions
+from . import func as func
+from . import futures as futures
+from disttrain_launcher import launch as launch
+from . import linalg as linalg
+from disttrain.serialize import load as load
+from . import metrics as metrics
+from . import nn as nn
+from . import optim as optim
+from . import profiler as profiler
+from disttrain.serialize import save as save
+from . import serialize as serialize

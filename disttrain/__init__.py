@@ -16,7 +16,6 @@ from .backends.device.precision import set_matmul_precision as set_float32_matmu
 from .core import (
     Size,
     Tensor,
-    device,
     enable_grad,
     inference_mode,
     is_grad_enabled,
@@ -24,8 +23,18 @@ from .core import (
     no_grad,
     set_grad_enabled,
 )
-from .core.device import get_default_device, set_default_device
-from .core.dtypes import (
+from .core.random import (
+    Generator,
+    default_generator,
+    fork_rng,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
+)
+from .core.types.device import device, get_default_device, set_default_device
+from .core.types.dtypes import (
     bfloat16,
     bool,
     complex64,
@@ -56,22 +65,12 @@ from .core.dtypes import (
     uint32,
     uint64,
 )
-from .core.memory_format import (
+from .core.types.memory_format import (
     channels_last,
     channels_last_3d,
     contiguous_format,
     memory_format,
     preserve_format,
-)
-from .core.random import (
-    Generator,
-    default_generator,
-    fork_rng,
-    get_rng_state,
-    initial_seed,
-    manual_seed,
-    seed,
-    set_rng_state,
 )
 from .ops.api import *
 from .ops.functions.random import dropout

@@ -2,7 +2,7 @@
 
     python scripts/type_table.py            (in an environment with PyTorch; writes the file)
 
-The questions are in ``tests/support/type_cases.py``; ``tests/ops/test_types.py`` puts them to
+The questions are in ``tests/support/cases/type_cases.py``; ``tests/ops/test_types.py`` puts them to
 disttrain and needs no PyTorch.
 """
 
@@ -20,7 +20,7 @@ def main() -> None:
     sys.path.insert(0, str(ROOT / "tests"))
     import torch
 
-    from support.type_cases import LETTERS, tables
+    from support.cases.type_cases import LETTERS, tables
 
     found = tables(torch)
     # Many operations have one table: each is written once, with the names of those that have it.

@@ -20,7 +20,7 @@ from support.skips import Skips
 
 __all__ = ["double", "only_what_the_file_makes"]
 
-PROCESSES = ("comm", "launcher", "distributed", "compat", "data")  # the folders of that half
+PROCESSES = ("comm", "rpc", "launcher", "distributed", "compat", "data")  # the folders of that half
 SIMULATES = {
     "simulate",
     "on_ranks",
@@ -138,8 +138,9 @@ def _skip_without_devices(items):
 @pytest.fixture
 def double():
     """A platform of two devices that are not there, offered as "cuda" (support/device_double)."""
+    from standins.device_double.double import DoublePlatform
+
     from disttrain.backends.device import platform as devices
-    from support.device_double.double import DoublePlatform
 
     made = DoublePlatform(2)
     before = devices.offer("cuda", lambda: made)

@@ -14,10 +14,10 @@ from typing import Any
 
 from ..backends.device.platform import offered, present
 from ..context import current, thread
-from ..core import dtypes
-from ..core.casting import casting
 from ..core.gate import Primitive
 from ..core.tensor import Tensor
+from ..core.types import dtypes
+from ..core.types.casting import casting
 from ..errors import ConfigError
 from ..ops.primitives import elementwise as el
 from ..trace import warn

@@ -7,8 +7,9 @@ from enum import Enum
 from typing import Any
 
 from ..backends.device.platform import offered, present
-from ..core import dtypes, no_grad
+from ..core import no_grad
 from ..core.tensor import Tensor
+from ..core.types import dtypes
 from ..errors import AutogradError, ConfigError
 from ..ops.api import isfinite, stack
 from ..trace import warn

@@ -1,8 +1,8 @@
 """``dt.autograd``: gradients asked for directly, custom functions, and checks of gradients."""
 
-from ..core.autograd import backward
-from ..core.checkpoint import checkpoint, checkpoint_sequential
-from ..core.function import Function, once_differentiable
+from ..core.backward.autograd import backward
+from ..core.backward.checkpoint import checkpoint, checkpoint_sequential
+from ..core.backward.function import Function, once_differentiable
 from ..core.grad_mode import (
     detect_anomaly,
     enable_grad,

@@ -22,7 +22,7 @@ from ..core.gate import Tracer
 from ..core.tensor import Tensor
 from ..errors import AutogradError
 from ..func.jvp import DualTracer, Forward
-from ..ops.functions.create import zeros_like
+from ..ops.functions.creation.create import zeros_like
 
 _new = object.__new__
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..core.autograd import grad
+from ..core.backward.autograd import grad
 from ..core.grad_mode import enable_grad
 from ..core.tensor import Tensor
 from ..errors import AutogradError, ShapeError
 from ..func import grad as func_grad
 from ..func import jacfwd, vmap
-from ..ops.functions import create
-from ..ops.functions.join import stack
+from ..ops.functions.creation import create
+from ..ops.functions.views.join import stack
 from ..ops.primitives.views import reshape
 
 

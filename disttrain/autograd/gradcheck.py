@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.autograd import grad
+from ..core.backward.autograd import grad
 from ..core.classes import values_of
 from ..core.grad_mode import enable_grad
 from ..core.tensor import Tensor, beside, wrap

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, TypeAlias, overload
 
-from ..core import autograd as core
+from ..core.backward import autograd as core
 from ..core.node import GradientEdge
 from ..core.tensor import Tensor
 from ..errors import AutogradError, ShapeError

@@ -15,8 +15,8 @@ from typing import Any
 from .. import sizes
 from ..distributed.checkpoint import format_utils, tools
 from ..distributed.checkpoint.filesystem import read_manifest
-from ..distributed.checkpoint.flat import paths_of
 from ..distributed.checkpoint.metadata import MetadataIndex, TensorStorageMetadata
+from ..distributed.checkpoint.state.flat import paths_of
 from ..errors import ConfigError
 from . import prove
 

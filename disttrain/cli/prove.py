@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from ..distributed.checkpoint import tools
-from ..distributed.checkpoint.folder import MANIFEST
+from ..distributed.checkpoint.files.folder import MANIFEST
 from ..errors import ConfigError
 
 

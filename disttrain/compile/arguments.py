@@ -8,9 +8,9 @@ import numpy as np
 
 from .. import tree
 from ..context import thread
-from ..core.dtypes import get_default_dtype
 from ..core.node import AccumulateGrad
 from ..core.tensor import Tensor
+from ..core.types.dtypes import get_default_dtype
 from .kinds import PLAIN, is_constant
 from .memory import owner_of, pattern
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from .. import context, tree
 from ..context import SLOW, thread
-from ..core.casting import casting
 from ..core.tensor import Tensor
+from ..core.types.casting import casting
 from ..core.watching import watched
 from ..errors import CaptureError
 from ..trace import warn

@@ -9,9 +9,9 @@ from typing import Any
 
 from ..backends.device.array import DeviceArray
 from ..context import thread
-from ..core.dtypes import get_default_dtype
 from ..core.node import AccumulateGrad
 from ..core.tensor import Tensor
+from ..core.types.dtypes import get_default_dtype
 from ..steps import stepped
 from .arguments import Call
 from .capture import Capture

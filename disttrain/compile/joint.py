@@ -18,9 +18,9 @@ import numpy as np
 from ..backends.kinds import ArrayKind
 from ..context import thread
 from ..core.algebra import Algebra
-from ..core.autograd import grad
-from ..core.engine import Walk, discard
-from ..core.fit import apart
+from ..core.backward.autograd import grad
+from ..core.backward.engine import Walk, discard
+from ..core.backward.fit import apart
 from ..core.grad_mode import set_state
 from ..core.node import AccumulateGrad, GraphNode, Node, Output, next_seq
 from ..core.tensor import Tensor, wrap

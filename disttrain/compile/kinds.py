@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 
 from ..backends.device.platform import beneath
-from ..core.device import device
-from ..core.dtypes import dtype
 from ..core.gate import Primitive
 from ..core.node import GraphNode, Output
 from ..core.tensor import Size
+from ..core.types.device import device
+from ..core.types.dtypes import dtype
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 

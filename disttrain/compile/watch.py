@@ -52,7 +52,7 @@ _PARTS = (
     ("disttrain.distributed.ddp", "DistributedDataParallel (DDP)",
      "; compile the module inside of it: DistributedDataParallel(dt.compile(model))"),
     ("disttrain.distributed.fsdp", "fully_shard (FSDP)", ""),
-    ("disttrain.distributed.rpc", "remote calls (RPC)", ""),
+    ("disttrain.rpc", "remote calls (RPC)", ""),
     ("disttrain.distributed", "communication between ranks (disttrain.distributed)", ""),
 )  # fmt: skip
 

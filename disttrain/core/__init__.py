@@ -1,12 +1,12 @@
 """Tensor, the gate, the graph and the engine. Knows no operation by name (see ``ops``)."""
 
-from . import copies, dtypes, sharing
+from . import copies, sharing
 from .algebra import Algebra
-from .autograd import backward, grad
-from .checkpoint import checkpoint, checkpoint_sequential
-from .device import device
-from .engine import Walk
-from .function import Function
+from .backward.autograd import backward, grad
+from .backward.checkpoint import checkpoint, checkpoint_sequential
+from .backward.engine import Walk
+from .backward.function import Function
+from .backward.sink import accumulate, store_grad
 from .gate import Primitive, Tracer, gate
 from .grad_mode import (
     detect_anomaly,
@@ -20,8 +20,9 @@ from .grad_mode import (
 )
 from .hooks import HookHandle
 from .node import AccumulateGrad, Node
-from .sink import accumulate, store_grad
 from .tensor import Size, Storage, Tensor, wrap
+from .types import dtypes
+from .types.device import device
 
 __all__ = [
     "AccumulateGrad",

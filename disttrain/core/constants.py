@@ -10,8 +10,8 @@ import numpy as np
 
 from .. import context
 from ..backends.device.array import DeviceArray
-from .device import located
 from .tensor import Tensor, beside, wrap
+from .types.device import located
 
 _MOST_BYTES = 1 << 16
 _MOST_KEPT = 256  # per rank; the one that was not asked for the longest goes

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from ..context import SLOW, thread
+from ..core.annotations import Operand
 from .algebra import Algebra
 from .gate import Primitive, finish, gate
 from .node import NOTHING, Node, Output, next_seq
 from .tensor import Storage, Tensor, wrap
-from .types import Operand
-from .wide import SHORT
+from .types.wide import SHORT
 
 _new = object.__new__
 ndarray = np.ndarray

@@ -23,8 +23,8 @@ from .. import context
 from ..backends.device.array import DeviceArray, Located
 from ..backends.device.platform import platform
 from ..errors import ConfigError, DeviceError
-from .device import CPU, HOST, device, usable
 from .tensor import Tensor, wrap
+from .types.device import CPU, HOST, device, usable
 
 _STATE = struct.Struct("<Q4QQQ")  # seed, the four words of SFC64, is half a draw kept, that half
 _COUNTED = struct.Struct("<Qq")  # seed, offset

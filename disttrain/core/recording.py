@@ -12,8 +12,8 @@ import numpy as np
 
 from ..backends.device.platform import Graph, GraphPool, Platform, Stream
 from ..context import current
-from .device import device
 from .random import RECORDING, Generator, Recorded, device_generator
+from .types.device import device
 
 
 class Recording:

@@ -21,10 +21,10 @@ import numpy as np
 from ..backends.device.array import DeviceArray
 from ..backends.memory import Block, make_memory, place_of
 from ..errors import AutogradError
-from . import dtypes
 from .attributes import give_attributes, own_attributes
-from .device import located, usable
 from .tensor import Tensor, note_read, rebuild
+from .types import dtypes
+from .types.device import located, usable
 
 _ALIGN = 64
 _REDUCTION = "multiprocessing.reduction"

@@ -20,13 +20,13 @@ import numpy as np
 from .. import context
 from ..backends.kinds import ArrayKind
 from ..backends.null import NullArray
+from ..core.tensor_methods import TensorMethods
 from ..errors import AutogradError, DeviceError, DTypeError, HostError, ShapeError
-from . import dtypes
 from .classes import class_for, plain_class
-from .device import CPU, HOST, at, device, located
 from .hooks import HookHandle
 from .node import AccumulateGrad, Node, Output
-from .tensor_methods import TensorMethods
+from .types import dtypes
+from .types.device import CPU, HOST, at, device, located
 
 _new = object.__new__
 ndarray = np.ndarray

@@ -3,14 +3,14 @@
 import builtins
 import numpy as np
 from collections.abc import Callable, Iterator, Sequence
-from disttrain.core.dtypes import dtype
+from disttrain.core.annotations import ArrayLike, DTypeLike, DeviceLike, Dims, Format, Index, Number, Operand, Scalar
 from disttrain.core.random import Generator
 from disttrain.core.tensor import Size, Tensor
-from disttrain.core.types import ArrayLike, DTypeLike, DeviceLike, Dims, Format, Index, Number, Operand, Scalar
-from disttrain.ops.functions.aliases import UntypedStorage
+from disttrain.core.types.dtypes import dtype
+from disttrain.ops.functions.creation.sparse import SparseTensor
 from disttrain.ops.functions.sort import ValuesIndices
-from disttrain.ops.functions.sparse import SparseTensor
 from disttrain.ops.functions.storage import TypedStorage
+from disttrain.ops.functions.views.aliases import UntypedStorage
 from typing import Any, Literal, Self, SupportsIndex, overload
 
 class TensorMethods:

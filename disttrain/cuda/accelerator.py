@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core.device import device as Device
+from ..core.types.device import device as Device
 from . import devices, memory, streams
 from .which import device_count, is_available
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..backends.cuda import nvrtc
-from ..core.device import device as Device
 from ..core.tensor import Tensor
+from ..core.types.device import device as Device
 from ..errors import DeviceError
 from .which import device_count, here, index_of, is_available
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ..core.device import device as Device
 from ..core.random import (
     Generator,
     device_generator,
@@ -13,6 +12,7 @@ from ..core.random import (
     seed_devices,
 )
 from ..core.tensor import Tensor
+from ..core.types.device import device as Device
 from .which import device_count, index_of, is_available
 
 

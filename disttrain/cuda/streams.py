@@ -8,7 +8,7 @@ from typing import Any
 
 from ..backends.device.platform import Event as Point
 from ..backends.device.platform import Stream as Line
-from ..core.device import device as Device
+from ..core.types.device import device as Device
 from .which import here, index_of
 
 

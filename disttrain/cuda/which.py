@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..backends.device.platform import Platform, made, platform, present
-from ..core.device import device
+from ..core.types.device import device
 from ..errors import DeviceError
 
 KIND = "cuda"

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from ..core import Tensor, wrap
-from ..core.dtypes import BY_NUMPY, known
+from ..core.types.dtypes import BY_NUMPY, known
 from ..errors import DTypeError, ShapeError
-from ..ops.functions.join import stack
+from ..ops.functions.views.join import stack
 
 _NUMBERS = ((bool, np.bool_), (int, np.int64), (float, np.float64), (complex, np.complex128))
 

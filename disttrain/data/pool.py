@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import context
-from ..core import dtypes
+from ..core.types import dtypes
 from ..errors import WorkerFailed
 from ..lifetime import end_of, shows
 from ..liveness import LOOK_EVERY, Stillness, sample, told

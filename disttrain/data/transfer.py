@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core import Tensor, dtypes, wrap
+from ..core import Tensor, wrap
+from ..core.types import dtypes
 from .slabs import Borrowed, Shelf
 
 SLAB, BATCH, END, ERROR = 1, 2, 3, 4

@@ -16,8 +16,8 @@ import numpy as np
 
 from .. import context
 from ..comm.job import termination
-from ..core import dtypes
 from ..core.random import manual_seed
+from ..core.types import dtypes
 from ..lifetime import die_with
 from .fetch import Plan, fetcher
 from .info import WorkerInfo, set_worker_info

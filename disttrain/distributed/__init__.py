@@ -11,6 +11,7 @@ from ..comm.calls.reduce_ops import ReduceOp
 from ..comm.calls.reduce_ops import premul_sum as _make_nccl_premul_sum
 from ..comm.calls.work import Work
 from ..comm.store import FileStore, HashStore, PrefixStore, Store, TCPStore
+from ..comm.store.rendezvous import register_rendezvous_handler, rendezvous
 from ..comm.transports.sim import Simulation, simulate
 from ..errors import (
     CollectiveMismatch,
@@ -112,7 +113,6 @@ from .groups.state import (
     is_torchelastic_launched,
 )
 from .groups.state import process_group_store as _get_process_group_store
-from .groups.stores import register_rendezvous_handler, rendezvous
 from .recovery import SHRINK_ABORT, SHRINK_DEFAULT, shrink, shrink_group
 
 default_pg_timeout = timedelta(minutes=30)  # PyTorch's name and value
@@ -127,7 +127,6 @@ _PACKAGES = (
     "_functional_collectives",
     "algorithms",
     "autograd",
-    "calls",
     "checkpoint",
     "ddp",
     "distributed_c10d",

@@ -9,6 +9,8 @@ from ..comm.store import HashStore as HashStore
 from ..comm.store import PrefixStore as PrefixStore
 from ..comm.store import Store as Store
 from ..comm.store import TCPStore as TCPStore
+from ..comm.store.rendezvous import register_rendezvous_handler as register_rendezvous_handler
+from ..comm.store.rendezvous import rendezvous as rendezvous
 from ..comm.transports.sim import Simulation as Simulation
 from ..comm.transports.sim import simulate as simulate
 from ..errors import CollectiveMismatch as CollectiveMismatch
@@ -99,8 +101,6 @@ from .groups.state import is_available as is_available
 from .groups.state import is_initialized as is_initialized
 from .groups.state import is_torchelastic_launched as is_torchelastic_launched
 from .groups.state import process_group_store as _get_process_group_store
-from .groups.stores import register_rendezvous_handler as register_rendezvous_handler
-from .groups.stores import rendezvous as rendezvous
 from .recovery import SHRINK_ABORT as SHRINK_ABORT
 from .recovery import SHRINK_DEFAULT as SHRINK_DEFAULT
 from .recovery import shrink as shrink
@@ -123,7 +123,6 @@ from . import _composable as _composable
 from . import _functional_collectives as _functional_collectives
 from . import algorithms as algorithms
 from . import autograd as autograd
-from . import calls as calls
 from . import checkpoint as checkpoint
 from . import ddp as ddp
 from . import distributed_c10d as distributed_c10d

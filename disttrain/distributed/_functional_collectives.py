@@ -16,7 +16,7 @@ from ..core.tensor import Tensor
 from ..errors import ConfigError, ShapeError
 from ..ops.functions import collectives as verbs
 from ..ops.functions.collectives import How
-from ..ops.functions.join import cat
+from ..ops.functions.views.join import cat
 from .groups.process_group import ProcessGroup
 from .groups.state import existing_groups, group_or_default
 from .mesh import DeviceMesh

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..comm.calls.work import Work
 from ..comm.store import PrefixStore, Store
-from ..core.device import device as Device
+from ..core.types.device import device as Device
 from ..errors import ConfigError, WaitTimeout
 from .collectives.coalesced import CoalescingManager as _CoalescingManager
 from .collectives.coalesced import coalescing_manager as _coalescing_manager

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from .. import context
-from ..core.device import device
 from ..core.tensor import Size, Tensor, wrap
+from ..core.types.device import device
 from ..errors import ConfigError
 from .groups import state
 from .groups.new_group import divide_world, get_rank, get_world_size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.device import device as make_device
+from ..core.types.device import device as make_device
 from ..errors import ConfigError
 
 # What can only be a device where no worker is named. (A device may have any name otherwise.)

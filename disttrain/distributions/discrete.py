@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..core.dtypes import finfo
 from ..core.grad_mode import no_grad
 from ..core.tensor import Size, Tensor
+from ..core.types.dtypes import finfo
 from ..ops.api import (
     arange,
     bernoulli,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ..context import thread
 from ..core.algebra import Algebra
-from ..core.function import Function, FunctionCtx, run
+from ..core.backward.function import Function, FunctionCtx, run
 from ..core.gate import Tracer
 from ..core.grad_mode import enable_grad, no_grad
 from ..core.tensor import Tensor

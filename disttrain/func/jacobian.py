@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import tree
 from ..core.tensor import Tensor
-from ..ops.functions import create
+from ..ops.functions.creation import create
 from ..ops.primitives.views import permute, reshape
 from .jvp import jvp
 from .reverse import chosen, vjp

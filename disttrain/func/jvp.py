@@ -11,13 +11,13 @@ from typing import Any
 
 from .. import tree
 from ..context import thread
-from ..core.autograd import grad
+from ..core.backward.autograd import grad
 from ..core.gate import Primitive, Tracer
 from ..core.grad_mode import enable_grad
 from ..core.tensor import Tensor
 from ..core.writes import Inside
 from ..errors import CaptureError, ConfigError, ShapeError
-from ..ops.functions import create
+from ..ops.functions.creation import create
 from ..ops.primitives.elementwise import conj
 from ..ops.primitives.views import expand, reshape
 from .functions import push_function

@@ -12,13 +12,13 @@ from typing import Any
 
 from .. import tree
 from ..context import thread
-from ..core.autograd import grad as tape_grad
+from ..core.backward.autograd import grad as tape_grad
 from ..core.gate import Tracer
 from ..core.grad_mode import enable_grad
 from ..core.tensor import Tensor
 from ..core.writes import Inside
 from ..errors import AutogradError, ConfigError
-from ..ops.functions import create
+from ..ops.functions.creation import create
 from ..ops.primitives.views import reshape
 from .levels import followed, innermost, leave_private
 

@@ -15,7 +15,8 @@ from ..core.gate import Primitive, Tracer, gate
 from ..core.random import States
 from ..core.tensor import Tensor
 from ..errors import CaptureError, ConfigError, ShapeError
-from ..ops.functions import inplace, join, split
+from ..ops.functions import inplace
+from ..ops.functions.views import join, split
 from ..ops.primitives.batching import front
 from ..ops.primitives.views import expand, permute, reshape
 from ..trace import warn

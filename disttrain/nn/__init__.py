@@ -1,7 +1,8 @@
 """Layers, losses, containers and initial values, under PyTorch's names."""
 
 from . import functional, global_hooks, init, utils
-from .activation import (
+from .module import Module
+from .modules.activation import (
     CELU,
     ELU,
     GELU,
@@ -30,10 +31,8 @@ from .activation import (
     Tanhshrink,
     Threshold,
 )
-from .attention import (
-    MultiheadAttention,
-)
-from .batchnorm import (
+from .modules.attention import MultiheadAttention
+from .modules.batchnorm import (
     BatchNorm1d,
     BatchNorm2d,
     BatchNorm3d,
@@ -47,14 +46,8 @@ from .batchnorm import (
     LazyInstanceNorm2d,
     LazyInstanceNorm3d,
 )
-from .containers import (
-    ModuleDict,
-    ModuleList,
-    ParameterDict,
-    ParameterList,
-    Sequential,
-)
-from .conv import (
+from .modules.containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
+from .modules.conv import (
     Conv1d,
     Conv2d,
     Conv3d,
@@ -68,24 +61,10 @@ from .conv import (
     LazyConvTranspose2d,
     LazyConvTranspose3d,
 )
-from .dropout import (
-    AlphaDropout,
-    Dropout,
-    Dropout1d,
-    Dropout2d,
-    Dropout3d,
-)
-from .embedding import (
-    Embedding,
-    EmbeddingBag,
-)
-from .linear import (
-    Bilinear,
-    Identity,
-    LazyLinear,
-    Linear,
-)
-from .loss import (
+from .modules.dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d
+from .modules.embedding import Embedding, EmbeddingBag
+from .modules.linear import Bilinear, Identity, LazyLinear, Linear
+from .modules.loss import (
     BCELoss,
     BCEWithLogitsLoss,
     CosineEmbeddingLoss,
@@ -106,20 +85,8 @@ from .loss import (
     TripletMarginLoss,
     TripletMarginWithDistanceLoss,
 )
-from .module import Module
-from .normalization import (
-    GroupNorm,
-    LayerNorm,
-    LocalResponseNorm,
-    RMSNorm,
-)
-from .parameter import (
-    Buffer,
-    Parameter,
-    UninitializedBuffer,
-    UninitializedParameter,
-)
-from .pooling import (
+from .modules.normalization import GroupNorm, LayerNorm, LocalResponseNorm, RMSNorm
+from .modules.pooling import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
     AdaptiveAvgPool3d,
@@ -130,15 +97,8 @@ from .pooling import (
     MaxPool1d,
     MaxPool2d,
 )
-from .rnn import (
-    GRU,
-    LSTM,
-    RNN,
-    GRUCell,
-    LSTMCell,
-    RNNCell,
-)
-from .shape import (
+from .modules.rnn import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
+from .modules.shape import (
     CircularPad1d,
     CircularPad2d,
     ConstantPad1d,
@@ -161,13 +121,19 @@ from .shape import (
     ZeroPad2d,
     ZeroPad3d,
 )
-from .syncnorm import SyncBatchNorm
-from .transformer import (
+from .modules.syncnorm import SyncBatchNorm
+from .modules.transformer import (
     Transformer,
     TransformerDecoder,
     TransformerDecoderLayer,
     TransformerEncoder,
     TransformerEncoderLayer,
+)
+from .parameter import (
+    Buffer,
+    Parameter,
+    UninitializedBuffer,
+    UninitializedParameter,
 )
 
 __all__ = [

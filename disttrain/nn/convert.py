@@ -9,9 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ..backends.kinds import ArrayKind
-from ..core import Tensor, dtypes, no_grad, sharing, wrap
-from ..core.device import device as device_type
-from ..core.device import usable
+from ..core import Tensor, no_grad, sharing, wrap
+from ..core.types import dtypes
+from ..core.types.device import device as device_type
+from ..core.types.device import usable
 from ..errors import ConfigError, DeviceError, DTypeError
 from .parameter import empty, is_lazy, replace_data
 

@@ -19,7 +19,7 @@ from ..core import Tensor, wrap
 from ..core.node import AccumulateGrad, HookDict, HookHandle
 from ..errors import AutogradError, DTypeError
 from ..ops.declare import primitive
-from ..ops.functions import create
+from ..ops.functions.creation import create
 from ..ops.primitives.batching import fronted
 from ..trace import warn
 

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import ops
-from ..core import Tensor, dtypes, wrap
+from ..core import Tensor, wrap
 from ..core.tensor import beside
+from ..core.types import dtypes
 from ..errors import ConfigError, ShapeError
 
 _HOW = (

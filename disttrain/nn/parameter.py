@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from ..backends.null import NullArray
-from ..core import Tensor, dtypes, no_grad, wrap
+from ..core import Tensor, no_grad, wrap
 from ..core.classes import class_for
-from ..core.device import CPU, located, usable
+from ..core.types import dtypes
+from ..core.types.device import CPU, located, usable
 from ..errors import ShapeError, UninitializedError
 
 

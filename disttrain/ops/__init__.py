@@ -1,11 +1,12 @@
 """The vocabulary: every primitive with all its rules, and the public functions over them."""
 
 from ..core import Algebra, Tensor
-from ..core.device import CPU
+from ..core.types.device import CPU
 from . import api, descriptions, methods, names
 from .api import *
 from .declare import REGISTRY, primitive
-from .functions import create, inplace, outs
+from .functions import inplace, outs
+from .functions.creation import create
 from .functions.random import dropout
 from .primitives import elementwise, linalg, reduce, views
 from .primitives.moving import moved

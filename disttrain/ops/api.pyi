@@ -2,12 +2,12 @@
 
 import numpy as np
 from collections.abc import Sequence
-from disttrain.core.dtypes import dtype
+from disttrain.core.annotations import ArrayLike, DTypeLike, DeviceLike, Dims, Format, Number, Operand, PerDim, Scalar
 from disttrain.core.random import Generator
 from disttrain.core.tensor import Size, Tensor
-from disttrain.core.types import ArrayLike, DTypeLike, DeviceLike, Dims, Format, Number, Operand, PerDim, Scalar
+from disttrain.core.types.dtypes import dtype
+from disttrain.ops.functions.creation.sparse import SparseTensor
 from disttrain.ops.functions.sort import ValuesIndices
-from disttrain.ops.functions.sparse import SparseTensor
 from typing import Any, Literal, overload
 
 def abs(a: Tensor, *, out: Tensor | None = None) -> Tensor: ...

@@ -17,8 +17,8 @@ from . import api
 from .functions import elementwise as math
 from .functions import inplace, special
 from .functions import random as sampling
-from .functions import views as shape
 from .functions.index_arrays import index_put
+from .functions.views import shapes as shape
 
 _SAME = """acos acosh addbmm addcdiv addcmul addmm addmv addr arccos arccosh arcsin
 arcsinh arctan arctan2 arctanh asin asinh atan atan2 atanh baddbmm bitwise_and bitwise_left_shift

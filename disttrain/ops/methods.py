@@ -8,21 +8,24 @@ from typing import Any
 import numpy as np
 
 from .. import core
-from ..core import dtypes, sharing
+from ..core import sharing
+from ..core.annotations import Format, Operand
 from ..core.classes import values_of
 from ..core.gate import Tracer
 from ..core.tensor import Tensor, note_read, wrap
-from ..core.types import Format, Operand
+from ..core.types import dtypes
 from ..core.writes import check_captured
 from ..errors import AutogradError, ShapeError
 from . import api
-from .functions import aliases, comparing, create, memory_formats, moving, storage
-from .functions import data as from_data
+from .functions import comparing, storage
 from .functions import elementwise as math
 from .functions import linalg as products
 from .functions import subscript as indexing
-from .functions import views as shape
-from .functions.moving import to
+from .functions.creation import create, moving
+from .functions.creation import data as from_data
+from .functions.creation.moving import to
+from .functions.views import aliases, memory_formats
+from .functions.views import shapes as shape
 from .inplace_methods import install
 from .primitives import elementwise as el
 from .printing import text

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from .. import context
-from ..core import dtypes
 from ..core.classes import values_of
 from ..core.node import AccumulateGrad
 from ..core.tensor import Tensor
+from ..core.types import dtypes
 
 _DEFAULTS = {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80, "sci_mode": None}
 

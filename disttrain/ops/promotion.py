@@ -13,8 +13,8 @@ import numpy as np
 
 from .. import core
 from ..context import thread
-from ..core import dtypes
 from ..core.tensor import Tensor, wrap
+from ..core.types import dtypes
 from ..errors import DTypeError
 
 _SCALARS = (bool, int, float, complex)

@@ -11,7 +11,7 @@ import numpy as np
 from ..backends.device.array import DeviceArray, Located
 from ..backends.device.platform import platform_of
 from ..core import Tensor, enable_grad, no_grad, wrap
-from ..core.device import located, on
+from ..core.types.device import located, on
 from ..core.writes import touched
 from ..errors import ConfigError, DeviceError
 from .line_search import Point, strong_wolfe

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..backends.device.platform import platform_of
-from ..core import Tensor, dtypes
+from ..core import Tensor
 from ..core.tensor import beside
+from ..core.types import dtypes
 from ..errors import ConfigError, DTypeError
 from ..ops.declare import primitive
 from .algorithms import Choice

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from ..context import thread
-from ..core import HookHandle, Tensor, dtypes, wrap
-from ..core.device import CPU
+from ..core import HookHandle, Tensor, wrap
+from ..core.types import dtypes
+from ..core.types.device import CPU
 from ..errors import ConfigError
 from ..ops.primitives.moving import moved
 from .groups import Groups

@@ -24,8 +24,8 @@ import numpy as np
 from ..backends.device.array import DeviceArray, Located
 from ..backends.llvm.checksum import BLOCK, crc32c_blocks
 from ..backends.null import NullArray
-from ..core import Tensor, device, wrap
-from ..core.device import located, usable
+from ..core import Tensor, wrap
+from ..core.types.device import device, located, usable
 from ..errors import ConfigError, DeviceError, SerializationError
 from . import line
 from .decoding import decode

@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 
 from ..backends.null import NullArray
-from ..core import Size, Tensor, device, dtypes, wrap
+from ..core import Size, Tensor, wrap
 from ..core.attributes import give_attributes
 from ..core.tensor import rebuild
+from ..core.types import dtypes
+from ..core.types.device import device
 from ..errors import DTypeError, SerializationError
 from .layout import KINDS
 from .objects import Known, begin, finish

@@ -29,8 +29,10 @@ import numpy as np
 
 from ..backends.device.array import DeviceArray, Hosted
 from ..backends.kinds import ArrayKind
-from ..core import Size, Tensor, device, dtypes
+from ..core import Size, Tensor
 from ..core.attributes import own_attributes
+from ..core.types import dtypes
+from ..core.types.device import device
 from ..errors import SerializationError
 from .layout import KIND_NAMES, METADATA
 from .objects import MAKE, name_of, take_apart

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from disttrain.core import types as shared
+from disttrain.core import annotations as shared
 
 _TYPING = frozenset(("Any", "Literal", "NamedTuple", "Self", "overload"))
 _ALIASES = frozenset(n for n in vars(shared) if n in shared.__annotations__)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from disttrain.core import types as shared
+from disttrain.core import annotations as shared
 from disttrain.core.gate import Primitive
 
 from .names import Names

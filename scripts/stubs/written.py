@@ -7,10 +7,10 @@ from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
-import disttrain.core.types as shared
-from disttrain.core.dtypes import dtype
+import disttrain.core.annotations as shared
 from disttrain.core.random import Generator
 from disttrain.core.tensor import Size, Tensor
+from disttrain.core.types.dtypes import dtype
 from disttrain.ops.functions.sort import ValuesIndices
 
 from .names import Names

@@ -22,7 +22,7 @@ import disttrain as dt
 import disttrain.distributed.checkpoint as dcp
 from disttrain import outputs
 from disttrain.distributed.checkpoint import tools
-from disttrain.distributed.checkpoint.folder import MANIFEST
+from disttrain.distributed.checkpoint.files.folder import MANIFEST
 from disttrain.errors import ConfigError, SerializationError
 
 _OPTIMIZER = "optimizer"

@@ -5,7 +5,7 @@ import pytest
 import disttrain as dt
 import disttrain.nn.functional as F
 from disttrain import nn
-from disttrain.core.checkpoint import checkpoint
+from disttrain.core.backward.checkpoint import checkpoint
 from disttrain.errors import AutogradError, ConfigError
 
 BF16, F32 = dt.bfloat16, dt.float32

@@ -18,10 +18,10 @@ import pytest
 import disttrain as dt
 from disttrain import autograd, nn
 from disttrain.core import Tensor, wrap
-from disttrain.core.checkpoint import checkpoint
-from disttrain.core.split_walk import backward_inputs
+from disttrain.core.backward.checkpoint import checkpoint
+from disttrain.core.backward.split_walk import backward_inputs
 from disttrain.ops.declare import REGISTRY
-from support import table
+from support.cases import table
 
 SHAPE = (2, 3)
 

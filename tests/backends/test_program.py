@@ -26,7 +26,7 @@ from disttrain.backends.lang.kernel import (
 )
 from disttrain.backends.program import Program
 from disttrain.errors import DTypeError, ShapeError
-from support.random_kernels import Draw
+from support.cases.random_kernels import Draw
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 INTS = ("int8", "int16", "int32", "int64", "uint8")

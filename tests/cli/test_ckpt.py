@@ -14,7 +14,8 @@ from disttrain import serialize
 from disttrain.cli import main
 from disttrain.distributed import checkpoint as dcp
 from disttrain.distributed import simulate
-from disttrain.distributed.checkpoint import folder, format_utils, tools
+from disttrain.distributed.checkpoint import format_utils, tools
+from disttrain.distributed.checkpoint.files import folder
 from disttrain.distributed.mesh import init_device_mesh
 from disttrain.distributed.tensor import Shard, distribute_tensor
 

@@ -9,9 +9,9 @@ from unittest import mock
 import pytest
 
 import disttrain as dt
+from disttrain import rpc
 from disttrain.compat.torch import remote
 from disttrain.compat.torch.shim import MissingName
-from disttrain.distributed import rpc
 from support.workers import run_workers
 
 
@@ -78,7 +78,7 @@ def hasattr_module(found, name, child):
 
 def test_a_function_put_in_a_module_is_called_in_place_of_its_own():
     api = modules()["torch.distributed.rpc.api"]
-    ours = importlib.import_module("disttrain.distributed.rpc.api")
+    ours = importlib.import_module("disttrain.rpc.api")
     kept = ours._wait_all_workers
     with mock.patch.object(api, "_wait_all_workers") as changed:
         assert ours._wait_all_workers is changed
@@ -108,7 +108,7 @@ def identity(x):
 
 
 def test_nothing_is_loaded_before_it_is_asked_for():
-    names = "disttrain.distributed.rpc", "disttrain.distributed.autograd", "grpc"
+    names = "disttrain.rpc", "disttrain.rpc.autograd", "grpc"
     code = (
         "import sys, disttrain.compat.torch as c; c.install(); import torch; "
         "import torch.distributed.rpc, torch.distributed.autograd; "

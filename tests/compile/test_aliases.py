@@ -7,8 +7,8 @@ import warnings
 
 import pytest
 
-from support import alias_programs, steps
 from support.agree import run
+from support.cases import alias_programs, steps
 
 PARTS, EACH, CALLS = 20, 100, 5
 

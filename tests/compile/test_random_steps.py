@@ -6,8 +6,8 @@ import warnings
 
 import pytest
 
-from support import steps
 from support.agree import run
+from support.cases import steps
 
 PARTS, EACH, CALLS = 10, 60, 10
 

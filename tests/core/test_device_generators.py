@@ -6,7 +6,7 @@ import pytest
 
 import disttrain as dt
 from disttrain import context
-from disttrain.core.checkpoint import checkpoint
+from disttrain.core.backward.checkpoint import checkpoint
 from disttrain.errors import ConfigError, DeviceError
 
 pytestmark = pytest.mark.usefixtures("double")

@@ -5,7 +5,7 @@ import pytest
 
 import disttrain as dt
 from disttrain import nn
-from disttrain.core.device import get_default_device, set_default_device
+from disttrain.core.types.device import get_default_device, set_default_device
 from disttrain.errors import DeviceError, DimError
 
 pytestmark = pytest.mark.usefixtures("double")

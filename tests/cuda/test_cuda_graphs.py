@@ -1,12 +1,12 @@
 """Graphs on the device double: what is recorded is done again, on the same memory."""
 
 import pytest
+from standins.device_double.graphs import NotWhileRecording
 
 import disttrain as dt
 import disttrain.nn.functional as F
 from disttrain import cuda, nn
 from disttrain.errors import DeviceError
-from support.device_double.graphs import NotWhileRecording
 
 
 def test_a_replay_computes_anew(double):

@@ -5,11 +5,11 @@ import subprocess
 import sys
 
 import pytest
+from standins import nvml as nvml_standin
 
 import disttrain as dt
 from disttrain import cuda
 from disttrain.errors import ConfigError, DeviceError
-from support import nvml_standin
 
 PROGRAM = """
 from disttrain.cuda import sensors

@@ -9,7 +9,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from disttrain.core import Tensor, dtypes, wrap
+from disttrain.core import Tensor, wrap
+from disttrain.core.types import dtypes
 from disttrain.data import default_collate, default_convert
 from disttrain.errors import DTypeError, ShapeError
 

@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 
 from disttrain import context
-from disttrain.core import Tensor, dtypes, wrap
+from disttrain.core import Tensor, wrap
 from disttrain.core.random import default_generator, manual_seed
+from disttrain.core.types import dtypes
 from disttrain.data import DataLoader, Dataset, IterableDataset, get_worker_info, slabs, transfer
 from disttrain.errors import PeerFailed, ShapeError, WaitTimeout, WorkerFailed
 from support.ranks import run_ranks

@@ -21,7 +21,7 @@ from disttrain.distributed.algorithms.ddp_comm_hooks.ddp_zero_hook import (
 from disttrain.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from disttrain.distributed.optim import ZeroRedundancyOptimizer, _apply_optimizer_in_backward
 from disttrain_launcher import launch
-from support.invariant_cases import INPUTS, MODELS
+from support.cases.invariant_cases import INPUTS, MODELS
 from support.rounding import Steps, Sums
 
 ROWS, STEPS = 24, 3

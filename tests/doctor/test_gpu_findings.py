@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from standins import nvml as nvml_standin
 
 from disttrain import gpus
 from disttrain.doctor import facts, gpu
 from disttrain.doctor.facts import Facts
-from support import nvml_standin
 
 CARDS = tuple(
     gpus.Card(i, f"GPU-{i}", f"0000:{i}b:00.0", "NVIDIA H100", i, 80 << 30, 79 << 30, (9, 0))

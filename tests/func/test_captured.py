@@ -9,7 +9,7 @@ import disttrain as dt
 from disttrain import func
 from disttrain.errors import CaptureError
 from disttrain.optim import SGD
-from tests.support.captured_writes import ALLOWED, METHODS, TRANSFORMS, programs, run
+from support.cases.captured_writes import ALLOWED, METHODS, TRANSFORMS, programs, run
 
 PROGRAMS = programs()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import disttrain as dt
-from tests.support.vmap_draws import DRAWS, MODES, run
+from support.cases.vmap_draws import DRAWS, MODES, run
 
 BY_VALUE = {"bernoulli", "bernoulli, number", "poisson", "multinomial", "multinomial again"}
 INPLACE = {name for name in DRAWS if name.split(",")[0].endswith("_")} | {"made inside"}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from standins import nvml as nvml_standin
 
 from disttrain import gpus
 from disttrain.gpus import Card, Machine, Pair, visible
-from support import nvml_standin
 
 
 def ask(monkeypatch, machine, seconds=gpus.SECONDS):

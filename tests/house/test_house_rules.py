@@ -178,8 +178,18 @@ def test_no_listener_on_every_address():
     assert complaints(check) == []
 
 
-@pytest.mark.parametrize("path", [ROOT / "tests"], ids=["tests"])
-def test_names_of_test_files_are_unique(path):
-    names = [p.name for p in path.rglob("test_*.py")]
-    assert sorted(names) == sorted(set(names))
-    assert list(path.rglob("__init__.py")) == []
+# Folders of tests whose subject is no package.
+ACROSS = {"house", "peers", "scripts", "gpu", "distributed/devices"}
+
+
+def test_tests_lie_where_the_code_lies():
+    """In the folder, or under the name, of what they test."""
+    tests = ROOT / "tests"
+    folders = {p.parent.relative_to(tests).as_posix() for p in tests.rglob("test_*.py")}
+    roots = (ROOT / "disttrain", ROOT)
+    astray = {
+        folder for folder in folders - ACROSS
+        if not any((r / folder).is_dir() or (r / f"{folder}.py").is_file() for r in roots)
+    }  # fmt: skip
+    assert astray == set()
+    assert not any((tests / folder / "__init__.py").exists() for folder in folders)

@@ -10,15 +10,15 @@ import sys
 import time
 
 import pytest
+from standins.etcd import StandIn
 
 import disttrain.distributed as dist
+from disttrain import rpc
 from disttrain.comm.store import PrefixStore
-from disttrain.distributed import rpc
 from disttrain.errors import ConfigError, WorkerError
 from disttrain.lifetime import die_with_parent
 from support import namespaces
 from support.dtrun import ROOT
-from support.etcd_stand_in import StandIn
 from support.mpi_job import MPIEXEC, mpi_env
 from support.namespaces import Wire, outcomes_on, run_on
 from support.nodes import Nodes
@@ -35,7 +35,7 @@ import os
 import numpy as np
 import disttrain as dt
 import disttrain.distributed as dist
-from disttrain.distributed import rpc
+from disttrain import rpc
 
 def marked(text):
     return dt.tensor(np.frombuffer((text * 8).encode() * 2000, np.uint8).copy())

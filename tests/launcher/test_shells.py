@@ -99,7 +99,7 @@ def on_another_file_system(folder: Path) -> Iterator[dict]:
 @contextlib.contextmanager
 def with_wrong_clock(folder: Path) -> Iterator[dict]:
     library, clock = folder / "clock.so", folder / "clock"
-    source = ROOT / "scripts/injections/wall_clock.c"
+    source = ROOT / "tests/injections/wall_clock.c"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
     clock.write_bytes(struct.pack("<d", -40 * 365 * 86400.0))
     yield {"env": {"LD_PRELOAD": str(library), "WALL_CLOCK": str(clock)}}

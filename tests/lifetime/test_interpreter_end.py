@@ -154,7 +154,7 @@ WORKERS = (
     + """
 import os, time
 from pathlib import Path
-from disttrain.distributed import rpc
+from disttrain import rpc
 
 rank = int(os.environ["RANK"])
 options = rpc.TensorPipeRpcBackendOptions(transports=os.environ["WAY"].split(), tls=False)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from disttrain import core, nn, optim
-from disttrain.core import dtypes
+from disttrain.core.types import dtypes
 from disttrain.errors import ConfigError, DTypeError, ModuleError, ShapeError
 
 F = nn.functional
@@ -322,7 +322,7 @@ def test_lazy_norms(kind):
 
 
 def test_lazy_modules_of_ones_own():
-    class Own(nn.lazy.LazyMixin, nn.Module):
+    class Own(nn.modules.lazy.LazyMixin, nn.Module):
         def __init__(self):
             super().__init__()
             self.scale = nn.UninitializedParameter()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from disttrain import core, nn
-from disttrain.core import dtypes
+from disttrain.core.types import dtypes
 from disttrain.errors import (
     AutogradError,
     ConfigError,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from disttrain import core, nn
-from disttrain.core import dtypes
-from support import nn_cases
+from disttrain.core.types import dtypes
+from support.cases import nn_cases
 
 CASES = pytest.mark.parametrize("case", nn_cases.ALL, ids=lambda c: c.id)
 

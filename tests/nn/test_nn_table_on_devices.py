@@ -11,7 +11,7 @@ import pytest
 
 import disttrain as dt
 from disttrain import core, nn
-from support import nn_cases
+from support.cases import nn_cases
 
 LOOKS = {"BatchNorm2d-3-affine=False-momentum=None"}  # divides by a counter, which PyTorch reads
 

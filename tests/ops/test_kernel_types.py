@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import disttrain as dt
-from disttrain.core.dtypes import ALL, BY_NUMPY, known
+from disttrain.core.types.dtypes import ALL, BY_NUMPY, known
 from disttrain.data import default_collate
 
 

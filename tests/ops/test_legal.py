@@ -9,7 +9,7 @@ import pytest
 
 import disttrain as dt
 import disttrain.nn
-from support.legal_cases import GROUPS, outcome
+from support.cases.legal_cases import GROUPS, outcome
 
 # Where PyTorch's outcome is no meaning to follow: (function, PyTorch refuses, reason).
 ODD = {

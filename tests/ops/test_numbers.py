@@ -9,7 +9,7 @@ import pytest
 
 import disttrain as dt
 import disttrain.nn.functional as F
-from disttrain.core.wide import add_up
+from disttrain.core.types.wide import add_up
 from disttrain.errors import DTypeError, ShapeError
 from support.numeric import check_gradients
 

@@ -12,9 +12,10 @@ from disttrain import func
 from disttrain.backends.lang import expr as ex
 from disttrain.backends.lang.interpret import interpret
 from disttrain.backends.null import NullArray
-from disttrain.core import Tensor, dtypes, grad, wrap
+from disttrain.core import Tensor, grad, wrap
+from disttrain.core.types import dtypes
 from disttrain.ops.declare import REGISTRY
-from support.table import (
+from support.cases.table import (
     EXEMPT,
     NAMES,
     call,

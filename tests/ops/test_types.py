@@ -13,7 +13,7 @@ import disttrain as dt
 import disttrain.nn
 from disttrain.errors import DTypeError, NumberError
 from disttrain.ops import promotion
-from support.type_cases import GROUPS, LETTERS
+from support.cases.type_cases import GROUPS, LETTERS
 
 DATA = json.loads((Path(__file__).parent / "data" / "types.json").read_text())
 WANT = {name: table["rows"] for table in DATA["tables"] for name in table["names"]}

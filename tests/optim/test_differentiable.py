@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from optim_cases import CASES
 
 import disttrain as dt
 from disttrain import optim
 from disttrain.core import wrap
+from support.cases.optimizers import CASES
 
 ELEMENTWISE = [(n, {k: v for k, v in a.items() if k != "foreach"}) for n, a in CASES]
 named = pytest.mark.parametrize("name, args", ELEMENTWISE, ids=lambda v: v if v == str(v) else "")

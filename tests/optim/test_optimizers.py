@@ -5,12 +5,12 @@ import pickle
 
 import numpy as np
 import pytest
-from optim_cases import CASES
 
 import disttrain as dt
 from disttrain import optim
 from disttrain.core import no_grad, wrap
 from disttrain.errors import ConfigError
+from support.cases.optimizers import CASES
 
 SHAPES = [(4, 3), (5,), (), (2, 1, 6)]
 

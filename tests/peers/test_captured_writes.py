@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 import disttrain as dt
-from tests.support.captured_writes import ALLOWED, TRANSFORMS, programs, run
+from support.cases.captured_writes import ALLOWED, TRANSFORMS, programs, run
 
 pytestmark = pytest.mark.peer
 PROGRAMS = {**programs(), **ALLOWED}

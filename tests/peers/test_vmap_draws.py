@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import disttrain as dt
-from tests.support.vmap_draws import DRAWS, MODES, run
+from support.cases.vmap_draws import DRAWS, MODES, run
 
 pytestmark = pytest.mark.peer
 # These add their arguments to noise of their own, which may be the same for all examples; a

@@ -18,7 +18,7 @@ def test_walks_run_what_pytorch_runs(first):
     from torch.utils.checkpoint import checkpoint as their_checkpoint
 
     import disttrain as dt
-    from disttrain.core.checkpoint import checkpoint
+    from disttrain.core.backward.checkpoint import checkpoint
 
     for seed in range(first, first + 100):
         theirs = Walked(torch, functools.partial(their_checkpoint, use_reentrant=False), seed)

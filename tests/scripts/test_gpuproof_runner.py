@@ -17,8 +17,7 @@ from gpuproof.report import _failures, markdown
 from gpuproof.runner import as_data, run
 from gpuproof.schedule import RESTARTS, Schedule
 from gpuproof.timing import gpt_flops, in_turns, peak_of
-
-from support import nvml_standin
+from standins import nvml as nvml_standin
 
 ROOT = Path(__file__).parents[2]
 
@@ -79,7 +78,7 @@ def test_the_parts_fit_into_ten_minutes():
     beside = [p.seconds for p in PARTS if not p.alone]
     assert max(beside) + sum(p.seconds for p in PARTS if p.alone) < BUDGET
     for part in PARTS:
-        assert (ROOT / "scripts/gpuproof/proofs" / f"{part.name}.py").exists()
+        assert (ROOT / "tests/gpuproof/proofs" / f"{part.name}.py").exists()
     assert [p.name for p in chosen("ranks,face")] == ["environment", "face", "ranks"]
     with pytest.raises(ValueError, match=r"'faces'.*environment, primitives"):
         chosen("faces")

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from standins.etcd import StandIn
 
 from disttrain import config
 from disttrain.metrics import read_jsonl
 from injections.goodput import records
-from support.etcd_stand_in import StandIn
 from support.nodes import Nodes
 from support.ranks import free_port
 from training.loop import Trainer

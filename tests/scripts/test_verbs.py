@@ -64,8 +64,8 @@ def test_nothing_is_installed_twice(checkout):
     ],
 )
 def test_only_the_rehearsal_takes_the_environment_of_the_tests(checkout, words, env, own):
-    package = checkout / "scripts" / "gpuproof"
-    package.mkdir()
+    package = checkout / "tests" / "gpuproof"
+    package.mkdir(parents=True)
     (package / "__main__.py").write_text("import sys; print(sys.executable, *sys.argv[1:])")
     done = bash(f"exec '{checkout}/scripts/gpu' {words}", checkout.parent, **env)
     found, *given = done.stdout.split()

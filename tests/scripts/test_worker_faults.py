@@ -30,7 +30,7 @@ def test_calls_and_contexts_cost_no_memory_for_good():
     done = subprocess.run(
         [
             sys.executable,
-            "scripts/injections/worker_growth.py",
+            "tests/injections/worker_growth.py",
             "--calls",
             "500",
             "--contexts",

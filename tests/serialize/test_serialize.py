@@ -19,8 +19,10 @@ import pytest
 
 import disttrain as dt
 from disttrain import nn
-from disttrain.core import Size, Tensor, device, dtypes, wrap
+from disttrain.core import Size, Tensor, wrap
 from disttrain.core.random import manual_seed
+from disttrain.core.types import dtypes
+from disttrain.core.types.device import device
 from disttrain.errors import ConfigError, SerializationError, WriteError
 from disttrain.optim import AdamW
 from disttrain.serialize import (

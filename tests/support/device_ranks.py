@@ -12,12 +12,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from standins.nccl.binding import StandIn
 
 import disttrain as dt
 from disttrain import distributed as dist
 from disttrain import nn
 from disttrain.distributed.groups.state import group_or_default
-from support.nccl_standin.binding import StandIn
 
 
 def on_devices(double: Any, body: Callable[[], Any], size: int = 2, backend: str = "nccl") -> list:

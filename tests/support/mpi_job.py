@@ -45,7 +45,9 @@ def mpi_env() -> dict[str, str]:
     env = {
         k: v for k, v in os.environ.items() if not k.startswith(("PMI", "OMPI_COMM", "MPI_LOCAL"))
     }
-    env["PYTHONPATH"] = os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "tests/comm/mpi")))
+    env["PYTHONPATH"] = os.pathsep.join(
+        map(str, (ROOT, ROOT / "tests", ROOT / "tests/comm/transports/mpi"))
+    )
     env["OMP_NUM_THREADS"] = "1"
     return env
 

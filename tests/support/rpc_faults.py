@@ -15,13 +15,12 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from disttrain import context
+from disttrain import context, rpc
 from disttrain.comm.transports import sim
-from disttrain.distributed import rpc
-from disttrain.distributed.calls.current import current_agent
-from disttrain.distributed.messaging.simulated import Faults, network
 from disttrain.errors import Deadlock
-from support.rpc_programs import name, until
+from disttrain.rpc.calls.current import current_agent
+from disttrain.rpc.messages.simulated import Faults, network
+from support.cases.rpc_programs import name, until
 
 SECONDS = 2.0  # in which a caller learns of it
 

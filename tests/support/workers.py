@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from disttrain import context
-from disttrain.distributed import rpc, simulate
+from disttrain import context, rpc
+from disttrain.distributed import simulate
 
 from .ranks import run_ranks
 

@@ -26,7 +26,7 @@ from ..device.structs import Operand
 from ..lang.given import for_arguments
 from ..lang.kernel import Kernel
 from . import nvrtc
-from .emit import function, symbol, unit
+from .codegen.emit import function, symbol, unit
 from .faults import launch_advice
 from .packing import Layout, Room
 from .plan import Plan, make_plan, plan_many, with_scalars

@@ -19,9 +19,9 @@ from ...errors import ShapeError
 from ..device.structs import Number, Pointer, Value, packed
 from ..lang.expr import walk
 from ..lang.kernel import COMPUTE, ITEMSIZE, Array, Kernel, Loop, Reduce, check
-from .emit import function
-from .forms import MOST, SLOT, THREADS, Form
-from .layout import (
+from .codegen.emit import function
+from .codegen.forms import MOST, SLOT, THREADS, Form
+from .codegen.layout import (
     NARROW,
     Axes,
     Operand,
@@ -33,8 +33,8 @@ from .layout import (
     reach,
     spread,
 )
-from .loops import named_types
-from .rows import kept_arrays, summed_arrays
+from .codegen.loops import named_types
+from .codegen.rows import kept_arrays, summed_arrays
 
 MAX_DIMS = 8  # axes that cannot be merged
 _MOST_BLOCKS = 1 << 20

@@ -19,12 +19,12 @@ import numpy as np
 
 from ...errors import DeviceError
 from ..device.platform import Event, Graph, GraphPool, Platform, Stream
-from . import cudnn
-from .blas import Blas
-from .dnn import Dnn
 from .faults import ABSENT, FORKED, at_start, no_arrays_of
 from .graphs import CudaGraph, CudaPool
 from .launch import CupyAround, Launcher
+from .libraries import cudnn
+from .libraries.blas import Blas
+from .libraries.dnn import Dnn
 from .pool import Memory
 from .presence import look, missing_package
 from .properties import Properties

@@ -1,7 +1,7 @@
 """What a transport is: the verbs that move arrays between the ranks of one group.
 
 To add one, make a folder beside this file with a subclass of ``Transport``, and run
-``tests/comm/conformance.py`` with a fixture that starts ranks over it. The contract:
+``tests/comm/transports/conformance.py`` with a fixture that starts ranks over it. The contract:
 
 * Ranks here are positions in the group, ``0 .. size-1``. ``ProcessGroup`` (the only caller) knows
   global ranks, checks arguments, and has made arrays flat: every array is 1-D, C-contiguous, and

@@ -17,9 +17,9 @@ from typing import Any
 import disttrain as dt
 
 from ...comm.transports import fake
-from ...core import dtypes
-from ...core.memory_format import memory_format
 from ...core.tensor import Size
+from ...core.types import dtypes
+from ...core.types.memory_format import memory_format
 from ...errors import ConfigError, DeviceError, OutOfMemoryError
 from . import (
     amp,

@@ -14,7 +14,7 @@ from typing import Any
 import disttrain as dt
 
 from ...backends import blas
-from ...backends.cuda.cudnn import version as cudnn_version
+from ...backends.cuda.libraries.cudnn import version as cudnn_version
 from ...backends.device import determinism, precision
 from .attention import Switches
 from .legacy import cuda_classes, set_default_tensor_type
@@ -193,7 +193,7 @@ def _cudnn_flags(
 
 
 def _cudnn_shim() -> Shim:
-    """``torch.backends.cudnn``: what ``backends/cuda/dnn.py`` goes by."""
+    """``torch.backends.cudnn``: what ``backends/cuda/libraries/dnn.py`` goes by."""
     live = {name: _cudnn(name) for name in precision.CONVOLUTION}
     return _Live("torch.backends.cudnn", live).give(
         is_available=lambda: cudnn_version() is not None, version=cudnn_version, flags=_cudnn_flags

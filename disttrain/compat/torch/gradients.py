@@ -9,10 +9,10 @@ from typing import Any
 import disttrain as dt
 
 from ...autograd import forward_ad
-from ...core import checkpoint as _checkpoint
 from ...core import checkpoint_sequential as _checkpoint_sequential
-from ...core.checkpoint import CheckpointError, set_checkpoint_early_stop
-from ...core.function import FunctionCtx
+from ...core.backward.checkpoint import CheckpointError, set_checkpoint_early_stop
+from ...core.backward.checkpoint import checkpoint as _checkpoint
+from ...core.backward.function import FunctionCtx
 from ...trace import warn
 from . import legacy
 from .shim import Shim

@@ -72,15 +72,18 @@ class _ModuleFile(Shim):
 
 def _bases() -> dict[str, dict[str, Any]]:
     """By file: the base classes and helpers that programs ask for by their private names."""
-    nn = dt.nn
+    layers = dt.nn.modules
     return {
-        "batchnorm": {"_BatchNorm": nn.batchnorm._BatchNorm, "_NormBase": nn.batchnorm._Norm},
-        "conv": {"_ConvNd": nn.conv._Conv, "_ConvTransposeNd": nn.conv._ConvTranspose},
-        "dropout": {"_DropoutNd": nn.dropout._Dropout},
-        "instancenorm": {"_InstanceNorm": nn.batchnorm._InstanceNorm},
-        "loss": {"_Loss": nn.loss._Loss, "_WeightedLoss": nn.loss._WeightedLoss},
-        "pooling": {"_MaxPoolNd": nn.pooling._MaxPool},
-        "rnn": {"RNNBase": nn.rnn._Recurrent, "RNNCellBase": nn.rnn._Cell},
+        "batchnorm": {
+            "_BatchNorm": layers.batchnorm._BatchNorm,
+            "_NormBase": layers.batchnorm._Norm,
+        },
+        "conv": {"_ConvNd": layers.conv._Conv, "_ConvTransposeNd": layers.conv._ConvTranspose},
+        "dropout": {"_DropoutNd": layers.dropout._Dropout},
+        "instancenorm": {"_InstanceNorm": layers.batchnorm._InstanceNorm},
+        "loss": {"_Loss": layers.loss._Loss, "_WeightedLoss": layers.loss._WeightedLoss},
+        "pooling": {"_MaxPoolNd": layers.pooling._MaxPool},
+        "rnn": {"RNNBase": layers.rnn._Recurrent, "RNNCellBase": layers.rnn._Cell},
     }
 
 
@@ -122,6 +125,6 @@ def modules() -> dict[str, Shim]:
         .take(nn.global_hooks)
         .give(_IncompatibleKeys=state._IncompatibleKeys, _EXTRA_STATE_KEY_SUFFIX=state.EXTRA)
     )
-    out[f"{root}.lazy"] = Shim(f"{root}.lazy").give(LazyModuleMixin=nn.lazy.LazyMixin)
+    out[f"{root}.lazy"] = Shim(f"{root}.lazy").give(LazyModuleMixin=nn.modules.lazy.LazyMixin)
     out[f"{root}.utils"] = _utils()
     return out

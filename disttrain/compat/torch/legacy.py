@@ -6,11 +6,11 @@ from __future__ import annotations
 from typing import Any
 
 from ...autograd import Variable
-from ...core import dtypes
-from ...core.device import set_default_device
-from ...core.function import Function
+from ...core.backward.function import Function
 from ...core.tensor import Tensor
-from ...ops.functions import data
+from ...core.types import dtypes
+from ...core.types.device import set_default_device
+from ...ops.functions.creation import data
 
 KINDS = {
     "FloatTensor": dtypes.float32,

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from ... import serialize
-from ...ops.functions.aliases import UntypedStorage
 from ...ops.functions.storage import TypedStorage
+from ...ops.functions.views.aliases import UntypedStorage
 from .shim import Shim
 
 

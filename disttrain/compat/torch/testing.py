@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ... import ops
-from ...core import dtypes
 from ...core.tensor import Tensor
+from ...core.types import dtypes
 from ...ops.functions.args import size as as_size
 
 _TOLERANCES = {  # rtol, atol by type; exact for the others

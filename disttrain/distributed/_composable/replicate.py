@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ...core.device import device as device_type
+from ...core.types.device import device as device_type
 from ...errors import ConfigError, DeviceError
 from ...nn import Module
 from ..ddp import DistributedDataParallel

@@ -18,8 +18,6 @@ from ...nn.parameter import Parameter
 from ...ops import api
 from ...serialize.packed import pack, unpack
 from ...trace import warn
-from .boxes import fault, meetings
-from .flat import Path, flatten_state_dict, paths_of, set_element
 from .metadata import (
     STATE_DICT_TYPE,
     BytesStorageMetadata,
@@ -29,7 +27,6 @@ from .metadata import (
     StorageMeta,
     TensorStorageMetadata,
 )
-from .pieces import piece, pieces_of
 from .planner import (
     BytesIOWriteData,
     LoadItemType,
@@ -42,6 +39,9 @@ from .planner import (
     WriteItem,
     WriteItemType,
 )
+from .state.boxes import fault, meetings
+from .state.flat import Path, flatten_state_dict, paths_of, set_element
+from .state.pieces import piece, pieces_of
 
 _NO_SIZE = Size(())
 SHARED_OUT_FROM = 1 << 20  # bytes; to balance less than that between ranks saves no time

@@ -14,11 +14,11 @@ from typing import Any
 
 from ...errors import ConfigError, SerializationError
 from ...futures import Future
-from . import folder, manifest, reading
-from .folder import Shard
+from .files import folder, manifest, reading
+from .files.folder import Shard
+from .files.shards import Part, write_shard
 from .metadata import STATE_DICT_TYPE, Metadata, MetadataIndex, StorageMeta
 from .planner import LoadPlan, LoadPlanner, SavePlan, SavePlanner
-from .shards import Part, write_shard
 from .staging import KeptStager
 from .storage import StorageReader, StorageWriter, WriteResult
 

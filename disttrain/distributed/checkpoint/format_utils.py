@@ -16,11 +16,11 @@ from ...ops import api
 from ...serialize import load, save
 from .default_planner import DefaultLoadPlanner, EmptyStateDictLoadPlanner
 from .filesystem import FileSystemReader, FileSystemWriter, read_manifest
-from .flat import flatten_state_dict
 from .hf_storage import HuggingFaceStorageReader
 from .metadata import ChunkStorageMetadata, Metadata, TensorStorageMetadata
-from .pieces import pieces_of
 from .planner import LoadPlan, LoadPlanner, ReadItem
+from .state.flat import flatten_state_dict
+from .state.pieces import pieces_of
 from .state_dict_loader import read
 from .state_dict_saver import write
 from .storage import StorageReader

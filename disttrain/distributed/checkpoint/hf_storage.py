@@ -19,16 +19,18 @@ from typing import Any
 
 import numpy as np
 
-from ...core import Size, dtypes
+from ...core import Size
+from ...core.types import dtypes
 from ...errors import ConfigError, SerializationError
 from ...futures import Future
 from ...serialize import inspect, save
 from ...serialize.files import write_file
 from ...serialize.layout import load_json
-from . import reading, tools
+from . import tools
+from .files import reading
+from .files.folder import of_pytorch
+from .files.manifest import Place
 from .filesystem import FileSystemWriter, read_manifest
-from .folder import of_pytorch
-from .manifest import Place
 from .metadata import (
     ChunkStorageMetadata,
     Metadata,

@@ -9,7 +9,8 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...core import Size, Tensor, dtypes
+from ...core import Size, Tensor
+from ...core.types import dtypes
 
 
 @dataclass

@@ -7,9 +7,9 @@ from typing import Any
 from ...core import Tensor
 from ...ops import api
 from .default_planner import DefaultLoadPlanner
-from .flat import paths_of, set_element
 from .metadata import STATE_DICT_TYPE, Metadata, TensorStorageMetadata
 from .planner import LoadPlanner
+from .state.flat import paths_of, set_element
 from .state_dict_loader import load
 from .storage import StorageReader
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ...core import Size
-from .boxes import meetings
 from .default_planner import read_items, write_items
 from .metadata import ChunkStorageMetadata, MetadataIndex, TensorStorageMetadata
 from .planner import LoadItemType, ReadItem
+from .state.boxes import meetings
 
 
 def create_read_items_for_chunk_list(

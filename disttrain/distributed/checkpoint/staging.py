@@ -17,9 +17,9 @@ import numpy as np
 from ... import context
 from ...backends.device.memory import memory_of
 from ...core import Size, Tensor, wrap
-from .flat import Index, Path
 from .metadata import STATE_DICT_TYPE, ChunkStorageMetadata, MetadataIndex
-from .pieces import piece, pieces_of
+from .state.flat import Index, Path
+from .state.pieces import piece, pieces_of
 
 _SLOT = "checkpoint.staging"
 

@@ -19,10 +19,10 @@ from ..collectives import objects
 from ..fsdp import FullyShardedDataParallel as FSDP
 from ..fsdp.settings import FullStateDictConfig, ShardedStateDictConfig, StateDictType
 from ..groups.state import group_or_default, is_initialized
-from . import state_dict_optim as optim_states
-from .state_dict_names import Names, prefixes
-from .state_dict_optim import begin as _init_optim_state  # noqa: F401  (PyTorch's name for it)
-from .state_dict_values import from_rank0, gathered, like
+from .state import optim as optim_states
+from .state.names import Names, prefixes
+from .state.optim import begin as _init_optim_state  # noqa: F401  (PyTorch's name for it)
+from .state.values import from_rank0, gathered, like
 
 
 @dataclass

@@ -16,7 +16,7 @@ from ... import errors
 from ...comm.group.group import ProcessGroup
 from ..collectives import objects
 from .api import CheckpointException
-from .wire import dump, parse
+from .files.wire import dump, parse
 
 T = TypeVar("T")
 S = TypeVar("S")

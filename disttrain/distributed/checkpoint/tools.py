@@ -19,10 +19,11 @@ from ...errors import ConfigError, DisttrainError, SerializationError
 from ...futures import Future
 from ...serialize import inspect
 from ...serialize.packed import unpack
-from . import folder
 from .default_planner import EmptyStateDictLoadPlanner
+from .files import folder
+from .files.manifest import Manifest, Place
+from .files.reading import Files
 from .filesystem import FileSystemReader, FileSystemWriter, read_manifest
-from .manifest import Manifest, Place
 from .metadata import (
     BytesStorageMetadata,
     ChunkStorageMetadata,
@@ -30,7 +31,6 @@ from .metadata import (
     TensorStorageMetadata,
 )
 from .planner import SavePlan
-from .reading import Files
 from .state_dict_loader import read
 from .state_dict_saver import write
 from .together import Together

@@ -11,8 +11,8 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ...core import dtypes
 from ...core.tensor import Tensor
+from ...core.types import dtypes
 
 
 def find_tensors(value: Any) -> Iterator[Tensor]:

@@ -23,9 +23,9 @@ import numpy as np
 
 from ...backends.device.array import DeviceArray
 from ...comm.calls.count import Count
-from ...core import dtypes
-from ...core.device import located, usable
 from ...core.tensor import Tensor, rebuild
+from ...core.types import dtypes
+from ...core.types.device import located, usable
 from ...errors import CommError, DTypeError
 from ...nn.parameter import Buffer, Parameter
 from . import plain_objects as things

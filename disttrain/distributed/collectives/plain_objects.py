@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from ...core import dtypes
-from ...core.device import device
 from ...core.tensor import Size
+from ...core.types import dtypes
+from ...core.types.device import device
 from ...errors import CommError, DeviceError
 
 _BASES: tuple[Any, ...] = (dict, list, tuple, set, frozenset, int, float, str, bytes)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...backends.device.memory import memory_of
-from ...core.engine import on_finish
+from ...core.backward.engine import on_finish
 from ...core.tensor import Tensor, wrap
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...core.device import device
 from ...core.tensor import Tensor
+from ...core.types.device import device
 from ...errors import ConfigError
 
 

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from ... import context, nn
-from ...core.dtypes import numpy_type
 from ...core.tensor import Tensor
+from ...core.types.dtypes import numpy_type
 from ...errors import AutogradError, ConfigError
 from ..collectives.coalesced import broadcast_coalesced
 from ..collectives.nested import moved

@@ -2,7 +2,7 @@
 
 The wrappers keep the names of what they wrap: ``named_parameters`` and state dicts are those of the
 module itself, so that a checkpoint fits the model with and without them. How recomputation works is
-in ``core.checkpoint``.
+in ``core.backward.checkpoint``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from ... import nn
 from ...autograd.graph import save_on_cpu
-from ...core import checkpoint
+from ...core.backward.checkpoint import checkpoint
 from ...errors import ConfigError
 from .names import ACTIVATION, clean_tensor_name, replace_prefix
 from .wrap import _Policy, _recursive_wrap, lambda_auto_wrap_policy, wrap_chosen
@@ -23,7 +23,7 @@ _PREFIX = f"{ACTIVATION}."
 
 
 class CheckpointImpl(Enum):
-    """The way of recomputing; see ``core.checkpoint``."""
+    """The way of recomputing; see ``core.backward.checkpoint``."""
 
     REENTRANT = auto()
     NO_REENTRANT = auto()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core import dtypes
+from ...core.types import dtypes
 from ...errors import ConfigError
 from ..collectives import tensors
 

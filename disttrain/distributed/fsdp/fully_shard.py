@@ -7,7 +7,7 @@ from typing import Any
 
 from ... import context, nn
 from ...comm.group.group import ProcessGroup
-from ...core.device import usable
+from ...core.types.device import usable
 from ...errors import ConfigError
 from ...nn.parameter import replace_data
 from ..groups.state import group_or_default

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...context import thread
-from ...core.dtypes import numpy_type
+from ...core.types.dtypes import numpy_type
 from ...errors import ConfigError
 from ..invariant.shards import VirtualShards
 from ..invariant.strategy import ShardRun, common_seed

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ... import nn
-from ...core.dtypes import numpy_type
+from ...core.types.dtypes import numpy_type
 from ...errors import ConfigError
 from ..collectives.nested import cast, find_tensors, moved
 from ..invariant.shards import VirtualShards

@@ -16,10 +16,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...context import thread
-from ...core.device import at
-from ...core.engine import on_finish
+from ...core.backward.engine import on_finish
 from ...core.gate import Tracer
 from ...core.node import AccumulateGrad, GraphNode, next_seq
+from ...core.types.device import at
 from .convert import convert
 from .shards.lanes import Lanes
 from .shards.pool import Pool

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
-from ...nn.batchnorm import _BatchNorm
+from ...nn.modules.batchnorm import _BatchNorm
 
 
 class ShardingStrategy(Enum):

@@ -20,7 +20,7 @@ from ...comm.calls.header import hash64
 from ...comm.group.blocks import Blocks
 from ...context import thread
 from ...core import Tensor
-from ...core.dtypes import numpy_type
+from ...core.types.dtypes import numpy_type
 from ...errors import AutogradError, ConfigError
 from .shards.dtensor_params import (
     forget_values,

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ... import context, nn
-from ...core import Tensor, dtypes
+from ...core import Tensor
+from ...core.types import dtypes
 from ...errors import ConfigError
 from ...trace import warn
 from ..collectives.nested import cast, map_tensors

@@ -11,7 +11,7 @@ from ... import context
 from ...comm.group.arguments import members as check_members
 from ...comm.meeting.meeting import Meeting
 from ...comm.transports import selection
-from ...core.device import device as Device
+from ...core.types.device import device as Device
 from ...errors import CommError, ConfigError
 from .backend import Backend, default_backends
 from .process_group import ProcessGroup, group_on

@@ -17,15 +17,15 @@ from ...comm.job.worker_env import WorkerEnv, read_worker_env
 from ...comm.meeting import roll_call
 from ...comm.meeting.meeting import Meeting
 from ...comm.store import HashStore, PrefixStore, Store
+from ...comm.store.rendezvous import place_of, say_alone, store_for, told_by_url
 from ...comm.transports import selection
 from ...comm.transports.sim import SimWaiter
 from ...comm.transports.sim import fabric as simulated_cluster
-from ...core.device import located, usable
+from ...core.types.device import located, usable
 from ...errors import CommError, ConfigError, GroupError, StoreLost, WaitTimeout
 from .cores import share_cores
 from .process_group import ProcessGroup, group_on
 from .simulated import watch_steps
-from .stores import place_of, say_alone, store_for, told_by_url
 
 _WHERE = ("MASTER_ADDR", "MASTER_PORT", "DISTTRAIN_TOKEN_FILE")  # a store is
 _REFUSED_SECONDS = 5.0  # as long a rank that was refused tries to tell the others

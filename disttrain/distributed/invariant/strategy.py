@@ -15,7 +15,7 @@ import numpy as np
 from ... import context
 from ...backends import blas
 from ...context import thread
-from ...core.engine import on_finish
+from ...core.backward.engine import on_finish
 from ...core.random import get_rng_state, initial_seed, manual_seed, set_rng_state
 from ...core.tensor import Tensor
 from ...errors import AutogradError, ConfigError

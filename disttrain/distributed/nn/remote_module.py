@@ -7,15 +7,15 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from ...core.device import device as make_device
+from ...core.types.device import device as make_device
 from ...errors import ConfigError, ModuleError, RRefError
 from ...futures import Future
 from ...nn import Module
+from ...rpc import RRef, remote, rpc_async, rpc_sync
+from ...rpc.api import _get_current_rpc_agent, _is_current_rpc_agent_set
+from ...rpc.joining import device_map_of
 from ..collectives.nested import map_tensors
 from ..remote_device import _remote_device
-from ..rpc import RRef, remote, rpc_async, rpc_sync
-from ..rpc.api import _get_current_rpc_agent, _is_current_rpc_agent_set
-from ..rpc.joining import device_map_of
 
 __all__ = ["RemoteModule"]
 

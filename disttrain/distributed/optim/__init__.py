@@ -15,7 +15,7 @@ from .zero_redundancy_optimizer import ZeroRedundancyOptimizer
 
 def __getattr__(name: str) -> Any:
     if name == "DistributedOptimizer":
-        found = importlib.import_module(".optimizer", __name__).DistributedOptimizer
+        found = importlib.import_module("...rpc.optim.optimizer", __name__).DistributedOptimizer
         globals()[name] = found
         return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,4 +6,4 @@ from .functional import FunctionalOptimizer as FunctionalOptimizer
 from .functional import as_functional_optim as as_functional_optim
 from .post_localSGD_optimizer import PostLocalSGDOptimizer as PostLocalSGDOptimizer
 from .zero_redundancy_optimizer import ZeroRedundancyOptimizer as ZeroRedundancyOptimizer
-from disttrain.distributed.optim.optimizer import DistributedOptimizer as DistributedOptimizer
+from disttrain.rpc.optim.optimizer import DistributedOptimizer as DistributedOptimizer

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ... import nn, tree
-from ...core import autograd
-from ...core.split_walk import Rest, backward_inputs
+from ...core.backward import autograd
+from ...core.backward.split_walk import Rest, backward_inputs
 from ...core.tensor import Tensor
 from ...errors import ConfigError
 from ..groups.state import group_or_default

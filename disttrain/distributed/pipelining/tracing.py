@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ... import context, nn, ops, tree
-from ...core.function import FunctionNode
+from ...core.backward.function import FunctionNode
 from ...core.grad_mode import no_grad
 from ...core.node import Output
 from ...core.random import fork_rng

@@ -16,8 +16,8 @@ from ...backends.device.array import DeviceArray
 from ...backends.device.memory import memory_of
 from ...backends.kinds import ArrayKind
 from ...comm.group.group import ProcessGroup
-from ...core import dtypes
 from ...core.tensor import Tensor
+from ...core.types import dtypes
 from ...errors import ConfigError
 from ...ops.api import empty
 from ..collectives import objects

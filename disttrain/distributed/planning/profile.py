@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from ... import nn
-from ...core.autograd import backward
+from ...core.backward.autograd import backward
 from ...core.node import AccumulateGrad, Output, next_seq
 from ...core.tensor import Tensor
 from ...errors import ConfigError

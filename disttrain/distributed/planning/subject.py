@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ... import nn
-from ...core.device import device
 from ...core.tensor import Tensor
+from ...core.types.device import device
 from ...errors import ConfigError
 from ...sizes import size
 from .plan import Need, Precision, as_rows, plan, strategies

@@ -16,12 +16,13 @@ import numpy as np
 
 from ...backends.device.memory import memory_of
 from ...backends.null import NullArray
-from ...core import Algebra, dtypes, no_grad
+from ...core import Algebra, no_grad
 from ...core.attributes import give_attributes, own_attributes
 from ...core.classes import joined
-from ...core.device import at
 from ...core.gate import gate
 from ...core.tensor import Size, Tensor, wrap
+from ...core.types import dtypes
+from ...core.types.device import at
 from ...errors import PlacementError
 from ...nn.parameter import Parameter
 from ...ops.declare import declare_apart

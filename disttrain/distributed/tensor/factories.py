@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from ...backends.device.memory import memory_of
-from ...core import dtypes
-from ...core.device import at, located, usable
 from ...core.random import generator_of
 from ...core.tensor import wrap
+from ...core.types import dtypes
+from ...core.types.device import at, located, usable
 from ...errors import PlacementError
 from ...ops.functions.args import size as as_size
 from ...ops.primitives.random import draw_normal, draw_uniform

@@ -3,7 +3,7 @@
 A thin layer over ``ops``: argument checks, reductions, and what composes from primitives.
 """
 
-from ...ops.functions.conv import (
+from ...ops.functions.nn.conv import (
     conv1d,
     conv2d,
     conv3d,

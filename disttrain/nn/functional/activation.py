@@ -6,7 +6,7 @@ from typing import Any
 
 from ... import ops
 from ...core import Tensor
-from ...core.casting import computes_in
+from ...core.types.casting import computes_in
 from ...errors import ConfigError, DTypeError, ShapeError
 from ...ops.functions.args import kinds
 from ...ops.primitives.elementwise import logaddexp, stepwise

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ... import ops
 from ...core import Tensor
-from ...core.casting import computes_in
+from ...core.types.casting import computes_in
 from ...errors import ShapeError
 from ...ops.functions.args import in_float32
 from ...ops.promotion import refuse

@@ -7,8 +7,8 @@ from typing import Any
 
 from ... import ops
 from ...core import Tensor, no_grad
-from ...core.casting import computes_in
-from ...core.function import Function
+from ...core.backward.function import Function
+from ...core.types.casting import computes_in
 from ...errors import ConfigError, DTypeError, ShapeError
 from ...ops.functions.args import in_float32
 from ...ops.promotion import same_type

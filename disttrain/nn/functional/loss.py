@@ -8,8 +8,8 @@ import numpy as np
 
 from ... import ops
 from ...core import Tensor
-from ...core.casting import computes_in
 from ...core.gate import Primitive, gate
+from ...core.types.casting import computes_in
 from ...errors import AutogradError, ConfigError, ShapeError
 from ...ops.functions.args import in_float32, kinds
 from ...ops.primitives.elementwise import logaddexp

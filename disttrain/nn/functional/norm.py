@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ... import ops
-from ...core import Tensor, dtypes
+from ...core import Tensor
+from ...core.types import dtypes
 from ...errors import ConfigError, ShapeError
 from ...ops.functions.args import in_float32, kinds
 

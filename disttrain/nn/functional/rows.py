@@ -16,9 +16,9 @@ import numpy as np
 from ...backends.device.array import DeviceArray
 from ...context import thread
 from ...core import Tensor
-from ...core.dtypes import finfo
 from ...core.tensor import wrap
-from ...ops.functions.sparse import at_rows, of_rows
+from ...core.types.dtypes import finfo
+from ...ops.functions.creation.sparse import at_rows, of_rows
 
 _ASKED = "_asked_rows"  # on the table
 Noted = tuple[np.ndarray, Any]  # rows, and their gradients, where these are known

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from ... import ops
-from ...core import Tensor, dtypes
+from ...core import Tensor
 from ...core.constants import constant
+from ...core.types import dtypes
 from ...errors import ConfigError, ShapeError
 from ...ops.functions.args import kinds
 from .common import need_dims

@@ -12,9 +12,10 @@ from ... import ops
 from ...backends.device.array import DeviceArray
 from ...backends.kinds import ArrayKind
 from ...context import thread
-from ...core import Tensor, dtypes, no_grad, wrap
-from ...core.device import HOST
+from ...core import Tensor, no_grad, wrap
 from ...core.gate import Tracer
+from ...core.types import dtypes
+from ...core.types.device import HOST
 from ...core.writes import touched
 from ...errors import AutogradError, ConfigError
 from ...ops.declare import primitive

@@ -14,7 +14,8 @@ from typing import Any
 from ... import ops
 from ...backends.device.memory import memory_of
 from ...backends.kinds import ArrayKind
-from ...core import Tensor, dtypes, no_grad, wrap
+from ...core import Tensor, no_grad, wrap
+from ...core.types import dtypes
 
 
 def on_device(tensors: Sequence[Tensor]) -> bool:

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from ... import linalg, ops
-from ...core import dtypes, wrap
+from ...core import wrap
+from ...core.types import dtypes
 
 # Coefficients of the [13/13] Pade approximant of exp, and the norm up to which it is exact.
 _PADE = (

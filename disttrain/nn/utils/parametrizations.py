@@ -8,8 +8,8 @@ from ... import ops
 from ...core import Tensor, no_grad
 from ...errors import ConfigError, DimError
 from .. import functional as F
-from ..conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from ..module import Module
+from ..modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from . import orthogonal as orth
 from .parametrize import register_parametrization
 

@@ -16,8 +16,8 @@ from typing import Any
 from ...context import thread
 from ...core import Tensor, no_grad
 from ...errors import ConfigError, ModuleError, StateDictError
-from ..containers import ModuleDict, ModuleList
 from ..module import Module
+from ..modules.containers import ModuleDict, ModuleList
 from ..parameter import Parameter, replace_data
 
 _SLOT = "nn.utils.parametrize"  # where a rank keeps its cache

@@ -11,10 +11,11 @@ from copy import deepcopy
 from typing import Any
 
 from ... import ops
-from ...core import dtypes, no_grad
+from ...core import no_grad
+from ...core.types import dtypes
 from ...errors import ConfigError
-from ..batchnorm import _BatchNorm
 from ..module import Module
+from ..modules.batchnorm import _BatchNorm
 
 AvgFn = Callable[[Any, Any, Any], Any]
 MultiAvgFn = Callable[[Sequence[Any], Sequence[Any], Any], None]

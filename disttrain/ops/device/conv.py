@@ -13,7 +13,7 @@ from ...backends.device.codes import COLUMNS, UNCOLUMNS
 from ...backends.device.columns import numbers
 from ...backends.device.platform import Platform
 from ...backends.device.structs import C_STORED
-from ...core.wide import is_half
+from ...core.types.wide import is_half
 from ..primitives import elementwise as el
 from ..primitives import windows as win
 from .table import F32, converted, on_device

@@ -19,7 +19,7 @@ from ...backends.lang import expr as ex
 from ...backends.lang.kernel import Array, Kernel, Scalar, elementwise, wide_type
 from ...backends.null import NullArray
 from ...core.gate import Primitive
-from ...core.wide import is_half
+from ...core.types.wide import is_half
 from ...errors import NumberError
 from ..declare import REGISTRY
 from ..primitives import elementwise as el

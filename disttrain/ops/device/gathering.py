@@ -11,7 +11,7 @@ from typing import Any
 
 from ...backends.device.codes import GATHER, TAKE, within
 from ...backends.device.platform import Platform
-from ...core.wide import is_half
+from ...core.types.wide import is_half
 from ..primitives import elementwise as el
 from ..primitives.gathering import _cut, _neutral
 from .segments import add_rows, largest, products, winners

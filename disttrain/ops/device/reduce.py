@@ -17,7 +17,7 @@ from ...backends.device.platform import Platform
 from ...backends.lang import expr as ex
 from ...backends.lang.kernel import Array, Kernel, Let, Loop, Put, Reduce, Scalar, Store, wide_type
 from ...backends.lang.kernel import elementwise as elementwise_kernel
-from ...core.wide import accumulator, running
+from ...core.types.wide import accumulator, running
 from ..primitives import reduce as prim
 from .folding import count, folds, restored, split_rows
 from .table import (

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...backends.device.platform import Platform
-from ...core.wide import is_half
+from ...core.types.wide import is_half
 from ..primitives import elementwise as el
 from .reduce import place
 from .table import F32, INT64, cast, on_device

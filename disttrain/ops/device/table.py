@@ -12,7 +12,7 @@ from ...backends.device.platform import Platform
 from ...backends.lang.expr import Expr, var
 from ...backends.lang.interpret import storage
 from ...backends.lang.kernel import COMPUTE, Array, Kernel, elementwise
-from ...core.wide import is_half
+from ...core.types.wide import is_half
 from ..declare import REGISTRY
 
 Forward = Callable[..., Any]

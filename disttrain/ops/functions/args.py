@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ...core.tensor import Tensor
-from ...core.wide import is_half
+from ...core.types.wide import is_half
 from ...errors import DimError, DimKindError, ShapeError
 from ..primitives import elementwise as el
 from ..promotion import refuse

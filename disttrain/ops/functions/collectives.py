@@ -28,8 +28,8 @@ from ...errors import DeviceError, ShapeError
 from ..declare import declare_apart
 from ..primitives.batching import fronted
 from ..primitives.views import permute, reshape
-from .join import stack
 from .reduce import amax, amin, prod
+from .views.join import stack
 
 SUM = ReduceOp.SUM
 _LINEAR = ("SUM", "AVG", "PREMUL_SUM")

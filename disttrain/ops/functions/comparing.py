@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ...core import dtypes
+from ...core.annotations import Operand
 from ...core.classes import values_of
 from ...core.tensor import Tensor
-from ...core.types import Operand
+from ...core.types import dtypes
 from ...errors import ConfigError
 from ..promotion import result_type as _result_type
 from ..promotion import same_type

@@ -8,18 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from ...core import Algebra, dtypes, fast
+from ...core import Algebra, fast
+from ...core.annotations import Number, Operand, Scalar
 from ...core.gate import Primitive, gate
 from ...core.tensor import Tensor, wrap
-from ...core.types import Number, Operand, Scalar
-from ...core.wide import is_half
+from ...core.types import dtypes
+from ...core.types.wide import is_half
 from ...errors import ConfigError, DTypeError, NumberError
 from ..primitives import elementwise as el
 from ..primitives.aliases import imag, real
 from ..promotion import fitted, no_bool, refuse, result_type, same_type
-from . import create
 from .args import in_float32, kinds
 from .args import tensor as as_input
+from .creation import create
 from .index_arrays import nonzero_places
 
 neg = negative = fast.unary(el.neg)

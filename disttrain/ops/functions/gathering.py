@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from ...backends.device.array import DeviceArray
-from ...core import dtypes
+from ...core.annotations import Number, Scalar
 from ...core.classes import values_of
 from ...core.constants import constant
 from ...core.gate import Primitive, gate
 from ...core.tensor import Tensor, beside, wrap
-from ...core.types import Number, Scalar
-from ...core.wide import is_half
+from ...core.types import dtypes
+from ...core.types.wide import is_half
 from ...errors import ConfigError, DimError, DTypeError, ShapeError
 from ..primitives import elementwise as el
 from ..primitives import gathering as prim

@@ -14,10 +14,10 @@ import numpy as np
 from ...backends.device.array import DeviceArray
 from ...backends.null import NullArray
 from ...context import SLOW, thread
-from ...core import dtypes
 from ...core.classes import values_of
 from ...core.gate import Primitive, Tracer, gate
 from ...core.tensor import Tensor, beside, wrap
+from ...core.types import dtypes
 from ...errors import DeviceError, DimError, DTypeError, ShapeError
 from ...trace import warn
 from ..primitives import elementwise as el

@@ -19,11 +19,11 @@ import numpy as np
 from ...backends.device.array import DeviceArray
 from ...backends.kinds import ArrayKind
 from ...context import SLOW, thread
+from ...core.annotations import Scalar
 from ...core.gate import Tracer, attach, gate
 from ...core.grad_mode import no_grad
 from ...core.node import Node, Output, next_seq
 from ...core.tensor import Tensor, layout, wrap
-from ...core.types import Scalar
 from ...core.writes import check_captured, check_inplace, touched
 from ...errors import CaptureError, DTypeError, ShapeError
 from ..primitives import elementwise as el

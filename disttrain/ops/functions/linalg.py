@@ -9,11 +9,12 @@ from typing import Any
 import numpy as _np
 
 from ...context import SLOW, thread
-from ...core import Algebra, dtypes, fast
-from ...core.casting import computes_in
+from ...core import Algebra, fast
+from ...core.annotations import Dims, DTypeLike, Number
 from ...core.tensor import Tensor, wrap
-from ...core.types import Dims, DTypeLike, Number
-from ...core.wide import is_half
+from ...core.types import dtypes
+from ...core.types.casting import computes_in
+from ...core.types.wide import is_half
 from ...errors import ConfigError, DimError, DTypeError, ShapeError
 from ..primitives import elementwise as el
 from ..primitives import linalg
@@ -21,10 +22,10 @@ from ..primitives.views import expand, permute, reshape
 from ..promotion import fitted, refuse, same_type
 from .args import broadcast, in_float32, kinds, numpy_names, one_dim
 from .args import tensor as as_input
-from .create import zeros_like
+from .creation.create import zeros_like
 from .elementwise import abs, square
-from .join import cat
 from .reduce import amax, amin, root, sum, typed
+from .views.join import cat
 
 _fast_matmul = fast.binary(linalg.matmul)
 

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from ...context import thread
-from ...core import dtypes
 from ...core.gate import gate
 from ...core.grad_mode import no_grad
 from ...core.tensor import Tensor
+from ...core.types import dtypes
 from ...errors import AutogradError, DTypeError, ShapeError
 from ...trace import warn
 from ..primitives.write import assign

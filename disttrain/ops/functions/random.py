@@ -14,13 +14,13 @@ from numpy import ndarray
 from ...backends.kinds import ArrayKind
 from ...backends.null import NullArray
 from ...context import SLOW, thread
-from ...core import dtypes
+from ...core.annotations import DeviceLike, Dims, DTypeLike
 from ...core.classes import values_of
-from ...core.device import CPU, META, usable
 from ...core.gate import Primitive, Tracer, gate
 from ...core.random import Generator, default_generator, generator_of
 from ...core.tensor import Tensor, wrap
-from ...core.types import DeviceLike, Dims, DTypeLike
+from ...core.types import dtypes
+from ...core.types.device import CPU, META, usable
 from ...core.writes import touched
 from ...errors import ConfigError, DeviceError, DTypeError, ShapeError
 from ..primitives import elementwise as el
@@ -43,8 +43,8 @@ from ..promotion import refuse
 from .args import broadcast, kinds
 from .args import size as as_size
 from .args import tensor as as_input
+from .creation.moving import pin_memory as to_pinned
 from .inplace import begin, check_writeable, records, write
-from .moving import pin_memory as to_pinned
 
 
 def dropout(

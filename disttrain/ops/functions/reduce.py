@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from ...context import SLOW, thread
-from ...core import Algebra, dtypes
+from ...core import Algebra
+from ...core.annotations import Dims, DTypeLike
 from ...core.fast import reducer
 from ...core.gate import Primitive
 from ...core.grad_mode import no_grad
 from ...core.tensor import Tensor, wrap
-from ...core.types import Dims, DTypeLike
+from ...core.types import dtypes
 from ...errors import DimError, DTypeError, ShapeError
 from ..primitives import elementwise as el
 from ..primitives import reduce

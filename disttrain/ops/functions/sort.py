@@ -9,7 +9,7 @@ import numpy as np
 
 from ...core.classes import values_of
 from ...core.tensor import Tensor, beside
-from ...core.wide import is_half
+from ...core.types.wide import is_half
 from ...errors import ConfigError, DimError, DTypeError, ShapeError
 from ..primitives import elementwise as el
 from ..primitives import reduce
@@ -19,7 +19,7 @@ from ..primitives.views import getitem, reshape
 from ..promotion import refuse, same_type
 from .args import kinds, one_dim
 from .args import tensor as as_input
-from .join import stack
+from .views.join import stack
 
 
 class ValuesIndices(NamedTuple):

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ...core import dtypes
-from ...core.casting import computes_in
+from ...core.annotations import Operand
 from ...core.tensor import Tensor, wrap
-from ...core.types import Operand
+from ...core.types import dtypes
+from ...core.types.casting import computes_in
 from ...errors import ConfigError, DTypeError, ShapeError
 from ..primitives import aliases, views
 from ..primitives import elementwise as el

@@ -10,17 +10,18 @@ import numpy as np
 
 from ...backends.device.array import DeviceArray
 from ...backends.null import NullArray
-from ...core import device, dtypes, sharing
-from ...core.device import located
+from ...core import sharing
+from ...core.annotations import Dims, Format, Scalar
 from ...core.node import AccumulateGrad
 from ...core.tensor import Tensor, wrap
-from ...core.types import Dims, Format, Scalar
+from ...core.types import dtypes
+from ...core.types.device import device, located
 from ...core.writes import check_captured, check_inplace
 from ...errors import AutogradError, DTypeError
 from ..primitives import aliases as prim
 from . import inplace
-from .aliases import UntypedStorage, check_strided
 from .args import size as as_size
+from .views.aliases import UntypedStorage, check_strided
 
 
 class TypedStorage:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ...context import SLOW, thread
+from ...core.annotations import ArrayLike, Index
 from ...core.fast import viewed
 from ...core.tensor import Tensor, beside, wrap
-from ...core.types import ArrayLike, Index
 from ...core.writes import touched
 from ...errors import DimError
 from ...trace import warn

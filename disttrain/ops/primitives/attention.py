@@ -15,7 +15,7 @@ import numpy as np
 
 from ...backends.device.array import DeviceArray
 from ...backends.fused import softmax as fused
-from ...core.wide import widened
+from ...core.types.wide import widened
 from ..declare import primitive
 from . import elementwise as el
 from .batching import at_once, by_kernel, computed, fronted, made_beside

@@ -14,9 +14,9 @@ import numpy as np
 
 from ...backends.device.array import DeviceArray
 from ...context import SLOW, thread
-from ...core.device import located
 from ...core.gate import Primitive
 from ...core.tensor import Tensor, beside, wrap
+from ...core.types.device import located
 from .views import expand, front, reshape
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.wide import through_float32
+from ...core.types.wide import through_float32
 from ..declare import primitive
 from . import windows as win
 from .batching import front, fronted, merge, split

@@ -11,8 +11,8 @@ import numpy as np
 from ... import core
 from ...backends.fused import elementwise as kernels
 from ...backends.lang import expr as ex
-from ...core import dtypes
-from ...core.wide import log1p_of, through_float32
+from ...core.types import dtypes
+from ...core.types.wide import log1p_of, through_float32
 from ...errors import DTypeError, NumberError
 from ..declare import binary, broadcast, primitive, type_of, unary
 from ..promotion import convert, fitted, no_bool, result_type, same_type_args, scalar

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.wide import is_half, through_float32, widened
+from ...core.types.wide import is_half, through_float32, widened
 from ..declare import primitive
 from .batching import front, fronted, made_beside
 from .elementwise import H, cast_like, eq, ne, where

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.wide import through_float32
+from ...core.types.wide import through_float32
 from ..declare import primitive, type_of
 from ..promotion import only, refuse, same_type
 from .batching import made_beside

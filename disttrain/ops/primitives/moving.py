@@ -8,7 +8,7 @@ import numpy as np
 
 from ...backends.device.array import DeviceArray
 from ...backends.kinds import ArrayKind
-from ...core.device import CPU, device, located
+from ...core.types.device import CPU, device, located
 from ...errors import DeviceError
 from ..declare import primitive
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...backends.fused import batch_norm as channels
 from ...backends.fused import norms as fused
-from ...core.wide import is_half
+from ...core.types.wide import is_half
 from ..declare import primitive
 from . import elementwise as el
 from .batching import at_once, by_kernel, computed, fronted, merge, split

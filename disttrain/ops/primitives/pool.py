@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.wide import through_float32
+from ...core.types.wide import through_float32
 from ..declare import primitive
 from .batching import fronted, merge, split
 from .elementwise import sign

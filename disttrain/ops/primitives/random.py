@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from ...backends.fused import elementwise as fused
-from ...core.device import CPU
 from ...core.gate import Primitive
 from ...core.random import Generator
+from ...core.types.device import CPU
 from ...errors import ConfigError
 from ..declare import primitive
 from .batching import front

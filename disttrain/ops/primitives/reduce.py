@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.wide import accumulator, add_up, count, running, through_float32, total
+from ...core.types.wide import accumulator, add_up, count, running, through_float32, total
 from ..declare import primitive
 from .elementwise import H, cast_like, eq, exp
 from .views import batched, cat, expand, flip, getitem, matrix_samples, reshape, up

@@ -12,9 +12,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from disttrain.backends.cuda.blas import COMPUTE_32F, COMPUTE_32F_FAST_TF32, Blas, binding
-from disttrain.backends.cuda.gemm import Copies, Gemm, batch_stride, gemm, lies
-from disttrain.backends.cuda.recorded import WORKSPACE, Recorded
+from disttrain.backends.cuda.libraries.blas import COMPUTE_32F, COMPUTE_32F_FAST_TF32, Blas, binding
+from disttrain.backends.cuda.libraries.gemm import Copies, Gemm, batch_stride, gemm, lies
+from disttrain.backends.cuda.libraries.recorded import WORKSPACE, Recorded
 from disttrain.backends.device import precision
 from disttrain.errors import ConfigError, ShapeError
 

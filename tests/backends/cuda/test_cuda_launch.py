@@ -8,6 +8,8 @@ from types import SimpleNamespace
 import ml_dtypes
 import numpy as np
 import pytest
+from standins.cuda_driver import EmulatedDriver, HostAround, text_as_image
+from standins.cuda_on_host import COMPILER
 
 from disttrain.backends.cuda import launch as launching
 from disttrain.backends.cuda import nvrtc
@@ -21,8 +23,6 @@ from disttrain.backends.lang.kernel import Array, Scalar
 from disttrain.backends.lang.kernel import elementwise as made
 from disttrain.errors import DeviceError
 from disttrain.optim import rules
-from support.cuda_driver import EmulatedDriver, HostAround, text_as_image
-from support.cuda_on_host import COMPILER
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler here")
 EVERYTHING = bool(os.environ.get("EVERY_CUDA_KERNEL"))

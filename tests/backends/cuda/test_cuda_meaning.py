@@ -5,6 +5,7 @@ import os
 import ml_dtypes
 import numpy as np
 import pytest
+from standins import cuda_on_host as host
 
 from disttrain.backends.lang import expr as E
 from disttrain.backends.lang import interpret
@@ -21,9 +22,8 @@ from disttrain.backends.lang.kernel import (
     Store,
     elementwise,
 )
-from support import cuda_on_host as host
-from support.kernel_catalogue import fused_kernels, primitive_kernels
-from support.random_kernels import Draw
+from support.cases.kernel_catalogue import fused_kernels, primitive_kernels
+from support.cases.random_kernels import Draw
 
 pytestmark = pytest.mark.skipif(host.COMPILER is None, reason="there is no C++ compiler here")
 

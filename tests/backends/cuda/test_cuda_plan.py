@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from disttrain.backends.cuda.emit import function
-from disttrain.backends.cuda.forms import MOST, Form, record
-from disttrain.backends.cuda.layout import Operand, dense, divider
+from disttrain.backends.cuda.codegen.emit import function
+from disttrain.backends.cuda.codegen.forms import MOST, Form, record
+from disttrain.backends.cuda.codegen.layout import Operand, dense, divider
 from disttrain.backends.cuda.plan import Pointer, make_plan, pack, plan_many
 from disttrain.backends.lang.kernel import Array, elementwise
 from disttrain.errors import DTypeError, ShapeError
-from support.kernel_catalogue import fused_kernels, operands
+from support.cases.kernel_catalogue import fused_kernels, operands
 
 ADD = elementwise(
     "add", lambda a, b: a + b, (Array("a", "float32"), Array("b", "float32")), "float32"

@@ -8,13 +8,13 @@ import re
 import ml_dtypes
 import numpy as np
 import pytest
+from standins.cupy import GIB, RECORDED, CUDARuntimeError, Cupy
 
 from disttrain.backends.cuda import platform as cuda_platform
 from disttrain.backends.cuda.faults import at_start, explained
 from disttrain.backends.cuda.platform import CudaPlatform
 from disttrain.backends.cuda.presence import Presence
 from disttrain.errors import DeviceError, DTypeError, OutOfMemoryError
-from support.cupy_stand_in import GIB, RECORDED, CUDARuntimeError, Cupy
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ from types import SimpleNamespace
 import ml_dtypes
 import numpy as np
 import pytest
+from standins.cudnn import Library
 
-from disttrain.backends.cuda import cudnn
-from disttrain.backends.cuda.dnn import Dnn
+from disttrain.backends.cuda.libraries import cudnn
+from disttrain.backends.cuda.libraries.dnn import Dnn
 from disttrain.backends.device.determinism import use_deterministic_algorithms
 from disttrain.backends.device.precision import set_convolution
 from disttrain.ops.declare import REGISTRY
-from support.cudnn_standin import Library
 
 ROUND = {2: 2e-2, 4: 1e-5, 8: 1e-12}
 

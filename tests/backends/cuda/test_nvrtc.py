@@ -8,11 +8,11 @@ import sys
 import pytest
 
 from disttrain.backends.cuda import nvrtc
-from disttrain.backends.cuda.emit import function, symbol, unit
+from disttrain.backends.cuda.codegen.emit import function, symbol, unit
 from disttrain.backends.cuda.plan import make_plan, plan_many
 from disttrain.backends.device.structs import Operand
-from support.code_cases import code_cases
-from support.kernel_catalogue import fused_kernels, operands, primitive_kernels
+from support.cases.code_cases import code_cases
+from support.cases.kernel_catalogue import fused_kernels, operands, primitive_kernels
 
 REASON = nvrtc.why_unavailable()
 needs_nvrtc = pytest.mark.skipif(bool(REASON), reason=REASON or "there")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-from support.device_double.record import parameters, record
-from support.device_double.signatures import BFLOAT16, Unsupported, bind, choose, table
+from standins.device_double.record import parameters, record
+from standins.device_double.signatures import BFLOAT16, Unsupported, bind, choose, table
 
 
 def test_it_is_what_cupy_has():

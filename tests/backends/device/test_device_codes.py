@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from standins import cuda_on_host as host
 
 from disttrain.backends.device import codes
 from disttrain.backends.device.randomness import philox
 from disttrain.backends.device.structs import Operand, Pointer, record
 from disttrain.errors import DimError, DTypeError, ShapeError
-from support import cuda_on_host as host
-from support.code_cases import FLOATS, code_cases
+from support.cases.code_cases import FLOATS, code_cases
 
 needs_compiler = pytest.mark.skipif(host.COMPILER is None, reason="there is no C++ compiler here")
 

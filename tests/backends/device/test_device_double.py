@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from standins.device_double.double import StreamRace, Unsupported, WrongDevice
 
 from disttrain.backends.device.array import DeviceArray
 from disttrain.backends.device.platform import platform
 from disttrain.core import wrap
-from support.device_double.double import StreamRace, Unsupported, WrongDevice
 
 
 def up(double, *values, index=0):

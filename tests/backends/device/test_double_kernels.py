@@ -5,11 +5,11 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+from standins.device_double.double import HostUse, StreamRace, Unsupported
 
 from disttrain.backends.lang.expr import var
 from disttrain.backends.lang.kernel import Array, Scalar, elementwise
 from disttrain.errors import DTypeError
-from support.device_double.double import HostUse, StreamRace, Unsupported
 
 SCALED = elementwise("scaled", var("x") * var("a"), (Array("x", "float32"), Scalar("a")), "float32")
 

@@ -8,12 +8,12 @@ import disttrain as dt
 from disttrain import distributed as dist
 from disttrain import nn, optim
 from disttrain.distributed import checkpoint
-from disttrain.distributed.calls.packing import Packer
 from disttrain.distributed.device_mesh import init_device_mesh
 from disttrain.distributed.fsdp import fully_shard
 from disttrain.distributed.optim import ZeroRedundancyOptimizer
 from disttrain.distributed.pipelining import PipelineStage, Schedule1F1B
 from disttrain.errors import PackError
+from disttrain.rpc.calls.packing import Packer
 from support.device_ranks import alone, data, equal, flat, loss_of, net, on_devices
 
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from disttrain import core, distributed, nn, optim
-from disttrain.core import dtypes
 from disttrain.core.grad_mode import no_grad
 from disttrain.core.random import manual_seed
+from disttrain.core.types import dtypes
 from disttrain.distributed.fsdp import (
     FullyShardedDataParallel,
     MixedPrecisionPolicy,

@@ -10,7 +10,7 @@ import pytest
 
 from disttrain import core, nn, ops, optim
 from disttrain import distributed as dist
-from disttrain.core.dtypes import bfloat16, float32
+from disttrain.core.types.dtypes import bfloat16, float32
 from disttrain.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from disttrain_launcher import launch
 

@@ -14,7 +14,7 @@ import disttrain.nn.functional as F
 from disttrain import core, nn, optim
 from disttrain import distributed as dist
 from disttrain.comm.transports.shm import ShmTransport
-from disttrain.core.checkpoint import checkpoint
+from disttrain.core.backward.checkpoint import checkpoint
 from disttrain.core.random import manual_seed
 from disttrain.distributed.fsdp import FSDPModule, fully_shard
 from disttrain.ops import arange

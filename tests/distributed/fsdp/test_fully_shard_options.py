@@ -14,8 +14,8 @@ import disttrain.nn.functional as F
 from disttrain import core, nn, optim
 from disttrain import distributed as dist
 from disttrain.comm.transports.shm import ShmTransport
-from disttrain.core.dtypes import bfloat16, float32
 from disttrain.core.random import manual_seed
+from disttrain.core.types.dtypes import bfloat16, float32
 from disttrain.distributed.fsdp import (
     DataParallelMeshDims,
     DiskOffloadPolicy,

@@ -14,8 +14,8 @@ import pytest
 from disttrain import context, core, nn, optim
 from disttrain import distributed as dist
 from disttrain.comm.transports.shm import ShmTransport
-from disttrain.core.dtypes import float32
 from disttrain.core.random import manual_seed
+from disttrain.core.types.dtypes import float32
 from disttrain.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from disttrain.errors import ConfigError
 from support.rounding import Sums

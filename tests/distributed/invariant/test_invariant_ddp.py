@@ -13,7 +13,7 @@ from disttrain.distributed import invariant
 from disttrain.distributed.fsdp import MixedPrecision
 from disttrain.errors import AutogradError, ConfigError
 from disttrain_launcher import launch
-from support.invariant_cases import BATCH, MODELS, STEPS, bits, mlp, task
+from support.cases.invariant_cases import BATCH, MODELS, STEPS, bits, mlp, task
 from support.rounding import Sums
 
 # The longest sum has as many rows; layers, there and back, and steps.

@@ -13,7 +13,7 @@ from disttrain.distributed import invariant
 from disttrain.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from disttrain.errors import ConfigError
 from disttrain_launcher import launch
-from support.invariant_cases import BATCH, MODELS, STEPS, bits, task
+from support.cases.invariant_cases import BATCH, MODELS, STEPS, bits, task
 
 F = nn.functional
 

@@ -9,7 +9,7 @@ import disttrain as dt
 import disttrain.nn.functional as F
 from disttrain import distributed as dist
 from disttrain import nn
-from disttrain.core.function import Function
+from disttrain.core.backward.function import Function
 from disttrain.core.random import manual_seed
 from disttrain.distributed import pipelining as pp
 from disttrain.errors import CaptureError, ConfigError

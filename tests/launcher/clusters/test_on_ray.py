@@ -9,10 +9,10 @@ import time
 
 import pytest
 
-from support import ray_cluster
-from support.cluster_programs import ALL_REDUCE, SUM
+from support.clusters import ray as ray_cluster
+from support.clusters.programs import ALL_REDUCE, SUM
+from support.clusters.ray import RayCluster
 from support.dtrun import until
-from support.ray_cluster import RayCluster
 
 pytestmark = [
     pytest.mark.cluster,

@@ -10,10 +10,10 @@ import pytest
 
 from disttrain_launcher.clusters import slurm as cluster
 from disttrain_launcher.clusters.tokens import derive, key_path, user_key
-from support import slurm_cluster
-from support.cluster_programs import ALL_REDUCE, SUM
+from support.clusters import slurm as slurm_cluster
+from support.clusters.programs import ALL_REDUCE, SUM
+from support.clusters.slurm import SlurmCluster
 from support.dtrun import ROOT, until
-from support.slurm_cluster import SlurmCluster
 
 pytestmark = [
     pytest.mark.cluster,

@@ -10,8 +10,8 @@ from disttrain_launcher.registry.access import access_of
 from disttrain_launcher.registry.base import RegistryLost
 from disttrain_launcher.registry.etcd import EtcdRegistry
 from disttrain_launcher.registry.gateway import Gateway, Refused
-from support import etcd_cluster
-from support.etcd_cluster import EtcdCluster
+from support.clusters import etcd as etcd_cluster
+from support.clusters.etcd import EtcdCluster
 from support.registry_contract import RegistryContract
 
 pytestmark = [

@@ -228,7 +228,7 @@ CALLING = """
 import os, sys
 import disttrain as dt
 from disttrain import distributed as dist
-from disttrain.distributed import rpc
+from disttrain import rpc
 
 def wait_for(rank):
     dist.irecv(dt.zeros(1), rank).wait()

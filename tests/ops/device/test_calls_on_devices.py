@@ -10,7 +10,7 @@ import pytest
 
 import disttrain as dt
 import disttrain.nn
-from support import legal_cases, type_cases
+from support.cases import legal_cases, type_cases
 
 EVERY = bool(os.environ.get("EVERY_DEVICE_SAMPLE"))
 # Elsewhere on purpose: indices out of range of an empty tensor are not looked for on a device.

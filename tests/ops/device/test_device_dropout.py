@@ -6,7 +6,7 @@ import disttrain as dt
 import disttrain.nn.functional as F
 from disttrain import amp, cuda, func
 from disttrain.core import grad
-from disttrain.core.checkpoint import checkpoint
+from disttrain.core.backward.checkpoint import checkpoint
 
 pytestmark = pytest.mark.usefixtures("double")
 

@@ -7,11 +7,11 @@ import itertools
 import pytest
 
 from disttrain.backends.cuda import nvrtc
-from disttrain.backends.cuda.emit import function, symbol, unit
+from disttrain.backends.cuda.codegen.emit import function, symbol, unit
 from disttrain.backends.cuda.plan import make_plan
 from disttrain.ops.device import reduce, rows, segments
 from disttrain.ops.device.table import _cast_kernel
-from support.kernel_catalogue import operands
+from support.cases.kernel_catalogue import operands
 
 REASON = nvrtc.why_unavailable()
 

@@ -8,10 +8,10 @@ import itertools
 import ml_dtypes
 import numpy as np
 import pytest
+from standins.cuda_on_host import COMPILER, Case, compiled, run
 
 from disttrain.ops.device.folding import folds, split_rows
 from disttrain.ops.device.reduce import _all, _columns, _logsumexp_rows, _place_rows, _rows
-from support.cuda_on_host import COMPILER, Case, compiled, run
 from support.on_device import agree
 
 pytestmark = pytest.mark.usefixtures("double")

@@ -12,10 +12,10 @@ import zlib
 
 import pytest
 
-from disttrain.core import dtypes
+from disttrain.core.types import dtypes
 from disttrain.ops.declare import REGISTRY
-from support.device_table import Rules
-from support.table import NAMES
+from support.cases.device_table import Rules
+from support.cases.table import NAMES
 
 EVERY = bool(os.environ.get("EVERY_DEVICE_SAMPLE"))
 TYPES = ("float64", "float32", "bfloat16", "float16")

@@ -12,7 +12,7 @@ from typing import Any, cast
 from disttrain_launcher.node.mpi import is_here
 
 from ....comm.store.ports import known
-from ....distributed.groups.stores import FileStore, Store, TCPStore
+from ....comm.store.rendezvous import FileStore, Store, TCPStore
 from .handlers import (
     RendezvousConnectionError,
     RendezvousError,

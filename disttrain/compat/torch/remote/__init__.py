@@ -7,7 +7,7 @@ from ..sharding import Same
 from ..shim import Shim
 
 _HERE, _OURS, _EXTRA = "torch.distributed", "disttrain.distributed", __name__
-_RPC = f"{_OURS}.rpc"
+_RPC = "disttrain.rpc"
 _SOURCES = {
     "rpc": (_RPC, f"{_EXTRA}.names"),
     "rpc.api": (f"{_RPC}.api", _RPC, f"{_EXTRA}.names", f"{_EXTRA}.internal"),
@@ -18,10 +18,10 @@ _SOURCES = {
     "rpc.options": (f"{_RPC}.options",),
     "rpc.rref_proxy": (f"{_RPC}.proxies",),
     "rpc.server_process_global_profiler": (f"{_EXTRA}.names",),
-    "autograd": (f"{_OURS}.autograd",),
+    "autograd": (f"{_RPC}.autograd",),
     "nn.api": (f"{_OURS}.nn",),
     "nn.api.remote_module": (f"{_OURS}.nn.remote_module",),
-    "optim.optimizer": (f"{_OURS}.optim.optimizer",),
+    "optim.optimizer": (f"{_RPC}.optim.optimizer",),
 }
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any, NamedTuple
 
-from ....distributed.calls.current import current_agent, has_agent
-from ....distributed.calls.packing import Packer
+from ....rpc.calls.current import current_agent, has_agent
+from ....rpc.calls.packing import Packer
 
 
 class RPCExecMode(Enum):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....distributed import autograd, rpc
-from ....distributed.calls.agent import Agent
-from ....distributed.calls.current import current_agent
-from ....distributed.rpc import constants
+from .... import rpc
+from ....rpc import autograd, constants
+from ....rpc.calls.agent import Agent
+from ....rpc.calls.current import current_agent
 
 TensorPipeAgent = RpcAgent = Agent
 PyRRef = rpc.RRef

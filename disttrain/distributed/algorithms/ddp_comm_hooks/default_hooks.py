@@ -7,8 +7,9 @@ from typing import Any
 
 from ....backends.device.memory import memory_of
 from ....backends.fused.casts import scaled
-from ....core import dtypes, no_grad
+from ....core import no_grad
 from ....core.tensor import Tensor, wrap
+from ....core.types import dtypes
 from ....core.writes import touched
 from ....futures import Future
 from ...collectives.tensors import all_reduce

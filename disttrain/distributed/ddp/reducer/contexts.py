@@ -11,7 +11,7 @@ import weakref
 from typing import Any, Protocol
 
 from ....context import thread
-from ....core.engine import on_finish
+from ....core.backward.engine import on_finish
 from ....core.tensor import Tensor, wrap
 
 

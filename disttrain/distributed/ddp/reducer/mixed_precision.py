@@ -15,7 +15,7 @@ import numpy as np
 
 from ....backends.device.memory import memory_of
 from ....context import thread
-from ....core.engine import on_finish
+from ....core.backward.engine import on_finish
 from ....core.tensor import Tensor, wrap
 from ...collectives.nested import cast
 from .stores import SYNCING, VOID

@@ -21,7 +21,7 @@ import numpy as np
 from ....backends.device.memory import HOST, memory_of
 from ....comm.job.blackbox import recorder
 from ....context import thread
-from ....core.engine import on_finish
+from ....core.backward.engine import on_finish
 from ....core.tensor import Tensor, wrap
 from .buckets import ALIGN, ParamMeta, last_first, plan_buckets
 from .caps import BucketCaps

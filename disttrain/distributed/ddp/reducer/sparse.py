@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .... import nn
-from ....core.engine import on_finish
+from ....core.backward.engine import on_finish
 from ....core.tensor import Tensor
 from ....nn.functional.rows import asked_rows, only_rows, rows_of
 

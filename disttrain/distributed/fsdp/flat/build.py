@@ -11,8 +11,8 @@ from typing import Any
 
 from .... import context, nn
 from ....comm.group.group import ProcessGroup
-from ....core import dtypes
-from ....core.device import usable
+from ....core.types import dtypes
+from ....core.types.device import usable
 from ....errors import ConfigError
 from ....nn.parameter import is_lazy, replace_data
 from ....trace import warn

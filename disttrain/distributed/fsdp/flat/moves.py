@@ -18,7 +18,7 @@ from ....comm.calls.reduce_ops import ReduceOp
 from ....comm.group.blocks import Blocks
 from ....comm.group.group import ProcessGroup
 from ....core import wrap
-from ....core.sink import accumulate
+from ....core.backward.sink import accumulate
 from ....errors import ConfigError, ShapeError
 from ..shards.gradients import Gradients, Pool
 from ..shards.lanes import Line

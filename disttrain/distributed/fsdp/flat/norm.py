@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from ....comm.calls.reduce_ops import ReduceOp
-from ....core import dtypes, no_grad, wrap
+from ....core import no_grad, wrap
+from ....core.types import dtypes
 from ....nn.utils.clip import clip_grad_norm_, norm_of, type_of_norm
 from ....nn.utils.device_norms import on_device
 from ....trace import warn

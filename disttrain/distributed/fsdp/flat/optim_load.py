@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ....backends.device.memory import memory_of
-from ....core import Tensor, dtypes, wrap
+from ....core import Tensor, wrap
+from ....core.types import dtypes
 from ....errors import ConfigError, StateDictError
 from ...collectives import objects
 from ...groups.state import group_or_default

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ....core import dtypes, wrap
+from ....core import wrap
+from ....core.types import dtypes
 from ....errors import StateDictError
 from ...collectives import objects
 from ...groups.state import group_or_default

@@ -16,7 +16,7 @@ from ....backends.null import NullArray
 from ....comm.group.blocks import Blocks
 from ....context import thread
 from ....core import wrap
-from ....core.dtypes import numpy_type
+from ....core.types.dtypes import numpy_type
 from ....errors import AutogradError, ConfigError
 from ....nn.parameter import replace_data
 from ..shards.gradients import Gradients

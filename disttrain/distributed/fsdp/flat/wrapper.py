@@ -13,8 +13,8 @@ from enum import Enum, auto
 from typing import Any
 
 from .... import nn
-from ....core.device import at
-from ....core.dtypes import numpy_type
+from ....core.types.device import at
+from ....core.types.dtypes import numpy_type
 from ....errors import ConfigError
 from ....trace import warn
 from ...collectives.nested import cast

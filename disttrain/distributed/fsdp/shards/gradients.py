@@ -15,8 +15,9 @@ import numpy as np
 from ....backends.device.memory import Mark, bytes_of, lend
 from ....comm.calls.reduce_ops import ReduceOp, premul_sum
 from ....comm.group.blocks import Blocks
-from ....core import dtypes, wrap
-from ....core.device import device
+from ....core import wrap
+from ....core.types import dtypes
+from ....core.types.device import device
 from .lanes import Line
 from .layout import (
     BlockLayout,

@@ -12,7 +12,7 @@ import numpy as np
 
 from ....core import wrap
 from ....core.attributes import give_attributes, own_attributes
-from ....core.sink import accumulate
+from ....core.backward.sink import accumulate
 from ....errors import ConfigError
 from ....nn.parameter import Parameter
 from ...tensor import DTensor

@@ -11,7 +11,7 @@ from typing import Any
 
 from ....backends.device.memory import HOST, DeviceMemory, Memory, common
 from ....backends.device.platform import present
-from ....core.device import located, usable
+from ....core.types.device import located, usable
 from .precision import CPUOffloadPolicy
 
 

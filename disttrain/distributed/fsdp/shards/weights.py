@@ -17,8 +17,8 @@ import numpy as np
 from ....backends.device.memory import common, memory_of
 from ....backends.null import NullArray
 from ....comm.group.blocks import Blocks
-from ....core import dtypes
-from ....core.device import device
+from ....core.types import dtypes
+from ....core.types.device import device
 from ....errors import ConfigError
 from .dtensor_params import full_array
 from .lanes import Line

@@ -1,0 +1,1 @@
+"""The walk back over the graph: who asks for it, how nodes are called, where gradients end."""

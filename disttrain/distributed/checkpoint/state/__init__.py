@@ -1,0 +1,1 @@
+"""State dicts under any parallelism: names, optimizer states, values, and their boxes."""

@@ -1,0 +1,1 @@
+"""Layers, losses and containers, a file for each kind."""

@@ -1,0 +1,403 @@
+"""RNN, LSTM, GRU and their cells.
+
+The input's part of every step is one matrix product for the whole sequence; the loop over time does
+what depends on the state. Gates stand in PyTorch's order: LSTM i f g o, GRU r z n.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ... import ops
+from ...context import thread
+from ...core import Tensor
+from ...errors import ConfigError, ShapeError
+from .. import functional as F
+from .. import init
+from ..module import Module
+from ..packed import PackedSequence
+from ..parameter import Parameter, empty
+
+
+# --- one step: (input part, state, weight_hh, bias_hh) -> new state ----------------------------
+def _tanh_step(x: Tensor, state: tuple, w: Tensor, b: Tensor | None) -> tuple:
+    return (ops.tanh(x + ops.linear(state[0], w, b)),)
+
+
+def _relu_step(x: Tensor, state: tuple, w: Tensor, b: Tensor | None) -> tuple:
+    return (ops.relu(x + ops.linear(state[0], w, b)),)
+
+
+def _lstm_step(x: Tensor, state: tuple, w: Tensor, b: Tensor | None) -> tuple:
+    h, c = state
+    i, f, g, o = ops.chunk(x + ops.linear(h, w, b), 4, -1)
+    c = ops.sigmoid(f) * c + ops.sigmoid(i) * ops.tanh(g)
+    return ops.sigmoid(o) * ops.tanh(c), c
+
+
+def _gru_step(x: Tensor, state: tuple, w: Tensor, b: Tensor | None) -> tuple:
+    (h,) = state
+    x_r, x_z, x_n = ops.chunk(x, 3, -1)
+    h_r, h_z, h_n = ops.chunk(ops.linear(h, w, b), 3, -1)
+    z = ops.sigmoid(x_z + h_z)
+    n = ops.tanh(x_n + ops.sigmoid(x_r + h_r) * h_n)
+    return (n + z * (h - n),)
+
+
+_STEPS: dict[str, tuple[Callable, int, int]] = {  # step, gates, tensors of state
+    "RNN_TANH": (_tanh_step, 1, 1),
+    "RNN_RELU": (_relu_step, 1, 1),
+    "LSTM": (_lstm_step, 4, 2),
+    "GRU": (_gru_step, 3, 1),
+}
+
+
+def _nonlinear_mode(nonlinearity: str) -> str:
+    if nonlinearity not in ("tanh", "relu"):
+        raise ConfigError(f"RNN: nonlinearity={nonlinearity!r} given; needed 'tanh' or 'relu'")
+    return f"RNN_{nonlinearity.upper()}"
+
+
+class _Recurrent(Module):
+    """Layers, directions and parameters of a recurrent network over a sequence."""
+
+    def __init__(
+        self,
+        mode: str,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        name = type(self).__name__
+        if min(input_size, hidden_size, num_layers) < 1 or not 0 <= dropout <= 1:
+            raise ConfigError(
+                f"{name}: input_size={input_size}, hidden_size={hidden_size}, "
+                f"num_layers={num_layers}, dropout={dropout} given; sizes must be positive and "
+                "dropout lie in [0, 1]"
+            )
+        if proj_size and mode != "LSTM":
+            raise ConfigError(
+                f"{name}: proj_size argument is only supported for LSTM, not RNN or GRU"
+            )
+        if not 0 <= proj_size < hidden_size:
+            raise ConfigError(
+                f"{name}: proj_size={proj_size} given; it has to be smaller than hidden_size="
+                f"{hidden_size} and not negative"
+            )
+        self.mode, self.input_size, self.hidden_size = mode, input_size, hidden_size
+        self.num_layers, self.bias, self.batch_first = num_layers, bias, batch_first
+        self.dropout, self.bidirectional, self.proj_size = float(dropout), bidirectional, proj_size
+        gates = _STEPS[mode][1] * hidden_size
+        for layer, suffix in self._passes():
+            state = self._widths[0]
+            width = state * self._directions if layer else input_size
+            shapes: dict[str, tuple] = {"weight_ih": (gates, width), "weight_hh": (gates, state)}
+            if bias:
+                shapes |= {"bias_ih": (gates,), "bias_hh": (gates,)}
+            if proj_size:
+                shapes["weight_hr"] = (proj_size, hidden_size)
+            for key, shape in shapes.items():
+                self.register_parameter(key + suffix, Parameter(empty(shape, dtype, device)))
+        self.reset_parameters()
+
+    @property
+    def _directions(self) -> int:
+        return 2 if self.bidirectional else 1
+
+    @property
+    def _widths(self) -> tuple[int, ...]:
+        """The features of each tensor of the state."""
+        first = self.proj_size or self.hidden_size
+        return (first, self.hidden_size)[: _STEPS[self.mode][2]]
+
+    def _passes(self) -> Iterator[tuple[int, str]]:
+        """Every pass over the sequence: its layer and the ending of its parameters' names."""
+        for layer in range(self.num_layers):
+            yield layer, f"_l{layer}"
+            if self.bidirectional:
+                yield layer, f"_l{layer}_reverse"
+
+    @property
+    def all_weights(self) -> list[list[Parameter]]:
+        """The parameters of every pass."""
+        keys = ("weight_ih", "weight_hh") + (("bias_ih", "bias_hh") if self.bias else ())
+        keys += ("weight_hr",) if self.proj_size else ()
+        return [[getattr(self, k + suffix) for k in keys] for _, suffix in self._passes()]
+
+    def reset_parameters(self) -> None:
+        bound = 1.0 / math.sqrt(self.hidden_size)
+        for weight in self.parameters():
+            init.uniform_(weight, -bound, bound)
+
+    def flatten_parameters(self) -> None:
+        """Does nothing: here the parameters of a layer need not lie side by side."""
+
+    def _start(self, x: Tensor, rows: int, states: tuple | None, batched: bool) -> tuple:
+        """The initial state as tensors (layers * directions, N, features)."""
+        count = self.num_layers * self._directions
+        shapes = [(count, rows, width) for width in self._widths]
+        if states is None:
+            return tuple(ops.zeros(*s, dtype=x.dtype, device=x.device) for s in shapes)
+        for state, shape in zip(states, shapes, strict=True):
+            needed = shape if batched else (shape[0], shape[2])
+            if tuple(state.shape) != needed:
+                raise ShapeError(
+                    f"{self!r}: initial state of shape {list(state.shape)} given; needed "
+                    f"{list(needed)}: (num_layers * num_directions, "
+                    f"{'batch, ' if batched else ''}hidden_size)"
+                )
+        return states if batched else tuple(s.unsqueeze(1) for s in states)
+
+    def _run(self, input: Any, states: tuple | None) -> tuple[Any, tuple]:
+        if isinstance(input, PackedSequence):
+            return self._run_packed(input, states)
+        if input.ndim not in (2, 3) or input.shape[-1] != self.input_size:
+            order = "(batch, time, " if self.batch_first else "(time, batch, "
+            raise ShapeError(
+                f"{self!r}: input of shape {list(input.shape)} given; needed {order}input_size="
+                f"{self.input_size}), or without the batch"
+            )
+        batched = input.ndim == 3
+        x = input if batched else input.unsqueeze(0 if self.batch_first else 1)
+        if self.batch_first:
+            x = x.transpose(0, 1)
+        start = self._start(x, x.shape[1], states, batched)
+        out, final = self._layers(x, start, self._along)
+        if self.batch_first:
+            out = out.transpose(0, 1)
+        if not batched:
+            out = out.squeeze(0 if self.batch_first else 1)
+            final = tuple(s.squeeze(1) for s in final)
+        return out, final
+
+    def _run_packed(self, input: PackedSequence, states: tuple | None) -> tuple[Any, tuple]:
+        """The same for sequences of different lengths; states are in the order they came in."""
+        data, sizes = input.data, input.batch_sizes.tolist()
+        if data.ndim != 2 or data.shape[-1] != self.input_size:
+            raise ShapeError(
+                f"{self!r}: packed data of shape {list(data.shape)} given; needed (all steps, "
+                f"input_size={self.input_size})"
+            )
+        start = self._start(data, sizes[0], states, True)
+        if states is not None and input.sorted_indices is not None:
+            start = tuple(s.index_select(1, input.sorted_indices) for s in start)
+        out, final = self._layers(data, start, functools.partial(self._along_packed, sizes))
+        if input.unsorted_indices is not None:
+            final = tuple(s.index_select(1, input.unsorted_indices) for s in final)
+        return PackedSequence(out, *input[1:]), final
+
+    def _layers(self, x: Tensor, start: tuple, along: Callable) -> tuple[Tensor, tuple]:
+        """All passes over ``x``; ``along`` does one."""
+        ends = []
+        outputs: list[Tensor] = []
+        for number, (layer, suffix) in enumerate(self._passes()):
+            if layer and number % self._directions == 0:
+                x = outputs[0] if len(outputs) == 1 else ops.cat(outputs, -1)
+                x = F.dropout(x, self.dropout, self.training)
+                outputs = []
+            project, step = self._step_of(suffix)
+            state = tuple(s[number] for s in start)
+            out, end = along(project(x), state, step, suffix.endswith("_reverse"))
+            outputs.append(out)
+            ends.append(end)
+        out = outputs[0] if len(outputs) == 1 else ops.cat(outputs, -1)
+        return out, tuple(ops.stack(list(parts)) for parts in zip(*ends, strict=True))
+
+    def _step_of(self, suffix: str) -> tuple[Callable, Callable]:
+        """Of one pass: the input's part of all steps, and one step (input's part, state)."""
+        w_ih, w_hh = getattr(self, "weight_ih" + suffix), getattr(self, "weight_hh" + suffix)
+        b_ih, b_hh = (
+            (getattr(self, "bias_ih" + suffix), getattr(self, "bias_hh" + suffix))
+            if self.bias
+            else (None, None)
+        )
+        w_hr = getattr(self, "weight_hr" + suffix) if self.proj_size else None
+        plain = functools.partial(_STEPS[self.mode][0], w=w_hh, b=b_hh)
+
+        def projected(part: Tensor, state: tuple) -> tuple:
+            h, *rest = plain(part, state)
+            return (ops.linear(h, w_hr), *rest)
+
+        step = plain if w_hr is None else projected
+        return functools.partial(ops.linear, weight=w_ih, bias=b_ih), step
+
+    @staticmethod
+    def _along(x: Tensor, state: tuple, step: Callable, backwards: bool) -> tuple[Tensor, tuple]:
+        """One pass over (time, N, gates)."""
+        steps = list(ops.unbind(x, 0))
+        outs = []
+        for part in reversed(steps) if backwards else steps:
+            state = step(part, state)
+            outs.append(state[0])
+        return ops.stack(outs[::-1] if backwards else outs), state
+
+    @staticmethod
+    def _along_packed(
+        sizes: list[int], x: Tensor, start: tuple, step: Callable, backwards: bool
+    ) -> tuple[Tensor, tuple]:
+        """One pass over packed steps: forwards the sequences that end leave the state, backwards
+        they enter it."""
+        steps = list(ops.split(x, sizes, 0))
+        order = range(len(sizes))
+        outs: list[Any] = [None] * len(sizes)
+        ended: list[tuple] = []
+        state = tuple(s[: sizes[-1]] for s in start) if backwards else start
+        for t in reversed(order) if backwards else order:
+            have, need = state[0].shape[0], sizes[t]
+            if have < need:
+                state = tuple(ops.cat([s, b[have:need]]) for s, b in zip(state, start))
+            elif have > need:
+                ended.append(tuple(s[need:] for s in state))
+                state = tuple(s[:need] for s in state)
+            state = step(steps[t], state)
+            outs[t] = state[0]
+        ended.append(state)
+        final = tuple(ops.cat(list(parts)) for parts in zip(*reversed(ended)))
+        return ops.cat(outs), final
+
+    def extra_repr(self) -> str:
+        text = f"{self.input_size}, {self.hidden_size}"
+        usual = {"num_layers": 1, "bias": True, "batch_first": False, "dropout": 0.0}
+        for name, value in {**usual, "bidirectional": False, "proj_size": 0}.items():
+            if getattr(self, name) != value:
+                text += f", {name}={getattr(self, name)}"
+        return text
+
+
+class RNN(_Recurrent):
+    """h' = tanh(W_ih x + b_ih + W_hh h + b_hh); forward(input, h0=None) -> output, h_n."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs = dict(kwargs)
+        if len(args) > 3:
+            kwargs["nonlinearity"], args = args[3], (*args[:3], *args[4:])
+        self.__dict__["nonlinearity"] = kwargs.pop("nonlinearity", "tanh")
+        kind = self.__dict__["nonlinearity"]
+        super().__init__(_nonlinear_mode(kind), *args, **kwargs)
+
+    def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
+        out, (h,) = self._run(input, None if hx is None else (hx,))
+        return out, h
+
+
+class GRU(_Recurrent):
+    """Gated recurrent unit (Cho et al., 2014); forward(input, h0=None) -> output, h_n."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__("GRU", *args, **kwargs)
+
+    def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
+        out, (h,) = self._run(input, None if hx is None else (hx,))
+        return out, h
+
+
+class LSTM(_Recurrent):
+    """Long short-term memory; forward(input, (h0, c0)=None) -> output, (h_n, c_n)."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__("LSTM", *args, **kwargs)
+
+    def forward(self, input: Any, hx: tuple | None = None) -> tuple[Any, tuple]:
+        if hx is not None and not (isinstance(hx, (tuple, list)) and len(hx) == 2):
+            raise TypeError("LSTM: the initial state must be a tuple (h0, c0)")
+        return self._run(input, None if hx is None else tuple(hx))
+
+
+class _Cell(Module):
+    """One step, with its own parameters."""
+
+    mode: str
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
+        gates = _STEPS[self.mode][1] * hidden_size
+        self.weight_ih = Parameter(empty((gates, input_size), dtype, device))
+        self.weight_hh = Parameter(empty((gates, hidden_size), dtype, device))
+        for name in ("bias_ih", "bias_hh"):
+            value = Parameter(empty((gates,), dtype, device)) if bias else None
+            self.register_parameter(name, value)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size else 0.0
+        for weight in self.parameters():
+            init.uniform_(weight, -bound, bound)
+
+    def _step(self, input: Tensor, states: tuple | None) -> tuple:
+        if input.ndim not in (1, 2) or input.shape[-1] != self.input_size:
+            raise ShapeError(
+                f"{self!r}: input of shape {list(input.shape)} given; needed "
+                f"(N, {self.input_size}) or ({self.input_size})"
+            )
+        step, _, count = _STEPS[self.mode]
+        if states is None:
+            shape = (*input.shape[:-1], self.hidden_size)
+            states = (ops.zeros(*shape, dtype=input.dtype, device=input.device),) * count
+        for state in states:
+            if tuple(state.shape) != (*input.shape[:-1], self.hidden_size):
+                raise ShapeError(
+                    f"{self!r}: state of shape {list(state.shape)} given for an input of shape "
+                    f"{list(input.shape)}; needed {[*input.shape[:-1], self.hidden_size]}"
+                )
+        if thread.autocast is not None:
+            states = thread.autocast.lower(tuple(states))
+        x = ops.linear(input, self.weight_ih, self.bias_ih)
+        return step(x, states, self.weight_hh, self.bias_hh)
+
+    def extra_repr(self) -> str:
+        text = f"{self.input_size}, {self.hidden_size}"
+        return text if self.bias else f"{text}, bias=False"
+
+
+class RNNCell(_Cell):
+    """One step of RNN: forward(input, h=None) -> h'."""
+
+    mode = "RNN_TANH"
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh",
+        device: Any = None, dtype: Any = None,
+    ) -> None:  # fmt: skip
+        self.__dict__["mode"] = _nonlinear_mode(nonlinearity)
+        super().__init__(input_size, hidden_size, bias, device, dtype)
+        self.nonlinearity = nonlinearity
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        return self._step(input, None if hx is None else (hx,))[0]
+
+
+class GRUCell(_Cell):
+    """One step of GRU: forward(input, h=None) -> h'."""
+
+    mode = "GRU"
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        return self._step(input, None if hx is None else (hx,))[0]
+
+
+class LSTMCell(_Cell):
+    """One step of LSTM: forward(input, (h, c)=None) -> (h', c')."""
+
+    mode = "LSTM"
+
+    def forward(self, input: Tensor, hx: tuple | None = None) -> tuple[Tensor, Tensor]:
+        return self._step(input, None if hx is None else tuple(hx))

@@ -1,0 +1,1 @@
+"""Functions that make tensors: from numbers, from data, in another type, on another device."""

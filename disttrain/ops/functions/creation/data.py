@@ -1,0 +1,251 @@
+"""Public functions that make tensors from data: numbers, nested sequences, arrays, buffers. Torch's
+names."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from ....core.annotations import ArrayLike, DeviceLike, Dims, DTypeLike
+from ....core.classes import values_of
+from ....core.gate import Tracer
+from ....core.tensor import Size, Tensor, note_read, wrap
+from ....core.types import dtypes
+from ....core.types.device import chosen, located
+from ....errors import DTypeError, ShapeError
+from ...promotion import fitted
+from .create import empty, place
+from .moving import to
+
+
+def tensor(
+    data: ArrayLike, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """A new tensor with a copy of ``data`` (numbers, nested sequences, arrays, tensors), where
+    ``data`` is, or on ``device``.
+
+    Python floats become the default type, integers int64. ``pin_memory``: in page-locked memory.
+    """
+    if isinstance(data, Tensor) and (type(data.__dict__.get("array")) is np.ndarray
+                                     or _apart(data, device)):  # fmt: skip
+        note_read(data)
+        device = chosen(device)
+        out = to(data.detach(), data.device if device is None else device, dtype, copy=True)
+        return out.requires_grad_() if requires_grad else out
+    return place(_array_of(data, dtype, copy=True), device, requires_grad, pin_memory)
+
+
+def _apart(data: Tensor, device: DeviceLike | None) -> bool:
+    """Whether ``data`` lies on an accelerator, or is to."""
+    return not isinstance(data, Tracer) and located(data.device) is not None
+
+
+def _array_of(data: ArrayLike, dtype: DTypeLike | None, copy: bool) -> np.ndarray:
+    kind = None if dtype is None else dtypes.as_dtype(dtype)
+    if isinstance(data, Tensor):
+        note_read(data)
+        array = data.array
+    elif isinstance(data, (np.ndarray, np.generic)):
+        array = np.asarray(data)
+    else:
+        array = _from_python(data)
+        _check_range(array, kind)
+        if kind is None:
+            kind = _python_type(data, array)
+    np_kind = (dtypes.of(array.dtype) if kind is None else kind).np
+    if array.dtype != np_kind and array.dtype.kind == "c" and np_kind.kind != "c":
+        raise DTypeError("tensor: complex data given for a real dtype; take .real first")
+    out = dtypes.known(array.astype(np_kind, copy=copy))
+    return np.array(out, order="C", copy=True) if copy and out is array else out
+
+
+def _check_range(array: np.ndarray, kind: dtypes.dtype | None) -> None:
+    """Python's integers must fit; into unsigned types negative ones count from their end."""
+    if array.dtype.kind not in "iu" or not array.size:
+        return
+    kind = dtypes.int64 if kind is None else kind
+    if kind.np.kind in "iu":
+        for value in (int(array.min()), int(array.max())):
+            fitted("tensor", value, kind)
+
+
+_NUMBERS = {bool: dtypes.bool, int: dtypes.int64}  # floats and complex ones: the default type
+
+
+def _type_within(data: Any) -> dtypes.dtype | None:
+    """The type of nested sequences: what the types of all numbers within them promote to. numpy's
+    numbers and tensors have one of their own. None where there is no number."""
+    kinds: set = set()
+    todo = [data]
+    while todo:
+        part = todo.pop()
+        for cls in set(map(type, part)):
+            if issubclass(cls, (list, tuple, range)):
+                todo += [x for x in part if type(x) is cls]
+            elif issubclass(cls, np.generic):
+                kinds.add(dtypes.of(np.dtype(cls)))
+            elif issubclass(cls, (Tensor, np.ndarray)):
+                kinds.update(dtypes.as_dtype(x.dtype) for x in part if type(x) is cls)
+            elif issubclass(cls, (bool, int)):
+                kinds.add(_NUMBERS[bool if issubclass(cls, bool) else int])
+            else:
+                kinds.add(_default_type(issubclass(cls, complex)))
+    return functools.reduce(dtypes.promote_types, kinds) if kinds else None
+
+
+def _default_type(is_complex: bool) -> dtypes.dtype:
+    kind = dtypes.get_default_dtype()
+    return kind.to_complex() if is_complex else kind
+
+
+def _python_type(data: Any, array: np.ndarray) -> dtypes.dtype | None:
+    if isinstance(data, (list, tuple)) and array.size:
+        return _type_within(data)
+    return _default_type(array.dtype.kind == "c") if array.dtype.char in "dD" else None
+
+
+def _from_python(data: Any) -> np.ndarray:
+    if hasattr(data, "__array__") and not isinstance(data, (list, tuple)):
+        return np.asarray(data)
+    try:
+        array = np.array(_plain(data))
+    except ValueError as error:
+        raise ShapeError(
+            f"tensor: the nested sequences have different lengths at one level: {error}"
+        ) from None
+    if array.dtype.kind in "OUS":
+        raise DTypeError(
+            f"tensor: numbers are needed, but the data holds {_first_odd(data)}; convert it first"
+        )
+    return np.zeros(array.shape, np.float64) if array.size == 0 else array
+
+
+def _plain(data: Any) -> Any:
+    """Nested sequences with tensors inside as nested lists."""
+    if isinstance(data, Tensor):
+        note_read(data)
+        return values_of(data)[()]
+    if isinstance(data, (list, tuple, range)):
+        return [_plain(x) for x in data]
+    return data
+
+
+def _first_odd(data: Any) -> str:
+    if isinstance(data, (list, tuple)):
+        for x in data:
+            if not isinstance(x, (int, float, bool, complex, np.generic)):
+                return _first_odd(x)
+    return f"{type(data).__name__} {data!r}"[:80]
+
+
+def as_tensor(
+    data: ArrayLike, dtype: DTypeLike | None = None, device: DeviceLike | None = None
+) -> Tensor:
+    """``data`` as a tensor, sharing memory with arrays and tensors where the type allows."""
+    if isinstance(data, Tensor):
+        device = chosen(device)
+        kind = data.dtype if dtype is None else dtypes.as_dtype(dtype)
+        return data if kind is data.dtype and device is None else to(data, device, kind)
+    return place(_array_of(data, dtype, copy=False), device, False)
+
+
+def asarray(
+    obj: object, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None,
+    copy: bool | None = None, requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """``obj`` as a tensor: over the same memory where it is a tensor, an array or a buffer (of
+    ``dtype``, the default one unless given) and nothing has to change. ``copy``: True, never over
+    the same memory; False, an error where it cannot be."""
+    if _is_buffer(obj):
+        kind = dtypes.get_default_dtype() if dtype is None else dtype
+        obj = np.frombuffer(obj, dtypes.as_dtype(kind).np)
+    shares = isinstance(obj, (Tensor, np.ndarray))
+    out = as_tensor(obj, dtype, device)
+    if copy is False and not (shares and out.data_ptr() == _address(obj)):
+        raise ValueError(
+            f"asarray: copy=False given, but {type(obj).__name__} cannot be seen as a tensor of "
+            f"{out.dtype!r} on {out.device} without a copy"
+        )
+    if copy and shares and out.data_ptr() == _address(obj):
+        out = to(out.detach(), out.device, copy=True)
+    return out.requires_grad_() if requires_grad and not out.requires_grad else out
+
+
+def _is_buffer(obj: object) -> bool:
+    if isinstance(obj, (Tensor, np.ndarray, np.generic)):
+        return False
+    try:
+        memoryview(obj)
+    except TypeError:
+        return False
+    return True
+
+
+def _address(obj: object) -> int:
+    return obj.data_ptr() if isinstance(obj, Tensor) else obj.__array_interface__["data"][0]
+
+
+def from_numpy(array: np.ndarray) -> Tensor:
+    """A tensor over the memory of a numpy array."""
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"from_numpy: a numpy array is needed, {type(array).__name__} given")
+    dtypes.of(array.dtype)
+    if not array.dtype.isnative:
+        raise DTypeError("from_numpy: the array's byte order is foreign; use array.astype first")
+    return wrap(dtypes.known(array))
+
+
+def frombuffer(
+    buffer: Any, *, dtype: DTypeLike, count: int = -1, offset: int = 0, requires_grad: bool = False
+) -> Tensor:
+    """A tensor over the memory of a bytes-like object."""
+    array = np.frombuffer(buffer, dtypes.as_dtype(dtype).np, count, offset)
+    return place(array, None, requires_grad)
+
+
+def construct(
+    kind: dtypes.dtype, args: tuple, *, size: Dims | None = None, data: Any = None,
+    device: DeviceLike | None = None, any_type: bool = False,
+) -> Tensor:  # fmt: skip
+    """What old programs write: ``T()``, ``T(2, 3)`` and ``T(Size)`` (sizes, holding anything),
+    ``T([1, 2])`` and any other sequence (data), ``T(tensor)`` (the same memory; of type ``kind``
+    unless ``any_type``)."""
+    if size is not None or data is not None:
+        if args or (size is not None and data is not None):
+            raise TypeError("new() received an invalid combination of arguments")
+        args = (Size(size),) if size is not None else (data,)
+    first = args[0] if len(args) == 1 else None
+    if isinstance(first, Tensor):
+        if first.dtype is not kind and not any_type:
+            raise TypeError(f"new(): expected a tensor of {kind!r}, {first.dtype!r} given")
+        return first.detach()
+    if isinstance(first, Size):
+        return empty(*first, dtype=kind, device=device)
+    if first is not None and not isinstance(first, (int, np.integer, Tensor)):
+        return _from_sequence(kind, first, device)
+    if not all(isinstance(n, (int, np.integer, Tensor)) for n in args):
+        raise TypeError(
+            f"new() received an invalid combination of arguments: {args!r}; needed sizes, one "
+            "sequence, or one tensor"
+        )
+    return empty(*args, dtype=kind, device=device) if args else empty(0, dtype=kind, device=device)
+
+
+def _from_sequence(kind: dtypes.dtype, data: Any, device: DeviceLike | None) -> Tensor:
+    if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")) or isinstance(data, dict):
+        raise TypeError(f"new(): data must be a sequence (got {type(data).__name__})")
+    if isinstance(data, (str, bytes)):
+        raise TypeError(f"new(): invalid data type {type(data).__name__!r}")
+    return tensor(data if hasattr(data, "dtype") else list(data), dtype=kind, device=device)
+
+
+__all__ = [
+    "as_tensor",
+    "asarray",
+    "from_numpy",
+    "frombuffer",
+    "tensor",
+]

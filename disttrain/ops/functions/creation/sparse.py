@@ -1,0 +1,386 @@
+"""Tensors that are given by their few places that are not zero (COO format). Torch's names.
+
+For gradients of tables of which a step touches few rows, and what updates by them. For every
+operation such a tensor is the dense one, which is computed when it is first asked for; no operation
+but those here gives a sparse result. So the gradient of one that requires grad is dense.
+
+On a device the values lie there; the places lie on the host, which knows how many there are.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ....backends.device.array import DeviceArray
+from ....context import thread
+from ....core.annotations import DeviceLike, Dims, DTypeLike, Format
+from ....core.tensor import Size, Tensor, wrap
+from ....core.types import dtypes
+from ....core.types.device import CPU, located, usable
+from ....core.writes import touched
+from ....errors import DimError, ShapeError
+from ...primitives import elementwise as el
+from ...primitives import gathering as prim
+from ...primitives import views
+from ...primitives.reduce import any_
+from .moving import to
+
+_new = object.__new__
+
+
+class SparseTensor(Tensor):
+    """Values (count, dense dimensions ...) at places (sparse dimensions, count); a place that is
+    named several times has their sum. Made by ``sparse_coo_tensor`` and ``Tensor.to_sparse``."""
+
+    is_sparse = True
+    layout = "sparse_coo"
+    _places: np.ndarray
+    _numbers: np.ndarray | None  # None: they are those of the dense array, which may have changed
+    _dense: np.ndarray | None
+    _size: tuple[int, ...]
+    _unique: bool
+    _list: tuple | None = None  # places and values as they were given, and the version they are of
+
+    # --- as any tensor ----------------------------------------------------------------------
+    @property
+    def array(self) -> Any:  # type: ignore[override]
+        if self._dense is None:
+            if not self._unique:
+                self._list = (self._places, self._given(), self._version)
+            self._sum()
+            places, numbers = self._places, self._numbers
+            assert numbers is not None
+            if isinstance(numbers, DeviceArray):
+                dense = _added(numbers, _flat(places, self._size), self._size, len(places))
+            else:
+                dense = np.zeros(self._size, numbers.dtype)
+                dense[tuple(places)] = numbers
+            self._numbers, self._dense = None, dense
+        return self._dense
+
+    @property
+    def shape(self) -> Size:
+        return Size(self._size)
+
+    @property
+    def ndim(self) -> int:
+        return len(self._size)
+
+    @property
+    def dtype(self) -> dtypes.dtype:
+        return dtypes.of(self.meta()[1])
+
+    def meta(self) -> tuple[tuple[int, ...], np.dtype]:
+        held = self._numbers if self._dense is None else self._dense
+        assert held is not None
+        return self._size, held.dtype
+
+    def __deepcopy__(self, memo: dict) -> SparseTensor:
+        places, numbers, unique = self._parts()
+        copied = _sparse(places.copy(), numbers.copy(), self._size, unique)
+        out = memo[id(self)] = self._again(copied)
+        return out
+
+    # --- as a sparse one --------------------------------------------------------------------
+    def _given(self) -> np.ndarray:
+        """The values at ``_places``."""
+        if self._numbers is not None:
+            return self._numbers
+        assert self._dense is not None
+        return _picked(self._dense, self._places)
+
+    def _parts(self) -> tuple[np.ndarray, np.ndarray, bool]:
+        """Places, their values, and whether each place is named once: as they were given, also
+        when the dense array is there, which nobody has written to."""
+        if self._list is not None and self._list[2] == self._version:
+            return *self._list[:2], False
+        return self._places, self._given(), self._unique
+
+    def listed_before(self) -> list[tuple[np.ndarray, Any]]:
+        """Rows of a matrix with their values, as they were before the dense array was asked for
+        (to which something was added since); without values where that is not known."""
+        if self._list is not None:
+            return [(self._list[0][0], self._list[1])]
+        return [(self._places[0], None)] if self._places.size else []
+
+    def _summed(self) -> tuple[np.ndarray, np.ndarray]:
+        """Places that differ, in order, and their values."""
+        places, numbers = self._places, self._given()
+        if self._unique:
+            return places, numbers
+        shape = self._size[: places.shape[0]]
+        flat = np.ravel_multi_index(tuple(places), shape) if places.size else places.reshape(-1)
+        kept, where = np.unique(flat, return_inverse=True)
+        of = kept.size, *numbers.shape[1:]
+        if isinstance(numbers, DeviceArray):
+            total = _added(numbers, where.reshape(-1), of, 1)
+        else:
+            total = np.zeros(of, numbers.dtype)
+            np.add.at(total, where.reshape(-1), numbers)
+        at = np.unravel_index(kept, shape) if kept.size else [kept] * len(shape)
+        return np.stack([np.asarray(a, np.int64) for a in at]), total
+
+    def _sum(self) -> None:
+        """Name every place once, in order."""
+        self._places, self._numbers = self._summed()
+        self._unique = True
+
+    def coalesce(self) -> SparseTensor:
+        """With every place named once, in order: a copy, or itself where it is so already. (One
+        that gradients go to is made so and returned, which changes no number.)"""
+        if not self._unique and self.requires_grad:
+            self._sum()
+        if self.is_coalesced():
+            return self
+        return _sparse(*self._summed(), self._size, unique=True)
+
+    def is_coalesced(self) -> bool:
+        return self._parts()[2]
+
+    def indices(self) -> Tensor:
+        """The places (sparse dimensions, count) of a coalesced tensor."""
+        self._need_unique("indices")
+        return self._indices()
+
+    def values(self) -> Tensor:
+        """The values (count, ...) of a coalesced tensor."""
+        self._need_unique("values")
+        return wrap(self._given())
+
+    def _need_unique(self, what: str) -> None:
+        if not self.is_coalesced():
+            raise ShapeError(
+                f"{what}: Cannot get {what} on an uncoalesced tensor, please call .coalesce() first"
+            )
+
+    def _indices(self) -> Tensor:
+        held = self._numbers if self._dense is None else self._dense
+        places = self._parts()[0]
+        return wrap(held.beside(places) if isinstance(held, DeviceArray) else places)
+
+    def _values(self) -> Tensor:
+        return wrap(self._parts()[1])
+
+    def _nnz(self) -> int:
+        return self._parts()[0].shape[1]
+
+    def sparse_dim(self) -> int:
+        return self._places.shape[0]
+
+    def dense_dim(self) -> int:
+        return self.ndim - self._places.shape[0]
+
+    def to_dense(self) -> Tensor:
+        """The dense tensor, in memory of its own."""
+        return Tensor.clone(self)  # type: ignore[attr-defined]
+
+    def to_sparse(self, sparse_dim: int | None = None) -> SparseTensor:
+        return self
+
+    def clone(self, *, memory_format: Format | None = None) -> SparseTensor:
+        """A copy that is sparse; a dense one where gradients go through it."""
+        if self.requires_grad and thread.grad_enabled:
+            return Tensor.clone(self)  # type: ignore[attr-defined]
+        places, numbers, unique = self._parts()
+        return _sparse(places.copy(), numbers.copy(), self._size, unique)
+
+    def detach(self) -> SparseTensor:
+        return self._parted() if self.requires_grad else self
+
+    def _parted(self) -> SparseTensor:
+        places, numbers, unique = self._parts()
+        return _sparse(places, numbers, self._size, unique)
+
+    def __copy__(self) -> SparseTensor:
+        return self._again(self._parted())
+
+    def _again(self, out: SparseTensor) -> SparseTensor:
+        """A copy, as a leaf."""
+        return out.requires_grad_() if self.requires_grad else out
+
+    def __reduce_ex__(self, protocol: Any) -> tuple:
+        places, numbers, unique = self._parts()
+        return _rebuilt, (wrap(places), wrap(numbers), self._size, unique, self.requires_grad)
+
+    def mul_(self, other: Any) -> Tensor:
+        """Multiply by ``other``, in place; by a number, only the values that are given."""
+        if self._numbers is None or not isinstance(other, (int, float)):
+            return Tensor.mul_(self, other)  # type: ignore[attr-defined]
+        if isinstance(self._numbers, DeviceArray):
+            wrap(self._numbers).mul_(other)  # type: ignore[attr-defined]
+        else:
+            np.multiply(self._numbers, self._numbers.dtype.type(other), out=self._numbers)
+        touched(self)
+        return self
+
+    def zero_(self) -> Tensor:
+        """Take all places away."""
+        self._numbers, self._dense = self._given()[:0], None
+        self._places, self._unique, self._list = self._places[:, :0], True, None
+        touched(self)
+        return self
+
+    @property
+    def device(self) -> Any:
+        return wrap(self._numbers if self._dense is None else self._dense).device
+
+
+def _flat(places: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
+    """Places (sparse dimensions, count) as numbers of rows."""
+    if not places.size:
+        return np.zeros(places.shape[1], np.int64)
+    return np.ravel_multi_index(tuple(places), size[: len(places)]).astype(np.int64)
+
+
+def _added(numbers: DeviceArray, at: np.ndarray, size: tuple[int, ...], dims: int) -> Any:
+    """Zeros of ``size`` on a device, with ``numbers`` added at rows ``at`` of its first dimensions,
+    in a fixed order."""
+    shape = (math.prod(size[:dims]), *size[dims:])
+    out = prim.spread(wrap(numbers), wrap(numbers.beside(at)), dim=0, shape=shape, skip=None)
+    return views.reshape(out, shape=tuple(size)).array
+
+
+def _picked(dense: Any, places: np.ndarray) -> Any:
+    """The values of ``dense`` at ``places``."""
+    if not isinstance(dense, DeviceArray):
+        return dense[tuple(places)]
+    size, dims = dense.shape, len(places)
+    rows = views.reshape(wrap(dense), shape=(math.prod(size[:dims]), *size[dims:]))
+    return prim.take(rows, wrap(dense.beside(_flat(places, size))), dim=0, skip=None).array
+
+
+def _sparse(
+    places: np.ndarray, numbers: np.ndarray, size: tuple[int, ...], unique: bool
+) -> SparseTensor:
+    out = _new(SparseTensor)
+    out._places, out._numbers, out._dense = places, numbers, None
+    out._size, out._unique = tuple(size), unique
+    return out
+
+
+def _rebuilt(
+    places: Tensor, numbers: Tensor, size: tuple[int, ...], unique: bool, grad: bool
+) -> SparseTensor:
+    """One that was pickled."""
+    out = _sparse(places.array, numbers.array, size, unique)
+    return out.requires_grad_() if grad else out
+
+
+def with_places(dense: Tensor, places: np.ndarray) -> SparseTensor:
+    """``dense``, of which only ``places`` (in order, each once) are taken to differ from zero: the
+    same memory and the same place in the graph."""
+    out = _new(SparseTensor)
+    out._places, out._numbers, out._dense = places, None, dense.array
+    out._size, out._unique = tuple(dense.array.shape), True
+    if dense._node is not None:
+        out._node = dense._node
+    return out
+
+
+def sparse_coo_tensor(
+    indices: Any = None,
+    values: Any = None,
+    size: Dims | None = None,
+    *,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+    is_coalesced: bool | None = None,
+) -> SparseTensor:
+    """A tensor with ``values`` (count, ...) at ``indices`` (sparse dimensions, count), zeros
+    elsewhere. ``size`` None: as large as the indices need; given alone: zeros. Not
+    differentiable by ``values``."""
+    if indices is None or values is None:
+        if size is None or indices is not values:
+            raise ShapeError(
+                "sparse_coo_tensor: needed are indices and values, or a size alone, which gives "
+                "zeros"
+            )
+        return no_places(tuple(int(n) for n in size), dtype, device)
+    places = _hosted(indices).astype(np.int64)
+    numbers = _array(values)
+    if isinstance(numbers, DeviceArray) or (device is not None and usable(device) is not CPU):
+        held = values.detach() if isinstance(values, Tensor) else wrap(numbers)
+        if numbers.dtype == np.float64 and isinstance(values, (list, tuple)) and dtype is None:
+            dtype = dtypes.get_default_dtype()
+        numbers = to(held, device, dtype).array
+    elif dtype is not None:
+        numbers = numbers.astype(dtypes.as_dtype(dtype).np)
+    elif isinstance(values, (list, tuple)) and numbers.dtype == np.float64:  # as tensor() has it
+        numbers = numbers.astype(dtypes.get_default_dtype().np)
+    if places.ndim != 2 or numbers.ndim < 1 or places.shape[1] != numbers.shape[0]:
+        raise ShapeError(
+            f"sparse_coo_tensor: indices of shape {list(places.shape)} and values of shape "
+            f"{list(numbers.shape)} given; needed (sparse dimensions, count) and (count, ...)"
+        )
+    if size is None:
+        size = (*(places.max(1) + 1 if places.size else [0] * len(places)), *numbers.shape[1:])
+    size = tuple(int(n) for n in size)
+    if len(size) != places.shape[0] + numbers.ndim - 1 or size[len(places) :] != numbers.shape[1:]:
+        raise ShapeError(
+            f"sparse_coo_tensor: size {list(size)} given for {places.shape[0]} sparse dimensions "
+            f"and values of shape {list(numbers.shape)}"
+        )
+    bounds = np.asarray(size[: len(places)])[:, None]
+    if places.size and ((places < 0) | (places >= bounds)).any():
+        raise DimError(f"sparse_coo_tensor: an index lies outside of size {list(size)}")
+    out = _sparse(places, numbers, size, unique=bool(is_coalesced))
+    return out.requires_grad_() if requires_grad else out
+
+
+def no_places(
+    size: tuple[int, ...], dtype: DTypeLike | None = None, device: DeviceLike | None = None
+) -> SparseTensor:
+    """Zeros of this shape, as a sparse tensor."""
+    kind = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    places = np.zeros((len(size), 0), np.int64)
+    numbers = np.zeros(0, kind.np)
+    there = None if device is None else located(usable(device))
+    return _sparse(places, numbers if there is None else there.take(numbers), size, unique=True)
+
+
+def _hosted(value: Any) -> np.ndarray:
+    """Places, on the host."""
+    array = _array(value)
+    return array.to_host() if isinstance(array, DeviceArray) else array
+
+
+def _array(value: Any) -> np.ndarray:
+    return value.detach().array if isinstance(value, Tensor) else np.asarray(value)
+
+
+def to_sparse(input: Tensor, sparse_dim: int | None = None) -> SparseTensor:
+    """The places of ``input`` that are not zero; of its first ``sparse_dim`` dimensions (None: of
+    all), with the rest as dense values. Not differentiable."""
+    a = _array(input)
+    count = a.ndim if sparse_dim is None else sparse_dim
+    if not 0 < count <= a.ndim:
+        raise ShapeError(f"to_sparse: sparse_dim={sparse_dim} of a tensor with {a.ndim} dimensions")
+    filled = el.ne(input.detach(), 0)  # of a device, only the marks come to the host
+    rows = views.reshape(filled, shape=(*a.shape[:count], math.prod(a.shape[count:])))
+    marks = _hosted(any_(rows, dims=(count,), keepdim=False))
+    places = np.stack(np.nonzero(marks)).astype(np.int64)
+    return _sparse(places, _picked(a, places), a.shape, unique=True)
+
+
+def at_rows(dense: Any, rows: np.ndarray) -> SparseTensor:
+    """A matrix of which only ``rows`` (in order, each once) are taken to differ from zero."""
+    places, array = rows[None].astype(np.int64), dense.array
+    return _sparse(places, _picked(array, places), array.shape, unique=True)
+
+
+def of_rows(rows: np.ndarray, values: np.ndarray, size: tuple[int, ...]) -> SparseTensor:
+    """A matrix with ``values`` at ``rows``, which may be named several times."""
+    return _sparse(rows[None].astype(np.int64), values, size, unique=False)
+
+
+def to_dense(input: Tensor) -> Tensor:
+    """``input`` itself, which is dense; a sparse tensor as a dense one."""
+    return input
+
+
+__all__ = ["sparse_coo_tensor", "to_dense", "to_sparse"]

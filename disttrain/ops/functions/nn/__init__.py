@@ -1,0 +1,1 @@
+"""Functions that layers are made of: convolutions, normalisations, losses, attention."""

@@ -1,0 +1,269 @@
+"""Convolutions in one to three dimensions, transposed ones, and unfold / fold. Torch's names.
+
+Arguments are checked here; the arithmetic and its derivatives are in ``convolve``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ....core.annotations import PerDim
+from ....core.tensor import Tensor
+from ....core.types.casting import computes_in
+from ....errors import ConfigError, ShapeError
+from ...primitives import windows as win
+from ...primitives.conv import conv, conv_input_grad, fold_columns, unfold_columns
+from ...primitives.views import pad_constant, reshape
+from ...promotion import same_type
+from ..args import kinds
+from ..args import tensor as as_input
+
+
+def per_dim(value: Any, n: int, where: str, name: str) -> tuple[int, ...]:
+    """``value`` for each of ``n`` spatial dimensions: one number for all, or ``n`` of them."""
+    if isinstance(value, (int, np.integer)):
+        return (int(value),) * n
+    value = tuple(int(v) for v in value)
+    if len(value) == 1:
+        value = value * n
+    if len(value) != n:
+        raise ShapeError(
+            f"{where}: {name}={value} given; needed one number or {n}, one per dimension"
+        )
+    return value
+
+
+def _check(
+    where: str, input: Tensor, weight: Tensor, bias: Tensor | None, groups: int, channels: int
+) -> None:
+    if weight.ndim != input.ndim:
+        raise ShapeError(
+            f"{where}: weight of shape {list(weight.shape)} given for an input of shape "
+            f"{list(input.shape)}; both need {input.ndim} dimensions"
+        )
+    if groups < 1 or weight.shape[0] % groups:
+        raise ConfigError(
+            f"{where}: groups={groups} given; it must divide weight.shape[0]={weight.shape[0]}"
+        )
+    if input.shape[1] != channels:
+        raise ShapeError(
+            f"{where}: input of shape {list(input.shape)} has {input.shape[1]} channels; needed "
+            f"{channels}, because the weight has shape {list(weight.shape)} and groups={groups}"
+        )
+    same_type(where, input, weight, bias)
+    kinds(where, "iufVc", input)
+
+
+def _conv_nd(
+    n: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: PerDim, padding: PerDim,
+    dilation: PerDim, groups: int,
+) -> Tensor:  # fmt: skip
+    where = f"conv{n}d"
+    input = _batched(where, n, input)
+    unbatched = input.ndim == n + 1
+    if unbatched:
+        input = reshape(input, shape=(1, *input.shape))
+    _check(where, input, weight, bias, groups, weight.shape[1] * groups if weight.ndim > 1 else 0)
+    if bias is not None and tuple(bias.shape) != (weight.shape[0],):
+        raise ShapeError(
+            f"{where}: bias of shape {list(bias.shape)} given; needed [{weight.shape[0]}]"
+        )
+    stride = per_dim(stride, n, where, "stride")
+    dilation = per_dim(dilation, n, where, "dilation")
+    if isinstance(padding, str):
+        input, padding = _named_padding(where, input, weight, padding, stride, dilation)
+    else:
+        padding = per_dim(padding, n, where, "padding")
+    kernel = tuple(weight.shape[2:])
+    if min(win.out_sizes(tuple(input.shape[2:]), kernel, stride, padding, dilation)) < 1:
+        raise ShapeError(
+            f"{where}: input of shape {list(input.shape)} with padding {padding} is smaller than "
+            f"the kernel {list(kernel)} with dilation {dilation}; needed an input at least as large"
+        )
+    out = conv(
+        input, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups
+    )
+    return reshape(out, shape=tuple(out.shape)[1:]) if unbatched else out
+
+
+def _batched(where: str, n: int, input: Tensor) -> Tensor:
+    if as_input(input, where).ndim not in (n + 1, n + 2):
+        raise ShapeError(
+            f"{where}: input of shape {list(input.shape)} given; needed {n + 1} or {n + 2} "
+            f"dimensions: channels and {n} spatial ones, with or without a batch"
+        )
+    return input
+
+
+def _named_padding(
+    where: str, input: Tensor, weight: Tensor, name: str, stride: tuple, dilation: tuple
+) -> tuple[Tensor, tuple]:
+    """The padding that "valid" or "same" means, and the input padded where it is lopsided."""
+    n = len(stride)
+    if name == "valid":
+        return input, (0,) * n
+    if name != "same":
+        raise ConfigError(f"{where}: padding={name!r} given; needed numbers, 'valid' or 'same'")
+    if any(s != 1 for s in stride):
+        raise ConfigError(f"{where}: padding='same' is not defined for stride {stride}; needed 1")
+    total = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
+    if any(t % 2 for t in total):
+        input = pad_constant(input, widths=((0, 0), (0, 0), *((0, t % 2) for t in total)))
+    return input, tuple(t // 2 for t in total)
+
+
+def conv1d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: PerDim = 1,
+    padding: PerDim = 0, dilation: PerDim = 1, groups: int = 1,
+) -> Tensor:  # fmt: skip
+    """Convolution of (N, C, L) with weights (O, C / groups, K).
+
+    ``padding``: numbers, "valid" (none) or "same" (the output has the input's size).
+    """
+    return _conv_nd(1, input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv2d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: PerDim = 1,
+    padding: PerDim = 0, dilation: PerDim = 1, groups: int = 1,
+) -> Tensor:  # fmt: skip
+    """Convolution of (N, C, H, W) with weights (O, C / groups, KH, KW)."""
+    return _conv_nd(2, input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv3d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: PerDim = 1,
+    padding: PerDim = 0, dilation: PerDim = 1, groups: int = 1,
+) -> Tensor:  # fmt: skip
+    """Convolution of (N, C, D, H, W) with weights (O, C / groups, KD, KH, KW)."""
+    return _conv_nd(3, input, weight, bias, stride, padding, dilation, groups)
+
+
+@computes_in("lower")
+def _transposed(
+    n: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: PerDim, padding: PerDim,
+    output_padding: PerDim, groups: int, dilation: PerDim,
+) -> Tensor:  # fmt: skip
+    where = f"conv_transpose{n}d"
+    input = _batched(where, n, input)
+    unbatched = input.ndim == n + 1
+    if unbatched:
+        input = reshape(input, shape=(1, *input.shape))
+    _check(where, input, weight, bias, groups, weight.shape[0])
+    stride = per_dim(stride, n, where, "stride")
+    padding = per_dim(padding, n, where, "padding")
+    extra = per_dim(output_padding, n, where, "output_padding")
+    dilation = per_dim(dilation, n, where, "dilation")
+    if any(e >= max(s, d) for e, s, d in zip(extra, stride, dilation, strict=True)):
+        raise ConfigError(
+            f"{where}: output_padding={extra} given; it must be smaller than stride={stride} or "
+            f"dilation={dilation}"
+        )
+    size = tuple(
+        (m - 1) * s - 2 * p + d * (k - 1) + e + 1
+        for m, s, p, d, k, e in zip(
+            input.shape[2:], stride, padding, dilation, weight.shape[2:], extra, strict=True
+        )
+    )
+    if min(size) < 1:
+        raise ShapeError(
+            f"{where}: input of shape {list(input.shape)} with padding {padding} leaves an output "
+            f"of {list(size)}; needed at least 1 everywhere"
+        )
+    out = conv_input_grad(
+        input, weight, stride=stride, padding=padding, dilation=dilation, groups=groups, size=size
+    )
+    if bias is not None:
+        out = out + reshape(bias, shape=(-1, *(1,) * n))
+    return reshape(out, shape=tuple(out.shape)[1:]) if unbatched else out
+
+
+def conv_transpose1d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: PerDim = 1,
+    padding: PerDim = 0, output_padding: PerDim = 0, groups: int = 1, dilation: PerDim = 1,
+) -> Tensor:  # fmt: skip
+    """The adjoint of ``conv1d``: (N, C, L) with weights (C, O / groups, K)."""
+    return _transposed(1, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+def conv_transpose2d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: PerDim = 1,
+    padding: PerDim = 0, output_padding: PerDim = 0, groups: int = 1, dilation: PerDim = 1,
+) -> Tensor:  # fmt: skip
+    """The adjoint of ``conv2d``: (N, C, H, W) with weights (C, O / groups, KH, KW)."""
+    return _transposed(2, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+def conv_transpose3d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: PerDim = 1,
+    padding: PerDim = 0, output_padding: PerDim = 0, groups: int = 1, dilation: PerDim = 1,
+) -> Tensor:  # fmt: skip
+    """The adjoint of ``conv3d``: (N, C, D, H, W) with weights (C, O / groups, KD, KH, KW)."""
+    return _transposed(3, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+def _window(where: str, kernel: PerDim, dilation: PerDim, padding: PerDim, stride: PerDim) -> dict:
+    return {
+        "kernel": per_dim(kernel, 2, where, "kernel_size"),
+        "dilation": per_dim(dilation, 2, where, "dilation"),
+        "padding": per_dim(padding, 2, where, "padding"),
+        "stride": per_dim(stride, 2, where, "stride"),
+    }
+
+
+def unfold(
+    input: Tensor,
+    kernel_size: PerDim,
+    dilation: PerDim = 1,
+    padding: PerDim = 0,
+    stride: PerDim = 1,
+) -> Tensor:
+    """Windows as columns: (N, C, H, W) to (N, C KH KW, L)."""
+    if _batched("unfold", 2, input).ndim == 3:
+        out = unfold(
+            reshape(input, shape=(1, *input.shape)), kernel_size, dilation, padding, stride
+        )
+        return reshape(out, shape=tuple(out.shape)[1:])
+    kinds("unfold", "bfVc", input)
+    how = _window("unfold", kernel_size, dilation, padding, stride)
+    if min(win.out_sizes(tuple(input.shape[2:]), **how)) < 1:
+        raise ShapeError(
+            f"unfold: input of shape {list(input.shape)} with padding {how['padding']} is smaller "
+            f"than the kernel {how['kernel']} with dilation {how['dilation']}"
+        )
+    return unfold_columns(input, **how)
+
+
+def fold(
+    input: Tensor, output_size: PerDim, kernel_size: PerDim, dilation: PerDim = 1,
+    padding: PerDim = 0, stride: PerDim = 1,
+) -> Tensor:  # fmt: skip
+    """The adjoint of ``unfold``: columns (N, C KH KW, L) summed into (N, C, H, W)."""
+    size = per_dim(output_size, 2, "fold", "output_size")
+    how = _window("fold", kernel_size, dilation, padding, stride)
+    places = math.prod(win.out_sizes(size, **how))
+    count = math.prod(how["kernel"])
+    if input.ndim not in (2, 3) or input.shape[-1] != places or input.shape[-2] % count:
+        raise ShapeError(
+            f"fold: input of shape {list(input.shape)} given; for output_size {size} and kernel "
+            f"{how['kernel']} needed (N, C * {count}, {places}), or that without N"
+        )
+    if input.ndim == 2:
+        out = fold_columns(reshape(input, shape=(1, *input.shape)), size=size, **how)
+        return reshape(out, shape=tuple(out.shape)[1:])
+    return fold_columns(input, size=size, **how)
+
+
+__all__ = [
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+    "fold",
+    "unfold",
+]

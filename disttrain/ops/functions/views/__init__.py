@@ -1,0 +1,1 @@
+"""Functions that see or arrange the same elements in another way."""

@@ -1,0 +1,1 @@
+"""One optimizer over parameters that other workers have."""

@@ -65,8 +65,7 @@ __version__: str
 from . import amp as amp
 from disttrain.amp import autocast as autocast
 from . import autograd as autograd
-from disttrain.compile import _Callable as _compile
-compile: _compile
+from disttrain.compile.compiled import compile as compile
 from . import cuda as cuda
 from . import data as data
 from . import distributed as distributed

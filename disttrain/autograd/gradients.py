@@ -9,7 +9,7 @@ from ..core.backward import autograd as core
 from ..core.node import GradientEdge
 from ..core.tensor import Tensor
 from ..errors import AutogradError, ShapeError
-from ..func import vmap
+from ..func.vmap import vmap
 
 Tensors: TypeAlias = Tensor | GradientEdge | Sequence[Tensor | GradientEdge]
 GradOutputs: TypeAlias = Tensor | Sequence[Tensor | None] | None

@@ -37,7 +37,7 @@ _IMPURE = frozenset("open input print breakpoint __import__".split())
 _LOOKUPS = frozenset("getattr setattr hasattr delattr".split())
 _ALL_NAMES = frozenset("vars dir globals locals __reduce_ex__ __reduce__ __getstate__".split())
 _CLOCKS = frozenset("now today utcnow".split())
-_PURE_TYPES = (
+_PURE_TYPES: tuple[type, ...] = (
     str, bytes, bytearray, int, float, complex, tuple, list, dict, set, frozenset, range, slice,
     collections.deque, re.Pattern, re.Match, datetime.date, datetime.time, datetime.timedelta,
     datetime.tzinfo, decimal.Decimal, fractions.Fraction, types.MappingProxyType, property,

@@ -172,7 +172,7 @@ def reducer(prim: Primitive, ufunc: np.ufunc | None = None) -> Callable[..., Any
         if few is None or x.size > SHORT or x.itemsize == 2:
             result = forward(x, dims, keepdim)
         else:
-            result = few(x, dims, None, None, keepdim)
+            result = few(x, dims, None, None, keepdim)  # type: ignore[call-arg]
         out = _new(Tensor)
         out.array = result if result.__class__ is ndarray else finish(result)
         if mode:

@@ -90,12 +90,12 @@ class no_grad(_Mode):  # noqa: N801
     @overload
     def __new__(cls, fn: None = None) -> Self: ...
     @overload
-    def __new__(cls, fn: Fn) -> Fn: ...
+    def __new__(cls, fn: Fn) -> Fn: ...  # type: ignore[misc]
     def __new__(cls, fn: Callable | None = None) -> Any:
         mode = object.__new__(cls)
         if fn is None:
             return mode
-        mode.__init__()
+        mode.__init__()  # type: ignore[misc]
         return mode(fn)
 
     def __init__(self, fn: Callable | None = None) -> None:
@@ -120,11 +120,11 @@ class inference_mode(_Mode):  # noqa: N801
     @overload
     def __new__(cls, mode: bool = True) -> Self: ...
     @overload
-    def __new__(cls, mode: Fn) -> Fn: ...
+    def __new__(cls, mode: Fn) -> Fn: ...  # type: ignore[misc]
     def __new__(cls, mode: bool | Callable = True) -> Any:
         out = object.__new__(cls)
         if callable(mode):
-            out.__init__()
+            out.__init__()  # type: ignore[misc]
             return out(mode)
         return out
 

@@ -162,7 +162,7 @@ class Tensor(TensorMethods):
                     self._node = prim(source, **params)._node
                 if self._retains:
                     self.retain_again(before)
-        self._gen = self._st.gen
+        self._gen = self._st.gen  # type: ignore[union-attr]
 
     @property
     def requires_grad(self) -> bool:
@@ -428,7 +428,7 @@ def _is_leaf(source: Tensor) -> bool:
 
 def rebuild(kind: type, array: Any, shape: tuple, requires_grad: bool) -> Tensor:
     """A tensor of class ``kind`` over ``array``: a leaf."""
-    out = _new(kind)
+    out: Tensor = _new(kind)
     out.array = array.reshape(shape) if isinstance(array, np.ndarray) else array
     if requires_grad:
         out.requires_grad_()
@@ -449,7 +449,7 @@ def layout(t: Tensor) -> Any:
 
 def wrap(array: Any) -> Tensor:
     """A Tensor over ``array`` (numpy or NullArray), without a copy and without a check."""
-    out = _new(Tensor if array.__class__ is ndarray else class_for(array, Tensor))
+    out: Tensor = _new(Tensor if array.__class__ is ndarray else class_for(array, Tensor))
     out.array = array
     inside = context.thread.inside
     if inside is not None:
@@ -459,7 +459,7 @@ def wrap(array: Any) -> Tensor:
 
 def _over(array: Any) -> Tensor:
     """As ``wrap``, over memory that another Tensor has."""
-    out = _new(Tensor if array.__class__ is ndarray else class_for(array, Tensor))
+    out: Tensor = _new(Tensor if array.__class__ is ndarray else class_for(array, Tensor))
     out.array = array
     return out
 

@@ -99,7 +99,7 @@ class Convert:
     def share_memory(self) -> Any:
         """Move parameters and buffers to memory that other processes see, too, when the module is
         given to them (by a fork, or as an argument of a process that is started afresh)."""
-        tensors = [*self.parameters(), *self.buffers()]
+        tensors = [*self.parameters(), *self.buffers()]  # type: ignore[attr-defined]
         if any(is_lazy(t) for t in tensors):
             raise DeviceError(
                 f"{type(self).__name__}: Can't share memory on an uninitialized parameter or "

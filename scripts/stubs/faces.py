@@ -115,8 +115,8 @@ def _table(package: types.ModuleType, name: str) -> str | None:
 
 
 def _module(name: str, value: types.ModuleType) -> str:
-    """A package of ours; one that can be called is what its class says."""
-    kind = type(value)
-    if kind is types.ModuleType:
+    """A package of ours. One that can be called is shown as its main function, ``_name`` there."""
+    if type(value) is types.ModuleType:
         return f"from . import {name} as {name}"
-    return f"from {kind.__module__} import {kind.__name__} as _{name}\n{name}: _{name}"
+    main = getattr(value, f"_{name}")
+    return f"from {main.__module__} import {main.__name__} as {name}"

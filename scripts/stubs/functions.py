@@ -16,13 +16,16 @@ def stub(module: types.ModuleType) -> str:
     """The text of the stub of ``module``."""
     names = Names(published(module))
     body = [line for name in published(module) for line in _lines(module, name, names)]
+    classes = (v for n, v in vars(module).items() if n[0] != "_" and isinstance(v, type))
+    rows = [f"from {c.__module__} import {c.__name__} as {c.__name__}" for c in classes]
     head = f'"""Functions of {module.__name__}. Made by scripts/stubs; not to be edited."""'
-    return "\n".join([head, "", *names.lines(), "", *body, ""])
+    return "\n".join([head, "", *names.lines(), *rows, "", *body, ""])
 
 
 def published(module: types.ModuleType) -> list[str]:
     """The public functions of a module."""
-    return sorted(n for n, v in vars(module).items() if n[0] != "_" and _is_function(v))
+    shown = getattr(module, "__all__", vars(module))
+    return sorted(n for n in shown if n[0] != "_" and _is_function(getattr(module, n)))
 
 
 def _is_function(thing: Any) -> bool:

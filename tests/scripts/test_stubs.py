@@ -64,7 +64,8 @@ def test_names_that_are_loaded_late_are_known(name: str) -> None:
 def test_lines_that_users_write_run() -> None:
     x = dt.rand(4, 3)
     assert user_code.making().shape == (4, 3)
-    for each in (user_code.arithmetic, user_code.reducing, user_code.reshaping):
+    for each in (user_code.arithmetic, user_code.reducing, user_code.reshaping,
+                 user_code.transforming):  # fmt: skip
         each(x)
     user_code.converting(x)
     user_code.training()

@@ -120,6 +120,27 @@ def converting(x: dt.Tensor) -> None:
     assert_type(nn.Parameter(g.detach()).requires_grad_(False).mul_(2), nn.Parameter)
 
 
+def transforming(x: dt.Tensor) -> None:
+    """Functions of functions, and one with a gradient of its own."""
+    batched = dt.func.vmap(lambda row: row.sum())(x)
+    slope = dt.func.grad(lambda v: (v**2).sum())(x)
+    _, moved = dt.func.jvp(lambda v: v * 2, (x,), (x,))
+    print(batched, slope, moved, Double.apply(x), dt.linalg.norm(x), dt.linalg.svd(x)[1])
+
+
+class Double(dt.autograd.Function):
+    """A function with a rule of its own."""
+
+    @staticmethod
+    def forward(ctx: Any, x: dt.Tensor) -> dt.Tensor:
+        ctx.save_for_backward(x)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, g: dt.Tensor) -> dt.Tensor:
+        return g * 2
+
+
 class Net(nn.Module):
     """A module as everybody writes it."""
 
@@ -204,7 +225,7 @@ def on_one_rank() -> float:
 def main() -> None:
     x = dt.rand(4, 3)
     making()
-    for each in (arithmetic, reducing, reshaping, converting):
+    for each in (arithmetic, reducing, reshaping, converting, transforming):
         each(x)
     training()
     print(dt.launch(on_one_rank, 1))

@@ -120,7 +120,8 @@ def _output_sizes(input: Tensor, size: Any, scale: Any) -> tuple[list[int], list
         scales: list[float | None] = [None] * n
     else:
         scales = list(scale) if isinstance(scale, (tuple, list)) else [float(scale)] * n
-        sizes = [math.floor(s * f) for s, f in zip(input.shape[2:], scales, strict=False)]
+        given = zip(input.shape[2:], scales, strict=False)
+        sizes = [math.floor(s * f) for s, f in given if f is not None]
     if len(sizes) != n or min(sizes, default=1) < 1:
         raise ShapeError(
             f"interpolate: size={size}, scale_factor={scale} given for an input of shape "

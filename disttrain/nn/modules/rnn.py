@@ -222,7 +222,7 @@ class _Recurrent(Module):
             if self.bias
             else (None, None)
         )
-        w_hr = getattr(self, "weight_hr" + suffix) if self.proj_size else None
+        w_hr: Any = getattr(self, "weight_hr" + suffix) if self.proj_size else None
         plain = functools.partial(_STEPS[self.mode][0], w=w_hh, b=b_hh)
 
         def projected(part: Tensor, state: tuple) -> tuple:

@@ -327,7 +327,7 @@ def _write_traced(name: str, target: Tensor, value: Tensor, recording: bool, who
     node = base.graph_node()
     if chain or whole:
         value = view_write(base, value, chain=chain)
-    base.take(value, value.graph_node() if recording else node)
+    base.become(value, value.graph_node() if recording else node)
     st = base.storage_cell()
     st.version += 1
     st.gen += 1

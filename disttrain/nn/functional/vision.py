@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -133,7 +134,7 @@ def _output_sizes(input: Tensor, size: Any, scale: Any) -> tuple[list[int], list
 def interpolate(
     input: Tensor,
     size: Any = None,
-    scale_factor: Any = None,
+    scale_factor: float | Sequence[float] | None = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
@@ -245,8 +246,8 @@ def _area(size: int, out: int) -> np.ndarray:
 
 
 def upsample(
-    input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
-    align_corners: bool | None = None,
+    input: Tensor, size: Any = None, scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest", align_corners: bool | None = None,
 ) -> Tensor:  # fmt: skip
     """``interpolate`` under its old name"""
     return interpolate(input, size, scale_factor, mode, align_corners)

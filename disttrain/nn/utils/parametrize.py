@@ -15,6 +15,7 @@ from typing import Any
 
 from ...context import thread
 from ...core import Tensor, no_grad
+from ...core.annotations import DTypeLike
 from ...errors import ConfigError, ModuleError, StateDictError
 from ..module import Module
 from ..modules.containers import ModuleDict, ModuleList
@@ -55,7 +56,7 @@ def _refuse(text: str) -> ConfigError:
     return ConfigError(f"parametrize: {text}")
 
 
-def _check_result(out: Any, dtype: Any, shape: Any, flag: str) -> None:
+def _check_result(out: Any, dtype: DTypeLike | None, shape: Any, flag: str) -> None:
     """Raise unless ``out`` may stand in the place of a tensor of that type and shape."""
     if not isinstance(out, Tensor):
         raise _refuse(f"A parametrization must return a tensor. Got {type(out).__name__}.")

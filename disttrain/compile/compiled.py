@@ -61,7 +61,7 @@ class Compiled:
     def __reduce__(self) -> tuple:
         return (Compiled, (self.fn, self.recorded, self.fullgraph))
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    def __get__(self, instance: Any, owner: object = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
     @property
@@ -396,7 +396,7 @@ _BACKENDS = frozenset(
 )
 
 
-def _compiled(fn: Any, recorded: bool, fullgraph: bool) -> Any:
+def _compiled(fn: Callable, recorded: bool, fullgraph: bool) -> Any:
     if is_module(fn):
         module = original(fn)
         return twin(module, Compiled(Forward(module), recorded, fullgraph))

@@ -65,7 +65,7 @@ class Forward(Level):
         """The result of a custom function."""
         return self.wrap(out, tangent)
 
-    def apply_function(self, cls: Any, args: tuple, kwargs: dict) -> Any:
+    def apply_function(self, cls: type, args: tuple, kwargs: dict) -> Any:
         return push_function(self, cls, args, kwargs)
 
     def _wrapped(self, out: Any, tangents: Any) -> Any:

@@ -81,7 +81,7 @@ class Batch(Level):
         out, out_dims = batch_rule(prim)(inners, dims, params, self.size)
         return self._wrapped(out, out_dims)
 
-    def apply_function(self, cls: Any, args: tuple, kwargs: dict) -> Any:
+    def apply_function(self, cls: type, args: tuple, kwargs: dict) -> Any:
         return batch_function(self, cls, args, kwargs)
 
     def leave(self, out: Tensor, place: int) -> Tensor:

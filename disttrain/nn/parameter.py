@@ -177,7 +177,7 @@ class UninitializedBuffer(_Uninitialized, Buffer):
         return out
 
 
-def is_lazy(param: Any) -> bool:
+def is_lazy(param: Tensor) -> bool:
     """Does ``param`` still wait for its shape?"""
     return isinstance(param, _Uninitialized)
 

@@ -18,7 +18,7 @@ from typing import Any, Self, SupportsIndex, overload
 import numpy as np
 
 from .. import context
-from ..backends.kinds import ArrayKind
+from ..backends.array_kinds import ArrayKind
 from ..backends.null import NullArray
 from ..core.tensor_methods import TensorMethods
 from ..errors import AutogradError, DeviceError, DTypeError, HostError, ShapeError

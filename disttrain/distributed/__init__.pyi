@@ -105,6 +105,7 @@ from .recovery import SHRINK_ABORT as SHRINK_ABORT
 from .recovery import SHRINK_DEFAULT as SHRINK_DEFAULT
 from .recovery import shrink as shrink
 from .recovery import shrink_group as shrink_group
+__outward__: tuple
 default_pg_timeout: timedelta
 DistError = CommError
 DistBackendError = CommError

@@ -26,7 +26,8 @@ class Plan:
     module: bool = False
     no_python: bool = False
     run_path: bool = False
-    as_torch: bool = False
+    face: str = ""  # a module whose ``install()`` gives ranks' programs other names to import
+    preloads: tuple[str, ...] = ()  # modules that are loaded once, for all ranks
     spawn: bool = False
     max_restarts: int = 0
     run_id: str = "none"
@@ -84,7 +85,9 @@ class Plan:
         return os.path.join(self.rank_dir(generation, rank), "error.json")
 
 
-def make_plan(options: Options, master_port: int) -> Plan:
+def make_plan(
+    options: Options, master_port: int, face: str = "", preloads: tuple[str, ...] = ()
+) -> Plan:
     """Resolve what the options leave open: the port (given here), the job's ids."""
     return Plan(
         job=_job_id(options),
@@ -93,7 +96,8 @@ def make_plan(options: Options, master_port: int) -> Plan:
         module=options.module,
         no_python=options.no_python,
         run_path=options.run_path,
-        as_torch=options.as_torch,
+        face=face,
+        preloads=preloads,
         spawn=options.start_method == "spawn",
         max_restarts=options.max_restarts,
         run_id=_run_id(options),

@@ -208,7 +208,7 @@ def attach(
 
 def _lend(block: Block) -> tuple:
     """Sending needs sockets, which would make every program start later."""
-    return importlib.import_module("..backends.lending", __package__).lend(block)
+    return importlib.import_module("..backends.descriptor_passing", __package__).lend(block)
 
 
 class _Finder:

@@ -247,7 +247,7 @@ class Capture:
             return
         after = following(frame.f_code).get(frame.f_lasti)
         looks = after is not None and after.opname in ("LOAD_ATTR", "LOAD_METHOD")
-        if not looks or after.argval not in _ABOUT:
+        if after is None or not looks or after.argval not in _ABOUT:
             self.on_read(t)
 
     def on_walk(self) -> None:

@@ -259,7 +259,7 @@ class _Differentiation:
         self.overwritten: str | None = None
         self.arrived: list[Any] = []
         self.ends: dict[Any, tuple[str, Any]] = {}  # (node, index) -> where gradients arrive
-        self.inputs = {}
+        self.inputs: dict[Any, Any] = {}
         for i, t in enumerate(recorder.given):
             if t.graph_node() is not None:
                 self.inputs.setdefault(_place(t._node), i)

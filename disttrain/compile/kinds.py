@@ -15,7 +15,8 @@ import sysconfig
 import threading
 import types
 import weakref
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -25,6 +26,10 @@ from ..core.node import GraphNode, Output
 from ..core.tensor import Size
 from ..core.types.device import device
 from ..core.types.dtypes import dtype
+
+Fn = TypeVar("Fn", bound=Callable[..., Any])
+# Typed as the function itself: checkers take classes for unhashable arguments otherwise.
+_cached: Callable[[Fn], Fn] = functools.lru_cache(maxsize=4096)  # type: ignore[assignment]
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
@@ -90,7 +95,7 @@ def is_constant(x: Any) -> bool:
     return _constant_kind(x.__class__)
 
 
-@functools.lru_cache(maxsize=4096)
+@_cached
 def _constant_kind(kind: type) -> bool:
     return kind in PLAIN or (issubclass(kind, _CONSTANT) and (is_library(kind) or is_ours(kind)))
 
@@ -135,7 +140,7 @@ _OPEN_BASES = (
 )  # fmt: skip
 
 
-@functools.lru_cache(maxsize=4096)
+@_cached
 def is_open(kind: type) -> bool:
     """Whether objects of a class keep all of their state where Python can see it."""
     return all(
@@ -151,7 +156,7 @@ def _in_c(kind: type) -> bool:
     )
 
 
-@functools.lru_cache(maxsize=4096)
+@_cached
 def slots_of(kind: type) -> tuple[str, ...]:
     """The names of all slots of a class."""
     return tuple(

@@ -20,6 +20,7 @@ import re
 import sys
 import threading
 import types
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ _IMPURE = frozenset("open input print breakpoint __import__".split())
 _LOOKUPS = frozenset("getattr setattr hasattr delattr".split())
 _ALL_NAMES = frozenset("vars dir globals locals __reduce_ex__ __reduce__ __getstate__".split())
 _CLOCKS = frozenset("now today utcnow".split())
-_PURE_TYPES = (
+_PURE_TYPES: tuple[type, ...] = (
     str, bytes, bytearray, int, float, complex, tuple, list, dict, set, frozenset, range, slice,
     collections.deque, re.Pattern, re.Match, datetime.date, datetime.time, datetime.timedelta,
     datetime.tzinfo, decimal.Decimal, fractions.Fraction, types.MappingProxyType, property,
@@ -108,7 +109,7 @@ class Watch:
         elif event == "c_call" and self.refused is None:
             self._called(frame, arg)
 
-    def _called(self, frame: types.FrameType, fn: Any) -> None:
+    def _called(self, frame: types.FrameType, fn: Callable) -> None:
         name, owner = getattr(fn, "__name__", ""), getattr(fn, "__self__", None)
         if owner is builtins and name in _LOOKUPS:
             self.everything |= not _spelled(frame) and not _for_us(frame)
@@ -130,7 +131,7 @@ def _used(frame: types.FrameType) -> str:
     return f"it uses {what} at {site}, which a replay would not do again{advice}"
 
 
-def _pure(name: str, owner: Any, module: str | None) -> bool:
+def _pure(name: str, owner: object, module: str | None) -> bool:
     """Whether a C function's result depends on its arguments alone, and nothing else notices."""
     if isinstance(owner, types.ModuleType):
         place = owner.__name__

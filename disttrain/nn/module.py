@@ -242,7 +242,7 @@ def _no_init(module: Module, what: str) -> str:
     )
 
 
-def _check_name(module: Module, kind: str, name: Any) -> None:
+def _check_name(module: Module, kind: str, name: str) -> None:
     if not isinstance(name, str):
         raise TypeError(
             f"{type(module).__name__}: the name of a {kind} must be a string, {name!r} given"
@@ -254,7 +254,7 @@ def _check_name(module: Module, kind: str, name: Any) -> None:
         )
 
 
-def _new_name(module: Module, kind: str, name: Any, store: str) -> None:
+def _new_name(module: Module, kind: str, name: str, store: str) -> None:
     """Raise unless ``name`` can be registered in ``store``."""
     if store not in module.__dict__:
         raise ModuleError(_no_init(module, f"the {kind} {name!r} was assigned"))

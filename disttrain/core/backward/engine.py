@@ -84,7 +84,7 @@ class Walk:
         alone = tensors and len(thread.stack) == 1
         self.pull = getattr(thread.stack[0], "pull", None) if alone else None
         order = self._count(roots)
-        self.needed = None if targets is None else _needed(order, targets, through)
+        self.needed: Any = None if targets is None else _needed(order, targets, through)
         if self.needed is not None:
             self._count_only(order)
 

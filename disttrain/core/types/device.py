@@ -28,6 +28,9 @@ class device:  # noqa: N801  (the field's spelling)
 
     __slots__ = ("index", "type")
 
+    type: str
+    index: int | None
+
     def __init__(self, type: str | int | device, index: int | None = None) -> None:  # noqa: A002
         if isinstance(type, device):
             self.type, self.index = type.type, type.index if index is None else index

@@ -41,7 +41,7 @@ _ALIGN = 16
 Part = bytes | bytearray | memoryview
 
 
-def encode(obj: Any) -> np.ndarray:
+def encode(obj: object) -> np.ndarray:
     """``obj`` as an array of bytes."""
     return join(take_apart(obj), np.empty)
 
@@ -60,7 +60,7 @@ def decode(data: np.ndarray, give: bool = False) -> Any:
     return value
 
 
-def take_apart(obj: Any) -> list[Part]:
+def take_apart(obj: object) -> list[Part]:
     """The bytes of ``obj`` in parts; large ones lie where they were."""
     writer = _Writer()
     writer.put(obj, "object", 0)
@@ -100,7 +100,7 @@ class _Writer:
     def align(self) -> None:
         self.out += bytes(-(self.before + len(self.out)) % _ALIGN)
 
-    def put(self, obj: Any, where: str, depth: int) -> None:
+    def put(self, obj: object, where: str, depth: int) -> None:
         if depth > MAX_DEPTH:
             raise DTypeError(f"object collective: {where} is nested deeper than {MAX_DEPTH} levels")
         put = _PUT.get(obj.__class__)
@@ -155,7 +155,7 @@ class _Writer:
     def tuple(self, obj: tuple, where: str, depth: int) -> None:
         self.several(b"t", obj, where, depth)
 
-    def set(self, obj: Any, where: str, depth: int) -> None:
+    def set(self, obj: object, where: str, depth: int) -> None:
         self.several(b"S" if obj.__class__ is set else b"Z", _in_order(obj), where, depth)
 
     def dict(self, obj: dict, where: str, depth: int) -> None:
@@ -185,7 +185,7 @@ class _Writer:
         kind = b"X" if type(obj) is Tensor else _tag(obj)
         self.array(array, where, 0, kind.lower() if obj.requires_grad else kind)
 
-    def thing(self, obj: Any, where: str, depth: int) -> None:
+    def thing(self, obj: object, where: str, depth: int) -> None:
         kind, found = obj.__class__, things.known(obj)
         if found is not None:
             name, inner = found

@@ -19,6 +19,7 @@ from ...core.types.dtypes import numpy_type
 from ...errors import AutogradError, ConfigError
 from ..collectives.coalesced import broadcast_coalesced
 from ..collectives.nested import moved
+from ..groups.process_group import ProcessGroup
 from ..groups.state import group_or_default
 from ..invariant.strategy import DEFAULT_COUNT, GlobalDeterminism, VirtualShards, check_mode
 from ..join import Join, Joinable, JoinHook
@@ -98,7 +99,7 @@ class DistributedDataParallel(nn.Module, Joinable):
         dim: int = 0,
         broadcast_buffers: bool | None = None,
         init_sync: bool = True,
-        process_group: Any = None,
+        process_group: ProcessGroup | None = None,
         bucket_cap_mb: float | None = None,
         find_unused_parameters: bool = False,
         check_reduction: bool = False,

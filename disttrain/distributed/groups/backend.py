@@ -79,7 +79,7 @@ class Backend(str, metaclass=_Names):
     UNDEFINED, GLOO, NCCL, MPI, UCC, XCCL = "undefined", "gloo", "nccl", "mpi", "ucc", "xccl"
     SHM, TCP, SIM, FAKE = "shm", "tcp", "sim", "fake"
 
-    def __new__(cls, name: Any) -> Backend:
+    def __new__(cls, name: str) -> Backend:
         if not isinstance(name, str):
             raise ConfigError(f"Backend: {name!r} given; the name of a backend is needed")
         return super().__new__(cls, name.lower())

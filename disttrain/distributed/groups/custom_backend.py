@@ -23,6 +23,7 @@ from ...comm.calls.transport import Swap, Transport
 from ...comm.calls.work import Done, Work
 from ...comm.meeting.meeting import Meeting
 from ...comm.store import PrefixStore, Store
+from ...core.annotations import DeviceLike
 from ...core.tensor import wrap
 from ...errors import BackendError, CommError
 from . import process_group as options
@@ -315,7 +316,7 @@ class PluggedGroup(ProcessGroup):
             raise AttributeError(name)
         return getattr(self.theirs, name)
 
-    def _get_backend(self, device: Any) -> Any:
+    def _get_backend(self, device: DeviceLike | None) -> Any:
         return self.theirs
 
     def all_reduce(self, array: Any, op: Any = SUM, *, async_op: bool = False) -> Any:
@@ -347,7 +348,9 @@ class PluggedGroup(ProcessGroup):
     def irecv(self, array: Any, src: int | None = None, tag: int = 0) -> Work:
         return self.transport.of.recv(array, src, tag)
 
-    def barrier(self, opts: Any = None, timeout: Any = None, *, async_op: bool = False) -> Any:
+    def barrier(
+        self, opts: Any = None, timeout: timedelta | float | None = None, *, async_op: bool = False
+    ) -> Any:
         work = self.transport.of.barrier(async_op)
         return Done() if work is None else work
 

@@ -7,6 +7,7 @@ by ``make``, and know no more than this class. ``array`` puts the three together
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
@@ -92,7 +93,7 @@ class Spread(ArrayKind):
         """An array that lies as this one, with other numbers."""
         return self.__class__(local, self.mesh, self.placements, self.shape)
 
-    def each_part(self, fn: Any) -> Spread:
+    def each_part(self, fn: Callable) -> Spread:
         return self.like(fn(self.local))
 
     def copy(self, order: str = "K") -> Spread:

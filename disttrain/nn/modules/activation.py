@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ... import ops
 from ...core import Tensor
+from ...core.annotations import DeviceLike, DTypeLike
 from ...errors import ConfigError
 from .. import functional as F
 from ..module import Module
@@ -111,7 +110,11 @@ class PReLU(Module):
     """``LeakyReLU`` with learnt slopes: one, or one per channel."""
 
     def __init__(
-        self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None
+        self,
+        num_parameters: int = 1,
+        init: float = 0.25,
+        device: DeviceLike | None = None,
+        dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__()
         self.num_parameters, self.init = num_parameters, init

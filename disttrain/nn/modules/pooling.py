@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...core import Tensor
+from ...core.annotations import PerDim
 from .. import functional as F
 from ..module import Module
 
@@ -14,10 +15,10 @@ class _MaxPool(Module):
 
     def __init__(
         self,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
+        kernel_size: PerDim,
+        stride: PerDim | None = None,
+        padding: PerDim | str = 0,
+        dilation: PerDim = 1,
         return_indices: bool = False,
         ceil_mode: bool = False,
     ) -> None:
@@ -57,9 +58,9 @@ class AvgPool1d(Module):
 
     def __init__(
         self,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
+        kernel_size: PerDim,
+        stride: PerDim | None = None,
+        padding: PerDim | str = 0,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
     ) -> None:
@@ -88,9 +89,9 @@ class AvgPool2d(AvgPool1d):
 
     def __init__(
         self,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
+        kernel_size: PerDim,
+        stride: PerDim | None = None,
+        padding: PerDim | str = 0,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
         divisor_override: int | None = None,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ...core import Tensor
+from ...core.annotations import PerDim
 from ...errors import ShapeError, cause
 from .. import functional as F
 from ..functional.common import per_dim
@@ -51,7 +53,7 @@ class Upsample(Module):
     def __init__(
         self,
         size: Any = None,
-        scale_factor: Any = None,
+        scale_factor: float | Sequence[float] | None = None,
         mode: str = "nearest",
         align_corners: bool | None = None,
         recompute_scale_factor: bool | None = None,
@@ -62,7 +64,7 @@ class Upsample(Module):
         if isinstance(scale_factor, (tuple, list)):
             self.scale_factor = tuple(float(f) for f in scale_factor)
         elif scale_factor is not None:
-            self.scale_factor = float(scale_factor)
+            self.scale_factor = float(scale_factor)  # type: ignore[arg-type]
         self.recompute_scale_factor = recompute_scale_factor
 
     def forward(self, input: Tensor) -> Tensor:
@@ -79,14 +81,18 @@ class Upsample(Module):
 class UpsamplingNearest2d(Upsample):
     """``Upsample`` by repeating pixels."""
 
-    def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
+    def __init__(
+        self, size: Any = None, scale_factor: float | Sequence[float] | None = None
+    ) -> None:
         super().__init__(size, scale_factor, "nearest")
 
 
 class UpsamplingBilinear2d(Upsample):
     """``Upsample`` bilinearly, corners aligned."""
 
-    def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
+    def __init__(
+        self, size: Any = None, scale_factor: float | Sequence[float] | None = None
+    ) -> None:
         super().__init__(size, scale_factor, "bilinear", True)
 
 
@@ -122,7 +128,11 @@ class Unfold(Module):
     """Windows of (N, C, H, W) as columns (N, C KH KW, L)."""
 
     def __init__(
-        self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+        self,
+        kernel_size: PerDim,
+        dilation: PerDim = 1,
+        padding: PerDim | str = 0,
+        stride: PerDim | None = 1,
     ) -> None:
         super().__init__()
         self.kernel_size, self.dilation = kernel_size, dilation
@@ -145,8 +155,8 @@ class Fold(Unfold):
     """The adjoint of Unfold: columns summed into an image of ``output_size``."""
 
     def __init__(
-        self, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
-        stride: Any = 1,
+        self, output_size: Any, kernel_size: PerDim, dilation: PerDim = 1,
+        padding: PerDim | str = 0, stride: PerDim | None = 1,
     ) -> None:  # fmt: skip
         super().__init__(kernel_size, dilation, padding, stride)
         self.output_size = output_size
@@ -166,7 +176,7 @@ class _Pad(Module):
     mode = "constant"
     value = 0.0
 
-    def __init__(self, padding: Any) -> None:
+    def __init__(self, padding: PerDim | str) -> None:
         super().__init__()
         self.padding = per_dim(padding, 2 * self.dims, type(self).__name__, "padding")
 
@@ -197,7 +207,7 @@ class ZeroPad3d(_Pad):
 
 
 class _ConstantPad(_Pad):
-    def __init__(self, padding: Any, value: float) -> None:
+    def __init__(self, padding: PerDim | str, value: float) -> None:
         super().__init__(padding)
         self.value = value
 

@@ -19,6 +19,7 @@ import numpy as np
 from ...backends.array_kinds import ArrayKind
 from ...backends.device.array import DeviceArray
 from ...context import SLOW, thread
+from ...core.annotations import Scalar
 from ...core.gate import Tracer, attach, gate
 from ...core.grad_mode import no_grad
 from ...core.node import Node, Output, next_seq
@@ -326,7 +327,7 @@ def _write_traced(name: str, target: Tensor, value: Tensor, recording: bool, who
     node = base.graph_node()
     if chain or whole:
         value = view_write(base, value, chain=chain)
-    base.take(value, value.graph_node() if recording else node)
+    base.become(value, value.graph_node() if recording else node)
     st = base.storage_cell()
     st.version += 1
     st.gen += 1
@@ -428,7 +429,7 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     return self
 
 
-def fill_(self: Tensor, value: Any) -> Tensor:
+def fill_(self: Tensor, value: Scalar) -> Tensor:
     """Write one value everywhere."""
     if isinstance(value, Tensor):
         if value.ndim:

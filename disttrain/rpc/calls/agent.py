@@ -113,7 +113,7 @@ class Agent:
     # --- asking ------------------------------------------------------------------------------
 
     def call(
-        self, to: Any, kind: int, obj: Any, timeout: float = UNSET_TIMEOUT, what: Any = None
+        self, to: Any, kind: int, obj: object, timeout: float = UNSET_TIMEOUT, what: Any = None
     ) -> CallFuture:
         """Ask worker ``to`` (a name, a number or a ``WorkerInfo``) for something of ``kind``.
 
@@ -129,7 +129,7 @@ class Agent:
         return future
 
     def ask(
-        self, to: Any, kind: int, obj: Any, timeout: float = UNSET_TIMEOUT, what: Any = None
+        self, to: Any, kind: int, obj: object, timeout: float = UNSET_TIMEOUT, what: Any = None
     ) -> Any:
         """As ``call(...).wait()``, in less time: this thread unpacks the answer itself."""
         future, message = self._prepare(to, kind, obj, timeout, what)
@@ -148,7 +148,7 @@ class Agent:
         future.answer = None
         return self._open(future, answer)
 
-    def report(self, to: Any, kind: int, obj: Any, timeout: float, what: str) -> CallFuture:
+    def report(self, to: Any, kind: int, obj: object, timeout: float, what: str) -> CallFuture:
         """As ``call``, for what this worker does on its own account: riders do not come along, and
         it is nested in nothing."""
         future, message = self._prepare(to, kind, obj, timeout, what, True)
@@ -156,7 +156,7 @@ class Agent:
         self._deadlines.note(future.deadline)
         return future
 
-    def tell(self, to: Any, kind: int, obj: Any) -> None:
+    def tell(self, to: Any, kind: int, obj: object) -> None:
         """Send what nobody answers. Riders do not come along. Raises as ``call``, and
         ``PeerFailed``."""
         worker = self._find(to)
@@ -177,7 +177,7 @@ class Agent:
         return self.workers.find(to)
 
     def _prepare(
-        self, to: Any, kind: int, obj: Any, timeout: float, what: Any, alone: bool = False
+        self, to: Any, kind: int, obj: object, timeout: float, what: Any, alone: bool = False
     ) -> tuple[CallFuture, Message]:
         worker = self._find(to)
         carried: list[Any] = []

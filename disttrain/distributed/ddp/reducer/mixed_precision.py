@@ -35,7 +35,7 @@ class MixedPrecision:
     buffer_dtype: Any = None
 
 
-def is_floating(t: Any) -> bool:
+def is_floating(t: Tensor) -> bool:
     """Whether mixed precision changes the type of ``t``."""
     return isinstance(t, Tensor) and t.dtype.is_floating_point
 

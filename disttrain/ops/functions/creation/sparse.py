@@ -16,6 +16,7 @@ import numpy as np
 
 from ....backends.device.array import DeviceArray
 from ....context import thread
+from ....core.annotations import DeviceLike, Dims, DTypeLike, Format
 from ....core.tensor import Size, Tensor, wrap
 from ....core.types import dtypes
 from ....core.types.device import CPU, located, usable
@@ -179,7 +180,7 @@ class SparseTensor(Tensor):
     def to_sparse(self, sparse_dim: int | None = None) -> SparseTensor:
         return self
 
-    def clone(self, *, memory_format: Any = None) -> SparseTensor:
+    def clone(self, *, memory_format: Format | None = None) -> SparseTensor:
         """A copy that is sparse; a dense one where gradients go through it."""
         if self.requires_grad and thread.grad_enabled:
             return Tensor.clone(self)  # type: ignore[attr-defined]
@@ -282,10 +283,10 @@ def with_places(dense: Tensor, places: np.ndarray) -> SparseTensor:
 def sparse_coo_tensor(
     indices: Any = None,
     values: Any = None,
-    size: Any = None,
+    size: Dims | None = None,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DTypeLike | None = None,
+    device: DeviceLike | None = None,
     requires_grad: bool = False,
     check_invariants: bool | None = None,
     is_coalesced: bool | None = None,
@@ -331,7 +332,9 @@ def sparse_coo_tensor(
     return out.requires_grad_() if requires_grad else out
 
 
-def no_places(size: tuple[int, ...], dtype: Any = None, device: Any = None) -> SparseTensor:
+def no_places(
+    size: tuple[int, ...], dtype: DTypeLike | None = None, device: DeviceLike | None = None
+) -> SparseTensor:
     """Zeros of this shape, as a sparse tensor."""
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     places = np.zeros((len(size), 0), np.int64)

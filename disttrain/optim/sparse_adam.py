@@ -12,7 +12,7 @@ from ..backends.device.array import DeviceArray
 from ..core import Tensor
 from ..core.gate import touched
 from ..errors import ConfigError, DTypeError
-from .groups import take
+from .groups import given, take
 from .optimizer import Optimizer
 
 

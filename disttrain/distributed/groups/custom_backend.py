@@ -98,9 +98,7 @@ class Backend:
             return None
         return Done(result) if work is None else TheirWork(work, lambda: result)
 
-    def all_reduce(
-        self, array: np.ndarray, op: ReduceOp = SUM, async_op: bool = False
-    ) -> Any:
+    def all_reduce(self, array: np.ndarray, op: ReduceOp = SUM, async_op: bool = False) -> Any:
         opts = _told(options.AllreduceOptions, async_op, reduceOp=op)
         return self.call("allreduce", array, async_op, [wrap(array)], opts)
 
@@ -210,7 +208,11 @@ def _without_header(verb: str) -> Any:
     """A transport's verb: that of the ``Backend``, which compares no headers."""
 
     def method(
-        self: PluggedTransport, call: Call, *given: Any, ragged: bool = False, async_op: bool = False
+        self: PluggedTransport,
+        call: Call,
+        *given: Any,
+        ragged: bool = False,
+        async_op: bool = False,
     ) -> Work | None:
         return getattr(self.of, verb)(*given, async_op=async_op)
 
